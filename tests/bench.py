@@ -1,0 +1,217 @@
+"""A world under a test's thumb: a clock it turns, wires it cuts, and money it counts."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from x402sim.chain import abi
+from x402sim.chain.base import LogFilter
+from x402sim.clock import Clock
+from x402sim.payer.wallet import Wallet
+from x402sim.protocol.crypto import Address
+from x402sim.protocol.messages import PaymentRequirements
+from x402sim.protocol.networks import TESTNET
+from x402sim.spec.decisions import Decisions
+from x402sim.world.parts import Parts, Recipe, build
+
+START = 1_800_000_000
+ORDER = {"pair": "BTC-USD", "side": "long", "leverage": 10, "sizeUsd": 1000}
+Fault = Callable[
+    [httpx.Request, Callable[[], Awaitable[httpx.Response]]], Awaitable[httpx.Response]
+]
+
+
+@dataclass
+class Wire(httpx.AsyncBaseTransport):
+    """The wire to one part; `fault` may lose, delay or replace what goes over it."""
+
+    inner: httpx.ASGITransport
+    fault: Fault | None = None
+    seen: list[httpx.Request] = field(default_factory=list)
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        self.seen.append(request)
+
+        async def deliver() -> httpx.Response:
+            response = await self.inner.handle_async_request(request)
+            await response.aread()
+            return response
+
+        return await (self.fault(request, deliver) if self.fault else deliver())
+
+
+class Bench:
+    """A service with its world, in one process, and a client of the service."""
+
+    def __init__(self, file: Path | None = None, decisions: Decisions | None = None) -> None:
+        self.now = [float(START)]
+        self.clock = Clock(lambda: self.now[0])
+        self.wires: dict[str, Wire] = {}
+
+        def link(name: str, app: Any) -> Wire:
+            self.wires[name] = Wire(httpx.ASGITransport(app, raise_app_exceptions=False))
+            return self.wires[name]
+
+        recipe = Recipe(network=TESTNET, seed=1, file=file, decisions=decisions)
+        self.parts: Parts = build(recipe, self.clock, link)
+        self.service = self.parts.service
+        self.http = httpx.AsyncClient(
+            transport=httpx.ASGITransport(self.parts.service_app, raise_app_exceptions=False),
+            base_url="http://service.test",
+        )
+        self.alice, self.bob = self.parts.accounts[:2]
+
+    # --- acts --------------------------------------------------------------------------
+
+    async def ask(self, **headers: str) -> httpx.Response:
+        return await self.http.post("/api/perp/quote", json=ORDER, headers=_names(headers))
+
+    async def ask_session(
+        self, max_spend: str = "0.05", duration: Any = 3600, **headers: str
+    ) -> httpx.Response:
+        body = {"maxSpend": max_spend, "duration": duration}
+        return await self.http.post("/api/sessions/create", json=body, headers=_names(headers))
+
+    def sign(self, required: httpx.Response, wallet: Wallet | None = None) -> str:
+        wanted = required.json()["paymentRequirements"]
+        return (wallet or self.alice).payment_header(requirements(wanted), self.clock.now_s())
+
+    async def pay(self, required: httpx.Response, header: str | None = None) -> httpx.Response:
+        body = required.json()
+        wanted = {k: v for k, v in body["paymentRequirements"].items() if k != "description"}
+        settlement = {
+            "paymentId": body["paymentId"],
+            "paymentHeader": header if header is not None else self.sign(required),
+            "paymentRequirements": wanted,
+        }
+        return await self.http.post("/api/pay", json=settlement)
+
+    async def buy(self) -> str:
+        """Pay for a quote; return the payment id."""
+        required = await self.ask()
+        paid = await self.pay(required)
+        assert paid.status_code == 200, paid.text
+        return str(required.json()["paymentId"])
+
+    async def open_session(self, max_spend: str = "0.05", duration: int = 3600) -> dict[str, Any]:
+        required = await self.ask_session(max_spend, duration)
+        paid = await self.pay(required)
+        assert paid.status_code == 200, paid.text
+        made = await self.ask_session(
+            max_spend, duration, x_payment_id=required.json()["paymentId"]
+        )
+        assert made.status_code == 201, made.text
+        body: dict[str, Any] = made.json()
+        return body
+
+    async def record(self, payment_id: str) -> dict[str, Any]:
+        body: dict[str, Any] = (await self.http.get(f"/api/payments/{payment_id}")).json()
+        return body
+
+    def restart(self) -> None:
+        """Forget what a process forgets."""
+        self.service.entitlements.clear()
+
+    # --- what the chain says -----------------------------------------------------------
+
+    def balance(self, wallet: Wallet) -> int:
+        return self.parts.ledger.machine.state.balances.get(wallet.address_bytes, 0)
+
+    @property
+    def earned(self) -> int:
+        state = self.parts.ledger.machine.state
+        return state.balances.get(self.service.settings.pay_to, 0)
+
+    def transfers(self, wallet: Wallet | None = None) -> int:
+        """How often money has left (a wallet)."""
+        sender: Address | None = wallet.address_bytes if wallet else None
+        topics = ((abi.TRANSFER_EVENT,), (abi.word(sender),) if sender else ())
+        return len(self.parts.ledger.machine.logs(LogFilter(0, 10**9, (), topics)))
+
+
+def requirements(wanted: dict[str, Any]) -> PaymentRequirements:
+    return PaymentRequirements(
+        scheme=wanted["scheme"],
+        network=wanted["network"],
+        pay_to=wanted["payTo"],
+        asset=wanted["asset"],
+        max_amount_required=wanted["maxAmountRequired"],
+        max_timeout_seconds=wanted["maxTimeoutSeconds"],
+        resource=wanted["resource"],
+    )
+
+
+def _names(headers: dict[str, str]) -> dict[str, str]:
+    return {name.replace("_", "-"): value for name, value in headers.items()}
+
+
+def scene(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
+    """Turn `async def test(bench, …)` into a test with a bench of its own."""
+    import functools
+    import inspect
+
+    parameters = list(inspect.signature(test).parameters.values())
+
+    @functools.wraps(test)
+    def run(*args: Any, **kwargs: Any) -> None:
+        async def main() -> None:
+            bench = Bench()
+            try:
+                await test(bench, *args, **kwargs)
+            finally:
+                await bench.http.aclose()
+                await bench.parts.http.aclose()
+                bench.service.store.close()
+
+        asyncio.run(main())
+
+    run.__signature__ = inspect.Signature(parameters[1:])  # type: ignore[attr-defined]
+    return run
+
+
+@contextmanager
+def broken(bench: Bench, part: str, fault: Fault) -> Iterator[None]:
+    """Let a wire misbehave for a while."""
+    bench.wires[part].fault = fault
+    try:
+        yield
+    finally:
+        bench.wires[part].fault = None
+
+
+def only(path: str, fault: Fault) -> Fault:
+    """A fault for requests whose path ends so; the others go through."""
+
+    async def on(
+        request: httpx.Request, deliver: Callable[[], Awaitable[httpx.Response]]
+    ) -> httpx.Response:
+        return await (fault(request, deliver) if request.url.path.endswith(path) else deliver())
+
+    return on
+
+
+async def lose_request(request: httpx.Request, _: Any) -> httpx.Response:
+    raise httpx.ConnectError("nobody there", request=request)
+
+
+async def lose_answer(request: httpx.Request, deliver: Any) -> httpx.Response:
+    await deliver()
+    raise httpx.ReadTimeout("the answer is lost", request=request)
+
+
+def answer(status: int, body: str | dict[str, Any], *, after: bool = False) -> Fault:
+    """A fault that answers something else, before or after the work was done."""
+
+    async def on(_: httpx.Request, deliver: Any) -> httpx.Response:
+        if after:
+            await deliver()
+        if isinstance(body, str):
+            return httpx.Response(status, text=body)
+        return httpx.Response(status, json=body)
+
+    return on

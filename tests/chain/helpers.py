@@ -1,0 +1,159 @@
+"""A small chain whose clock the tests hold in their hand, and what they send to it."""
+
+import asyncio
+import hashlib
+from pathlib import Path
+
+from coincurve import PrivateKey
+
+from x402sim.chain import abi
+from x402sim.chain.base import Call, Receipt
+from x402sim.chain.ledger import Ledger
+from x402sim.chain.token_rules import TokenRules
+from x402sim.clock import Clock
+from x402sim.payer.wallet import Wallet
+from x402sim.protocol.crypto import Address, sign
+from x402sim.protocol.eip3009 import (
+    RECEIVE_TYPEHASH,
+    TRANSFER_TYPEHASH,
+    Authorization,
+    Domain,
+    cancel_digest,
+    transfer_digest,
+)
+from x402sim.protocol.networks import TESTNET
+
+NATIVE_WEI = 10**18
+
+NOW_S = 1_700_000_000
+TOKEN = TESTNET.asset
+OWNER, RELAYER, ALICE, MALLORY, SHOP = (Wallet(bytes([n]) * 32) for n in range(1, 6))
+START_BASE = 1_000_000
+"""What Alice holds at first; nobody else holds any token."""
+
+
+def nonce(name: object) -> bytes:
+    """Return 32 bytes that look random, always the same for one name."""
+    return hashlib.sha256(str(name).encode()).digest()
+
+
+class Bench:
+    """A ledger, the hand on its clock (`now`), and short ways to use it."""
+
+    def __init__(
+        self,
+        *,
+        rules: TokenRules | None = None,
+        file: Path | None = None,
+        now: list[float] | None = None,
+    ) -> None:
+        self.now = now or [float(NOW_S)]
+        self.clock = Clock(lambda: self.now[0])
+        self.ledger = Ledger(
+            TESTNET,
+            self.clock,
+            owner=OWNER.address_bytes,
+            balances={ALICE.address_bytes: START_BASE},
+            native={w.address_bytes: 1000 * NATIVE_WEI for w in (RELAYER, ALICE, MALLORY, SHOP)},
+            file=file,
+            rules=rules,
+        )
+
+    @property
+    def state(self):
+        return self.ledger.machine.state
+
+    def put(self, data: bytes, sender: Wallet = RELAYER, to: Address = TOKEN, value: int = 0):
+        """Send a transaction; return its hash."""
+        return asyncio.run(self.ledger.send(Call(sender.address_bytes, to, data, value)))
+
+    def send(self, data: bytes, sender: Wallet = RELAYER, value: int = 0) -> Receipt:
+        """Send a call of the token that is mined at once; return its receipt."""
+        receipt = self.state.receipts[self.put(data, sender, value=value)]
+        assert receipt.tx_hash in self.state.head.tx_hashes
+        return receipt
+
+    def refusal(self, data: bytes, sender: Wallet = RELAYER, value: int = 0) -> str | None:
+        """Send a call; return its revert reason, None if it took effect."""
+        return self.send(data, sender, value).revert_reason
+
+    def view(self, data: bytes) -> bytes:
+        """Return what a call answers."""
+        return asyncio.run(self.ledger.call(Call(RELAYER.address_bytes, TOKEN, data)))
+
+    def balance(self, wallet: Wallet) -> int:
+        """Return a token balance."""
+        return int.from_bytes(self.view(abi.balance_of(wallet.address_bytes)))
+
+    def is_used(self, wallet: Wallet, used: bytes) -> bool:
+        """Tell what authorizationState says."""
+        return self.view(abi.authorization_state(wallet.address_bytes, used)) == abi.word(1)
+
+
+def authorization(**changes: object) -> Authorization:
+    """Return Alice's authorization of 10000 for the shop, valid now, with some fields changed."""
+    fields: dict[str, object] = {
+        "from_": ALICE.address_bytes,
+        "to": SHOP.address_bytes,
+        "value": 10_000,
+        "valid_after": NOW_S - 60,
+        "valid_before": NOW_S + 300,
+        "nonce": nonce("first"),
+    }
+    return Authorization(**(fields | changes))  # type: ignore[arg-type]
+
+
+def signature_of(
+    auth: Authorization,
+    *,
+    by: Wallet = ALICE,
+    domain: Domain = TESTNET.domain,
+    receive: bool = False,
+) -> bytes:
+    """Return a signature of an authorization."""
+    typehash = RECEIVE_TYPEHASH if receive else TRANSFER_TYPEHASH
+    return sign(transfer_digest(auth, domain, typehash), _key(by))
+
+
+def transfer_call(
+    auth: Authorization, signature: bytes, *, receive: bool = False, packed: bool = False
+) -> bytes:
+    """Return calldata of transfer- or receiveWithAuthorization; `packed` takes `bytes`."""
+    if not packed:
+        return abi.transfer_with_authorization(auth, signature, receive=receive)
+    words = (auth.from_, auth.to, auth.value, auth.valid_after, auth.valid_before, auth.nonce)
+    overload = (
+        abi.RECEIVE_WITH_AUTHORIZATION_BYTES if receive else abi.TRANSFER_WITH_AUTHORIZATION_BYTES
+    )
+    return abi.calldata(overload, *words, 7 * 32) + tail(signature)
+
+
+def cancel_call(
+    used: bytes,
+    *,
+    of: Wallet = ALICE,
+    by: Wallet = ALICE,
+    packed: bool = False,
+    domain: Domain = TESTNET.domain,
+) -> bytes:
+    """Return calldata of cancelAuthorization."""
+    signature = sign(cancel_digest(of.address_bytes, used, domain), _key(by))
+    if not packed:
+        return abi.cancel_authorization(of.address_bytes, used, signature)
+    function = abi.CANCEL_AUTHORIZATION_BYTES
+    return abi.calldata(function, of.address_bytes, used, 3 * 32) + tail(signature)
+
+
+def payment(name: object = "first", **changes: object) -> bytes:
+    """Return calldata that pays the shop from Alice; the name makes the nonce."""
+    auth = authorization(nonce=nonce(name), **changes)
+    return transfer_call(auth, signature_of(auth))
+
+
+def tail(value: bytes) -> bytes:
+    """Return `bytes` as the ABI puts them behind the words."""
+    return abi.word(len(value)) + value + bytes(-len(value) % 32)
+
+
+def _key(wallet: Wallet) -> PrivateKey:
+    return PrivateKey.from_hex(wallet.private_key[2:])

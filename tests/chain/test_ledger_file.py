@@ -1,0 +1,230 @@
+"""A ledger on disk: closed, killed, or opened by the wrong world."""
+
+import asyncio
+import random
+import sqlite3
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.chain.helpers import (
+    ALICE,
+    MALLORY,
+    NOW_S,
+    OWNER,
+    SHOP,
+    START_BASE,
+    Bench,
+    payment,
+)
+from tests.chain.killed import operate
+from x402sim.chain.base import ChainError
+from x402sim.chain.ledger import Ledger
+from x402sim.payer.wallet import Wallet
+from x402sim.protocol.networks import MAINNET, TESTNET, Network
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def file(tmp_path) -> Path:
+    return tmp_path / "world.chain"
+
+
+def contents(bench: Bench) -> tuple:
+    """Return everything a ledger knows, for comparison."""
+    machine, state = bench.ledger.machine, bench.ledger.machine.state
+    return (
+        state.head.hash,
+        dict(state.balances),
+        dict(state.authorizations),
+        dict(state.native),
+        dict(state.account_nonces),
+        dict(state.blocks),
+        dict(state.transactions),
+        dict(state.receipts),
+        dict(state.waiting),
+        dict(machine._snapshots),
+        machine.automine,
+    )
+
+
+def reopened(file: Path) -> Bench:
+    return Bench(file=file)
+
+
+@pytest.mark.parametrize("operations", [0, 1, 40, 250])
+def test_a_ledger_opened_again_is_as_it_was_left(file, operations):
+    first = Bench(file=file)
+    for _, _ in zip(range(operations), operate(first), strict=False):
+        pass
+    before = contents(first)
+    first.ledger.close()
+    second = reopened(file)
+    assert contents(second) == before
+    second.ledger.close()
+
+
+def test_an_opened_ledger_goes_on_as_the_first_would_have(file):
+    unbroken = Bench()
+    interrupted = Bench(file=file)
+    for n, _, _ in zip(range(150), operate(unbroken), operate(interrupted), strict=False):
+        if n % 15 == 14:
+            interrupted.ledger.close()
+            interrupted.ledger = Bench(file=file, now=interrupted.now).ledger
+    assert contents(interrupted) == contents(unbroken)
+    interrupted.ledger.close()
+
+
+def test_waiting_transactions_and_refused_operations_survive(file):
+    first = Bench(file=file)
+    asyncio.run(first.ledger.set_automine(False))
+    waiting = first.put(payment())
+    with pytest.raises(ChainError, match="insufficient funds"):
+        first.put(payment(), MALLORY, value=10**30)
+    with pytest.raises(ChainError, match="no snapshot 7"):
+        asyncio.run(first.ledger.revert(7))
+    with pytest.raises(ChainError, match="cannot replace"):
+        asyncio.run(first.ledger.reorg(5))
+    first.ledger.close()
+
+    second = reopened(file)
+    assert list(second.state.waiting) == [waiting]
+    assert second.state.receipts == {}
+    asyncio.run(second.ledger.mine())
+    assert second.state.receipts[waiting].succeeded
+    assert (second.balance(ALICE), second.balance(SHOP)) == (START_BASE - 10_000, 10_000)
+    second.ledger.close()
+
+
+def test_a_snapshot_can_be_reverted_to_after_opening_again(file):
+    first = Bench(file=file)
+    number = asyncio.run(first.ledger.snapshot())
+    first.send(payment())
+    first.ledger.close()
+    second = reopened(file)
+    assert second.balance(SHOP) == 10_000
+    asyncio.run(second.ledger.revert(number))
+    assert second.balance(SHOP) == 0
+    second.ledger.close()
+
+
+def test_block_times_do_not_follow_the_clock_back(file):
+    first = Bench(file=file)
+    first.now[0] += 86_400
+    first.send(payment(valid_before=NOW_S + 10**6))
+    first.ledger.close()
+    second = reopened(file)
+    assert second.clock.now_s() == NOW_S
+    asyncio.run(second.ledger.mine())
+    assert second.state.head.timestamp_s == NOW_S + 86_400
+    second.ledger.close()
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_kill_9_loses_nothing_that_was_acknowledged(file, seed):
+    """At most one operation more is there: written, but killed before it was acknowledged."""
+    luck = random.Random(seed)
+    worker = subprocess.Popen(
+        [sys.executable, "-m", "tests.chain.killed", str(file)], cwd=ROOT, stdout=subprocess.PIPE
+    )
+    with worker:
+        acknowledged = [worker.stdout.readline() for _ in range(luck.randrange(1, 300))]
+        time.sleep(luck.random() / 200)
+        worker.kill()
+        acknowledged += worker.stdout.readlines()
+    done = acknowledged.count(b"done\n")
+    assert worker.returncode != 0
+    assert done >= 1
+
+    survivor, reference = reopened(file), Bench()
+    steps = operate(reference)
+    for _, _ in zip(range(done), steps, strict=False):
+        pass
+    if contents(survivor) != contents(reference):
+        next(steps)
+    assert contents(survivor) == contents(reference)
+    survivor.ledger.close()
+
+
+def test_a_file_cut_off_before_its_first_line_is_a_new_chain(file):
+    Bench(file=file).ledger.close()
+    with sqlite3.connect(file) as database:
+        database.execute("DELETE FROM operations")
+    database.close()
+    bench = reopened(file)
+    assert bench.send(payment()).succeeded
+    bench.ledger.close()
+    again = reopened(file)
+    assert again.balance(SHOP) == 10_000
+    again.ledger.close()
+
+
+def open_as(bench: Bench, file: Path, network: Network, owner: Wallet) -> Ledger:
+    return Ledger(network, bench.clock, owner=owner.address_bytes, file=file)
+
+
+@pytest.mark.parametrize(
+    ("network", "owner", "text"),
+    [
+        (MAINNET, OWNER, "the file holds chain 338, not 25"),
+        (replace(TESTNET, chain_id=339), OWNER, "the file holds chain 338, not 339"),
+        (TESTNET, MALLORY, "the file was made with another seed"),
+    ],
+)
+def test_a_file_of_another_world_is_refused_and_left_alone(file, network, owner, text):
+    first = Bench(file=file)
+    first.send(payment())
+    before = contents(first)
+    first.ledger.close()
+    with pytest.raises(ChainError) as refused:
+        open_as(first, file, network, owner)
+    assert str(refused.value) == text
+    second = reopened(file)
+    assert contents(second) == before
+    second.ledger.close()
+
+
+def test_reset_clears_the_file(file):
+    first = Bench(file=file)
+    first.send(payment())
+    first.now[0] += 60
+    first.ledger.reset()
+    empty = contents(first)
+    assert first.state.head.number == 0
+    assert first.state.head.timestamp_s == NOW_S + 60
+    assert (first.balance(ALICE), first.balance(SHOP)) == (START_BASE, 0)
+    first.ledger.close()
+    second = reopened(file)
+    assert contents(second) == empty
+    assert second.send(payment()).succeeded
+    second.ledger.close()
+
+
+def test_one_file_belongs_to_one_open_ledger(file):
+    first = Bench(file=file)
+    with (
+        sqlite3.connect(file, timeout=0) as other,
+        pytest.raises(sqlite3.OperationalError, match="locked"),
+    ):
+        other.execute("INSERT INTO operations(op) VALUES (x'00')")
+    other.close()
+    first.ledger.close()
+
+
+def test_a_number_too_large_to_write_down_is_refused_and_not_written(file):
+    first = Bench(file=file)
+    with pytest.raises(ChainError, match="reorg"):
+        asyncio.run(first.ledger.reorg(2**70))
+    first.ledger.close()
+    reopened(file).ledger.close()
+
+
+def test_a_file_that_is_no_database_is_an_error(file):
+    file.write_bytes(b"not a database at all" * 100)
+    with pytest.raises(sqlite3.DatabaseError):
+        Bench(file=file)

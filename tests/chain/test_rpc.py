@@ -1,0 +1,644 @@
+"""The chain over JSON-RPC: the objects, the errors, and what web3.py makes of them."""
+
+import asyncio
+import json
+import socket
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+import pytest
+import uvicorn
+from coincurve import PrivateKey
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from web3 import HTTPProvider, Web3
+from web3.exceptions import ContractLogicError, TransactionNotFound, Web3RPCError
+
+from x402sim.chain import abi, jsonrpc
+from x402sim.chain.base import Call, Log, LogFilter
+from x402sim.chain.ledger import Ledger
+from x402sim.chain.rpc import MAX_BATCH, rpc_app, rpc_route
+from x402sim.chain.rpc_methods import METHODS
+from x402sim.clock import Clock
+from x402sim.protocol.crypto import Address, Hash, address_of, checksum, keccak256, sign, to_hex
+from x402sim.protocol.eip3009 import Authorization, transfer_digest
+from x402sim.protocol.networks import TESTNET
+from x402sim.web import MAX_BODY_BYTES, application
+
+START_S = 1_800_000_000
+OWNER = Address(b"\x01" * 20)
+ALICE_KEY = PrivateKey(b"\x0a" * 32)
+ALICE = address_of(ALICE_KEY.public_key)
+SHOP = Address(b"\x03" * 20)
+NONCE = b"\x07" * 32
+AUTHORIZATION = Authorization(ALICE, SHOP, 10_000, START_S - 60, START_S + 300, NONCE)
+SIGNATURE = sign(transfer_digest(AUTHORIZATION, TESTNET.domain), ALICE_KEY)
+PAYMENT = Call(OWNER, TESTNET.asset, abi.transfer_with_authorization(AUTHORIZATION, SIGNATURE))
+UNKNOWN = to_hex(b"\xee" * 32)
+
+
+def new_ledger() -> Ledger:
+    clock = Clock(lambda: float(START_S))
+    return Ledger(TESTNET, clock, owner=OWNER, balances={ALICE: 1_000_000})
+
+
+class Http:
+    """An application, asked in this process; what it raises fails the test."""
+
+    def __init__(self, app: Any) -> None:
+        self._app = app
+
+    def request(self, method: str, url: str, **more: Any) -> httpx.Response:
+        async def ask() -> httpx.Response:
+            transport = httpx.ASGITransport(self._app)
+            async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+                return await client.request(method, url, **more)
+
+        return asyncio.run(ask())
+
+    def get(self, url: str, **more: Any) -> httpx.Response:
+        return self.request("GET", url, **more)
+
+    def post(self, url: str, **more: Any) -> httpx.Response:
+        return self.request("POST", url, **more)
+
+
+@dataclass
+class Rpc:
+    """A ledger and a way to ask it; an exception in the application fails the test."""
+
+    ledger: Ledger
+    http: Http
+
+    def post(self, body: Any) -> Any:
+        content = body if isinstance(body, bytes) else json.dumps(body).encode()
+        response = self.http.post("/", content=content)
+        assert response.status_code == 200
+        return response.json()
+
+    def ask(self, method: str, *params: Any) -> Any:
+        reply = self.post({"jsonrpc": "2.0", "id": 7, "method": method, "params": list(params)})
+        assert (reply["jsonrpc"], reply["id"]) == ("2.0", 7)
+        return reply
+
+    def result(self, method: str, *params: Any) -> Any:
+        reply = self.ask(method, *params)
+        assert "error" not in reply, reply
+        return reply["result"]
+
+    def error(self, method: str, *params: Any) -> Any:
+        reply = self.ask(method, *params)
+        assert "result" not in reply, reply
+        return reply["error"]
+
+    def send(self, call: Call = PAYMENT) -> Hash:
+        return asyncio.run(self.ledger.send(call))
+
+    def run(self, operation: Any) -> Any:
+        return asyncio.run(operation)
+
+
+@pytest.fixture
+def rpc() -> Rpc:
+    ledger = new_ledger()
+    return Rpc(ledger, Http(rpc_app(ledger)))
+
+
+@pytest.fixture
+def unlocked() -> Rpc:
+    ledger = new_ledger()
+    return Rpc(ledger, Http(rpc_app(ledger, accounts=[OWNER], unlocked=True)))
+
+
+# --- HTTP ----------------------------------------------------------------------------
+
+
+def test_the_page_lists_every_method(rpc: Rpc) -> None:
+    response = rpc.http.get("/")
+    assert response.headers["content-type"].startswith("text/plain")
+    for name, (_, doc) in METHODS.items():
+        assert f"\n{name}(" in response.text
+        assert doc in response.text
+    assert "eth_getBalance(address, block?)" in response.text
+
+
+@pytest.mark.parametrize("path", ["/rpc", "/rpc/"])
+def test_a_mounted_route_answers_with_and_without_slash(path: str) -> None:
+    http = Http(application([rpc_route("/rpc", new_ledger())]))
+    body = {"jsonrpc": "2.0", "id": 1, "method": "eth_chainId"}
+    assert http.post(path, json=body).json()["result"] == "0x152"
+    assert "eth_chainId" in http.get(path).text
+    assert http.request("PUT", path, json=body).status_code == 405
+    assert http.post(path + "x", json=body).status_code == 404
+
+
+def test_a_body_over_a_mebibyte_is_refused(rpc: Rpc) -> None:
+    assert rpc.http.post("/", content=b" " * (MAX_BODY_BYTES + 1)).status_code == 413
+
+
+# --- JSON-RPC 2.0 --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "seen_id"),
+    [
+        (b"", -32700, None),
+        (b"{", -32700, None),
+        (b"\xff", -32700, None),
+        (b"[" * 100_000, -32700, None),  # web3 is imported here: unguarded, this is a SIGSEGV
+        (b'{"a":' * 4000, -32700, None),
+        (b"[]", -32600, None),
+        (b"5", -32600, None),
+        ({"id": 1, "method": "eth_chainId"}, -32600, 1),
+        ({"jsonrpc": "1.0", "id": 1, "method": "eth_chainId"}, -32600, 1),
+        ({"jsonrpc": "2.0", "id": "a", "method": 5}, -32600, "a"),
+        ({"jsonrpc": "2.0", "id": True, "method": "eth_chainId"}, -32600, None),
+        ({"jsonrpc": "2.0", "id": {}, "method": "eth_chainId"}, -32600, None),
+        ({"jsonrpc": "2.0", "id": 1, "method": "eth_mine"}, -32601, 1),
+        ({"jsonrpc": "2.0", "id": 1, "method": "eth_chainId", "params": {}}, -32602, 1),
+        ({"jsonrpc": "2.0", "id": 1, "method": "eth_chainId", "params": [1]}, -32602, 1),
+        ({"jsonrpc": "2.0", "id": 1, "method": "eth_call", "params": []}, -32602, 1),
+        ([1] * (MAX_BATCH + 1), -32600, None),
+    ],
+)
+def test_a_malformed_request_is_answered_with_its_code(
+    rpc: Rpc, body: Any, code: int, seen_id: Any
+) -> None:
+    reply = rpc.post(body)
+    assert reply["error"]["code"] == code
+    assert reply["id"] == seen_id
+
+
+def test_deep_nesting_at_the_edge_of_the_stack_is_an_error_too(rpc: Rpc) -> None:
+    limit = sys.getrecursionlimit()
+    try:
+        sys.setrecursionlimit(1000)  # the default; web3 raises it
+        for depth in range(700, 1000, 5):
+            deep = b"[" * depth + b"]" * depth
+            reply = rpc.post(
+                b'{"jsonrpc":"2.0","id":1,"method":"eth_getCode","params":[%b]}' % deep
+            )
+            assert reply["error"]["code"] in (-32602, -32700)
+    finally:
+        sys.setrecursionlimit(limit)
+
+
+def test_an_unknown_method_is_told_where_the_known_ones_are(rpc: Rpc) -> None:
+    error = rpc.error("eth_sendRawTransaction", "0x00")
+    assert error["code"] == -32601
+    assert "eth_sendRawTransaction" in error["message"]
+    assert "GET" in error["message"]
+
+
+def test_a_batch_is_answered_in_order_and_its_notifications_are_not(rpc: Rpc) -> None:
+    call = {"jsonrpc": "2.0", "method": "eth_chainId"}
+    replies = rpc.post([{**call, "id": 2}, call, 5, {**call, "id": None}, {**call, "id": "x"}])
+    assert [reply["id"] for reply in replies] == [2, None, None, "x"]
+    assert ["result" in reply for reply in replies] == [True, False, True, True]
+
+
+@pytest.mark.parametrize("method", ["eth_chainId", "eth_nothing"])
+@pytest.mark.parametrize("batch", [True, False])
+def test_notifications_get_no_answer(rpc: Rpc, method: str, batch: bool) -> None:
+    call = {"jsonrpc": "2.0", "method": method}
+    response = rpc.http.post("/", json=[call, call] if batch else call)
+    assert (response.status_code, response.content) == (204, b"")
+
+
+def test_a_notification_is_carried_out(unlocked: Rpc) -> None:
+    params = [{"from": to_hex(OWNER), "to": to_hex(TESTNET.asset), "data": to_hex(PAYMENT.data)}]
+    call = {"jsonrpc": "2.0", "method": "eth_sendTransaction", "params": params}
+    assert unlocked.http.post("/", json=call).status_code == 204
+    assert unlocked.result("eth_blockNumber") == "0x1"
+
+
+_NAMES = ["to", "from", "data", "input", "value", "nonce", "blockHash", "blockNumber"]
+_NAMES += ["fromBlock", "toBlock", "address", "topics"]
+_JUNK = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
+    | st.sampled_from(["0x", "0x0", "0x1", "0xg", "latest", "earliest", UNKNOWN, "0x" + "f" * 64])
+    | st.sampled_from([to_hex(ALICE), to_hex(TESTNET.asset), "0x70a08231", to_hex(PAYMENT.data)]),
+    lambda inner: (
+        st.lists(inner, max_size=5)
+        | st.dictionaries(
+            st.sampled_from(_NAMES),
+            inner,
+            max_size=5,
+        )
+    ),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=400, deadline=None)
+@given(method=st.sampled_from(sorted(METHODS)), params=st.lists(_JUNK, max_size=4) | _JUNK)
+def test_no_parameters_break_the_server(method: str, params: Any) -> None:
+    http = Http(rpc_app(new_ledger(), accounts=[OWNER], unlocked=True))
+    body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+    response = http.post("/", json=body)
+    assert response.status_code == 200
+    reply = response.json()
+    assert ("result" in reply) != ("error" in reply)
+    assert reply.get("error", {"code": 3})["code"] in (3, -32000, -32602)
+
+
+# --- objects -------------------------------------------------------------------------
+
+
+def test_a_waiting_transaction_has_null_block_fields_and_no_receipt(rpc: Rpc) -> None:
+    rpc.run(rpc.ledger.set_automine(False))
+    tx_hash = to_hex(rpc.send())
+    tx = rpc.result("eth_getTransactionByHash", tx_hash)
+    assert [tx[k] for k in ("blockHash", "blockNumber", "transactionIndex")] == [None] * 3
+    assert (tx["hash"], tx["from"], tx["to"]) == (tx_hash, to_hex(OWNER), to_hex(TESTNET.asset))
+    assert (tx["input"], tx["nonce"], tx["value"]) == (to_hex(PAYMENT.data), "0x0", "0x0")
+    assert (tx["type"], tx["chainId"]) == ("0x0", "0x152")
+    assert (tx["v"], tx["r"], tx["s"]) == ("0x0", "0x0", "0x0")
+    assert rpc.result("eth_getTransactionReceipt", tx_hash) is None
+    rpc.run(rpc.ledger.mine())
+    mined = rpc.result("eth_getTransactionByHash", tx_hash)
+    assert (mined["blockNumber"], mined["transactionIndex"]) == ("0x1", "0x0")
+    assert mined["blockHash"] == rpc.result("eth_getBlockByNumber", "latest")["hash"]
+    assert rpc.result("eth_getTransactionReceipt", tx_hash)["blockHash"] == mined["blockHash"]
+
+
+def test_the_receipt_of_a_payment(rpc: Rpc) -> None:
+    tx_hash = to_hex(rpc.send())
+    receipt = rpc.result("eth_getTransactionReceipt", tx_hash)
+    assert receipt["status"] == "0x1"
+    assert receipt["transactionHash"] == tx_hash
+    assert receipt["contractAddress"] is None
+    assert int(receipt["gasUsed"], 16) > 21_000
+    assert receipt["gasUsed"] == receipt["cumulativeGasUsed"]
+    assert receipt["effectiveGasPrice"] == rpc.result("eth_gasPrice")
+    used, moved = receipt["logs"]
+    assert used["topics"] == [
+        to_hex(abi.AUTHORIZATION_USED),
+        to_hex(bytes(12) + ALICE),
+        to_hex(NONCE),
+    ]
+    assert moved["topics"][0] == to_hex(abi.TRANSFER_EVENT)
+    assert moved["data"] == "0x" + f"{10_000:064x}"
+    assert (used["logIndex"], moved["logIndex"], moved["removed"]) == ("0x0", "0x1", False)
+
+
+def test_the_receipt_of_a_reverted_transaction_has_status_0_and_no_logs(rpc: Rpc) -> None:
+    rpc.send()
+    again = rpc.result("eth_getTransactionReceipt", to_hex(rpc.send()))
+    assert (again["status"], again["logs"], again["logsBloom"]) == ("0x0", [], "0x" + "0" * 512)
+
+
+def test_blocks_by_tag_number_and_hash(rpc: Rpc) -> None:
+    tx_hash = to_hex(rpc.send())
+    block = rpc.result("eth_getBlockByNumber", "0x1", False)
+    assert block["transactions"] == [tx_hash]
+    assert (block["number"], block["timestamp"]) == ("0x1", hex(START_S))
+    for tag in ("latest", "pending", "safe", "finalized"):
+        assert rpc.result("eth_getBlockByNumber", tag, False) == block
+    assert rpc.result("eth_getBlockByHash", block["hash"], False) == block
+    genesis = rpc.result("eth_getBlockByNumber", "earliest", False)
+    assert (genesis["number"], genesis["hash"]) == ("0x0", block["parentHash"])
+    full = rpc.result("eth_getBlockByNumber", "0x1", True)
+    assert full["transactions"] == [rpc.result("eth_getTransactionByHash", tx_hash)]
+    assert rpc.result("eth_getBlockByNumber", "0x2", False) is None
+    assert rpc.result("eth_getBlockByHash", UNKNOWN, False) is None
+
+
+def test_the_bloom_is_that_of_go_ethereum() -> None:
+    """The vector of go-ethereum's core/types/bloom9_test.go."""
+    first, *rest = (b"xxxxxxxxxx data %d yyyyyyyyyyyyyy" % i for i in range(100))
+    log = Log(Address(first), tuple(rest), b"", 0, Hash(b""), Hash(b""), 0, 0)
+    assert keccak256(jsonrpc.bloom([log])).hex() == (
+        "c8d3ca65cdb4874300a9e39475508f23ed6da09fdbc487f89a2dcf50b09eb263"
+    )
+
+
+def test_the_bloom_of_a_block_is_that_of_its_receipts(rpc: Rpc) -> None:
+    receipt = rpc.result("eth_getTransactionReceipt", to_hex(rpc.send()))
+    assert int(receipt["logsBloom"], 16) != 0
+    assert rpc.result("eth_getBlockByNumber", "0x1")["logsBloom"] == receipt["logsBloom"]
+    assert rpc.result("eth_getBlockByNumber", "0x0")["logsBloom"] == "0x" + "0" * 512
+
+
+# --- logs ----------------------------------------------------------------------------
+
+
+def _transfer_topics(sender: bytes) -> list[Any]:
+    return [to_hex(abi.TRANSFER_EVENT), to_hex(bytes(12) + sender)]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "count"),
+    [
+        ({}, 0),  # the newest block only, which is empty
+        ({"fromBlock": "0x0"}, 3),
+        ({"fromBlock": "earliest", "toBlock": "latest"}, 3),
+        ({"fromBlock": "0x1", "toBlock": "0x1"}, 2),
+        ({"fromBlock": "0x0", "toBlock": "0x" + "f" * 64}, 3),
+        ({"fromBlock": "0x9", "toBlock": "0x10"}, 0),
+        ({"fromBlock": "0x0", "address": to_hex(TESTNET.asset)}, 3),
+        ({"fromBlock": "0x0", "address": [to_hex(SHOP), checksum(TESTNET.asset)]}, 3),
+        ({"fromBlock": "0x0", "address": to_hex(SHOP)}, 0),
+        ({"fromBlock": "0x0", "topics": []}, 3),
+        ({"fromBlock": "0x0", "topics": _transfer_topics(ALICE)}, 1),
+        ({"fromBlock": "0x0", "topics": _transfer_topics(SHOP)}, 0),
+        ({"fromBlock": "0x0", "topics": [to_hex(abi.TRANSFER_EVENT), None]}, 2),
+        ({"fromBlock": "0x0", "topics": [None, None, to_hex(NONCE)]}, 1),
+        (
+            {
+                "fromBlock": "0x0",
+                "topics": [[to_hex(abi.TRANSFER_EVENT), to_hex(abi.AUTHORIZATION_USED)]],
+            },
+            3,
+        ),
+        ({"fromBlock": "0x0", "topics": [[to_hex(abi.AUTHORIZATION_USED), UNKNOWN]]}, 1),
+        ({"fromBlock": "0x0", "topics": [[None, UNKNOWN]]}, 3),
+        ({"fromBlock": "0x0", "topics": [None] * 4}, 0),  # no log has four topics
+    ],
+)
+def test_logs_are_filtered(rpc: Rpc, wanted: Any, count: int) -> None:
+    rpc.send()
+    rpc.run(rpc.ledger.fund(ALICE, 5))
+    rpc.run(rpc.ledger.mine())
+    assert len(rpc.result("eth_getLogs", wanted)) == count
+
+
+def test_a_chain_is_never_asked_for_a_range_that_ends_before_it_begins() -> None:
+    class Strict(Ledger):
+        async def logs(self, wanted: LogFilter) -> list[Log]:
+            assert wanted.from_block <= wanted.to_block <= await self.height()
+            return await super().logs(wanted)
+
+    ledger = Strict(TESTNET, Clock(lambda: float(START_S)), owner=OWNER)
+    rpc = Rpc(ledger, Http(rpc_app(ledger)))
+    assert rpc.result("eth_getLogs", {"fromBlock": "0x5", "toBlock": "0x9"}) == []
+    assert rpc.result("eth_getLogs", {"fromBlock": "0x0", "toBlock": "0x9"}) == []
+
+
+def test_logs_of_one_block_by_its_hash(rpc: Rpc) -> None:
+    receipt = rpc.result("eth_getTransactionReceipt", to_hex(rpc.send()))
+    rpc.run(rpc.ledger.mine())
+    assert rpc.result("eth_getLogs", {"blockHash": receipt["blockHash"]}) == receipt["logs"]
+    assert rpc.error("eth_getLogs", {"blockHash": UNKNOWN})["code"] == -32000
+    both = {"blockHash": receipt["blockHash"], "fromBlock": "0x0"}
+    assert rpc.error("eth_getLogs", both)["code"] == -32602
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        5,
+        {"fromBlock": "0x01"},
+        {"fromBlock": 1},
+        {"fromBlock": "0x5", "toBlock": "0x1"},
+        {"address": "0x12"},
+        {"topics": "0x"},
+        {"topics": [[["0x"]]]},
+        {"topics": [None] * 5},
+    ],
+)
+def test_a_bad_filter_is_refused(rpc: Rpc, wanted: Any) -> None:
+    error = rpc.error("eth_getLogs", wanted)
+    assert error["code"] == -32602
+    assert error["message"]
+
+
+# --- state and calls -----------------------------------------------------------------
+
+
+def _balance_of(account: Address) -> dict[str, str]:
+    return {"to": to_hex(TESTNET.asset), "data": to_hex(abi.balance_of(account))}
+
+
+def test_reads_of_the_newest_state(rpc: Rpc) -> None:
+    rpc.send()
+    for newest in ("latest", "pending", "safe", "finalized", "0x1", {"blockNumber": "0x1"}, None):
+        assert int(rpc.result("eth_call", _balance_of(SHOP), newest), 16) == 10_000
+    assert rpc.result("eth_getTransactionCount", to_hex(OWNER), "latest") == "0x1"
+    assert rpc.result("eth_getBalance", to_hex(SHOP), "latest") == "0x0"
+    assert rpc.result("eth_getBalance", to_hex(OWNER)) != "0x0"
+    assert rpc.result("eth_getCode", to_hex(TESTNET.asset), "latest") != "0x"
+    assert rpc.result("eth_getCode", to_hex(SHOP), "latest") == "0x"
+    assert int(rpc.result("eth_estimateGas", _balance_of(SHOP)), 16) > 21_000
+
+
+@pytest.mark.parametrize(
+    ("method", "first"),
+    [
+        ("eth_call", _balance_of(ALICE)),
+        ("eth_estimateGas", _balance_of(ALICE)),
+        ("eth_getBalance", to_hex(ALICE)),
+        ("eth_getTransactionCount", to_hex(ALICE)),
+        ("eth_getCode", to_hex(ALICE)),
+    ],
+)
+def test_any_other_state_is_refused(rpc: Rpc, method: str, first: Any) -> None:
+    assert rpc.ask(method, first, "earliest").get("error") is None  # block 0 is the newest
+    genesis = rpc.result("eth_getBlockByNumber", "0x0")["hash"]
+    rpc.send()
+    for other in ("earliest", "0x0", "0x2", {"blockNumber": "0x0"}, {"blockHash": genesis}):
+        error = rpc.error(method, first, other)
+        assert error["code"] == -32000
+        assert "only the newest state is kept" in error["message"]
+    assert rpc.error(method, first, {"blockHash": UNKNOWN})["code"] == -32000
+    for bad in ("newest", 0, {}, [], {"blockHash": genesis, "blockNumber": "0x0"}):
+        assert rpc.error(method, first, bad)["code"] == -32602
+
+
+def test_a_revert_gives_its_reason_in_text_and_data(rpc: Rpc) -> None:
+    rpc.send()
+    call = {"to": to_hex(TESTNET.asset), "input": to_hex(PAYMENT.data)}
+    reason = "FiatTokenV2: authorization is used or canceled"
+    for method in ("eth_call", "eth_estimateGas"):
+        assert rpc.error(method, call) == {
+            "code": 3,
+            "message": f"execution reverted: {reason}",
+            "data": to_hex(abi.revert_data(reason)),
+        }
+    silent = rpc.error("eth_call", {"to": to_hex(TESTNET.asset), "data": "0x12345678"})
+    assert silent == {"code": 3, "message": "execution reverted", "data": "0x"}
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        None,
+        {},
+        {"to": "0x12"},
+        {"to": to_hex(SHOP), "data": "0x1"},
+        {"to": to_hex(SHOP), "data": 5},
+        {"to": to_hex(SHOP), "data": "0x11", "input": "0x22"},
+        {"to": to_hex(SHOP), "from": "alice"},
+        {"to": to_hex(SHOP), "value": 5},
+        {"to": to_hex(SHOP), "value": "0x1" + "0" * 64},
+    ],
+)
+def test_a_bad_call_is_refused(rpc: Rpc, call: Any) -> None:
+    assert rpc.error("eth_call", call)["code"] == -32602
+
+
+def test_state_overrides_are_refused_rather_than_ignored(rpc: Rpc) -> None:
+    error = rpc.error("eth_call", _balance_of(ALICE), "latest", {to_hex(ALICE): {}})
+    assert error["code"] == -32602
+    assert "overrides" in error["message"]
+
+
+def test_an_error_says_what_was_seen_and_what_was_wanted(rpc: Rpc) -> None:
+    message = rpc.error("eth_getTransactionByHash", "0x1234")["message"]
+    assert '"0x1234"' in message
+    assert "64 hex digits" in message
+
+
+def test_the_fee_history(rpc: Rpc) -> None:
+    rpc.send()
+    history = rpc.result("eth_feeHistory", "0x2", "latest", [10, 50])
+    assert (history["oldestBlock"], len(history["baseFeePerGas"])) == ("0x0", 3)
+    assert history["gasUsedRatio"][0] == 0 < history["gasUsedRatio"][1] < 1
+    assert history["reward"] == [["0x0", "0x0"]] * 2
+    for bad in ([0, "latest"], ["0x401", "latest"], [1, "latest", "10"], [True, "latest"]):
+        assert rpc.error("eth_feeHistory", *bad)["code"] == -32602
+    assert rpc.error("eth_feeHistory", 1, "0x9")["code"] == -32000
+
+
+# --- sending -------------------------------------------------------------------------
+
+
+def _sending(**more: Any) -> dict[str, Any]:
+    to, data = to_hex(TESTNET.asset), to_hex(PAYMENT.data)
+    return {"from": to_hex(OWNER), "to": to, "data": data, **more}
+
+
+def test_an_unlocked_account_sends(unlocked: Rpc) -> None:
+    assert unlocked.result("eth_accounts") == [to_hex(OWNER)]
+    fields = _sending(gas="0x30d40", gasPrice="0x1", nonce="0x0", chainId="0x152")
+    tx_hash = unlocked.result("eth_sendTransaction", fields)
+    assert unlocked.result("eth_getTransactionReceipt", tx_hash)["status"] == "0x1"
+    assert int(unlocked.result("eth_call", _balance_of(SHOP)), 16) == 10_000
+
+
+@pytest.mark.parametrize(
+    ("fields", "code", "text"),
+    [
+        (_sending(**{"from": to_hex(ALICE)}), -32000, to_hex(ALICE)),
+        (_sending(**{"from": None}), -32602, "from"),
+        (_sending(nonce="0x5"), -32000, "nonce is 5, but must be 0"),
+        (_sending(chainId="0x19"), -32000, "chainId is 25, but must be 338"),
+        (_sending(to=None), -32602, "contracts cannot be created"),
+    ],
+)
+def test_what_cannot_be_sent_is_not(unlocked: Rpc, fields: Any, code: int, text: str) -> None:
+    error = unlocked.error("eth_sendTransaction", fields)
+    assert error["code"] == code
+    assert text in error["message"]
+    assert unlocked.result("eth_blockNumber") == "0x0"
+
+
+def test_a_locked_chain_takes_no_transaction() -> None:
+    ledger = new_ledger()
+    rpc = Rpc(ledger, Http(rpc_app(ledger, accounts=[OWNER])))
+    error = rpc.error("eth_sendTransaction", _sending())
+    assert error["code"] == -32000
+    assert "unlocked" in error["message"]
+    assert rpc.result("eth_blockNumber") == "0x0"
+
+
+def test_an_account_that_cannot_pay_for_gas_is_told_so() -> None:
+    ledger = new_ledger()
+    rpc = Rpc(ledger, Http(rpc_app(ledger, accounts=[ALICE], unlocked=True)))
+    error = rpc.error("eth_sendTransaction", _sending(**{"from": to_hex(ALICE)}))
+    assert error["code"] == -32000
+    assert "insufficient funds" in error["message"]
+
+
+# --- web3.py over a real socket ------------------------------------------------------
+
+_ABI = json.loads(
+    """[
+ {"type":"function","name":"balanceOf","stateMutability":"view",
+  "inputs":[{"name":"a","type":"address"}],"outputs":[{"name":"","type":"uint256"}]},
+ {"type":"function","name":"authorizationState","stateMutability":"view",
+  "inputs":[{"name":"a","type":"address"},{"name":"n","type":"bytes32"}],
+  "outputs":[{"name":"","type":"bool"}]},
+ {"type":"function","name":"version","stateMutability":"view","inputs":[],
+  "outputs":[{"name":"","type":"string"}]},
+ {"type":"function","name":"transfer","stateMutability":"nonpayable",
+  "inputs":[{"name":"to","type":"address"},{"name":"v","type":"uint256"}],
+  "outputs":[{"name":"","type":"bool"}]},
+ {"type":"event","name":"Transfer","anonymous":false,"inputs":[
+  {"name":"from","type":"address","indexed":true},{"name":"to","type":"address","indexed":true},
+  {"name":"value","type":"uint256","indexed":false}]}
+]"""
+)
+
+
+@pytest.fixture
+def web3() -> Iterator[Web3]:
+    """web3.py, talking HTTP to a ledger in which Alice has paid the shop once."""
+    ledger = new_ledger()
+    asyncio.run(ledger.send(PAYMENT))
+    app = application([rpc_route("/rpc", ledger, accounts=[OWNER], unlocked=True)])
+    server = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="off", ws="none"))
+    with closing(socket.create_server(("127.0.0.1", 0))) as listener:  # connections queue here
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+        thread.start()
+        provider = HTTPProvider(f"http://127.0.0.1:{listener.getsockname()[1]}/rpc")
+        try:
+            yield Web3(provider)
+        finally:
+            for _, session in provider._request_session_manager.session_cache.items():
+                session.close()
+            server.should_exit = True
+            thread.join(timeout=30)
+    assert not thread.is_alive()
+
+
+def test_web3_reads_the_chain(web3: Web3) -> None:
+    token = web3.eth.contract(address=checksum(TESTNET.asset), abi=_ABI)
+    assert (web3.eth.chain_id, web3.net.version, web3.eth.block_number) == (338, "338", 1)
+    assert web3.client_version.startswith("x402sim/")
+    assert web3.eth.syncing is False
+    assert token.functions.balanceOf(checksum(SHOP)).call() == 10_000
+    assert token.functions.version().call() == "1"
+    assert token.functions.authorizationState(checksum(ALICE), NONCE).call() is True
+    assert token.functions.authorizationState(checksum(ALICE), bytes(32)).call() is False
+    block = web3.eth.get_block("latest", full_transactions=True)
+    assert (block["number"], block["timestamp"]) == (1, START_S)
+    (tx,) = block["transactions"]
+    assert tx == web3.eth.get_transaction(tx["hash"])
+    assert (tx["from"], bytes(tx["input"])) == (checksum(OWNER), PAYMENT.data)
+    assert web3.eth.get_block(block["hash"])["transactions"] == [tx["hash"]]
+    assert web3.eth.fee_history(1, "latest", [50])["reward"] == [[0]]
+
+
+def test_web3_reads_receipts_and_logs(web3: Web3) -> None:
+    token = web3.eth.contract(address=checksum(TESTNET.asset), abi=_ABI)
+    (event,) = token.events.Transfer().get_logs(from_block=0)
+    expected = {"from": checksum(ALICE), "to": checksum(SHOP), "value": 10_000}
+    assert dict(event["args"]) == expected
+    receipt = web3.eth.get_transaction_receipt(event["transactionHash"])
+    assert (receipt["status"], receipt["blockNumber"], len(receipt["logs"])) == (1, 1, 2)
+    mine = token.events.Transfer().get_logs(
+        from_block=0, argument_filters={"from": [checksum(SHOP)]}
+    )
+    assert mine == []
+    with pytest.raises(TransactionNotFound):
+        web3.eth.get_transaction_receipt(UNKNOWN)
+
+
+def test_web3_sends_and_sees_why_a_call_reverts(web3: Web3) -> None:
+    token = web3.eth.contract(address=checksum(TESTNET.asset), abi=_ABI)
+    with pytest.raises(ContractLogicError, match="ERC20: transfer amount exceeds balance"):
+        token.functions.transfer(checksum(SHOP), 10**12).call({"from": checksum(OWNER)})
+    tx_hash = token.functions.transfer(checksum(SHOP), 0).transact({"from": checksum(OWNER)})
+    assert web3.eth.wait_for_transaction_receipt(tx_hash)["status"] == 1
+    with pytest.raises(Web3RPCError, match="only the newest state is kept"):
+        web3.eth.get_balance(checksum(SHOP), 0)

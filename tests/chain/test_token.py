@@ -1,0 +1,643 @@
+"""The token: the order and the texts of its refusals, and what an accepted call does."""
+
+from dataclasses import asdict, dataclass, replace
+
+import pytest
+from eth_account import Account
+from eth_utils import keccak
+
+from tests.chain.helpers import (
+    ALICE,
+    MALLORY,
+    NOW_S,
+    OWNER,
+    RELAYER,
+    SHOP,
+    START_BASE,
+    TOKEN,
+    Bench,
+    authorization,
+    cancel_call,
+    nonce,
+    payment,
+    signature_of,
+    transfer_call,
+)
+from tests.strategies import CURVE_ORDER
+from x402sim.chain import abi
+from x402sim.chain.token_rules import CANCEL, RECEIVE, TRANSFER, TokenRules
+from x402sim.payer.wallet import Wallet
+from x402sim.protocol.crypto import ZERO_ADDRESS, Address, checksum
+from x402sim.protocol.networks import MAINNET, TESTNET
+from x402sim.protocol.rules import without
+
+ZERO_TOPIC = bytes(32)
+USED = "FiatTokenV2: authorization is used or canceled"
+EARLY = "FiatTokenV2: authorization is not yet valid"
+LATE = "FiatTokenV2: authorization is expired"
+FORGED = "FiatTokenV2: invalid signature"
+SHORT = "ERC20: transfer amount exceeds balance"
+BLACKLISTED = "Blacklistable: account is blacklisted"
+
+# --- the order of the checks ---------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """A call that would go through, unless something about it is changed."""
+
+    kind: str = "transfer"
+    packed: bool = False
+    paused: bool = False
+    payer_blacklisted: bool = False
+    payee_blacklisted: bool = False
+    used: bool = False
+    caller: Wallet | None = None
+    signer: Wallet = ALICE
+    to: Address = SHOP.address_bytes
+    value: int = 10_000
+    valid_after: int = NOW_S - 60
+    valid_before: int = NOW_S + 300
+
+    def calldata(self) -> bytes:
+        if self.kind == "cancel":
+            return cancel_call(nonce("first"), by=self.signer, packed=self.packed)
+        receive = self.kind == "receive"
+        auth = authorization(
+            to=self.to,
+            value=self.value,
+            valid_after=self.valid_after,
+            valid_before=self.valid_before,
+        )
+        signature = signature_of(auth, by=self.signer, receive=receive)
+        return transfer_call(auth, signature, receive=receive, packed=self.packed)
+
+    def run(self, rules: TokenRules | None = None) -> str | None:
+        """Return the token's refusal, None if the call took effect."""
+        bench = Bench(rules=rules)
+        prepared = [(self.used, RELAYER, cancel_call(nonce("first")))]
+        for on, account in (
+            (self.payer_blacklisted, ALICE.address_bytes),
+            (self.payee_blacklisted, self.to),
+        ):
+            prepared.append((on, OWNER, abi.calldata(abi.BLACKLIST, account)))
+        prepared.append((self.paused, OWNER, abi.PAUSE))
+        for wanted, sender, data in prepared:
+            assert not wanted or bench.refusal(data, sender) is None
+        caller = self.caller or (SHOP if self.kind == "receive" else RELAYER)
+        return bench.refusal(self.calldata(), caller)
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One thing wrong: the row that sees it, its text, and the change that makes it."""
+
+    clause: str
+    text: str
+    change: dict
+
+
+PAUSED = Fault("token/not-paused", "Pausable: paused", {"paused": True})
+PAYER = Fault("token/payer-not-blacklisted", BLACKLISTED, {"payer_blacklisted": True})
+PAYEE = Fault("token/payee-not-blacklisted", BLACKLISTED, {"payee_blacklisted": True})
+CALLER = Fault("token/payee-calls", "FiatTokenV2: caller must be the payee", {"caller": RELAYER})
+OPENS = Fault("5/window-opens", EARLY, {"valid_after": NOW_S})
+CLOSES = Fault("5/window-closes", LATE, {"valid_before": NOW_S})
+NONCE = Fault("5/nonce-once", USED, {"used": True})
+SIGNATURE = Fault("5/signature-proves", FORGED, {"signer": MALLORY})
+ROWS = {
+    "transfer": [PAUSED, PAYER, PAYEE, OPENS, CLOSES, NONCE, SIGNATURE],
+    "receive": [PAUSED, PAYER, PAYEE, CALLER, OPENS, CLOSES, NONCE, SIGNATURE],
+    "cancel": [PAUSED, NONCE, SIGNATURE],
+}
+TABLES = {"transfer": TRANSFER, "receive": RECEIVE, "cancel": CANCEL}
+TO_ZERO = Fault("", "ERC20: transfer to the zero address", {"to": ZERO_ADDRESS})
+BALANCE = Fault("", SHORT, {"value": START_BASE + 1})
+BEHIND_THE_TABLE = {"transfer": [TO_ZERO, BALANCE], "receive": [BALANCE], "cancel": []}
+MARKS = {
+    "5/window-opens": "5/window",
+    "5/window-closes": "5/window",
+    "5/nonce-once": "5/nonce-once",
+    "5/signature-proves": "5/signature-proves",
+}
+
+
+def cases(faults_of):
+    """Return one parameter per kind of call and fault, marked with the fault's clause."""
+    return [
+        pytest.param(
+            kind,
+            number,
+            id=f"{kind}-{fault.clause or fault.text}",
+            marks=[pytest.mark.clause(MARKS[fault.clause])] if fault.clause in MARKS else [],
+        )
+        for kind in TABLES
+        for number, fault in enumerate(faults_of(kind))
+    ]
+
+
+@pytest.mark.parametrize("packed", [False, True], ids=["vrs", "bytes"])
+@pytest.mark.parametrize(("kind", "number"), cases(lambda k: ROWS[k] + BEHIND_THE_TABLE[k]))
+def test_of_several_faults_the_first_in_order_is_told(kind, number, packed):
+    faults = (ROWS[kind] + BEHIND_THE_TABLE[kind])[number:]
+    changes = {name: value for fault in faults for name, value in fault.change.items()}
+    assert Attempt(kind=kind, packed=packed, **changes).run() == faults[0].text
+
+
+@pytest.mark.parametrize("kind", TABLES)
+def test_every_row_has_a_case_that_breaks_it(kind):
+    assert [rule.clause for rule in TABLES[kind]] == [fault.clause for fault in ROWS[kind]]
+
+
+@pytest.mark.parametrize(("kind", "number"), cases(ROWS.get))
+def test_every_row_is_needed(kind, number):
+    fault = ROWS[kind][number]
+    attempt = Attempt(kind=kind, **fault.change)
+    assert attempt.run() == fault.text
+    assert attempt.run(TokenRules(**{kind: without(TABLES[kind], fault.clause)})) is None
+
+
+@pytest.mark.parametrize("packed", [False, True], ids=["vrs", "bytes"])
+@pytest.mark.parametrize("kind", TABLES)
+def test_without_a_fault_it_goes_through(kind, packed):
+    assert Attempt(kind=kind, packed=packed).run() is None
+
+
+# --- the window ----------------------------------------------------------------------
+
+
+@pytest.mark.clause("5/window")
+@pytest.mark.parametrize("kind", ["transfer", "receive"])
+@pytest.mark.parametrize(
+    ("at_s", "text"),
+    [
+        (NOW_S + 99, EARLY),
+        (NOW_S + 100, EARLY),
+        (NOW_S + 101, None),
+        (NOW_S + 199, None),
+        (NOW_S + 200, LATE),
+        (NOW_S + 201, LATE),
+    ],
+)
+def test_both_edges_are_outside_the_window(kind, at_s, text):
+    bench = Bench()
+    auth = authorization(valid_after=NOW_S + 100, valid_before=NOW_S + 200)
+    receive = kind == "receive"
+    data = transfer_call(auth, signature_of(auth, receive=receive), receive=receive)
+    bench.now[0] = at_s + 0.9
+    assert bench.refusal(data, SHOP) == text
+
+
+@pytest.mark.clause("5/window")
+def test_the_time_that_counts_is_that_of_the_block_not_of_the_sending():
+    bench = Bench()
+    bench.ledger.machine.automine = False
+    tx_hash = bench.put(payment(valid_before=NOW_S + 10))
+    bench.now[0] += 10
+    bench.ledger.machine.mine(bench.clock.now_s(), 1)
+    assert bench.state.receipts[tx_hash].revert_reason == LATE
+
+
+def test_a_cancellation_has_no_window():
+    bench = Bench()
+    bench.now[0] += 10**9
+    assert bench.refusal(cancel_call(nonce("first"))) is None
+
+
+# --- the nonce -----------------------------------------------------------------------
+
+
+def pay(receive: bool, name: object = "first"):
+    """Return the calldata of one payment, by transfer- or receiveWithAuthorization."""
+    auth = authorization(nonce=nonce(name))
+    return transfer_call(auth, signature_of(auth, receive=receive), receive=receive)
+
+
+@pytest.mark.clause("5/nonce-once")
+@pytest.mark.parametrize(
+    "first",
+    [pay(False), pay(True), cancel_call(nonce("first"))],
+    ids=["used", "received", "cancelled"],
+)
+@pytest.mark.parametrize(
+    "second", [pay(False), pay(True), cancel_call(nonce("first"))], ids=["use", "receive", "cancel"]
+)
+def test_transfers_receipts_and_cancellations_share_one_nonce(first, second):
+    bench = Bench()
+    assert not bench.is_used(ALICE, nonce("first"))
+    assert bench.refusal(first, SHOP) is None
+    assert bench.is_used(ALICE, nonce("first"))
+    before = bench.balance(ALICE)
+    assert bench.refusal(second, SHOP) == USED
+    assert bench.balance(ALICE) == before
+
+
+def test_nonces_have_no_order():
+    bench = Bench()
+    assert [bench.refusal(payment(name)) for name in (3, 1, 2)] == [None, None, None]
+    assert bench.balance(SHOP) == 30_000
+
+
+def test_a_nonce_belongs_to_its_payer():
+    bench = Bench()
+    bench.send(abi.mint(MALLORY.address_bytes, 10_000), OWNER)
+    assert bench.refusal(payment()) is None
+    auth = authorization(from_=MALLORY.address_bytes)
+    assert bench.refusal(transfer_call(auth, signature_of(auth, by=MALLORY))) is None
+
+
+def test_a_revert_at_the_transfer_burns_no_nonce_and_leaves_no_trace():
+    bench = Bench()
+    data = payment(value=START_BASE + 1)
+    receipt = bench.send(data)
+    assert (receipt.revert_reason, receipt.logs) == (SHORT, ())
+    assert not bench.is_used(ALICE, nonce("first"))
+    assert (bench.balance(ALICE), bench.balance(SHOP)) == (START_BASE, 0)
+    bench.send(abi.mint(ALICE.address_bytes, 1), OWNER)
+    assert bench.refusal(data) is None
+    assert (bench.balance(ALICE), bench.balance(SHOP)) == (0, START_BASE + 1)
+
+
+# --- the signature -------------------------------------------------------------------
+
+GOOD = signature_of(authorization())
+HIGH_S = (CURVE_ORDER - int.from_bytes(GOOD[32:64])).to_bytes(32)
+MALLEATED = GOOD[:32] + HIGH_S + bytes([55 - GOOD[64]])
+NO_KEY = b"\xff" * 32 + GOOD[32:]
+
+
+@pytest.mark.clause("5/signature-proves")
+@pytest.mark.parametrize(
+    ("signature", "text"),
+    [
+        pytest.param(b"", "ECRecover: invalid signature length", id="0 bytes"),
+        pytest.param(GOOD[:64], "ECRecover: invalid signature length", id="64 bytes"),
+        pytest.param(GOOD + b"\0", "ECRecover: invalid signature length", id="66 bytes"),
+        pytest.param(MALLEATED, "ECRecover: invalid signature 's' value", id="high s"),
+        pytest.param(GOOD[:64] + b"\x00", "ECRecover: invalid signature 'v' value", id="v 0"),
+        pytest.param(GOOD[:64] + b"\x01", "ECRecover: invalid signature 'v' value", id="v 1"),
+        pytest.param(GOOD[:64] + b"\x1d", "ECRecover: invalid signature 'v' value", id="v 29"),
+        pytest.param(NO_KEY, "ECRecover: invalid signature", id="no key"),
+        pytest.param(GOOD[:64] + bytes([55 - GOOD[64]]), FORGED, id="the other v"),
+    ],
+)
+@pytest.mark.parametrize("packed", [False, True], ids=["vrs", "bytes"])
+def test_a_broken_signature_is_refused_as_ecrecover_refuses_it(signature, text, packed):
+    data = transfer_call(authorization(), signature, packed=packed or len(signature) != 65)
+    bench = Bench()
+    assert bench.refusal(data) == text
+    assert not bench.is_used(ALICE, nonce("first"))
+    assert bench.refusal(transfer_call(authorization(), GOOD)) is None
+
+
+@pytest.mark.clause("5/signature-proves")
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"from_": MALLORY.address_bytes},
+        {"to": MALLORY.address_bytes},
+        {"value": 10_001},
+        {"valid_after": NOW_S - 61},
+        {"valid_before": NOW_S + 301},
+        {"nonce": nonce("second")},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_the_signature_covers_every_field(change):
+    bench = Bench()
+    bench.send(abi.mint(MALLORY.address_bytes, START_BASE), OWNER)
+    assert bench.refusal(transfer_call(authorization(**change), GOOD)) == FORGED
+
+
+@pytest.mark.clause("5/signature-proves")
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"name": "USDC"},
+        {"version": "2"},
+        {"chain_id": 25},
+        {"verifying_contract": MAINNET.asset},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_the_signature_is_for_one_token_on_one_chain(change):
+    domain = replace(TESTNET.domain, **change)
+    bench = Bench()
+    data = transfer_call(authorization(), signature_of(authorization(), domain=domain))
+    assert bench.refusal(data) == FORGED
+    assert bench.refusal(cancel_call(nonce("first"), domain=domain)) == FORGED
+
+
+@pytest.mark.clause("5/signature-proves")
+@pytest.mark.parametrize("receive", [False, True])
+def test_transfer_and_receive_signatures_are_not_interchangeable(receive):
+    signature = signature_of(authorization(), receive=not receive)
+    data = transfer_call(authorization(), signature, receive=receive)
+    assert Bench().refusal(data, SHOP) == FORGED
+
+
+def test_a_signature_made_by_eth_account_moves_the_money():
+    auth = authorization()
+    kinds = {"from": "address", "to": "address", "value": "uint256", "validAfter": "uint256"}
+    kinds |= {"validBefore": "uint256", "nonce": "bytes32"}
+    domain = {"name": "Bridged USDC (Stargate)", "version": "1", "chainId": 338}
+    signed = Account.sign_typed_data(
+        ALICE.private_key,
+        domain | {"verifyingContract": checksum(TOKEN)},
+        {"TransferWithAuthorization": [{"name": n, "type": t} for n, t in kinds.items()]},
+        dict(zip(kinds, asdict(auth).values(), strict=True))
+        | {"from": checksum(auth.from_), "to": checksum(auth.to)},
+    )
+    assert Bench().refusal(transfer_call(auth, bytes(signed.signature))) is None
+
+
+# --- what an accepted call does ------------------------------------------------------
+
+
+def emitted(receipt):
+    """Return the receipt's logs as (topics, data), having checked where they come from."""
+    assert [log.address for log in receipt.logs] == [TOKEN] * len(receipt.logs)
+    return [(log.topics, log.data) for log in receipt.logs]
+
+
+def topics(event: str, *indexed: bytes):
+    return (keccak(text=event), *(value.rjust(32, b"\0") for value in indexed))
+
+
+ALICE_, SHOP_, BOB_ = ALICE.address_bytes, SHOP.address_bytes, MALLORY.address_bytes
+
+
+@pytest.mark.clause("5/exact-amount")
+@pytest.mark.parametrize("receive", [False, True])
+def test_a_transfer_moves_exactly_the_amount_and_says_so(receive):
+    bench = Bench()
+    receipt = bench.send(pay(receive), SHOP)
+    assert emitted(receipt) == [
+        (topics("AuthorizationUsed(address,bytes32)", ALICE_, nonce("first")), b""),
+        (topics("Transfer(address,address,uint256)", ALICE_, SHOP_), (10_000).to_bytes(32)),
+    ]
+    assert (bench.balance(ALICE), bench.balance(SHOP)) == (START_BASE - 10_000, 10_000)
+
+
+def test_a_cancellation_moves_nothing_and_says_so():
+    bench = Bench()
+    receipt = bench.send(cancel_call(nonce("first")))
+    expected = topics("AuthorizationCanceled(address,bytes32)", ALICE_, nonce("first"))
+    assert emitted(receipt) == [(expected, b"")]
+    assert bench.balance(ALICE) == START_BASE
+
+
+@pytest.mark.parametrize(
+    ("sender", "data", "expected"),
+    [
+        (
+            ALICE,
+            abi.transfer(SHOP_, 5),
+            (topics("Transfer(address,address,uint256)", ALICE_, SHOP_), (5).to_bytes(32)),
+        ),
+        (
+            OWNER,
+            abi.mint(SHOP_, 7),
+            (topics("Transfer(address,address,uint256)", ZERO_TOPIC, SHOP_), (7).to_bytes(32)),
+        ),
+        (OWNER, abi.PAUSE, (topics("Pause()"), b"")),
+        (OWNER, abi.UNPAUSE, (topics("Unpause()"), b"")),
+        (OWNER, abi.calldata(abi.BLACKLIST, BOB_), (topics("Blacklisted(address)", BOB_), b"")),
+        (OWNER, abi.calldata(abi.UNBLACKLIST, BOB_), (topics("UnBlacklisted(address)", BOB_), b"")),
+    ],
+    ids=["transfer", "mint", "pause", "unpause", "blacklist", "unBlacklist"],
+)
+def test_every_other_change_says_what_it_did(sender, data, expected):
+    assert emitted(Bench().send(data, sender)) == [expected]
+
+
+def test_a_value_of_zero_is_legal():
+    bench = Bench()
+    receipt = bench.send(payment(value=0))
+    assert receipt.succeeded
+    assert receipt.logs[1].data == bytes(32)
+    assert bench.is_used(ALICE, nonce("first"))
+    assert (bench.balance(ALICE), bench.balance(SHOP)) == (START_BASE, 0)
+
+
+@pytest.mark.parametrize("value", [1, START_BASE])
+def test_paying_oneself_is_legal_and_makes_no_money(value):
+    bench = Bench()
+    assert bench.refusal(payment(to=ALICE_, value=value)) is None
+    assert (bench.balance(ALICE), bench.state.supply) == (START_BASE, START_BASE)
+
+
+def test_paying_oneself_more_than_one_has_is_refused():
+    assert Bench().refusal(payment(to=ALICE_, value=START_BASE + 1)) == SHORT
+
+
+def test_the_whole_balance_can_be_paid():
+    bench = Bench()
+    assert bench.refusal(payment(value=START_BASE)) is None
+    assert (bench.balance(ALICE), bench.balance(SHOP)) == (0, START_BASE)
+
+
+def test_from_the_zero_address_dies_at_the_signature():
+    auth = authorization(from_=ZERO_ADDRESS, value=0)
+    assert Bench().refusal(transfer_call(auth, signature_of(auth))) == FORGED
+    no_rules = TokenRules(transfer=without(TRANSFER, "5/signature-proves"))
+    text = "ERC20: transfer from the zero address"
+    assert Bench(rules=no_rules).refusal(transfer_call(auth, GOOD)) == text
+
+
+@pytest.mark.parametrize("sender", [RELAYER, MALLORY, SHOP, ALICE])
+def test_anyone_may_submit_a_transfer(sender):
+    bench = Bench()
+    assert bench.refusal(payment(), sender) is None
+    assert bench.balance(SHOP) == 10_000
+
+
+# --- pause, blacklist, owner ---------------------------------------------------------
+
+
+def test_a_cancellation_works_while_its_author_is_blacklisted_but_not_while_paused():
+    bench = Bench()
+    bench.send(abi.calldata(abi.BLACKLIST, ALICE_), OWNER)
+    assert bench.refusal(cancel_call(nonce("first"))) is None
+    bench.send(abi.PAUSE, OWNER)
+    assert bench.refusal(cancel_call(nonce("second"))) == "Pausable: paused"
+
+
+def test_a_pause_ends():
+    bench = Bench()
+    bench.send(abi.PAUSE, OWNER)
+    assert bench.view(abi.PAUSED) == abi.word(1)
+    assert bench.refusal(payment()) == "Pausable: paused"
+    bench.send(abi.UNPAUSE, OWNER)
+    assert bench.view(abi.PAUSED) == abi.word(0)
+    assert bench.refusal(payment()) is None
+
+
+@pytest.mark.parametrize("account", [ALICE_, SHOP_], ids=["payer", "payee"])
+def test_a_blacklisting_ends(account):
+    bench = Bench()
+    bench.send(abi.calldata(abi.BLACKLIST, account), OWNER)
+    assert bench.view(abi.calldata(abi.IS_BLACKLISTED, account)) == abi.word(1)
+    assert bench.refusal(payment()) == BLACKLISTED
+    bench.send(abi.calldata(abi.UNBLACKLIST, account), OWNER)
+    assert bench.view(abi.calldata(abi.IS_BLACKLISTED, account)) == abi.word(0)
+    assert bench.refusal(payment()) is None
+
+
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        (abi.mint(BOB_, 1), "FiatToken: caller is not a minter"),
+        (abi.PAUSE, "Pausable: caller is not the pauser"),
+        (abi.UNPAUSE, "Pausable: caller is not the pauser"),
+        (abi.calldata(abi.BLACKLIST, ALICE_), "Blacklistable: caller is not the blacklister"),
+        (abi.calldata(abi.UNBLACKLIST, ALICE_), "Blacklistable: caller is not the blacklister"),
+    ],
+    ids=["mint", "pause", "unpause", "blacklist", "unBlacklist"],
+)
+def test_only_the_owner_governs_the_token(data, text):
+    bench = Bench()
+    before = bench.state.supply
+    assert bench.refusal(data, MALLORY) == text
+    assert bench.state.supply == before
+    assert bench.refusal(payment()) is None
+
+
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        (abi.mint(ZERO_ADDRESS, 1), "FiatToken: mint to the zero address"),
+        (abi.mint(SHOP_, 0), "FiatToken: mint amount not greater than 0"),
+        (abi.mint(SHOP_, 2**255 - START_BASE), "SafeMath: addition overflow"),
+    ],
+)
+def test_the_owner_cannot_mint_nonsense(data, text):
+    bench = Bench()
+    assert bench.refusal(data, OWNER) == text
+    assert bench.state.supply == START_BASE
+
+
+def test_the_most_that_fits_can_be_minted():
+    bench = Bench()
+    assert bench.refusal(abi.mint(SHOP_, 2**255 - 1 - START_BASE), OWNER) is None
+    assert bench.view(abi.TOTAL_SUPPLY) == abi.word(2**255 - 1)
+
+
+@pytest.mark.parametrize(
+    ("prepare", "data", "sender", "text"),
+    [
+        ([abi.PAUSE], abi.transfer(SHOP_, 1), ALICE, "Pausable: paused"),
+        ([abi.PAUSE], abi.mint(SHOP_, 1), OWNER, "Pausable: paused"),
+        ([abi.calldata(abi.BLACKLIST, ALICE_)], abi.transfer(SHOP_, 1), ALICE, BLACKLISTED),
+        ([abi.calldata(abi.BLACKLIST, SHOP_)], abi.transfer(SHOP_, 1), ALICE, BLACKLISTED),
+        ([abi.calldata(abi.BLACKLIST, SHOP_)], abi.mint(SHOP_, 1), OWNER, BLACKLISTED),
+        (
+            [abi.calldata(abi.BLACKLIST, SHOP_)],
+            abi.mint(SHOP_, 1),
+            MALLORY,
+            "FiatToken: caller is not a minter",
+        ),
+        ([abi.PAUSE], abi.mint(SHOP_, 1), MALLORY, "Pausable: paused"),
+        ([], abi.transfer(ZERO_ADDRESS, 1), ALICE, "ERC20: transfer to the zero address"),
+        ([], abi.transfer(SHOP_, START_BASE + 1), ALICE, SHORT),
+        ([], abi.transfer(SHOP_, 1), MALLORY, SHORT),
+    ],
+)
+def test_a_plain_transfer_and_a_mint_are_refused(prepare, data, sender, text):
+    bench = Bench()
+    for each in prepare:
+        bench.send(each, OWNER)
+    assert bench.refusal(data, sender) == text
+    assert (bench.balance(SHOP), bench.state.supply) == (0, START_BASE)
+
+
+# --- calldata that is none -----------------------------------------------------------
+
+WORDS = payment()
+PACKED = transfer_call(authorization(), GOOD, packed=True)
+TAIL_AT = 4 + 6 * 32
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pytest.param(b"", id="no selector"),
+        pytest.param(WORDS[:3], id="half a selector"),
+        pytest.param(b"\xde\xad\xbe\xef" + WORDS[4:], id="unknown selector"),
+        pytest.param(WORDS[:-1], id="a byte short"),
+        pytest.param(WORDS[:-32], id="a word short"),
+        pytest.param(WORDS[:4] + b"\x01" + WORDS[5:], id="dirty from"),
+        pytest.param(WORDS[:47] + b"\x01" + WORDS[48:], id="dirty to"),
+        pytest.param(WORDS[: TAIL_AT + 30] + b"\x01" + WORDS[TAIL_AT + 31 :], id="v of two bytes"),
+        pytest.param(PACKED[:-32], id="bytes cut off"),
+        pytest.param(
+            PACKED[:TAIL_AT] + abi.word(2**255) + PACKED[TAIL_AT + 32 :], id="bytes beyond"
+        ),
+        pytest.param(
+            PACKED[:TAIL_AT] + abi.word(len(PACKED)) + PACKED[TAIL_AT + 32 :], id="at end"
+        ),
+        pytest.param(PACKED[:-128] + abi.word(2**255) + PACKED[-96:], id="endless bytes"),
+        pytest.param(abi.TRANSFER + b"\x01" * 64, id="transfer to a dirty address"),
+        pytest.param(abi.BALANCE_OF, id="a view without its argument"),
+    ],
+)
+def test_what_cannot_be_read_reverts_without_a_reason(data):
+    assert Bench().refusal(data) == ""
+
+
+def test_the_token_takes_no_native_currency():
+    bench = Bench()
+    assert bench.refusal(payment(), value=1) == ""
+    assert bench.balance(SHOP) == 0
+
+
+def test_what_follows_the_arguments_is_ignored():
+    assert Bench().refusal(WORDS + b"more") is None
+
+
+# --- the views -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        (abi.NAME, "Bridged USDC (Stargate)"),
+        (abi.SYMBOL, "devUSDC.e"),
+        (abi.VERSION, "1"),
+    ],
+)
+def test_the_token_names_itself(data, text):
+    assert Bench().view(data) == abi.text(text)
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (abi.DECIMALS, 6),
+        (abi.TOTAL_SUPPLY, START_BASE),
+        (abi.balance_of(ALICE_), START_BASE),
+        (abi.balance_of(BOB_), 0),
+        (
+            abi.TRANSFER_TYPEHASH,
+            int("7c7c6cdb67a18743f49ec6fa9b35f50d52ed05cbed4cc592e13b44501c1a2267", 16),
+        ),
+        (
+            abi.RECEIVE_TYPEHASH,
+            int("d099cc98ef71107a616c4f0f941f04c322d8e254fe26b3c6668db87aae413de8", 16),
+        ),
+        (
+            abi.CANCEL_TYPEHASH,
+            int("158b0a9edf7a828aad02f63cd515c68ef2f50ba807396f6d12842833a1597429", 16),
+        ),
+    ],
+)
+def test_the_token_tells_its_numbers(data, expected):
+    assert int.from_bytes(Bench().view(data)) == expected
+
+
+def test_a_view_changes_nothing():
+    bench = Bench()
+    mark, height = bench.state.mark(), bench.state.head.number
+    bench.view(payment())
+    assert (bench.state.mark(), bench.state.head.number) == (mark, height)
+    assert (bench.balance(SHOP), bench.is_used(ALICE, nonce("first"))) == (0, False)

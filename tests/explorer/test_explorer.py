@@ -1,0 +1,202 @@
+"""The explorer in both its dialects: known, unknown, waiting, mined, and seen late."""
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+import pytest
+
+from x402sim.chain.base import Call
+from x402sim.chain.ledger import Ledger
+from x402sim.clock import Clock
+from x402sim.explorer.app import explorer_app
+from x402sim.protocol.crypto import Address, to_hex
+from x402sim.protocol.networks import TESTNET
+
+START_S = 1_800_000_000
+OWNER, SHOP = Address(b"\x01" * 20), Address(b"\x02" * 20)
+UNKNOWN = "0x" + "ee" * 32
+BAD_HASHES = ["", "0x", "0x12", "ee" * 32, "0x" + "zz" * 32, UNKNOWN + "0"]
+NAMES = ["TransactionByHash", "TransactionReceipt"]
+
+
+class Http:
+    """An application, asked in this process; what it raises fails the test."""
+
+    def __init__(self, app: Any) -> None:
+        self._app = app
+
+    def request(self, method: str, url: str, **more: Any) -> httpx.Response:
+        async def ask() -> httpx.Response:
+            transport = httpx.ASGITransport(self._app)
+            async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+                return await client.request(method, url, **more)
+
+        return asyncio.run(ask())
+
+    def get(self, url: str, **more: Any) -> httpx.Response:
+        return self.request("GET", url, **more)
+
+
+@dataclass
+class Explorer:
+    """A ledger, its clock, and an explorer of it."""
+
+    clock: Clock
+    ledger: Ledger
+    http: Http
+
+    def etherscan(self, action: str, **query: str) -> Any:
+        params = {"module": "proxy", "action": action, "apikey": "KEY", **query}
+        response = self.http.get("/api", params=params)
+        assert response.status_code == 200
+        return response.json()
+
+    def cronos(self, action: str, **query: str) -> Any:
+        response = self.http.get(f"/api/v1/ethproxy/{action}", params={"apikey": "KEY", **query})
+        assert response.status_code == 200
+        return response.json()
+
+    def both(self, name: str, tx_hash: str) -> Any:
+        """Ask in both dialects; return the one result they give."""
+        one = self.etherscan(f"eth_get{name}", txhash=tx_hash)
+        other = self.cronos(f"get{name}", txHash=tx_hash)
+        assert one == {"jsonrpc": "2.0", "id": 1, "result": other["result"]}
+        assert other.keys() == {"result"}
+        return other["result"]
+
+    def height(self) -> int:
+        one, other = self.etherscan("eth_blockNumber"), self.cronos("getBlockNumber")
+        assert one == {"jsonrpc": "2.0", "id": 1, "result": other["result"]}
+        return int(other["result"], 16)
+
+    def send(self) -> str:
+        return to_hex(asyncio.run(self.ledger.send(Call(OWNER, SHOP, b"", 1))))
+
+    def mine(self) -> None:
+        asyncio.run(self.ledger.mine())
+
+    def hold(self) -> None:
+        asyncio.run(self.ledger.set_automine(False))
+
+
+def new_explorer(lag_s: float = 0.0) -> Explorer:
+    clock = Clock(lambda: float(START_S))
+    ledger = Ledger(TESTNET, clock, owner=OWNER)
+    return Explorer(clock, ledger, Http(explorer_app(ledger, clock, lag_s=lag_s)))
+
+
+@pytest.mark.clause("8/indexer-query")
+def test_a_mined_transaction_has_its_block_number() -> None:
+    explorer = new_explorer()
+    explorer.mine()
+    tx_hash = explorer.send()
+    tx = explorer.both("TransactionByHash", tx_hash)
+    assert (tx["hash"], tx["blockNumber"], tx["transactionIndex"]) == (tx_hash, "0x2", "0x0")
+    receipt = explorer.both("TransactionReceipt", tx_hash)
+    assert (receipt["transactionHash"], receipt["status"]) == (tx_hash, "0x1")
+    assert (receipt["blockNumber"], receipt["blockHash"]) == (tx["blockNumber"], tx["blockHash"])
+
+
+@pytest.mark.clause("8/indexer-query")
+def test_a_waiting_transaction_has_no_block_number_until_it_is_mined() -> None:
+    explorer = new_explorer()
+    explorer.hold()
+    tx_hash = explorer.send()
+    tx = explorer.both("TransactionByHash", tx_hash)
+    assert tx["hash"] == tx_hash
+    assert [tx[k] for k in ("blockHash", "blockNumber", "transactionIndex")] == [None] * 3
+    assert explorer.both("TransactionReceipt", tx_hash) is None
+    explorer.mine()
+    assert explorer.both("TransactionByHash", tx_hash)["blockNumber"] == "0x1"
+    assert explorer.both("TransactionReceipt", tx_hash)["status"] == "0x1"
+
+
+@pytest.mark.clause("8/indexer-query")
+def test_a_late_explorer_knows_a_transaction_only_when_the_lag_is_over() -> None:
+    explorer = new_explorer(lag_s=10)
+    explorer.clock.advance(100)
+    tx_hash = explorer.send()
+    explorer.clock.advance(9.5)
+    assert [explorer.both(name, tx_hash) for name in NAMES] == [None, None]
+    assert explorer.height() == 0
+    explorer.clock.advance(0.5)
+    assert [explorer.both(name, tx_hash)["blockNumber"] for name in NAMES] == ["0x1", "0x1"]
+    assert explorer.height() == 1
+
+
+def test_a_late_explorer_does_not_see_the_mempool() -> None:
+    explorer = new_explorer(lag_s=1)
+    explorer.hold()
+    tx_hash = explorer.send()
+    explorer.clock.advance(60)
+    assert explorer.both("TransactionByHash", tx_hash) is None
+
+
+def test_the_height_of_a_late_explorer_counts_only_blocks_it_has_seen() -> None:
+    explorer = new_explorer(lag_s=10)
+    for _ in range(4):
+        explorer.clock.advance(4)
+        explorer.mine()
+    assert explorer.height() == 1  # the blocks are 12, 8, 4 and 0 seconds old
+    explorer.clock.advance(100)
+    assert explorer.height() == 4
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_unknown_hash_is_null(name: str) -> None:
+    assert new_explorer().both(name, UNKNOWN) is None
+
+
+def test_a_transaction_dropped_by_a_reorg_is_forgotten() -> None:
+    explorer = new_explorer()
+    tx_hash = explorer.send()
+    dropped = {bytes.fromhex(tx_hash[2:])}
+    asyncio.run(explorer.ledger.reorg(1, dropped))  # type: ignore[arg-type]
+    assert [explorer.both(name, tx_hash) for name in NAMES] == [None, None]
+
+
+@pytest.mark.parametrize("tx_hash", BAD_HASHES)
+@pytest.mark.parametrize("name", NAMES)
+def test_a_bad_hash_in_etherscans_form_is_an_error_in_a_200(name: str, tx_hash: str) -> None:
+    body = new_explorer().etherscan(f"eth_get{name}", txhash=tx_hash)
+    assert (body["jsonrpc"], body["id"], body["error"]["code"]) == ("2.0", 1, -32602)
+    assert "64 hex digits" in body["error"]["message"]
+    assert "result" not in body
+
+
+@pytest.mark.parametrize("query", [{}, {"txhash": UNKNOWN}, *({"txHash": h} for h in BAD_HASHES)])
+@pytest.mark.parametrize("name", NAMES)
+def test_a_bad_hash_in_the_cronos_form_is_a_400(name: str, query: dict[str, str]) -> None:
+    response = new_explorer().http.get(f"/api/v1/ethproxy/get{name}", params=query)
+    assert response.status_code == 400
+    assert response.json()["error"] == "Invalid transaction hash"
+    assert "64 hex digits" in response.json()["reason"]
+
+
+def test_etherscans_form_does_not_take_the_other_spelling() -> None:
+    body = new_explorer().etherscan("eth_getTransactionByHash", txHash=UNKNOWN)
+    assert body["error"]["code"] == -32602
+
+
+@pytest.mark.parametrize(
+    ("query", "text"),
+    [
+        ({}, "Module"),
+        ({"module": "account", "action": "balance"}, "Module"),
+        ({"module": "proxy"}, "Action"),
+        ({"module": "proxy", "action": "eth_mine"}, "Action"),
+        ({"module": "proxy", "action": "TransactionByHash", "txhash": UNKNOWN}, "Action"),
+    ],
+)
+def test_an_unknown_question_is_not_ok_in_a_200(query: dict[str, str], text: str) -> None:
+    response = new_explorer().http.get("/api", params=query)
+    assert response.status_code == 200
+    body = response.json()
+    assert (body["status"], body["message"]) == ("0", "NOTOK")
+    assert body["result"].startswith(f"Error! Missing Or invalid {text} name")
+
+
+def test_a_path_that_is_not_served_is_a_404() -> None:
+    assert new_explorer().http.get("/api/v1/ethproxy/getBalance").status_code == 404

@@ -1,0 +1,667 @@
+"""The facilitator: what the Cronos facilitator documents, string for string."""
+
+import asyncio
+import base64
+import json
+import re
+from dataclasses import dataclass, replace
+from typing import Any
+
+import httpx
+import pytest
+from crypto_com_facilitator_client.integrations import facilitator_api as published
+from crypto_com_facilitator_client.integrations import facilitator_registry as registry
+from crypto_com_facilitator_client.integrations.facilitator_interface import CronosNetwork
+from crypto_com_facilitator_client.lib.utils.payment_header import generate_cronos_payment_header
+from crypto_com_facilitator_client.lib.utils.payment_requirements import (
+    generate_payment_requirements,
+)
+
+from tests.chain.helpers import (
+    ALICE,
+    MALLORY,
+    NOW_S,
+    OWNER,
+    RELAYER,
+    SHOP,
+    START_BASE,
+    TOKEN,
+    Bench,
+    authorization,
+    cancel_call,
+    nonce,
+    signature_of,
+)
+from x402sim import LocalServer
+from x402sim.chain import abi
+from x402sim.facilitator.app import facilitator_app
+from x402sim.facilitator.engine import Facilitator
+from x402sim.payer.wallet import Wallet
+from x402sim.protocol.crypto import checksum, to_hex
+from x402sim.protocol.eip3009 import Authorization
+from x402sim.protocol.header import encode_header
+from x402sim.protocol.networks import MAINNET, TESTNET
+from x402sim.protocol.rules import VERIFICATION, without
+
+VERIFY, SETTLE = "/v2/x402/verify", "/v2/x402/settle"
+OTHER = "0x" + "99" * 20
+VALID = {"isValid": True, "invalidReason": None}
+REQUIREMENTS = {
+    "scheme": "exact",
+    "network": "cronos-testnet",
+    "payTo": SHOP.address,
+    "asset": "0xc01efAaF7C5C61bEbFAeb358E1161b537b8bC0e0",
+    "maxAmountRequired": "10000",
+    "maxTimeoutSeconds": 300,
+}
+
+
+def invalid(reason: str) -> dict:
+    return {"isValid": False, "invalidReason": reason}
+
+
+def failed(reason: str) -> dict:
+    return {
+        "x402Version": 1,
+        "event": "payment.failed",
+        "network": "cronos-testnet",
+        "timestamp": "2023-11-14T22:13:20.000Z",
+        "error": reason,
+    }
+
+
+class Desk:
+    """A facilitator over a bench, asked over HTTP."""
+
+    def __init__(self, account: Wallet = RELAYER, **changes: Any) -> None:
+        self.bench = Bench()
+        facilitator = Facilitator(
+            chain=self.bench.ledger,
+            clock=self.bench.clock,
+            network=TESTNET,
+            account=account.address_bytes,
+            started_s=self.bench.clock.now(),
+        )
+        self.app = facilitator_app(replace(facilitator, **changes))
+
+    def request(self, method: str, path: str, **sent: Any) -> httpx.Response:
+        return asyncio.run(self.ask(method, path, **sent))
+
+    async def ask(self, method: str, path: str, **sent: Any) -> httpx.Response:
+        transport = httpx.ASGITransport(self.app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://facilitator") as http:
+            return await http.request(method, path, **sent)
+
+    def post(self, path: str, body: dict) -> Any:
+        """Return the JSON of an answer that must be a 200."""
+        response = self.request("POST", path, json=body)
+        assert response.status_code == 200, response.text
+        assert response.headers["content-type"] == "application/json"
+        return response.json()
+
+
+@pytest.fixture
+def desk() -> Desk:
+    return Desk()
+
+
+def header(
+    auth: Authorization | None = None,
+    *,
+    by: Wallet = ALICE,
+    spelling: Any = "base64",
+    signature: bytes | None = None,
+) -> str:
+    """Return a payment header of a signed authorization."""
+    auth = auth or authorization()
+    return encode_header(auth, signature or signature_of(auth, by=by), TESTNET, spelling)
+
+
+def altered(**changes: object) -> str:
+    """Return a good header with some fields of its JSON changed, wherever they are."""
+    content = json.loads(base64.b64decode(header()))
+    for name, value in changes.items():
+        (content if name in content else content["payload"])[name] = value
+    return base64.b64encode(json.dumps(content).encode()).decode()
+
+
+def asking(payment_header: str | None = None, /, **requirements: object) -> dict:
+    """Return a request body, with some requirements changed."""
+    return {
+        "x402Version": 1,
+        "paymentHeader": payment_header or header(),
+        "paymentRequirements": REQUIREMENTS | requirements,
+    }
+
+
+# --- healthcheck, supported ----------------------------------------------------------
+
+
+def test_healthcheck_tells_uptime_and_time(desk):
+    desk.bench.now[0] += 12.25
+    response = desk.request("GET", "/healthcheck")
+    assert response.status_code == 200
+    assert response.json() == {
+        "status": "success",
+        "results": {
+            "uptime": 12.25,
+            "responseTime": [12, 250_000_000],
+            "message": "OK",
+            "timestamp": NOW_S * 1000 + 12_250,
+        },
+    }
+
+
+def test_supported_tells_the_one_kind_of_payment(desk):
+    response = desk.request("GET", "/v2/x402/supported")
+    assert response.json() == {
+        "kinds": [{"x402Version": 1, "scheme": "exact", "network": "cronos-testnet"}]
+    }
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", VERIFY, 405),
+        ("GET", SETTLE, 405),
+        ("POST", "/v2/x402/supported", 405),
+        ("POST", "/v1/x402/verify", 404),
+        ("GET", "/", 404),
+    ],
+)
+def test_nothing_else_is_served(desk, method, path, status):
+    assert desk.request(method, path).status_code == status
+
+
+# --- what is no request at all -------------------------------------------------------
+
+both = pytest.mark.parametrize("path", [VERIFY, SETTLE])
+
+
+def lacking(name: str) -> dict:
+    body = asking()
+    del (body if name in body else body["paymentRequirements"])[name]
+    return body
+
+
+@both
+@pytest.mark.parametrize(
+    "content",
+    [
+        pytest.param(b"", id="nothing"),
+        pytest.param(b"{", id="half a JSON"),
+        pytest.param(b"[]", id="an array"),
+        pytest.param(b"\xff", id="no UTF-8"),
+        *(
+            pytest.param(json.dumps(lacking(name)).encode(), id=f"no {name}")
+            for name in ("x402Version", "paymentHeader", "paymentRequirements", *REQUIREMENTS)
+        ),
+        pytest.param(json.dumps(asking(maxAmountRequired=10000)).encode(), id="amount a number"),
+        pytest.param(json.dumps(asking(maxTimeoutSeconds="300")).encode(), id="timeout a string"),
+        pytest.param(json.dumps(asking() | {"paymentHeader": None}).encode(), id="header null"),
+    ],
+)
+def test_a_malformed_body_is_a_400(desk, path, content):
+    response = desk.request("POST", path, content=content)
+    assert (response.status_code, response.json()["error"]) == (400, "Invalid request body")
+    assert response.json()["reason"]
+
+
+@both
+@pytest.mark.parametrize("version", [0, 2])
+def test_another_version_is_a_400(desk, path, version):
+    response = desk.request("POST", path, json=asking() | {"x402Version": version})
+    assert response.status_code == 400
+    assert response.json() == {
+        "error": "Unsupported x402Version",
+        "reason": f"wanted 1, got {version}",
+    }
+
+
+# --- verify --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("spelling", ["hex", "base64"])
+def test_a_valid_payment_is_valid_in_either_spelling(desk, spelling):
+    assert desk.post(VERIFY, asking(header(spelling=spelling))) == VALID
+
+
+def test_the_reason_of_a_valid_payment_is_null_not_absent(desk):
+    text = desk.request("POST", VERIFY, json=asking()).text
+    assert re.search(r'"invalidReason":\s*null', text)
+
+
+@both
+def test_fields_nobody_knows_and_their_order_do_not_matter(desk, path):
+    extra = {
+        "resource": "/api/perp/quote",
+        "description": "A quote",
+        "mimeType": "application/json",
+        "outputSchema": {"type": "object"},
+        "extra": {"paymentId": "pay_1"},
+    }
+    body = asking(**extra) | {"mood": "good"}
+    body["paymentRequirements"] = dict(reversed(body["paymentRequirements"].items()))
+    answer = desk.post(path, dict(reversed(body.items())))
+    assert answer.get("isValid") or answer["event"] == "payment.settled"
+
+
+def test_addresses_are_compared_without_regard_to_case(desk):
+    lower = {name: str(REQUIREMENTS[name]).lower() for name in ("payTo", "asset")}
+    upper = {name: "0x" + text[2:].upper() for name, text in lower.items()}
+    assert desk.post(VERIFY, asking(**lower)) == VALID
+    assert desk.post(VERIFY, asking(**upper)) == VALID
+
+
+@dataclass(frozen=True)
+class Unfit:
+    """A payment that does not fit its requirements: what is wrong, and what is said."""
+
+    clause: str
+    body: dict
+    reason: str
+    id: str
+
+
+MAINNET_ASSET = "0x" + MAINNET.asset.hex()
+OTHER_DOMAIN = replace(TESTNET.domain, version="2")
+UNFIT = [
+    Unfit("2.1/scheme", asking(scheme="upto"), "Unsupported scheme: upto", "asked scheme"),
+    Unfit("2.1/scheme", asking(altered(scheme="upto")), "Unsupported scheme: upto", "paid scheme"),
+    Unfit(
+        "2.1/network",
+        asking(network="ethereum-mainnet"),
+        "Unsupported network: ethereum-mainnet",
+        "asked network",
+    ),
+    Unfit(
+        "2.1/network",
+        asking(altered(network="cronos-mainnet")),
+        "Unsupported network: cronos-mainnet",
+        "paid network",
+    ),
+    Unfit("2.1/asset", asking(asset=MAINNET_ASSET), f"Unsupported asset: {MAINNET_ASSET}", "asked"),
+    Unfit(
+        "2.1/asset",
+        asking(altered(asset=MAINNET_ASSET)),
+        f"Unsupported asset: {MAINNET_ASSET}",
+        "paid",
+    ),
+    Unfit(
+        "5/exact-recipient",
+        asking(payTo=OTHER),
+        "Recipient does not match payTo address",
+        "recipient",
+    ),
+    Unfit("5/exact-amount", asking(maxAmountRequired="9999"), "Invalid amount: 10000", "too much"),
+    Unfit(
+        "5/exact-amount", asking(maxAmountRequired="10001"), "Invalid amount: 10000", "too little"
+    ),
+    Unfit("5/signature-proves", asking(header(by=MALLORY)), "Invalid EIP-3009 signature", "forged"),
+    Unfit(
+        "5/signature-proves",
+        asking(header(signature=signature_of(authorization(), domain=OTHER_DOMAIN))),
+        "Invalid EIP-3009 signature",
+        "another domain",
+    ),
+    Unfit(
+        "5/signature-proves",
+        asking(header(signature=signature_of(authorization())[:64])),
+        "Invalid EIP-3009 signature",
+        "64 bytes",
+    ),
+    Unfit(
+        "5/signature-proves",
+        asking(altered(validBefore=NOW_S + 301)),
+        "Invalid EIP-3009 signature",
+        "altered",
+    ),
+]
+SPECIFIED = ("2.1/scheme", "2.1/network", "2.1/asset", "5/exact-amount", "5/signature-proves")
+unfit = pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(
+            case,
+            id=f"{case.clause} {case.id}",
+            marks=[pytest.mark.clause(case.clause)] if case.clause in SPECIFIED else [],
+        )
+        for case in UNFIT
+    ],
+)
+
+
+@unfit
+def test_verify_tells_why_a_payment_does_not_fit(desk, case):
+    assert desk.post(VERIFY, case.body) == invalid(case.reason)
+
+
+@unfit
+def test_settle_refuses_what_verify_refuses_and_moves_nothing(desk, case):
+    is_signature = case.reason == "Invalid EIP-3009 signature"
+    text = "Invalid signature" if is_signature else case.reason
+    assert desk.post(SETTLE, case.body) == failed(text)
+    assert_untouched(desk.bench)
+
+
+@unfit
+def test_every_row_of_verification_is_needed(case):
+    desk = Desk(rules=without(VERIFICATION, case.clause))
+    assert desk.post(VERIFY, case.body) == VALID
+
+
+def test_every_row_of_verification_has_a_case():
+    assert {rule.clause for rule in VERIFICATION} == {case.clause for case in UNFIT}
+
+
+BAD_HEADERS = [
+    pytest.param("", id="empty"),
+    pytest.param("not base64!", id="no base64"),
+    pytest.param("0xzz", id="no hex"),
+    pytest.param(base64.b64encode(b"{").decode(), id="half a JSON"),
+    pytest.param(base64.b64encode(b"[]").decode(), id="an array"),
+    pytest.param(base64.b64encode(b"\xff\xfe").decode(), id="no UTF-8"),
+    pytest.param(altered(value="-1"), id="negative value"),
+    pytest.param(altered(value=10_000), id="value a number"),
+    pytest.param(altered(validAfter="0"), id="time a string"),
+    pytest.param(altered(validBefore=2**256), id="time too large"),
+    pytest.param(altered(nonce="0x1234"), id="short nonce"),
+    pytest.param(altered(signature="0x" + header()[:6]), id="signature no hex"),
+    pytest.param(altered(signature="0x0x" + "00" * 65), id="signature 0x0x"),
+    pytest.param(altered(to="0x1234"), id="short address"),
+]
+
+
+@pytest.mark.parametrize("bad", BAD_HEADERS)
+def test_a_malformed_header_is_told_so(desk, bad):
+    body = asking() | {"paymentHeader": bad}
+    assert desk.post(VERIFY, body) == invalid("Invalid Base64 paymentHeader")
+    assert desk.post(SETTLE, body) == failed("Invalid Base64 paymentHeader")
+    assert_untouched(desk.bench)
+
+
+def test_what_verify_echoes_is_kept_short(desk):
+    reason = desk.post(VERIFY, asking(scheme="x" * 10_000))["invalidReason"]
+    assert reason == "Unsupported scheme: " + "x" * 100
+
+
+def assert_untouched(bench: Bench) -> None:
+    """Check that nothing was ever sent to the chain."""
+    assert bench.state.head.number == 0
+    assert bench.state.transactions == {}
+    assert not bench.is_used(ALICE, nonce("first"))
+    assert (bench.balance(ALICE), bench.balance(SHOP)) == (START_BASE, 0)
+
+
+def test_verify_has_no_effect(desk):
+    mark = desk.bench.state.mark()
+    for _ in range(3):
+        assert desk.post(VERIFY, asking()) == VALID
+    assert desk.bench.state.mark() == mark
+    assert_untouched(desk.bench)
+
+
+def test_verify_asks_neither_for_the_time_nor_for_the_balance_nor_for_the_nonce(desk):
+    desk.bench.send(cancel_call(nonce("first")))
+    desk.bench.send(abi.transfer(MALLORY.address_bytes, START_BASE), ALICE)
+    desk.bench.now[0] += 10**6
+    assert desk.post(VERIFY, asking()) == VALID
+
+
+# --- settle --------------------------------------------------------------------------
+
+
+@pytest.mark.clause("4.1/settle-on-chain", "5/exact-amount")
+@pytest.mark.parametrize("spelling", ["hex", "base64"])
+def test_settle_moves_exactly_the_amount_and_gives_the_receipt(desk, spelling):
+    desk.bench.now[0] += 0.125
+    answer = desk.post(SETTLE, asking(header(spelling=spelling)))
+    tx_hash = desk.bench.state.head.tx_hashes[0]
+    assert answer == {
+        "x402Version": 1,
+        "event": "payment.settled",
+        "txHash": to_hex(tx_hash),
+        "from": ALICE.address,
+        "to": SHOP.address,
+        "value": "10000",
+        "blockNumber": 1,
+        "network": "cronos-testnet",
+        "timestamp": "2023-11-14T22:13:20.125Z",
+    }
+    assert desk.bench.state.receipts[tx_hash].succeeded
+    assert (desk.bench.balance(ALICE), desk.bench.balance(SHOP)) == (START_BASE - 10_000, 10_000)
+    assert desk.bench.is_used(ALICE, nonce("first"))
+
+
+@pytest.mark.clause("1/payer-pays-no-gas")
+def test_the_facilitator_pays_the_gas_and_the_payer_none(desk):
+    native = desk.bench.state.native
+    before = dict(native)
+    assert desk.post(SETTLE, asking())["event"] == "payment.settled"
+    receipt = next(iter(desk.bench.state.receipts.values()))
+    assert {who: before[who] - left for who, left in native.items() if before[who] != left} == {
+        RELAYER.address_bytes: receipt.gas_used * receipt.gas_price
+    }
+    assert receipt.call.sender == RELAYER.address_bytes
+
+
+@pytest.mark.clause("1/payer-pays-no-gas")
+def test_a_payer_without_any_native_currency_can_pay(desk):
+    poor = Wallet(b"\x77" * 32)
+    desk.bench.send(abi.mint(poor.address_bytes, 10_000), OWNER)
+    assert poor.address_bytes not in desk.bench.state.native
+    auth = authorization(from_=poor.address_bytes)
+    assert desk.post(SETTLE, asking(header(auth, by=poor)))["event"] == "payment.settled"
+    assert desk.bench.balance(SHOP) == 10_000
+
+
+def owner_calls(data: bytes):
+    return lambda bench: bench.send(data, OWNER)
+
+
+def wait(seconds: float):
+    def prepare(bench: Bench) -> None:
+        bench.now[0] += seconds
+
+    return prepare
+
+
+IN_TIME = authorization(valid_after=NOW_S + 100, valid_before=NOW_S + 200)
+
+
+@pytest.mark.parametrize(
+    ("prepare", "auth", "reason"),
+    [
+        pytest.param(
+            lambda bench: bench.send(cancel_call(nonce("first"))),
+            authorization(),
+            "Authorization already used",
+            id="cancelled",
+            marks=pytest.mark.clause("5/nonce-once"),
+        ),
+        pytest.param(
+            wait(100),
+            IN_TIME,
+            "Authorization not yet valid",
+            id="at validAfter",
+            marks=pytest.mark.clause("5/window"),
+        ),
+        pytest.param(
+            wait(200),
+            IN_TIME,
+            "Authorization expired",
+            id="at validBefore",
+            marks=pytest.mark.clause("5/window"),
+        ),
+        pytest.param(
+            lambda bench: bench.send(
+                abi.transfer(MALLORY.address_bytes, START_BASE - 9_999), ALICE
+            ),
+            authorization(),
+            "ERC20: transfer amount exceeds balance",
+            id="a base unit short",
+        ),
+        pytest.param(
+            owner_calls(abi.PAUSE), authorization(), "Transaction failed on-chain", id="paused"
+        ),
+        pytest.param(
+            owner_calls(abi.calldata(abi.BLACKLIST, ALICE.address_bytes)),
+            authorization(),
+            "Transaction failed on-chain",
+            id="blacklisted",
+        ),
+    ],
+)
+def test_settle_tells_the_token_s_refusal_in_its_own_words(desk, prepare, auth, reason):
+    prepare(desk.bench)
+    sent, balances = len(desk.bench.state.transactions), dict(desk.bench.state.balances)
+    answer = desk.post(SETTLE, asking(header(auth)))
+    del answer["timestamp"]
+    expected = failed(reason)
+    del expected["timestamp"]
+    assert answer == expected
+    assert desk.bench.state.balances == balances
+    assert len(desk.bench.state.transactions) == sent  # tried first, so a refusal costs no gas
+
+
+@pytest.mark.parametrize("at_s", [101, 199])
+def test_settle_succeeds_within_the_window(desk, at_s):
+    desk.bench.now[0] += at_s
+    assert desk.post(SETTLE, asking(header(IN_TIME)))["event"] == "payment.settled"
+
+
+async def until_all_wait() -> None:
+    """Let every task run until it waits for something."""
+    for _ in range(100):
+        await asyncio.sleep(0)
+
+
+@pytest.mark.clause("5/nonce-once")
+def test_the_same_payment_settles_once(desk):
+    assert desk.post(SETTLE, asking())["event"] == "payment.settled"
+    assert desk.post(SETTLE, asking()) == failed("Authorization already used")
+    assert desk.bench.balance(SHOP) == 10_000
+
+
+@pytest.mark.clause("5/nonce-once")
+def test_the_same_payment_settled_twice_at_once_moves_money_once():
+    desk = Desk()
+    asyncio.run(desk.bench.ledger.set_automine(False))
+
+    async def twice() -> list[httpx.Response]:
+        asks = [asyncio.create_task(desk.ask("POST", SETTLE, json=asking())) for _ in range(2)]
+        await until_all_wait()
+        assert len(desk.bench.state.waiting) == 2
+        await desk.bench.ledger.mine()
+        return await asyncio.gather(*asks)
+
+    answers = [response.json() for response in asyncio.run(twice())]
+    assert answers[0]["event"] == "payment.settled"
+    assert answers[1] == failed("Transaction failed on-chain")
+    assert desk.bench.balance(SHOP) == 10_000
+
+
+@pytest.mark.parametrize(
+    "v", [pytest.param(0, id="v 0"), pytest.param(1, id="v 1"), pytest.param(29, id="v 29")]
+)
+def test_a_signature_that_only_the_token_refuses_is_invalid(v):
+    desk = Desk(rules=without(VERIFICATION, "5/signature-proves"))
+    signature = signature_of(authorization())[:64] + bytes([v])
+    assert desk.post(SETTLE, asking(header(signature=signature))) == failed("Invalid signature")
+    assert desk.post(SETTLE, asking(header(by=MALLORY))) == failed("Invalid signature")
+
+
+def test_a_facilitator_without_gas_fails(desk):
+    desk = Desk(account=Wallet(b"\x77" * 32))
+    assert desk.post(SETTLE, asking()) == failed("Transaction failed on-chain")
+    assert_untouched(desk.bench)
+
+
+def test_a_transaction_that_is_not_mined_in_time_is_a_504_and_may_be_mined_later():
+    desk = Desk(receipt_timeout_s=0.01)
+    asyncio.run(desk.bench.ledger.set_automine(False))
+    response = desk.request("POST", SETTLE, json=asking())
+    assert (response.status_code, response.json()) == (
+        504,
+        {"error": "Settlement timed out", "reason": "the transaction is not mined yet"},
+    )
+    assert desk.bench.balance(SHOP) == 0
+    asyncio.run(desk.bench.ledger.mine())
+    assert desk.bench.balance(SHOP) == 10_000
+    assert desk.post(SETTLE, asking()) == failed("Authorization already used")
+
+
+def test_settle_answers_only_when_the_transaction_is_mined(desk):
+    asyncio.run(desk.bench.ledger.set_automine(False))
+
+    async def settle_and_mine() -> httpx.Response:
+        ask = asyncio.create_task(desk.ask("POST", SETTLE, json=asking()))
+        await until_all_wait()
+        assert len(desk.bench.state.waiting) == 1
+        assert not ask.done()
+        await desk.bench.ledger.mine(3)
+        return await ask
+
+    assert asyncio.run(settle_and_mine()).json()["blockNumber"] == 1
+
+
+# --- the client library that Cronos publishes ----------------------------------------
+
+
+@pytest.fixture(scope="module")
+def server():
+    with LocalServer(seed=7) as server:
+        yield server
+
+
+@pytest.fixture
+def cronos(server, monkeypatch):
+    """The published registry, with our RPC for the chain id."""
+    testnet = CronosNetwork.CronosTestnet
+    config = replace(registry.NETWORK_REGISTRY[testnet], rpc_url=server.rpc_url)
+    monkeypatch.setitem(registry.NETWORK_REGISTRY, testnet, config)
+    return testnet
+
+
+def their_body(server, network, **more) -> dict:
+    """Return a request that the published library built and signed on its own."""
+    shop = checksum(b"\x55" * 20)
+    return {
+        "x402Version": 1,
+        "paymentHeader": generate_cronos_payment_header(
+            signer=server.wallets[0].private_key, network=network, to=shop, value="1000", **more
+        ),
+        "paymentRequirements": generate_payment_requirements(network=network, pay_to=shop),
+    }
+
+
+def test_the_published_client_reads_what_is_supported(server):
+    assert published.get_supported(base_url=server.facilitator_url) == {
+        "kinds": [{"x402Version": 1, "scheme": "exact", "network": "cronos-testnet"}]
+    }
+
+
+def test_the_published_client_verifies_and_settles(server, cronos):
+    url, body = server.facilitator_url, their_body(server, cronos)
+    assert published.verify_payment(base_url=url, body=body) == VALID
+    settled = published.settle_payment(base_url=url, body=body)
+    assert (settled["event"], settled["value"]) == ("payment.settled", "1000")
+    assert settled["from"] == server.wallets[0].address
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", settled["timestamp"])
+    again = published.settle_payment(base_url=url, body=body)
+    assert (again["event"], again["error"]) == ("payment.failed", "Authorization already used")
+
+
+def test_the_published_client_is_told_of_a_refusal_and_raises_on_nonsense(server, cronos):
+    url, body = server.facilitator_url, their_body(server, cronos, valid_before=1)
+    answer = published.settle_payment(base_url=url, body=body)
+    assert answer["error"] == "Authorization expired"
+    body["paymentRequirements"]["maxAmountRequired"] = "999"
+    answer = published.verify_payment(base_url=url, body=body)
+    assert answer == invalid("Invalid amount: 1000")
+    with pytest.raises(RuntimeError, match="Verify failed: 400"):
+        published.verify_payment(base_url=url, body=body | {"x402Version": 2})
+
+
+def test_the_token_here_is_the_published_one():
+    assert registry.NETWORK_REGISTRY[CronosNetwork.CronosTestnet].asset == checksum(TOKEN)

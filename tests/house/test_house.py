@@ -1,0 +1,85 @@
+"""The rules of the house: style, types, layers, one clock, cheap imports, no strangers' paths."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import x402sim
+
+ROOT = Path(__file__).parents[2]
+HEAVY = ("pandas", "matplotlib", "web3", "eth_account", "x402", "fastapi", "sqlalchemy", "IPython")
+
+
+def run(*command: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, check=False, input=stdin
+    )
+
+
+@pytest.mark.parametrize(
+    "command",
+    [("ruff", "check", "."), ("ruff", "format", "--check", "."), ("mypy",)],
+    ids=" ".join,
+)
+def test_it_is_clean(command: tuple[str, ...]) -> None:
+    result = run(sys.executable, "-m", *command)
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_rooms_import_only_from_above() -> None:
+    code = "from importlinter.cli import lint_imports_command; lint_imports_command()"
+    result = run(sys.executable, "-c", code)
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "import time", "from time import monotonic", "import random", "import uuid",
+        "import secrets", "import os\nos.urandom(1)", "import asyncio\nasyncio.sleep(1)",
+        "import datetime\ndatetime.datetime.now(datetime.UTC)",
+    ],
+)  # fmt: skip
+def test_a_second_clock_or_randomness_is_caught(line: str) -> None:
+    where = "x402sim/service/example.py"
+    command = (sys.executable, "-m", "ruff", "check", "--stdin-filename", where, "-")
+    assert "TID251" in run(*command, stdin=line + "\n").stdout
+
+
+def test_public_names_are_few_and_exist() -> None:
+    assert len(x402sim.__all__) <= 16
+    for name in x402sim.__all__:
+        assert getattr(x402sim, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        x402sim.nothing  # noqa: B018
+
+
+@pytest.mark.parametrize("module", ["x402sim", "x402sim.cli", "x402sim.world.server"])
+def test_importing_is_cheap(module: str) -> None:
+    code = f"import sys, {module}; print([m for m in {HEAVY!r} if m in sys.modules])"
+    assert run(sys.executable, "-c", code).stdout.strip() == "[]"
+
+
+def test_modules_and_functions_are_short() -> None:
+    import ast
+
+    for file in sorted((ROOT / "x402sim").rglob("*.py")):
+        text = file.read_text(encoding="utf-8")
+        assert text.count("\n") <= 450, f"{file} has {text.count(chr(10))} lines"
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                length = (node.end_lineno or 0) - node.lineno + 1
+                assert length <= 80, f"{file}: {node.name} has {length} lines"
+
+
+def test_nothing_of_one_machine_is_in_the_product() -> None:
+    names = run("git", "ls-files", "--cached", "--others", "--exclude-standard").stdout.split()
+    strangers = re.compile(r"/(work|root|home|tmp)/[a-z]|\.\./shared|py(thonhosted|pi)\.(org|com)")
+    for name in names:
+        if Path(name).suffix in {".py", ".toml", ".md", ".html", ".js", ".css", ""}:
+            text = (ROOT / name).read_text(encoding="utf-8")
+            found = strangers.search(text)
+            assert found is None or name.endswith("test_house.py"), f"{name}: {found}"

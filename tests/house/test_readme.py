@@ -1,0 +1,63 @@
+"""The README is true: its program runs, its tables are the book's, its commands are CI's."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from typer.testing import CliRunner
+
+from x402sim.cli import app
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
+
+
+def test_the_first_program_pays_in_eight_lines() -> None:
+    program = blocks("python")[0]
+    assert len(program.strip().splitlines()) <= 8
+    run = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd="/"
+    )
+    assert "'entryPrice'" in run.stdout
+    assert "0x" in run.stdout
+
+
+def test_the_decisions_table_is_current() -> None:
+    table = CliRunner().invoke(app, ["decisions", "--markdown"]).stdout
+    assert table.count("\n") > 30
+    assert table in README, "python -m x402sim decisions --markdown prints the new one"
+
+
+def test_it_shows_things_in_order() -> None:
+    headings = ["# x402sim", "## One paid request", "## Two commands", "## The map", "## Decisions"]
+    places = [README.index(heading) for heading in headings]
+    assert places == sorted(places)
+
+
+def test_every_folder_on_the_map_exists() -> None:
+    the_map = blocks("text")[0]
+    names = re.findall(r"^ *([\w./]+/|[\w]+\.py)(?= )", the_map, re.MULTILINE)
+    assert len(names) >= 12
+    for name in names:
+        inside = [ROOT / name, ROOT / "x402sim" / name]
+        assert any(path.exists() for path in inside), name
+
+
+def test_ci_runs_the_readmes_test_line() -> None:
+    (test_line,) = [line for line in blocks("sh")[1].splitlines() if "pytest" in line]
+    commands = (ROOT / ".ci" / "run").read_text(encoding="utf-8").splitlines()
+    assert test_line in commands
+
+
+def test_every_command_has_help_that_teaches() -> None:
+    runner = CliRunner()
+    for command in ("serve", "demo", "decisions", "clauses"):
+        assert f"python -m x402sim {command}" in README
+        shown = runner.invoke(app, [command, "--help"])
+        assert shown.exit_code == 0
+        assert len(shown.stdout) > 200

@@ -1,0 +1,383 @@
+"""The two httpx.Auth classes: they pay, and they cannot be made to pay too much."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any
+
+import httpx
+import msgspec
+import pytest
+
+from tests.bench import ORDER, Bench, answer, broken, lose_answer, lose_request, only, scene
+from x402sim import (
+    MAINNET,
+    LocalServer,
+    PaymentAuth,
+    PaymentFailed,
+    SessionAuth,
+    SpendingCapExceeded,
+    Wallet,
+)  # fmt: skip
+
+URL = "http://service.test/api/perp/quote"
+
+
+def payer(bench: Bench, **options: Any) -> PaymentAuth:
+    return PaymentAuth(bench.alice, clock=bench.clock, **options)
+
+
+async def quote(bench: Bench, auth: httpx.Auth) -> httpx.Response:
+    return await bench.http.post(URL, json=ORDER, auth=auth)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[LocalServer]:
+    with LocalServer(seed=3) as running:
+        yield running
+
+
+@pytest.mark.clause("1/sign-settle-repeat")
+def test_a_sync_client_pays_over_tcp(server: LocalServer) -> None:
+    auth = PaymentAuth(server.wallets[0])
+    response = httpx.post(f"{server.url}/api/perp/quote", json=ORDER, auth=auth)
+    assert response.status_code == 200
+    assert response.json()["quote"]["pair"] == "BTC-USD"
+    assert (len(auth.receipts), auth.signed_base) == (1, 10_000)
+
+
+@pytest.mark.clause("1/sign-settle-repeat")
+def test_an_async_client_pays_over_tcp(server: LocalServer) -> None:
+    async def main() -> httpx.Response:
+        async with httpx.AsyncClient(auth=PaymentAuth(server.wallets[1])) as http:
+            return await http.post(f"{server.url}/api/perp/quote", json=ORDER)
+
+    assert asyncio.run(main()).status_code == 200
+
+
+@pytest.mark.clause("1/session-no-402")
+def test_a_session_is_opened_once_and_spent_over_tcp(server: LocalServer) -> None:
+    auth = SessionAuth(server.wallets[2], max_spend="0.03")
+    with httpx.Client(base_url=server.url, auth=auth) as http:
+        answers = [http.post("/api/perp/quote", json=ORDER) for _ in range(3)]
+        assert [a.status_code for a in answers] == [200] * 3
+        assert [len(a.history) for a in answers] == [3, 0, 0]  # create, pay, create
+        with pytest.raises(SpendingCapExceeded, match=r"asks for 0\.03 .* allowed is 0\.00"):
+            http.post("/api/perp/quote", json=ORDER)
+    assert len(auth.payment.receipts) == 1
+
+
+@scene
+async def test_a_payment_is_used_again_unless_told_otherwise(bench: Bench) -> None:
+    thrifty, lavish = payer(bench), payer(bench, reuse=False)
+    for auth, transfers in ((thrifty, 1), (lavish, 3)):
+        before = bench.transfers()
+        for _ in range(3):
+            assert (await quote(bench, auth)).status_code == 200
+        assert bench.transfers() - before == transfers
+
+
+@scene
+async def test_a_session_goes_on_in_another_if_allowed(bench: Bench) -> None:
+    auth = SessionAuth(bench.alice, max_spend="0.02", max_sessions=2, clock=bench.clock)
+    first = [(await quote(bench, auth)).status_code for _ in range(2)]
+    opened = auth.session_id
+    second = [(await quote(bench, auth)).status_code for _ in range(2)]
+    assert first + second == [200] * 4
+    assert auth.session_id != opened
+    with pytest.raises(SpendingCapExceeded):
+        await quote(bench, auth)
+    assert bench.earned == 40_000
+
+
+@scene
+async def test_an_existing_session_is_spent_first(bench: Bench) -> None:
+    session = await bench.open_session("0.01")
+    auth = SessionAuth(
+        bench.bob, session_id=session["sessionId"], max_spend="0.02", clock=bench.clock
+    )
+    assert (await quote(bench, auth)).status_code == 200
+    assert bench.transfers(bench.bob) == 0
+    assert (await quote(bench, auth)).status_code == 200
+    assert bench.transfers(bench.bob) == 1
+
+
+# --- hostile servers ---------------------------------------------------------------------
+
+
+def hostile(bench: Bench, **changed: Any) -> Callable[[httpx.Request], Awaitable[httpx.Response]]:
+    """A 402 that asks for something else than the service does."""
+
+    async def serve(request: httpx.Request) -> httpx.Response:
+        body = (await bench.ask()).json()
+        body["paymentRequirements"].update(changed)
+        return httpx.Response(402, json=body)
+
+    return serve
+
+
+@pytest.mark.parametrize(
+    ("changed", "error", "text"),
+    [
+        ({"maxAmountRequired": "100001"}, SpendingCapExceeded, r"asks for 0\.100001 .* 0\.10 "),
+        ({"maxAmountRequired": "1" + "0" * 70}, SpendingCapExceeded, "max_amount"),
+        ({"maxAmountRequired": "1e4"}, PaymentFailed, "1e4"),
+        ({"maxAmountRequired": "-1"}, PaymentFailed, "-1"),
+        ({"scheme": "upto"}, PaymentFailed, "scheme 'upto'"),
+        ({"network": "cronos-mainnet"}, PaymentFailed, "network 'cronos-mainnet'"),
+        ({"asset": "0x" + "1" * 40}, PaymentFailed, "asset"),
+        ({"resource": "/elsewhere"}, PaymentFailed, "resource '/elsewhere'"),
+        ({"payTo": "0x12"}, PaymentFailed, "0x12"),
+        ({"payTo": None}, PaymentFailed, "payTo"),
+        ({"maxTimeoutSeconds": -(10**12)}, PaymentFailed, "seconds to pay"),
+        ({"maxTimeoutSeconds": 0}, PaymentFailed, "seconds to pay"),
+        ({"maxTimeoutSeconds": 10**30}, PaymentFailed, "seconds to pay"),
+    ],
+)
+@scene
+async def test_a_hostile_402_gets_no_signature(
+    bench: Bench, changed: dict[str, Any], error: type[Exception], text: str
+) -> None:
+    auth = payer(bench)
+    async with httpx.AsyncClient(transport=httpx.MockTransport(hostile(bench, **changed))) as http:
+        with pytest.raises(error, match=text):
+            await http.post(URL, json=ORDER, auth=auth)
+    assert auth.signed_base == 0
+
+
+@scene
+async def test_a_server_that_takes_and_never_serves_is_bounded(bench: Bench) -> None:
+    """It says no to every payment and keeps the authorizations: they all count."""
+    auth = payer(bench, max_amount="0.01", max_total="0.03")
+
+    async def serve(request: httpx.Request) -> httpx.Response:
+        if request.url.path == "/api/pay":
+            return httpx.Response(400, json={"error": "Invalid signature"})
+        return await bench.ask()
+
+    async with httpx.AsyncClient(transport=httpx.MockTransport(serve)) as http:
+        for _ in range(3):
+            with pytest.raises(PaymentFailed, match="refused: 400 Invalid signature"):
+                await http.post(URL, json=ORDER, auth=auth)
+        with pytest.raises(SpendingCapExceeded, match=r"0\.00 .* max_total 0\.03"):
+            await http.post(URL, json=ORDER, auth=auth)
+
+
+@scene
+async def test_a_402_after_paying_is_handed_back(bench: Bench) -> None:
+    auth, asked = payer(bench), []
+
+    async def serve(request: httpx.Request) -> httpx.Response:
+        asked.append(request.url.path)
+        if request.url.path == "/api/pay":
+            return await bench.http.send(bench.http.build_request(
+                "POST", "/api/pay", content=request.content,
+                headers={"Content-Type": "application/json"},
+            ))  # fmt: skip
+        return await bench.ask()
+
+    async with httpx.AsyncClient(transport=httpx.MockTransport(serve)) as http:
+        assert (await http.post(URL, json=ORDER, auth=auth)).status_code == 402
+    assert asked == ["/api/perp/quote", "/api/pay", "/api/perp/quote"]
+
+
+@pytest.mark.parametrize("body", [b"", b"<html>", b"{}", b"[]", b"null"])
+def test_an_unreadable_402_says_so(body: bytes) -> None:
+    transport = httpx.MockTransport(lambda _: httpx.Response(402, content=body))
+    with (
+        httpx.Client(transport=transport, auth=PaymentAuth(Wallet.create())) as http,
+        pytest.raises(PaymentFailed, match="no readable payment requirements"),
+    ):
+        http.post(URL)
+
+
+# --- accidents ---------------------------------------------------------------------------
+
+
+@scene
+async def test_after_a_lost_answer_the_same_authorization_is_sent_again(bench: Bench) -> None:
+    auth = payer(bench)
+    with (
+        broken(bench, "facilitator", only("/settle", lose_answer)),
+        broken(bench, "rpc", lose_request),
+        pytest.raises(PaymentFailed, match="not known whether"),
+    ):
+        await quote(bench, auth)
+    assert (await quote(bench, auth)).status_code == 200
+    assert (bench.transfers(bench.alice), auth.signed_base) == (1, 10_000)
+
+
+@scene
+async def test_a_payer_that_lost_the_receipt_finds_it_has_paid(bench: Bench) -> None:
+    """The service's own answer is lost: the payer's connection breaks after it settled."""
+    auth = payer(bench)
+    lost = []
+
+    async def serve(request: httpx.Request) -> httpx.Response:
+        response = await bench.http.send(bench.http.build_request(
+            request.method, request.url.path, content=request.content,
+            headers={k: v for k, v in request.headers.items() if k.startswith(("x-", "content-t"))},
+        ))  # fmt: skip
+        if request.url.path == "/api/pay" and not lost:
+            lost.append(response)
+            raise httpx.ReadTimeout("lost", request=request)
+        return response
+
+    async with httpx.AsyncClient(transport=httpx.MockTransport(serve)) as http:
+        with pytest.raises(httpx.ReadTimeout):
+            await http.post(URL, json=ORDER, auth=auth)
+        assert (await http.post(URL, json=ORDER, auth=auth)).status_code == 200
+    assert (bench.transfers(bench.alice), auth.signed_base) == (1, 10_000)
+
+
+@scene
+async def test_an_authorization_that_died_unused_is_replaced(bench: Bench) -> None:
+    auth = payer(bench)
+    with (
+        broken(bench, "facilitator", only("/settle", answer(500, "oops"))),
+        pytest.raises(PaymentFailed, match="not known whether"),
+    ):
+        await quote(bench, auth)
+    bench.now[0] += 1000
+    assert (await quote(bench, auth)).status_code == 200
+    assert (bench.transfers(bench.alice), auth.signed_base) == (1, 20_000)
+
+
+@scene
+async def test_other_answers_pass_through(bench: Bench) -> None:
+    auth = payer(bench)
+    assert (await bench.http.get("/api/agents", auth=auth)).status_code == 200
+    assert (await bench.http.get("/nowhere", auth=auth)).status_code == 404
+    assert auth.receipts == []
+
+
+def test_mainnet_is_a_setting() -> None:
+    with LocalServer(network=MAINNET) as running:
+        auth = PaymentAuth(running.wallets[0], network=MAINNET)
+        url = f"{running.url}/api/perp/quote"
+        assert httpx.post(url, json=ORDER, auth=auth).status_code == 200
+        with pytest.raises(PaymentFailed, match="network 'cronos-mainnet'"):
+            httpx.post(url, json=ORDER, auth=PaymentAuth(running.wallets[0]))
+
+
+def test_receipts_are_what_the_server_said(server: LocalServer) -> None:
+    auth = PaymentAuth(server.wallets[3])
+    httpx.post(f"{server.url}/api/perp/quote", json=ORDER, auth=auth)
+    (receipt,) = auth.receipts
+    record = httpx.get(f"{server.url}/api/payments/{receipt.payment_id}").json()
+    assert record["tx_hash"] == msgspec.structs.asdict(receipt)["tx_hash"]
+
+
+# --- many at once, and other hosts ---------------------------------------------------------
+
+
+@pytest.mark.parametrize("reuse", [True, False])
+def test_one_object_pays_for_many_tasks_at_once(server: LocalServer, reuse: bool) -> None:
+    async def main() -> list[int]:
+        auth = PaymentAuth(server.wallets[4], max_total="0.20", reuse=reuse)
+        limits = httpx.Limits(max_connections=20)
+        async with httpx.AsyncClient(base_url=server.url, auth=auth, limits=limits) as http:
+            asked = (http.post("/api/perp/quote", json=ORDER) for _ in range(20))
+            return [response.status_code for response in await asyncio.gather(*asked)]
+
+    assert asyncio.run(main()) == [200] * 20
+
+
+def test_one_session_serves_many_tasks_at_once(server: LocalServer) -> None:
+    async def main() -> tuple[list[int], int]:
+        auth = SessionAuth(server.wallets[5], max_spend="0.20")
+        async with httpx.AsyncClient(base_url=server.url, auth=auth) as http:
+            asked = (http.post("/api/perp/quote", json=ORDER) for _ in range(20))
+            answers = [response.status_code for response in await asyncio.gather(*asked)]
+        return answers, len(auth.payment.receipts)
+
+    assert asyncio.run(main()) == ([200] * 20, 1)
+
+
+def test_one_session_serves_many_threads_at_once(server: LocalServer) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    auth = SessionAuth(server.wallets[6], max_spend="0.10")
+    url = f"{server.url}/api/perp/quote"
+    with ThreadPoolExecutor(10) as threads:
+        asked = [threads.submit(httpx.post, url, json=ORDER, auth=auth) for _ in range(10)]
+        assert [each.result().status_code for each in asked] == [200] * 10
+    assert len(auth.payment.receipts) == 1
+
+
+def test_threads_do_not_pass_the_cap() -> None:
+    import sys
+    from concurrent.futures import ThreadPoolExecutor
+
+    def hostile_server(request: httpx.Request) -> httpx.Response:
+        if request.url.path == "/api/pay":
+            return httpx.Response(400, json={"error": "Invalid signature"})
+        wanted = {
+            "scheme": "exact", "network": "cronos-testnet", "payTo": "0x" + "2" * 40,
+            "asset": "0xc01efAaF7C5C61bEbFAeb358E1161b537b8bC0e0", "maxAmountRequired": "100000",
+            "maxTimeoutSeconds": 300, "resource": "/",
+        }  # fmt: skip
+        return httpx.Response(402, json={
+            "error": "", "paymentId": "pay_x", "paymentRequirements": wanted, "message": "",
+            "network": "",
+        })  # fmt: skip
+
+    auth = PaymentAuth(Wallet.create(), max_total="1.00")
+    http = httpx.Client(transport=httpx.MockTransport(hostile_server), auth=auth)
+
+    def attempt(_: int) -> type[Exception]:
+        try:
+            http.get("http://x/")
+        except PaymentFailed as failed:
+            return type(failed)
+        raise AssertionError("it was served")
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(20) as threads:
+            ends = list(threads.map(attempt, range(60)))
+    finally:
+        sys.setswitchinterval(before)
+        http.close()
+    assert ends.count(SpendingCapExceeded) == 50
+    assert auth.signed_base == 1_000_000
+
+
+@scene
+async def test_proofs_are_not_shown_to_other_hosts(bench: Bench) -> None:
+    session, payment = SessionAuth(bench.alice, clock=bench.clock), payer(bench)
+    seen: list[httpx.Request] = []
+
+    async def serve(request: httpx.Request) -> httpx.Response:
+        if request.url.host == "service.test":
+            return await bench.http.send(bench.http.build_request(
+                request.method, request.url.path, content=request.content,
+                headers={k: v for k, v in request.headers.items() if k.startswith(("x-", "content-t"))},
+            ))  # fmt: skip
+        seen.append(request)
+        return httpx.Response(404, json={"error": "no sessions here"})
+
+    async with httpx.AsyncClient(transport=httpx.MockTransport(serve)) as http:
+        for auth in (session, payment):
+            assert (await http.post(URL, json=ORDER, auth=auth)).status_code == 200
+        with pytest.raises(PaymentFailed, match="not opened: 404"):
+            await http.post("http://evil.test/api/perp/quote", auth=session)
+        await http.post("http://evil.test/api/perp/quote", auth=payment)
+    assert len(seen) == 2
+    assert not [r for r in seen if "x-session-id" in r.headers or "x-payment-id" in r.headers]
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"paymentId": "\u00e9\u0131"}, {"paymentId": "a\r\nX: y"}, {"paymentId": ""}]
+)
+@scene
+async def test_an_id_that_is_no_header_is_not_paid_for(bench: Bench, wrong: dict[str, str]) -> None:
+    auth = payer(bench)
+
+    async def serve(request: httpx.Request) -> httpx.Response:
+        return httpx.Response(402, json={**(await bench.ask()).json(), **wrong})
+
+    async with httpx.AsyncClient(transport=httpx.MockTransport(serve)) as http:
+        with pytest.raises(PaymentFailed, match="no usable payment id"):
+            await http.post(URL, json=ORDER, auth=auth)
+    assert auth.signed_base == 0

@@ -1,0 +1,71 @@
+"""The wallet: keys, windows and signatures, with eth-account as the oracle."""
+
+import pytest
+from eth_account import Account
+
+from tests.bench import requirements
+from x402sim import TESTNET, Wallet
+from x402sim.protocol.crypto import recover
+from x402sim.protocol.eip3009 import cancel_digest, transfer_digest
+from x402sim.protocol.header import authorization_of, decode_header
+
+WANTED = requirements(
+    {
+        "scheme": "exact", "network": "cronos-testnet", "payTo": "0x" + "22" * 20,
+        "asset": "0xc01efAaF7C5C61bEbFAeb358E1161b537b8bC0e0", "maxAmountRequired": "10000",
+        "maxTimeoutSeconds": 300, "resource": "/api/perp/quote",
+    }
+)  # fmt: skip
+JUNK = "test test test test test test test test test test test junk"
+
+
+@pytest.mark.clause("2.3/window", "8/validity-window")
+def test_the_window_is_the_specifications() -> None:
+    auth = Wallet.create().authorize(WANTED, now_s=1_000_000)
+    assert (auth.valid_after, auth.valid_before) == (999_940, 1_000_300)
+
+
+@pytest.mark.clause("2.3/hex-header", "2.3/contents")
+def test_the_header_holds_what_was_signed() -> None:
+    wallet = Wallet(b"k" * 32)
+    header = wallet.payment_header(WANTED, 1_000_000)
+    assert header.startswith("0x")
+    decoded = decode_header(header)
+    auth, signature = authorization_of(decoded)
+    assert recover(transfer_digest(auth, TESTNET.domain), signature) == wallet.address_bytes
+    assert (auth.value, auth.to) == (10_000, b"\x22" * 20)
+    spelled = wallet.payment_header(WANTED, 1_000_000, spelling="base64")
+    assert not spelled.startswith("0x")
+    assert decode_header(spelled).payload.to == decoded.payload.to
+
+
+def test_every_authorization_has_a_nonce_of_its_own() -> None:
+    wallet = Wallet.create()
+    assert len({wallet.authorize(WANTED, 0).nonce for _ in range(100)}) == 100
+
+
+def test_keys_are_eth_accounts_keys() -> None:
+    account = Account.from_key("0x" + "5a" * 32)
+    for key in ("0x" + "5a" * 32, b"\x5a" * 32, account):
+        wallet = Wallet(key)
+        assert (wallet.address, wallet.private_key) == (account.address, "0x" + "5a" * 32)
+        assert wallet.account.address == account.address
+    assert "5a5a" not in repr(wallet)
+
+
+def test_a_phrase_gives_the_accounts_every_tool_knows() -> None:
+    assert Wallet.from_mnemonic(JUNK).address == "0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266"
+    assert Wallet.from_mnemonic(JUNK, 1).address == "0x70997970C51812dc3A010C7d01b50e0d17dc79C8"
+
+
+@pytest.mark.parametrize("key", ["", "0x12", "5a" * 32, b"", b"\0" * 32, b"\xff" * 32])
+def test_what_is_no_key_is_refused(key: str | bytes) -> None:
+    with pytest.raises(ValueError):
+        Wallet(key)
+
+
+def test_a_cancellation_is_signed_by_the_wallet() -> None:
+    wallet = Wallet.create()
+    digest = cancel_digest(wallet.address_bytes, b"n" * 32, TESTNET.domain)
+    signature = wallet.sign_cancellation(b"n" * 32, TESTNET.domain)
+    assert recover(digest, signature) == wallet.address_bytes

@@ -1,0 +1,193 @@
+import pytest
+from eth_account import Account
+from eth_utils import keccak, to_checksum_address
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.strategies import CURVE_ORDER, addresses, bytes32, private_keys
+from x402sim.protocol.crypto import (
+    HALF_ORDER,
+    BadSignature,
+    address_of,
+    checksum,
+    from_hex,
+    keccak256,
+    parse_address,
+    portable_keccak,
+    recover,
+    sign,
+    to_hex,
+)
+
+ADDRESS = "0xc01efAaF7C5C61bEbFAeb358E1161b537b8bC0e0"
+
+
+@given(data=st.binary(max_size=500))
+def test_portable_keccak_is_keccak_256(data):
+    assert portable_keccak(data) == keccak(data)
+
+
+@given(data=st.binary(max_size=500))
+def test_the_chosen_keccak_is_keccak_256(data):
+    assert keccak256(data) == keccak(data)
+
+
+@pytest.mark.parametrize("size", [0, 135, 136, 137, 271, 272, 273, 10_000])
+def test_both_keccaks_agree_at_the_edges_of_a_block(size):
+    rust = pytest.importorskip("tiny_keccak")
+    data = bytes(i % 251 for i in range(size))
+    assert rust.keccak256(data) == portable_keccak(data) == keccak(data)
+
+
+def test_keccak_of_nothing_is_the_published_constant():
+    known = "c5d2460186f7233c927e7db2dcc703c0e500b653ca82273b7bfad8045d85a470"
+    assert keccak256(b"").hex() == portable_keccak(b"").hex() == known
+
+
+@given(address=addresses)
+def test_checksum_is_eip_55(address):
+    assert checksum(address) == to_checksum_address(address)
+
+
+@given(key=private_keys)
+def test_address_of_is_the_account_address(key):
+    assert checksum(address_of(key.public_key)) == Account.from_key(key.secret).address
+
+
+@given(key=private_keys, digest=bytes32)
+def test_signatures_are_those_of_eth_account(key, digest):
+    theirs = Account.unsafe_sign_hash(digest, key.secret)
+    assert sign(digest, key) == bytes(theirs.signature)
+
+
+@given(key=private_keys, digest=bytes32)
+def test_recover_returns_the_signer(key, digest):
+    assert recover(digest, sign(digest, key)) == address_of(key.public_key)
+
+
+@given(key=private_keys, digest=bytes32)
+def test_signatures_have_a_low_s_and_v_27_or_28(key, digest):
+    signature = sign(digest, key)
+    assert len(signature) == 65
+    assert int.from_bytes(signature[32:64]) <= HALF_ORDER
+    assert signature[64] in (27, 28)
+
+
+def test_half_order_is_half_the_order_of_the_curve():
+    assert HALF_ORDER == CURVE_ORDER // 2
+
+
+DIGEST = keccak(b"a message")
+GOOD = bytes(Account.unsafe_sign_hash(DIGEST, "0x" + "11" * 32).signature)
+HIGH_S = (CURVE_ORDER - int.from_bytes(GOOD[32:64])).to_bytes(32)
+
+
+def with_v(v: int) -> bytes:
+    return GOOD[:64] + bytes([v])
+
+
+@pytest.mark.parametrize("size", [0, 1, 64, 66, 130])
+def test_recover_refuses_a_signature_that_is_not_65_bytes(size):
+    with pytest.raises(BadSignature) as refused:
+        recover(DIGEST, (GOOD * 3)[:size])
+    assert str(refused.value) == "ECRecover: invalid signature length"
+
+
+def test_recover_refuses_a_high_s():
+    malleated = GOOD[:32] + HIGH_S + bytes([27 + 28 - GOOD[64]])
+    with pytest.raises(BadSignature) as refused:
+        recover(DIGEST, malleated)
+    assert str(refused.value) == "ECRecover: invalid signature 's' value"
+
+
+def test_the_malleated_signature_would_otherwise_recover():
+    flipped = 27 + 28 - GOOD[64]
+    theirs = Account._recover_hash(DIGEST, vrs=(flipped, GOOD[:32], HIGH_S))
+    assert parse_address(theirs) == recover(DIGEST, GOOD)
+
+
+def test_s_at_half_the_order_is_low_enough():
+    def reason(s: int) -> str:
+        try:
+            recover(DIGEST, GOOD[:32] + s.to_bytes(32) + GOOD[64:])
+        except BadSignature as refused:
+            return str(refused)
+        return "recovered"
+
+    assert "'s' value" not in reason(HALF_ORDER)
+    assert "'s' value" in reason(HALF_ORDER + 1)
+
+
+@pytest.mark.parametrize("v", [0, 1, 26, 29, 255])
+def test_recover_refuses_v_other_than_27_and_28(v):
+    with pytest.raises(BadSignature) as refused:
+        recover(DIGEST, with_v(v))
+    assert str(refused.value) == "ECRecover: invalid signature 'v' value"
+
+
+@pytest.mark.parametrize(
+    "r", [0, CURVE_ORDER, 2**256 - 1, 5], ids=["zero", "order", "all-ones", "no-point"]
+)
+def test_recover_refuses_an_r_that_gives_no_key(r):
+    with pytest.raises(BadSignature) as refused:
+        recover(DIGEST, r.to_bytes(32) + GOOD[32:])
+    assert str(refused.value) == "ECRecover: invalid signature"
+
+
+def test_recover_refuses_s_zero():
+    with pytest.raises(BadSignature, match=r"^ECRecover: invalid signature$"):
+        recover(DIGEST, GOOD[:32] + bytes(32) + GOOD[64:])
+
+
+@given(digest=bytes32, signature=st.binary(max_size=70))
+def test_recover_never_raises_anything_but_bad_signature(digest, signature):
+    try:
+        signer = recover(digest, signature)
+    except BadSignature:
+        return
+    assert len(signer) == 20
+
+
+@given(value=st.binary(max_size=80))
+def test_hex_goes_there_and_back(value):
+    assert from_hex(to_hex(value), len(value)) == value
+    assert to_hex(value) == "0x" + value.hex()
+
+
+@pytest.mark.parametrize("spell", [str, str.lower, lambda a: "0x" + a[2:].upper()])
+def test_an_address_may_be_of_any_case(spell):
+    assert checksum(parse_address(spell(ADDRESS))) == ADDRESS
+
+
+BAD_ADDRESSES = {
+    "empty": "",
+    "only-prefix": "0x",
+    "short": ADDRESS[:-1],
+    "two-short": ADDRESS[:-2],
+    "long": ADDRESS + "0",
+    "two-long": ADDRESS + "00",
+    "no-prefix": ADDRESS[2:],
+    "no-prefix-right-length": ADDRESS[2:] + "00",
+    "upper-prefix": "0X" + ADDRESS[2:],
+    "space-inside": ADDRESS[:10] + "  " + ADDRESS[12:],
+    "space-before": " " + ADDRESS[:-1],
+    "newline-at-end": ADDRESS[:-1] + "\n",
+    "newline-after": ADDRESS + "\n",
+    "not-hex": ADDRESS[:-1] + "g",
+    "arabic-digit": ADDRESS[:-1] + "٣",
+    "fullwidth-digit": ADDRESS[:-1] + "\uff13",
+    "sign": "0x-" + ADDRESS[3:],
+    "underscore": "0x_" + ADDRESS[3:],
+}
+
+
+@pytest.mark.parametrize("text", BAD_ADDRESSES.values(), ids=BAD_ADDRESSES)
+def test_parse_address_refuses(text):
+    with pytest.raises(ValueError, match="expected 0x and 40 hex digits"):
+        parse_address(text)
+
+
+def test_the_text_of_a_refusal_is_short_however_long_the_value():
+    with pytest.raises(ValueError) as refused:
+        from_hex("0x" + "f" * 1_000_000, 32)
+    assert len(str(refused.value)) < 200

@@ -1,0 +1,230 @@
+from dataclasses import replace
+
+import pytest
+from coincurve import PrivateKey
+from eth_abi import encode as abi_encode
+from eth_account import Account
+from eth_account.messages import encode_typed_data
+from eth_utils import keccak
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.strategies import addresses, authorizations, bytes32, domains, private_keys
+from x402sim.protocol.crypto import Address, address_of, checksum, recover, sign
+from x402sim.protocol.eip3009 import (
+    CANCEL_TYPEHASH,
+    RECEIVE_TYPEHASH,
+    TRANSFER_TYPEHASH,
+    Authorization,
+    Domain,
+    cancel_digest,
+    is_early,
+    is_late,
+    separator,
+    transfer_digest,
+)
+from x402sim.protocol.networks import MAINNET, TESTNET
+
+TERMS = [
+    {"name": "from", "type": "address"},
+    {"name": "to", "type": "address"},
+    {"name": "value", "type": "uint256"},
+    {"name": "validAfter", "type": "uint256"},
+    {"name": "validBefore", "type": "uint256"},
+    {"name": "nonce", "type": "bytes32"},
+]
+CANCEL = [{"name": "authorizer", "type": "address"}, {"name": "nonce", "type": "bytes32"}]
+
+KEY = PrivateKey(b"\x11" * 32)
+PAYER = address_of(KEY.public_key)
+AUTH = Authorization(
+    from_=PAYER,
+    to=Address(b"\x22" * 20),
+    value=10_000,
+    valid_after=1_700_000_000,
+    valid_before=1_700_000_360,
+    nonce=b"\x33" * 32,
+)
+
+
+def domain_data(domain: Domain) -> dict:
+    return {
+        "name": domain.name,
+        "version": domain.version,
+        "chainId": domain.chain_id,
+        "verifyingContract": checksum(domain.verifying_contract),
+    }
+
+
+def message_data(auth: Authorization) -> dict:
+    return {
+        "from": checksum(auth.from_),
+        "to": checksum(auth.to),
+        "value": auth.value,
+        "validAfter": auth.valid_after,
+        "validBefore": auth.valid_before,
+        "nonce": auth.nonce,
+    }
+
+
+def typed(auth: Authorization, domain: Domain, primary: str = "TransferWithAuthorization"):
+    return encode_typed_data(domain_data(domain), {primary: TERMS}, message_data(auth))
+
+
+def digest_of(signable) -> bytes:
+    return keccak(b"\x19" + signable.version + signable.header + signable.body)
+
+
+TERMS_TEXT = ",".join(f"{term['type']} {term['name']}" for term in TERMS)
+
+
+@pytest.mark.parametrize(
+    ("ours", "type_text", "published"),
+    [
+        (
+            TRANSFER_TYPEHASH,
+            f"TransferWithAuthorization({TERMS_TEXT})",
+            "7c7c6cdb67a18743f49ec6fa9b35f50d52ed05cbed4cc592e13b44501c1a2267",
+        ),
+        (
+            RECEIVE_TYPEHASH,
+            f"ReceiveWithAuthorization({TERMS_TEXT})",
+            "d099cc98ef71107a616c4f0f941f04c322d8e254fe26b3c6668db87aae413de8",
+        ),
+        (
+            CANCEL_TYPEHASH,
+            "CancelAuthorization(address authorizer,bytes32 nonce)",
+            "158b0a9edf7a828aad02f63cd515c68ef2f50ba807396f6d12842833a1597429",
+        ),
+    ],
+    ids=["transfer", "receive", "cancel"],
+)
+def test_typehashes_are_the_published_constants(ours, type_text, published):
+    assert ours == keccak(text=type_text)
+    assert ours.hex() == published
+
+
+@given(domain=domains, auth=authorizations)
+def test_separator_is_that_of_eip_712(domain, auth):
+    assert separator(domain) == typed(auth, domain).header
+
+
+@pytest.mark.parametrize("network", [TESTNET, MAINNET], ids=lambda n: n.name)
+def test_separator_of_the_token_is_the_abi_encoding_of_its_terms(network):
+    terms = "EIP712Domain(string name,string version,uint256 chainId,address verifyingContract)"
+    encoded = abi_encode(
+        ["bytes32", "bytes32", "bytes32", "uint256", "address"],
+        [
+            keccak(text=terms),
+            keccak(text=network.token_name),
+            keccak(text=network.token_version),
+            network.chain_id,
+            checksum(network.asset),
+        ],
+    )
+    assert separator(network.domain) == keccak(encoded)
+
+
+@pytest.mark.clause("5/signature-proves")
+@given(domain=domains, auth=authorizations)
+def test_transfer_digest_is_that_of_eth_account(domain, auth):
+    assert transfer_digest(auth, domain) == digest_of(typed(auth, domain))
+
+
+@given(domain=domains, auth=authorizations)
+def test_receive_digest_is_that_of_eth_account(domain, auth):
+    theirs = digest_of(typed(auth, domain, "ReceiveWithAuthorization"))
+    assert transfer_digest(auth, domain, RECEIVE_TYPEHASH) == theirs
+
+
+@given(domain=domains, authorizer=addresses, nonce=bytes32)
+def test_cancel_digest_is_that_of_eth_account(domain, authorizer, nonce):
+    message = {"authorizer": checksum(authorizer), "nonce": nonce}
+    signable = encode_typed_data(domain_data(domain), {"CancelAuthorization": CANCEL}, message)
+    assert cancel_digest(authorizer, nonce, domain) == digest_of(signable)
+
+
+@pytest.mark.clause("5/signature-proves")
+@given(key=private_keys, domain=domains, auth=authorizations)
+def test_our_signature_is_eth_accounts_and_each_recovers_the_others(key, domain, auth):
+    theirs = Account.sign_typed_data(
+        key.secret, domain_data(domain), {"TransferWithAuthorization": TERMS}, message_data(auth)
+    )
+    digest = transfer_digest(auth, domain)
+    ours = sign(digest, key)
+    assert ours == bytes(theirs.signature)
+    assert recover(digest, bytes(theirs.signature)) == address_of(key.public_key)
+    assert Account.recover_message(typed(auth, domain), signature=ours) == checksum(
+        address_of(key.public_key)
+    )
+
+
+OTHER_FIELDS = {
+    "from": replace(AUTH, from_=Address(b"\x44" * 20)),
+    "to": replace(AUTH, to=Address(b"\x44" * 20)),
+    "value-over": replace(AUTH, value=AUTH.value + 1),
+    "value-under": replace(AUTH, value=AUTH.value - 1),
+    "validAfter": replace(AUTH, valid_after=AUTH.valid_after - 1),
+    "validBefore": replace(AUTH, valid_before=AUTH.valid_before + 1),
+    "nonce": replace(AUTH, nonce=b"\x34" * 32),
+    "times-swapped": replace(AUTH, valid_after=AUTH.valid_before, valid_before=AUTH.valid_after),
+}
+OTHER_DOMAINS = {
+    "name": replace(TESTNET.domain, name="USD Coin"),
+    "version": replace(TESTNET.domain, version="2"),
+    "chain": replace(TESTNET.domain, chain_id=25),
+    "contract": replace(TESTNET.domain, verifying_contract=MAINNET.asset),
+}
+
+
+@pytest.mark.clause("5/signature-proves")
+@pytest.mark.parametrize("changed", OTHER_FIELDS.values(), ids=OTHER_FIELDS)
+def test_changing_one_field_changes_the_recovered_signer(changed):
+    signature = sign(transfer_digest(AUTH, TESTNET.domain), KEY)
+    assert recover(transfer_digest(AUTH, TESTNET.domain), signature) == PAYER
+    assert recover(transfer_digest(changed, TESTNET.domain), signature) != PAYER
+
+
+@pytest.mark.clause("5/signature-proves")
+@pytest.mark.parametrize("domain", OTHER_DOMAINS.values(), ids=OTHER_DOMAINS)
+def test_a_signature_for_one_token_is_none_for_another(domain):
+    signature = sign(transfer_digest(AUTH, TESTNET.domain), KEY)
+    assert recover(transfer_digest(AUTH, domain), signature) != PAYER
+
+
+@pytest.mark.clause("5/signature-proves")
+def test_a_transfer_signature_is_none_for_receive_or_cancel():
+    signature = sign(transfer_digest(AUTH, TESTNET.domain), KEY)
+    receive = transfer_digest(AUTH, TESTNET.domain, RECEIVE_TYPEHASH)
+    assert recover(receive, signature) != PAYER
+    assert recover(cancel_digest(PAYER, AUTH.nonce, TESTNET.domain), signature) != PAYER
+
+
+@pytest.mark.clause("5/signature-proves")
+@given(auth=authorizations, other=authorizations, domain=domains)
+def test_different_authorizations_have_different_digests(auth, other, domain):
+    same = transfer_digest(auth, domain) == transfer_digest(other, domain)
+    assert same == (auth == other)
+
+
+@pytest.mark.clause("5/window")
+@pytest.mark.parametrize(
+    ("now_s", "early", "late"),
+    [
+        (AUTH.valid_after - 1, True, False),
+        (AUTH.valid_after, True, False),
+        (AUTH.valid_after + 1, False, False),
+        (AUTH.valid_before - 1, False, False),
+        (AUTH.valid_before, False, True),
+        (AUTH.valid_before + 1, False, True),
+    ],
+)
+def test_the_window_is_open_between_its_edges_only(now_s, early, late):
+    assert (is_early(AUTH, now_s), is_late(AUTH, now_s)) == (early, late)
+
+
+@pytest.mark.clause("5/window")
+@given(auth=authorizations, now_s=st.integers(0, 2**256))
+def test_an_authorization_is_in_its_window_exactly_between_the_two_times(auth, now_s):
+    inside = not is_early(auth, now_s) and not is_late(auth, now_s)
+    assert inside == (auth.valid_after < now_s < auth.valid_before)

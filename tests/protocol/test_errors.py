@@ -1,0 +1,86 @@
+import pytest
+
+from x402sim.protocol.errors import (
+    FACILITATOR_ERRORS,
+    Refusal,
+    SettlementRefused,
+    refusal_of,
+    status_of,
+)
+from x402sim.spec.decisions import Decisions, alternatives
+
+SWITCHES = {
+    Refusal.INSUFFICIENT_BALANCE: "insufficient_balance_status",
+    Refusal.INVALID_SIGNATURE: "invalid_signature_status",
+    Refusal.NONCE_USED: "nonce_used_status",
+    Refusal.EXPIRED: "authorization_expired_status",
+    Refusal.ALREADY_SETTLED: "already_settled_status",
+    Refusal.MISMATCH: "requirements_mismatch_status",
+    Refusal.PENDING: "settlement_pending_status",
+    Refusal.UNREACHABLE: "facilitator_unreachable_status",
+}
+
+
+@pytest.mark.parametrize(
+    ("refusal", "text"),
+    [
+        pytest.param(refusal, text, marks=pytest.mark.clause(clause), id=clause)
+        for refusal, text, clause in [
+            (Refusal.INSUFFICIENT_BALANCE, "Insufficient USDC balance", "7/insufficient-balance"),
+            (Refusal.INVALID_SIGNATURE, "Invalid signature", "7/invalid-signature"),
+            (Refusal.NONCE_USED, "Nonce already used", "7/nonce-already-used"),
+            (Refusal.EXPIRED, "Authorization expired", "7/authorization-expired"),
+            (Refusal.ALREADY_SETTLED, "Payment already settled", "7/payment-already-settled"),
+        ]
+    ],
+)
+def test_the_five_texts_of_section_7(refusal, text):
+    assert refusal.value == text
+    assert str(SettlementRefused(refusal)) == text
+
+
+@pytest.mark.parametrize("chosen", [Decisions(), alternatives()], ids=["default", "alternative"])
+@pytest.mark.parametrize("refusal", SWITCHES, ids=lambda r: r.name)
+def test_each_status_is_the_one_decided(refusal, chosen):
+    assert status_of(refusal, chosen) == getattr(chosen, SWITCHES[refusal])
+
+
+@pytest.mark.parametrize("chosen", [Decisions(), alternatives()], ids=["default", "alternative"])
+def test_every_refusal_has_an_error_status(chosen):
+    assert {*SWITCHES, Refusal.FAILED} == set(Refusal)
+    assert all(400 <= status_of(refusal, chosen) < 600 for refusal in Refusal)
+    assert status_of(Refusal.FAILED, chosen) == 502
+
+
+@pytest.mark.parametrize("switch", SWITCHES.values())
+def test_one_switch_moves_one_status(switch):
+    changed = Decisions(**{switch: 418})
+    moved = [r for r in Refusal if status_of(r, changed) != status_of(r, Decisions())]
+    assert [SWITCHES[refusal] for refusal in moved] == [switch]
+
+
+def test_a_reason_is_told_after_the_text():
+    refused = SettlementRefused(Refusal.MISMATCH, "scheme: issued exact, got upto")
+    assert str(refused) == "Payment requirements do not match: scheme: issued exact, got upto"
+
+
+@pytest.mark.parametrize(
+    ("facilitator_error", "refusal"),
+    [
+        ("Authorization already used", Refusal.NONCE_USED),
+        ("Authorization expired", Refusal.EXPIRED),
+        ("Authorization not yet valid", Refusal.INVALID_SIGNATURE),
+        ("ERC20: transfer amount exceeds balance", Refusal.INSUFFICIENT_BALANCE),
+        ("Invalid signature", Refusal.INVALID_SIGNATURE),
+        ("Transaction failed on-chain", Refusal.FAILED),
+        ("", Refusal.FAILED),
+        ("authorization expired", Refusal.FAILED),
+    ],
+)
+def test_a_facilitators_error_becomes_a_text_of_section_7(facilitator_error, refusal):
+    assert refusal_of(facilitator_error) is refusal
+
+
+def test_no_facilitator_error_claims_what_only_the_service_can_know():
+    own = {Refusal.ALREADY_SETTLED, Refusal.MISMATCH, Refusal.PENDING, Refusal.UNREACHABLE}
+    assert own.isdisjoint(FACILITATOR_ERRORS.values())

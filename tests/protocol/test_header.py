@@ -1,0 +1,251 @@
+import base64
+import json
+
+import pytest
+from coincurve import PrivateKey
+from crypto_com_facilitator_client.lib.utils import payment_header as published
+from eth_account import Account
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.strategies import headers_authorizations, json_values, signed_elsewhere
+from x402sim.protocol.crypto import Address, address_of, checksum, recover, to_hex
+from x402sim.protocol.eip3009 import Authorization, transfer_digest
+from x402sim.protocol.header import authorization_of, decode_header, encode_header
+from x402sim.protocol.messages import BadMessage
+from x402sim.protocol.networks import TESTNET
+
+KEY = PrivateKey(b"\x11" * 32)
+PAYER = address_of(KEY.public_key)
+AUTH = Authorization(
+    from_=PAYER,
+    to=Address(b"\x22" * 20),
+    value=10_000,
+    valid_after=1_700_000_000,
+    valid_before=1_700_000_360,
+    nonce=b"\x33" * 32,
+)
+SIGNATURE = signed_elsewhere(AUTH, TESTNET.domain, KEY)
+WIRE = {
+    "x402Version": 1,
+    "scheme": "exact",
+    "network": "cronos-testnet",
+    "payload": {
+        "from": checksum(PAYER),
+        "to": "0x" + "22" * 20,
+        "value": "10000",
+        "validAfter": 1_700_000_000,
+        "validBefore": 1_700_000_360,
+        "nonce": "0x" + "33" * 32,
+        "signature": "0x" + SIGNATURE.hex(),
+        "asset": "0xc01efAaF7C5C61bEbFAeb358E1161b537b8bC0e0",
+    },
+}
+
+
+def as_hex(raw: bytes | object) -> str:
+    return to_hex(raw if isinstance(raw, bytes) else json.dumps(raw).encode())
+
+
+def as_base64(raw: bytes | object) -> str:
+    return base64.b64encode(raw if isinstance(raw, bytes) else json.dumps(raw).encode()).decode()
+
+
+def with_payload(**changes: object) -> dict:
+    return WIRE | {"payload": WIRE["payload"] | changes}
+
+
+both_spellings = pytest.mark.parametrize("spell", [as_hex, as_base64], ids=["hex", "base64"])
+
+
+@pytest.mark.clause("2.3/hex-header")
+def test_the_header_is_0x_and_the_hex_of_the_published_json():
+    text = encode_header(AUTH, SIGNATURE, TESTNET)
+    assert text.startswith("0x")
+    assert json.loads(bytes.fromhex(text[2:])) == WIRE
+
+
+def test_the_base64_spelling_holds_the_same_json():
+    text = encode_header(AUTH, SIGNATURE, TESTNET, "base64")
+    assert json.loads(base64.b64decode(text, validate=True)) == WIRE
+
+
+@pytest.mark.clause("2.3/hex-header", "2.3/contents")
+@given(auth=headers_authorizations, signature=st.binary(max_size=70))
+def test_both_spellings_decode_to_the_authorization_that_was_encoded(auth, signature):
+    spelled_hex = encode_header(auth, signature, TESTNET, "hex")
+    spelled_base64 = encode_header(auth, signature, TESTNET, "base64")
+    assert decode_header(spelled_hex) == decode_header(spelled_base64)
+    assert authorization_of(decode_header(spelled_hex)) == (auth, signature)
+
+
+@pytest.mark.parametrize(
+    "spell",
+    [
+        lambda raw: "0X" + raw.hex().upper(),
+        lambda raw: base64.urlsafe_b64encode(raw).decode(),
+    ],
+    ids=["upper-case-hex", "url-safe-base64"],
+)
+def test_other_usual_spellings_are_read_too(spell):
+    # "~~~" and "???" give + and / in base64, - and _ in its URL-safe alphabet
+    raw = json.dumps(WIRE | {"extra": "~~~???"}).encode()
+    assert decode_header(spell(raw)) == decode_header(as_hex(WIRE))
+
+
+@pytest.mark.clause("2.3/contents")
+def test_the_published_client_librarys_header_is_read(monkeypatch):
+    monkeypatch.setattr(published, "_jsonrpc_chain_id", lambda rpc_url: 338)
+    account = Account.from_key(KEY.secret)
+    text = published.generate_cronos_payment_header(
+        signer=account,
+        network="cronos-testnet",
+        to=checksum(AUTH.to),
+        value="10000",
+        valid_after=AUTH.valid_after,
+        valid_before=AUTH.valid_before,
+    )
+    header = decode_header(text)
+    assert (header.x402_version, header.scheme, header.network) == (1, "exact", "cronos-testnet")
+    assert header.payload.asset == checksum(TESTNET.asset)
+
+    auth, signature = authorization_of(header)
+    assert (auth.from_, auth.to, auth.value) == (PAYER, AUTH.to, 10_000)
+    assert (auth.valid_after, auth.valid_before) == (AUTH.valid_after, AUTH.valid_before)
+    assert recover(transfer_digest(auth, TESTNET.domain), signature) == PAYER
+
+
+def test_the_published_client_library_writes_what_we_write(monkeypatch):
+    monkeypatch.setattr(published, "_jsonrpc_chain_id", lambda rpc_url: 338)
+    monkeypatch.setattr(published, "random_nonce_hex32", lambda: to_hex(AUTH.nonce))
+    text = published.generate_cronos_payment_header(
+        signer=to_hex(KEY.secret),
+        network="cronos-testnet",
+        to=checksum(AUTH.to),
+        value="10000",
+        valid_after=AUTH.valid_after,
+        valid_before=AUTH.valid_before,
+    )
+    assert json.loads(base64.b64decode(text)) == WIRE
+
+
+NOT_HEADERS = {
+    "empty": "",
+    "only-prefix": "0x",
+    "bad-hex": "0xzz",
+    "odd-hex": as_hex(WIRE)[:-1],
+    "hex-with-space": "0x 7b7d",
+    "unicode-hex-digits": "0x\uff17b",
+    "bad-base64": "!!!!",
+    "base64-with-newline": as_base64(WIRE) + "\n",
+    "base64-cut-short": as_base64(b"{}").rstrip("="),
+    "non-ascii": "e30é",
+    "surrogate": "\udc80",
+    "plain-json": json.dumps(WIRE),
+    "jwt-like": "a.b.c",
+    "one-megabyte": "A" * (1 << 20),
+    "one-megabyte-hex": "0x" + "7b" * (1 << 19),
+}
+
+
+@pytest.mark.parametrize("text", NOT_HEADERS.values(), ids=NOT_HEADERS)
+def test_what_is_neither_hex_nor_base64_of_json_is_refused(text):
+    with pytest.raises(BadMessage) as refused:
+        decode_header(text)
+    assert 0 < len(str(refused.value)) < 300
+
+
+NOT_OBJECTS = {
+    "array": [],
+    "null": None,
+    "string": "header",
+    "number": 1,
+    "empty-object": {},
+    "no-version": {k: v for k, v in WIRE.items() if k != "x402Version"},
+    "no-payload": {k: v for k, v in WIRE.items() if k != "payload"},
+    "payload-null": WIRE | {"payload": None},
+    "payload-array": WIRE | {"payload": [WIRE["payload"]]},
+    "version-as-text": WIRE | {"x402Version": "1"},
+    "value-as-number": with_payload(value=10_000),
+    "valid-after-as-text": with_payload(validAfter="1700000000"),
+    "valid-before-as-text": with_payload(validBefore="1700000360"),
+    "valid-after-fractional": with_payload(validAfter=1.5),
+    "valid-after-true": with_payload(validAfter=True),
+    "valid-after-negative": with_payload(validAfter=-1),
+    "valid-before-negative": with_payload(validBefore=-1),
+    "from-null": with_payload(**{"from": None}),
+    "snake-case": WIRE | {"payload": {"from_": "0x"}},
+    "invalid-utf-8": b'{"scheme":"\xff"}',
+    "two-values": b"{}{}",
+    "not-json": b"payment",
+    "bom": b"\xef\xbb\xbf{}",
+    "nan": b'{"x402Version":NaN}',
+    "huge-integer": b'{"x402Version":' + b"9" * 5000 + b"}",
+    "deep-array": b"[" * 100_000,
+    "deep-unknown-field": b'{"x":' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+}
+
+
+@both_spellings
+@pytest.mark.parametrize("raw", NOT_OBJECTS.values(), ids=NOT_OBJECTS)
+def test_json_that_is_not_a_payment_header_is_refused(raw, spell):
+    with pytest.raises(BadMessage):
+        decode_header(spell(raw))
+
+
+BAD_PAYLOADS = {
+    "from-short": {"from": "0x11"},
+    "to-not-hex": {"to": "0x" + "zz" * 20},
+    "asset-empty": {"asset": ""},
+    "nonce-short": {"nonce": "0x" + "33" * 31},
+    "nonce-long": {"nonce": "0x" + "33" * 33},
+    "nonce-decimal": {"nonce": "12345"},
+    "value-exponent": {"value": "1e4"},
+    "value-negative": {"value": "-1"},
+    "value-too-large": {"value": str(2**256)},
+    "signature-empty": {"signature": ""},
+    "signature-odd": {"signature": "0x123"},
+    "signature-unprefixed": {"signature": SIGNATURE.hex()},
+    "signature-prefixed-twice": {"signature": "0x0x" + SIGNATURE.hex()},
+    "signature-with-spaces": {"signature": "0x" + SIGNATURE.hex(" ")},
+    "valid-after-too-large": {"validAfter": 2**256},
+    "valid-before-too-large": {"validBefore": 2**256},
+}
+
+
+@pytest.mark.clause("2.3/contents")
+@pytest.mark.parametrize("changes", BAD_PAYLOADS.values(), ids=BAD_PAYLOADS)
+def test_a_payload_that_is_no_authorization_is_refused(changes):
+    header = decode_header(as_hex(with_payload(**changes)))
+    with pytest.raises(BadMessage):
+        authorization_of(header)
+
+
+@pytest.mark.clause("2.3/contents")
+def test_a_signature_of_any_length_is_passed_on_for_the_token_to_judge():
+    header = decode_header(as_hex(with_payload(signature="0x")))
+    assert authorization_of(header) == (AUTH, b"")
+
+
+@given(text=st.text())
+def test_any_text_is_a_header_or_a_bad_message(text):
+    with pytest.raises(BadMessage):
+        decode_header(text)
+
+
+@both_spellings
+@given(raw=st.binary())
+def test_any_bytes_are_a_header_or_a_bad_message(raw, spell):
+    with pytest.raises(BadMessage):
+        decode_header(spell(raw))
+
+
+@given(changes=st.dictionaries(st.sampled_from(list(WIRE["payload"])), json_values))
+def test_any_payload_is_an_authorization_or_a_bad_message(changes):
+    try:
+        auth, signature = authorization_of(decode_header(as_hex(with_payload(**changes))))
+    except BadMessage:
+        return
+    assert all(len(address) == 20 for address in (auth.from_, auth.to))
+    assert len(auth.nonce) == 32
+    assert isinstance(signature, bytes)

@@ -1,0 +1,398 @@
+import json
+import sys
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.strategies import json_values, requirements
+from x402sim.protocol import messages
+from x402sim.protocol.messages import (
+    MAX_BRACKETS,
+    Agent,
+    BadMessage,
+    ErrorBody,
+    FacilitatorRequest,
+    FacilitatorRequirements,
+    Failed,
+    HeaderPayload,
+    PaymentHeader,
+    PaymentRecord,
+    PaymentRequired,
+    PaymentRequirements,
+    Quote,
+    QuoteRequest,
+    Receipt,
+    SessionRequest,
+    SessionView,
+    SettleAnswer,
+    Settled,
+    SettlementRequest,
+    VerifyAnswer,
+    VerifyRequest,
+    decode,
+    encode,
+)
+
+PAY_TO, ASSET = "0x" + "22" * 20, "0x" + "33" * 20
+CORE = {
+    "scheme": "exact",
+    "network": "cronos-testnet",
+    "payTo": PAY_TO,
+    "asset": ASSET,
+    "maxAmountRequired": "10000",
+    "maxTimeoutSeconds": 300,
+}
+REQUIREMENTS = CORE | {"resource": "/api/perp/quote"}
+PAYLOAD = {
+    "from": "0x" + "11" * 20,
+    "to": PAY_TO,
+    "value": "10000",
+    "validAfter": 1_700_000_000,
+    "validBefore": 1_700_000_360,
+    "nonce": "0x" + "44" * 32,
+    "signature": "0x" + "55" * 65,
+    "asset": ASSET,
+}
+
+# every message, as sections 2 and 4 (and the facilitator's documentation) write it
+WIRE = {
+    PaymentRequirements: REQUIREMENTS,
+    PaymentRequired: {
+        "error": "Payment Required",
+        "paymentId": "pay_1",
+        "paymentRequirements": REQUIREMENTS | {"description": "A quote"},
+        "message": "10000 base units required",
+        "network": "cronos-testnet",
+    },
+    SettlementRequest: {
+        "paymentId": "pay_1",
+        "paymentHeader": "0x7b7d",
+        "paymentRequirements": REQUIREMENTS,
+    },
+    Receipt: {
+        "success": True,
+        "paymentId": "pay_1",
+        "txHash": "0x" + "66" * 32,
+        "timestamp": 1_700_000_000_000,
+    },
+    ErrorBody: {"error": "Invalid signature", "reason": "why"},
+    QuoteRequest: {"pair": "BTC-USD", "side": "long", "leverage": 5.0, "sizeUsd": 1000.5},
+    Quote: {
+        "pair": "BTC-USD",
+        "entryPrice": 1.5,
+        "liquidationPrice": 1.2,
+        "fundingRate": 0.0001,
+        "bestVenue": "Alpha",
+    },
+    SessionRequest: {"maxSpend": "1.00", "duration": 3600},
+    SessionView: {
+        "sessionId": "session_1",
+        "deposited": "1000000",
+        "released": "0",
+        "remaining": "1000000",
+        "expiresAt": 1_700_000_000_000,
+        "status": "refunded",
+        "refundTxHash": "0x" + "66" * 32,
+    },
+    PaymentRecord: {
+        "payment_id": "pay_1",
+        "tx_hash": "0x" + "66" * 32,
+        "from_address": "0x" + "11" * 20,
+        "to_address": PAY_TO,
+        "amount": "10000",
+        "resource_url": "/api/perp/quote",
+        "status": "settled",
+        "block_number": None,
+        "timestamp": 1_700_000_000_000,
+    },
+    Agent: {
+        "id": "quotes",
+        "name": "Quotes",
+        "description": "Sells quotes",
+        "resource": "/api/perp/quote",
+        "price": "10000",
+        "payTo": PAY_TO,
+        "reputation": 3,
+    },
+    FacilitatorRequirements: CORE,
+    FacilitatorRequest: {
+        "x402Version": 1,
+        "paymentHeader": "e30=",
+        "paymentRequirements": REQUIREMENTS,
+    },
+    VerifyRequest: {"x402Version": 1, "paymentHeader": "e30=", "paymentRequirements": CORE},
+    VerifyAnswer: {"isValid": True, "invalidReason": None},
+    Settled: {
+        "event": "payment.settled",
+        "x402Version": 1,
+        "txHash": "0x" + "66" * 32,
+        "from": "0x" + "11" * 20,
+        "to": PAY_TO,
+        "value": "10000",
+        "blockNumber": 17352,
+        "network": "cronos-testnet",
+        "timestamp": "2025-11-04T20:19:11.000Z",
+    },
+    Failed: {
+        "event": "payment.failed",
+        "x402Version": 1,
+        "network": "cronos-testnet",
+        "timestamp": "2025-11-04T20:19:11.000Z",
+        "error": "Authorization already used",
+    },
+    HeaderPayload: PAYLOAD,
+    PaymentHeader: {
+        "x402Version": 1,
+        "scheme": "exact",
+        "network": "cronos-testnet",
+        "payload": PAYLOAD,
+    },
+}
+every_message = pytest.mark.parametrize(
+    ("kind", "wire"), WIRE.items(), ids=[kind.__name__ for kind in WIRE]
+)
+
+
+def to_json(value: object) -> bytes:
+    return json.dumps(value).encode()
+
+
+def test_every_message_is_written_down_here():
+    defined = {
+        value
+        for value in vars(messages).values()
+        if isinstance(value, type) and issubclass(value, msgspec.Struct)
+    } - {msgspec.Struct, messages.Wire}
+    assert defined == set(WIRE)
+
+
+@every_message
+def test_a_message_has_exactly_the_names_of_the_specification(kind, wire):
+    assert json.loads(encode(decode(to_json(wire), kind))) == wire
+
+
+@every_message
+def test_unknown_fields_are_ignored(kind, wire):
+    assert decode(to_json(wire | {"unknownField": [1]}), kind) == decode(to_json(wire), kind)
+
+
+OPTIONAL = {"description", "reason", "refundTxHash"}
+
+
+@every_message
+def test_a_missing_field_is_refused_by_name(kind, wire):
+    for name in wire.keys() - OPTIONAL if kind is not Agent else wire.keys():
+        if name == "event":  # the tag of a struct decoded by itself may be left out
+            continue
+        with pytest.raises(BadMessage, match=name):
+            decode(to_json({key: value for key, value in wire.items() if key != name}), kind)
+
+
+@every_message
+def test_a_value_of_the_wrong_type_is_refused_by_name(kind, wire):
+    for name in wire.keys() - {"event"}:
+        with pytest.raises(BadMessage, match=name):
+            decode(to_json(wire | {name: [[]]}), kind)
+
+
+@pytest.mark.parametrize(
+    ("kind", "wrong"),
+    [
+        (PaymentRequirements, {"maxAmountRequired": 10000}),
+        (PaymentRequirements, {"maxTimeoutSeconds": "300"}),
+        (PaymentRequirements, {"maxTimeoutSeconds": 300.5}),
+        (PaymentRequirements, {"maxTimeoutSeconds": True}),
+        (PaymentRequirements, {"payTo": None}),
+        (PaymentRequirements, {"description": 1}),
+        (SettlementRequest, {"paymentHeader": None}),
+        (SettlementRequest, {"paymentRequirements": "{}"}),
+        (SettlementRequest, {"paymentId": 1}),
+        (QuoteRequest, {"leverage": "5"}),
+        (QuoteRequest, {"sizeUsd": True}),
+        (SessionRequest, {"maxSpend": 1.0}),
+        (SessionRequest, {"duration": "3600"}),
+        (SessionRequest, {"duration": 1.5}),
+        (HeaderPayload, {"value": 10000}),
+        (HeaderPayload, {"validAfter": "1700000000"}),
+    ],
+)
+def test_numbers_and_strings_are_not_taken_for_each_other(kind, wrong):
+    with pytest.raises(BadMessage):
+        decode(to_json(WIRE[kind] | wrong), kind)
+
+
+@pytest.mark.parametrize(("sent", "read"), [({}, msgspec.UNSET), ({"description": None}, None)])
+def test_the_description_may_be_absent(sent, read):
+    assert decode(to_json(REQUIREMENTS | sent), PaymentRequirements).description is read
+
+
+def test_an_absent_description_is_not_sent():
+    assert b"description" not in encode(requirements(description=msgspec.UNSET))
+
+
+def test_an_error_without_a_reason_has_only_its_text():
+    assert encode(ErrorBody(error="Not found")) == b'{"error":"Not found"}'
+
+
+def test_a_session_that_was_not_refunded_shows_no_refund():
+    wire = {key: value for key, value in WIRE[SessionView].items() if key != "refundTxHash"}
+    assert json.loads(encode(decode(to_json(wire), SessionView))) == wire
+
+
+def test_a_facilitators_answer_is_told_apart_by_its_event():
+    for kind in (Settled, Failed):
+        assert type(decode(to_json(WIRE[kind]), SettleAnswer)) is kind
+    with pytest.raises(BadMessage, match="event"):
+        decode(to_json(WIRE[Settled] | {"event": "payment.pending"}), SettleAnswer)
+    with pytest.raises(BadMessage, match="event"):
+        decode(to_json({k: v for k, v in WIRE[Settled].items() if k != "event"}), SettleAnswer)
+
+
+@pytest.mark.parametrize(
+    "good",
+    [
+        {"pair": "1INCH-USDC"},
+        {"pair": "A" * 20 + "-" + "B" * 20},
+        {"leverage": 1},
+        {"leverage": 1000},
+        {"sizeUsd": 1e-9},
+        {"sizeUsd": 1e15},
+    ],
+)
+def test_a_quote_may_be_asked_within_the_limits(good):
+    assert decode(to_json(WIRE[QuoteRequest] | good), QuoteRequest)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"pair": "BTCUSD"},
+        {"pair": "btc-usd"},
+        {"pair": "-USD"},
+        {"pair": "BTC-"},
+        {"pair": "BTC-USD-X"},
+        {"pair": "BTC-USD\n"},
+        {"pair": "A" * 21 + "-USD"},
+        {"pair": "BTC-" + "B" * 21},
+        {"pair": "BTC/USD"},
+        {"pair": "BTC-١"},
+        {"leverage": 0.99},
+        {"leverage": -5},
+        {"leverage": 1000.01},
+        {"sizeUsd": 0},
+        {"sizeUsd": -1},
+        {"sizeUsd": 1.1e15},
+    ],
+)
+def test_a_quote_is_refused_beyond_the_limits(wrong):
+    (name,) = wrong
+    with pytest.raises(BadMessage, match=name):
+        decode(to_json(WIRE[QuoteRequest] | wrong), QuoteRequest)
+
+
+@pytest.mark.parametrize("number", [b"NaN", b"Infinity", b"-Infinity", b"1e400", b"9" * 5000])
+def test_a_quote_for_no_finite_number_is_refused(number):
+    body = b'{"pair":"BTC-USD","side":"long","leverage":%s,"sizeUsd":1}' % number
+    with pytest.raises(BadMessage):
+        decode(body, QuoteRequest)
+
+
+@pytest.mark.parametrize("duration", [1, 31_536_000])
+def test_a_session_may_last_a_year(duration):
+    request = decode(to_json({"maxSpend": "1.00", "duration": duration}), SessionRequest)
+    assert request.duration == duration
+
+
+@pytest.mark.parametrize("duration", [0, -1, 31_536_001, 10**30])
+def test_a_session_of_another_length_is_refused(duration):
+    with pytest.raises(BadMessage, match="duration"):
+        decode(to_json({"maxSpend": "1.00", "duration": duration}), SessionRequest)
+
+
+def test_equal_messages_are_equal_bytes():
+    forwards = decode(to_json(WIRE[PaymentRequired]), PaymentRequired)
+    backwards = decode(
+        to_json(dict(reversed(WIRE[PaymentRequired].items()))),
+        PaymentRequired,
+    )
+    assert encode(forwards) == encode(backwards)
+    assert encode({"b": 1, "a": 2}) == b'{"a":2,"b":1}'
+
+
+every_kind = pytest.mark.parametrize(
+    "kind", [PaymentRequired, SettlementRequest, QuoteRequest, SettleAnswer, VerifyRequest]
+)
+
+
+@every_kind
+@given(body=st.binary())
+def test_any_bytes_are_a_message_or_a_bad_message(kind, body):
+    with pytest.raises(BadMessage):
+        decode(body, kind)
+
+
+@every_kind
+@given(value=json_values)
+def test_any_json_is_a_message_or_a_bad_message(kind, value):
+    with pytest.raises(BadMessage):
+        decode(to_json(value), kind)
+
+
+IN_AN_UNKNOWN_FIELD = b'{"x":%s%s}'
+
+
+@pytest.mark.parametrize("limit", [1000, 10_000_000], ids=["usual-limit", "raised-limit"])
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"[" * 200_000,
+        b'{"a":' * 200_000,
+        IN_AN_UNKNOWN_FIELD % (b"[" * 200_000, b"]" * 200_000),
+        IN_AN_UNKNOWN_FIELD % (b"[" + b"[]," * 2000 + b"[]", b"]"),
+    ],
+    ids=["arrays", "objects", "in-an-unknown-field", "side-by-side"],
+)
+def test_json_of_too_many_brackets_is_refused_before_it_is_decoded(body, limit):
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(limit, before))  # as other libraries in the process may do
+    try:
+        with pytest.raises(BadMessage, match=f"more than the {MAX_BRACKETS} read"):
+            decode(body, SettlementRequest)
+    finally:
+        sys.setrecursionlimit(before)
+
+
+def test_as_many_brackets_as_are_allowed_are_read():
+    inner = b"[" + b",".join([b"[]"] * (MAX_BRACKETS - 2)) + b"]"
+    body = to_json(WIRE[SessionRequest])[:-1] + b',"x":' + inner + b"}"
+    assert body.count(b"[") + body.count(b"{") == MAX_BRACKETS
+    assert decode(body, SessionRequest).duration == 3600
+    with pytest.raises(BadMessage, match="arrays and objects"):
+        decode(body[:-1] + b',"y":[]}', SessionRequest)
+
+
+def test_json_nested_deeper_than_the_recursion_limit_is_a_bad_message():
+    body = IN_AN_UNKNOWN_FIELD % (b"[" * 1900, b"]" * 1900)
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(1000)
+    try:
+        # from 3.12 on C code has a limit of its own, which is higher, and reads to the end
+        with pytest.raises(BadMessage, match=r"nested too deeply|missing required field"):
+            decode(body, SettlementRequest)
+    finally:
+        sys.setrecursionlimit(before)
+
+
+def test_a_bad_message_says_what_and_where():
+    with pytest.raises(
+        BadMessage, match=r"Expected `str`, got `int` - at `\$\.paymentRequirements"
+    ):
+        decode(
+            to_json(
+                WIRE[SettlementRequest]
+                | {"paymentRequirements": REQUIREMENTS | {"maxAmountRequired": 1}}
+            ),
+            SettlementRequest,
+        )

@@ -1,0 +1,150 @@
+from decimal import Decimal, localcontext
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.strategies import uint256
+from x402sim.protocol.money import MAX_STORED, MAX_UINT256, parse_base, to_base, to_decimal
+
+NOT_BASE_UNITS = {
+    "exponent": "1e3",
+    "leading-zero": "010",
+    "two-zeros": "00",
+    "space-before": " 1",
+    "space-after": "1 ",
+    "minus": "-1",
+    "plus": "+1",
+    "minus-zero": "-0",
+    "empty": "",
+    "decimal": "1.0",
+    "nan": "NaN",
+    "infinity": "Infinity",
+    "hex": "0x10",
+    "underscore": "1_000",
+    "comma": "1,000",
+    "arabic-digits": "١٠٠",
+    "fullwidth-digits": "\uff11\uff10",
+    "superscript": "1²",
+    "too-large": str(2**256),
+    "far-too-large": "9" * 10_000,
+    "newline-at-end": "10000\n",
+    "nul-at-end": "10000\0",
+}
+NOT_DECIMALS = {
+    "exponent": "1e3",
+    "leading-zero": "01.00",
+    "space-before": " 1.00",
+    "space-after": "1.00 ",
+    "minus": "-1.00",
+    "plus": "+1.00",
+    "empty": "",
+    "no-whole": ".50",
+    "no-fraction": "1.",
+    "two-points": "1.0.0",
+    "comma": "1,00",
+    "nan": "NaN",
+    "infinity": "Infinity",
+    "underscore": "1_000.00",
+    "arabic-digits": "١.٠٠",
+    "arabic-fraction": "1.٠٠",
+    "newline-at-end": "1.00\n",
+    "far-too-large": "9" * 10_000 + ".00",
+}
+
+
+@pytest.mark.parametrize("text", NOT_BASE_UNITS.values(), ids=NOT_BASE_UNITS)
+def test_parse_base_refuses(text):
+    with pytest.raises(ValueError, match="expected base units") as refused:
+        parse_base(text)
+    assert len(str(refused.value)) < 250
+
+
+@pytest.mark.parametrize("amount", [0, 1, 10_000, 2**53 + 1, 2**63, MAX_UINT256])
+def test_parse_base_is_exact(amount):
+    assert parse_base(str(amount)) == amount
+
+
+@given(amount=uint256)
+def test_parse_base_reads_what_str_writes(amount):
+    assert parse_base(str(amount)) == amount
+
+
+@given(text=st.text(alphabet="0123456789+-eE._ \n٣", max_size=12))
+def test_only_the_one_spelling_of_an_amount_is_read(text):
+    try:
+        amount = parse_base(text)
+    except ValueError:
+        return
+    assert str(amount) == text
+
+
+@pytest.mark.parametrize("text", NOT_DECIMALS.values(), ids=NOT_DECIMALS)
+def test_to_base_refuses(text):
+    with pytest.raises(ValueError, match="expected a plain decimal"):
+        to_base(text, 6)
+
+
+@pytest.mark.parametrize(
+    ("text", "amount_base"),
+    [
+        ("0.00", 0),
+        ("0.01", 10_000),
+        ("0.29", 290_000),  # 0.29 * 1e6 is not exact in floats
+        ("8.20", 8_200_000),
+        ("1.15", 1_150_000),
+        ("9007199254740993.00", (2**53 + 1) * 10**6),
+        ("1", 1_000_000),
+        ("1.000001", 1_000_001),
+        ("1.5000000000", 1_500_000),
+    ],
+)
+def test_to_base_is_exact(text, amount_base):
+    assert to_base(text, 6) == amount_base
+
+
+@pytest.mark.parametrize("text", ["5", "5.0", "5.000", "5.000000"])
+def test_max_spend_has_exactly_two_fraction_digits(text):
+    assert to_base("5.00", 6, fraction_digits=2) == 5_000_000
+    with pytest.raises(ValueError, match="expected exactly 2 fraction digits"):
+        to_base(text, 6, fraction_digits=2)
+
+
+def test_to_base_never_rounds_a_digit_away():
+    with pytest.raises(ValueError, match="expected at most 6 fraction digits"):
+        to_base("1.0000001", 6)
+
+
+@pytest.mark.parametrize(
+    ("amount_base", "text"),
+    [
+        (0, "0.00"),
+        (1, "0.000001"),
+        (10_000, "0.01"),
+        (8_200_000, "8.20"),
+        (-10_000, "-0.01"),
+        (2**53 + 1, "9007199254.740993"),
+    ],
+)
+def test_to_decimal_has_two_digits_and_no_idle_zeros(amount_base, text):
+    assert to_decimal(amount_base, 6) == text
+
+
+@pytest.mark.parametrize("text", ["5", "5.00"])
+def test_a_token_may_have_no_decimals(text):
+    assert to_base(text, 0) == 5
+
+
+@given(amount=uint256, decimals=st.integers(1, 30))
+def test_amounts_go_there_and_back(amount, decimals):
+    assert to_base(to_decimal(amount, decimals), decimals) == amount
+
+
+@given(amount=uint256, decimals=st.integers(0, 30))
+def test_to_decimal_says_the_amount(amount, decimals):
+    with localcontext(prec=200):
+        assert Decimal(to_decimal(amount, decimals)).scaleb(decimals) == amount
+
+
+def test_the_largest_stored_amount_is_that_of_sqlite():
+    assert MAX_STORED == 9_223_372_036_854_775_807

@@ -1,0 +1,50 @@
+import pytest
+
+from x402sim.protocol.crypto import checksum
+from x402sim.protocol.eip3009 import Domain
+from x402sim.protocol.networks import MAINNET, NETWORKS, TESTNET, network_named
+
+
+@pytest.mark.clause("2.8/networks")
+@pytest.mark.parametrize(
+    ("network", "name", "chain_id", "asset", "symbol", "version"),
+    [
+        (
+            TESTNET,
+            "cronos-testnet",
+            338,
+            "0xc01efAaF7C5C61bEbFAeb358E1161b537b8bC0e0",
+            "devUSDC.e",
+            "1",
+        ),
+        (
+            MAINNET,
+            "cronos-mainnet",
+            25,
+            "0xf951eC28187D9E5Ca673Da8FE6757E6f0Be5F77C",
+            "USDC.e",
+            "2",
+        ),
+    ],
+    ids=["testnet", "mainnet"],
+)
+def test_a_network_is_as_published(network, name, chain_id, asset, symbol, version):
+    assert (network.name, network.chain_id) == (name, chain_id)
+    assert checksum(network.asset) == asset
+    assert (network.token_name, network.token_symbol) == ("Bridged USDC (Stargate)", symbol)
+    assert (network.token_version, network.decimals) == (version, 6)
+    assert network.domain == Domain("Bridged USDC (Stargate)", version, chain_id, network.asset)
+
+
+@pytest.mark.clause("2.8/networks")
+def test_a_network_is_found_by_its_name():
+    assert [network_named(name) for name in NETWORKS] == [TESTNET, MAINNET]
+
+
+@pytest.mark.clause("2.8/networks")
+@pytest.mark.parametrize("name", ["cronos", "", "CRONOS-TESTNET", "338"])
+def test_an_unknown_network_is_refused_naming_those_known(name):
+    with pytest.raises(ValueError) as refused:
+        network_named(name)
+    assert repr(name) in str(refused.value)
+    assert "cronos-testnet, cronos-mainnet" in str(refused.value)

@@ -1,0 +1,353 @@
+from dataclasses import dataclass, replace
+
+import msgspec
+import pytest
+from coincurve import PrivateKey
+
+from tests.strategies import requirements, signed_elsewhere
+from x402sim.protocol.crypto import Address, address_of
+from x402sim.protocol.eip3009 import Authorization
+from x402sim.protocol.errors import Refusal
+from x402sim.protocol.messages import FacilitatorRequirements
+from x402sim.protocol.networks import MAINNET, TESTNET
+from x402sim.protocol.rules import (
+    FRESHNESS,
+    SETTLEMENT,
+    VERIFICATION,
+    Presented,
+    Verification,
+    first_broken,
+    invalid_reason,
+    without,
+)
+
+# --- the service ---------------------------------------------------------------------
+
+ISSUED = requirements()
+NOW_S = 1_700_000_000
+
+
+def presented(**changes: object) -> Presented:
+    return Presented(requirements(**changes), ISSUED, expires_s=NOW_S + 300, now_s=NOW_S)
+
+
+@dataclass
+class Breaks:
+    """One row of SETTLEMENT: a changed field, and what is then said."""
+
+    clause: str
+    changes: dict
+    reason: str
+
+
+OTHER = "0x" + "99" * 20
+SETTLEMENT_ROWS = [
+    Breaks("2.1/scheme", {"scheme": "upto"}, "scheme: issued exact, got upto"),
+    Breaks(
+        "2.1/network",
+        {"network": "cronos-mainnet"},
+        "network: issued cronos-testnet, got cronos-mainnet",
+    ),
+    Breaks("2.1/pay-to", {"pay_to": OTHER}, f"payTo: issued {ISSUED.pay_to}, got {OTHER}"),
+    Breaks("2.1/asset", {"asset": OTHER}, f"asset: issued {ISSUED.asset}, got {OTHER}"),
+    Breaks(
+        "2.1/amount",
+        {"max_amount_required": "9999"},
+        "maxAmountRequired: issued 10000, got 9999",
+    ),
+    Breaks("2.1/timeout", {"max_timeout_seconds": 301}, "maxTimeoutSeconds: issued 300, got 301"),
+    Breaks(
+        "2.1/resource",
+        {"resource": "/api/perp/quote/"},
+        "resource: issued /api/perp/quote, got /api/perp/quote/",
+    ),
+    Breaks(
+        "2.1/description",
+        {"description": "Another"},
+        "description: issued 'A quote', or leave it out",
+    ),
+]
+
+
+def by_clause(rows):
+    return [pytest.param(row, marks=pytest.mark.clause(row.clause), id=row.clause) for row in rows]
+
+
+def test_every_row_of_settlement_has_a_case_that_breaks_it():
+    assert [row.clause for row in SETTLEMENT_ROWS] == [rule.clause for rule in SETTLEMENT]
+
+
+@pytest.mark.parametrize("row", by_clause(SETTLEMENT_ROWS))
+def test_requirements_that_were_changed_are_refused(row):
+    case = presented(**row.changes)
+    broken = first_broken(SETTLEMENT, case)
+    assert broken is not None
+    assert (broken.clause, broken.refusal) == (row.clause, Refusal.MISMATCH)
+    assert broken.reason(case) == row.reason
+
+
+@pytest.mark.parametrize("row", by_clause(SETTLEMENT_ROWS))
+def test_no_other_row_of_settlement_notices(row):
+    assert first_broken(without(SETTLEMENT, row.clause), presented(**row.changes)) is None
+
+
+@pytest.mark.clause("2.1/amount", "5/exact-amount")
+@pytest.mark.parametrize("amount", ["9999", "10001", "010000", "10000.0", "1e4", ""])
+def test_neither_more_nor_less_nor_another_spelling_is_the_amount(amount):
+    broken = first_broken(SETTLEMENT, presented(max_amount_required=amount))
+    assert broken is not None
+    assert broken.clause == "2.1/amount"
+
+
+def test_what_was_issued_is_taken_back():
+    assert first_broken(SETTLEMENT, presented()) is None
+
+
+@pytest.mark.parametrize("description", [None, msgspec.UNSET, "", "A quote"])
+def test_the_description_may_be_left_out(description):
+    assert first_broken(SETTLEMENT, presented(description=description)) is None
+
+
+@pytest.mark.parametrize("field", ["pay_to", "asset"])
+def test_addresses_match_in_any_case(field):
+    shouted = getattr(ISSUED, field).upper().replace("0X", "0x")
+    assert first_broken(SETTLEMENT, presented(**{field: shouted})) is None
+
+
+def test_a_reason_is_short_however_long_the_value():
+    case = presented(resource="/" * 1_000_000)
+    broken = first_broken(SETTLEMENT, case)
+    assert broken is not None
+    assert len(broken.reason(case)) < 200
+
+
+@pytest.mark.clause("2.1/validity")
+@pytest.mark.parametrize(("late_s", "fresh"), [(-300, True), (0, True), (1, False), (900, False)])
+def test_requirements_are_fresh_until_they_expire(late_s, fresh):
+    case = replace(presented(), expires_s=NOW_S - late_s)
+    broken = first_broken(FRESHNESS, case)
+    assert (broken is None) == fresh
+
+
+@pytest.mark.clause("2.1/validity")
+def test_expired_requirements_say_so_with_a_text_of_section_7():
+    case = replace(presented(), expires_s=NOW_S - 7)
+    broken = first_broken(FRESHNESS, case)
+    assert broken is not None
+    assert (broken.clause, broken.refusal) == ("2.1/validity", Refusal.EXPIRED)
+    assert broken.reason(case).startswith("the payment requirements expired 7 s ago")
+    assert first_broken(without(FRESHNESS, "2.1/validity"), case) is None
+    assert [rule.clause for rule in FRESHNESS] == ["2.1/validity"]
+
+
+# --- the facilitator -----------------------------------------------------------------
+
+KEY = PrivateKey(b"\x11" * 32)
+AUTH = Authorization(
+    from_=address_of(KEY.public_key),
+    to=Address(b"\x22" * 20),
+    value=10_000,
+    valid_after=NOW_S - 60,
+    valid_before=NOW_S + 300,
+    nonce=b"\x33" * 32,
+)
+ASSET = "0x" + TESTNET.asset.hex()
+WANTED = FacilitatorRequirements(
+    scheme="exact",
+    network="cronos-testnet",
+    pay_to="0x" + "22" * 20,
+    asset=ASSET,
+    max_amount_required="10000",
+    max_timeout_seconds=300,
+)
+GOOD = Verification(
+    scheme="exact",
+    network="cronos-testnet",
+    asset=ASSET,
+    authorization=AUTH,
+    signature=signed_elsewhere(AUTH, TESTNET.domain, KEY),
+    requirements=WANTED,
+    supported=TESTNET,
+)
+
+
+def wanting(**changes: object) -> Verification:
+    return replace(GOOD, requirements=msgspec.structs.replace(WANTED, **changes))
+
+
+MAINNET_ASSET = "0x" + MAINNET.asset.hex()
+FORGED = replace(GOOD, authorization=replace(AUTH, valid_before=AUTH.valid_before + 1))
+
+# (what is wrong, clause, the one reason); the texts are the Cronos facilitator's
+VERIFICATION_ROWS = {
+    "scheme-in-header": (
+        replace(GOOD, scheme="upto"),
+        "2.1/scheme",
+        "Unsupported scheme: upto",
+    ),
+    "scheme-in-requirements": (wanting(scheme="upto"), "2.1/scheme", "Unsupported scheme: upto"),
+    "network-in-header": (
+        replace(GOOD, network="ethereum-mainnet"),
+        "2.1/network",
+        "Unsupported network: ethereum-mainnet",
+    ),
+    "network-in-requirements": (
+        wanting(network="ethereum-mainnet"),
+        "2.1/network",
+        "Unsupported network: ethereum-mainnet",
+    ),
+    "asset-in-header": (
+        replace(GOOD, asset=MAINNET_ASSET),
+        "2.1/asset",
+        f"Unsupported asset: {MAINNET_ASSET}",
+    ),
+    "asset-in-requirements": (
+        wanting(asset=MAINNET_ASSET),
+        "2.1/asset",
+        f"Unsupported asset: {MAINNET_ASSET}",
+    ),
+    "recipient": (
+        wanting(pay_to=OTHER),
+        "5/exact-recipient",
+        "Recipient does not match payTo address",
+    ),
+    "underpaid": (
+        wanting(max_amount_required="10001"),
+        "5/exact-amount",
+        "Invalid amount: 10000",
+    ),
+    "overpaid": (wanting(max_amount_required="9999"), "5/exact-amount", "Invalid amount: 10000"),
+    "changed-after-signing": (FORGED, "5/signature-proves", "Invalid EIP-3009 signature"),
+    "not-the-payers-signature": (
+        replace(
+            GOOD,
+            signature=signed_elsewhere(AUTH, TESTNET.domain, PrivateKey(b"\x12" * 32)),
+        ),
+        "5/signature-proves",
+        "Invalid EIP-3009 signature",
+    ),
+    "no-signature": (
+        replace(GOOD, signature=b""),
+        "5/signature-proves",
+        "Invalid EIP-3009 signature",
+    ),
+    "v-is-0": (
+        replace(GOOD, signature=GOOD.signature[:64] + b"\0"),
+        "5/signature-proves",
+        "Invalid EIP-3009 signature",
+    ),
+    "signed-for-another-domain": (
+        replace(GOOD, signature=signed_elsewhere(AUTH, MAINNET.domain, KEY)),
+        "5/signature-proves",
+        "Invalid EIP-3009 signature",
+    ),
+}
+verification_rows = pytest.mark.parametrize(
+    ("case", "clause", "reason"),
+    [
+        pytest.param(*row, marks=pytest.mark.clause(row[1]), id=name)
+        for name, row in VERIFICATION_ROWS.items()
+    ],
+)
+
+
+def test_a_good_payment_is_valid():
+    assert invalid_reason(VERIFICATION, GOOD) is None
+
+
+def test_every_row_of_verification_has_a_case_that_breaks_it():
+    assert {clause for _, clause, _ in VERIFICATION_ROWS.values()} == {
+        rule.clause for rule in VERIFICATION
+    }
+
+
+@verification_rows
+def test_a_bad_payment_is_refused_in_the_facilitators_words(case, clause, reason):
+    broken = first_broken(VERIFICATION, case)
+    assert broken is not None
+    assert broken.clause == clause
+    assert invalid_reason(VERIFICATION, case) == reason
+
+
+@verification_rows
+def test_no_other_row_of_verification_notices(case, clause, reason):
+    assert invalid_reason(without(VERIFICATION, clause), case) is None
+
+
+def test_reasons_come_in_the_facilitators_order():
+    all_wrong = replace(
+        FORGED,
+        requirements=FacilitatorRequirements(
+            scheme="upto",
+            network="ethereum-mainnet",
+            pay_to=OTHER,
+            asset=OTHER,
+            max_amount_required="1",
+            max_timeout_seconds=300,
+        ),
+    )
+    rules, said = VERIFICATION, []
+    while broken := first_broken(rules, all_wrong):
+        said.append(invalid_reason(rules, all_wrong))
+        rules = without(rules, broken.clause)
+    assert said == [
+        "Unsupported scheme: upto",
+        "Unsupported network: ethereum-mainnet",
+        f"Unsupported asset: {OTHER}",
+        "Recipient does not match payTo address",
+        "Invalid amount: 10000",
+        "Invalid EIP-3009 signature",
+    ]
+
+
+@pytest.mark.clause("5/exact-amount")
+@pytest.mark.parametrize("amount", ["010000", "1e4", "10000.0", " 10000", "+10000", ""])
+def test_another_spelling_of_the_amount_is_another_amount(amount):
+    assert invalid_reason(VERIFICATION, wanting(max_amount_required=amount)) is not None
+
+
+def test_addresses_may_be_of_any_case():
+    shouted = ASSET.upper().replace("0X", "0x")
+    case = replace(wanting(asset=shouted), asset=shouted)
+    assert invalid_reason(VERIFICATION, case) is None
+
+
+def test_braces_in_a_value_are_only_text():
+    case = wanting(scheme="{0}{x}")
+    assert invalid_reason(VERIFICATION, case) == "Unsupported scheme: {0}{x}"
+
+
+def test_a_long_value_is_told_shortly():
+    reason = invalid_reason(VERIFICATION, wanting(network="n" * 1_000_000))
+    assert reason == "Unsupported network: " + "n" * 100
+
+
+@pytest.mark.parametrize(
+    ("case", "reason"),
+    [
+        (replace(GOOD, scheme="Exact"), "Unsupported scheme: Exact"),
+        (wanting(network="Cronos-Testnet"), "Unsupported network: Cronos-Testnet"),
+    ],
+    ids=["scheme", "network"],
+)
+def test_a_refused_value_is_named_as_it_was_sent_even_if_only_its_case_is_wrong(case, reason):
+    assert invalid_reason(VERIFICATION, case) == reason
+
+
+# --- tables --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "table", [SETTLEMENT, FRESHNESS, VERIFICATION], ids=["settlement", "freshness", "verification"]
+)
+def test_each_clause_is_one_row(table):
+    clauses = [rule.clause for rule in table]
+    assert len(clauses) == len(set(clauses))
+    for clause in clauses:
+        rest = without(table, clause)
+        assert [rule.clause for rule in rest] == [c for c in clauses if c != clause]
+
+
+def test_leaving_out_a_clause_that_no_row_keeps_is_an_error():
+    with pytest.raises(KeyError, match="9/nothing"):
+        without(SETTLEMENT, "9/nothing")

@@ -1,0 +1,379 @@
+"""What the tests of this folder share: a server as a subprocess, and a payer by hand.
+
+The payer is plain httpx and `Wallet`: what it sends is in the test, not in a class.
+"""
+
+import json
+import os
+import queue
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+
+from x402sim import MAINNET, Wallet
+from x402sim.chain import abi
+from x402sim.protocol.crypto import parse_address, to_hex
+from x402sim.protocol.eip3009 import Authorization
+from x402sim.protocol.header import encode_header
+from x402sim.protocol.networks import TESTNET, Network
+
+QUOTE, SESSIONS, PAY = "/api/perp/quote", "/api/sessions/create", "/api/pay"
+ORDER = {"pair": "BTC-USD", "side": "long", "leverage": 10, "sizeUsd": 1000}
+PRICE = 10_000
+READY_S = 20
+STOP_S = 15
+Answer = httpx.Response
+
+
+def command(*args: str) -> list[str]:
+    return [sys.executable, "-m", "x402sim", *args]
+
+
+def environment() -> dict[str, str]:
+    """Return an environment in which nothing but the arguments decides."""
+    kept = {k: v for k, v in os.environ.items() if k not in ("FORCE_COLOR", "PY_COLORS")}
+    kept.pop("X402SIM_CONTROL_TOKEN", None)
+    return kept | {"COLUMNS": "80", "NO_COLOR": "1"}
+
+
+class Running:
+    """A process whose stdout is read by a thread, and whose stderr goes to a file."""
+
+    def __init__(self, *args: str) -> None:
+        self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed in `close`
+        self.process = subprocess.Popen(
+            command(*args),
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            text=True,
+            env=environment(),
+        )
+        self._lines: queue.Queue[str] = queue.Queue()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        for line in self.process.stdout:
+            self._lines.put(line)
+        self._lines.put("")
+
+    def line(self, timeout_s: float = READY_S) -> str:
+        """Return the next line of stdout; "" at its end."""
+        return self._lines.get(timeout=timeout_s)
+
+    def rest(self) -> list[str]:
+        """Return the lines of stdout that were not read yet, once the process has ended."""
+        self._reader.join(STOP_S)
+        return [line for line in self._lines.queue if line]
+
+    def errors(self) -> str:
+        self._errors.seek(0)
+        return self._errors.read()
+
+    def end(self, number: int | None) -> int:
+        """Send a signal (None: it is ending by itself) and return the exit code."""
+        if number is not None and self.process.poll() is None:
+            self.process.send_signal(number)
+        return self.process.wait(STOP_S)
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        self._reader.join(STOP_S)
+        self.process.stdout.close()
+        self._errors.close()
+
+
+class Server(Running):
+    """A world that is ready, and an httpx client for it."""
+
+    def __init__(self, *args: str) -> None:
+        super().__init__("serve", "--port", "0", "--json", *args)
+        try:
+            first = self.line()
+            assert first, f"it did not start: {self.errors()}"
+            self.ready: dict[str, Any] = json.loads(first)
+        except BaseException:
+            self.close()
+            raise
+        limits = httpx.Limits(max_connections=60, max_keepalive_connections=60)
+        self.http = httpx.Client(
+            base_url=self.ready["service"], timeout=30, trust_env=False, limits=limits
+        )
+
+    def close(self) -> None:
+        if hasattr(self, "http"):
+            self.http.close()
+        super().close()
+
+    def stop(self, number: int = signal.SIGINT) -> None:
+        """Stop it as a person does, and see that it ends well."""
+        code = self.end(number)
+        errors = self.errors()
+        assert "Traceback" not in errors, errors
+        assert (code, self.rest()) == (0, []), errors
+
+    def kill(self) -> None:
+        """Kill -9."""
+        self.process.kill()
+        self.process.wait()
+
+    # --- control ---------------------------------------------------------------------
+
+    def sim(self, path: str, **arguments: Any) -> Any:
+        """Send a command to the control plane; it must work."""
+        answer = self.http.post(f"/_sim/{path}", json=arguments)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    def state(self) -> dict[str, Any]:
+        return self.http.get("/_sim/state").json()
+
+    def now_s(self) -> int:
+        return self.state()["now"] // 1000
+
+    def advance(self, seconds: float) -> None:
+        self.sim("clock/advance", seconds=seconds)
+
+    def journal(self, since: int = 0) -> list[dict[str, Any]]:
+        lines = self.http.get("/_sim/journal", params={"since": since}).text.splitlines()
+        return [json.loads(line) for line in lines]
+
+    def payer(self, funds: str | None = "100.00") -> "Payer":
+        """Return a payer nobody has seen before, with money unless `funds` is None."""
+        payer = Payer(self, Wallet.create())
+        if funds is not None:
+            self.sim("faucet", address=payer.address, amount=funds)
+        return payer
+
+    def account(self, number: int = 0) -> "Payer":
+        """Return one of the ten accounts as a payer."""
+        return Payer(self, Wallet(self.ready["accounts"][number]["privateKey"]))
+
+    # --- the chain -------------------------------------------------------------------
+
+    def rpc(self, method: str, *params: Any) -> Any:
+        call = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+        answer = self.http.post("/rpc", json=call).json()
+        assert "result" in answer, answer
+        return answer["result"]
+
+    def view(self, data: bytes) -> int:
+        return int(self.rpc("eth_call", {"to": self.ready["asset"], "data": to_hex(data)}), 16)
+
+    def balance(self, account: str) -> int:
+        return self.view(abi.balance_of(parse_address(account)))
+
+    def transfers(
+        self, sender: str | None = None, to: str | None = None
+    ) -> list[tuple[str, str, int]]:
+        """Return the Transfer events there ever were: (from, to, base units), lower-case."""
+        topics = [to_hex(abi.TRANSFER_EVENT), _topic(sender), _topic(to)]
+        wanted = {"address": self.ready["asset"], "fromBlock": "0x0", "topics": topics}
+        return [
+            ("0x" + log["topics"][1][26:], "0x" + log["topics"][2][26:], int(log["data"], 16))
+            for log in self.rpc("eth_getLogs", wanted)
+        ]
+
+    def assert_money_is_conserved(self, minted_base: int = 0) -> None:
+        """What everybody has together is what was ever made, and that is the supply."""
+        moves = self.transfers()
+        known = {account["address"].lower() for account in self.ready["accounts"]}
+        known |= {party for move in moves for party in move[:2]} | {self.ready["payTo"].lower()}
+        together = sum(self.balance(account) for account in known)
+        assert together == self.view(abi.TOTAL_SUPPLY) == 10 * 1_000_000_000 + minted_base
+
+
+def _topic(account: str | None) -> str | None:
+    return None if account is None else to_hex(abi.word(parse_address(account)))
+
+
+@contextmanager
+def started(*args: str) -> Iterator[Server]:
+    """Serve a world in a subprocess; at the end Ctrl-C must stop it cleanly."""
+    server = Server(*args)
+    try:
+        yield server
+        if server.process.poll() is None:
+            server.stop()
+    finally:
+        server.close()
+
+
+@dataclass(frozen=True)
+class Payer:
+    """A wallet, and the requests of one payment, each on its own."""
+
+    server: Server
+    wallet: Wallet
+
+    @property
+    def address(self) -> str:
+        return self.wallet.address
+
+    @property
+    def balance(self) -> int:
+        return self.server.balance(self.address)
+
+    @property
+    def transfers(self) -> int:
+        """How often money has left this wallet."""
+        return len(self.server.transfers(sender=self.address))
+
+    def ask(self) -> dict[str, Any]:
+        """Return the 402 of a quote."""
+        answer = self.server.http.post(QUOTE, json=ORDER)
+        assert answer.status_code == 402, answer.text
+        return answer.json()
+
+    def ask_session(self, max_spend: str = "0.03", duration: int = 3600) -> dict[str, Any]:
+        """Return the 402 of a session's deposit."""
+        asked = {"maxSpend": max_spend, "duration": duration}
+        answer = self.server.http.post(SESSIONS, json=asked)
+        assert answer.status_code == 402, answer.text
+        return answer.json()
+
+    def sign(self, requirements: dict[str, Any], **changes: Any) -> str:
+        """Return a payment header for requirements; see `header`."""
+        return header(self.wallet, requirements, self.server.now_s(), **changes)
+
+    def pay(
+        self, asked: dict[str, Any], payment_header: str | None = None, **requirements: Any
+    ) -> Answer:
+        """Send a payment for a 402, with some requirements changed (None: left out)."""
+        return self.server.http.post(PAY, json=self.settlement(asked, payment_header, requirements))
+
+    def settlement(
+        self,
+        asked: dict[str, Any],
+        payment_header: str | None = None,
+        changes: dict[str, Any] | None = None,
+    ) -> dict[str, Any]:
+        """Return the body of POST /api/pay."""
+        wanted = asked["paymentRequirements"] | {"description": None} | (changes or {})
+        return {
+            "paymentId": asked["paymentId"],
+            "paymentHeader": payment_header or self.sign(asked["paymentRequirements"]),
+            "paymentRequirements": {k: v for k, v in wanted.items() if v is not None},
+        }
+
+    def paid(self) -> str:
+        """Pay for a quote; return the payment id."""
+        asked = self.ask()
+        answer = self.pay(asked)
+        assert answer.status_code == 200, answer.text
+        return asked["paymentId"]
+
+    def open(self, max_spend: str = "0.03", duration: int = 3600) -> dict[str, Any]:
+        """Pay a deposit; return the session."""
+        asked = self.ask_session(max_spend, duration)
+        answer = self.pay(asked)
+        assert answer.status_code == 200, answer.text
+        created = self.create(asked["paymentId"], max_spend, duration)
+        assert created.status_code == 201, created.text
+        return created.json()
+
+    def create(self, payment_id: str, max_spend: Any = "0.03", duration: Any = 3600) -> Answer:
+        """Ask for a session whose deposit was paid with this id."""
+        asked = {"maxSpend": max_spend, "duration": duration}
+        return self.server.http.post(SESSIONS, json=asked, headers={"X-Payment-Id": payment_id})
+
+    def quote(
+        self, payment_id: str | None = None, session_id: str | None = None, body: Any = ORDER
+    ) -> Answer:
+        """Ask for a quote with a proof of payment."""
+        proofs = {"X-Payment-Id": payment_id, "X-Session-Id": session_id}
+        headers = {name: value for name, value in proofs.items() if value is not None}
+        return self.server.http.post(QUOTE, json=body, headers=headers)
+
+    def session(self, session_id: str) -> dict[str, Any]:
+        return self.server.http.get(f"/api/sessions/{session_id}").json()
+
+
+def header(
+    wallet: Wallet,
+    requirements: dict[str, Any],
+    now_s: int,
+    *,
+    amount: int | None = None,
+    after: int | None = None,
+    before: int | None = None,
+    signer: Wallet | None = None,
+    fixed_nonce: bytes | None = None,
+    **payload: Any,
+) -> str:
+    """Return a signed payment header that agrees with the requirements, whatever they say.
+
+    `amount`, `after` and `before` are signed instead of what the requirements and the
+    clock say; `signer` signs in the wallet's place; `payload` is written over the signed
+    fields afterwards.
+    """
+    network = MAINNET if requirements["network"] == MAINNET.name else TESTNET
+    asset = parse_address(requirements["asset"])
+    network = Network(
+        name=requirements["network"],
+        chain_id=network.chain_id,
+        asset=asset,
+        token_name=network.token_name,
+        token_symbol=network.token_symbol,
+        token_version=network.token_version,
+    )
+    auth = Authorization(
+        from_=wallet.address_bytes,
+        to=parse_address(requirements["payTo"]),
+        value=int(requirements["maxAmountRequired"]) if amount is None else amount,
+        valid_after=now_s - 60 if after is None else after,
+        valid_before=now_s + 300 if before is None else before,
+        nonce=fixed_nonce or random.randbytes(32),
+    )
+    text = encode_header(auth, (signer or wallet).sign(auth, network.domain), network)
+    written = read_header(text)
+    written["scheme"] = requirements["scheme"]
+    written["payload"] |= payload
+    return write_header(written)
+
+
+def read_header(text: str) -> dict[str, Any]:
+    """Return the object in a hex header."""
+    return json.loads(bytes.fromhex(text[2:]))
+
+
+def write_header(written: Any) -> str:
+    """Return a hex header of any JSON value."""
+    return "0x" + json.dumps(written).encode().hex()
+
+
+def in_parallel(*jobs: Any) -> list[Any]:
+    """Run functions at the same moment, each in its own thread; return what they returned."""
+    gate = threading.Barrier(len(jobs))
+
+    def run(job: Any) -> Any:
+        gate.wait(30)
+        return job()
+
+    with ThreadPoolExecutor(len(jobs)) as pool:
+        return list(pool.map(run, jobs))
+
+
+def statuses(answers: list[Answer]) -> dict[int, int]:
+    """Return how often each status was answered."""
+    seen = [answer.status_code for answer in answers]
+    return {status: seen.count(status) for status in set(seen)}
+
+
+def refusal(answer: Answer) -> tuple[int, str]:
+    """Return the status and the text of an error."""
+    assert answer.headers["content-type"] == "application/json"
+    assert "Traceback" not in answer.text
+    return answer.status_code, answer.json()["error"]

@@ -1,0 +1,612 @@
+"""Bad input: a clear 4xx in JSON, nothing moved, nothing stored, and the server lives on."""
+
+import base64
+import http.client
+import json
+import socket
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.serve.driver import (
+    ORDER,
+    PAY,
+    QUOTE,
+    SESSIONS,
+    Payer,
+    Server,
+    read_header,
+    refusal,
+    write_header,
+)
+from tests.strategies import json_values
+
+VERIFY, SETTLE = "/facilitator/v2/x402/verify", "/facilitator/v2/x402/settle"
+MIB = 1 << 20
+
+
+class Token(str):
+    """A JSON token that Python's encoder would not write."""
+
+    __slots__ = ()
+
+
+@pytest.fixture(scope="module")
+def prepared(server: Server) -> dict[str, Any]:
+    """One payer, a paid id, and an id that was asked for and not paid."""
+    payer = server.payer()
+    return {"payer": payer, "paid": payer.paid(), "asked": payer.ask()}
+
+
+@pytest.fixture(autouse=True)
+def nothing_changes(server: Server, prepared: dict[str, Any]) -> Iterator[None]:
+    """After every test: healthy, no row added, no block mined, no money moved."""
+    before = _standing(server)
+    yield
+    assert server.http.get("/healthz").status_code == 200
+    assert _standing(server) == before
+
+
+def _standing(server: Server) -> tuple[Any, ...]:
+    state = server.state()
+    return state["rows"], state["chain"]["height"], state["pendingPayments"], server.transfers()
+
+
+@pytest.fixture(scope="module")
+def valid(server: Server, prepared: dict[str, Any]) -> dict[str, Any]:
+    """What each endpoint would take; the tests take one thing away or put one in."""
+    payer, asked = prepared["payer"], prepared["asked"]
+    settlement = payer.settlement(asked)
+    settlement["paymentRequirements"]["description"] = ""
+    return {
+        PAY: settlement,
+        QUOTE: ORDER,
+        SESSIONS: {"maxSpend": "1.00", "duration": 60},
+        VERIFY: {
+            "x402Version": 1,
+            "paymentHeader": settlement["paymentHeader"],
+            "paymentRequirements": asked["paymentRequirements"],
+        },
+        SETTLE: {
+            "x402Version": 1,
+            "paymentHeader": settlement["paymentHeader"],
+            "paymentRequirements": asked["paymentRequirements"],
+        },
+        "/rpc": {"jsonrpc": "2.0", "id": 1, "method": "eth_blockNumber", "params": []},
+        "/_sim/faucet": {"address": payer.address, "amount": "1.00"},
+        "/_sim/clock/advance": {"seconds": 1},
+        "/_sim/mine": {"blocks": 1},
+        "/_sim/mining": {"automine": True},
+        "/_sim/reorg": {"depth": 1},
+        "/_sim/revert": {"snapshot": 1},
+    }
+
+
+REQUIREMENTS = ("scheme", "network", "payTo", "asset", "maxAmountRequired")
+OF_PAY: dict[str, tuple[str, ...]] = {
+    "str": (
+        "paymentId",
+        "paymentHeader",
+        "paymentRequirements.resource",
+        *(f"paymentRequirements.{name}" for name in REQUIREMENTS),
+    ),
+    "int": ("paymentRequirements.maxTimeoutSeconds",),
+    "object": ("paymentRequirements",),
+}
+OF_FACILITATOR: dict[str, tuple[str, ...]] = {
+    "str": ("paymentHeader", *(f"paymentRequirements.{name}" for name in REQUIREMENTS)),
+    "int": ("x402Version", "paymentRequirements.maxTimeoutSeconds"),
+    "object": ("paymentRequirements",),
+}
+FIELDS: dict[str, dict[str, tuple[str, ...]]] = {
+    PAY: OF_PAY,
+    QUOTE: {"str": ("pair", "side"), "float": ("leverage", "sizeUsd")},
+    SESSIONS: {"str": ("maxSpend",), "int": ("duration",)},
+    VERIFY: OF_FACILITATOR,
+    SETTLE: OF_FACILITATOR,
+    "/_sim/faucet": {"str": ("address", "amount")},
+    "/_sim/clock/advance": {"float": ("seconds",)},
+    "/_sim/mine": {"int": ("blocks",)},
+    "/_sim/mining": {"bool": ("automine",)},
+    "/_sim/reorg": {"int": ("depth",)},
+    "/_sim/revert": {"int": ("snapshot",)},
+}
+OPTIONAL = {
+    ("/_sim/faucet", "amount"),
+    ("/_sim/mine", "blocks"),
+    ("/_sim/reorg", "depth"),
+}
+NO_NUMBERS = ["1", "10", "1e3", "", True, None, [], {}, [1], *map(Token, ("NaN", "1e999"))]
+NO_NUMBERS += [Token("-Infinity"), Token("01"), Token("0x10"), Token("+1"), Token("1_0")]
+WRONG: dict[str, list[Any]] = {
+    "str": [1, 1.5, True, None, [], {}, ["x"], Token('"\\ud800"'), Token("'x'"), Token('"a\nb"')],
+    "int": [*NO_NUMBERS, 1.5, Token("9" * 5000), Token("-1e999")],
+    "float": [*NO_NUMBERS, Token("-1e999")],
+    "bool": ["true", 1, 0, None, [], {}, Token("True")],
+    "object": ["x", 1, None, [], [{}], {}, True],
+}
+WRONG_FIELDS = [
+    pytest.param(path, name, kind, id=f"{path}-{name}")
+    for path, kinds in FIELDS.items()
+    for kind, names in kinds.items()
+    for name in names
+]
+
+
+def _send(server: Server, prepared: dict[str, Any], path: str, body: bytes) -> Any:
+    headers = {"Content-Type": "application/json"}
+    if path == QUOTE:
+        headers["X-Payment-Id"] = prepared["paid"]
+    return server.http.post(path, content=body, headers=headers)
+
+
+def _with(body: dict[str, Any], name: str, value: Any) -> bytes:
+    """Return a body in which one field, dotted from the top, has another value."""
+    changed = json.loads(json.dumps(body))
+    *outer, last = name.split(".")
+    place = changed
+    for part in outer:
+        place = place[part]
+    place[last] = "\1" if isinstance(value, Token) else value
+    text = json.dumps(changed)
+    return (text.replace('"\\u0001"', value) if isinstance(value, Token) else text).encode()
+
+
+def _without(body: dict[str, Any], name: str) -> bytes:
+    changed = json.loads(json.dumps(body))
+    *outer, last = name.split(".")
+    place = changed
+    for part in outer:
+        place = place[part]
+    del place[last]
+    return json.dumps(changed).encode()
+
+
+def _assert_refused(path: str, answer: Any, sent: object) -> None:
+    assert "Traceback" not in answer.text
+    assert answer.headers["content-type"] == "application/json"
+    if path == "/rpc":
+        assert answer.status_code == 200, sent
+        reply = answer.json()
+        reply = reply[0] if isinstance(reply, list) else reply
+        assert reply["error"]["code"] in (-32700, -32600, -32602), sent
+        return
+    assert (answer.status_code, answer.json()["error"]) == (400, "Invalid request body"), sent
+    assert answer.json()["reason"]
+    assert len(answer.text) < 2000, "the reason does not repeat the body"
+
+
+# --- bodies ------------------------------------------------------------------------------
+
+
+@pytest.mark.clause("4.1/validate")
+@pytest.mark.parametrize(("path", "name", "kind"), WRONG_FIELDS)
+def test_a_field_of_the_wrong_type_is_400(server, prepared, valid, path, name, kind):
+    for value in WRONG[kind]:
+        body = _with(valid[path], name, value)
+        _assert_refused(path, _send(server, prepared, path, body), value)
+
+
+@pytest.mark.clause("4.1/validate")
+@pytest.mark.parametrize(("path", "name", "kind"), WRONG_FIELDS)
+def test_a_missing_field_is_400(server, prepared, valid, path, name, kind):
+    if (path, name) not in OPTIONAL:
+        answer = _send(server, prepared, path, _without(valid[path], name))
+        _assert_refused(path, answer, name)
+        assert name.split(".")[-1] in answer.json()["reason"]
+
+
+NO_OBJECTS = [
+    *(b"{", b"}", b"{}}", b"{,}", b"{'a': 1}", b'{"a"}', b'{"a": }', b"nul", b"undefined", b"a=b"),
+    *(b"null", b"true", b"[]", b"[{}]", b'""', b'"{}"', b"0", b"-1", b"1e3", b"1e999", b"NaN"),
+    *(b"Infinity", b"\0", b" ", b"\xff\xfe{\0}\0", b"\xef\xbb\xbf{}", b'{"a": "\xff"}'),
+    *(b'{"a": "\xed\xa0\x80"}', b'{"a": "\\ud800"}', b'{"\\udfff": 1}', b'{"a": "\\x00"}'),
+    *(b'{"a": 1e999}', b'{"a": NaN}', b'{"a": 01}', b'{"a": 1} {"b": 2}', b"<a/>", b"{" * 1000),
+    b"[" * 200_000,
+    b"[" * 200_000 + b"]" * 200_000,
+    b'{"":' * 200_000 + b"1" + b"}" * 200_000,
+    b'{"a":' + b"[" * 200_000 + b"]" * 200_000 + b"}",
+]
+REQUIRE_SOMETHING = [p for p in FIELDS if p not in ("/_sim/mine", "/_sim/reorg")]
+
+
+@pytest.mark.parametrize("path", [*REQUIRE_SOMETHING, "/rpc"])
+def test_a_body_that_is_no_message_is_400(server, prepared, path):
+    for body in (b"", *NO_OBJECTS):
+        _assert_refused(path, _send(server, prepared, path, body), body[:40])
+
+
+@pytest.mark.parametrize(
+    "path", ["/_sim/mine", "/_sim/reorg", "/_sim/snapshot", "/_sim/reset", "/_sim/indexer/run"]
+)
+def test_a_command_that_needs_nothing_still_takes_no_nonsense(server, prepared, path):
+    for body in (b"{", b"[]", b"null", b'""', b"1", b"\xff", b"[" * 200_000, b'{"a": '):
+        _assert_refused(path, _send(server, prepared, path, body), body[:40])
+
+
+@pytest.mark.parametrize("path", [*FIELDS, "/rpc"])
+def test_a_body_over_1_mib_is_413_announced_or_not(server, prepared, path):
+    big = b'{"a": "' + b"x" * MIB + b'"}'
+    headers = {"X-Payment-Id": prepared["paid"]}
+
+    def chunks() -> Iterator[bytes]:
+        for start in range(0, len(big), 50_000):
+            yield big[start : start + 50_000]
+
+    for body in (big, chunks()):
+        answer = server.http.post(path, content=body, headers=headers)
+        assert refusal(answer) == (413, "Request body too large")
+
+
+def test_a_body_that_is_too_large_is_refused_before_it_is_sent(server):
+    for announced in ("1048577", "9999999999"):
+        answer = _raw(server, f"POST {PAY} HTTP/1.1\r\nContent-Length: {announced}\r\n")
+        assert b" 413 " in answer.split(b"\r\n")[0]
+        assert json.loads(answer.split(b"\r\n\r\n", 1)[1])["error"] == "Request body too large"
+
+
+def test_a_body_of_exactly_1_mib_is_read(server, valid):
+    body = json.dumps(valid[SESSIONS]).encode().ljust(MIB)
+    assert server.http.post(SESSIONS, content=body).status_code == 402
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("leverage", v) for v in (0, 0.5, -1, 1001, 1e308, 10**30)),
+        *(("sizeUsd", v) for v in (0, -1, -1e-9, 1e16, 1e308)),
+        *(("pair", v) for v in ("", "BTC", "btc-usd", "BTC-", "BTC-USD\n", "A" * 99 + "-B", "☃-☃")),
+        *(("side", v) for v in ("", "LONG", "buy", "long ", "x" * 9999)),
+    ],
+)
+def test_an_order_out_of_range_is_400(server, prepared, name, value):
+    body = json.dumps(ORDER | {name: value}).encode()
+    _assert_refused(QUOTE, _send(server, prepared, QUOTE, body), value)
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status"),
+    [
+        ("faucet", {"address": "0x12", "amount": "1.00"}, 400),
+        ("faucet", {"address": "0x" + "zz" * 20, "amount": "1.00"}, 400),
+        *(
+            ("faucet", {"address": "0x" + "11" * 20, "amount": amount}, 400)
+            for amount in ("0.00", "-1.00", "1e3", "NaN", " 1", "0.0000001", "9" * 30, "9" * 9999)
+        ),
+        *(("clock/advance", {"seconds": s}, 400) for s in (-1, -0.001, 1e12)),
+        *(("mine", {"blocks": n}, 400) for n in (0, -1, 10_001, 10**30)),
+        *(("reorg", {"depth": n}, 400) for n in (0, -1)),
+        *(("reorg", {"depth": n}, 409) for n in (10**6, 10**18)),
+        *(("revert", {"snapshot": n}, 404) for n in (-1, 0, 999, 2**63, 2**64 - 1)),
+    ],
+)
+def test_a_command_out_of_range_is_refused(server, path, body, status):
+    answer = server.http.post(f"/_sim/{path}", json=body)
+    assert refusal(answer)[0] == status
+    assert len(answer.text) < 2000
+
+
+@pytest.mark.parametrize("since", ["-1", "1e3", "x", "", "1.5", "²", "9" * 5000])
+def test_a_journal_that_begins_nowhere_is_400(server, since):
+    answer = server.http.get("/_sim/journal", params={"since": since})
+    assert refusal(answer) == (400, "Invalid query")
+
+
+# --- the payment header ------------------------------------------------------------------
+
+
+def _hex(raw: bytes) -> str:
+    return "0x" + raw.hex()
+
+
+NO_HEADERS = [
+    *("", " ", "0x", "0x0", "0xzz", "0x 00", "0x7b7", "x", "=", "====", "a", "!!!!", "☃☃☃☃", "\0"),
+    *("{}", "null", "e30", "0x" + "0" * 9999, "A" * 100_000, "0X7B7D", "bnVsbA==", "W10="),
+    *(_hex(raw) for raw in (b"[]", b"null", b'""', b"1", b"{}", b"[{}]", b"{", b"\xff", b"NaN")),
+    _hex(b"[" * 200_000),
+    _hex(b'{"a":' + b"[" * 200_000 + b"]" * 200_000 + b"}"),
+    base64.b64encode(b"[" * 200_000).decode(),
+]
+
+
+@pytest.mark.clause("2.3/contents", "4.1/verify-signature")
+@pytest.mark.parametrize("path", [PAY, VERIFY, SETTLE])
+def test_a_header_that_is_none(server, prepared, valid, path):
+    for text in NO_HEADERS:
+        body = json.dumps(valid[path] | {"paymentHeader": text}).encode()
+        _assert_bad_header(path, _send(server, prepared, path, body), text[:40])
+
+
+IN_PAYLOAD = [
+    *(("payload", value) for value in (None, [], {}, "x", 1)),
+    *(("scheme", value) for value in (None, 1, [])),
+    *(("network", value) for value in (None, 338)),
+    *(("x402Version", value) for value in (None, "1", 1.5)),
+    *(("payload.value", value) for value in (10000, None, "", "010", " 1", "1e3", "-1", "0x1")),
+    *(("payload.value", value) for value in (str(2**256), "9" * 9999, "١", [], {})),
+    *((f"payload.{name}", "0x12") for name in ("from", "to", "nonce", "asset")),
+    *((f"payload.{name}", "0x" + "zz" * 20) for name in ("from", "to", "asset")),
+    *((f"payload.{name}", None) for name in ("from", "to", "nonce", "asset", "signature")),
+    *(("payload.signature", value) for value in ("0x1", "0xzz", "x", "", 7, "☃", "0x" + " 0" * 65)),
+    *(("payload.validAfter", value) for value in ("0", -1, 1.5, None, True, 2**256, 10**80)),
+    *(("payload.validBefore", value) for value in ("1", -1, 1.5, None, 2**256)),
+]
+
+
+@pytest.mark.clause("2.3/contents", "4.1/verify-signature")
+@pytest.mark.parametrize("path", [PAY, VERIFY, SETTLE])
+def test_a_header_with_a_bad_field(server, prepared, valid, path):
+    written = read_header(valid[path]["paymentHeader"])
+    for name, value in IN_PAYLOAD:
+        text = _hex(_with(written, name, value))
+        body = json.dumps(valid[path] | {"paymentHeader": text}).encode()
+        _assert_bad_header(path, _send(server, prepared, path, body), (name, value))
+    for token in ("NaN", "1e999", "-Infinity", "9" * 5000):
+        text = _hex(_with(written, "payload.validBefore", Token(token)))
+        body = json.dumps(valid[path] | {"paymentHeader": text}).encode()
+        _assert_bad_header(path, _send(server, prepared, path, body), token)
+
+
+def _assert_bad_header(path: str, answer: Any, sent: object) -> None:
+    reason = "Invalid Base64 paymentHeader"
+    if path == PAY:
+        assert refusal(answer) == (400, "Invalid signature"), sent
+        assert answer.json()["reason"] == reason
+    elif path == VERIFY:
+        assert answer.status_code == 200, sent
+        assert answer.json() == {"isValid": False, "invalidReason": reason}, sent
+    else:
+        assert answer.status_code == 200, sent
+        assert answer.json()["event"] == "payment.failed", sent
+        assert answer.json()["error"] == reason, sent
+
+
+# --- JSON-RPC ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("method", "params"),
+    [
+        ("eth_nothing", []),
+        ("eth_call", []),
+        ("eth_call", [None]),
+        ("eth_call", [{"to": "0x12"}]),
+        ("eth_call", [{"to": "0x" + "11" * 20, "data": "0x1"}]),
+        ("eth_call", [{"to": "0x" + "11" * 20, "data": "zz"}, "earliest"]),
+        ("eth_getBalance", ["0x"]),
+        ("eth_getBalance", [["0x"], 1]),
+        ("eth_getLogs", [{"fromBlock": "1e3"}]),
+        ("eth_getLogs", [{"fromBlock": 10**30}]),
+        ("eth_getLogs", [{"topics": "x"}]),
+        ("eth_getLogs", [{"topics": [["\u2603"]]}]),
+        ("eth_getTransactionByHash", ["0x" + "0" * 63]),
+        ("eth_getTransactionReceipt", [None]),
+        ("eth_getBlockByNumber", ["0x" + "f" * 99, False]),
+        ("eth_getBlockByNumber", ["latest", "yes"]),
+        ("eth_sendTransaction", [{}]),
+        ("eth_sendTransaction", [{"from": "0x" + "11" * 20, "to": "0x" + "22" * 20}]),
+        ("eth_feeHistory", [10**30, "latest", []]),
+        ("eth_chainId", {"a": 1}),
+        ("eth_chainId", "x"),
+        ("eth_chainId", [1, 2, 3]),
+    ],
+)
+def test_a_bad_rpc_call_is_an_error_of_json_rpc(server, method, params):
+    call = {"jsonrpc": "2.0", "id": 9, "method": method, "params": params}
+    answer = server.http.post("/rpc", json=call)
+    assert answer.status_code == 200
+    assert answer.json()["id"] == 9
+    assert answer.json()["error"]["code"] in (-32601, -32602, -32000)
+    assert "Traceback" not in answer.text
+
+
+def test_a_batch_of_nonsense(server):
+    for batch in ([], [1, 2], [None] * 100, [{}] * 101, [[]]):
+        answer = server.http.post("/rpc", json=batch)
+        assert answer.status_code == 200
+        replies = answer.json()
+        assert all("error" in reply for reply in (replies if type(replies) is list else [replies]))
+
+
+# --- methods, paths, headers -------------------------------------------------------------
+
+
+GETS = ["/api/agents", "/llms.txt", "/docs", "/openapi.json", "/healthz", "/_sim/state"]
+GETS += ["/_sim/accounts", "/_sim/journal", "/facilitator/v2/x402/supported", "/api/payments/x"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        *((method, path) for path in FIELDS for method in ("GET", "PUT", "DELETE", "PATCH")),
+        *((method, path) for path in GETS for method in ("POST", "PUT", "DELETE", "OPTIONS")),
+        ("PUT", "/rpc"),
+        ("DELETE", "/rpc"),
+    ],
+)
+def test_a_wrong_method_is_405_and_says_which_is_right(server, method, path):
+    answer = server.http.request(method, path)
+    assert refusal(answer) == (405, "Method not allowed")
+    allowed = {name.strip() for name in answer.headers["allow"].split(",")}
+    assert allowed & {"GET", "POST"}
+    assert method not in allowed
+
+
+@pytest.mark.clause("9/no-version-segment")
+@pytest.mark.parametrize(
+    "path", ["/v1/api/pay", "/api/v1/pay", "/api/v1/perp/quote", "/v2/llms.txt"]
+)
+def test_no_path_has_a_version(server, path):
+    assert refusal(server.http.post(path, json={})) == (404, "Not found")
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        *("/", "/nothing", "/api", "/api/", "/API/pay", "/api/pay/", "/api/pay//", "/api//pay"),
+        *("//api/pay", "/api/perp/quote/", "/api/sessions/create/", "/api/agents/", "/llms.txt/"),
+        *("/api/pay;a=b", "/api/pay%20", "/api/pay%00", "/api/../api/pay", "/./api/pay", "/%2e/x"),
+        *("/api/sessions/", "/api/payments/", "/api/payments/a/b", "/docs/x", "/docs/..%2f..%2fx"),
+        *("/docs/%2e%2e", "/facilitator", "/facilitator/", "/facilitator//v2/x402/verify"),
+        *("/facilitator/v2/x402/verify/", "/explorer", "/explorer/", "/explorer/api/", "/rpc/x"),
+        *("/_sim//state", "/_sim/state/", "/_sim/nothing", "/_SIM/state", "/_simx", "/rpcx"),
+        *("/%ff%fe", "/api/payments/%ff", "/api/sessions/%00", "/%E2%98%83", "/" + "a" * 30_000),
+    ],
+)
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_an_unknown_path_is_404_and_no_redirect(server, method, target):
+    if method == "POST" and target.startswith(("/api/payments/", "/api/sessions/", "/docs/")):
+        method = "GET"
+    answer, body = _ask(server, method, target)
+    assert answer.status == 404
+    assert answer.headers["Content-Type"] == "application/json"
+    assert answer.headers["Location"] is None
+    assert set(json.loads(body)) <= {"error", "reason"}
+
+
+def test_a_percent_encoded_path_is_the_path_it_spells(server):
+    """Nothing is gained by it: the 402 still names the one resource."""
+    answer, body = _ask(server, "POST", "/api/perp%2Fquote")
+    assert answer.status == 402
+    assert json.loads(body)["paymentRequirements"]["resource"] == QUOTE
+    answer, _ = _ask(server, "GET", "/%5fsim/state", {"Origin": "http://elsewhere.example"})
+    assert answer.status == 403, "an encoded path does not get around the guard"
+
+
+@pytest.mark.parametrize("header", ["X-Payment-Id", "X-Session-Id"])
+@pytest.mark.parametrize(
+    "value", [b"x" * 50_000, b"pay_" + b"a" * 50_000, b"\xff\xfe", b"a, b", "☃".encode()]
+)
+def test_a_strange_proof_is_no_proof(server, header, value):
+    answer = server.http.post(QUOTE, json=ORDER, headers={header: value})
+    assert refusal(answer) == (402, "Payment Required")
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "X-Payment-Id: pay_\0",
+        "X-Payment-Id: a\rb",
+        "X-Payment-Id\0: a",
+        "Content-Length: -1",
+        "Content-Length: 1\r\nContent-Length: 2",
+        "Content-Length: " + "9" * 40,
+        "Content-Length: ²",
+        "Transfer-Encoding: chunked\r\n\r\nzz",
+    ],
+)
+def test_what_is_no_http_at_all_is_400_and_harms_nobody(server, lines):
+    answer = _raw(server, f"POST {QUOTE} HTTP/1.1\r\n{lines}\r\n")
+    assert answer.split(b"\r\n")[0].split()[1] == b"400"
+    assert b"Traceback" not in answer
+
+
+def test_a_client_that_leaves_in_the_middle_harms_nobody(server):
+    for sent in (
+        f"POST {PAY} HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n{{",
+        "POST ",
+        "\0",
+    ):
+        with socket.create_connection(_address(server)) as sock:
+            sock.sendall(sent.encode())
+
+
+def _address(server: Server) -> tuple[str, int]:
+    parts = urlsplit(server.ready["service"])
+    return str(parts.hostname), int(parts.port or 0)
+
+
+def _raw(server: Server, head: str) -> bytes:
+    """Send a request head as it is, and return everything that comes back."""
+    host, port = _address(server)
+    with socket.create_connection((host, port), timeout=10) as sock:
+        sock.sendall(f"{head}Host: {host}:{port}\r\nConnection: close\r\n\r\n".encode())
+        parts = []
+        while part := sock.recv(65536):
+            parts.append(part)
+    return b"".join(parts)
+
+
+def _ask(
+    server: Server, method: str, target: str, headers: dict[str, str] | None = None
+) -> tuple[http.client.HTTPResponse, bytes]:
+    """Send a request whose target nobody tidies up."""
+    connection = http.client.HTTPConnection(*_address(server), timeout=10)
+    try:
+        connection.request(method, target, headers=headers or {})
+        answer = connection.getresponse()
+        return answer, answer.read()
+    finally:
+        connection.close()
+
+
+# --- anything ----------------------------------------------------------------------------
+
+
+def _shaped(prepared: dict[str, Any], valid: dict[str, Any]) -> st.SearchStrategy[Any]:
+    """Return bodies of /api/pay in which anything may stand in any place."""
+    requirements = valid[PAY]["paymentRequirements"]
+    written = read_header(valid[PAY]["paymentHeader"])
+    payload = written["payload"]
+
+    def some(fields: dict[str, Any]) -> st.SearchStrategy[dict[str, Any]]:
+        return st.dictionaries(st.sampled_from(sorted(fields)), json_values, min_size=1, max_size=3)
+
+    # The payer's own id: whatever is changed in requirements or header, it must not settle.
+    changed_requirements = some({k: v for k, v in requirements.items() if k != "description"}).map(
+        lambda c: valid[PAY] | {"paymentRequirements": requirements | c}
+    )
+    changed_payload = some(payload).map(
+        lambda c: valid[PAY] | {"paymentHeader": write_header(written | {"payload": payload | c})}
+    )
+    changed_header = st.one_of(json_values.map(write_header), st.text(), json_values).map(
+        lambda h: valid[PAY] | {"paymentHeader": h}
+    )
+    changed_id = json_values.map(lambda i: valid[PAY] | {"paymentId": i})
+    return st.one_of(json_values, changed_requirements, changed_payload, changed_header, changed_id)
+
+
+@pytest.mark.clause("4.1/validate", "4.1/verify-signature", "2.2/payment-id")
+def test_whatever_is_sent_to_pay_is_refused_and_moves_nothing(server, prepared, valid):
+    """150 bodies, from no message at all to a good one with a few fields replaced."""
+
+    @settings(
+        max_examples=150,
+        deadline=None,
+        derandomize=True,
+        database=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(_shaped(prepared, valid))
+    def send(body: Any) -> None:
+        answer = server.http.post(PAY, content=json.dumps(body).encode())
+        assert answer.status_code in (400, 402, 409), (answer.status_code, answer.text, body)
+        assert answer.headers["content-type"] == "application/json"
+        assert isinstance(answer.json()["error"], str)
+        assert "Traceback" not in answer.text
+
+    payer: Payer = prepared["payer"]
+    before = payer.transfers
+    send()
+    assert payer.transfers == before
+
+
+def test_a_head_without_end_is_cut_off(server):
+    import socket
+
+    host, port = server.ready["service"].removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=20) as connection:
+        connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: " + host.encode() + b"\r\nX-Long: ")
+        sent = 0
+        try:
+            while sent < 64 << 20:
+                connection.sendall(b"a" * 65536)
+                sent += 65536
+        except (ConnectionResetError, BrokenPipeError):
+            pass
+        assert sent < 16 << 20
+    assert server.http.get("/healthz").status_code == 200

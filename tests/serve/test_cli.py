@@ -1,0 +1,451 @@
+"""The command line: what it says when it cannot start, when it is ready, and when it stops."""
+
+import json
+import re
+import shlex
+import signal
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.serve.driver import (
+    ORDER,
+    PAY,
+    PRICE,
+    QUOTE,
+    STOP_S,
+    Payer,
+    Running,
+    Server,
+    command,
+    environment,
+    in_parallel,
+    refusal,
+    started,
+)
+from x402sim import Wallet
+from x402sim.protocol.messages import PaymentRequired, decode
+
+READY_KEYS = ["event", "service", "facilitator", "explorer", "rpc", "control", "payTo", "asset"]
+READY_KEYS += ["network", "chainId", "accounts"]
+
+
+def run(*args: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command(*args), capture_output=True, text=True, timeout=30, env=environment(), check=False
+    )
+
+
+# --- it cannot start ---------------------------------------------------------------------
+
+
+def _assert_gives_up(*args: str, says: str) -> None:
+    done = run("serve", "--json", *args)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("x402sim: ")
+    assert says in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert "Traceback" not in done.stderr
+
+
+def test_a_taken_port():
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        _assert_gives_up("--port", port, says=f"cannot listen on 127.0.0.1 port {port}")
+
+
+@pytest.mark.parametrize("what", ["directory", "text", "nowhere"])
+def test_a_database_that_cannot_be_one(tmp_path, what):
+    db = tmp_path / "world.db"
+    if what == "directory":
+        db.mkdir()
+    elif what == "text":
+        db.write_text("Dear diary,\nthis is no database.\n" * 100)
+    else:
+        db = tmp_path / "no" / "such" / "folder.db"
+    _assert_gives_up("--port", "0", "--db", str(db), says=f"cannot use the database {db}")
+    assert not Path(f"{db}.chain").exists(), "nothing is left behind"
+    if what == "text":
+        assert db.read_text().startswith("Dear diary")
+
+
+@pytest.mark.clause("2.8/networks")
+def test_a_network_that_does_not_exist():
+    says = "unknown network 'mars'; known networks: cronos-testnet, cronos-mainnet"
+    _assert_gives_up("--port", "0", "--network", "mars", says=says)
+
+
+@pytest.mark.parametrize("seconds", ["0", "-1", "nan", "inf", "1e9"])
+def test_a_block_time_out_of_range(seconds):
+    _assert_gives_up("--port", "0", "--block-time", seconds, says="--block-time")
+
+
+def test_a_host_that_is_not_here():
+    _assert_gives_up("--port", "0", "--host", "203.0.113.7", says="cannot listen on 203.0.113.7")
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("--port", "70000"),
+        ("--port", "-1"),
+        ("--port", "http"),
+        ("--seed", "x"),
+        ("--nothing", "1"),
+    ],
+)
+def test_an_option_that_cannot_be_read(option, value):
+    done = run("serve", "--json", option, value)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert option in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+# --- it is ready -------------------------------------------------------------------------
+
+
+@pytest.mark.clause("2.8/networks")
+@pytest.mark.parametrize(
+    ("network", "chain_id", "asset"),
+    [
+        ("cronos-testnet", 338, "0xc01efAaF7C5C61bEbFAeb358E1161b537b8bC0e0"),
+        ("cronos-mainnet", 25, "0xf951eC28187D9E5Ca673Da8FE6757E6f0Be5F77C"),
+    ],
+)
+def test_the_ready_line(network, chain_id, asset):
+    began = time.monotonic()
+    with started("--network", network) as server:
+        assert time.monotonic() - began < 10
+        ready = server.ready
+        assert list(ready) == READY_KEYS
+        url = ready["service"]
+        assert re.fullmatch(r"http://127\.0\.0\.1:\d+", url)
+        assert {name: ready[name] for name in READY_KEYS[:6]} == {
+            "event": "ready",
+            "service": url,
+            "facilitator": f"{url}/facilitator",
+            "explorer": f"{url}/explorer",
+            "rpc": f"{url}/rpc",
+            "control": f"{url}/_sim",
+        }
+        assert (ready["network"], ready["chainId"], ready["asset"]) == (network, chain_id, asset)
+        assert re.fullmatch("0x[0-9a-fA-F]{40}", ready["payTo"])
+        assert len(ready["accounts"]) == 10
+        for account in ready["accounts"]:
+            assert list(account) == ["address", "privateKey", "balance"]
+            assert Wallet(account["privateKey"]).address == account["address"]
+            assert account["balance"] == "1000000000" == str(server.balance(account["address"]))
+        assert int(server.rpc("eth_chainId"), 16) == chain_id
+        server.account(9).paid()
+
+
+def test_it_is_ready_within_two_seconds():
+    """The best of three, as the machine may be busy."""
+    times = []
+    for _ in range(3):
+        began = time.monotonic()
+        server = Server()
+        times.append(time.monotonic() - began)
+        server.kill()
+        server.close()
+        if times[-1] < 2:
+            break
+    assert min(times) < 2
+
+
+def test_the_same_seed_gives_the_same_accounts_and_another_seed_others():
+    def ready(seed: str) -> dict[str, Any]:
+        server = Server("--seed", seed)
+        server.kill()
+        server.close()
+        return server.ready
+
+    first, again, other = ready("7"), ready("7"), ready("8")
+    assert first["accounts"] == again["accounts"]
+    assert first["payTo"] == again["payTo"]
+    assert first["payTo"] != other["payTo"]
+    addresses = {a["address"] for a in first["accounts"]}
+    assert addresses.isdisjoint(a["address"] for a in other["accounts"])
+
+
+@pytest.fixture(scope="module")
+def banner() -> Iterator[str]:
+    """What a person sees, and a server that is up while they read it."""
+    running = Running("serve", "--port", "0")
+    try:
+        lines = []
+        while not (lines and lines[-1].startswith("Ctrl-C")):
+            lines.append(running.line())
+            assert lines[-1], running.errors()
+        yield "".join(lines)
+        assert running.end(signal.SIGINT) == 0
+        assert running.rest() == ["stopped\n"]
+        assert running.errors() == ""
+    finally:
+        running.close()
+
+
+def test_the_banner_shows_ten_accounts_with_their_keys(banner):
+    keys = re.findall("^ *(0x[0-9a-f]{64})$", banner, re.MULTILINE)
+    addresses = re.findall("^\\(\\d\\) (0x[0-9a-fA-F]{40})  1000.00 tokens$", banner, re.MULTILINE)
+    assert len(keys) == 10
+    assert [Wallet(key).address for key in keys] == addresses
+    assert "\x1b" not in banner, "no colours where nobody sees them"
+
+
+def test_everything_but_what_is_copied_fits_80_columns(banner):
+    wide = [line for line in banner.splitlines() if len(line) > 80]
+    assert all(re.match(r"curl |    (payer|print)\b", line) for line in wide), wide
+
+
+def test_the_curl_line_of_the_banner_works_when_pasted(banner):
+    line = next(line for line in banner.splitlines() if line.startswith("curl -i "))
+    program, _, url, _, content_type, _, order = shlex.split(line)
+    name, value = content_type.split(": ")
+    assert program == "curl"
+    answer = httpx.post(url, content=order, headers={name: value}, trust_env=False)
+    assert answer.status_code == 402
+    control = next(line for line in banner.splitlines() if re.match("curl http", line))
+    assert httpx.get(shlex.split(control)[1], trust_env=False, follow_redirects=True).is_success
+
+
+@pytest.mark.clause("1/sign-settle-repeat")
+def test_the_program_of_the_banner_works_when_pasted(banner, tmp_path):
+    lines = [line[4:] for line in banner.splitlines() if line.startswith("    ")]
+    program = lines[lines.index("import httpx") :]
+    assert len(program) == 5
+    file = tmp_path / "pasted.py"
+    file.write_text("\n".join(program))
+    done = subprocess.run(
+        [command()[0], str(file)],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+        env=environment(),
+    )
+    assert done.returncode == 0, done.stderr
+    assert "'bestVenue'" in done.stdout
+
+
+# --- who may control it ------------------------------------------------------------------
+
+
+def test_on_another_host_there_is_no_control_without_a_token():
+    with started("--host", "0.0.0.0") as server:
+        assert server.ready["control"] is None
+        assert re.fullmatch(r"http://127\.0\.0\.1:\d+", server.ready["service"])
+        for method, path in [("GET", "/_sim"), ("GET", "/_sim/accounts"), ("POST", "/_sim/reset")]:
+            for headers in ({}, {"Authorization": "Bearer"}, {"Authorization": "Bearer None"}):
+                answer = server.http.request(method, path, headers=headers)
+                assert refusal(answer) == (403, "The control plane is off")
+        send = {
+            "from": server.ready["accounts"][0]["address"],
+            "to": server.ready["asset"],
+            "data": "0x",
+        }
+        call = {"jsonrpc": "2.0", "id": 1, "method": "eth_sendTransaction", "params": [send]}
+        assert "unlocked" in server.http.post("/rpc", json=call).json()["error"]["message"]
+        payer = Payer(server, server.account().wallet)
+        asked = payer.ask()
+        signed = payer.wallet.payment_header(_typed(asked), int(time.time()))
+        assert payer.pay(asked, signed).status_code == 200, "the service itself is open"
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "127.0.0.1"])
+def test_with_a_token_only_who_knows_it_controls(host):
+    with started("--host", host, "--control-token", "open sesame") as server:
+        assert server.ready["control"] == server.ready["service"] + "/_sim"
+        for given in (None, "", "open sesame", "Bearer", "Bearer open", "Basic open sesame"):
+            headers = {} if given is None else {"Authorization": given}
+            for method, path in [("GET", "accounts"), ("GET", "journal"), ("POST", "mine")]:
+                answer = server.http.request(method, f"/_sim/{path}", headers=headers)
+                assert refusal(answer) == (401, "Control token needed"), given
+        headers = {"Authorization": "Bearer open sesame"}
+        assert server.http.post("/_sim/mine", headers=headers).json() == {"height": 1}
+        assert len(server.http.get("/_sim/accounts", headers=headers).json()) == 10
+        assert server.http.get("/_sim/journal", headers=headers).status_code == 200
+
+
+def test_the_token_may_come_from_the_environment(monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            "tests.serve.driver.environment",
+            lambda: environment() | {"X402SIM_CONTROL_TOKEN": "from env"},
+        )
+        server = Server()
+    try:
+        assert server.http.get("/_sim/state").status_code == 401
+        headers = {"Authorization": "Bearer from env"}
+        assert server.http.get("/_sim/state", headers=headers).status_code == 200
+        server.stop()
+    finally:
+        server.close()
+
+
+FOREIGN = [
+    {"Origin": "http://elsewhere.example"},
+    {"Origin": "null"},
+    {"Origin": "http://127.0.0.1:1"},
+    {"Origin": "http://127.0.0.1"},
+    {"Host": "elsewhere.example"},
+    {"Host": "elsewhere.example:80"},
+    {"Host": "127.0.0.1.elsewhere.example"},
+    {"Host": "elsewhere.example", "Origin": "http://elsewhere.example"},
+]
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [("GET", "/_sim/accounts"), ("POST", "/_sim/reset"), ("POST", "/rpc"), ("GET", "/_sim")],
+)
+def test_web_pages_are_kept_out(banner, method, path):
+    url = re.search(r"^service +(http\S+)", banner, re.MULTILINE)[1]
+    call = {"jsonrpc": "2.0", "id": 1, "method": "eth_accounts", "params": []}
+    for headers in FOREIGN:
+        answer = httpx.request(method, url + path, headers=headers, json=call, trust_env=False)
+        assert refusal(answer) == (403, "Not for web pages"), headers
+
+
+def test_a_page_of_this_very_server_and_other_names_of_this_machine_are_let_in(banner):
+    url = re.search(r"^service +(http\S+)", banner, re.MULTILINE)[1]
+    port = url.rsplit(":", 1)[1]
+    for headers in (
+        {"Origin": url},
+        {"Host": f"localhost:{port}"},
+        {"Host": "localhost"},
+        {"Host": f"[::1]:{port}"},
+        {"Host": f"localhost:{port}", "Origin": f"http://localhost:{port}"},
+    ):
+        answer = httpx.get(f"{url}/_sim/state", headers=headers, trust_env=False)
+        assert answer.status_code == 200, headers
+
+
+# --- it stops ----------------------------------------------------------------------------
+
+
+def test_a_payment_in_flight_is_answered_before_it_stops(tmp_path):
+    """A pay waits up to two seconds for its block, and the server waits for it."""
+
+    def stop_in_flight(number: int) -> None:
+        db = str(tmp_path / f"world{number}.db")
+        with started("--db", db, "--block-time", "2") as server:
+            asked = server.account().ask()
+            body = server.account().settlement(asked)
+            answer = _pay_and_signal(server, body, number)
+            server.stop(number)
+        assert isinstance(answer, httpx.Response), answer
+        assert answer.status_code == 200, answer.text
+        with started("--db", db) as server:
+            payer = server.account()
+            assert payer.quote(asked["paymentId"]).status_code == 200
+            assert (payer.transfers, payer.balance) == (1, 1_000_000_000 - PRICE)
+
+    in_parallel(lambda: stop_in_flight(signal.SIGINT), lambda: stop_in_flight(signal.SIGTERM))
+
+
+@pytest.mark.clause("3/pending-resolved")
+def test_a_payment_that_takes_too_long_is_resolved_after_the_restart(tmp_path):
+    """No block comes: after the grace time the server goes, and leaves nothing undecided."""
+    db = str(tmp_path / "world.db")
+    with started("--db", db, "--block-time", "3600") as server:
+        payer = server.account()
+        asked = payer.ask()
+        body = payer.settlement(asked)
+        answer = _pay_and_signal(server, body, signal.SIGINT)
+        server.stop()
+        assert not isinstance(answer, httpx.Response) or answer.status_code >= 500
+    with started("--db", db) as server:
+        payer = server.account()
+        again = server.http.post(PAY, json=body)
+        assert again.status_code == 200 or refusal(again) == (409, "Payment already settled")
+        assert payer.quote(asked["paymentId"]).status_code == 200
+        assert (payer.transfers, payer.balance) == (1, 1_000_000_000 - PRICE)
+
+
+def _pay_and_signal(server: Server, body: dict[str, Any], number: int) -> Any:
+    """Send a payment, signal the server once it waits for a block; return what came back."""
+    came: list[Any] = []
+
+    def pay() -> None:
+        try:
+            came.append(httpx.post(server.ready["service"] + PAY, json=body, timeout=30))
+        except httpx.HTTPError as error:
+            came.append(error)
+
+    thread = threading.Thread(target=pay)
+    thread.start()
+    end = time.monotonic() + 10
+    while not server.state()["chain"]["waiting"] and thread.is_alive():
+        assert time.monotonic() < end
+        time.sleep(0.005)
+    server.process.send_signal(number)
+    thread.join(STOP_S)
+    return came[0]
+
+
+def test_idle_connections_do_not_keep_it_from_stopping():
+    with started() as server:
+        host, port = server.ready["service"].removeprefix("http://").split(":")
+        with (
+            socket.create_connection((host, int(port))),
+            socket.create_connection((host, int(port))) as half,
+        ):
+            half.sendall(b"POST /api/pay HTTP/1.1\r\nHost: x\r\n")
+            server.http.get("/healthz")
+            began = time.monotonic()
+            server.stop()
+            assert time.monotonic() - began < STOP_S / 2
+
+
+# --- the other commands ------------------------------------------------------------------
+
+
+def test_the_demo_pays_and_says_so():
+    done = run("demo")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.endswith("Paid, served and indexed.\n")
+    assert "FAILED" not in done.stdout
+
+
+def test_the_demo_as_json():
+    done = run("demo", "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    told = json.loads(done.stdout)
+    assert told["ok"] is True
+    assert [step["ok"] for step in told["steps"]] == [True] * 7
+
+
+@pytest.mark.parametrize("book", ["decisions", "clauses"])
+def test_the_books_are_printed_as_text_and_as_markdown(book):
+    for args in ((book,), (book, "--markdown")):
+        done = run(*args)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert "payment" in done.stdout
+    assert done.stdout.startswith("| ")
+
+
+@pytest.mark.parametrize("args", [("--help",), ("serve", "--help"), ("demo", "--help")])
+def test_help_is_help(args):
+    done = run(*args)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "Usage" in done.stdout
+
+
+def _typed(asked: dict[str, Any]) -> Any:
+    return decode(json.dumps(asked).encode(), PaymentRequired).payment_requirements
+
+
+def test_a_quote_over_the_other_loopback_names():
+    """--host localhost works as 127.0.0.1 does."""
+    with started("--host", "localhost") as server:
+        assert server.http.post(QUOTE, json=ORDER).status_code == 402
+        assert server.ready["control"]
+        server.account().paid()

@@ -1,0 +1,350 @@
+"""/_sim: money, time, blocks, going back, and seeing what happened."""
+
+import json
+
+import pytest
+
+from tests.serve.driver import PAY, PRICE, QUOTE, in_parallel, refusal, started
+from x402sim import Wallet
+
+
+def test_the_state_says_where_the_world_stands(server):
+    state = server.state()
+    assert state.keys() == {
+        "now",
+        "clockAdvancedSeconds",
+        "network",
+        "chain",
+        "rows",
+        "pendingPayments",
+        "cachedEntitlements",
+        "snapshots",
+    }
+    assert state["network"] == "cronos-testnet"
+    assert state["chain"]["chainId"] == 338
+    assert state["chain"]["height"] == int(server.rpc("eth_blockNumber"), 16)
+    assert state["rows"].keys() == {"payments", "sessions", "debits", "refunds", "reputation"}
+
+
+def test_the_index_lists_every_command(server):
+    for path in ("/_sim", "/_sim/"):
+        answer = server.http.get(path)
+        assert answer.status_code == 200
+        assert answer.text.count("/_sim/") == 12
+
+
+def test_the_accounts_and_their_balances(server):
+    accounts = server.http.get("/_sim/accounts").json()
+    assert [a["address"] for a in accounts] == [a["address"] for a in server.ready["accounts"]]
+    server.account(3).paid()
+    after = server.http.get("/_sim/accounts").json()
+    assert int(after[3]["balance"]) == int(accounts[3]["balance"]) - PRICE
+
+
+@pytest.mark.parametrize(
+    ("amount", "base"), [("1.00", 1_000_000), ("0.000001", 1), ("5", 5_000_000)]
+)
+def test_the_faucet(server, amount, base):
+    address = Wallet.create().address
+    supply = int(server.state()["chain"]["supply"])
+    assert server.sim("faucet", address=address, amount=amount) == {
+        "address": address,
+        "balance": str(base),
+    }
+    assert server.balance(address) == base
+    assert int(server.state()["chain"]["supply"]) == supply + base
+    assert server.sim("faucet", address=address.lower())["balance"] == str(base + 100_000_000)
+
+
+def test_the_clock_goes_forward_by_what_was_asked(server):
+    before = server.state()
+    server.advance(1000.5)
+    after = server.state()
+    assert after["clockAdvancedSeconds"] == before["clockAdvancedSeconds"] + 1000.5
+    assert 1_000_500 <= after["now"] - before["now"] < 1_010_000
+    server.sim("mine")
+    assert server.state()["chain"]["timestamp"] >= after["now"] // 1000
+    server.account(0).paid()
+
+
+@pytest.mark.clause("3/discarded-after-24h")
+def test_a_day_empties_the_cache_and_an_hour_does_not(server):
+    payer = server.payer()
+    payer.paid()
+    assert server.state()["cachedEntitlements"] > 0
+    server.advance(23 * 3600)
+    assert server.state()["cachedEntitlements"] > 0
+    server.advance(3600)
+    assert server.state()["cachedEntitlements"] == 0
+
+
+def test_mining_off_and_on(server):
+    payer = server.payer()
+    assert server.sim("mining", automine=False) == {"automine": False}
+    try:
+        asked = payer.ask()
+        height = server.state()["chain"]["height"]
+
+        def mine_when_it_waits():
+            while not server.state()["chain"]["waiting"]:
+                pass
+            assert payer.quote(asked["paymentId"]).status_code == 402, "it has not settled yet"
+            assert server.state()["pendingPayments"] == 1
+            return server.sim("mine")
+
+        answer, mined = in_parallel(lambda: payer.pay(asked), mine_when_it_waits)
+        assert answer.status_code == 200
+        assert mined == {"height": height + 1}
+    finally:
+        server.sim("mining", automine=True)
+    assert server.state()["chain"]["waiting"] == 0
+    payer.paid()
+    assert payer.transfers == 2
+
+
+def test_turning_mining_on_mines_what_waits(server):
+    payer = server.payer()
+    server.sim("mining", automine=False)
+
+    def turn_on_when_it_waits():
+        while not server.state()["chain"]["waiting"]:
+            pass
+        server.sim("mining", automine=True)
+
+    asked = payer.ask()
+    answer, _ = in_parallel(lambda: payer.pay(asked), turn_on_when_it_waits)
+    assert answer.status_code == 200
+
+
+def test_mining_many_blocks(server):
+    height = server.state()["chain"]["height"]
+    assert server.sim("mine", blocks=25) == {"height": height + 25}
+    assert int(server.rpc("eth_blockNumber"), 16) == height + 25
+
+
+@pytest.mark.clause(
+    "1/indexer", "2.4/block-null", "3/indexed-status", "6/reputation", "8/indexer-query"
+)
+def test_the_indexer_completes_the_records_and_counts_them(server):
+    server.sim("indexer/run")
+    before = _reputation(server)
+    payer = server.payer()
+    asked = [payer.ask() for _ in range(3)]
+    receipts = [payer.pay(each).json() for each in asked]
+    assert _record(server, asked[0])["block_number"] is None
+    assert server.sim("indexer/run") == {
+        "asked": 3,
+        "matched": 3,
+        "reverted": 0,
+        "unknown": 0,
+        "unanswered": 0,
+    }
+    for each, receipt in zip(asked, receipts, strict=True):
+        mined = server.rpc("eth_getTransactionReceipt", receipt["txHash"])
+        record = _record(server, each)
+        assert record["block_number"] == int(mined["blockNumber"], 16)
+        assert record["status"] == "settled"
+        assert payer.quote(each["paymentId"]).status_code == 200
+    assert _reputation(server) == before + 3
+    assert server.sim("indexer/run")["asked"] == 0
+
+
+@pytest.mark.clause("1/indexer", "8/indexer-interval")
+def test_the_indexer_runs_by_itself_every_five_minutes(server):
+    payer = server.payer()
+    asked = payer.ask()
+    assert payer.pay(asked).status_code == 200
+    server.advance(300)
+    for _ in range(200):
+        if _record(server, asked)["block_number"] is not None:
+            return
+    raise AssertionError("it did not run")
+
+
+@pytest.mark.clause("8/indexer-batch")
+def test_the_indexer_takes_a_hundred_at_a_time_the_newest_first(server):
+    server.sim("indexer/run")
+    payer = server.payer()
+    asked = [payer.ask() for _ in range(103)]
+    for each in asked:
+        assert payer.pay(each).status_code == 200
+    assert server.sim("indexer/run")["asked"] == 100
+    waiting = [_record(server, each)["block_number"] is None for each in asked]
+    assert waiting == [True] * 3 + [False] * 100
+    assert server.sim("indexer/run")["asked"] == 3
+
+
+def test_a_snapshot_brings_everything_back(server):
+    payer = server.payer()
+    kept, unpaid = payer.paid(), payer.ask()
+    session_id = payer.open("0.05")["sessionId"]
+    assert payer.quote(session_id=session_id).status_code == 200
+    state, session, moves = server.state(), payer.session(session_id), server.transfers()
+    held = payer.balance
+
+    number = server.sim("snapshot")["snapshot"]
+    body = payer.settlement(unpaid)
+    assert server.http.post(PAY, json=body).status_code == 200
+    assert payer.quote(session_id=session_id).status_code == 200
+    assert payer.quote(unpaid["paymentId"]).status_code == 200
+    server.sim("indexer/run")
+    assert server.state()["snapshots"] == [number]
+
+    assert server.sim("revert", snapshot=number) == {"reverted": number}
+    assert payer.balance == held
+    assert server.transfers() == moves
+    assert payer.session(session_id) == session
+    assert payer.quote(unpaid["paymentId"]).status_code == 402
+    assert _is_unknown(server, unpaid)
+    assert payer.quote(kept).status_code == 200
+    back = server.state()
+    for name in ("rows", "chain", "cachedEntitlements", "pendingPayments", "snapshots"):
+        assert back[name] == state[name], name
+
+    assert server.http.post(PAY, json=body).status_code == 200, "it was never paid"
+    assert payer.quote(unpaid["paymentId"]).status_code == 200
+    answer = server.http.post("/_sim/revert", json={"snapshot": number})
+    assert refusal(answer) == (404, "Unknown snapshot")
+
+
+def test_the_cache_goes_back_too(server):
+    payer = server.payer()
+    payer.paid()
+    cached = server.state()["cachedEntitlements"]
+    number = server.sim("snapshot")["snapshot"]
+    payer.paid()
+    assert server.state()["cachedEntitlements"] == cached + 1
+    server.sim("revert", snapshot=number)
+    assert server.state()["cachedEntitlements"] == cached
+
+
+def test_an_earlier_snapshot_uses_up_the_later_ones(server):
+    payer = server.payer()
+    first = server.sim("snapshot")["snapshot"]
+    payer.paid()
+    second = server.sim("snapshot")["snapshot"]
+    payer.paid()
+    assert server.state()["snapshots"] == [first, second]
+    server.sim("revert", snapshot=second)
+    assert payer.transfers == 1
+    server.sim("revert", snapshot=first)
+    assert payer.transfers == 0
+    assert server.state()["snapshots"] == []
+
+
+def test_reset_begins_again(server_with_a_past):
+    server, payer, asked, session_id = server_with_a_past
+    server.sim("snapshot")
+    assert server.sim("reset") == {"reset": True}
+    state = server.state()
+    assert state["chain"]["height"] == state["cachedEntitlements"] == 0
+    assert set(state["rows"].values()) == {0}
+    assert state["snapshots"] == []
+    assert server.transfers() == []
+    assert server.http.get("/_sim/accounts").json() == server.ready["accounts"]
+    assert payer.balance == 0
+    assert payer.quote(asked["paymentId"]).status_code == 402
+    assert payer.quote(session_id=session_id).status_code == 402
+    assert _reputation(server) == 0
+    server.account().paid()
+    server.assert_money_is_conserved()
+
+
+@pytest.fixture
+def server_with_a_past():
+    with started() as server:
+        payer = server.payer()
+        asked = payer.ask()
+        assert payer.pay(asked).status_code == 200
+        session_id = payer.open("0.05")["sessionId"]
+        server.sim("indexer/run")
+        yield server, payer, asked, session_id
+
+
+def test_a_reset_is_kept_by_the_file(tmp_path):
+    db = str(tmp_path / "world.db")
+    with started("--db", db) as server:
+        server.account().paid()
+        server.sim("reset")
+        server.account().paid()
+        chain = server.state()["chain"]
+        assert chain["height"] == 1
+    with started("--db", db) as server:
+        assert server.state()["chain"] == chain
+        assert server.state()["rows"]["payments"] == 1
+
+
+def test_a_reset_and_a_revert_leave_the_block_time_as_it_is():
+    with started("--block-time", "0.05") as server:
+        number = server.sim("snapshot")["snapshot"]
+        server.account().paid()
+        server.sim("revert", snapshot=number)
+        assert server.state()["chain"]["automine"] is False
+        server.sim("reset")
+        assert server.state()["chain"]["automine"] is False
+        server.account().paid()
+
+
+@pytest.mark.clause("8/indexer-query")
+def test_a_reorg_moves_the_payment_to_another_block_and_it_still_grants(server):
+    payer = server.payer()
+    asked = payer.ask()
+    tx_hash = payer.pay(asked).json()["txHash"]
+    before = server.rpc("eth_getTransactionReceipt", tx_hash)
+    server.sim("mine", blocks=2)
+    height = server.state()["chain"]["height"]
+    assert server.sim("reorg", depth=3) == {"height": height}
+    after = server.rpc("eth_getTransactionReceipt", tx_hash)
+    assert after["blockHash"] != before["blockHash"]
+    assert int(after["blockNumber"], 16) == height
+    assert (payer.transfers, payer.balance) == (1, 100_000_000 - PRICE)
+    assert payer.quote(asked["paymentId"]).status_code == 200
+    server.sim("indexer/run")
+    assert _record(server, asked)["block_number"] == height
+
+
+def test_the_journal_tells_what_happened_since(server):
+    everything = server.journal()
+    assert [event["seq"] for event in everything] == list(
+        range(everything[0]["seq"], everything[0]["seq"] + len(everything))
+    )
+    mark = everything[-1]["seq"] + 1
+    payer = server.payer()
+    asked = payer.ask()
+    assert payer.pay(asked).status_code == 200
+    refused = payer.pay(asked)
+    assert refused.status_code == 409
+    events = [e for e in server.journal(mark) if "/_sim" not in e["data"].get("path", "")]
+    assert all(event.keys() == {"seq", "at_ms", "actor", "event", "data"} for event in events)
+    told = [
+        (e["actor"], e["event"], e["data"].get("path"), e["data"].get("status"))
+        for e in events
+        if e["actor"] != "rpc"
+    ]
+    assert told == [
+        ("service", "answered", QUOTE, 402),
+        ("facilitator", "answered", "/v2/x402/verify", 200),
+        ("facilitator", "answered", "/v2/x402/settle", 200),
+        ("service", "payment settled", None, None),
+        ("service", "answered", PAY, 200),
+        ("service", "payment refused", None, None),
+        ("service", "answered", PAY, 409),
+    ]
+    assert server.journal(server.journal()[-1]["seq"] + 1000) == []
+    answer = server.http.get("/_sim/journal")
+    assert answer.headers["content-type"] == "application/x-ndjson"
+    assert payer.wallet.private_key not in answer.text
+    assert all(json.loads(line) for line in answer.text.splitlines())
+
+
+def _record(server, asked):
+    return server.http.get(f"/api/payments/{asked['paymentId']}").json()
+
+
+def _is_unknown(server, asked):
+    answer = server.http.get(f"/api/payments/{asked['paymentId']}")
+    return refusal(answer) == (404, "Unknown payment")
+
+
+def _reputation(server):
+    return server.http.get("/api/agents").json()["agents"][0]["reputation"]

@@ -1,0 +1,369 @@
+"""What survives: a restart with --db, and a kill -9 at any moment."""
+
+import random
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.serve.driver import (
+    PAY,
+    PRICE,
+    Payer,
+    Running,
+    Server,
+    in_parallel,
+    read_header,
+    refusal,
+    started,
+)
+from x402sim.chain import abi
+from x402sim.protocol.crypto import to_hex
+
+THREADS = 4
+
+
+@pytest.fixture
+def db(tmp_path: Path) -> str:
+    return str(tmp_path / "world.db")
+
+
+# --- a restart ---------------------------------------------------------------------------
+
+
+@pytest.mark.clause(
+    "2.2/payment-id",
+    "2.4/record",
+    "3/indexed-status",
+    "5/session-debit",
+    "5/stored-records",
+    "7/payment-already-settled",
+)
+def test_everything_goes_on_after_a_restart(db):
+    with started("--db", db) as server:
+        payer = server.payer()
+        asked = payer.ask()
+        signed = payer.sign(asked["paymentRequirements"])
+        assert payer.pay(asked, signed).status_code == 200
+        server.sim("indexer/run")
+        record = _record(server, asked)
+        assert record["block_number"] is not None
+        session_id = payer.open("0.03")["sessionId"]
+        assert payer.quote(session_id=session_id).status_code == 200
+        session = payer.session(session_id)
+        unpaid, deposit = payer.ask(), payer.ask_session("0.05", 60)
+        agents = server.http.get("/api/agents").json()
+        assert agents["agents"][0]["reputation"] == 1
+        chain, head = server.state()["chain"], server.rpc("eth_getBlockByNumber", "latest", True)
+        held, moves = payer.balance, server.transfers()
+
+    with started("--db", db) as server:
+        payer = Payer(server, payer.wallet)
+        assert server.state()["chain"] == chain
+        assert server.rpc("eth_getBlockByNumber", "latest", True) == head
+        assert (payer.balance, server.transfers()) == (held, moves)
+        assert server.state()["cachedEntitlements"] == 0
+        assert _record(server, asked) == record
+        assert payer.quote(asked["paymentId"]).status_code == 200
+        assert refusal(payer.pay(asked, signed)) == (409, "Payment already settled")
+        second = payer.ask()
+        assert refusal(payer.pay(second, signed)) == (409, "Nonce already used")
+        assert server.http.get("/api/agents").json() == agents
+
+        assert payer.session(session_id) == session
+        spent = [payer.quote(session_id=session_id).status_code for _ in range(3)]
+        assert spent == [200, 200, 402]
+
+        assert payer.pay(unpaid).status_code == 200
+        assert payer.quote(unpaid["paymentId"]).status_code == 200
+        assert payer.pay(deposit).status_code == 200
+        opened = payer.create(deposit["paymentId"]).json()
+        assert opened["deposited"] == "50000"
+        assert server.sim("indexer/run")["matched"] == 3
+        server.assert_money_is_conserved(100_000_000)
+
+
+def test_a_world_whose_clock_was_advanced_can_be_paid_after_a_restart(db):
+    """The chain's newest block is of the advanced time, and no block is older than its parent."""
+    with started("--db", db) as server:
+        server.advance(86_400)
+        server.account().paid()
+    with started("--db", db) as server:
+        server.account().paid()
+
+
+@pytest.mark.clause("2.2/payment-id")
+def test_a_restart_with_the_same_seed_within_a_second_issues_no_payment_id_twice(db):
+    """The second run draws from the same seed; its clock is set to the very same second."""
+    with started("--db", db, "--seed", "7") as server:
+        server.advance(1000 + 1 - server.state()["now"] % 1000 / 1000)
+        issued_s = server.now_s()
+        first = server.account().ask()
+        assert server.account().pay(first).status_code == 200
+    with started("--db", db, "--seed", "7") as server:
+        server.advance(max(0, issued_s + 0.2 - server.state()["now"] / 1000))
+        second = server.account(1).ask()
+        assert second["paymentId"] != first["paymentId"]
+        assert server.account(1).quote(second["paymentId"]).status_code == 402
+        assert server.account(1).pay(second).status_code == 200
+
+
+def test_without_a_file_nothing_outlives_the_server():
+    with started("--seed", "5") as server:
+        payment_id = server.account().paid()
+    with started("--seed", "5") as server:
+        assert server.account().quote(payment_id).status_code == 402
+        assert server.state()["chain"]["height"] == 0
+
+
+def test_a_file_made_with_another_seed_is_refused_in_one_line(db):
+    with started("--db", db, "--seed", "1") as server:
+        payment_id = server.account().paid()
+    _assert_refused(db, "--seed", "2", says="another seed")
+    _assert_refused(db, "--seed", "1", "--network", "cronos-mainnet", says="chain 338, not 25")
+    with started("--db", db, "--seed", "1") as server:
+        assert server.account().quote(payment_id).status_code == 200, "the file is unharmed"
+
+
+def test_a_file_that_another_server_uses_is_refused_in_one_line(db):
+    """Two servers with one chain log would each build blocks the other does not know."""
+    with started("--db", db) as server:
+        server.account().paid()
+        _assert_refused(db, says="cannot use the database")
+        server.account().paid()
+
+
+def _assert_refused(db: str, *args: str, says: str) -> None:
+    refused = Running("serve", "--port", "0", "--json", "--db", db, *args)
+    try:
+        assert refused.line() == "", "it started all the same"
+        assert refused.end(None) == 2
+        errors = refused.errors()
+        assert says in errors
+        assert errors.startswith("x402sim: ")
+        assert errors.count("\n") == 1
+    finally:
+        refused.close()
+
+
+# --- a settlement whose answer is lost ---------------------------------------------------
+
+
+@pytest.mark.clause("3/pending-resolved")
+def test_a_kill_while_the_transfer_waits_to_be_mined(db):
+    """Claimed and sent, not mined: after the restart it is mined, found and granted."""
+    with started("--db", db) as server:
+        payer = server.payer()
+        server.sim("mining", automine=False)
+        asked = payer.ask()
+        body = payer.settlement(asked)
+        assert _pay_and_kill(server, body) == "killed"
+    with started("--db", db) as server:
+        payer = Payer(server, payer.wallet)
+        _wait_until(lambda: server.state()["pendingPayments"] == 0)
+        assert _record(server, asked)["status"] == "settled"
+        assert payer.quote(asked["paymentId"]).status_code == 200
+        answer = server.http.post(PAY, json=body)
+        assert refusal(answer) == (409, "Payment already settled")
+        assert (payer.transfers, payer.balance) == (1, 100_000_000 - PRICE)
+
+
+@pytest.mark.clause("3/pending-resolved", "3/deposit-makes-session")
+def test_a_kill_while_a_deposit_waits_to_be_mined(db):
+    with started("--db", db) as server:
+        payer = server.payer()
+        server.sim("mining", automine=False)
+        asked = payer.ask_session("0.29")
+        assert _pay_and_kill(server, payer.settlement(asked)) == "killed"
+    with started("--db", db) as server:
+        payer = Payer(server, payer.wallet)
+        _wait_until(lambda: server.state()["pendingPayments"] == 0)
+        session = payer.create(asked["paymentId"])
+        assert session.status_code == 201
+        assert session.json()["deposited"] == "290000"
+        assert server.state()["rows"]["sessions"] == 1
+        assert payer.transfers == 1
+
+
+@pytest.mark.clause("3/pending-resolved")
+def test_a_pending_payment_takes_no_second_authorization_and_the_first_again(db):
+    with started("--db", db, "--block-time", "3600") as server:
+        payer = server.payer(funds=None)
+        server.sim("faucet", address=payer.address, amount="1.00")
+        server.sim("mine")
+        asked = payer.ask()
+        body = payer.settlement(asked)
+        assert _pay_and_kill(server, body) == "killed"
+    with started("--db", db, "--block-time", "3600") as server:
+        payer = Payer(server, payer.wallet)
+        assert _record(server, asked)["status"] == "pending"
+        assert payer.quote(asked["paymentId"]).status_code == 402
+        answer = payer.pay(asked)
+        assert refusal(answer) == (409, "Settlement pending")
+        other = payer.ask()
+        answer = payer.pay(other, body["paymentHeader"])
+        assert refusal(answer) == (409, "Nonce already used")
+        server.sim("mine")
+        answer = server.http.post(PAY, json=body)
+        assert answer.status_code == 200, answer.text
+        assert payer.quote(asked["paymentId"]).status_code == 200
+        assert payer.transfers == 1
+
+
+@pytest.mark.clause("3/pending-resolved")
+def test_a_pending_payment_that_can_never_be_mined_is_given_up(db):
+    """The chain's own log is lost with its mempool; the authorization is dead some time later."""
+    with started("--db", db) as server:
+        payer = server.account()
+        server.sim("mining", automine=False)
+        asked = payer.ask()
+        assert _pay_and_kill(server, payer.settlement(asked)) == "killed"
+    for file in Path(db).parent.glob("*.chain*"):
+        file.unlink()
+    with started("--db", db) as server:
+        payer = server.account()
+        assert server.state()["pendingPayments"] == 1
+        server.advance(400)
+        assert server.state()["pendingPayments"] == 0
+        assert _record(server, asked)["status"] == "failed"
+        assert payer.quote(asked["paymentId"]).status_code == 402
+        assert payer.transfers == 0
+
+
+def _pay_and_kill(server: Server, body: dict[str, Any]) -> str:
+    """Send a payment, and kill the server while it waits to be mined."""
+
+    def pay() -> str:
+        try:
+            return server.http.post(PAY, json=body).text
+        except httpx.TransportError:
+            return "killed"
+
+    def kill() -> None:
+        _wait_until(lambda: server.state()["chain"]["waiting"])
+        server.kill()
+
+    return in_parallel(pay, kill)[0]
+
+
+# --- kill -9 at any moment ---------------------------------------------------------------
+
+
+@dataclass
+class Attempt:
+    """One payment as its payer remembers it."""
+
+    payer: int
+    asked: dict[str, Any]
+    body: dict[str, Any]
+    status: int | None = None
+    nonce: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.nonce = read_header(self.body["paymentHeader"])["payload"]["nonce"]
+
+
+@pytest.mark.clause("3/pending-resolved", "4.1/store-settled", "5/stored-records")
+def test_kill_9_while_four_payers_pay_loses_nothing_and_charges_nobody_twice(db):
+    luck = random.Random(402)
+    attempts: list[Attempt] = []
+    for _ in range(3):
+        with started("--db", db) as server:
+            _pay_until_killed(server, attempts, luck.uniform(0.05, 0.4))
+    assert len(attempts) > 20
+    with started("--db", db) as server:
+        granted = {
+            attempt.nonce: attempt
+            for attempt in attempts
+            if server.account(attempt.payer).quote(attempt.asked["paymentId"]).status_code == 200
+        }
+        lost = [a for a in attempts if a.status == 200 and a.nonce not in granted]
+        assert not lost, "a payment that was answered 200 is lost"
+        _resolve(server, [a for a in attempts if a.status != 200], luck)
+
+        used = _used_nonces(server)
+        for attempt in attempts:
+            record = server.http.get(f"/api/payments/{attempt.asked['paymentId']}")
+            is_settled = record.status_code == 200 and record.json()["status"] == "settled"
+            is_granted = server.account(attempt.payer).quote(attempt.asked["paymentId"])
+            assert is_settled == (is_granted.status_code == 200) == (attempt.nonce in used)
+            if is_settled:
+                assert record.json()["tx_hash"] == used[attempt.nonce]
+                _assert_pays(server, attempt, used[attempt.nonce])
+        for number in range(THREADS):
+            mine = [a for a in attempts if a.payer == number and a.nonce in used]
+            payer = server.account(number)
+            assert payer.transfers == len(mine)
+            assert payer.balance == 1_000_000_000 - PRICE * len(mine)
+        assert server.state()["rows"]["payments"] >= len(used)
+        server.assert_money_is_conserved()
+
+
+def _pay_until_killed(server: Server, attempts: list[Attempt], after_s: float) -> None:
+    def pay_on(number: int) -> None:
+        payer = server.account(number)
+        try:
+            while True:
+                asked = payer.ask()
+                attempt = Attempt(number, asked, payer.settlement(asked))
+                attempts.append(attempt)
+                attempt.status = server.http.post(PAY, json=attempt.body).status_code
+                assert attempt.status == 200
+        except httpx.TransportError:
+            return
+
+    threads = [threading.Thread(target=pay_on, args=(n,)) for n in range(THREADS)]
+    for thread in threads:
+        thread.start()
+    time.sleep(after_s)
+    server.kill()
+    for thread in threads:
+        thread.join(30)
+
+
+def _resolve(server: Server, unanswered: list[Attempt], luck: random.Random) -> None:
+    """Send some of the unanswered payments again, and let the time of the others pass."""
+    for attempt in unanswered:
+        if luck.random() < 0.5:
+            answer = server.http.post(PAY, json=attempt.body)
+            assert answer.status_code in (200, 409), answer.text
+            if answer.status_code == 409:
+                assert answer.json()["error"] == "Payment already settled"
+            again = server.account(attempt.payer).pay(attempt.asked)
+            assert refusal(again) == (409, "Payment already settled")
+    server.advance(400)
+    assert server.state()["pendingPayments"] == 0
+
+
+def _used_nonces(server: Server) -> dict[str, str]:
+    """Return the transaction that used up each nonce; no nonce is used twice."""
+    wanted = {"fromBlock": "0x0", "topics": [to_hex(abi.AUTHORIZATION_USED)]}
+    logs = server.rpc("eth_getLogs", wanted)
+    used = {log["topics"][2]: log["transactionHash"] for log in logs}
+    assert len(used) == len(logs)
+    return used
+
+
+def _assert_pays(server: Server, attempt: Attempt, tx_hash: str) -> None:
+    mined = server.rpc("eth_getTransactionReceipt", tx_hash)
+    assert mined["status"] == "0x1"
+    moves = [log for log in mined["logs"] if log["topics"][0] == to_hex(abi.TRANSFER_EVENT)]
+    assert [
+        ("0x" + log["topics"][1][26:], "0x" + log["topics"][2][26:], int(log["data"], 16))
+        for log in moves
+    ] == [(server.account(attempt.payer).address.lower(), server.ready["payTo"].lower(), PRICE)]
+
+
+def _record(server: Server, asked: dict[str, Any]) -> dict[str, Any]:
+    return server.http.get(f"/api/payments/{asked['paymentId']}").json()
+
+
+def _wait_until(happened: Any, timeout_s: float = 10) -> None:
+    end = time.monotonic() + timeout_s
+    while not happened():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.01)

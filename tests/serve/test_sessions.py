@@ -1,0 +1,423 @@
+"""Session budgets: one deposit, spent a request at a time, the rest refunded at expiry."""
+
+import re
+import time
+
+import httpx
+import pytest
+
+from tests.serve.driver import (
+    ORDER,
+    PAY,
+    PRICE,
+    QUOTE,
+    SESSIONS,
+    Payer,
+    Server,
+    in_parallel,
+    refusal,
+    started,
+    statuses,
+)
+
+UNKNOWN = "session_" + "0" * 40
+
+
+# --- opening one -------------------------------------------------------------------------
+
+
+@pytest.mark.clause("2.6/id-prefix", "4.4/deposit-402", "4.4/deposit-flow", "2.6/remaining")
+def test_create_then_402_then_pay_then_201(server, payer):
+    asked = payer.ask_session("1.25", 600)
+    assert asked["error"] == "Payment Required"
+    wanted = asked["paymentRequirements"]
+    assert (wanted["resource"], wanted["maxAmountRequired"]) == (SESSIONS, "1250000")
+    assert "1250000" in asked["message"]
+
+    began_ms = server.state()["now"]
+    assert payer.pay(asked).status_code == 200
+    answer = payer.create(asked["paymentId"], "1.25", 600)
+    assert answer.status_code == 201
+    session = answer.json()
+    assert began_ms + 600_000 <= session.pop("expiresAt") <= server.state()["now"] + 600_000
+    assert re.fullmatch("session_[0-9a-f]{40}", session.pop("sessionId"))
+    assert session == {
+        "deposited": "1250000",
+        "released": "0",
+        "remaining": "1250000",
+        "status": "active",
+    }
+    assert payer.balance == 100_000_000 - 1_250_000
+    assert payer.transfers == 1
+
+
+@pytest.mark.clause("4.4/deposit-402")
+def test_an_unpaid_deposit_makes_no_session(server, payer):
+    rows = server.state()["rows"]
+    asked = payer.ask_session("0.05")
+    assert payer.create(asked["paymentId"], "0.05").status_code == 402
+    assert server.state()["rows"] == rows
+
+
+@pytest.mark.clause("3/deposit-makes-session")
+def test_the_session_begins_when_the_deposit_settles_not_when_it_is_asked_for(server, payer):
+    sessions = server.state()["rows"]["sessions"]
+    asked = payer.ask_session("0.05")
+    assert payer.pay(asked).status_code == 200
+    assert server.state()["rows"]["sessions"] == sessions + 1
+
+
+@pytest.mark.clause("4.4/max-spend")
+@pytest.mark.parametrize(
+    ("max_spend", "amount_base"), [("8.20", 8_200_000), ("0.29", 290_000), ("0.01", 10_000)]
+)
+def test_max_spend_is_the_deposit_to_the_cent(payer, max_spend, amount_base):
+    session = payer.open(max_spend)
+    assert session["deposited"] == session["remaining"] == str(amount_base)
+    assert payer.balance == 100_000_000 - amount_base
+
+
+@pytest.mark.clause("4.4/max-spend")
+@pytest.mark.parametrize(
+    "max_spend",
+    [
+        *(
+            "1",
+            "1.0",
+            "1.000",
+            "-1.00",
+            "+1.00",
+            "1e2",
+            " 1.00",
+            "1.00 ",
+            "1.00\n",
+            "0.00",
+            "00.10",
+        ),
+        *("", ".10", "1.", "1,00", "0x1.00", "NaN", "Infinity", "١.٠٠", "1_000.00"),
+        *("99999999999999999.00", "9" * 400 + ".00", "1" * 5000 + ".00"),
+        *(1.00, 1, None, True, [], {}, ["1.00"]),
+    ],
+)
+def test_any_other_max_spend_is_400(server, max_spend):
+    answer = server.http.post(SESSIONS, json={"maxSpend": max_spend, "duration": 60})
+    assert refusal(answer) == (400, "Invalid request body")
+    assert "$.maxSpend" in answer.json()["reason"]
+
+
+@pytest.mark.parametrize("duration", [0, -1, "60", 1.5, True, None, 10**12, 10**40, [], {}, ""])
+def test_a_bad_duration_is_400(server, duration):
+    answer = server.http.post(SESSIONS, json={"maxSpend": "1.00", "duration": duration})
+    assert refusal(answer) == (400, "Invalid request body")
+    assert "$.duration" in answer.json()["reason"]
+
+
+@pytest.mark.parametrize("body", [{}, {"maxSpend": "1.00"}, {"duration": 60}, [], None, "1.00"])
+def test_a_session_request_with_something_missing_is_400(server, body):
+    assert refusal(server.http.post(SESSIONS, json=body)) == (400, "Invalid request body")
+
+
+@pytest.mark.clause("2.1/amount", "4.1/validate")
+def test_a_deposit_id_cannot_be_paid_with_less(payer):
+    asked = payer.ask_session("5.00")
+    signed = payer.sign(asked["paymentRequirements"] | {"maxAmountRequired": "10000"})
+    answer = payer.pay(asked, signed, maxAmountRequired="10000")
+    assert refusal(answer) == (400, "Payment requirements do not match")
+    assert answer.json()["reason"].startswith("maxAmountRequired: ")
+    assert payer.create(asked["paymentId"], "5.00").status_code == 402
+    assert payer.transfers == 0
+
+
+# --- one deposit, one session ------------------------------------------------------------
+
+
+@pytest.mark.clause("3/deposit-makes-session", "4.4/deposit-flow")
+def test_whatever_the_repeated_body_says_it_is_the_same_session(server, payer):
+    asked = payer.ask_session("0.05", 600)
+    assert payer.pay(asked).status_code == 200
+    rows = server.state()["rows"]
+    first = payer.create(asked["paymentId"], "0.05", 600).json()
+    assert first["deposited"] == "50000"
+    repeated = [
+        payer.create(asked["paymentId"], *body)
+        for body in [("0.05", 600), ("9999.99", 600), ("0.05", 31_536_000), ("bad", "bad")]
+    ]
+    repeated.append(server.http.post(SESSIONS, headers={"X-Payment-Id": asked["paymentId"]}))
+    assert [(a.status_code, a.json()) for a in repeated] == [(201, first)] * 5
+    assert server.state()["rows"] == rows
+    assert payer.transfers == 1
+
+
+@pytest.mark.clause("3/deposit-makes-session")
+def test_ten_requests_at_once_make_one_session(server, payer):
+    asked = payer.ask_session("0.05")
+    assert payer.pay(asked).status_code == 200
+    sessions = server.state()["rows"]["sessions"]
+    answers = in_parallel(*[lambda: payer.create(asked["paymentId"], "0.05")] * 10)
+    assert statuses(answers) == {201: 10}
+    assert len({answer.text for answer in answers}) == 1
+    assert server.state()["rows"]["sessions"] == sessions
+
+
+@pytest.mark.clause("3/deposit-makes-session", "7/payment-already-settled")
+def test_paying_a_deposit_in_parallel_makes_one_session(server, payer):
+    asked = payer.ask_session("0.05")
+    body = payer.settlement(asked)
+    sessions = server.state()["rows"]["sessions"]
+    answers = in_parallel(*[lambda: server.http.post(PAY, json=body)] * 10)
+    assert statuses(answers) == {200: 1, 409: 9}
+    assert server.state()["rows"]["sessions"] == sessions + 1
+    assert payer.transfers == 1
+
+
+# --- spending it -------------------------------------------------------------------------
+
+
+@pytest.mark.clause("5/session-condition", "5/session-debit", "2.6/remaining", "1/repeat-served")
+def test_a_budget_for_three_quotes_serves_three(server, payer):
+    session_id = payer.open("0.03")["sessionId"]
+    for served in (1, 2, 3):
+        answer = payer.quote(session_id=session_id)
+        assert answer.status_code == 200
+        assert "quote" in answer.json()
+        budget = payer.session(session_id)
+        assert budget["released"] == str(served * PRICE)
+        assert budget["remaining"] == str((3 - served) * PRICE)
+    fourth = payer.quote(session_id=session_id)
+    assert fourth.status_code == 402
+    assert fourth.json()["paymentRequirements"]["resource"] == QUOTE
+    budget = payer.session(session_id)
+    assert (budget["released"], budget["remaining"]) == ("30000", "0")
+    assert payer.transfers == 1, "no debit is a transfer"
+
+
+@pytest.mark.clause("5/session-condition")
+def test_a_budget_for_one_quote_serves_one_however_often_one_asks(payer):
+    session_id = payer.open("0.01")["sessionId"]
+    assert payer.quote(session_id=session_id).status_code == 200
+    assert [payer.quote(session_id=session_id).status_code for _ in range(3)] == [402] * 3
+    assert payer.session(session_id)["released"] == "10000"
+
+
+@pytest.mark.clause("5/session-debit")
+def test_fifty_requests_at_once_and_a_budget_for_ten(server, payer):
+    session_id = payer.open("0.10")["sessionId"]
+    debits = server.state()["rows"]["debits"]
+    answers = in_parallel(*[lambda: payer.quote(session_id=session_id)] * 50)
+    assert statuses(answers) == {200: 10, 402: 40}
+    budget = payer.session(session_id)
+    assert budget["released"] == budget["deposited"] == "100000"
+    assert server.state()["rows"]["debits"] == debits + 10
+
+
+@pytest.mark.clause("5/session-condition")
+@pytest.mark.parametrize("session_id", ["", "session_", UNKNOWN, "☃", "' OR 1=1 --"])
+def test_an_unknown_session_is_402(server, session_id):
+    headers = {"X-Session-Id": session_id.encode()}
+    assert server.http.post(QUOTE, json=ORDER, headers=headers).status_code == 402
+
+
+def test_an_unknown_session_cannot_be_looked_at(server):
+    assert refusal(server.http.get(f"/api/sessions/{UNKNOWN}")) == (404, "Unknown session")
+
+
+def test_a_session_does_not_pay_for_another_session(payer):
+    session_id = payer.open("1.00")["sessionId"]
+    asked = {"maxSpend": "0.10", "duration": 60}
+    headers = {"X-Session-Id": session_id}
+    answer = payer.server.http.post(SESSIONS, json=asked, headers=headers)
+    assert answer.status_code == 402
+    assert payer.session(session_id)["released"] == "0"
+
+
+# --- the order of things -----------------------------------------------------------------
+
+
+BAD_ORDERS = [
+    {},
+    ORDER | {"side": "sideways"},
+    ORDER | {"pair": "btc/usd"},
+    ORDER | {"leverage": 0},
+    ORDER | {"leverage": "10"},
+    ORDER | {"sizeUsd": -1},
+    [ORDER],
+    None,
+]
+
+
+@pytest.mark.clause("1/unpaid-402", "5/session-condition", "5/session-debit")
+@pytest.mark.parametrize("body", BAD_ORDERS)
+def test_a_bad_body_is_402_unpaid_and_400_paid_and_costs_nothing(payer, body):
+    assert payer.quote(body=body).status_code == 402
+    assert payer.quote(session_id=UNKNOWN, body=body).status_code == 402
+    session_id = payer.open("0.01")["sessionId"]
+    answer = payer.quote(session_id=session_id, body=body)
+    assert refusal(answer) == (400, "Invalid request body")
+    assert payer.session(session_id)["released"] == "0"
+    assert payer.quote(session_id=session_id).status_code == 200, "nothing was debited"
+
+
+@pytest.mark.clause("5/session-condition")
+def test_a_session_that_is_spent_or_over_is_402_whatever_the_body(server, payer):
+    """The gate comes first: it knows that this session cannot pay."""
+    spent = payer.open("0.01")["sessionId"]
+    assert payer.quote(session_id=spent).status_code == 200
+    assert payer.quote(session_id=spent, body={}).status_code == 402
+
+    over = payer.open("0.01", 1)["sessionId"]
+    ends_ms = payer.session(over)["expiresAt"]
+    time.sleep(max(0.0, (ends_ms - server.state()["now"]) / 1000) + 0.01)
+    assert payer.quote(session_id=over, body={}).status_code == 402
+    assert payer.quote(session_id=over).status_code == 402
+    assert payer.session(over)["released"] == "0"
+
+
+def test_a_bad_body_with_a_payment_id_is_400_and_the_id_stays_good(payer):
+    payment_id = payer.paid()
+    answer = payer.quote(payment_id, body=ORDER | {"side": "up"})
+    assert refusal(answer) == (400, "Invalid request body")
+    assert "$.side" in answer.json()["reason"]
+    assert payer.quote(payment_id).status_code == 200
+
+
+@pytest.mark.clause("5/cache-first", "5/session-condition")
+def test_with_both_proofs_the_session_pays_only_if_the_payment_id_does_not(payer):
+    payment_id, session_id = payer.paid(), payer.open("0.02")["sessionId"]
+    assert payer.quote(payment_id, session_id).status_code == 200
+    assert payer.session(session_id)["released"] == "0"
+    assert payer.quote("pay_unknown", session_id).status_code == 200
+    assert payer.session(session_id)["released"] == "10000"
+    assert payer.quote(payment_id, UNKNOWN).status_code == 200
+
+
+# --- the end -----------------------------------------------------------------------------
+
+
+def _refunds(server: Server, payer: Payer) -> list[int]:
+    return [amount for _, _, amount in server.transfers(server.ready["payTo"], payer.address)]
+
+
+@pytest.mark.clause("3/expiry-refund", "3/refund-once")
+def test_an_expired_session_is_402_and_its_rest_is_refunded_once(server, payer):
+    session_id = payer.open("0.29", 60)["sessionId"]
+    assert payer.quote(session_id=session_id).status_code == 200
+    held = payer.balance
+    server.advance(61)
+    assert payer.quote(session_id=session_id).status_code == 402
+    ended = payer.session(session_id)
+    assert (ended["status"], ended["released"]) == ("refunded", "10000")
+    assert _refunds(server, payer) == [280_000]
+    assert payer.balance == held + 280_000 == 100_000_000 - PRICE
+    mined = server.rpc("eth_getTransactionReceipt", ended["refundTxHash"])
+    assert mined["status"] == "0x1"
+
+    for seconds in (1, 61, 86_400):
+        server.advance(seconds)
+    assert _refunds(server, payer) == [280_000]
+    assert payer.session(session_id) == ended
+    assert payer.quote(session_id=session_id).status_code == 402
+
+
+@pytest.mark.clause("3/expiry-refund")
+def test_a_session_lasts_as_long_as_was_paid_for(server, payer):
+    session_id = payer.open("0.05", 100)["sessionId"]
+    server.advance(90)
+    assert payer.quote(session_id=session_id).status_code == 200
+    server.advance(11)
+    assert payer.quote(session_id=session_id).status_code == 402
+
+
+@pytest.mark.clause("3/expiry-refund")
+def test_a_session_that_was_spent_has_nothing_to_refund(server, payer):
+    session_id = payer.open("0.01", 60)["sessionId"]
+    assert payer.quote(session_id=session_id).status_code == 200
+    server.advance(61)
+    ended = payer.session(session_id)
+    assert (ended["status"], ended["remaining"]) == ("expired", "0")
+    assert "refundTxHash" not in ended
+    assert _refunds(server, payer) == []
+
+
+@pytest.mark.clause("3/refund-once")
+def test_ten_clock_advances_at_once_refund_once(server, payer):
+    session_id = payer.open("0.07", 30)["sessionId"]
+    in_parallel(*[lambda: server.advance(31)] * 10)
+    assert payer.session(session_id)["status"] == "refunded"
+    assert _refunds(server, payer) == [70_000]
+
+
+@pytest.mark.clause("3/expiry-refund", "5/session-debit")
+def test_debits_that_race_with_the_expiry(server, payer):
+    """Whoever wins, what was served and what is refunded are the deposit."""
+    session_id = payer.open("0.20", 60)["sessionId"]
+    spend = [lambda: payer.quote(session_id=session_id)] * 19
+    *answers, _ = in_parallel(*spend, lambda: server.advance(60))
+    served = statuses(answers).get(200, 0)
+    ended = payer.session(session_id)
+    assert int(ended["released"]) == served * PRICE
+    assert _refunds(server, payer) == [200_000 - served * PRICE]
+    assert payer.balance == 100_000_000 - served * PRICE
+
+
+@pytest.mark.clause("3/refund-once", "3/expiry-refund")
+def test_a_refund_is_not_repeated_by_a_restart(tmp_path):
+    db = str(tmp_path / "kept.db")
+    with started("--db", db) as server:
+        payer = server.payer()
+        session_id = payer.open("0.29", 60)["sessionId"]
+        payer.quote(session_id=session_id)
+        server.advance(61)
+        ended = payer.session(session_id)
+        assert ended["status"] == "refunded"
+        held, address = payer.balance, payer.address
+    with started("--db", db) as server:
+        payer = Payer(server, payer.wallet)
+        server.advance(86_400)
+        assert payer.session(session_id) == ended
+        assert _refunds(server, payer) == [280_000]
+        assert (payer.balance, payer.address) == (held, address)
+        assert payer.quote(session_id=session_id).status_code == 402
+        server.assert_money_is_conserved(100_000_000)
+
+
+@pytest.mark.clause("3/refund-once", "3/expiry-refund")
+def test_a_refund_that_was_still_in_the_mempool_at_a_kill_is_paid_once(tmp_path):
+    """The chain has the refund, the database does not know yet: the nonce tells."""
+    db = str(tmp_path / "killed.db")
+    with started("--db", db) as server:
+        payer = server.payer()
+        session_id = payer.open("0.29", 60)["sessionId"]
+        server.sim("mining", automine=False)
+        assert _expire_and_kill(server) == "killed"
+    with started("--db", db) as server:
+        payer = Payer(server, payer.wallet)
+        server.advance(61)
+        assert payer.session(session_id)["status"] == "refunded"
+        assert _refunds(server, payer) == [290_000]
+        server.advance(61)
+        assert _refunds(server, payer) == [290_000]
+        assert payer.balance == 100_000_000
+
+
+def _expire_and_kill(server: Server) -> str:
+    """Let the sessions expire, and kill the server while their refunds wait to be mined."""
+
+    def expire() -> str:
+        try:
+            server.advance(61)
+        except httpx.TransportError:
+            return "killed"
+        return "answered"
+
+    def kill() -> None:
+        for _ in range(500):
+            if server.state()["chain"]["waiting"]:
+                break
+            time.sleep(0.01)
+        server.kill()
+
+    return in_parallel(expire, kill)[0]
+
+
+def test_after_all_this_the_money_adds_up(server):
+    server.assert_money_is_conserved(int(server.state()["chain"]["supply"]) - 10_000_000_000)

@@ -1,0 +1,303 @@
+"""What attackers tried: each of these once worked, or nearly."""
+
+import asyncio
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.bench import (
+    Bench,
+    answer,
+    broken,
+    lose_answer,
+    lose_request,
+    only,
+    requirements,
+    scene,
+)  # fmt: skip
+from x402sim import TESTNET, Wallet
+from x402sim.chain import abi
+from x402sim.chain.base import Call
+from x402sim.clock import Clock
+from x402sim.protocol.crypto import parse_address
+from x402sim.protocol.eip3009 import Authorization
+from x402sim.protocol.header import authorization_of, decode_header, encode_header
+from x402sim.rng import Rng
+from x402sim.service import indexer, sessions
+from x402sim.service.issue import Issuer
+from x402sim.service.reconcile import reconcile
+from x402sim.world.parts import Recipe, build
+
+
+def rpc_says(method: str, result: Any) -> Any:
+    """A fault: one method of the RPC answers this instead."""
+
+    async def on(request: httpx.Request, deliver: Any) -> httpx.Response:
+        if f'"{method}"'.encode() not in request.content:
+            response: httpx.Response = await deliver()
+            return response
+        return httpx.Response(200, json={"jsonrpc": "2.0", "id": 1, "result": result})
+
+    return on
+
+
+async def lose_settlement(bench: Bench) -> httpx.Response:
+    """Pay, and lose every sign of it; return the 402 that was paid."""
+    required = await bench.ask()
+    with (
+        broken(bench, "facilitator", only("/settle", lose_answer)),
+        broken(bench, "rpc", lose_request),
+    ):
+        assert (await bench.pay(required)).status_code == 502
+    return required
+
+
+@pytest.mark.parametrize("valid_before", [2**63 - 1, 2**63, 2**256 - 1])
+@scene
+async def test_an_authorization_may_never_expire(bench: Bench, valid_before: int) -> None:
+    required = await bench.ask()
+    auth = bench.alice.authorize(requirements(required.json()["paymentRequirements"]), 0)
+    forever = Authorization(auth.from_, auth.to, auth.value, 0, valid_before, auth.nonce)
+    header = encode_header(forever, bench.alice.sign(forever, TESTNET.domain), TESTNET)
+    assert (await bench.pay(required, header)).status_code == 200
+
+
+@pytest.mark.clause("2.2/payment-id")
+@scene
+async def test_a_payment_id_has_one_spelling(bench: Bench) -> None:
+    for _ in range(20):
+        payment_id = (await bench.ask()).json()["paymentId"]
+        alias = payment_id[:4] + payment_id[4:].replace("s", "\u017f").replace("i", "\u0131")
+        assert alias == payment_id or bench.service.issuer.read(alias) is None
+        assert bench.service.issuer.read(payment_id + "\n") is None
+
+
+@pytest.mark.parametrize("seed", [None, 1])
+def test_published_keys_forge_nothing_unless_the_seed_is_published(seed: int | None) -> None:
+    parts = build(Recipe(network=TESTNET, seed=seed))
+    settings = parts.service.settings
+    guesses = [settings.private_key, Rng(0).secret("ids"), Rng(0).secret("service")]
+    for guess in guesses:
+        known = type(settings)(
+            private_key=settings.private_key, secret=guess,
+            facilitator_url="", explorer_url="", rpc_url="",
+        )  # fmt: skip
+        forged = Issuer(known, Rng(2).stream("x")).issue("/api/perp/quote", 0, Clock().now_s())
+        assert parts.service.issuer.read(forged.payment_id) is None
+    asyncio.run(parts.http.aclose())
+    parts.service.store.close()
+
+
+@pytest.mark.clause("3/pending-resolved")
+@pytest.mark.parametrize(
+    ("status", "body"),
+    [
+        (200, {"x402Version": 1, "event": "payment.failed", "network": "cronos-testnet",
+               "timestamp": "", "error": "Timed out waiting for receipt"}),
+        (200, {"x402Version": 1, "event": "payment.failed", "network": "cronos-testnet",
+               "timestamp": "", "error": "Authorization already used"}),
+        (409, "already being processed"),
+        (429, "slow down"),
+    ],
+    ids=["timed out", "used", "409", "429"],
+)  # fmt: skip
+@scene
+async def test_a_broadcast_payment_is_not_forgotten_whatever_the_facilitator_says(
+    bench: Bench, status: int, body: Any
+) -> None:
+    await bench.parts.ledger.set_automine(False)
+    required = await bench.ask()
+
+    async def broadcast_and_deny(request: httpx.Request, deliver: Any) -> httpx.Response:
+        task = asyncio.ensure_future(deliver())
+        while not bench.parts.ledger.machine.state.waiting:
+            await asyncio.sleep(0)
+        task.cancel()
+        return await answer(status, body)(request, deliver)
+
+    with broken(bench, "facilitator", only("/settle", broadcast_and_deny)):
+        assert (await bench.pay(required)).status_code in (409, 502)
+    await bench.parts.ledger.mine()
+    assert await reconcile(bench.service) == 1
+    assert (await bench.ask(x_payment_id=required.json()["paymentId"])).status_code == 200
+    assert bench.transfers() == 1
+
+
+@pytest.mark.clause("3/pending-resolved")
+@pytest.mark.parametrize(
+    "fault",
+    [
+        rpc_says("eth_getLogs", []),
+        rpc_says("eth_getLogs", None),
+        rpc_says("eth_getLogs", [{"address": 1}]),
+        rpc_says("eth_getLogs", "rate limit"),
+        rpc_says("eth_getTransactionReceipt", None),
+        rpc_says("eth_getTransactionReceipt", {"logs": [{"address": 1, "topics": []}]}),
+        rpc_says("eth_call", "0x"),
+        rpc_says("eth_getBlockByNumber", None),
+        rpc_says("eth_getBlockByNumber", {"timestamp": 5}),
+        answer(500, "oops"),
+    ],
+)  # fmt: skip
+@scene
+async def test_a_payment_is_not_given_up_because_a_node_is_silent(bench: Bench, fault: Any) -> None:
+    required = await lose_settlement(bench)
+    bench.now[0] += 10_000
+    await bench.parts.ledger.mine()
+    with broken(bench, "rpc", fault):
+        assert await reconcile(bench.service) == 0
+        same = await bench.pay(required)
+        assert same.status_code in (409, 502)
+    assert await reconcile(bench.service) == 1
+    assert (await bench.ask(x_payment_id=required.json()["paymentId"])).status_code == 200
+
+
+@pytest.mark.clause("3/pending-resolved")
+@scene
+async def test_a_payment_is_not_given_up_because_a_node_lags(bench: Bench) -> None:
+    """It has not seen the block with the transfer yet; by our clock all is long over."""
+    required = await lose_settlement(bench)
+    head = {"timestamp": hex(bench.clock.now_s()), "number": "0x0"}
+    bench.now[0] += 10_000
+
+    async def behind(request: httpx.Request, deliver: Any) -> httpx.Response:
+        for method, result in (("eth_getBlockByNumber", head), ("eth_call", "0x0")):
+            if f'"{method}"'.encode() in request.content:
+                return httpx.Response(200, json={"jsonrpc": "2.0", "id": 1, "result": result})
+        response: httpx.Response = await deliver()
+        return response
+
+    with broken(bench, "rpc", behind):
+        assert await reconcile(bench.service) == 0
+    assert await reconcile(bench.service) == 1
+    assert (await bench.ask(x_payment_id=required.json()["paymentId"])).status_code == 200
+
+
+@pytest.mark.clause("5/nonce-once")
+@scene
+async def test_somebody_elses_transfer_pays_for_nothing_here(bench: Bench) -> None:
+    """A customer paid this merchant by other means; a stranger copies the calldata."""
+    required = await bench.ask()
+    header = bench.sign(required)
+    auth, signature = authorization_of(decode_header(header))
+    data = abi.transfer_with_authorization(auth, signature)
+    await bench.parts.ledger.send(Call(bench.bob.address_bytes, TESTNET.asset, data))
+    bench.now[0] += 100
+    mine = await bench.ask()
+    refused = await bench.pay(mine, header)
+    assert (refused.status_code, refused.json()["error"]) == (409, "Nonce already used")
+    assert (await bench.ask(x_payment_id=mine.json()["paymentId"])).status_code == 402
+
+
+@pytest.mark.clause("3/deposit-makes-session")
+@scene
+async def test_a_deposit_that_was_undone_buys_nothing_and_is_not_refunded(bench: Bench) -> None:
+    session = await bench.open_session("5.00", duration=600)
+    bench.now[0] += 301  # mined again after validBefore, the transfer reverts
+    await bench.parts.ledger.reorg(2 if await bench.parts.ledger.height() > 1 else 1)
+    assert bench.earned == 0
+    assert (await indexer.run(bench.service)).reverted == 1
+    assert (await bench.ask(x_session_id=session["sessionId"])).status_code == 402
+    bench.now[0] += 600
+    assert await sessions.expire(bench.service) == 0
+    assert bench.balance(bench.alice) == 1_000_000_000
+    assert bench.service.store.refunds_due() == []
+
+
+@pytest.mark.clause("3/indexed-status")
+@scene
+async def test_a_quote_whose_payment_was_undone_is_no_longer_served(bench: Bench) -> None:
+    required = await bench.ask()
+    header = bench.sign(required)
+    await bench.pay(required, header)
+    bench.now[0] += 300
+    await bench.parts.ledger.reorg(1)
+    await indexer.run(bench.service)
+    assert (await bench.ask(x_payment_id=required.json()["paymentId"])).status_code == 402
+    again = await bench.pay(required)
+    assert (again.status_code, again.json()["error"]) == (409, "Payment already settled")
+
+
+@pytest.mark.clause("8/indexer-query")
+@pytest.mark.parametrize(
+    "changed",
+    [{"status": None}, {"blockNumber": 1}, {"blockNumber": "pending"}, {"blockNumber": "0x" + "f" * 60},
+     {"blockNumber": "-0x1"}, {"status": "0x2"}],
+)  # fmt: skip
+@scene
+async def test_an_explorer_that_talks_nonsense_changes_nothing(
+    bench: Bench, changed: dict[str, Any]
+) -> None:
+    import json
+
+    payment_id = await bench.buy()
+
+    async def odd(_: httpx.Request, deliver: Any) -> httpx.Response:
+        body = json.loads((await deliver()).content)
+        body["result"].update(changed)
+        return httpx.Response(200, json=body)
+
+    with broken(bench, "explorer", odd):
+        assert (await indexer.run(bench.service)).unanswered == 1
+    record = await bench.record(payment_id)
+    assert (record["status"], record["block_number"]) == ("settled", None)
+
+
+@pytest.mark.parametrize("undo", ["restore", "clear"])
+@scene
+async def test_a_world_rewound_during_a_payment_says_so(bench: Bench, undo: str) -> None:
+    before = bench.service.store.copy()
+    required = await bench.ask()
+
+    async def rewind(_: httpx.Request, deliver: Any) -> httpx.Response:
+        if undo == "restore":
+            bench.service.store.restore(before)
+        else:
+            bench.service.store.clear()
+        raise httpx.ReadTimeout("lost")
+
+    with broken(bench, "facilitator", only("/settle", rewind)):
+        refused = await bench.pay(required)
+    assert (refused.status_code, refused.json()["error"]) == (502, "Settlement failed")
+    before.close()
+
+
+def test_deposits_go_where_refunds_can_be_paid_from() -> None:
+    """The merchant may be another account than the server wallet, which holds the escrow."""
+
+    async def story() -> None:
+        bench = Bench()
+        merchant = parse_address("0x" + "22" * 20)
+        settings = type(bench.service.settings)(
+            **{**vars_of(bench.service.settings), "recipient": merchant}
+        )
+        object.__setattr__(bench.service, "settings", settings)
+        object.__setattr__(bench.service, "issuer", Issuer(settings, Rng(1).stream("x")))
+        quote = (await bench.ask()).json()["paymentRequirements"]
+        assert parse_address(quote["payTo"]) == merchant
+        before = bench.balance(bench.alice)
+        await bench.open_session("0.05", duration=60)
+        bench.now[0] += 60
+        assert await sessions.expire(bench.service) == 1
+        assert bench.balance(bench.alice) == before
+        await bench.http.aclose()
+        await bench.parts.http.aclose()
+        bench.service.store.close()
+
+    def vars_of(settings: Any) -> dict[str, Any]:
+        from dataclasses import fields
+
+        return {f.name: getattr(settings, f.name) for f in fields(settings)}
+
+    asyncio.run(story())
+
+
+@scene
+async def test_a_signature_by_another_wallet_never_pays(bench: Bench) -> None:
+    required = await bench.ask()
+    auth = bench.alice.authorize(requirements(required.json()["paymentRequirements"]),
+                                 bench.clock.now_s())  # fmt: skip
+    forged = Wallet.create().sign(auth, TESTNET.domain)
+    refused = await bench.pay(required, encode_header(auth, forged, TESTNET))
+    assert (refused.status_code, bench.transfers()) == (400, 0)

@@ -1,0 +1,190 @@
+"""Section 5: who may pass."""
+
+import pytest
+
+from tests.bench import ORDER, Bench, scene
+from x402sim.service.gate import can_spend
+
+DAY = 24 * 3600
+
+
+@pytest.mark.clause(
+    "1/unpaid-402", "7/payment-required", "2.2/body", "2.1/requirements", "8/timeout"
+)
+@scene
+async def test_unpaid_is_402_with_requirements(bench: Bench) -> None:
+    response = await bench.ask()
+    body = response.json()
+    payment_id = body.pop("paymentId")
+    assert response.status_code == 402
+    assert payment_id.startswith("pay_")
+    assert body == {
+        "error": "Payment Required",
+        "message": "Payment of 10000 base units is required to access /api/perp/quote",
+        "network": "cronos-testnet",
+        "paymentRequirements": {
+            "scheme": "exact",
+            "network": "cronos-testnet",
+            "payTo": bench.parts.service.settings.pay_to and body["paymentRequirements"]["payTo"],
+            "asset": "0xc01efAaF7C5C61bEbFAeb358E1161b537b8bC0e0",
+            "maxAmountRequired": "10000",
+            "maxTimeoutSeconds": 300,
+            "resource": "/api/perp/quote",
+            "description": "A quote for a perpetual position",
+        },
+    }
+    pay_to = bytes.fromhex(body["paymentRequirements"]["payTo"][2:])
+    assert pay_to == bench.service.settings.pay_to
+
+
+@pytest.mark.clause("2.2/payment-id")
+@scene
+async def test_ids_are_unique_opaque_and_not_guessable(bench: Bench) -> None:
+    ids = [(await bench.ask()).json()["paymentId"] for _ in range(64)]
+    assert len(set(ids)) == 64
+    for position in range(4, len(ids[0])):  # no place that is the same in all of them
+        assert len({each[position] for each in ids}) > 3
+    read = bench.service.issuer.read
+    assert all(read(each) is not None for each in ids)
+    for position in range(len(ids[0])):
+        flipped = "a" if ids[0][position] != "a" else "b"
+        assert read(ids[0][:position] + flipped + ids[0][position + 1 :]) is None
+    for odd in ("", "pay_", ids[0].upper(), ids[0][4:], ids[0] + "a", "pay_" + "é" * 72):
+        assert read(odd) is None
+
+
+@pytest.mark.clause(
+    "1/repeat-served",
+    "4.2/price",
+    "4.2/quote",
+    "5/cache-first",
+    "8/quote-price",
+    "5/resource-binding",
+)
+@scene
+async def test_paid_is_served_again_and_again(bench: Bench) -> None:
+    payment_id = await bench.buy()
+    first, second = [await bench.ask(x_payment_id=payment_id) for _ in range(2)]
+    assert first.status_code == second.status_code == 200
+    assert set(first.json()["quote"]) == {
+        "pair", "entryPrice", "liquidationPrice", "fundingRate", "bestVenue",
+    }  # fmt: skip
+    assert first.content == second.content
+    assert bench.earned == 10_000
+
+
+@pytest.mark.clause("5/resource-binding", "5/cache-first", "5/stored-records")
+@pytest.mark.parametrize("forget", [False, True], ids=["cached", "stored"])
+@pytest.mark.parametrize(
+    "resource",
+    [
+        "/api/sessions/create",
+        "/api/perp",
+        "/api/perp/quote/",
+        "/API/perp/quote",
+        "/api/perp/quote?x=1",
+        "",
+    ],
+)
+@scene
+async def test_an_entitlement_is_for_its_exact_resource(
+    bench: Bench, resource: str, forget: bool
+) -> None:
+    from x402sim.service.gate import is_entitled
+
+    payment_id = await bench.buy()
+    if forget:
+        bench.restart()
+    assert is_entitled(bench.service, payment_id, "/api/perp/quote")
+    assert not is_entitled(bench.service, payment_id, resource)
+    assert not is_entitled(bench.service, payment_id + "a", "/api/perp/quote")
+
+
+@pytest.mark.clause(
+    "3/record-outlives-cache", "5/stored-records", "3/discarded-after-24h", "8/cache-lifetime"
+)
+@scene
+async def test_the_record_grants_when_the_cache_has_forgotten(bench: Bench) -> None:
+    payment_id = await bench.buy()
+    cached = bench.service.entitlements
+    bench.now[0] += DAY - 1
+    assert cached.grants(payment_id, "/api/perp/quote", bench.clock.now_ms())
+    bench.now[0] += 1
+    assert not cached.grants(payment_id, "/api/perp/quote", bench.clock.now_ms())
+    assert len(cached) == 1
+    assert cached.sweep(bench.clock.now_ms()) == 1
+    assert len(cached) == 0
+    assert (await bench.ask(x_payment_id=payment_id)).status_code == 200
+
+
+@pytest.mark.clause("2.5/entitlement", "4.1/cache")
+@scene
+async def test_settlement_caches_the_entitlement(bench: Bench) -> None:
+    payment_id = await bench.buy()
+    (entitlement,) = bench.service.entitlements.all()
+    assert entitlement.payment_id == payment_id
+    assert entitlement.resource_url == "/api/perp/quote"
+    assert entitlement.user_address == bench.alice.address
+    assert entitlement.timestamp_ms == bench.clock.now_ms()
+
+
+@pytest.mark.clause("5/session-condition", "5/session-debit", "1/session-no-402", "2.6/remaining")
+@scene
+async def test_a_session_is_spent_to_its_last_unit(bench: Bench) -> None:
+    session = await bench.open_session("0.03")
+    answers = [(await bench.ask(x_session_id=session["sessionId"])).status_code for _ in range(4)]
+    assert answers == [200, 200, 200, 402]
+    shown = (await bench.http.get(f"/api/sessions/{session['sessionId']}")).json()
+    assert (shown["deposited"], shown["released"], shown["remaining"]) == ("30000", "30000", "0")
+    assert not can_spend(bench.service, session["sessionId"], 1)
+
+
+@pytest.mark.clause("5/session-debit")
+@scene
+async def test_the_last_unit_is_spent_once_even_if_two_may_pass(bench: Bench) -> None:
+    from x402sim.service import gate
+
+    session = await bench.open_session("0.01")
+    headers = {"x-session-id": session["sessionId"]}
+    one = gate.ask(bench.service, headers, "/api/perp/quote", 10_000)
+    two = gate.ask(bench.service, headers, "/api/perp/quote", 10_000)
+    assert one is not None
+    assert two is not None
+    assert gate.spend(bench.service, one)
+    assert not gate.spend(bench.service, two)
+
+
+@pytest.mark.clause("5/session-condition")
+@scene
+async def test_an_expired_session_cannot_be_spent(bench: Bench) -> None:
+    session = await bench.open_session("0.05", duration=60)
+    bench.now[0] += 59.9
+    assert (await bench.ask(x_session_id=session["sessionId"])).status_code == 200
+    bench.now[0] += 0.1
+    assert (await bench.ask(x_session_id=session["sessionId"])).status_code == 402
+    assert (await bench.ask(x_session_id="session_unknown")).status_code == 402
+
+
+@scene
+async def test_a_payment_id_is_looked_at_before_a_session(bench: Bench) -> None:
+    payment_id, session = await bench.buy(), await bench.open_session("0.01")
+    both = {"x_payment_id": payment_id, "x_session_id": session["sessionId"]}
+    assert (await bench.ask(**both)).status_code == 200
+    shown = (await bench.http.get(f"/api/sessions/{session['sessionId']}")).json()
+    assert shown["released"] == "0"
+    both["x_payment_id"] = "pay_wrong"
+    assert (await bench.ask(**both)).status_code == 200
+    shown = (await bench.http.get(f"/api/sessions/{session['sessionId']}")).json()
+    assert shown["released"] == "10000"
+
+
+@scene
+async def test_nothing_is_debited_for_a_bad_body(bench: Bench) -> None:
+    session = await bench.open_session("0.01")
+    headers = {"X-Session-Id": session["sessionId"]}
+    for wrong in ({**ORDER, "side": "up"}, {**ORDER, "leverage": "10"}, {}, [], None):
+        response = await bench.http.post("/api/perp/quote", json=wrong, headers=headers)
+        assert response.status_code == 400
+        unpaid = await bench.http.post("/api/perp/quote", json=wrong)
+        assert unpaid.status_code == 402
+    assert (await bench.ask(x_session_id=session["sessionId"])).status_code == 200

@@ -1,0 +1,360 @@
+"""The documentation: the index and its pages, the OpenAPI document, the interactive page."""
+
+import json
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+from importlib.resources import files
+from urllib.parse import urlsplit
+
+import msgspec
+import pytest
+from eth_account import Account
+from openapi_spec_validator import validate
+
+from x402sim.protocol import messages
+from x402sim.protocol.crypto import checksum
+from x402sim.protocol.errors import Refusal, status_of
+from x402sim.protocol.header import authorization_of, decode_header
+from x402sim.protocol.messages import FacilitatorRequirements, SettlementRequest
+from x402sim.protocol.networks import NETWORKS
+from x402sim.protocol.rules import VERIFICATION, Verification, invalid_reason
+from x402sim.service.openapi import openapi
+from x402sim.service.pages import PAGES, in_force, llms_txt, page, sign_script
+from x402sim.spec.clauses import CLAUSES
+from x402sim.spec.decisions import Decisions, alternatives, decisions
+
+FIVE_TEXTS = (
+    "Insufficient USDC balance",
+    "Invalid signature",
+    "Nonce already used",
+    "Authorization expired",
+    "Payment already settled",
+)
+BOTH = pytest.mark.parametrize("choices", [Decisions(), alternatives()], ids=["ours", "others"])
+
+
+OURS = Decisions()
+
+
+def document(choices: Decisions = OURS, network: str = "cronos-testnet") -> dict:
+    text = msgspec.json.encode(
+        openapi(decisions=choices, price_base=10_000, network=network, version="1.2.3")
+    )
+    return json.loads(text)
+
+
+def operations(api: dict):
+    for path, item in api["paths"].items():
+        for method, operation in item.items():
+            yield path, method, operation
+
+
+def walk(node):
+    yield node
+    if isinstance(node, dict | list):
+        for child in node.values() if isinstance(node, dict) else node:
+            yield from walk(child)
+
+
+def resolve(api: dict, ref: str):
+    assert ref.startswith("#/")
+    at = api
+    for key in ref[2:].split("/"):
+        at = at[key]
+    return at
+
+
+# --- the index and its pages ---------------------------------------------------------
+
+
+@pytest.mark.clause("4.5/llms-txt")
+def test_the_index_lists_every_documentation_page_and_each_exists():
+    text = llms_txt("http://service.test/")
+    assert text.startswith("# ")
+    assert re.search(r"^> \S", text, re.MULTILINE)
+    links = re.findall(r"^- \[[^\]]+\]\((\S+)\): \S", text, re.MULTILINE)
+    assert all(link.startswith("http://service.test/") for link in links)
+    paths = [urlsplit(link).path for link in links]
+    assert sorted(paths) == sorted(
+        ["/docs", "/openapi.json"]
+        + [
+            f"/docs/{name}.md"
+            for name in ("payment-flow", "sessions", "errors", "decisions", "clauses")
+        ]
+    )
+    for path in paths:
+        if path.endswith(".md"):
+            assert page(path.removeprefix("/docs/"), Decisions())
+
+
+@BOTH
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_is_whole(name, choices):
+    text = page(name, choices)
+    assert text is not None
+    assert text.startswith("# ")
+    assert page(f"{name}.md", choices) == text
+    assert text.count("```") % 2 == 0
+    assert not re.search(r"@(?!pay\.json)\w", text), "a word that was not filled in"
+
+
+@BOTH
+@pytest.mark.parametrize("name", PAGES)
+def test_links_between_pages_lead_somewhere(name, choices):
+    for target in re.findall(r"\]\(([^)]+)\)", page(name, choices)):
+        assert page(target, choices), target
+
+
+@BOTH
+@pytest.mark.parametrize("name", PAGES)
+def test_the_tables_of_a_page_are_even(name, choices):
+    for table in re.findall(r"(?:^\|.*\|\n)+", page(name, choices), re.MULTILINE):
+        widths = {len(re.findall(r"(?<!\\)\|", row)) for row in table.splitlines()}
+        assert len(widths) == 1
+
+
+@pytest.mark.parametrize("name", ["", "nothing", "../pages", "payment-flow.md.md", "docs.html"])
+def test_there_is_no_other_page(name):
+    assert page(name, Decisions()) is None
+
+
+@BOTH
+def test_the_errors_page_has_every_text_with_its_status(choices):
+    text = page("errors", choices)
+    for refusal in Refusal:
+        assert f"| `{refusal.value}` | {status_of(refusal, choices)} |" in text
+    assert all(f"`{known}`" in text for known in FIVE_TEXTS)
+
+
+@BOTH
+def test_the_decisions_page_has_every_decision_and_says_which_way_it_went(choices):
+    rows = {
+        row.split("`")[1]: row for row in page("decisions", choices).splitlines() if "| `" in row
+    }
+    assert list(rows) == [decision.id for decision in decisions()]
+    for decision in decisions():
+        switched = decision.field is not None and choices != Decisions()
+        assert rows[decision.id].endswith(f"| the {'alternative' if switched else 'choice'} |")
+
+
+def test_a_value_that_is_neither_choice_nor_alternative_is_shown_as_it_is():
+    teapot = Decisions(nonce_used_status=418)
+    decision = next(each for each in decisions() if each.field == "nonce_used_status")
+    assert in_force(decision, teapot) == "`418`"
+    assert "| `418` |" in page("decisions", teapot)
+
+
+def test_the_clauses_page_has_every_clause():
+    text = page("clauses", Decisions())
+    for clause in CLAUSES:
+        assert f"| `{clause.id}` |" in text
+
+
+@pytest.mark.parametrize("network", NETWORKS.values(), ids=list(NETWORKS))
+def test_the_script_of_the_payment_flow_signs_a_valid_payment(tmp_path, network):
+    script = sign_script()
+    assert f"```python\n{script}```" in page("payment-flow", Decisions())
+    required = document(network=network.name)["paths"]["/api/perp/quote"]["post"]["responses"]
+    example = required["402"]["content"]["application/json"]["example"]
+    (tmp_path / "sign.py").write_text(script)
+    (tmp_path / "402.json").write_text(json.dumps(example))
+    payer = Account.create()
+    done = subprocess.run(
+        [sys.executable, "sign.py", "402.json"],
+        cwd=tmp_path,
+        env={"PAYER_KEY": payer.key.hex()},
+        capture_output=True,
+        check=True,
+    )
+    sent = messages.decode(done.stdout, SettlementRequest)
+    assert sent.payment_id == example["paymentId"]
+    assert sent.payment_requirements.description is msgspec.UNSET
+    header = decode_header(sent.payment_header)
+    authorization, signature = authorization_of(header)
+    assert checksum(authorization.from_) == payer.address
+    assert authorization.valid_before - authorization.valid_after == 360
+    case = Verification(
+        scheme=header.scheme,
+        network=header.network,
+        asset=header.payload.asset,
+        authorization=authorization,
+        signature=signature,
+        requirements=msgspec.convert(
+            msgspec.to_builtins(sent.payment_requirements), FacilitatorRequirements
+        ),
+        supported=network,
+    )
+    assert invalid_reason(VERIFICATION, case) is None
+
+
+# --- the OpenAPI document ------------------------------------------------------------
+
+
+@BOTH
+def test_the_openapi_document_is_valid(choices):
+    validate(document(choices))
+
+
+def test_the_openapi_document_has_every_route_of_the_service():
+    routes = {(path, method) for path, method, _ in operations(document())}
+    assert routes == {
+        ("/api/perp/quote", "post"),
+        ("/api/pay", "post"),
+        ("/api/payments/{paymentId}", "get"),
+        ("/api/sessions/create", "post"),
+        ("/api/sessions/{sessionId}", "get"),
+        ("/api/agents", "get"),
+        ("/llms.txt", "get"),
+        ("/docs", "get"),
+        ("/docs/{page}", "get"),
+        ("/openapi.json", "get"),
+        ("/healthz", "get"),
+    }
+
+
+@BOTH
+def test_every_reference_resolves_and_every_schema_is_used(choices):
+    api = document(choices)
+    refs = {node["$ref"] for node in walk(api) if isinstance(node, dict) and "$ref" in node}
+    assert all(resolve(api, ref) for ref in refs)
+    assert {f"#/components/schemas/{name}" for name in api["components"]["schemas"]} <= refs
+
+
+@BOTH
+def test_every_operation_and_every_field_has_words(choices):
+    api = document(choices)
+    tags = {tag["name"] for tag in api["tags"]}
+    ids = [operation["operationId"] for _, _, operation in operations(api)]
+    assert len(ids) == len(set(ids))
+    for path, _, operation in operations(api):
+        assert operation["summary"]
+        assert operation["responses"]
+        assert set(operation["tags"]) <= tags
+        parameters = [
+            resolve(api, p["$ref"]) if "$ref" in p else p for p in operation.get("parameters", [])
+        ]
+        in_path = {p["name"] for p in parameters if p["in"] == "path"}
+        assert in_path == set(re.findall(r"{(\w+)}", path))
+    for name, schema in api["components"]["schemas"].items():
+        for field, about in schema["properties"].items():
+            assert "$ref" in about or about.get("description"), f"{name}.{field}"
+
+
+@BOTH
+def test_the_statuses_are_those_decided(choices):
+    api = document(choices)
+    answers = api["paths"]["/api/pay"]["post"]["responses"]
+    for refusal in Refusal:
+        media = answers[str(status_of(refusal, choices))]["content"]["application/json"]
+        assert refusal.value in [each["value"]["error"] for each in media["examples"].values()]
+    assert set(answers) == {"200", "400", "413"} | {str(status_of(r, choices)) for r in Refusal}
+    quote = api["paths"]["/api/perp/quote"]["post"]["responses"]
+    assert {"402", str(choices.short_session_status)} <= set(quote)
+    created = api["paths"]["/api/sessions/create"]["post"]["responses"]
+    assert str(choices.session_created_status) in created
+    assert ("402" in api["paths"]["/api/agents"]["get"]["responses"]) is not choices.agents_free
+
+
+def check_example(api: dict, schema: dict, example) -> int:
+    """Decode each part of an example that has a message; return how many there were."""
+    if "$ref" in schema:
+        kind = getattr(messages, schema["$ref"].rpartition("/")[2])
+        decoded = messages.decode(json.dumps(example).encode(), kind)
+        assert msgspec.to_builtins(decoded) == example, "nothing in it is unknown"
+        return 1
+    if schema.get("type") == "array":
+        return sum(check_example(api, schema["items"], each) for each in example)
+    parts = schema.get("properties", {})
+    inner = {name: part for name, part in parts.items() if "$ref" in part or "items" in part}
+    return sum(check_example(api, part, example[name]) for name, part in inner.items())
+
+
+@BOTH
+@pytest.mark.parametrize("network", list(NETWORKS))
+def test_every_example_is_a_message(choices, network):
+    api = document(choices, network)
+    checked = 0
+    for node in walk(api["paths"]):
+        if not (isinstance(node, dict) and "schema" in node):
+            continue
+        examples = [each["value"] for each in node.get("examples", {}).values()]
+        if "example" in node:
+            examples.append(node["example"])
+        checked += sum(check_example(api, node["schema"], example) for example in examples)
+    assert checked >= 20
+
+
+@BOTH
+def test_the_example_requests_would_be_accepted(choices):
+    api = document(choices)
+    quote = api["paths"]["/api/perp/quote"]["post"]["requestBody"]["content"]["application/json"]
+    assert quote["example"]["side"] in choices.sides
+    assert api["components"]["schemas"]["QuoteRequest"]["properties"]["side"]["enum"] == list(
+        choices.sides
+    )
+    settle = api["paths"]["/api/pay"]["post"]["requestBody"]["content"]["application/json"]
+    authorization_of(decode_header(settle["example"]["paymentHeader"]))
+    assert "description" not in settle["example"]["paymentRequirements"]
+
+
+def test_patterns_are_those_of_ecma_script():
+    patterns = [n["pattern"] for n in walk(document()) if isinstance(n, dict) and "pattern" in n]
+    assert len(patterns) == 2
+    assert not any("\\Z" in pattern for pattern in patterns)
+
+
+def test_the_price_and_the_network_are_the_deployments():
+    api = openapi(decisions=Decisions(), price_base=25, network="cronos-mainnet", version="1")
+    responses = api["paths"]["/api/perp/quote"]["post"]["responses"]
+    body = responses["402"]["content"]["application/json"]["example"]
+    assert body["paymentRequirements"]["maxAmountRequired"] == "25"
+    assert body["network"] == body["paymentRequirements"]["network"] == "cronos-mainnet"
+    with pytest.raises(ValueError, match="unknown network"):
+        openapi(decisions=Decisions(), price_base=25, network="nowhere", version="1")
+
+
+# --- the interactive page ------------------------------------------------------------
+
+
+def shipped(name: str) -> str:
+    return files("x402sim.service").joinpath(name).read_text(encoding="utf-8")
+
+
+class Tags(HTMLParser):
+    """The tags of a page, with their attributes."""
+
+    def __init__(self, text: str):
+        super().__init__()
+        self.found: list[tuple[str, dict]] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.found.append((tag, dict(attrs)))
+
+
+def test_the_interactive_page_loads_nothing_from_elsewhere():
+    for name in ("docs.html", "docs.css", "docs.js"):
+        assert not re.search(r"https?:|//[a-z]+\.|@import|url\(", shipped(name)), name
+    loads = [about.get("src") or about.get("href") for _, about in Tags(shipped("docs.html")).found]
+    assert {"docs.js", "docs.css"} <= set(loads)
+    assert all(not urlsplit(load).netloc for load in loads if load)
+
+
+def test_the_interactive_page_works_under_a_strict_content_security_policy():
+    for tag, about in Tags(shipped("docs.html")).found:
+        assert tag != "style"
+        assert tag != "script" or "src" in about
+        assert not [name for name in about if name == "style" or name.startswith("on")]
+
+
+def test_nothing_the_service_says_is_read_as_markup():
+    script = shipped("docs.js")
+    markup = r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|new Function|DOMParser"
+    assert not re.search(markup, script)
+
+
+def test_the_interactive_page_links_every_page():
+    links = {about.get("href") for _, about in Tags(shipped("docs.html")).found}
+    assert {f"docs/{name}.md" for name in PAGES} | {"openapi.json", "llms.txt"} <= links

@@ -1,0 +1,70 @@
+"""Section 2.8: the settings, and what the service cannot be asked."""
+
+import pytest
+
+from tests.bench import Bench, scene
+from x402sim.protocol.crypto import parse_address
+from x402sim.protocol.networks import MAINNET
+from x402sim.rng import Rng
+from x402sim.service.issue import Issuer
+from x402sim.service.settings import Settings, settings_from_env
+
+ENV = {
+    "PRIVATE_KEY": "0x" + "11" * 32,
+    "FACILITATOR_URL": "http://f",
+    "EXPLORER_URL": "http://e",
+    "RPC_URL": "http://r",
+}
+
+
+@pytest.mark.clause("2.8/settings")
+def test_the_settings_come_from_the_environment() -> None:
+    settings = settings_from_env(ENV)
+    assert settings.network.name == "cronos-testnet"
+    assert settings.pay_to == settings.wallet
+    assert settings.wallet == parse_address("0x19E7E376E7C213B7E7e7e46cc70A5dD086DAff2A")
+    merchant, token = "0x" + "22" * 20, "0x" + "33" * 20
+    other = settings_from_env(
+        {**ENV, "NETWORK": "cronos-mainnet", "MERCHANT_ADDRESS": merchant, "TOKEN_ADDRESS": token}
+    )
+    assert other.network.chain_id == MAINNET.chain_id
+    assert (other.pay_to, other.network.asset) == (parse_address(merchant), parse_address(token))
+
+
+@pytest.mark.clause("2.8/settings")
+@pytest.mark.parametrize("missing", ENV)
+def test_a_missing_setting_is_named(missing: str) -> None:
+    with pytest.raises(ValueError, match=missing):
+        settings_from_env({k: v for k, v in ENV.items() if k != missing})
+
+
+@pytest.mark.clause("2.2/payment-id", "2.1/requirements")
+def test_an_id_is_good_only_where_it_was_issued() -> None:
+    def issuer(**changed: object) -> Issuer:
+        settings = Settings(
+            **{"private_key": b"k" * 32, "facilitator_url": "", "explorer_url": "",
+               "rpc_url": "", **changed}  # type: ignore[arg-type]
+        )  # fmt: skip
+        return Issuer(settings, Rng(1).stream("salts"))
+
+    required = issuer().issue("/api/perp/quote", 10_000, now_s=0)
+    assert issuer().read(required.payment_id) is not None, "after a restart"
+    for other in (
+        issuer(private_key=b"x" * 32),
+        issuer(network=MAINNET),
+        issuer(recipient=parse_address("0x" + "22" * 20)),
+        issuer(max_timeout_s=301),
+    ):
+        assert other.read(required.payment_id) is None
+
+
+@pytest.mark.clause("9/no-version-segment")
+@scene
+async def test_no_path_has_a_version(bench: Bench) -> None:
+    import re
+
+    spec = (await bench.http.get("/openapi.json")).json()
+    assert len(spec["paths"]) >= 10
+    assert not [path for path in spec["paths"] if re.search(r"/v\d", path)]
+    assert (await bench.http.post("/v1/api/pay")).status_code == 404
+    assert (await bench.http.post("/api/v1/pay")).status_code == 404

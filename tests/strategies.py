@@ -1,0 +1,106 @@
+"""What tests draw from: keys, addresses, domains, authorizations, requirements."""
+
+import string
+
+from coincurve import PrivateKey
+from eth_account import Account
+from hypothesis import settings
+from hypothesis import strategies as st
+
+from x402sim.protocol.crypto import Address
+from x402sim.protocol.eip3009 import Authorization, Domain
+from x402sim.protocol.messages import PaymentRequirements
+from x402sim.protocol.money import MAX_UINT256
+from x402sim.protocol.networks import TESTNET
+
+settings.register_profile("x402sim", deadline=None)  # a slow machine breaks no property
+settings.load_profile("x402sim")
+
+CURVE_ORDER = 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141
+
+uint256 = st.one_of(st.integers(0, 10**9), st.integers(0, MAX_UINT256))
+bytes32 = st.binary(min_size=32, max_size=32)
+addresses = st.binary(min_size=20, max_size=20).map(Address)
+private_keys = st.integers(1, CURVE_ORDER - 1).map(PrivateKey.from_int)
+words = st.text(string.ascii_letters + string.digits + " .()-é€", max_size=30)
+
+domains = st.builds(
+    Domain,
+    name=words,
+    version=words,
+    chain_id=st.integers(0, MAX_UINT256),
+    verifying_contract=addresses,
+)
+authorizations = st.builds(
+    Authorization,
+    from_=addresses,
+    to=addresses,
+    value=uint256,
+    valid_after=uint256,
+    valid_before=uint256,
+    nonce=bytes32,
+)
+headers_authorizations = st.builds(
+    Authorization,
+    from_=addresses,
+    to=addresses,
+    value=uint256,
+    valid_after=st.integers(0, 2**53),
+    valid_before=st.integers(0, 2**53),
+    nonce=bytes32,
+)
+"""Authorizations whose times fit a JSON number exactly."""
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=12,
+)
+
+PAY_TO = "0x" + "22" * 20
+
+
+def requirements(**changes: object) -> PaymentRequirements:
+    """Return the requirements of one quote, with some fields changed."""
+    fields: dict[str, object] = {
+        "scheme": "exact",
+        "network": TESTNET.name,
+        "pay_to": PAY_TO,
+        "asset": "0x" + TESTNET.asset.hex(),
+        "max_amount_required": "10000",
+        "max_timeout_seconds": 300,
+        "resource": "/api/perp/quote",
+        "description": "A quote",
+    }
+    return PaymentRequirements(**(fields | changes))  # type: ignore[arg-type]
+
+
+TERMS = {
+    "TransferWithAuthorization": [
+        {"name": "from", "type": "address"},
+        {"name": "to", "type": "address"},
+        {"name": "value", "type": "uint256"},
+        {"name": "validAfter", "type": "uint256"},
+        {"name": "validBefore", "type": "uint256"},
+        {"name": "nonce", "type": "bytes32"},
+    ]
+}
+
+
+def signed_elsewhere(auth: Authorization, domain: Domain, key: PrivateKey) -> bytes:
+    """Return the signature that eth-account gives: none of our code has a hand in it."""
+    about = {
+        "name": domain.name,
+        "version": domain.version,
+        "chainId": domain.chain_id,
+        "verifyingContract": domain.verifying_contract,
+    }
+    message = {
+        "from": auth.from_,
+        "to": auth.to,
+        "value": auth.value,
+        "validAfter": auth.valid_after,
+        "validBefore": auth.valid_before,
+        "nonce": auth.nonce,
+    }
+    return bytes(Account.sign_typed_data(key.secret, about, TERMS, message).signature)

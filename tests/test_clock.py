@@ -1,0 +1,242 @@
+import asyncio
+import time
+
+import pytest
+
+from x402sim.clock import Clock, stopwatch
+
+
+class Dial:
+    """A source that stands still until it is set."""
+
+    def __init__(self, seconds: float = 1_700_000_000.0) -> None:
+        self.seconds = seconds
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+async def settle() -> None:
+    """Let every task that can go on do so."""
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+async def sleeper(clock: Clock, seconds: float, name: str, woken: list[str]) -> None:
+    await clock.sleep(seconds)
+    woken.append(name)
+
+
+def test_the_units_are_seconds_and_milliseconds_rounded_down():
+    clock = Clock(Dial(1_700_000_000.9876))
+    assert clock.now() == 1_700_000_000.9876
+    assert clock.now_s() == 1_700_000_000
+    assert clock.now_ms() == 1_700_000_000_987
+
+
+def test_without_a_source_it_is_the_wall_clock():
+    assert abs(Clock().now() - time.time()) < 1
+
+
+def test_advancing_moves_the_clock_past_its_source():
+    clock = Clock(Dial(100.0))
+    clock.advance(86_400)
+    clock.advance(0)
+    clock.advance(0.5)
+    assert clock.now() == 100 + 86_400.5
+    assert clock.offset_s == 86_400.5
+
+
+@pytest.mark.parametrize("seconds", [-1, -1e-9, float("nan"), float("inf"), float("-inf")], ids=str)
+def test_a_clock_never_goes_back_nor_nowhere(seconds):
+    clock = Clock(Dial(100.0))
+    with pytest.raises(ValueError, match="a clock goes forward"):
+        clock.advance(seconds)
+    assert clock.now() == 100
+    assert clock.offset_s == 0
+
+
+def test_advance_wakes_those_who_are_due_in_order_of_deadline():
+    async def story() -> list[str]:
+        clock, woken = Clock(Dial()), []
+        tasks = [
+            asyncio.create_task(sleeper(clock, seconds, name, woken))
+            for seconds, name in [(30, "third"), (10, "first"), (20, "second"), (3600, "late")]
+        ]
+        await settle()
+        assert woken == []
+        clock.advance(9.9)
+        await settle()
+        assert woken == []
+        clock.advance(50)
+        await settle()
+        tasks[-1].cancel()
+        return woken
+
+    assert asyncio.run(story()) == ["first", "second", "third"]
+
+
+def test_equal_deadlines_wake_in_order_of_arrival():
+    async def story() -> list[str]:
+        clock, woken = Clock(Dial()), []
+        names = [str(number) for number in range(20)]
+        tasks = [asyncio.create_task(sleeper(clock, 10, name, woken)) for name in names]
+        await settle()
+        clock.advance(10)
+        await asyncio.gather(*tasks)
+        return woken
+
+    assert asyncio.run(story()) == [str(number) for number in range(20)]
+
+
+def test_a_sleeper_is_due_at_its_deadline_exactly():
+    async def story() -> list[str]:
+        clock, woken = Clock(Dial()), []
+        task = asyncio.create_task(sleeper(clock, 300, "a", woken))
+        await settle()
+        clock.advance(300)
+        await settle()
+        task.cancel()
+        return woken
+
+    assert asyncio.run(story()) == ["a"]
+
+
+def test_a_sleeper_wakes_once_however_many_periods_were_jumped_over():
+    async def story() -> int:
+        clock, rounds = Clock(Dial()), 0
+
+        async def every_minute() -> None:
+            nonlocal rounds
+            while True:
+                await clock.sleep(60)
+                rounds += 1
+
+        task = asyncio.create_task(every_minute())
+        await settle()
+        clock.advance(86_400)
+        await settle()
+        task.cancel()
+        return rounds
+
+    assert asyncio.run(story()) == 1
+
+
+@pytest.mark.parametrize("cancelled", [0, 1, 2], ids=["first", "middle", "last"])
+def test_a_cancelled_sleeper_does_no_harm(cancelled):
+    async def story() -> list[str]:
+        clock, woken = Clock(Dial()), []
+        tasks = [
+            asyncio.create_task(sleeper(clock, 10 * (number + 1), str(number), woken))
+            for number in range(3)
+        ]
+        await settle()
+        tasks[cancelled].cancel()
+        await settle()
+        clock.advance(30)
+        await asyncio.gather(*tasks, return_exceptions=True)
+        return woken
+
+    assert asyncio.run(story()) == [str(n) for n in range(3) if n != cancelled]
+
+
+def test_a_cancelled_alarm_does_not_keep_the_next_sleeper_waiting():
+    async def story() -> float:
+        clock = Clock()
+        first = asyncio.create_task(clock.sleep(0.01))
+        second = asyncio.create_task(clock.sleep(0.02))
+        await settle()
+        first.cancel()
+        elapsed = stopwatch()
+        await asyncio.wait_for(second, 1)
+        return elapsed()
+
+    assert 0.01 < asyncio.run(story()) < 0.5
+
+
+def test_no_alarm_is_set_for_a_sleeper_that_was_cancelled(monkeypatch):
+    async def story() -> list[float]:
+        clock, waits = Clock(Dial()), []
+        loop = asyncio.get_running_loop()
+        call_later = loop.call_later
+        monkeypatch.setattr(loop, "call_later", lambda s, f: waits.append(s) or call_later(s, f))
+        first = asyncio.create_task(clock.sleep(10))
+        await settle()
+        first.cancel()
+        await settle()
+        second = asyncio.create_task(clock.sleep(20))
+        await settle()
+        second.cancel()
+        return waits
+
+    assert asyncio.run(story()) == [10, 20]
+
+
+@pytest.mark.parametrize("seconds", [0, -5, -1e9])
+def test_sleeping_for_no_time_returns_at_once(seconds):
+    async def story() -> None:
+        await asyncio.wait_for(Clock(Dial()).sleep(seconds), 0.5)
+
+    elapsed = stopwatch()
+    asyncio.run(story())
+    assert elapsed() < 0.5
+
+
+def test_sleep_takes_real_time_on_the_wall_clock():
+    async def story() -> float:
+        elapsed = stopwatch()
+        await Clock().sleep(0.02)
+        return elapsed()
+
+    assert 0.015 < asyncio.run(story()) < 0.5
+
+
+def test_a_later_sleeper_with_an_earlier_deadline_is_not_kept_waiting():
+    async def story() -> list[str]:
+        clock, woken = Clock(), []
+        late = asyncio.create_task(sleeper(clock, 60, "late", woken))
+        await settle()
+        await asyncio.wait_for(sleeper(clock, 0.01, "early", woken), 1)
+        late.cancel()
+        return woken
+
+    assert asyncio.run(story()) == ["early"]
+
+
+def test_sleep_until_returns_when_the_clock_shows_that_time():
+    async def story() -> float:
+        clock = Clock()
+        at_s = clock.now() + 3600.01
+        task = asyncio.create_task(clock.sleep_until(at_s))
+        await settle()
+        clock.advance(3600)
+        assert not task.done()
+        await asyncio.wait_for(task, 1)
+        return clock.now() - at_s
+
+    assert -1e-4 < asyncio.run(story()) < 0.5
+
+
+def test_a_sleep_that_is_no_time_is_refused_and_keeps_nobody_else_asleep():
+    async def story() -> list[str]:
+        clock, woken = Clock(Dial()), []
+        tasks = [
+            asyncio.create_task(sleeper(clock, seconds, name, woken))
+            for seconds, name in [(10, "b"), (float("nan"), "never"), (20, "c"), (5, "a")]
+        ]
+        await settle()
+        clock.advance(6)
+        await settle()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        return woken
+
+    assert asyncio.run(story()) == ["a"]
+
+
+def test_a_stopwatch_measures_real_time():
+    elapsed = stopwatch()
+    first = elapsed()
+    time.sleep(0.005)
+    assert 0 <= first < elapsed() < 5

@@ -1,0 +1,72 @@
+import hashlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from x402sim.rng import Rng
+
+seeds = st.integers(-(2**64), 2**64)
+names = st.text(max_size=20)
+
+
+def draws(seed: int | None, name: str) -> list[float]:
+    stream = Rng(seed).stream(name)
+    return [stream.random() for _ in range(5)]
+
+
+@given(seed=seeds, name=names)
+def test_the_same_seed_and_name_give_the_same_stream(seed, name):
+    assert draws(seed, name) == draws(seed, name)
+    assert Rng(seed).secret(name) == Rng(seed).secret(name)
+
+
+@given(seed=seeds, name=names, other=names)
+def test_another_name_gives_another_stream(seed, name, other):
+    assert (draws(seed, name) == draws(seed, other)) == (name == other)
+
+
+@given(seed=seeds, other=seeds, name=names)
+def test_another_seed_gives_another_stream(seed, other, name):
+    assert (draws(seed, name) == draws(other, name)) == (seed == other)
+    assert (Rng(seed).secret(name) == Rng(other).secret(name)) == (seed == other)
+
+
+def test_a_stream_does_not_depend_on_who_else_draws():
+    rng = Rng(7)
+    rng.stream("bob").random()
+    rng.secret("carol")
+    assert [rng.stream("alice").random()] == draws(7, "alice")[:1]
+
+
+def test_a_stream_starts_at_its_beginning_each_time():
+    rng = Rng(7)
+    assert rng.stream("alice").random() == rng.stream("alice").random()
+
+
+def test_seed_zero_is_a_seed():
+    assert draws(0, "alice") == draws(0, "alice")
+
+
+def test_without_a_seed_every_run_is_another():
+    assert Rng().seed is None
+    assert draws(None, "alice") != draws(None, "alice")
+    assert Rng().secret("mac") != Rng().secret("mac")
+
+
+def test_without_a_seed_one_rng_still_agrees_with_itself():
+    rng = Rng()
+    assert rng.secret("mac") == rng.secret("mac")
+
+
+def test_a_secret_is_32_bytes():
+    assert len(Rng(7).secret("mac")) == 32
+
+
+def test_a_secret_is_the_same_in_every_release():
+    assert Rng(7).secret("alice") == hashlib.sha256(b"x402sim/7/alice").digest()
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "é"])
+def test_any_name_will_do(name):
+    assert Rng(7).secret(name) != Rng(7).secret(name + "/")

@@ -1,0 +1,57 @@
+"""x402sim: a pay-per-request API and the world around it, to simulate and to test against.
+
+Every public name is loaded when it is first used, so that importing the package is
+cheap.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from x402sim.version import VERSION
+
+if TYPE_CHECKING:
+    from x402sim.payer.auth import PaymentAuth, PaymentFailed, SessionAuth, SpendingCapExceeded
+    from x402sim.payer.wallet import Wallet
+    from x402sim.protocol.networks import MAINNET, TESTNET, Network
+    from x402sim.spec.decisions import Decisions
+    from x402sim.world.server import LocalServer
+
+__version__ = VERSION
+__all__ = [
+    "MAINNET",
+    "TESTNET",
+    "Decisions",
+    "LocalServer",
+    "Network",
+    "PaymentAuth",
+    "PaymentFailed",
+    "SessionAuth",
+    "SpendingCapExceeded",
+    "Wallet",
+    "__version__",
+]
+
+_HOME = {
+    "MAINNET": "protocol.networks",
+    "TESTNET": "protocol.networks",
+    "Network": "protocol.networks",
+    "Decisions": "spec.decisions",
+    "LocalServer": "world.server",
+    "PaymentAuth": "payer.auth",
+    "PaymentFailed": "payer.auth",
+    "SessionAuth": "payer.auth",
+    "SpendingCapExceeded": "payer.auth",
+    "Wallet": "payer.wallet",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'x402sim' has no attribute {name!r}")
+    value = getattr(import_module(f"x402sim.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,67 @@
+"""What `serve` prints for a person: where everything is, who has money, how to begin."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from x402sim.protocol.money import to_decimal
+from x402sim.protocol.networks import network_named
+
+_ORDER = {"pair": "BTC-USD", "side": "long", "leverage": 10, "sizeUsd": 1000}
+
+
+def show(ready: dict[str, Any], db: Path | None) -> None:
+    """Print the ready message, readable at 80 columns and safe to copy from."""
+    console = Console(soft_wrap=True, highlight=False)
+    url = ready["service"]
+    console.print(f"[bold]x402sim[/] on {ready['network']} (chain id {ready['chainId']})\n")
+    _print_table(
+        console,
+        [
+            ("service", url),
+            ("facilitator", ready["facilitator"]),
+            ("explorer", ready["explorer"]),
+            ("json-rpc", ready["rpc"]),
+            ("control", ready["control"] or "off: this host needs --control-token"),
+            ("documentation", f"{url}/docs"),
+            ("payTo", ready["payTo"]),
+            ("token", ready["asset"]),
+            ("database", str(db) if db else "in memory; --db FILE keeps it"),
+        ],
+    )
+    console.print("\n[bold]Accounts[/]  (keys known to everybody: never use them on a real chain)")
+    decimals = network_named(ready["network"]).decimals
+    for number, account in enumerate(ready["accounts"]):
+        funds = to_decimal(int(account["balance"]), decimals)
+        console.print(f"({number}) {account['address']}  {funds} tokens")
+        console.print(f"    [dim]{account['privateKey']}[/]")
+    order = json.dumps(_ORDER, separators=(",", ":"))
+    console.print("\n[bold]Try[/]")
+    console.print(f"curl -i {url}/api/perp/quote -H 'Content-Type: application/json' -d '{order}'")
+    if ready["control"]:
+        console.print(f"curl {ready['control']}")
+    console.print("\nor pay from Python:\n")
+    for line in quick_start(url, ready["accounts"][0]["privateKey"]):
+        console.print(f"    {line}", markup=False)
+    console.print("\nCtrl-C stops it.")
+
+
+def quick_start(url: str, key: str) -> list[str]:
+    """Return a program that pays for a quote."""
+    return [
+        "import httpx",
+        "from x402sim import PaymentAuth, Wallet",
+        f'payer = PaymentAuth(Wallet("{key}"), max_amount="0.05")',
+        f"order = {json.dumps(_ORDER)}",
+        f'print(httpx.post("{url}/api/perp/quote", json=order, auth=payer).json())',
+    ]
+
+
+def _print_table(console: Console, rows: list[tuple[str, str]]) -> None:
+    table = Table.grid(padding=(0, 2))
+    for name, value in rows:
+        table.add_row(f"[dim]{name}[/]", value)
+    console.print(table)

@@ -1,0 +1,128 @@
+"""Calldata and event topics of the token: Solidity's ABI, for the types the token uses.
+
+An argument is one 32-byte word, except `bytes`, which stands behind the words.
+"""
+
+from x402sim.protocol.crypto import Address, keccak256
+from x402sim.protocol.eip3009 import Authorization
+
+_AUTH = "address,address,uint256,uint256,uint256,bytes32"
+
+
+def selector(signature: str) -> bytes:
+    """Return the first four bytes of a function signature's hash."""
+    return keccak256(signature.encode())[:4]
+
+
+def topic(signature: str) -> bytes:
+    """Return the first topic of an event."""
+    return keccak256(signature.encode())
+
+
+TRANSFER_EVENT = topic("Transfer(address,address,uint256)")
+AUTHORIZATION_USED = topic("AuthorizationUsed(address,bytes32)")
+AUTHORIZATION_CANCELED = topic("AuthorizationCanceled(address,bytes32)")
+
+TRANSFER = selector("transfer(address,uint256)")
+MINT = selector("mint(address,uint256)")
+PAUSE = selector("pause()")
+UNPAUSE = selector("unpause()")
+BLACKLIST = selector("blacklist(address)")
+UNBLACKLIST = selector("unBlacklist(address)")
+TRANSFER_WITH_AUTHORIZATION = selector(f"transferWithAuthorization({_AUTH},uint8,bytes32,bytes32)")
+RECEIVE_WITH_AUTHORIZATION = selector(f"receiveWithAuthorization({_AUTH},uint8,bytes32,bytes32)")
+CANCEL_AUTHORIZATION = selector("cancelAuthorization(address,bytes32,uint8,bytes32,bytes32)")
+TRANSFER_WITH_AUTHORIZATION_BYTES = selector(f"transferWithAuthorization({_AUTH},bytes)")
+RECEIVE_WITH_AUTHORIZATION_BYTES = selector(f"receiveWithAuthorization({_AUTH},bytes)")
+CANCEL_AUTHORIZATION_BYTES = selector("cancelAuthorization(address,bytes32,bytes)")
+
+NAME = selector("name()")
+SYMBOL = selector("symbol()")
+DECIMALS = selector("decimals()")
+VERSION = selector("version()")
+TOTAL_SUPPLY = selector("totalSupply()")
+BALANCE_OF = selector("balanceOf(address)")
+AUTHORIZATION_STATE = selector("authorizationState(address,bytes32)")
+DOMAIN_SEPARATOR = selector("DOMAIN_SEPARATOR()")
+PAUSED = selector("paused()")
+IS_BLACKLISTED = selector("isBlacklisted(address)")
+TRANSFER_TYPEHASH = selector("TRANSFER_WITH_AUTHORIZATION_TYPEHASH()")
+RECEIVE_TYPEHASH = selector("RECEIVE_WITH_AUTHORIZATION_TYPEHASH()")
+CANCEL_TYPEHASH = selector("CANCEL_AUTHORIZATION_TYPEHASH()")
+
+_ERROR = selector("Error(string)")
+
+
+def word(value: int | bytes) -> bytes:
+    """Return one 32-byte word: an integer, an address, or 32 bytes."""
+    return value.to_bytes(32) if isinstance(value, int) else value.rjust(32, b"\0")
+
+
+def text(value: str) -> bytes:
+    """Return an ABI-encoded string result."""
+    raw = value.encode()
+    return word(32) + word(len(raw)) + raw + bytes(-len(raw) % 32)
+
+
+def revert_data(reason: str) -> bytes:
+    """Return the data of `revert(reason)`: Error(string)."""
+    return _ERROR + text(reason)
+
+
+def calldata(function: bytes, *arguments: int | bytes) -> bytes:
+    """Return the calldata of a function whose arguments are all single words."""
+    return function + b"".join(map(word, arguments))
+
+
+def balance_of(account: Address) -> bytes:
+    """Return the calldata of balanceOf."""
+    return calldata(BALANCE_OF, account)
+
+
+def authorization_state(authorizer: Address, nonce: bytes) -> bytes:
+    """Return the calldata of authorizationState."""
+    return calldata(AUTHORIZATION_STATE, authorizer, nonce)
+
+
+def transfer(to: Address, amount_base: int) -> bytes:
+    """Return the calldata of transfer."""
+    return calldata(TRANSFER, to, amount_base)
+
+
+def mint(to: Address, amount_base: int) -> bytes:
+    """Return the calldata of mint."""
+    return calldata(MINT, to, amount_base)
+
+
+def transfer_with_authorization(
+    auth: Authorization, signature: bytes, *, receive: bool = False
+) -> bytes:
+    """Return the calldata of transferWithAuthorization, or with `receive` of receive….
+
+    A signature of 65 bytes goes as (v, r, s), any other through the overload that
+    takes `bytes`, where the token itself refuses it.
+    """
+    words = (auth.from_, auth.to, auth.value, auth.valid_after, auth.valid_before, auth.nonce)
+    if len(signature) == 65:
+        function = RECEIVE_WITH_AUTHORIZATION if receive else TRANSFER_WITH_AUTHORIZATION
+        return calldata(function, *words, signature[64], signature[:32], signature[32:64])
+    function = RECEIVE_WITH_AUTHORIZATION_BYTES if receive else TRANSFER_WITH_AUTHORIZATION_BYTES
+    return calldata(function, *words, 7 * 32) + _tail(signature)
+
+
+def cancel_authorization(authorizer: Address, nonce: bytes, signature: bytes) -> bytes:
+    """Return the calldata of cancelAuthorization."""
+    if len(signature) == 65:
+        return calldata(
+            CANCEL_AUTHORIZATION,
+            authorizer,
+            nonce,
+            signature[64],
+            signature[:32],
+            signature[32:64],
+        )
+    return calldata(CANCEL_AUTHORIZATION_BYTES, authorizer, nonce, 3 * 32) + _tail(signature)
+
+
+def _tail(value: bytes) -> bytes:
+    return word(len(value)) + value + bytes(-len(value) % 32)

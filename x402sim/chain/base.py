@@ -1,0 +1,181 @@
+"""The seam: what any chain must do for the facilitator, the explorer and the RPC.
+
+Reads and `send` are what every chain offers. `Control` is what only a test chain
+does: it makes money, mines on demand, and rewinds.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Protocol
+
+from x402sim.protocol.crypto import Address, Hash
+
+
+class ChainError(Exception):
+    """The chain will not take this call or this control; nothing has changed."""
+
+
+class Reverted(Exception):
+    """The token refused a call: the text is its revert reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A transaction to be: `data` is ABI-encoded calldata, `value` native wei."""
+
+    sender: Address
+    to: Address
+    data: bytes
+    value: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """An event of a mined transaction; `index` counts within its block."""
+
+    address: Address
+    topics: tuple[bytes, ...]
+    data: bytes
+    block_number: int
+    block_hash: Hash
+    tx_hash: Hash
+    tx_index: int
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    """A transaction, mined or not: the block fields are None while it is in the mempool."""
+
+    hash: Hash
+    call: Call
+    nonce: int
+    gas_limit: int
+    gas_price: int
+    block_number: int | None = None
+    block_hash: Hash | None = None
+    index: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """The outcome of a mined transaction; `revert_reason` is None if it succeeded."""
+
+    tx_hash: Hash
+    block_number: int
+    block_hash: Hash
+    index: int
+    call: Call
+    gas_used: int
+    gas_price: int
+    cumulative_gas_used: int
+    logs: tuple[Log, ...]
+    revert_reason: str | None
+
+    @property
+    def succeeded(self) -> bool:
+        """Tell whether the transaction took effect."""
+        return self.revert_reason is None
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A mined block; `timestamp_s` never decreases from one block to the next."""
+
+    number: int
+    hash: Hash
+    parent: Hash
+    timestamp_s: int
+    tx_hashes: tuple[Hash, ...]
+    gas_used: int
+
+
+@dataclass(frozen=True, slots=True)
+class LogFilter:
+    """Which logs: a block range, and per topic position the accepted values (empty: any)."""
+
+    from_block: int
+    to_block: int
+    addresses: tuple[Address, ...] = ()
+    topics: tuple[tuple[bytes, ...], ...] = ()
+
+
+class Chain(Protocol):
+    """What every chain offers."""
+
+    chain_id: int
+    token: Address
+
+    async def height(self) -> int:
+        """Return the number of the newest block."""
+
+    async def block(self, which: int | Hash) -> Block | None:
+        """Return a block by number or hash."""
+
+    async def transaction(self, tx_hash: Hash) -> Transaction | None:
+        """Return a transaction, mined or waiting; None if unknown."""
+
+    async def receipt(self, tx_hash: Hash) -> Receipt | None:
+        """Return the receipt of a mined transaction; None if unknown or waiting."""
+
+    async def logs(self, wanted: LogFilter) -> list[Log]:
+        """Return the logs that pass the filter, oldest first."""
+
+    async def call(self, call: Call) -> bytes:
+        """Run a call on the newest state without keeping it.
+
+        Returns the ABI-encoded result; raises `Reverted`.
+        """
+
+    async def send(self, call: Call) -> Hash:
+        """Put a transaction of an account this chain can sign for into the mempool.
+
+        Returns its hash; raises `ChainError` if the account cannot pay for the gas.
+        """
+
+    async def wait(self, tx_hash: Hash, timeout_s: float) -> Receipt:
+        """Return the receipt once the transaction is mined; raises `TimeoutError`."""
+
+    async def native_balance(self, account: Address) -> int:
+        """Return an account's native balance in wei."""
+
+    async def account_nonce(self, account: Address) -> int:
+        """Return the number of transactions an account has sent, waiting ones included."""
+
+    async def code(self, account: Address) -> bytes:
+        """Return a contract's code; empty for an account without any."""
+
+    async def gas_price(self) -> int:
+        """Return the price of one unit of gas in wei."""
+
+    async def estimate_gas(self, call: Call) -> int:
+        """Return the gas a call would use now; raises `Reverted`."""
+
+
+class Control(Chain, Protocol):
+    """What only a chain under test offers."""
+
+    async def fund(self, account: Address, amount_base: int) -> None:
+        """Mint tokens to an account."""
+
+    async def fund_native(self, account: Address, amount_wei: int) -> None:
+        """Give an account native currency for gas."""
+
+    async def mine(self, blocks: int = 1) -> int:
+        """Mine blocks, the first with all that waits; return the new height."""
+
+    async def set_automine(self, on: bool) -> None:
+        """Mine every transaction at once (on), or only when `mine` is called (off)."""
+
+    async def snapshot(self) -> int:
+        """Remember this state; returns the snapshot's id."""
+
+    async def revert(self, snapshot: int) -> None:
+        """Go back to a snapshot, which is used up with all later ones; raises `ChainError`."""
+
+    async def reorg(self, depth: int, drop: Collection[Hash] = ()) -> None:
+        """Replace the last `depth` blocks by as many others.
+
+        Their transactions are mined again in the last of the new blocks, except those
+        in `drop`, which the chain forgets. Raises `ChainError`.
+        """

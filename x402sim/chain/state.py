@@ -1,0 +1,81 @@
+"""What the chain remembers, and how it forgets: dictionaries behind an undo log.
+
+Every write notes the value it replaced. Going back to a mark undoes a reverted call,
+a reorganised block, and everything since a snapshot, all in the same way.
+"""
+
+from enum import Enum
+from typing import Any, TypeVar
+
+from x402sim.chain.base import Block, Receipt, Transaction
+from x402sim.protocol.crypto import Address, Hash
+
+K = TypeVar("K")
+V = TypeVar("V")
+_ABSENT: Any = object()
+
+
+class Used(Enum):
+    """Why an authorization's nonce can no longer be used."""
+
+    SETTLED = "used"
+    CANCELED = "canceled"
+
+
+class State:
+    """The token's storage, the accounts, the blocks and the mempool."""
+
+    def __init__(self) -> None:
+        self.balances: dict[Address, int] = {}
+        self.authorizations: dict[tuple[Address, bytes], Used] = {}
+        self.blacklisted: dict[Address, bool] = {}
+        self.switches: dict[str, bool] = {}
+        self.native: dict[Address, int] = {}
+        self.account_nonces: dict[Address, int] = {}
+        self.blocks: dict[int, Block] = {}
+        self.block_numbers: dict[Hash, int] = {}
+        self.transactions: dict[Hash, Transaction] = {}
+        self.receipts: dict[Hash, Receipt] = {}
+        self.waiting: dict[Hash, int] = {}
+        """The mempool: the order of arrival of each transaction in it."""
+        self._undo: list[tuple[dict[Any, Any], Any, Any]] = []
+        self._forgotten = 0
+
+    @property
+    def head(self) -> Block:
+        """The newest block."""
+        return self.blocks[len(self.blocks) - 1]
+
+    @property
+    def supply(self) -> int:
+        """All tokens there are, in base units."""
+        return sum(self.balances.values())
+
+    def put(self, mapping: dict[K, V], key: K, value: V) -> V | None:
+        """Write one value; return the one it replaced."""
+        old = mapping.get(key, _ABSENT)
+        self._undo.append((mapping, key, old))
+        mapping[key] = value
+        return None if old is _ABSENT else old
+
+    def remove(self, mapping: dict[K, V], key: K) -> None:
+        """Delete one value."""
+        self._undo.append((mapping, key, mapping.pop(key)))
+
+    def mark(self) -> int:
+        """Return a moment to go back to."""
+        return self._forgotten + len(self._undo)
+
+    def undo(self, mark: int) -> None:
+        """Go back to a moment."""
+        while self.mark() > mark:
+            mapping, key, old = self._undo.pop()
+            if old is _ABSENT:
+                del mapping[key]
+            else:
+                mapping[key] = old
+
+    def forget(self, mark: int) -> None:
+        """Give up going back further than a moment."""
+        del self._undo[: mark - self._forgotten]
+        self._forgotten = mark

@@ -1,0 +1,191 @@
+"""The command line: `python -m x402sim`.
+
+Exit codes: 0 it worked, 1 it ran and found something wrong, 2 it could not start.
+"""
+
+import json
+import logging
+import signal
+import sqlite3
+import textwrap
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from x402sim.protocol.networks import TESTNET, network_named
+from x402sim.spec.markdown import table
+
+app = typer.Typer(
+    name="x402sim",
+    help="A pay-per-request API (HTTP 402, x402, EIP-3009) and the world around it.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+)
+
+
+def main() -> None:
+    """Run the command line."""
+    app(prog_name="python -m x402sim")
+
+
+def _give_up(problem: str) -> typer.Exit:
+    """Say in one line why it cannot start."""
+    typer.echo(f"x402sim: {problem}", err=True)
+    return typer.Exit(2)
+
+
+@app.command()
+def serve(
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port; 0 takes a free one.", max=65535, min=0)] = 4020,
+    db: Annotated[
+        Path | None,
+        typer.Option(
+            help="Keep everything in this SQLite file (and the chain in FILE.chain); "
+            "without it nothing outlives the server.",
+            metavar="FILE",
+        ),
+    ] = None,
+    seed: Annotated[
+        int | None,
+        typer.Option(help="Draw accounts and payment ids from this seed, the same every time."),
+    ] = None,
+    network: Annotated[
+        str, typer.Option(help="cronos-testnet (chain 338) or cronos-mainnet (25).")
+    ] = TESTNET.name,
+    block_time: Annotated[
+        float | None,
+        typer.Option(help="Seconds between blocks; without it every transaction is mined at once."),
+    ] = None,
+    control_token: Annotated[
+        str | None,
+        typer.Option(
+            help="Whoever sends it as a bearer token controls the world; needed for /_sim on any "
+            "host but loopback.",
+            envvar="X402SIM_CONTROL_TOKEN",
+        ),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object when ready, for programs.")
+    ] = False,
+) -> None:
+    """Start the whole world on one port, as a local mock server.
+
+    Service at `/`, facilitator at `/facilitator`, explorer at `/explorer`, the chain's
+    JSON-RPC at `/rpc`, and control at `/_sim`. Ten accounts have money. Ctrl-C stops it.
+    """
+    from x402sim.chain.base import ChainError
+    from x402sim.world import server
+    from x402sim.world.parts import Recipe, build
+
+    logging.basicConfig(format="%(levelname)s %(name)s: %(message)s", level=logging.WARNING)
+    if block_time is not None and not 0.01 <= block_time <= 86400:
+        raise _give_up(f"--block-time must be 0.01 to 86400 seconds, not {block_time}")
+    listen = server.Listen(
+        host=host, port=port, control_token=control_token, block_time_s=block_time
+    )
+    try:
+        recipe = Recipe(
+            network=network_named(network), seed=seed, file=db, unlocked=listen.is_local
+        )
+        sock = server.listening_socket(listen)
+        parts = build(recipe)
+    except ValueError as error:
+        raise _give_up(str(error)) from error
+    except OSError as error:
+        raise _give_up(f"cannot listen on {host} port {port}: {error.strerror}") from error
+    except (sqlite3.Error, ChainError) as error:
+        raise _give_up(f"cannot use the database {db}: {error}") from error
+
+    def on_start(running: Any, ready: dict[str, Any]) -> None:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: setattr(running, "should_exit", True))
+        if as_json:
+            print(json.dumps(ready), flush=True)
+        else:
+            from x402sim.banner import show
+
+            show(ready, db)
+
+    server.run(server.serve(parts, listen, sock, on_start))
+    if not as_json:
+        typer.echo("stopped" + (f"; everything is in {db}" if db else ""))
+
+
+@app.command()
+def demo(
+    seed: Annotated[int, typer.Option(help="Draw the accounts from this seed.")] = 0,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the steps as JSON, for programs.")
+    ] = False,
+) -> None:
+    """Pay for a quote through every component, and tell what happened, step by step."""
+    from x402sim.demo import Step, tell
+
+    steps: list[Step] = []
+
+    def each(step: Step) -> None:
+        steps.append(step)
+        if not as_json:
+            _tell_step(len(steps), step)
+
+    went_well = tell(seed, each)
+    if as_json:
+        told = [{"title": s.title, "ok": s.ok, **s.facts} for s in steps]
+        typer.echo(json.dumps({"ok": went_well, "steps": told}, indent=2))
+    elif went_well:
+        typer.echo("Paid, served and indexed.")
+    if not went_well:
+        raise typer.Exit(1)
+
+
+def _tell_step(number: int, step: Any) -> None:
+    mark = typer.style("ok" if step.ok else "FAILED", fg="green" if step.ok else "red")
+    typer.echo(f"{number}. {step.title}: {mark}")
+    for name, value in step.facts.items():
+        shown = json.dumps(value) if isinstance(value, dict) else str(value)
+        lines = textwrap.wrap(shown, 62, break_on_hyphens=False, break_long_words=False)
+        for first, line in zip([name.replace("_", " "), *[""] * len(lines)], lines, strict=False):
+            typer.echo(f"   {first:<14} {line}")
+
+
+Markdown = Annotated[bool, typer.Option("--markdown", help="Print it as a Markdown table.")]
+
+
+@app.command()
+def decisions(markdown: Markdown = False) -> None:
+    """List what we decided where the specification is silent, and why."""
+    from x402sim.spec import decisions as book
+
+    rows = [(d.id, d.question, d.choice, d.alternatives, d.reason) for d in book.decisions()]
+    _print_book(("id", "question", "choice", "alternatives", "reason"), rows, markdown)
+
+
+@app.command()
+def clauses(markdown: Markdown = False) -> None:
+    """List the clauses of the specification, and the code that keeps each of them."""
+    from x402sim.spec.clauses import CLAUSES
+
+    rows = [(c.id, c.level, c.text, c.kept_by) for c in CLAUSES]
+    _print_book(("id", "level", "clause", "kept by"), rows, markdown)
+
+
+def _print_book(titles: tuple[str, ...], rows: Sequence[tuple[str, ...]], markdown: bool) -> None:
+    """Print a table for a terminal: an entry a paragraph, so that it reads at 80 columns."""
+    if markdown:
+        typer.echo(table(titles, rows), nl=False)
+        return
+    for row in rows:
+        typer.secho(row[0], bold=True)
+        for title, text in zip(titles[1:], row[1:], strict=True):
+            typer.echo(
+                textwrap.fill(f"{title}: {text}", 78, initial_indent="  ", subsequent_indent="    ")
+            )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,93 @@
+"""What time is it? The only file that reads a clock.
+
+Everything else asks a `Clock`, whose source is the wall clock (a served mock) or a
+virtual loop (a simulation). A clock can be advanced; whoever sleeps on it wakes in
+order of deadline.
+"""
+
+import asyncio
+import heapq
+import itertools
+import math
+import time
+from collections.abc import Callable
+
+_SLACK_S = 1e-6  # an event loop may fire a timer this much early
+
+
+class Clock:
+    """Unix time that can be advanced, and the only way to sleep."""
+
+    def __init__(self, source: Callable[[], float] = time.time) -> None:
+        self._source = source
+        self._offset_s = 0.0
+        self._sleepers: list[tuple[float, int, asyncio.Future[None]]] = []
+        self._order = itertools.count()
+        self._alarm: asyncio.TimerHandle | None = None
+
+    def now(self) -> float:
+        """Return Unix seconds."""
+        return self._source() + self._offset_s
+
+    def now_s(self) -> int:
+        """Return whole Unix seconds, the unit of EIP-3009 windows and block timestamps."""
+        return int(self.now())
+
+    def now_ms(self) -> int:
+        """Return whole Unix milliseconds, the unit of receipts and stored records."""
+        return int(self.now() * 1000)
+
+    @property
+    def offset_s(self) -> float:
+        """How far this clock has been advanced past its source, in seconds."""
+        return self._offset_s
+
+    def advance(self, seconds: float) -> None:
+        """Move this clock forward and wake whoever is due; it can never go back.
+
+        A sleeper wakes once, however many of its periods were jumped over, as a
+        computer does after a night asleep.
+        """
+        if not 0 <= seconds < float("inf"):
+            raise ValueError(f"a clock goes forward by a finite time, not by {seconds} s")
+        self._offset_s += seconds
+        self._wake()
+
+    async def sleep(self, seconds: float) -> None:
+        """Return `seconds` from now, or sooner if the clock is advanced."""
+        await self.sleep_until(self.now() + seconds)
+
+    async def sleep_until(self, at_s: float) -> None:
+        """Return when this clock shows `at_s` (Unix seconds)."""
+        if math.isnan(at_s):
+            raise ValueError("cannot sleep until NaN")
+        waiter = asyncio.get_running_loop().create_future()
+        heapq.heappush(self._sleepers, (at_s, next(self._order), waiter))
+        self._wake()
+        try:
+            await waiter
+        except asyncio.CancelledError:
+            self._sleepers = [sleeper for sleeper in self._sleepers if not sleeper[2].done()]
+            heapq.heapify(self._sleepers)
+            raise
+
+    def _wake(self) -> None:
+        """Wake everyone who is due and set the alarm for the next one."""
+        if self._alarm:
+            self._alarm.cancel()
+            self._alarm = None
+        while self._sleepers:
+            at_s, _, waiter = self._sleepers[0]
+            wait_s = at_s - self.now()
+            if not waiter.done() and wait_s > _SLACK_S:
+                self._alarm = waiter.get_loop().call_later(wait_s, self._wake)
+                return
+            heapq.heappop(self._sleepers)
+            if not waiter.done():
+                waiter.set_result(None)
+
+
+def stopwatch() -> Callable[[], float]:
+    """Start measuring real time; the returned function gives the seconds since."""
+    start = time.perf_counter()
+    return lambda: time.perf_counter() - start

@@ -1,0 +1,1 @@
+"""The chain explorer: what an indexer asks about a transaction hash."""

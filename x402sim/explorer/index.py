@@ -1,0 +1,50 @@
+"""What has the explorer seen so far? Everything mined at least `lag_s` seconds ago.
+
+A lagging explorer does not see the mempool either; one without lag does.
+"""
+
+from dataclasses import dataclass
+
+from x402sim.chain.base import Block, Chain, Receipt, Transaction
+from x402sim.clock import Clock
+from x402sim.protocol.crypto import Hash
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """The explorer's view of a chain, `lag_s` seconds late by `clock`."""
+
+    chain: Chain
+    clock: Clock
+    lag_s: float = 0.0
+
+    async def transaction(self, tx_hash: Hash) -> Transaction | None:
+        """Return a transaction; None if unknown or not seen yet."""
+        tx = await self.chain.transaction(tx_hash)
+        if tx is None or await self._sees(tx.block_hash):
+            return tx
+        return None
+
+    async def receipt(self, tx_hash: Hash) -> Receipt | None:
+        """Return the receipt of a mined transaction; None if unknown, waiting or not seen yet."""
+        receipt = await self.chain.receipt(tx_hash)
+        if receipt is None or await self._sees(receipt.block_hash):
+            return receipt
+        return None
+
+    async def height(self) -> int:
+        """Return the number of the newest block seen; 0 if none is."""
+        number = await self.chain.height()
+        while number and not self._is_due(await self.chain.block(number)):
+            number -= 1
+        return number
+
+    async def _sees(self, block_hash: Hash | None) -> bool:
+        if self.lag_s <= 0:
+            return True
+        return block_hash is not None and self._is_due(await self.chain.block(block_hash))
+
+    def _is_due(self, block: Block | None) -> bool:
+        if self.lag_s <= 0:
+            return True
+        return block is not None and block.timestamp_s + self.lag_s <= self.clock.now()

@@ -1,0 +1,54 @@
+"""What happened? The one record every report is made from.
+
+An event is a moment, an actor, what it did, and the facts. Events are kept in order
+and written as one canonical JSON object a line, so that equal runs have equal bytes.
+"""
+
+import hashlib
+from collections import deque
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+
+class Event(msgspec.Struct, frozen=True):
+    """One thing that happened: `seq` counts from 0, `at_ms` is Unix milliseconds."""
+
+    seq: int
+    at_ms: int
+    actor: str
+    event: str
+    data: dict[str, Any]
+
+
+class Journal:
+    """Events in order; with `limit`, only the newest are kept."""
+
+    def __init__(self, limit: int | None = None) -> None:
+        self._events: deque[Event] = deque(maxlen=limit)
+        self._next = 0
+
+    def record(self, at_ms: int, actor: str, event: str, **data: Any) -> None:
+        """Append one event."""
+        self._events.append(Event(self._next, at_ms, actor, event, data))
+        self._next += 1
+
+    def __iter__(self) -> Iterator[Event]:
+        return iter(self._events)
+
+    def __len__(self) -> int:
+        return len(self._events)
+
+    def since(self, seq: int) -> list[Event]:
+        """Return the kept events numbered `seq` or more."""
+        return [event for event in self._events if event.seq >= seq]
+
+    def ndjson(self) -> bytes:
+        """Return the kept events as canonical JSON, one a line."""
+        encoder = msgspec.json.Encoder(order="deterministic")
+        return b"".join(encoder.encode(event) + b"\n" for event in self._events)
+
+    def sha256(self) -> str:
+        """Return the hash of `ndjson()`, in hex."""
+        return hashlib.sha256(self.ndjson()).hexdigest()

@@ -1,0 +1,1 @@
+"""The payer: a wallet that signs, and httpx authentication that pays."""

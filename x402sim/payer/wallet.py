@@ -1,0 +1,136 @@
+"""A wallet: one key, and the EIP-3009 authorizations it signs.
+
+Clauses: 2.3/hex-header, 2.3/contents, 2.3/window, 8/validity-window.
+"""
+
+import secrets
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+from coincurve import PrivateKey
+
+from x402sim.protocol.crypto import address_of, checksum, from_hex, parse_address, sign, to_hex
+from x402sim.protocol.eip3009 import Authorization, Domain, cancel_digest, transfer_digest
+from x402sim.protocol.header import Spelling, encode_header
+from x402sim.protocol.messages import PaymentRequirements
+from x402sim.protocol.money import parse_base
+from x402sim.protocol.networks import Network, network_named
+
+if TYPE_CHECKING:
+    from eth_account.signers.local import LocalAccount
+
+BEFORE_SIGNING_S = 60
+AFTER_SIGNING_S = 300
+
+
+class HasKey(Protocol):
+    """An account of eth-account, or anything else with a 32-byte `key`."""
+
+    @property
+    def key(self) -> bytes:
+        """The private key."""
+
+
+def _random_nonce() -> bytes:
+    return secrets.token_bytes(32)
+
+
+def _raw_key(key: str | bytes | HasKey) -> bytes:
+    match key:
+        case str():
+            return from_hex(key, 32)
+        case bytes():
+            return key
+        case _:
+            return bytes(key.key)
+
+
+class Wallet:
+    """A payer's key. It signs; it never sends a transaction and needs no gas."""
+
+    def __init__(
+        self, key: str | bytes | HasKey, *, nonces: Callable[[], bytes] = _random_nonce
+    ) -> None:
+        """Take a private key as 0x-hex, as 32 bytes, or as an eth-account account.
+
+        `nonces` draws the 32-byte authorization nonces; a simulation gives its own.
+        Raises `ValueError` if it is no private key.
+        """
+        self._key = PrivateKey(_raw_key(key))
+        self._nonces = nonces
+        self.address_bytes = address_of(self._key.public_key)
+
+    @classmethod
+    def create(cls) -> "Wallet":
+        """Return a wallet with a new random key."""
+        return cls(secrets.token_bytes(32))
+
+    @classmethod
+    def from_mnemonic(cls, words: str, index: int = 0) -> "Wallet":
+        """Return account `index` of a BIP-39 phrase, on Ethereum's path m/44'/60'/0'/0/index."""
+        from eth_account import Account
+
+        Account.enable_unaudited_hdwallet_features()
+        account = Account.from_mnemonic(words, account_path=f"m/44'/60'/0'/0/{index}")
+        return cls(bytes(account.key))
+
+    @property
+    def address(self) -> str:
+        """The address, in its EIP-55 spelling."""
+        return checksum(self.address_bytes)
+
+    @property
+    def private_key(self) -> str:
+        """The private key as 0x-hex: whoever reads it owns the wallet."""
+        return to_hex(self._key.secret)
+
+    @property
+    def account(self) -> "LocalAccount":
+        """This key as an account of eth-account."""
+        from eth_account import Account
+
+        account: LocalAccount = Account.from_key(self._key.secret)
+        return account
+
+    def __repr__(self) -> str:
+        return f"Wallet({self.address})"
+
+    def authorize(self, requirements: PaymentRequirements, now_s: int) -> Authorization:
+        """Return an authorization for exactly these requirements, not signed yet.
+
+        Its window is the specification's: from 60 s before signing to 300 s after
+        (2.3/window, 8/validity-window), or less if the requirements say so. Raises `ValueError`.
+        """
+        lifetime_s = min(AFTER_SIGNING_S, requirements.max_timeout_seconds)
+        return Authorization(
+            from_=self.address_bytes,
+            to=parse_address(requirements.pay_to),
+            value=parse_base(requirements.max_amount_required),
+            valid_after=now_s - BEFORE_SIGNING_S,
+            valid_before=now_s + lifetime_s,
+            nonce=self._nonces(),
+        )
+
+    def sign(self, auth: Authorization, domain: Domain) -> bytes:
+        """Return the 65-byte signature of an authorization for one token."""
+        return sign(transfer_digest(auth, domain), self._key)
+
+    def sign_cancellation(self, nonce: bytes, domain: Domain) -> bytes:
+        """Return the 65-byte signature that cancels one of this wallet's nonces."""
+        return sign(cancel_digest(self.address_bytes, nonce, domain), self._key)
+
+    def payment_header(
+        self,
+        requirements: PaymentRequirements,
+        now_s: int,
+        *,
+        network: Network | None = None,
+        spelling: Spelling = "hex",
+    ) -> str:
+        """Return a signed payment header for these requirements (2.3/hex-header).
+
+        Raises `ValueError` if the network is unknown or a field cannot be read.
+        """
+        network = network or network_named(requirements.network)
+        auth = self.authorize(requirements, now_s)
+        return encode_header(auth, self.sign(auth, network.domain), network, spelling)

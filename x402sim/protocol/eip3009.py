@@ -1,0 +1,92 @@
+"""EIP-3009 authorizations: the message, its EIP-712 digest, and the token's own time rule.
+
+Clauses: 5/signature-proves, 5/window.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from x402sim.protocol.crypto import Address, keccak256
+
+_TERMS = (
+    "address from,address to,uint256 value,uint256 validAfter,uint256 validBefore,bytes32 nonce"
+)
+TRANSFER_TYPEHASH = keccak256(f"TransferWithAuthorization({_TERMS})".encode())
+RECEIVE_TYPEHASH = keccak256(f"ReceiveWithAuthorization({_TERMS})".encode())
+CANCEL_TYPEHASH = keccak256(b"CancelAuthorization(address authorizer,bytes32 nonce)")
+_DOMAIN_TYPEHASH = keccak256(
+    b"EIP712Domain(string name,string version,uint256 chainId,address verifyingContract)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Domain:
+    """The EIP-712 domain of a token: which contract, on which chain."""
+
+    name: str
+    version: str
+    chain_id: int
+    verifying_contract: Address
+
+
+@dataclass(frozen=True, slots=True)
+class Authorization:
+    """The EIP-3009 message: `value` in base units, times in Unix seconds, `nonce` 32 bytes."""
+
+    from_: Address
+    to: Address
+    value: int
+    valid_after: int
+    valid_before: int
+    nonce: bytes
+
+
+@lru_cache(maxsize=64)
+def separator(domain: Domain) -> bytes:
+    """Return the EIP-712 domain separator."""
+    return keccak256(
+        _DOMAIN_TYPEHASH
+        + keccak256(domain.name.encode())
+        + keccak256(domain.version.encode())
+        + domain.chain_id.to_bytes(32)
+        + bytes(12)
+        + domain.verifying_contract
+    )
+
+
+def transfer_digest(
+    auth: Authorization, domain: Domain, typehash: bytes = TRANSFER_TYPEHASH
+) -> bytes:
+    """Return the 32 bytes a payer signs: exact amount, exact recipient, one window, one nonce.
+
+    Clause 5/signature-proves: change any field and the digest, so the signer, is another.
+    `typehash` is `RECEIVE_TYPEHASH` for receiveWithAuthorization.
+    """
+    struct = keccak256(
+        typehash
+        + bytes(12)
+        + auth.from_
+        + bytes(12)
+        + auth.to
+        + auth.value.to_bytes(32)
+        + auth.valid_after.to_bytes(32)
+        + auth.valid_before.to_bytes(32)
+        + auth.nonce
+    )
+    return keccak256(b"\x19\x01" + separator(domain) + struct)
+
+
+def cancel_digest(authorizer: Address, nonce: bytes, domain: Domain) -> bytes:
+    """Return the 32 bytes an authorizer signs to cancel a nonce."""
+    struct = keccak256(CANCEL_TYPEHASH + bytes(12) + authorizer + nonce)
+    return keccak256(b"\x19\x01" + separator(domain) + struct)
+
+
+def is_early(auth: Authorization, now_s: int) -> bool:
+    """Tell whether the token says "not yet valid": `now_s` <= validAfter (5/window)."""
+    return now_s <= auth.valid_after
+
+
+def is_late(auth: Authorization, now_s: int) -> bool:
+    """Tell whether the token says "expired": `now_s` >= validBefore (5/window)."""
+    return now_s >= auth.valid_before

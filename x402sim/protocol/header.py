@@ -1,0 +1,78 @@
+"""The payment header (2.3): one object, two spellings.
+
+`hex` is the specification's: 0x and the hex of the UTF-8 JSON. `base64` is what the
+public Cronos client libraries send: base64 of the same JSON.
+Clauses: 2.3/hex-header, 2.3/contents.
+"""
+
+import base64
+import binascii
+from typing import Literal
+
+from x402sim.protocol.crypto import checksum, from_hex, parse_address, to_hex
+from x402sim.protocol.eip3009 import Authorization
+from x402sim.protocol.messages import BadMessage, HeaderPayload, PaymentHeader, decode, encode
+from x402sim.protocol.money import MAX_UINT256, parse_base
+from x402sim.protocol.networks import Network
+
+Spelling = Literal["hex", "base64"]
+
+
+def encode_header(
+    auth: Authorization, signature: bytes, network: Network, spelling: Spelling = "hex"
+) -> str:
+    """Return the payment header for a signed authorization (2.3/hex-header)."""
+    payload = HeaderPayload(
+        from_=checksum(auth.from_),
+        to=checksum(auth.to),
+        value=str(auth.value),
+        valid_after=auth.valid_after,
+        valid_before=auth.valid_before,
+        nonce=to_hex(auth.nonce),
+        signature=to_hex(signature),
+        asset=checksum(network.asset),
+    )
+    header = PaymentHeader(x402_version=1, scheme="exact", network=network.name, payload=payload)
+    text = encode(header)
+    return to_hex(text) if spelling == "hex" else base64.b64encode(text).decode()
+
+
+def decode_header(text: str) -> PaymentHeader:
+    """Read a payment header in either spelling; raises `BadMessage`."""
+    try:
+        if text[:2] in ("0x", "0X"):
+            raw = binascii.unhexlify(text[2:])
+        else:
+            raw = base64.b64decode(text.translate(_URL_SAFE), validate=True)
+    except ValueError as error:  # binascii.Error, or a character that is not ASCII
+        raise BadMessage(f"the payment header is neither 0x-hex nor base64: {error}") from error
+    header: PaymentHeader = decode(raw, PaymentHeader)
+    return header
+
+
+def authorization_of(header: PaymentHeader) -> tuple[Authorization, bytes]:
+    """Return the authorization in a header and its signature, typed; raises `BadMessage`.
+
+    Clause 2.3/contents: the TransferWithAuthorization parameters, the signature, the
+    nonce and the validity window.
+    """
+    payload = header.payload
+    if max(payload.valid_after, payload.valid_before) > MAX_UINT256:
+        raise BadMessage("validAfter and validBefore must be below 2^256")
+    try:
+        auth = Authorization(
+            from_=parse_address(payload.from_),
+            to=parse_address(payload.to),
+            value=parse_base(payload.value),
+            valid_after=payload.valid_after,
+            valid_before=payload.valid_before,
+            nonce=from_hex(payload.nonce, 32),
+        )
+        signature = from_hex(payload.signature, max(0, len(payload.signature) - 2) // 2)
+        parse_address(payload.asset)
+    except ValueError as error:
+        raise BadMessage(f"bad payload: {error}") from error
+    return auth, signature
+
+
+_URL_SAFE = str.maketrans("-_", "+/")

@@ -1,0 +1,241 @@
+"""The messages on the wire, of sections 2 and 4 and of the facilitator's API.
+
+Names are snake_case here and camelCase outside; this is the only file where the two
+meet. Unknown fields are ignored, known ones are typed strictly.
+Clauses: 2.1/*, 2.2/*, 2.4/record, 4.1/receipt, 4.2/quote.
+"""
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+
+class Wire(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A message with camelCase names on the wire."""
+
+
+class PaymentRequirements(Wire, frozen=True):
+    """What is to be paid, for what, to whom (2.1); the description is not sent back."""
+
+    scheme: str
+    network: str
+    pay_to: str
+    asset: str
+    max_amount_required: str
+    max_timeout_seconds: int
+    resource: str
+    description: str | None | UnsetType = UNSET
+
+
+class PaymentRequired(Wire, frozen=True):
+    """The body of a 402 (2.2)."""
+
+    error: str
+    payment_id: str
+    payment_requirements: PaymentRequirements
+    message: str
+    network: str
+
+
+class SettlementRequest(Wire, frozen=True):
+    """The body of POST /api/pay (4.1)."""
+
+    payment_id: str
+    payment_header: str
+    payment_requirements: PaymentRequirements
+
+
+class Receipt(Wire, frozen=True):
+    """The answer to a settlement (4.1): hex transaction hash, epoch milliseconds."""
+
+    success: bool
+    payment_id: str
+    tx_hash: str
+    timestamp: int
+
+
+class ErrorBody(Wire, frozen=True, omit_defaults=True):
+    """Every error other than a 402 (decision 7/error-body)."""
+
+    error: str
+    reason: str | None = None
+
+
+class QuoteRequest(Wire, frozen=True):
+    """The body of POST /api/perp/quote (4.2)."""
+
+    pair: Annotated[str, Meta(pattern=r"^[A-Z0-9]{1,20}-[A-Z0-9]{1,20}\Z")]
+    side: str
+    leverage: Annotated[float, Meta(ge=1, le=1000)]
+    size_usd: Annotated[float, Meta(gt=0, le=1e15)]
+
+
+class Quote(Wire, frozen=True):
+    """The protected content (4.2); prices in US dollars, the funding rate per 8 hours."""
+
+    pair: str
+    entry_price: float
+    liquidation_price: float
+    funding_rate: float
+    best_venue: str
+
+
+class SessionRequest(Wire, frozen=True):
+    """The body of POST /api/sessions/create (4.4)."""
+
+    max_spend: str
+    duration: Annotated[int, Meta(ge=1, le=31_536_000)]
+
+
+class SessionView(Wire, frozen=True, omit_defaults=True):
+    """A session as its holder sees it: amounts in base units, epoch milliseconds."""
+
+    session_id: str
+    deposited: str
+    released: str
+    remaining: str
+    expires_at: int
+    status: Literal["active", "expired", "refunded"]
+    refund_tx_hash: str | None = None
+
+
+class PaymentRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A stored payment (2.4), under the names section 2.4 gives; epoch milliseconds."""
+
+    payment_id: str
+    tx_hash: str | None
+    from_address: str
+    to_address: str
+    amount: str
+    resource_url: str
+    status: str
+    block_number: int | None
+    timestamp: int
+
+
+class Agent(Wire, frozen=True):
+    """One service for sale (2.7): price in base units, reputation a count of payments."""
+
+    id: str
+    name: str
+    description: str
+    resource: str
+    price: str
+    pay_to: str
+    reputation: int
+
+
+# --- the facilitator's API -----------------------------------------------------------
+
+
+class FacilitatorRequirements(Wire, frozen=True):
+    """The requirements as the facilitator reads them; it takes no interest in the rest."""
+
+    scheme: str
+    network: str
+    pay_to: str
+    asset: str
+    max_amount_required: str
+    max_timeout_seconds: int
+
+
+class FacilitatorRequest(Wire, frozen=True):
+    """The body of the facilitator's /verify and /settle, as the service sends it."""
+
+    x402_version: int
+    payment_header: str
+    payment_requirements: PaymentRequirements
+
+
+class VerifyRequest(Wire, frozen=True):
+    """The same body, as the facilitator reads it."""
+
+    x402_version: int
+    payment_header: str
+    payment_requirements: FacilitatorRequirements
+
+
+class VerifyAnswer(Wire, frozen=True):
+    """The answer of /verify; the reason of a valid header is null, not absent."""
+
+    is_valid: bool
+    invalid_reason: str | None
+
+
+class Settled(Wire, frozen=True, tag_field="event", tag="payment.settled"):
+    """The answer of /settle when the money has moved."""
+
+    x402_version: int
+    tx_hash: str
+    from_: str = msgspec.field(name="from")
+    to: str
+    value: str
+    block_number: int
+    network: str
+    timestamp: str
+
+
+class Failed(Wire, frozen=True, tag_field="event", tag="payment.failed"):
+    """The answer of /settle when it has not."""
+
+    x402_version: int
+    network: str
+    timestamp: str
+    error: str
+
+
+SettleAnswer = Settled | Failed
+
+
+# --- the payment header --------------------------------------------------------------
+
+
+class HeaderPayload(Wire, frozen=True):
+    """A signed EIP-3009 authorization: value a string, times numbers, the rest 0x-hex."""
+
+    from_: str = msgspec.field(name="from")
+    to: str
+    value: str
+    valid_after: Annotated[int, Meta(ge=0)]
+    valid_before: Annotated[int, Meta(ge=0)]
+    nonce: str
+    signature: str
+    asset: str
+
+
+class PaymentHeader(Wire, frozen=True):
+    """What the opaque payment header holds (2.3)."""
+
+    x402_version: int
+    scheme: str
+    network: str
+    payload: HeaderPayload
+
+
+class BadMessage(ValueError):
+    """Bytes that are not the message they should be; the text says what and where."""
+
+
+MAX_BRACKETS = 2000
+"""More arrays and objects than any message needs, and fewer than a small stack holds."""
+
+
+def decode(body: bytes, kind: type[Any]) -> Any:
+    """Decode JSON bytes as a message; raises `BadMessage` saying what is wrong, and where.
+
+    The decoder recurses as deep as Python's recursion limit allows, and libraries such as
+    web3 raise that limit beyond what the stack holds: so the brackets are counted first.
+    """
+    brackets = body.count(b"[") + body.count(b"{")
+    if brackets > MAX_BRACKETS:
+        raise BadMessage(f"{brackets} arrays and objects are more than the {MAX_BRACKETS} read")
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise BadMessage(str(error)) from error
+    except RecursionError as error:
+        raise BadMessage("the JSON is nested too deeply") from error
+
+
+encode = msgspec.json.Encoder(order="deterministic").encode

@@ -1,0 +1,47 @@
+"""Amounts: integers of base units inside, decimal strings outside, never a float.
+
+Clauses: 2.1/amount (base units as a string), 4.4/max-spend (two fraction digits).
+"""
+
+import re
+
+MAX_UINT256 = 2**256 - 1
+MAX_STORED = 2**63 - 1
+"""The largest integer the service stores (SQLite's)."""
+
+_BASE_UNITS = re.compile(r"0|[1-9][0-9]{0,77}")
+_DECIMAL = re.compile(r"(0|[1-9][0-9]{0,76})(?:\.([0-9]+))?")
+
+
+def parse_base(text: str) -> int:
+    """Return a canonical string of base units as an integer.
+
+    "10000" is one; "010", "1e4", "+1", " 1", "1.0", "" and 2^256 raise `ValueError`.
+    """
+    if not _BASE_UNITS.fullmatch(text) or int(text) > MAX_UINT256:
+        raise ValueError(f"expected base units as a plain integer below 2^256, got {text[:90]!r}")
+    return int(text)
+
+
+def to_base(text: str, decimals: int, *, fraction_digits: int | None = None) -> int:
+    """Return a decimal string such as "1.25" in base units, exactly.
+
+    With `fraction_digits` it must have just so many. Raises `ValueError`.
+    """
+    match = _DECIMAL.fullmatch(text)
+    if not match:
+        raise ValueError(f'expected a plain decimal such as "1.25", got {text[:90]!r}')
+    whole, fraction = match[1], match[2] or ""
+    if fraction_digits is not None and len(fraction) != fraction_digits:
+        raise ValueError(f"expected exactly {fraction_digits} fraction digits, got {text[:90]!r}")
+    if len(fraction.rstrip("0")) > decimals:
+        raise ValueError(f"expected at most {decimals} fraction digits, got {text[:90]!r}")
+    scale: int = 10**decimals
+    return int(whole) * scale + int(fraction[:decimals].ljust(decimals, "0") or 0)
+
+
+def to_decimal(amount_base: int, decimals: int) -> str:
+    """Return base units as a decimal string: at least two fraction digits, no idle zeros."""
+    sign = "-" if amount_base < 0 else ""
+    whole, fraction = divmod(abs(amount_base), 10**decimals)
+    return f"{sign}{whole}.{f'{fraction:0{decimals}}'.rstrip('0').ljust(2, '0')}"

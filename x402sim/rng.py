@@ -1,0 +1,28 @@
+"""What was drawn? The only file that draws random numbers (with `payer.wallet`, for nonces).
+
+One seed, many independent streams: each is named after who draws from it, so that
+adding an actor changes nobody else's luck.
+"""
+
+import hashlib
+import os
+import random
+
+Stream = random.Random
+"""One stream of random numbers, for whoever takes one."""
+
+
+class Rng:
+    """A seed and the streams that grow from it; without a seed, the system's entropy."""
+
+    def __init__(self, seed: int | None = None) -> None:
+        self.seed = seed
+        self._root = os.urandom(32) if seed is None else f"x402sim/{seed}".encode()
+
+    def secret(self, name: str) -> bytes:
+        """Return 32 bytes that only this seed and name give."""
+        return hashlib.sha256(self._root + b"/" + name.encode()).digest()
+
+    def stream(self, name: str) -> Stream:
+        """Return a new generator that starts at the beginning of the stream `name`."""
+        return random.Random(self.secret(name))  # noqa: S311 - simulation, secrets use `secret`

@@ -1,0 +1,1 @@
+"""The service of the specification: payment gate, settlement, sessions, indexer."""

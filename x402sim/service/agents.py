@@ -1,0 +1,24 @@
+"""What is for sale: the list of agents.
+
+Clauses: 4.3/list, 2.7/agent.
+"""
+
+from x402sim.protocol.crypto import checksum
+from x402sim.protocol.messages import Agent
+from x402sim.service.issue import QUOTE
+from x402sim.service.state import Service
+
+
+def agents(service: Service) -> list[Agent]:
+    """Return the agents, with what a buyer needs to choose and to pay (4.3/list, 2.7/agent)."""
+    return [
+        Agent(
+            id="perp-quotes",
+            name="Perpetual quotes",
+            description="Entry and liquidation price, funding rate and best venue of a position",
+            resource=QUOTE,
+            price=str(service.settings.quote_price_base),
+            pay_to=checksum(service.settings.pay_to),
+            reputation=service.store.reputation(QUOTE),
+        )
+    ]

@@ -1,0 +1,59 @@
+"""What goes on by itself while a service runs.
+
+Clauses: 1/indexer, 3/expiry-refund, 8/cache-sweep, 8/indexer-interval.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from x402sim.service import indexer, sessions
+from x402sim.service.reconcile import reconcile
+from x402sim.service.state import Service
+
+log = logging.getLogger("x402sim")
+
+
+async def run_background(service: Service) -> None:
+    """Run the periodic work until cancelled.
+
+    The indexer every 300 s (8/indexer-interval), the cache sweep hourly (8/cache-sweep),
+    session expiry and refunds, and the payments whose outcome is unknown, at once after
+    a start.
+    """
+    settings = service.settings
+
+    async def sweep() -> None:
+        service.entitlements.sweep(service.clock.now_ms())
+
+    async with asyncio.TaskGroup() as group:
+        every = _Every(service, group)
+        every(settings.reconcile_interval_s, lambda: reconcile(service), at_once=True)
+        every(settings.session_sweep_s, lambda: sessions.expire(service), at_once=True)
+        every(settings.indexer_interval_s, lambda: indexer.run(service))
+        every(settings.entitlement_sweep_s, sweep)
+
+
+class _Every:
+    """Starts one loop per piece of work; a failure is logged and the next turn still comes."""
+
+    def __init__(self, service: Service, group: asyncio.TaskGroup) -> None:
+        self._service = service
+        self._group = group
+
+    def __call__(
+        self, interval_s: int, work: Callable[[], Awaitable[object]], *, at_once: bool = False
+    ) -> None:
+        self._group.create_task(self._loop(interval_s, work, at_once))
+
+    async def _loop(
+        self, interval_s: int, work: Callable[[], Awaitable[object]], at_once: bool
+    ) -> None:
+        if not at_once:
+            await self._service.clock.sleep(interval_s)
+        while True:
+            try:
+                await work()
+            except Exception:
+                log.exception("background work failed; it is tried again in %d s", interval_s)
+            await self._service.clock.sleep(interval_s)

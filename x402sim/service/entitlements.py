@@ -1,0 +1,60 @@
+"""The entitlement cache (2.5): who has paid for what, in memory, for 24 hours.
+
+Clauses: 2.5/entitlement, 3/discarded-after-24h, 8/cache-lifetime, 8/cache-sweep.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Entitlement:
+    """The fields of section 2.5 (2.5/entitlement); `timestamp_ms` is the time of creation."""
+
+    payment_id: str
+    resource_url: str
+    user_address: str
+    timestamp_ms: int
+
+
+class Entitlements:
+    """Entitlements by payment id."""
+
+    def __init__(self, lifetime_s: int) -> None:
+        self._lifetime_ms = lifetime_s * 1000
+        self._cached: dict[str, Entitlement] = {}
+
+    def __len__(self) -> int:
+        return len(self._cached)
+
+    def add(self, entitlement: Entitlement) -> None:
+        """Remember an entitlement (4.1/cache)."""
+        self._cached[entitlement.payment_id] = entitlement
+
+    def all(self) -> list[Entitlement]:
+        """Return what is cached."""
+        return list(self._cached.values())
+
+    def grants(self, payment_id: str, resource: str, now_ms: int) -> bool:
+        """Tell whether a cached entitlement is for exactly this resource (5/cache-first).
+
+        It lives 24 hours, swept or not (8/cache-lifetime).
+        """
+        found = self._cached.get(payment_id)
+        return found is not None and found.resource_url == resource and self._is_live(found, now_ms)
+
+    def sweep(self, now_ms: int) -> int:
+        """Discard what is older than 24 hours (3/discarded-after-24h); return how many."""
+        before = len(self._cached)
+        self._cached = {k: e for k, e in self._cached.items() if self._is_live(e, now_ms)}
+        return before - len(self._cached)
+
+    def remove(self, payment_id: str) -> None:
+        """Forget one entitlement: its payment has failed."""
+        self._cached.pop(payment_id, None)
+
+    def clear(self) -> None:
+        """Forget everything, as a restart does."""
+        self._cached.clear()
+
+    def _is_live(self, entitlement: Entitlement, now_ms: int) -> bool:
+        return now_ms - entitlement.timestamp_ms < self._lifetime_ms

@@ -1,0 +1,122 @@
+"""The 402: requirements are issued without being remembered.
+
+A payment id carries its own proof. It is a MAC over what was issued (resource, amount,
+expiry, a session's duration, and this deployment's network, asset and payee), followed
+by those terms, enciphered under that MAC. So an unpaid request costs no memory, ids
+survive a restart, no two are alike, none can be guessed, and one that was invented or
+issued elsewhere is not readable here.
+Clauses: 2.1/*, 2.2/*, 8/timeout.
+"""
+
+import base64
+import hmac
+import re
+import struct
+from dataclasses import dataclass
+
+from x402sim.protocol.crypto import checksum
+from x402sim.protocol.messages import PaymentRequired, PaymentRequirements
+from x402sim.rng import Stream
+from x402sim.service.settings import Settings
+
+QUOTE = "/api/perp/quote"
+SESSIONS = "/api/sessions/create"
+AGENTS = "/api/agents"
+RESOURCES = (QUOTE, SESSIONS, AGENTS)
+_DESCRIPTIONS = {
+    QUOTE: "A quote for a perpetual position",
+    SESSIONS: "The deposit of a session budget",
+    AGENTS: "The list of agents",
+}
+
+PREFIX = "pay_"
+_SPELLING = re.compile("pay_[a-z2-7]{72}")
+_MAC_BYTES = 16
+_TERMS = struct.Struct(">BQQI")  # resource, amount, expiry, duration
+_SALT_BYTES = 45 - _MAC_BYTES - _TERMS.size  # 45 bytes are 72 digits of base32, none padding
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What a payment id stands for: amounts in base units, Unix seconds, seconds."""
+
+    resource: str
+    amount_base: int
+    expires_s: int
+    duration: int = 0
+
+
+class Issuer:
+    """Issues payment requirements, and reads its own payment ids back."""
+
+    def __init__(self, settings: Settings, salts: Stream) -> None:
+        self._settings = settings
+        self._salts = salts
+        self._key = hmac.digest(settings.id_secret, b"payment ids", "sha256")
+        self._context = "|".join(
+            (
+                settings.network.name,
+                settings.network.asset.hex(),
+                settings.pay_to.hex(),
+                str(settings.max_timeout_s),
+            )
+        ).encode()
+
+    def issue(
+        self, resource: str, amount_base: int, now_s: int, duration: int = 0
+    ) -> PaymentRequired:
+        """Return the body of a 402 (2.2/body) for one resource at one price.
+
+        It can be paid for 300 seconds (8/timeout).
+        """
+        terms = Terms(resource, amount_base, now_s + self._settings.max_timeout_s, duration)
+        requirements = self.requirements(terms)
+        return PaymentRequired(
+            error="Payment Required",
+            payment_id=self._seal(terms),
+            payment_requirements=requirements,
+            message=f"Payment of {amount_base} base units is required to access {resource}",
+            network=requirements.network,
+        )
+
+    def requirements(self, terms: Terms) -> PaymentRequirements:
+        """Return the payment requirements issued under these terms (2.1/requirements)."""
+        settings = self._settings
+        pay_to = settings.wallet if terms.resource == SESSIONS else settings.pay_to
+        return PaymentRequirements(
+            scheme="exact",
+            network=settings.network.name,
+            pay_to=checksum(pay_to),
+            asset=checksum(settings.network.asset),
+            max_amount_required=str(terms.amount_base),
+            max_timeout_seconds=settings.max_timeout_s,
+            resource=terms.resource,
+            description=_DESCRIPTIONS[terms.resource],
+        )
+
+    def read(self, payment_id: str) -> Terms | None:
+        """Return the terms a payment id was issued for; None if not here (2.2/payment-id)."""
+        if not _SPELLING.fullmatch(payment_id):
+            return None
+        raw = base64.b32decode(payment_id.removeprefix(PREFIX).upper())
+        mac, sealed = raw[:_MAC_BYTES], raw[_MAC_BYTES:]
+        plain = self._cipher(mac, sealed)
+        if not hmac.compare_digest(mac, self._mac(plain)):
+            return None
+        index, amount_base, expires_s, duration = _TERMS.unpack(plain[_SALT_BYTES:])
+        return Terms(RESOURCES[index], amount_base, expires_s, duration)
+
+    def _seal(self, terms: Terms) -> str:
+        index = RESOURCES.index(terms.resource)
+        packed = _TERMS.pack(index, terms.amount_base, terms.expires_s, terms.duration)
+        plain = self._salts.randbytes(_SALT_BYTES) + packed
+        mac = self._mac(plain)
+        return PREFIX + base64.b32encode(mac + self._cipher(mac, plain)).decode().lower()
+
+    def _mac(self, plain: bytes) -> bytes:
+        return hmac.digest(self._key, self._context + plain, "sha256")[:_MAC_BYTES]
+
+    def _cipher(self, mac: bytes, text: bytes) -> bytes:
+        """Encipher or decipher at most 32 bytes under the MAC of their plain text."""
+        stream = hmac.digest(self._key, b"cipher" + mac, "sha256")
+        return bytes(a ^ b for a, b in zip(text, stream, strict=False))

@@ -1,0 +1,49 @@
+"""The protected content: quotes from a synthetic market.
+
+A quote is a function of the pair, the side and the leverage, the same for everyone and
+for ever: reproducible, offline, and never mistaken for advice.
+Clauses: 4.2/quote.
+"""
+
+from x402sim.protocol.crypto import keccak256
+from x402sim.protocol.messages import Quote, QuoteRequest
+from x402sim.service.settings import Settings
+from x402sim.web import Refused
+
+VENUES = ("Fulcrum", "Helios", "Meridian", "Parallax")
+_MAINTENANCE_MARGIN = 0.005
+
+
+def quote(settings: Settings, order: QuoteRequest) -> Quote:
+    """Return the quote for an order (4.2/quote); raises `Refused` 400 for an unknown side."""
+    first, second = settings.decisions.sides
+    if order.side not in (first, second):
+        reason = f"expected `{first}` or `{second}`, got {order.side[:40]!r} - at `$.side`"
+        raise Refused(400, "Invalid request body", reason)
+    direction = 1 if order.side == first else -1
+    prices = {venue: _price(order.pair, venue) for venue in VENUES}
+    best = min(VENUES, key=lambda venue: direction * prices[venue])
+    entry = prices[best]
+    distance = max(0.0, 1 / order.leverage - _MAINTENANCE_MARGIN)
+    return Quote(
+        pair=order.pair,
+        entry_price=entry,
+        liquidation_price=_round(entry * (1 - direction * distance)),
+        funding_rate=round((_draw(order.pair, "funding") - 0.5) * 2e-4, 8),
+        best_venue=best,
+    )
+
+
+def _price(pair: str, venue: str) -> float:
+    """Return a pair's price at one venue: 0.01 to 100,000 dollars, within 0.1 % elsewhere."""
+    level = 10 ** (_draw(pair, "level") * 7 - 2)
+    return _round(level * (1 + (_draw(pair, venue) - 0.5) * 1e-3))
+
+
+def _draw(*names: str) -> float:
+    """Return a number in [0, 1) that depends on the names only."""
+    return int.from_bytes(keccak256("|".join(names).encode())[:6]) / 2**48
+
+
+def _round(price: float) -> float:
+    return float(f"{price:.8g}")

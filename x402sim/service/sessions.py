@@ -1,0 +1,139 @@
+"""Sessions: a deposit paid once, spent a request at a time, the rest refunded at expiry.
+
+A refund is an EIP-3009 transfer signed by the server wallet, with a nonce that is
+derived from the session id: whatever crashes, the token lets it happen only once.
+Clauses: 4.4/*, 2.6/remaining, 3/expiry-refund, 3/refund-once.
+"""
+
+import asyncio
+import logging
+from typing import Literal
+
+from x402sim.protocol.crypto import checksum, keccak256, parse_address, sign
+from x402sim.protocol.eip3009 import Authorization, transfer_digest
+from x402sim.protocol.header import encode_header
+from x402sim.protocol.messages import (
+    PaymentRequired,
+    PaymentRequirements,
+    SessionRequest,
+    SessionView,
+    Settled,
+)
+from x402sim.protocol.money import MAX_STORED, to_base
+from x402sim.service.issue import SESSIONS
+from x402sim.service.state import Service
+from x402sim.service.store import Refund, Session
+from x402sim.service.upstream import OutcomeUnknown, Unavailable
+from x402sim.web import Refused
+
+log = logging.getLogger("x402sim")
+
+AT_ONCE = 20
+"""How many refunds may be on their way at the same time."""
+
+
+def offer(service: Service, request: SessionRequest) -> PaymentRequired:
+    """Return the 402 for a session's deposit (4.4/deposit-402).
+
+    The price is maxSpend, exactly (4.4/max-spend); amount and duration are bound into
+    the payment id. Raises `Refused` 400.
+    """
+    try:
+        decimals = service.settings.network.decimals
+        deposit_base = to_base(request.max_spend, decimals, fraction_digits=2)
+    except ValueError as error:
+        raise Refused(400, "Invalid request body", f"{error} - at `$.maxSpend`") from error
+    if not 0 < deposit_base <= MAX_STORED:
+        limits = f"expected more than 0.00 and at most {MAX_STORED} base units"
+        raise Refused(400, "Invalid request body", f"{limits} - at `$.maxSpend`")
+    now_s = service.clock.now_s()
+    return service.issuer.issue(SESSIONS, deposit_base, now_s, request.duration)
+
+
+def view(session: Session) -> SessionView:
+    """Return a session as its holder sees it: remaining = deposited - released (2.6/remaining)."""
+    status: Literal["active", "expired", "refunded"] = "active"
+    if session.status == "expired":
+        status = "refunded" if session.refund_status == "settled" else "expired"
+    return SessionView(
+        session_id=session.session_id,
+        deposited=str(session.deposited),
+        released=str(session.released),
+        remaining=str(session.remaining),
+        expires_at=session.expires_ms,
+        status=status,
+        refund_tx_hash=session.refund_tx_hash,
+    )
+
+
+async def expire(service: Service) -> int:
+    """End the sessions whose time has passed, and pay back what is owed (3/expiry-refund).
+
+    Returns how many refunds were settled. What could not be settled stays owed.
+    """
+    ended = service.store.expire(service.clock.now_ms())
+    if ended:
+        service.note("sessions expired", count=ended)
+    due, settled = service.store.refunds_due(), 0
+    while due:
+        batch, due = due[:AT_ONCE], due[AT_ONCE:]
+        settled += sum(await asyncio.gather(*(_pay_back_once(service, each) for each in batch)))
+    return settled
+
+
+async def _pay_back_once(service: Service, refund: Refund) -> bool:
+    async with service.refunding.hold(refund.session_id):
+        return service.store.is_due(refund) and await pay_back(service, refund)
+
+
+async def pay_back(service: Service, refund: Refund) -> bool:
+    """Refund one session's unspent balance on chain, exactly once (3/refund-once)."""
+    wallet, nonce = service.settings.wallet, refund_nonce(refund.session_id)
+    try:
+        state = await service.upstream.nonce_state(wallet, nonce)
+        if state.is_used and state.use is None:
+            raise Unavailable("it is paid, but its transaction was not found")
+        tx_hash = state.use.tx_hash if state.use else await _transfer(service, refund, nonce)
+    except (Unavailable, OutcomeUnknown) as error:
+        log.warning("the refund of %s is put off: %s", refund.session_id, error)
+        return False
+    service.store.refunded(refund.session_id, tx_hash)
+    service.note("session refunded", session_id=refund.session_id, tx_hash=tx_hash)
+    return True
+
+
+def refund_nonce(session_id: str) -> bytes:
+    """Return the one nonce a session's refund can ever have."""
+    return keccak256(b"x402sim refund of " + session_id.encode())
+
+
+async def _transfer(service: Service, refund: Refund, nonce: bytes) -> str:
+    """Sign the refund and have the facilitator settle it; return the transaction hash.
+
+    Raises `Unavailable` or `OutcomeUnknown`.
+    """
+    settings, now_s = service.settings, service.clock.now_s()
+    auth = Authorization(
+        from_=settings.wallet,
+        to=parse_address(refund.to_address),
+        value=refund.amount,
+        valid_after=now_s - 60,
+        valid_before=now_s + settings.max_timeout_s,
+        nonce=nonce,
+    )
+    signature = sign(transfer_digest(auth, settings.network.domain), settings.key)
+    requirements = PaymentRequirements(
+        scheme="exact",
+        network=settings.network.name,
+        pay_to=refund.to_address,
+        asset=checksum(settings.network.asset),
+        max_amount_required=str(refund.amount),
+        max_timeout_seconds=settings.max_timeout_s,
+        resource=SESSIONS,
+        description="Refund of a session's unspent balance",
+    )
+    header = encode_header(auth, signature, settings.network)
+    outcome = await service.upstream.settle(header, requirements)
+    if isinstance(outcome, Settled):
+        return outcome.tx_hash
+    raise Unavailable(f"the facilitator refused it: {outcome.error}")

@@ -1,0 +1,95 @@
+"""What a deployment can set (2.8), and the limits of section 8, each in one place.
+
+Clauses: 2.8/settings, 8/quote-price, 8/timeout, 8/cache-lifetime, 8/cache-sweep,
+8/indexer-interval, 8/indexer-batch.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from coincurve import PrivateKey
+
+from x402sim.protocol.crypto import Address, address_of, from_hex, parse_address
+from x402sim.protocol.networks import TESTNET, Network, network_named
+from x402sim.spec.decisions import Decisions
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """The settings of one service; amounts in base units, durations in seconds.
+
+    A quote costs 10000 base units (8/quote-price).
+    """
+
+    private_key: bytes
+    """The server wallet's key: it receives payments and pays refunds."""
+    facilitator_url: str
+    explorer_url: str
+    rpc_url: str
+    network: Network = TESTNET
+    recipient: Address | None = None
+    """Where payments go, if not to the server wallet (deposits always go there)."""
+    secret: bytes | None = None
+    """What seals payment and session ids, if not a key derived from the private key."""
+    decisions: Decisions = field(default_factory=Decisions)
+
+    quote_price_base: int = 10_000
+    max_timeout_s: int = 300
+    entitlement_lifetime_s: int = 24 * 3600
+    entitlement_sweep_s: int = 3600
+    indexer_interval_s: int = 300
+    indexer_batch: int = 100
+
+    reconcile_interval_s: int = 15
+    session_sweep_s: int = 10
+    verify_timeout_s: float = 30
+    settle_timeout_s: float = 60
+    explorer_timeout_s: float = 10
+    log_search_blocks: int | None = None
+    """How many blocks back a lost settlement is looked for; None for the whole chain."""
+
+    @cached_property
+    def key(self) -> PrivateKey:
+        """The server wallet's key, ready to sign."""
+        return PrivateKey(self.private_key)
+
+    @cached_property
+    def wallet(self) -> Address:
+        """The server wallet's address."""
+        return address_of(self.key.public_key)
+
+    @cached_property
+    def id_secret(self) -> bytes:
+        """The 32 bytes that seal payment ids and session ids."""
+        return hashlib.sha256(b"x402sim ids" + (self.secret or self.private_key)).digest()
+
+    @property
+    def pay_to(self) -> Address:
+        """The merchant address of the requirements (2.1/pay-to)."""
+        return self.recipient or self.wallet
+
+
+def settings_from_env(env: Mapping[str, str]) -> Settings:
+    """Return the settings named in section 2.8 from environment variables (2.8/settings).
+
+    PRIVATE_KEY, FACILITATOR_URL, EXPLORER_URL and RPC_URL are needed; NETWORK,
+    MERCHANT_ADDRESS and TOKEN_ADDRESS have defaults. Raises `ValueError` naming the
+    variable that is missing or wrong.
+    """
+    try:
+        network = network_named(env.get("NETWORK", TESTNET.name))
+        if "TOKEN_ADDRESS" in env:
+            network = replace(network, asset=parse_address(env["TOKEN_ADDRESS"]))
+        merchant = env.get("MERCHANT_ADDRESS")
+        return Settings(
+            private_key=from_hex(env["PRIVATE_KEY"], 32),
+            facilitator_url=env["FACILITATOR_URL"],
+            explorer_url=env["EXPLORER_URL"],
+            rpc_url=env["RPC_URL"],
+            network=network,
+            recipient=parse_address(merchant) if merchant else None,
+        )
+    except KeyError as missing:
+        raise ValueError(f"the environment variable {missing.args[0]} is not set") from missing

@@ -1,0 +1,52 @@
+"""One running service: what its functions share."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from x402sim.clock import Clock
+from x402sim.protocol.errors import Refusal
+from x402sim.protocol.rules import FRESHNESS, SETTLEMENT, Presented, Rules
+from x402sim.service.entitlements import Entitlements
+from x402sim.service.issue import Issuer
+from x402sim.service.settings import Settings
+from x402sim.service.store import Store
+from x402sim.service.upstream import Upstream
+
+
+class KeyedLocks:
+    """One lock per key, kept only while someone holds it or waits for it."""
+
+    def __init__(self) -> None:
+        self._locks: dict[str, tuple[asyncio.Lock, int]] = {}
+
+    @asynccontextmanager
+    async def hold(self, key: str) -> AsyncIterator[None]:
+        """Be the only one inside for this key."""
+        lock, users = self._locks.get(key, (asyncio.Lock(), 0))
+        self._locks[key] = lock, users + 1
+        try:
+            async with lock:
+                yield
+        finally:
+            lock, users = self._locks.pop(key)
+            if users > 1:
+                self._locks[key] = lock, users - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Service:
+    """A service at work; `note` writes an event to the journal."""
+
+    settings: Settings
+    clock: Clock
+    store: Store
+    issuer: Issuer
+    entitlements: Entitlements
+    upstream: Upstream
+    note: Callable[..., None] = lambda event, **data: None
+    settlement_rules: Rules[Presented, Refusal] = SETTLEMENT
+    freshness_rules: Rules[Presented, Refusal] = FRESHNESS
+    settling: KeyedLocks = field(default_factory=KeyedLocks)
+    refunding: KeyedLocks = field(default_factory=KeyedLocks)

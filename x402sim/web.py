@@ -1,0 +1,135 @@
+"""Bytes in, bytes out: what every HTTP application of the kit shares.
+
+A body has at most 1 MiB; every error is `{"error": text}` with a further `reason`
+where there is more to say; no failure shows a stack trace.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Router
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from x402sim.clock import Clock
+from x402sim.journal import Journal
+from x402sim.protocol.messages import BadMessage, ErrorBody, decode, encode
+
+MAX_BODY_BYTES = 1 << 20
+log = logging.getLogger("x402sim")
+
+
+class Refused(Exception):
+    """An answer that is an error: raised anywhere, sent as `{"error", "reason"}`."""
+
+    def __init__(self, status: int, error: str, reason: str | None = None) -> None:
+        super().__init__(status, error, reason)
+        self.status, self.error, self.reason = status, error, reason
+
+
+def answer(message: Any, status: int = 200) -> Response:
+    """Return a message as a JSON response."""
+    return Response(encode(message), status, media_type="application/json")
+
+
+def error(status: int, text: str, reason: str | None = None) -> Response:
+    """Return an error as a JSON response."""
+    return answer(ErrorBody(error=text, reason=reason), status)
+
+
+async def read_body(request: Request) -> bytes:
+    """Return the request's body; raises `Refused` 413 as soon as it passes 1 MiB."""
+    announced = request.headers.get("content-length", "")
+    if announced.isdecimal() and (len(announced) > 18 or int(announced) > MAX_BODY_BYTES):
+        raise _too_large()
+    parts, size = [], 0
+    async for part in request.stream():
+        size += len(part)
+        if size > MAX_BODY_BYTES:
+            raise _too_large()
+        parts.append(part)
+    return b"".join(parts)
+
+
+def parse(body: bytes, kind: type[Any]) -> Any:
+    """Return the body as a message; raises `Refused` 400 saying what is wrong, and where."""
+    try:
+        return decode(body, kind)
+    except BadMessage as wrong:
+        raise Refused(400, "Invalid request body", str(wrong)) from wrong
+
+
+def _too_large() -> Refused:
+    return Refused(413, "Request body too large", f"at most {MAX_BODY_BYTES} bytes are read")
+
+
+def application(
+    routes: Sequence[BaseRoute],
+    handlers: dict[type[Exception], Callable[[Request, Any], Awaitable[Response]]] | None = None,
+) -> Starlette:
+    """Return an ASGI application in which every error is a JSON body."""
+    app = Starlette(
+        routes=list(routes),
+        exception_handlers={
+            Refused: _on_refused,
+            HTTPException: _on_http_exception,
+            ClientDisconnect: _on_disconnect,
+            Exception: _on_bug,
+            **(handlers or {}),
+        },
+    )
+    router: Router = app.router
+    router.redirect_slashes = False  # a path that is not served is a 404, never a redirect
+    return app
+
+
+async def _on_refused(_: Request, refused: Any) -> Response:
+    return error(refused.status, refused.error, refused.reason)
+
+
+_TEXTS = {404: "Not found", 405: "Method not allowed"}
+
+
+async def _on_http_exception(request: Request, raised: Any) -> Response:
+    reason = f"{request.method} {request.url.path}"
+    response = error(raised.status_code, _TEXTS.get(raised.status_code, raised.detail), reason)
+    response.headers.update(raised.headers or {})
+    return response
+
+
+async def _on_disconnect(_: Request, __: Any) -> Response:
+    return error(400, "Client disconnected")
+
+
+async def _on_bug(request: Request, raised: Any) -> Response:
+    log.error("%s %s failed", request.method, request.url.path, exc_info=raised)
+    return error(500, "Internal server error")
+
+
+def recorded(app: ASGIApp, actor: str, journal: Journal, clock: Clock) -> ASGIApp:
+    """Return `app` with every exchange written to the journal: method, path and status."""
+
+    async def record(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await app(scope, receive, send)
+            return
+
+        async def send_and_record(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                journal.record(
+                    clock.now_ms(),
+                    actor,
+                    "answered",
+                    method=scope["method"],
+                    path=scope["path"][:200],
+                    status=message["status"],
+                )
+            await send(message)
+
+        await app(scope, receive, send_and_record)
+
+    return record

@@ -1,0 +1,1 @@
+"""The world: every part wired together, and ways to start it."""

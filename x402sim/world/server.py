@@ -1,0 +1,369 @@
+"""One port for the whole world: service, facilitator, explorer, RPC and control.
+
+`run` serves until told to stop; `LocalServer` does so in a thread, for tests and
+notebooks: `with LocalServer() as server: …`.
+"""
+
+import asyncio
+import socket
+import sys
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import uvicorn
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from x402sim import web
+from x402sim.clock import Clock
+from x402sim.payer.wallet import Wallet
+from x402sim.protocol.crypto import checksum
+from x402sim.protocol.networks import TESTNET, Network
+from x402sim.service.background import run_background
+from x402sim.spec.decisions import Decisions
+from x402sim.world.control import Control, Nothing, accounts, control_app
+from x402sim.world.parts import Parts, Recipe, build
+
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+HEARTBEAT_S = 60
+"""Seconds between blocks when transactions do not wait for one: time goes on, on any chain."""
+MAX_HEAD_BYTES = 512 * 1024
+GRACE_S = 5
+"""How long requests in flight may take to end when the server stops."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listen:
+    """Where to listen, and who may control the world."""
+
+    host: str = "127.0.0.1"
+    port: int = 4020
+    control_token: str | None = None
+    block_time_s: float | None = None
+    """Seconds between blocks; None mines every transaction at once."""
+
+    @property
+    def is_local(self) -> bool:
+        """Whether only this machine can connect."""
+        return self.host in LOOPBACK
+
+    @property
+    def has_control(self) -> bool:
+        """Whether there is a control plane: on loopback, or for whoever knows the token."""
+        return self.is_local or self.control_token is not None
+
+
+def listening_socket(listen: Listen) -> socket.socket:
+    """Return a socket bound to the address; port 0 takes a free one. Raises `OSError`."""
+    family, *_, address = socket.getaddrinfo(listen.host, listen.port, type=socket.SOCK_STREAM)[0]
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        if sys.platform != "win32":
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind(address)
+        sock.listen(512)
+    except OSError:
+        sock.close()
+        raise
+    return sock
+
+
+def base_url(listen: Listen, sock: socket.socket) -> str:
+    """Return the URL under which a client on this machine reaches the socket."""
+    port = sock.getsockname()[1]
+    host = "127.0.0.1" if listen.host in ("0.0.0.0", "") else listen.host  # noqa: S104
+    host = "::1" if host == "::" else host
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def world_app(parts: Parts, listen: Listen) -> ASGIApp:
+    """Return the application that hands each path to the part it belongs to."""
+    mounted: dict[str, ASGIApp] = {
+        "/facilitator": parts.facilitator_app,
+        "/explorer": parts.explorer_app,
+        "/rpc": _own_programs_only(parts.rpc_app, listen),
+        "/_sim": _own_programs_only(_control(parts, listen), listen),
+    }
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        first = "/" + scope["path"].split("/", 2)[1] if scope["path"].startswith("/") else ""
+        part = mounted.get(first)
+        if part is not None:
+            scope = {**scope, "root_path": scope.get("root_path", "") + first}
+            if scope["path"] == first:
+                scope["path"] = first + "/"
+        await _until_stopped(part or parts.service_app, scope, receive, send)
+
+    return app
+
+
+async def _until_stopped(app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
+    """Answer 503 to whoever still waits when the grace time of a stopping server is over."""
+    has_answered = False
+
+    async def watched_send(message: Message) -> None:
+        nonlocal has_answered
+        has_answered = True
+        await send(message)
+
+    try:
+        await app(scope, receive, watched_send)
+    except asyncio.CancelledError:
+        if not has_answered:
+            stopped = web.error(503, "Server stopped", "ask again when it is back")
+            await stopped(scope, receive, send)
+
+
+def _control(parts: Parts, listen: Listen) -> ASGIApp:
+    if listen.has_control:
+        return control_app(parts, listen.control_token)
+    return web.error(
+        403, "The control plane is off", f"on host {listen.host} it needs --control-token"
+    )
+
+
+def _own_programs_only(app: ASGIApp, listen: Listen) -> ASGIApp:
+    """Keep web pages out: no foreign Origin, and on loopback no foreign Host.
+
+    A page in a browser on this machine could otherwise send commands here.
+    """
+
+    async def guard(scope: Scope, receive: Receive, send: Send) -> None:
+        headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
+        host = headers.get(b"host", "")
+        origin = headers.get(b"origin")
+        name = host.rsplit(":", 1)[0] if not host.endswith("]") else host
+        is_foreign = origin is not None and origin.split("://", 1)[-1] != host
+        if is_foreign or (listen.is_local and name.strip("[]") not in LOOPBACK):
+            refusal = web.error(403, "Not for web pages", f"origin {origin}, host {host}")
+            await refusal(scope, receive, send)
+        else:
+            await app(scope, receive, send)
+
+    return guard
+
+
+async def ready_message(parts: Parts, listen: Listen, url: str) -> dict[str, Any]:
+    """Return what `serve --json` prints first: where everything is, and who has money."""
+    settings = parts.service.settings
+    return {
+        "event": "ready",
+        "service": url,
+        "facilitator": f"{url}/facilitator",
+        "explorer": f"{url}/explorer",
+        "rpc": f"{url}/rpc",
+        "control": f"{url}/_sim" if listen.has_control else None,
+        "payTo": checksum(settings.pay_to),
+        "asset": checksum(settings.network.asset),
+        "network": settings.network.name,
+        "chainId": settings.network.chain_id,
+        "accounts": await accounts(Control(parts), Nothing()),
+    }
+
+
+class _Protocol(HttpToolsProtocol):
+    """HTTP whose heads are not allowed to grow without end."""
+
+    _head_bytes = 0
+    _in_head = True
+
+    def data_received(self, data: bytes) -> None:
+        self._head_bytes += len(data) if self._in_head else 0
+        if self._head_bytes > MAX_HEAD_BYTES:
+            self.transport.close()
+        else:
+            super().data_received(data)
+
+    def on_headers_complete(self) -> None:
+        self._in_head = False
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        self._in_head, self._head_bytes = True, 0
+        super().on_message_complete()
+
+
+class _Server(uvicorn.Server):
+    """Uvicorn, told to stop by whoever started it instead of by signals."""
+
+    def __init__(self, app: ASGIApp, on_ready: Callable[[], None]) -> None:
+        config = uvicorn.Config(
+            app,
+            http=_Protocol,
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            lifespan="off",
+            ws="none",
+            timeout_graceful_shutdown=GRACE_S,
+        )
+        super().__init__(config)
+        self._on_ready = on_ready
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._on_ready()
+
+
+@asynccontextmanager
+async def running(parts: Parts, listen: Listen) -> AsyncIterator[None]:
+    """Keep the world's background work going; close everything at the end."""
+    await parts.ledger.set_automine(listen.block_time_s is None)
+    background = [asyncio.create_task(run_background(parts.service))]
+    background.append(asyncio.create_task(_mine_every(parts, listen.block_time_s or HEARTBEAT_S)))
+    try:
+        yield
+    finally:
+        for task in background:
+            task.cancel()
+        await asyncio.gather(*background, return_exceptions=True)
+        await parts.http.aclose()
+        parts.service.store.close()
+        parts.ledger.close()
+
+
+async def _mine_every(parts: Parts, block_time_s: float) -> None:
+    while True:
+        await parts.clock.sleep(block_time_s)
+        await parts.ledger.mine()
+
+
+async def serve(
+    parts: Parts,
+    listen: Listen,
+    sock: socket.socket,
+    on_start: Callable[[uvicorn.Server, dict[str, Any]], None],
+) -> None:
+    """Serve a world on a socket until the server given to `on_start` is told to exit."""
+    message = await ready_message(parts, listen, base_url(listen, sock))
+    server = _Server(world_app(parts, listen), lambda: on_start(server, message))
+    async with running(parts, listen):
+        await server.serve(sockets=[sock])
+
+
+def run(main: Any) -> None:
+    """Run a coroutine on the fastest event loop there is."""
+    factory = None
+    with suppress(ImportError):
+        import uvloop
+
+        factory = uvloop.new_event_loop
+    with asyncio.Runner(loop_factory=factory) as runner:
+        runner.run(main)
+
+
+class LocalServer:
+    """A whole world on a free local port, in a thread of this process.
+
+    `wallets` are the ten funded accounts; `url` is the service, and `facilitator_url`,
+    `explorer_url`, `rpc_url` and `control_url` the rest. `clock` is the world's clock:
+    give it to a payer if you advance it. `parts` is what runs inside: read it only
+    while nothing is in flight.
+    """
+
+    def __init__(
+        self,
+        *,
+        seed: int | None = None,
+        network: Network = TESTNET,
+        file: str | Path | None = None,
+        port: int = 0,
+        block_time_s: float | None = None,
+        decisions: Decisions | None = None,
+    ) -> None:
+        self.clock = Clock()
+        self._listen = Listen(port=port, block_time_s=block_time_s)
+        self._recipe = Recipe(
+            network=network,
+            seed=seed,
+            file=Path(file) if file is not None else None,
+            decisions=decisions,
+        )
+        self._ready = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._server: uvicorn.Server | None = None
+        self._failure: BaseException | None = None
+        self.info: dict[str, Any] = {}
+        self.parts: Parts | None = None
+
+    @property
+    def url(self) -> str:
+        """The service's URL."""
+        return str(self.info["service"])
+
+    @property
+    def facilitator_url(self) -> str:
+        """The facilitator's base URL."""
+        return str(self.info["facilitator"])
+
+    @property
+    def explorer_url(self) -> str:
+        """The explorer's base URL."""
+        return str(self.info["explorer"])
+
+    @property
+    def rpc_url(self) -> str:
+        """The chain's JSON-RPC URL."""
+        return str(self.info["rpc"])
+
+    @property
+    def control_url(self) -> str:
+        """The control plane's URL."""
+        return str(self.info["control"])
+
+    @property
+    def wallets(self) -> list[Wallet]:
+        """The ten funded accounts."""
+        return [Wallet(account["privateKey"]) for account in self.info["accounts"]]
+
+    def start(self) -> "LocalServer":
+        """Start serving; returns when it is ready. Raises what kept it from starting."""
+        self._thread = threading.Thread(target=self._run, name="x402sim", daemon=True)
+        self._thread.start()
+        self._ready.wait()
+        if self._failure:
+            self._thread.join()
+            raise self._failure
+        return self
+
+    def stop(self) -> None:
+        """Stop serving; returns when everything is closed."""
+        if self._server and self._thread:
+            self._server.should_exit = True
+            self._thread.join()
+            if self._failure:
+                raise self._failure
+
+    def __enter__(self) -> "LocalServer":
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def _run(self) -> None:
+        try:
+            sock = listening_socket(self._listen)
+            self.parts = build(self._recipe, self.clock)
+            run(serve(self.parts, self._listen, sock, self._started))
+        except BaseException as failure:  # noqa: BLE001 - handed to the thread that asked
+            self._failure = failure
+        finally:
+            self._ready.set()
+
+    def _started(self, server: uvicorn.Server, info: dict[str, Any]) -> None:
+        self._server, self.info = server, info
+        self._ready.set()
