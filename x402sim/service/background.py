@@ -35,7 +35,10 @@ async def run_background(service: Service) -> None:
 
 
 class _Every:
-    """Starts one loop per piece of work; a failure is logged and the next turn still comes."""
+    """Starts one loop per piece of work, at a fixed rate; turns that were missed are left out.
+
+    A failure is logged, and the next turn still comes.
+    """
 
     def __init__(self, service: Service, group: asyncio.TaskGroup) -> None:
         self._service = service
@@ -49,11 +52,13 @@ class _Every:
     async def _loop(
         self, interval_s: int, work: Callable[[], Awaitable[object]], at_once: bool
     ) -> None:
-        if not at_once:
-            await self._service.clock.sleep(interval_s)
+        clock = self._service.clock
+        turn_s = clock.now() + (0 if at_once else interval_s)
         while True:
+            await clock.sleep_until(turn_s)
             try:
                 await work()
             except Exception:
                 log.exception("background work failed; it is tried again in %d s", interval_s)
-            await self._service.clock.sleep(interval_s)
+            missed = max(0.0, clock.now() - turn_s) // interval_s
+            turn_s += (missed + 1) * interval_s

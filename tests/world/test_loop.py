@@ -1,0 +1,141 @@
+"""Virtual time: it jumps, it is exact, it stands still for threads, and it says when it is stuck."""
+
+import asyncio
+import threading
+import time
+
+import pytest
+
+from x402sim.clock import Clock
+from x402sim.world.loop import Deadlock, VirtualLoop, run_virtual
+
+
+def test_a_day_passes_in_no_time() -> None:
+    async def main() -> float:
+        await asyncio.sleep(86_400)
+        return asyncio.get_running_loop().time()
+
+    start = time.perf_counter()
+    assert run_virtual(main) == 86_400
+    assert time.perf_counter() - start < 5
+
+
+def test_timers_fire_in_order_and_at_their_exact_times() -> None:
+    seen: list[tuple[str, float]] = []
+
+    async def sleeper(name: str, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+        seen.append((name, asyncio.get_running_loop().time()))
+
+    async def main() -> None:
+        naps = {"c": 0.3, "a": 0.1, "long": 1e6, "b": 0.2, "a again": 0.1}
+        await asyncio.gather(*(sleeper(name, nap) for name, nap in naps.items()))
+
+    run_virtual(main)
+    assert seen == [("a", 0.1), ("a again", 0.1), ("b", 0.2), ("c", 0.3), ("long", 1e6)]
+
+
+def test_timeouts_are_in_virtual_time() -> None:
+    async def main() -> float:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(30):
+                await asyncio.sleep(60)
+        return asyncio.get_running_loop().time()
+
+    assert run_virtual(main) == 30
+
+
+def test_time_stands_still_while_a_thread_works() -> None:
+    async def main() -> tuple[str, float]:
+        async def tick() -> None:
+            await asyncio.sleep(5)
+
+        ticking = asyncio.create_task(tick())
+        await asyncio.sleep(0)
+        done = await asyncio.to_thread(lambda: time.sleep(0.02) or "worked")
+        at_s = asyncio.get_running_loop().time()
+        await ticking
+        return done, at_s
+
+    assert run_virtual(main) == ("worked", 0)
+
+
+def test_a_deadlock_is_named_and_not_waited_for() -> None:
+    async def main() -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        task.set_name("the one who waits")
+        await asyncio.get_running_loop().create_future()
+
+    with pytest.raises(Deadlock, match="the one who waits"):
+        run_virtual(main)
+
+
+def test_a_wake_up_from_another_thread_is_heard() -> None:
+    async def main() -> str:
+        loop = asyncio.get_running_loop()
+        woken: asyncio.Future[str] = loop.create_future()
+        other = threading.Thread(target=loop.call_soon_threadsafe, args=(woken.set_result, "up"))
+        other.start()
+        other.join()
+        return await woken
+
+    assert run_virtual(main) == "up"
+
+
+def test_it_runs_inside_a_running_loop_as_in_a_notebook() -> None:
+    async def inner() -> float:
+        await asyncio.sleep(1000)
+        return asyncio.get_running_loop().time()
+
+    async def cell() -> float:
+        return run_virtual(inner)
+
+    assert asyncio.run(cell()) == 1000
+
+
+def test_what_goes_wrong_inside_comes_out() -> None:
+    async def wrong() -> None:
+        raise KeyError("inside")
+
+    async def cell() -> None:
+        run_virtual(wrong)
+
+    with pytest.raises(KeyError, match="inside"):
+        run_virtual(wrong)
+    with pytest.raises(KeyError, match="inside"):
+        asyncio.run(cell())
+
+
+def test_our_clock_follows_the_loop() -> None:
+    async def main() -> list[float]:
+        loop = asyncio.get_running_loop()
+        clock = Clock(lambda: 1_800_000_000 + loop.time())
+        times = [clock.now()]
+        await clock.sleep(300)
+        times.append(clock.now())
+        clock.advance(50)
+        await clock.sleep(0.25)
+        return [*times, clock.now()]
+
+    assert run_virtual(main) == [1_800_000_000, 1_800_000_300, 1_800_000_350.25]
+
+
+def test_a_million_naps_apart_nothing_is_lost() -> None:
+    """Small steps far from the start: floating point must not make the loop spin."""
+
+    async def main() -> float:
+        await asyncio.sleep(3e8)
+        for _ in range(1000):
+            await asyncio.sleep(1e-3)
+        return asyncio.get_running_loop().time()
+
+    assert run_virtual(main) == pytest.approx(3e8 + 1, abs=1e-3)
+
+
+def test_the_loop_starts_at_zero() -> None:
+    loop = VirtualLoop()
+    try:
+        assert loop.time() == 0
+    finally:
+        loop.close()
