@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 from x402sim.version import VERSION
 
 if TYPE_CHECKING:
-    from x402sim.payer.auth import PaymentAuth, PaymentFailed, SessionAuth, SpendingCapExceeded
+    from x402sim.payer.auth import PaymentAuth, PaymentFailed, SpendingCapExceeded
+    from x402sim.payer.session import SessionAuth
     from x402sim.payer.wallet import Wallet
     from x402sim.protocol.networks import MAINNET, TESTNET, Network
     from x402sim.spec.decisions import Decisions
-    from x402sim.world.server import LocalServer
+    from x402sim.world.local import LocalServer
 
 __version__ = VERSION
 __all__ = [
@@ -36,10 +37,10 @@ _HOME = {
     "TESTNET": "protocol.networks",
     "Network": "protocol.networks",
     "Decisions": "spec.decisions",
-    "LocalServer": "world.server",
+    "LocalServer": "world.local",
     "PaymentAuth": "payer.auth",
     "PaymentFailed": "payer.auth",
-    "SessionAuth": "payer.auth",
+    "SessionAuth": "payer.session",
     "SpendingCapExceeded": "payer.auth",
     "Wallet": "payer.wallet",
 }

@@ -43,9 +43,9 @@ def show(ready: dict[str, Any], db: Path | None) -> None:
     console.print(f"curl -i {url}/api/perp/quote -H 'Content-Type: application/json' -d '{order}'")
     if ready["control"]:
         console.print(f"curl {ready['control']}")
-    console.print("\nor pay from Python:\n")
+    console.print("\nor pay from Python:")
     for line in quick_start(url, ready["accounts"][0]["privateKey"]):
-        console.print(f"    {line}", markup=False)
+        console.print(line, markup=False)
     console.print("\nCtrl-C stops it.")
 
 

@@ -7,6 +7,7 @@ import json
 import logging
 import signal
 import sqlite3
+import sys
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,6 +17,7 @@ import typer
 
 from x402sim.protocol.networks import TESTNET, network_named
 from x402sim.spec.markdown import table
+from x402sim.version import VERSION
 
 app = typer.Typer(
     name="x402sim",
@@ -24,12 +26,30 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"x402sim {VERSION}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    _: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Print it."),
+    ] = False,
+) -> None:
+    """A pay-per-request API (HTTP 402, x402, EIP-3009) and the world around it."""
 
 
 def main() -> None:
     """Run the command line."""
-    app(prog_name="python -m x402sim")
+    is_module = sys.argv[0].endswith("__main__.py")
+    app(prog_name="python -m x402sim" if is_module else "x402sim")
 
 
 def _give_up(problem: str) -> typer.Exit:
@@ -38,40 +58,56 @@ def _give_up(problem: str) -> typer.Exit:
     return typer.Exit(2)
 
 
+Host = Annotated[str, typer.Option(help="Address to listen on.")]
+Port = Annotated[int, typer.Option(help="Port; 0 takes a free one.", max=65535, min=0)]
+Db = Annotated[
+    Path | None,
+    typer.Option(
+        help="Keep everything in this SQLite file (and the chain in FILE.chain); "
+        "without it nothing outlives the server.",
+        metavar="FILE",
+    ),
+]
+Seed = Annotated[
+    int | None,
+    typer.Option(help="Draw accounts and payment ids from this seed, the same every time."),
+]
+NetworkName = Annotated[
+    str, typer.Option(help="cronos-testnet (chain 338) or cronos-mainnet (25).")
+]
+BlockTime = Annotated[
+    float | None,
+    typer.Option(help="Seconds between blocks; without it every transaction is mined at once."),
+]
+ControlToken = Annotated[
+    str | None,
+    typer.Option(
+        help="Whoever sends it as a bearer token controls the world; needed for /_sim on any "
+        "host but loopback.",
+        envvar="X402SIM_CONTROL_TOKEN",
+    ),
+]
+AllowOrigin = Annotated[
+    str | None,
+    typer.Option(
+        help="Let a web page of this origin use the server, such as http://localhost:3000.",
+        metavar="URL",
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+
+
 @app.command()
 def serve(
-    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="Port; 0 takes a free one.", max=65535, min=0)] = 4020,
-    db: Annotated[
-        Path | None,
-        typer.Option(
-            help="Keep everything in this SQLite file (and the chain in FILE.chain); "
-            "without it nothing outlives the server.",
-            metavar="FILE",
-        ),
-    ] = None,
-    seed: Annotated[
-        int | None,
-        typer.Option(help="Draw accounts and payment ids from this seed, the same every time."),
-    ] = None,
-    network: Annotated[
-        str, typer.Option(help="cronos-testnet (chain 338) or cronos-mainnet (25).")
-    ] = TESTNET.name,
-    block_time: Annotated[
-        float | None,
-        typer.Option(help="Seconds between blocks; without it every transaction is mined at once."),
-    ] = None,
-    control_token: Annotated[
-        str | None,
-        typer.Option(
-            help="Whoever sends it as a bearer token controls the world; needed for /_sim on any "
-            "host but loopback.",
-            envvar="X402SIM_CONTROL_TOKEN",
-        ),
-    ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object when ready, for programs.")
-    ] = False,
+    host: Host = "127.0.0.1",
+    port: Port = 4020,
+    db: Db = None,
+    seed: Seed = None,
+    network: NetworkName = TESTNET.name,
+    block_time: BlockTime = None,
+    control_token: ControlToken = None,
+    allow_origin: AllowOrigin = None,
+    as_json: AsJson = False,
 ) -> None:
     """Start the whole world on one port, as a local mock server.
 
@@ -80,25 +116,28 @@ def serve(
     """
     from x402sim.chain.base import ChainError
     from x402sim.world import server
-    from x402sim.world.parts import Recipe, build
+    from x402sim.world.parts import Recipe
 
     logging.basicConfig(format="%(levelname)s %(name)s: %(message)s", level=logging.WARNING)
-    if block_time is not None and not 0.01 <= block_time <= 86400:
-        raise _give_up(f"--block-time must be 0.01 to 86400 seconds, not {block_time}")
-    listen = server.Listen(
-        host=host, port=port, control_token=control_token, block_time_s=block_time
-    )
     try:
+        listen = server.Listen(
+            host=host,
+            port=port,
+            control_token=control_token,
+            block_time_s=block_time,
+            allow_origin=allow_origin.rstrip("/") if allow_origin else None,
+        )
         recipe = Recipe(
             network=network_named(network), seed=seed, file=db, unlocked=listen.is_local
         )
-        sock = server.listening_socket(listen)
-        parts = build(recipe)
+        parts, sock = server.open_world(recipe, listen)
     except ValueError as error:
         raise _give_up(str(error)) from error
     except OSError as error:
-        raise _give_up(f"cannot listen on {host} port {port}: {error.strerror}") from error
+        raise _give_up(str(error.strerror)) from error
     except (sqlite3.Error, ChainError) as error:
+        if "locked" in str(error):
+            raise _give_up(f"another x402sim is using {db}; stop it, or use another") from error
         raise _give_up(f"cannot use the database {db}: {error}") from error
 
     def on_start(running: Any, ready: dict[str, Any]) -> None:
@@ -119,9 +158,7 @@ def serve(
 @app.command()
 def demo(
     seed: Annotated[int, typer.Option(help="Draw the accounts from this seed.")] = 0,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print the steps as JSON, for programs.")
-    ] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Pay for a quote through every component, and tell what happened, step by step."""
     from x402sim.demo import Step, tell

@@ -16,7 +16,7 @@ from x402sim.protocol.crypto import parse_address, to_hex
 from x402sim.protocol.messages import PaymentRequired, Receipt, decode
 from x402sim.protocol.money import to_decimal
 from x402sim.protocol.networks import network_named
-from x402sim.world.server import LocalServer
+from x402sim.world.local import LocalServer
 
 ORDER = {"pair": "BTC-USD", "side": "long", "leverage": 10, "sizeUsd": 1000}
 

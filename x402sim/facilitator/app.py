@@ -6,7 +6,7 @@ that is no request at all is a 400, and a transaction that is still not mined a 
 
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from x402sim import web
@@ -14,9 +14,20 @@ from x402sim.facilitator import engine
 from x402sim.facilitator.engine import Facilitator
 from x402sim.protocol.messages import VerifyRequest
 
+INDEX = """\
+A facilitator, as the public Cronos facilitator documents it.
+GET  healthcheck
+GET  v2/x402/supported
+POST v2/x402/verify   {"x402Version": 1, "paymentHeader": "0x...", "paymentRequirements": {...}}
+POST v2/x402/settle   the same body
+"""
+
 
 def facilitator_app(facilitator: Facilitator) -> Starlette:
     """Return the ASGI application of a facilitator."""
+
+    async def index(_: Request) -> Response:
+        return PlainTextResponse(INDEX)
 
     async def healthcheck(_: Request) -> Response:
         uptime_s = facilitator.clock.now() - facilitator.started_s
@@ -44,6 +55,7 @@ def facilitator_app(facilitator: Facilitator) -> Starlette:
 
     return web.application(
         [
+            Route("/", index, methods=["GET"]),
             Route("/healthcheck", healthcheck, methods=["GET"]),
             Route("/v2/x402/supported", supported, methods=["GET"]),
             Route("/v2/x402/verify", verify, methods=["POST"]),

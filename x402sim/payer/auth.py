@@ -1,15 +1,13 @@
 """Paying as httpx authentication: any httpx client, sync or async, can pay.
 
-`PaymentAuth` answers a 402 by signing, settling and repeating the request.
-`SessionAuth` pays one deposit and then spends it. Neither signs more than its caps
-allow, nor signs again while an earlier authorization may still be settled.
-Clauses: 1/sign-settle-repeat, 1/session-no-402.
+`PaymentAuth` answers a 402 by signing, settling and repeating the request. It signs no
+more than its caps allow, and after a lost answer it does not sign again.
+Clauses: 1/sign-settle-repeat.
 """
 
-import asyncio
 import re
 import threading
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,7 +25,6 @@ from x402sim.protocol.messages import (
     PaymentRequirements,
     Receipt,
     SettlementRequest,
-    Wire,
     decode,
     encode,
 )
@@ -49,13 +46,20 @@ class _RefusedForGood(PaymentFailed):
     """The server says that this payment was not made and never will be."""
 
 
-class _SessionAnswer(Wire, frozen=True):
-    """What a payer needs of the answer to a session request."""
+_FOR_GOOD = {
+    refusal.value
+    for refusal in (
+        Refusal.INSUFFICIENT_BALANCE,
+        Refusal.INVALID_SIGNATURE,
+        Refusal.NONCE_USED,
+        Refusal.EXPIRED,
+        Refusal.MISMATCH,
+    )
+}
+"""What only the service says, and only of a payment that was not made; a 429 is not of these."""
 
-    session_id: str
 
-
-_PLAIN = re.compile(r"[!-~]{1,256}")
+PLAIN = re.compile(r"[!-~]{1,256}")
 """What can be sent as a header."""
 
 
@@ -96,6 +100,8 @@ class PaymentAuth(httpx.Auth):
         spelling: Spelling = "hex",
         clock: Clock | None = None,
     ) -> None:
+        if not isinstance(wallet, Wallet):
+            raise TypeError(f"wallet must be a Wallet, not {type(wallet).__name__}")
         self.wallet = wallet
         self.network = network
         self.max_amount_base = to_base(max_amount, network.decimals)
@@ -108,6 +114,7 @@ class PaymentAuth(httpx.Auth):
         self._spelling = spelling
         self._clock = clock or Clock()
         self._granted: dict[str, str] = {}
+        self._unanswered: dict[str, list[str]] = {}
         self._lost: dict[str, list[_Signed]] = {}
         self._lock = threading.Lock()
 
@@ -117,11 +124,9 @@ class PaymentAuth(httpx.Auth):
 
     def exchange(self, request: httpx.Request) -> Flow:
         """Yield the requests of one paid exchange, and return its last response."""
-        resource = _origin(request) + request.url.path
-        known = self._granted.get(resource) if self._reuse else None
-        if known:
-            request.headers["X-Payment-Id"] = known
-        response = yield request
+        resource = origin_of(request) + request.url.path
+        known = self._proof_for(resource)
+        response = yield from self._show(request, resource, known)
         if response.status_code != 402:
             return response
         if known and self._granted.get(resource) == known:
@@ -130,11 +135,34 @@ class PaymentAuth(httpx.Auth):
         signed = yield from self._settle_lost(request, resource)
         if signed is None:
             signed = self._sign(asked)
-            yield from self._settle(request, resource, signed)
-        self._granted[resource] = signed.payment_id
-        request.headers["X-Payment-Id"] = signed.payment_id
-        response = yield request
+            try:
+                yield from self._settle(request, resource, signed)
+            except _RefusedForGood as refused:
+                raise PaymentFailed(str(refused)) from None
+        if self._reuse:
+            self._granted[resource] = signed.payment_id
+        response = yield from self._show(request, resource, signed.payment_id)
         return response
+
+    def _proof_for(self, resource: str) -> str | None:
+        """Return a payment id to show at once: one to use again, or one never answered."""
+        with self._lock:
+            unanswered = self._unanswered.get(resource)
+            return unanswered.pop() if unanswered else self._granted.get(resource)
+
+    def _show(self, request: httpx.Request, resource: str, payment_id: str | None) -> Flow:
+        """Send the request with a payment id; without an answer the id is kept for the next."""
+        if payment_id is not None:
+            request.headers["X-Payment-Id"] = payment_id
+        is_answered = False
+        try:
+            response = yield request
+            is_answered = True
+            return response
+        finally:
+            if payment_id is not None and not is_answered:
+                with self._lock:
+                    self._unanswered.setdefault(resource, []).append(payment_id)
 
     def _read(self, request: httpx.Request, response: httpx.Response) -> PaymentRequired:
         """Return what the 402 asks for, if this payer can give it; raises `PaymentFailed`."""
@@ -152,7 +180,7 @@ class PaymentAuth(httpx.Auth):
         for name, (mine, theirs) in ours.items():
             if mine != theirs:
                 raise PaymentFailed(f"the 402 asks for {name} {theirs!r}, this payer has {mine!r}")
-        if not _PLAIN.fullmatch(asked.payment_id):
+        if not PLAIN.fullmatch(asked.payment_id):
             raise PaymentFailed(f"the 402 has no usable payment id: {asked.payment_id[:80]!r}")
         if not 1 <= wanted.max_timeout_seconds < 2**31:
             raise PaymentFailed(f"the 402 allows {wanted.max_timeout_seconds} seconds to pay")
@@ -180,18 +208,18 @@ class PaymentAuth(httpx.Auth):
         """Raise `SpendingCapExceeded` if this amount is more than is allowed."""
         left_base = self.max_total_base - self.signed_base
         if amount_base > self.max_amount_base:
-            allowed = f"max_amount {self._show(self.max_amount_base)} for one payment"
+            allowed = f"max_amount {self._tokens(self.max_amount_base)} for one payment"
         elif amount_base > left_base:
-            allowed = (
-                f"{self._show(left_base)}, what is left of max_total "
-                f"{self._show(self.max_total_base)}"
-            )
+            total = self._tokens(self.max_total_base)
+            allowed = f"{self._tokens(left_base)}, what is left of max_total {total}"
         else:
             return
-        asked = self._show(amount_base)
-        raise SpendingCapExceeded(f"the 402 asks for {asked}, allowed is {allowed}")
+        asked = self._tokens(amount_base)
+        raise SpendingCapExceeded(
+            f"the 402 asks for {asked}, allowed is {allowed}; raise the cap if it is worth it"
+        )
 
-    def _show(self, amount_base: int) -> str:
+    def _tokens(self, amount_base: int) -> str:
         return f"{to_decimal(amount_base, self.network.decimals)} {self.network.token_symbol}"
 
     def _settle_lost(
@@ -234,19 +262,19 @@ class PaymentAuth(httpx.Auth):
     def _conclude(self, response: httpx.Response) -> None:
         """Read the answer of /api/pay; raises `PaymentFailed` unless it is settled."""
         if response.status_code == 200:
-            self.receipts.append(_decode_or_fail(response, Receipt))
+            self.receipts.append(decode_or_fail(response, Receipt))
             return
-        error: ErrorBody = _decode_or_fail(response, ErrorBody)
+        error: ErrorBody = decode_or_fail(response, ErrorBody)
         if error.error == Refusal.ALREADY_SETTLED.value:
             return
         said = f"{response.status_code} {error.error}"
         said += f": {error.reason}" if error.reason else ""
-        if response.status_code >= 500 or error.error == Refusal.PENDING.value:
-            raise PaymentFailed(
-                f"it is not known whether the payment was made ({said}); the next request "
-                "sends the same authorization again"
-            )
-        raise _RefusedForGood(f"the payment was refused: {said}")
+        if error.error in _FOR_GOOD:
+            raise _RefusedForGood(f"the payment was refused: {said}")
+        raise PaymentFailed(
+            f"it is not known whether the payment was made ({said}); the next request "
+            "sends the same authorization again"
+        )
 
     def _settlement(self, request: httpx.Request, signed: _Signed) -> httpx.Request:
         requirements = signed.requirements
@@ -267,137 +295,13 @@ class PaymentAuth(httpx.Auth):
         )
 
 
-class SessionAuth(httpx.Auth):
-    """Pay one deposit of `max_spend`, then send X-Session-Id (1/session-no-402).
-
-    A session opens with the first request to a server and lasts `duration` (in the
-    server's unit: seconds). When the budget or the time is over, another one is opened,
-    up to `max_sessions` in all; then `SpendingCapExceeded` is raised. With `session_id`
-    an existing session is spent first, at the first server asked.
-
-    Requests at the same time share a session. Its id is as good as money: it is sent
-    only to the server that made it, but do not let the client follow redirects to others.
-    """
-
-    requires_response_body = True
-
-    def __init__(
-        self,
-        wallet: Wallet,
-        *,
-        max_spend: str = "1.00",
-        duration: int = 3600,
-        max_sessions: int = 1,
-        session_id: str | None = None,
-        network: Network = TESTNET,
-        create_path: str = "/api/sessions/create",
-        pay_path: str = "/api/pay",
-        clock: Clock | None = None,
-    ) -> None:
-        total_base = to_base(max_spend, network.decimals) * max_sessions
-        self.payment = PaymentAuth(
-            wallet,
-            max_amount=max_spend,
-            max_total=to_decimal(total_base, network.decimals),
-            network=network,
-            reuse=False,
-            pay_path=pay_path,
-            clock=clock,
-        )
-        self.session_id = session_id
-        """The newest session."""
-        self.max_spend = max_spend
-        self._duration = duration
-        self._create_path = create_path
-        self._sessions: dict[str, str] = {}
-        self._thread_lock = threading.Lock()
-        self._task_lock = asyncio.Lock()
-
-    def sync_auth_flow(
-        self, request: httpx.Request
-    ) -> Generator[httpx.Request, httpx.Response, None]:
-        """Yield the requests of one exchange to a sync client; one thread opens the session."""
-        for _ in range(2):
-            with self._thread_lock:
-                opening = self._opening(request)
-                to_send = next(opening, None)
-                while to_send is not None:
-                    response = yield to_send
-                    response.read()
-                    to_send = _send(opening, response)
-            spent = self._show_session(request)
-            response = yield request
-            if response.status_code != 402:
-                return
-            self._forget(request, spent)
-
-    async def async_auth_flow(
-        self, request: httpx.Request
-    ) -> AsyncGenerator[httpx.Request, httpx.Response]:
-        """Yield the requests of one exchange to an async client; one task opens the session."""
-        for _ in range(2):
-            async with self._task_lock:
-                opening = self._opening(request)
-                to_send = next(opening, None)
-                while to_send is not None:
-                    response = yield to_send
-                    await response.aread()
-                    to_send = _send(opening, response)
-            spent = self._show_session(request)
-            response = yield request
-            if response.status_code != 402:
-                return
-            self._forget(request, spent)
-
-    def _show_session(self, request: httpx.Request) -> str:
-        session_id = self._sessions[_origin(request)]
-        request.headers["X-Session-Id"] = session_id
-        return session_id
-
-    def _forget(self, request: httpx.Request, session_id: str) -> None:
-        """Give up a session that no longer pays, unless there is a newer one already."""
-        if self._sessions.get(_origin(request)) == session_id:
-            del self._sessions[_origin(request)]
-
-    def _opening(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
-        """Yield what opens a session at this server, if there is none; raises `PaymentFailed`."""
-        origin = _origin(request)
-        if self.session_id is not None and not self._sessions and not self.payment.signed_base:
-            self._sessions[origin], self.session_id = self.session_id, None
-        if origin in self._sessions:
-            return
-        create = httpx.Request(
-            "POST",
-            request.url.copy_with(path=self._create_path, query=None, fragment=None),
-            json={"maxSpend": self.max_spend, "duration": self._duration},
-            extensions=request.extensions,
-        )
-        response = yield from self.payment.exchange(create)
-        if response.is_error:
-            said = f"{response.status_code} {response.text[:200]}"
-            raise PaymentFailed(f"the session was not opened: {said}")
-        view: _SessionAnswer = _decode_or_fail(response, _SessionAnswer)
-        if not _PLAIN.fullmatch(view.session_id):
-            raise PaymentFailed(f"no usable sessionId in {response.text[:200]!r}")
-        self._sessions[origin] = self.session_id = view.session_id
-
-
-def _send(
-    flow: Generator[httpx.Request, httpx.Response, None], response: httpx.Response
-) -> httpx.Request | None:
-    """Hand a response to a flow; return its next request, or None at its end."""
-    try:
-        return flow.send(response)
-    except StopIteration:
-        return None
-
-
-def _origin(request: httpx.Request) -> str:
+def origin_of(request: httpx.Request) -> str:
     """Return what a proof of payment is for: this server, and no other."""
     return f"{request.url.scheme}://{request.url.netloc.decode('ascii')}"
 
 
-def _decode_or_fail(response: httpx.Response, kind: type[Any]) -> Any:
+def decode_or_fail(response: httpx.Response, kind: type[Any]) -> Any:
+    """Return the answer as a message; raises `PaymentFailed` if it is none."""
     try:
         return decode(response.content, kind)
     except BadMessage as error:

@@ -36,13 +36,17 @@ def _random_nonce() -> bytes:
 
 
 def _raw_key(key: str | bytes | HasKey) -> bytes:
-    match key:
-        case str():
+    """Return the 32 bytes of a key; raises `ValueError` without showing any of them."""
+    if isinstance(key, str):
+        try:
             return from_hex(key, 32)
-        case bytes():
-            return key
-        case _:
-            return bytes(key.key)
+        except ValueError:
+            wanted = "a private key is 0x and 64 hex digits"
+            raise ValueError(f"{wanted}, got {len(key)} characters") from None
+    raw = key if isinstance(key, bytes) else bytes(getattr(key, "key", b""))
+    if len(raw) != 32 or not any(raw):
+        raise ValueError(f"a private key is 32 bytes and not zero, got {len(raw)} bytes")
+    return raw
 
 
 class Wallet:

@@ -238,4 +238,4 @@ def decode(body: bytes, kind: type[Any]) -> Any:
         raise BadMessage("the JSON is nested too deeply") from error
 
 
-encode = msgspec.json.Encoder(order="deterministic").encode
+encode = msgspec.json.encode

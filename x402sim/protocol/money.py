@@ -28,6 +28,8 @@ def to_base(text: str, decimals: int, *, fraction_digits: int | None = None) -> 
 
     With `fraction_digits` it must have just so many. Raises `ValueError`.
     """
+    if not isinstance(text, str):
+        raise TypeError(f'an amount is a string such as "0.05", not {text!r}')
     match = _DECIMAL.fullmatch(text)
     if not match:
         raise ValueError(f'expected a plain decimal such as "1.25", got {text[:90]!r}')

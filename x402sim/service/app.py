@@ -113,7 +113,7 @@ def payment_required(
 
 
 async def llms(_: Service, request: Request) -> Response:
-    """GET /llms.txt: the index of all documentation pages (4.5/llms-txt)."""
+    """GET /llms.txt, and GET /: the index of all documentation pages (4.5/llms-txt)."""
     return PlainTextResponse(llms_txt(str(request.base_url).rstrip("/")))
 
 
@@ -122,7 +122,8 @@ async def documentation(service: Service, request: Request) -> Response:
     text = page(request.path_params["name"], service.settings.decisions)
     if text is None:
         raise Refused(404, "Not found", "see /llms.txt for the documentation pages")
-    return Response(text, media_type="text/markdown")
+    base = str(request.base_url).rstrip("/")
+    return Response(text.replace("{base_url}", base), media_type="text/markdown")
 
 
 async def openapi_json(service: Service, _: Request) -> Response:
@@ -171,6 +172,7 @@ def service_app(service: Service) -> Starlette:
             route("/api/sessions/session_{rest}", show_session),
             route("/api/payments/{payment_id}", show_payment),
             route(AGENTS, list_agents),
+            route("/", llms),
             route("/llms.txt", llms),
             route("/docs", _asset("docs.html", "text/html")),
             route("/docs.js", _asset("docs.js", "text/javascript")),

@@ -30,10 +30,10 @@ _DESCRIPTIONS = {
 }
 
 PREFIX = "pay_"
-_SPELLING = re.compile("pay_[a-z2-7]{72}")
+_SPELLING = re.compile("pay_[A-Za-z0-9_-]{60}")
 _MAC_BYTES = 16
 _TERMS = struct.Struct(">BQQI")  # resource, amount, expiry, duration
-_SALT_BYTES = 45 - _MAC_BYTES - _TERMS.size  # 45 bytes are 72 digits of base32, none padding
+_SALT_BYTES = 45 - _MAC_BYTES - _TERMS.size  # 45 bytes are 60 letters of base64, none padding
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ class Issuer:
         """Return the terms a payment id was issued for; None if not here (2.2/payment-id)."""
         if not _SPELLING.fullmatch(payment_id):
             return None
-        raw = base64.b32decode(payment_id.removeprefix(PREFIX).upper())
+        raw = base64.urlsafe_b64decode(payment_id.removeprefix(PREFIX))
         mac, sealed = raw[:_MAC_BYTES], raw[_MAC_BYTES:]
         plain = self._cipher(mac, sealed)
         if not hmac.compare_digest(mac, self._mac(plain)):
@@ -111,12 +111,12 @@ class Issuer:
         packed = _TERMS.pack(index, terms.amount_base, terms.expires_s, terms.duration)
         plain = self._salts.randbytes(_SALT_BYTES) + packed
         mac = self._mac(plain)
-        return PREFIX + base64.b32encode(mac + self._cipher(mac, plain)).decode().lower()
+        return PREFIX + base64.urlsafe_b64encode(mac + self._cipher(mac, plain)).decode()
 
     def _mac(self, plain: bytes) -> bytes:
         return hmac.digest(self._key, self._context + plain, "sha256")[:_MAC_BYTES]
 
     def _cipher(self, mac: bytes, text: bytes) -> bytes:
         """Encipher or decipher at most 32 bytes under the MAC of their plain text."""
-        stream = hmac.digest(self._key, b"cipher" + mac, "sha256")
-        return bytes(a ^ b for a, b in zip(text, stream, strict=False))
+        stream = hmac.digest(self._key, b"cipher" + mac, "sha256")[: len(text)]
+        return (int.from_bytes(text) ^ int.from_bytes(stream)).to_bytes(len(text))

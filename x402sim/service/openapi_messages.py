@@ -144,7 +144,7 @@ _FIELDS: Mapping[str, Mapping[str, str]] = {
 
 # --- examples ------------------------------------------------------------------------
 
-PAYMENT_ID = "pay_" + "k3w7r2m5x4qa6tzd" * 4 + "h2n5v7cb"
+PAYMENT_ID = "pay_" + "k3W7r2M5x4Qa6tZd" * 3 + "h2N5v7Cb-9_x"
 SESSION_ID = "session_" + "5e1d3a7b" * 5
 _PAYER = "0x70997970C51812dc3A010C7d01b50e0d17dc79C8"
 _PAY_TO = "0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266"

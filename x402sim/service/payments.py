@@ -80,7 +80,6 @@ def claim(service: Service, request: SettlementRequest, terms: Terms) -> None:
             header=request.payment_header,
             authorization_key=key,
             valid_before_s=valid_before_s,
-            issued_s=terms.expires_s - issued.max_timeout_seconds,
             duration=terms.duration,
         )
     )
@@ -111,8 +110,10 @@ async def settle(service: Service, request: SettlementRequest, *, resumed: bool)
             _grant_settled(service, payment_id, outcome)
             return
         refused = SettlementRefused(refusal_of(outcome.error), outcome.error)
+        if refused.refusal is Refusal.EXPIRED:
+            refused.reason = _why_expired(service, request)
         is_certain = refused.refusal in _NOTHING_WAS_SENT and not resumed
-    if not is_certain and await _was_paid_all_the_same(service, payment_id, refused):
+    if await _was_paid_all_the_same(service, payment_id, refused, is_certain, resumed):
         return
     service.store.release(payment_id)
     raise refused
@@ -132,7 +133,11 @@ def _grant_settled(service: Service, payment_id: str, settled: Settled) -> None:
 
 
 async def _was_paid_all_the_same(
-    service: Service, payment_id: str, refused: SettlementRefused
+    service: Service,
+    payment_id: str,
+    refused: SettlementRefused,
+    is_certain: bool,
+    resumed: bool,
 ) -> bool:
     """Ask the chain, after the facilitator did not settle or did not say.
 
@@ -142,10 +147,10 @@ async def _was_paid_all_the_same(
     finding = await look_up(service, _stored(service, payment_id))
     if finding == "settled":
         return True
-    if finding == "not settled":
+    if finding == "not settled" or is_certain:
         return False
-    if finding == "unused" and refused.refusal is Refusal.EXPIRED:
-        return False  # no block to come takes it
+    if finding == "unused" and refused.refusal is Refusal.EXPIRED and not resumed:
+        return False  # nobody had it before, and no block to come takes it
     said = refused.refusal
     raise SettlementRefused(
         said if said in (Refusal.UNREACHABLE, Refusal.FAILED) else Refusal.PENDING,
@@ -218,6 +223,12 @@ def _require(
     broken = first_broken(rules, case)
     if broken:
         raise SettlementRefused(broken.refusal, broken.reason(case))
+
+
+def _why_expired(service: Service, request: SettlementRequest) -> str:
+    """Say which times did not fit, so that a payer sees whose clock is wrong."""
+    valid_before_s, now_s = _read(request.payment_header)[2], service.clock.now_s()
+    return f"validBefore is {valid_before_s}, the server's clock says {now_s}"
 
 
 def _read(header: str) -> tuple[str, str | None, int | None]:

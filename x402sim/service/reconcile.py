@@ -13,6 +13,10 @@ from x402sim.service.state import Service
 from x402sim.service.store import Stored
 from x402sim.service.upstream import NonceUse, Unavailable
 
+CLOCK_SKEW_S = 60
+"""How far a chain's clock may be behind ours: a transfer mined longer before a payment was
+claimed here was somebody else's."""
+
 Finding = Literal["settled", "not settled", "unused", "unknown"]
 """Paid; never to be paid; the nonce is unused so far; or the chain cannot be asked."""
 
@@ -73,4 +77,5 @@ def _paid(use: NonceUse, stored: Stored, payer: Address) -> bool:
     """Tell whether a nonce's use paid for this payment, and not for something before it."""
     record = stored.record
     wanted = (payer, parse_address(record.to_address), int(record.amount))
-    return not use.canceled and use.mined_s >= stored.issued_s and wanted in use.transfers
+    is_ours = use.mined_s >= record.timestamp // 1000 - CLOCK_SKEW_S
+    return not use.canceled and is_ours and wanted in use.transfers

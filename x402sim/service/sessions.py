@@ -87,9 +87,17 @@ async def _pay_back_once(service: Service, refund: Refund) -> bool:
 
 
 async def pay_back(service: Service, refund: Refund) -> bool:
-    """Refund one session's unspent balance on chain, exactly once (3/refund-once)."""
+    """Refund one session's unspent balance on chain, exactly once (3/refund-once).
+
+    A deposit that a reorganisation has undone is not refunded.
+    """
     wallet, nonce = service.settings.wallet, refund_nonce(refund.session_id)
+    payment_id, deposit_hash = service.store.deposit_of(refund.session_id)
     try:
+        if await service.upstream.reverted(deposit_hash):
+            service.store.fail(payment_id)
+            service.entitlements.remove(payment_id)
+            return False
         state = await service.upstream.nonce_state(wallet, nonce)
         if state.is_used and state.use is None:
             raise Unavailable("it is paid, but its transaction was not found")

@@ -25,7 +25,7 @@ CREATE TABLE IF NOT EXISTS payments(
     status TEXT NOT NULL CHECK (status IN ('pending', 'settled', 'failed')),
     block_number INTEGER, timestamp INTEGER NOT NULL,
     header TEXT NOT NULL, authorization_key TEXT UNIQUE, valid_before_s INTEGER,
-    issued_s INTEGER NOT NULL, duration INTEGER NOT NULL,
+    duration INTEGER NOT NULL,
     CHECK (status != 'settled' OR tx_hash IS NOT NULL));
 CREATE INDEX IF NOT EXISTS unindexed ON payments(timestamp)
     WHERE block_number IS NULL AND status = 'settled';
@@ -69,7 +69,6 @@ class Claim:
     header: str
     authorization_key: str | None
     valid_before_s: int | None
-    issued_s: int
     duration: int
 
 
@@ -81,7 +80,6 @@ class Stored:
     header: str
     authorization_key: str | None
     valid_before_s: int | None
-    issued_s: int
     duration: int
 
 
@@ -124,6 +122,9 @@ class Store:
             self._db.execute("PRAGMA synchronous=FULL")
             self._db.execute("PRAGMA foreign_keys=ON")
             self._db.executescript(_SCHEMA)
+            (health,) = self._one("PRAGMA quick_check(1)")
+            if health != "ok":
+                raise sqlite3.DatabaseError(f"it is damaged: {health}")
         except sqlite3.Error:
             self._db.close()
             raise
@@ -186,8 +187,7 @@ class Store:
             )
             return self._did(
                 f"INSERT INTO payments({_RECORD}, header, authorization_key, valid_before_s, "
-                "issued_s, duration) "
-                "VALUES (?, NULL, ?, ?, ?, ?, 'pending', NULL, ?, ?, ?, ?, ?, ?) "
+                "duration) VALUES (?, NULL, ?, ?, ?, ?, 'pending', NULL, ?, ?, ?, ?, ?) "
                 "ON CONFLICT DO NOTHING",
                 claim.payment_id,
                 claim.from_address,
@@ -198,7 +198,6 @@ class Store:
                 claim.header,
                 claim.authorization_key,
                 claim.valid_before_s,
-                claim.issued_s,
                 claim.duration,
             )
 
@@ -244,6 +243,11 @@ class Store:
                 payment_id,
             )
             self._did("UPDATE sessions SET status = 'expired' WHERE payment_id = ?", payment_id)
+            self._db.execute(
+                "DELETE FROM refunds WHERE status = 'pending' AND session_id IN "
+                "(SELECT session_id FROM sessions WHERE payment_id = ?)",
+                (payment_id,),
+            )
 
     def unindexed(self, limit: int) -> list[tuple[str, str]]:
         """Return (payment id, hash) of settled payments without a block, newest first.
@@ -334,6 +338,12 @@ class Store:
         )
         return [Refund(*row) for row in self._db.execute(sql)]
 
+    def deposit_of(self, session_id: str) -> tuple[str, str]:
+        """Return the payment id and the transaction hash of a session's deposit."""
+        sql = "SELECT payment_id, tx_hash FROM sessions JOIN payments USING (payment_id)"
+        row: tuple[str, str] = self._one(sql + " WHERE session_id = ?", session_id)
+        return row
+
     def is_due(self, refund: Refund) -> bool:
         """Tell whether a refund is still not known to be paid."""
         sql = "SELECT 1 FROM refunds WHERE session_id = ? AND status = 'pending'"
@@ -376,7 +386,7 @@ class Store:
 
 
 _SELECT_STORED = (
-    f"SELECT {_RECORD}, header, authorization_key, valid_before_s, issued_s, duration FROM payments"
+    f"SELECT {_RECORD}, header, authorization_key, valid_before_s, duration FROM payments"
 )
 _SELECT_SESSION = (
     "SELECT s.session_id, s.payment_id, s.payer, s.deposited, s.released, s.status, "

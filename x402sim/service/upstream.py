@@ -122,20 +122,28 @@ class Upstream:
     async def nonce_state(self, authorizer: Address, nonce: bytes) -> NonceState:
         """Ask the chain about a nonce; raises `Unavailable`.
 
-        The token's state tells only that it was used up; its events tell how. The head
-        is asked for first, so that what is said afterwards is at least as new.
+        The token's state tells only that it was used up; its events tell how. The state
+        is asked for at the head's own block, so that no older node can answer for it.
         """
         try:
             head = await self._rpc("eth_getBlockByNumber", "latest", False)
             head_s = int(head["timestamp"], 16)
             call = to_hex(abi.authorization_state(authorizer, nonce))
             token = to_hex(self._settings.network.asset)
-            state = await self._rpc("eth_call", {"to": token, "data": call}, "latest")
+            state = await self._rpc("eth_call", {"to": token, "data": call}, head["number"])
             if int(state, 16) == 0:
                 return NonceState(head_s, is_used=False, use=None)
             return NonceState(head_s, is_used=True, use=await self._find_use(authorizer, nonce))
         except _NONSENSE as error:
             raise Unavailable(f"the RPC's answer makes no sense: {error!r}") from error
+
+    async def reverted(self, tx_hash: str) -> bool:
+        """Tell whether a transaction reverted; raises `Unavailable` if it is not in a block."""
+        try:
+            receipt = await self._rpc("eth_getTransactionReceipt", tx_hash)
+            return {"0x1": False, "0x0": True}[receipt["status"]]
+        except _NONSENSE as error:
+            raise Unavailable(f"{tx_hash} is not in a block, says the RPC") from error
 
     async def _find_use(self, authorizer: Address, nonce: bytes) -> NonceUse | None:
         """Find the event of a nonce's use, and what else its transaction did."""

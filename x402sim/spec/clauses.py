@@ -55,7 +55,7 @@ CLAUSES: tuple[Clause, ...] = (
     _must(
         "1/session-no-402",
         "A funded session is spent request by request, without a 402 round trip.",
-        "payer.auth:SessionAuth",
+        "payer.session:SessionAuth",
     ),
     _must(
         "1/indexer",

@@ -275,9 +275,17 @@ FIXED: tuple[Decision, ...] = (
     Decision(
         "8/indexed-once",
         "Is a record looked at again once it has a block number?",
-        "No: a reorganisation deeper than the explorer's lag is not noticed",
+        "No, except a deposit before its refund: a later reorganisation is not noticed",
         "Again until it is so many blocks deep",
         "The batch of section 8 is those with block_number null",
+    ),
+    Decision(
+        "4.1/submitted-by-others",
+        "Is a payer served whose authorization somebody else submitted?",
+        "Yes, if it was mined at most 60 s before it was presented here, and paid for nothing "
+        "else here",
+        "Only if this service's facilitator submitted it",
+        "The merchant has the money; the limit keeps strangers from presenting old payments",
     ),
     Decision(
         "2.4/timestamp",
@@ -327,6 +335,13 @@ FIXED: tuple[Decision, ...] = (
         "2, as in the TypeScript client library's fix of January 2026",
         "1, as in the documentation's table",
         "The fix is the newest source; the token's `version()` decides on a real chain",
+    ),
+    Decision(
+        "4.1/what-verify-checks",
+        "Does the facilitator's verify look at the window, the nonce or the balance?",
+        "No: scheme, network, asset, recipient, amount and signature; settle finds the rest",
+        "A simulated call",
+        "Its documentation lists no such reason for verify, and shows them as settle failures",
     ),
     Decision(
         "8/rate-limits",

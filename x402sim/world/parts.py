@@ -101,7 +101,8 @@ def build(recipe: Recipe, clock: Clock | None = None, link: Link = plain_link) -
     store = Store(recipe.file)
     secret = store.secret("ids", rng.secret("ids"))
     try:
-        ledger = _ledger(recipe, clock, owner, [*accounts, facilitator], secret)
+        has_payments = store.counts()["payments"] > 0
+        ledger = _ledger(recipe, clock, owner, [*accounts, facilitator], secret, has_payments)
     except BaseException:
         store.close()
         raise
@@ -144,7 +145,12 @@ def build(recipe: Recipe, clock: Clock | None = None, link: Link = plain_link) -
 
 
 def _ledger(
-    recipe: Recipe, clock: Clock, owner: Wallet, funded: list[Wallet], secret: bytes
+    recipe: Recipe,
+    clock: Clock,
+    owner: Wallet,
+    funded: list[Wallet],
+    secret: bytes,
+    has_history: bool,
 ) -> Ledger:
     """Return the chain: tokens for the accounts, gas for them and the facilitator (the last)."""
     return Ledger(
@@ -153,6 +159,7 @@ def _ledger(
         owner=owner.address_bytes,
         balances={wallet.address_bytes: PAYER_BALANCE_BASE for wallet in funded[:-1]},
         native={wallet.address_bytes: PLENTY_WEI for wallet in funded},
+        has_history=has_history,
         origin=hashlib.sha256(b"origin" + secret).digest(),
         file=recipe.file.with_name(recipe.file.name + ".chain") if recipe.file else None,
     )

@@ -1,31 +1,23 @@
-"""One port for the whole world: service, facilitator, explorer, RPC and control.
-
-`run` serves until told to stop; `LocalServer` does so in a thread, for tests and
-notebooks: `with LocalServer() as server: …`.
-"""
+"""One port for the whole world: service, facilitator, explorer, RPC and control."""
 
 import asyncio
+import errno
 import socket
 import sys
-import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import uvicorn
+from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from x402sim import web
 from x402sim.clock import Clock
-from x402sim.payer.wallet import Wallet
 from x402sim.protocol.crypto import checksum
-from x402sim.protocol.networks import TESTNET, Network
 from x402sim.service.background import run_background
-from x402sim.spec.decisions import Decisions
 from x402sim.world.control import Control, Nothing, accounts, control_app
 from x402sim.world.parts import Parts, Recipe, build
 
@@ -33,6 +25,8 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 HEARTBEAT_S = 60
 """Seconds between blocks when transactions do not wait for one: time goes on, on any chain."""
 MAX_HEAD_BYTES = 512 * 1024
+MAX_MESSAGE_BYTES = 8 * web.MAX_BODY_BYTES
+"""What a message may take on the wire, chunking and trailers included."""
 GRACE_S = 5
 """How long requests in flight may take to end when the server stops."""
 
@@ -46,6 +40,14 @@ class Listen:
     control_token: str | None = None
     block_time_s: float | None = None
     """Seconds between blocks; None mines every transaction at once."""
+    allow_origin: str | None = None
+    """The origin of a web page that may use everything, such as http://localhost:3000."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.port <= 65535:
+            raise ValueError(f"a port is a number from 0 to 65535, not {self.port}")
+        if self.block_time_s is not None and not 0.01 <= self.block_time_s <= 86400:
+            raise ValueError(f"the block time is 0.01 to 86400 seconds, not {self.block_time_s}")
 
     @property
     def is_local(self) -> bool:
@@ -60,17 +62,43 @@ class Listen:
 
 def listening_socket(listen: Listen) -> socket.socket:
     """Return a socket bound to the address; port 0 takes a free one. Raises `OSError`."""
-    family, *_, address = socket.getaddrinfo(listen.host, listen.port, type=socket.SOCK_STREAM)[0]
-    sock = socket.socket(family, socket.SOCK_STREAM)
     try:
-        if sys.platform != "win32":
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        sock.bind(address)
-        sock.listen(512)
-    except OSError:
+        family, *_, address = socket.getaddrinfo(listen.host, listen.port, type=socket.SOCK_STREAM)[
+            0
+        ]
+        sock = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            _bind(sock, address)
+        except OSError:
+            sock.close()
+            raise
+    except OSError as error:
+        hint = "; port 0 takes a free one" if error.errno == errno.EADDRINUSE else ""
+        said = f"cannot listen on {listen.host} port {listen.port}: {error.strerror}{hint}"
+        raise OSError(error.errno, said) from error
+    return sock
+
+
+def _bind(sock: socket.socket, address: Any) -> None:
+    if sys.platform != "win32":
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    sock.bind(address)
+    sock.listen(512)
+
+
+def open_world(
+    recipe: Recipe, listen: Listen, clock: Clock | None = None
+) -> tuple[Parts, socket.socket]:
+    """Return a world and the socket to serve it on.
+
+    Raises `OSError` for the socket, `sqlite3.Error` or `ChainError` for the file.
+    """
+    sock = listening_socket(listen)
+    try:
+        return build(recipe, clock), sock
+    except BaseException:
         sock.close()
         raise
-    return sock
 
 
 def base_url(listen: Listen, sock: socket.socket) -> str:
@@ -99,7 +127,11 @@ def world_app(parts: Parts, listen: Listen) -> ASGIApp:
                 scope["path"] = first + "/"
         await _until_stopped(part or parts.service_app, scope, receive, send)
 
-    return app
+    if listen.allow_origin is None:
+        return app
+    return CORSMiddleware(
+        app, allow_origins=[listen.allow_origin], allow_methods=["*"], allow_headers=["*"]
+    )
 
 
 async def _until_stopped(app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
@@ -138,9 +170,14 @@ def _own_programs_only(app: ASGIApp, listen: Listen) -> ASGIApp:
         host = headers.get(b"host", "")
         origin = headers.get(b"origin")
         name = host.rsplit(":", 1)[0] if not host.endswith("]") else host
-        is_foreign = origin is not None and origin.split("://", 1)[-1] != host
+        is_foreign = (
+            origin is not None
+            and origin != listen.allow_origin
+            and origin.split("://", 1)[-1] != host
+        )
         if is_foreign or (listen.is_local and name.strip("[]") not in LOOPBACK):
-            refusal = web.error(403, "Not for web pages", f"origin {origin}, host {host}")
+            hint = f"origin {origin}, host {host}; --allow-origin lets one page in"
+            refusal = web.error(403, "Not for web pages", hint)
             await refusal(scope, receive, send)
         else:
             await app(scope, receive, send)
@@ -167,14 +204,15 @@ async def ready_message(parts: Parts, listen: Listen, url: str) -> dict[str, Any
 
 
 class _Protocol(HttpToolsProtocol):
-    """HTTP whose heads are not allowed to grow without end."""
+    """HTTP whose heads, chunks and trailers are not allowed to grow without end."""
 
-    _head_bytes = 0
+    _message_bytes = 0
     _in_head = True
 
     def data_received(self, data: bytes) -> None:
-        self._head_bytes += len(data) if self._in_head else 0
-        if self._head_bytes > MAX_HEAD_BYTES:
+        self._message_bytes += len(data)
+        limit = MAX_HEAD_BYTES if self._in_head else MAX_MESSAGE_BYTES
+        if self._message_bytes > limit:
             self.transport.close()
         else:
             super().data_received(data)
@@ -184,7 +222,7 @@ class _Protocol(HttpToolsProtocol):
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
-        self._in_head, self._head_bytes = True, 0
+        self._in_head, self._message_bytes = True, 0
         super().on_message_complete()
 
 
@@ -259,111 +297,3 @@ def run(main: Any) -> None:
         factory = uvloop.new_event_loop
     with asyncio.Runner(loop_factory=factory) as runner:
         runner.run(main)
-
-
-class LocalServer:
-    """A whole world on a free local port, in a thread of this process.
-
-    `wallets` are the ten funded accounts; `url` is the service, and `facilitator_url`,
-    `explorer_url`, `rpc_url` and `control_url` the rest. `clock` is the world's clock:
-    give it to a payer if you advance it. `parts` is what runs inside: read it only
-    while nothing is in flight.
-    """
-
-    def __init__(
-        self,
-        *,
-        seed: int | None = None,
-        network: Network = TESTNET,
-        file: str | Path | None = None,
-        port: int = 0,
-        block_time_s: float | None = None,
-        decisions: Decisions | None = None,
-    ) -> None:
-        self.clock = Clock()
-        self._listen = Listen(port=port, block_time_s=block_time_s)
-        self._recipe = Recipe(
-            network=network,
-            seed=seed,
-            file=Path(file) if file is not None else None,
-            decisions=decisions,
-        )
-        self._ready = threading.Event()
-        self._thread: threading.Thread | None = None
-        self._server: uvicorn.Server | None = None
-        self._failure: BaseException | None = None
-        self.info: dict[str, Any] = {}
-        self.parts: Parts | None = None
-
-    @property
-    def url(self) -> str:
-        """The service's URL."""
-        return str(self.info["service"])
-
-    @property
-    def facilitator_url(self) -> str:
-        """The facilitator's base URL."""
-        return str(self.info["facilitator"])
-
-    @property
-    def explorer_url(self) -> str:
-        """The explorer's base URL."""
-        return str(self.info["explorer"])
-
-    @property
-    def rpc_url(self) -> str:
-        """The chain's JSON-RPC URL."""
-        return str(self.info["rpc"])
-
-    @property
-    def control_url(self) -> str:
-        """The control plane's URL."""
-        return str(self.info["control"])
-
-    @property
-    def wallets(self) -> list[Wallet]:
-        """The ten funded accounts."""
-        return [Wallet(account["privateKey"]) for account in self.info["accounts"]]
-
-    def start(self) -> "LocalServer":
-        """Start serving; returns when it is ready. Raises what kept it from starting."""
-        self._thread = threading.Thread(target=self._run, name="x402sim", daemon=True)
-        self._thread.start()
-        self._ready.wait()
-        if self._failure:
-            self._thread.join()
-            raise self._failure
-        return self
-
-    def stop(self) -> None:
-        """Stop serving; returns when everything is closed."""
-        if self._server and self._thread:
-            self._server.should_exit = True
-            self._thread.join()
-            if self._failure:
-                raise self._failure
-
-    def __enter__(self) -> "LocalServer":
-        return self.start()
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.stop()
-
-    def _run(self) -> None:
-        try:
-            sock = listening_socket(self._listen)
-            self.parts = build(self._recipe, self.clock)
-            run(serve(self.parts, self._listen, sock, self._started))
-        except BaseException as failure:  # noqa: BLE001 - handed to the thread that asked
-            self._failure = failure
-        finally:
-            self._ready.set()
-
-    def _started(self, server: uvicorn.Server, info: dict[str, Any]) -> None:
-        self._server, self.info = server, info
-        self._ready.set()

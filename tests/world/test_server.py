@@ -1,0 +1,101 @@
+"""LocalServer as a person uses it, rightly and wrongly; the banner; a web page's rights."""
+
+import socket
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.bench import ORDER
+from x402sim import LocalServer, PaymentAuth
+from x402sim.banner import quick_start, show
+from x402sim.world.server import Listen
+
+PAGE = "http://localhost:3000"
+
+
+def test_it_can_be_started_again_after_it_was_stopped() -> None:
+    server = LocalServer()
+    for _ in range(2):
+        with server:
+            auth = PaymentAuth(server.wallets[0])
+            url = f"{server.url}/api/perp/quote"
+            assert httpx.post(url, json=ORDER, auth=auth).status_code == 200
+        with pytest.raises(httpx.ConnectError):
+            httpx.get(url)
+
+
+def test_what_is_asked_of_a_server_that_does_not_run_is_refused() -> None:
+    server = LocalServer()
+    for name in ("url", "wallets", "facilitator_url", "explorer_url", "rpc_url", "control_url"):
+        with pytest.raises(RuntimeError, match="not running: use `with LocalServer"):
+            getattr(server, name)
+
+
+def test_it_is_not_started_twice() -> None:
+    with LocalServer() as server, pytest.raises(RuntimeError, match="is running already, at http"):
+        server.start()
+
+
+def test_slips_are_told_at_once(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="0 to 65535, not 99999"):
+        LocalServer(port=99999)
+    with pytest.raises(ValueError, match="block time is"):
+        LocalServer(block_time_s=0)
+    with pytest.raises(ValueError, match="known networks: cronos-testnet"):
+        LocalServer(network="cronos")
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(OSError, match=f"127.0.0.1 port {port}.*port 0 takes a free one"):
+            LocalServer(port=port).start()
+    (tmp_path / "notes.txt").write_text("no database at all, but a text of some length\n" * 9)
+    with pytest.raises(Exception, match="not a database"):
+        LocalServer(file=tmp_path / "notes.txt").start()
+
+
+def test_a_network_can_be_given_by_name() -> None:
+    with LocalServer(network="cronos-mainnet") as server:
+        assert server.info["chainId"] == 25
+
+
+def test_the_banners_program_can_be_pasted(capsys: pytest.CaptureFixture[str]) -> None:
+    with LocalServer() as server:
+        show(server.info, None)
+        printed = capsys.readouterr().out
+        program = quick_start(server.url, server.wallets[0].private_key)
+        for line in program:
+            assert f"\n{line}\n" in printed
+        exec(compile("\n".join(program), "banner", "exec"), {})
+    assert "entryPrice" in capsys.readouterr().out
+
+
+def test_a_page_that_is_let_in_may_do_everything_and_no_other() -> None:
+    from x402sim.protocol.networks import TESTNET
+    from x402sim.world.parts import Recipe, build
+    from x402sim.world.server import world_app
+
+    async def main() -> None:
+        parts = build(Recipe(network=TESTNET, seed=1))
+        app = world_app(parts, Listen(allow_origin=PAGE))
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:4020") as http:
+            for path in ("/_sim/state", "/rpc", "/api/agents"):
+                inside = await http.get(path, headers={"Origin": PAGE})
+                assert inside.status_code == 200
+                assert inside.headers["access-control-allow-origin"] == PAGE
+                outside = await http.get(path, headers={"Origin": "http://evil.test"})
+                assert "access-control-allow-origin" not in outside.headers
+                assert outside.status_code == (200 if path.startswith("/api") else 403)
+            asks = {
+                "Origin": PAGE, "Access-Control-Request-Method": "POST",
+                "Access-Control-Request-Headers": "x-payment-id, content-type",
+            }  # fmt: skip
+            assert (await http.options("/api/perp/quote", headers=asks)).status_code == 200
+        await parts.http.aclose()
+        parts.service.store.close()
+
+    import asyncio
+
+    asyncio.run(main())
