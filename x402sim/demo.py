@@ -101,7 +101,11 @@ def _story(server: LocalServer, http: httpx.Client, step: Callable[..., None]) -
         merchant=f"{show(before[1])} -> {show(after[1])}",
     )
 
-    served = http.post("/api/perp/quote", json=ORDER, headers={"X-Payment-Id": receipt.payment_id})
+    _be_served(http, step, receipt.payment_id, int(mined["blockNumber"], 16))
+
+
+def _be_served(http: httpx.Client, step: Callable[..., None], payment_id: str, block: int) -> None:
+    served = http.post("/api/perp/quote", json=ORDER, headers={"X-Payment-Id": payment_id})
     step(
         "It repeats the request with X-Payment-Id and is served",
         served.status_code == 200,
@@ -110,10 +114,10 @@ def _story(server: LocalServer, http: httpx.Client, step: Callable[..., None]) -
     )
 
     http.post("/_sim/indexer/run")
-    record = http.get(f"/api/payments/{receipt.payment_id}").json()
+    record = http.get(f"/api/payments/{payment_id}").json()
     step(
         "The indexer asks the explorer and completes the stored record",
-        record["block_number"] == int(mined["blockNumber"], 16),
+        record["block_number"] == block,
         status=record["status"],
         block_number=record["block_number"],
     )

@@ -42,6 +42,20 @@ def rpc_says(method: str, result: Any) -> Any:
     return on
 
 
+def a_node_that_stays_behind(bench: Bench) -> Any:
+    """A fault: from now on the RPC knows only what it knows now, and no transfer."""
+    head = {"timestamp": hex(bench.clock.now_s()), "number": "0x0"}
+
+    async def behind(request: httpx.Request, deliver: Any) -> httpx.Response:
+        for method, result in (("eth_getBlockByNumber", head), ("eth_call", "0x0")):
+            if f'"{method}"'.encode() in request.content:
+                return httpx.Response(200, json={"jsonrpc": "2.0", "id": 1, "result": result})
+        response: httpx.Response = await deliver()
+        return response
+
+    return behind
+
+
 async def lose_settlement(bench: Bench) -> httpx.Response:
     """Pay, and lose every sign of it; return the 402 that was paid."""
     required = await bench.ask()
@@ -158,15 +172,8 @@ async def test_a_payment_is_not_given_up_because_a_node_is_silent(bench: Bench, 
 async def test_a_payment_is_not_given_up_because_a_node_lags(bench: Bench) -> None:
     """It has not seen the block with the transfer yet; by our clock all is long over."""
     required = await lose_settlement(bench)
-    head = {"timestamp": hex(bench.clock.now_s()), "number": "0x0"}
+    behind = a_node_that_stays_behind(bench)
     bench.now[0] += 10_000
-
-    async def behind(request: httpx.Request, deliver: Any) -> httpx.Response:
-        for method, result in (("eth_getBlockByNumber", head), ("eth_call", "0x0")):
-            if f'"{method}"'.encode() in request.content:
-                return httpx.Response(200, json={"jsonrpc": "2.0", "id": 1, "result": result})
-        response: httpx.Response = await deliver()
-        return response
 
     with broken(bench, "rpc", behind):
         assert await reconcile(bench.service) == 0
@@ -314,15 +321,8 @@ async def test_expired_does_not_mean_unused_when_a_payment_is_resumed(bench: Ben
         broken(bench, "rpc", lose_request),
     ):
         assert (await bench.pay(required, header)).status_code == 502
-    head = {"timestamp": hex(bench.clock.now_s()), "number": "0x0"}
+    behind = a_node_that_stays_behind(bench)
     bench.now[0] += 300
-
-    async def behind(request: httpx.Request, deliver: Any) -> httpx.Response:
-        for method, result in (("eth_getBlockByNumber", head), ("eth_call", "0x0")):
-            if f'"{method}"'.encode() in request.content:
-                return httpx.Response(200, json={"jsonrpc": "2.0", "id": 1, "result": result})
-        response: httpx.Response = await deliver()
-        return response
 
     with broken(bench, "rpc", behind):
         assert (await bench.pay(required, header)).status_code == 409
