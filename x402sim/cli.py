@@ -70,7 +70,7 @@ Db = Annotated[
 ]
 Seed = Annotated[
     int | None,
-    typer.Option(help="Draw accounts and payment ids from this seed, the same every time."),
+    typer.Option(help="Draw the accounts (and, without --db, the payment ids) from this seed."),
 ]
 NetworkName = Annotated[
     str, typer.Option(help="cronos-testnet (chain 338) or cronos-mainnet (25).")

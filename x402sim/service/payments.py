@@ -16,7 +16,7 @@ from x402sim.protocol.money import MAX_STORED
 from x402sim.protocol.rules import Presented, Rules, first_broken
 from x402sim.service.grant import grant
 from x402sim.service.issue import Terms
-from x402sim.service.reconcile import authorization_key, look_up
+from x402sim.service.reconcile import Finding, authorization_key, look_up
 from x402sim.service.state import Service
 from x402sim.service.store import Claim, Stored
 from x402sim.service.upstream import OutcomeUnknown, Unavailable
@@ -101,10 +101,10 @@ async def settle(service: Service, request: SettlementRequest, *, resumed: bool)
         )
     except Unavailable as error:
         reason = str(error) if resumed else f"nothing was charged: {error}"
-        refused, is_certain = SettlementRefused(Refusal.UNREACHABLE, reason), not resumed
+        refused, over_if = SettlementRefused(Refusal.UNREACHABLE, reason), _WHATEVER_IT_SAYS
     except OutcomeUnknown as error:
         service.note("settlement answer lost", payment_id=payment_id)
-        refused, is_certain = SettlementRefused(Refusal.UNREACHABLE, str(error)), False
+        refused, over_if = SettlementRefused(Refusal.UNREACHABLE, str(error)), _NEVER_PAID
     else:
         if isinstance(outcome, Settled):
             _grant_settled(service, payment_id, outcome)
@@ -112,15 +112,23 @@ async def settle(service: Service, request: SettlementRequest, *, resumed: bool)
         refused = SettlementRefused(refusal_of(outcome.error), outcome.error)
         if refused.refusal is Refusal.EXPIRED:
             refused.reason = _why_expired(service, request)
-        is_certain = refused.refusal in _NOTHING_WAS_SENT and not resumed
-    if await _was_paid_all_the_same(service, payment_id, refused, is_certain, resumed):
+        over_if = _OVER_IF.get(refused.refusal, _NEVER_PAID)
+    if resumed:
+        over_if = _NEVER_PAID
+    if await _was_paid_all_the_same(service, payment_id, refused, over_if):
         return
     service.store.release(payment_id)
     raise refused
 
 
-_NOTHING_WAS_SENT = (Refusal.INVALID_SIGNATURE, Refusal.INSUFFICIENT_BALANCE)
-"""What the facilitator says of an authorization it has not put on the chain."""
+_NEVER_PAID: frozenset[Finding] = frozenset({"not settled"})
+_WHATEVER_IT_SAYS: frozenset[Finding] = frozenset({"not settled", "unused", "unknown"})
+_OVER_IF: dict[Refusal, frozenset[Finding]] = {
+    Refusal.INVALID_SIGNATURE: _WHATEVER_IT_SAYS,  # it was never put on the chain
+    Refusal.INSUFFICIENT_BALANCE: _WHATEVER_IT_SAYS,
+    Refusal.EXPIRED: frozenset({"not settled", "unused"}),  # no block to come takes it
+}
+"""What the chain must say for a first attempt to be over, after each refusal."""
 
 
 def _grant_settled(service: Service, payment_id: str, settled: Settled) -> None:
@@ -136,21 +144,18 @@ async def _was_paid_all_the_same(
     service: Service,
     payment_id: str,
     refused: SettlementRefused,
-    is_certain: bool,
-    resumed: bool,
+    over_if: frozenset[Finding],
 ) -> bool:
     """Ask the chain, after the facilitator did not settle or did not say.
 
     Anyone may submit a signed authorization, so even a refusal can mean "paid". False
-    if it never will be; raises `SettlementRefused` as long as it may still be.
+    if it is over; raises `SettlementRefused` as long as it may still be paid.
     """
     finding = await look_up(service, _stored(service, payment_id))
     if finding == "settled":
         return True
-    if finding == "not settled" or is_certain:
+    if finding in over_if:
         return False
-    if finding == "unused" and refused.refusal is Refusal.EXPIRED and not resumed:
-        return False  # nobody had it before, and no block to come takes it
     said = refused.refusal
     raise SettlementRefused(
         said if said in (Refusal.UNREACHABLE, Refusal.FAILED) else Refusal.PENDING,

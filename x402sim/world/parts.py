@@ -6,7 +6,6 @@ by somebody else's.
 """
 
 import hashlib
-import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,8 +32,6 @@ from x402sim.service.state import Service
 from x402sim.service.store import Store
 from x402sim.service.upstream import Upstream
 from x402sim.spec.decisions import Decisions
-
-log = logging.getLogger("x402sim")
 
 ACCOUNTS = 10
 PAYER_BALANCE_BASE = 1_000_000_000
