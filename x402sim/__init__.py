@@ -15,21 +15,29 @@ if TYPE_CHECKING:
     from x402sim.payer.wallet import Wallet
     from x402sim.protocol.networks import MAINNET, TESTNET, Network
     from x402sim.spec.decisions import Decisions
+    from x402sim.world.faults import Fault
     from x402sim.world.local import LocalServer
+    from x402sim.world.run import Run
+    from x402sim.world.scenario import scenario
+    from x402sim.world.world import World
 
 __version__ = VERSION
 __all__ = [
     "MAINNET",
     "TESTNET",
     "Decisions",
+    "Fault",
     "LocalServer",
     "Network",
     "PaymentAuth",
     "PaymentFailed",
+    "Run",
     "SessionAuth",
     "SpendingCapExceeded",
     "Wallet",
+    "World",
     "__version__",
+    "scenario",
 ]
 
 _HOME = {
@@ -37,12 +45,16 @@ _HOME = {
     "TESTNET": "protocol.networks",
     "Network": "protocol.networks",
     "Decisions": "spec.decisions",
+    "Fault": "world.faults",
     "LocalServer": "world.local",
     "PaymentAuth": "payer.auth",
     "PaymentFailed": "payer.auth",
+    "Run": "world.run",
     "SessionAuth": "payer.session",
     "SpendingCapExceeded": "payer.auth",
     "Wallet": "payer.wallet",
+    "World": "world.world",
+    "scenario": "world.scenario",
 }
 
 

@@ -17,6 +17,9 @@ def show(ready: dict[str, Any], db: Path | None) -> None:
     """Print the ready message, readable at 80 columns and safe to copy from."""
     console = Console(soft_wrap=True, highlight=False)
     url = ready["service"]
+    if url is None:
+        _show_world(console, ready)
+        return
     console.print(f"[bold]x402sim[/] on {ready['network']} (chain id {ready['chainId']})\n")
     _print_table(
         console,
@@ -46,6 +49,29 @@ def show(ready: dict[str, Any], db: Path | None) -> None:
     console.print("\nor pay from Python:")
     for line in quick_start(url, ready["accounts"][0]["privateKey"]):
         console.print(line, markup=False)
+    console.print("\nCtrl-C stops it.")
+
+
+def _show_world(console: Console, ready: dict[str, Any]) -> None:
+    """Print what a service of somebody else needs to live in this world."""
+    console.print(f"[bold]x402sim[/] world without a service, on {ready['network']}\n")
+    console.print("[bold]What your service needs to know[/], whatever it calls them")
+    merchant = ready["accounts"][-1]
+    settings = [
+        ("FACILITATOR_URL", ready["facilitator"]),
+        ("EXPLORER_URL", ready["explorer"]),
+        ("RPC_URL", ready["rpc"]),
+        ("NETWORK", ready["network"]),
+        ("CHAIN_ID", str(ready["chainId"])),
+        ("TOKEN_ADDRESS", ready["asset"]),
+        ("PRIVATE_KEY", merchant["privateKey"]),
+        ("MERCHANT_ADDRESS", merchant["address"]),
+    ]
+    for name, value in settings:
+        console.print(f"export {name}={value}")
+    console.print("\n(The last two are one of ten funded accounts, for a server wallet.)")
+    console.print("\n[bold]Then judge it[/]")
+    console.print(f"python -m x402sim conformance YOUR_URL --world {ready['control']}")
     console.print("\nCtrl-C stops it.")
 
 

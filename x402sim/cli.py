@@ -15,6 +15,13 @@ from typing import Annotated, Any
 
 import typer
 
+from x402sim.commands.bench import bench
+from x402sim.commands.common import AsJson, give_up
+from x402sim.commands.conformance import conformance
+from x402sim.commands.diff import diff
+from x402sim.commands.list import list_scenarios
+from x402sim.commands.run import run
+from x402sim.commands.service import service
 from x402sim.protocol.networks import TESTNET, network_named
 from x402sim.spec.markdown import table
 from x402sim.version import VERSION
@@ -52,12 +59,6 @@ def main() -> None:
     app(prog_name="python -m x402sim" if is_module else "x402sim")
 
 
-def _give_up(problem: str) -> typer.Exit:
-    """Say in one line why it cannot start."""
-    typer.echo(f"x402sim: {problem}", err=True)
-    return typer.Exit(2)
-
-
 Host = Annotated[str, typer.Option(help="Address to listen on.")]
 Port = Annotated[int, typer.Option(help="Port; 0 takes a free one.", max=65535, min=0)]
 Db = Annotated[
@@ -87,6 +88,14 @@ ControlToken = Annotated[
         envvar="X402SIM_CONTROL_TOKEN",
     ),
 ]
+NoService = Annotated[
+    bool,
+    typer.Option(
+        "--no-service",
+        help="Leave the service out: the world for a service of your own, whose settings are "
+        "printed; `conformance --world` judges it.",
+    ),
+]
 AllowOrigin = Annotated[
     str | None,
     typer.Option(
@@ -94,7 +103,6 @@ AllowOrigin = Annotated[
         metavar="URL",
     ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 
 
 @app.command()
@@ -107,6 +115,7 @@ def serve(
     block_time: BlockTime = None,
     control_token: ControlToken = None,
     allow_origin: AllowOrigin = None,
+    no_service: NoService = False,
     as_json: AsJson = False,
 ) -> None:
     """Start the whole world on one port, as a local mock server.
@@ -128,17 +137,21 @@ def serve(
             allow_origin=allow_origin.rstrip("/") if allow_origin else None,
         )
         recipe = Recipe(
-            network=network_named(network), seed=seed, file=db, unlocked=listen.is_local
+            network=network_named(network),
+            seed=seed,
+            file=db,
+            unlocked=listen.is_local,
+            has_service=not no_service,
         )
         parts, sock = server.open_world(recipe, listen)
     except ValueError as error:
-        raise _give_up(str(error)) from error
+        raise give_up(str(error)) from error
     except OSError as error:
-        raise _give_up(str(error.strerror)) from error
+        raise give_up(str(error.strerror)) from error
     except (sqlite3.Error, ChainError) as error:
         if "locked" in str(error):
-            raise _give_up(f"another x402sim is using {db}; stop it, or use another") from error
-        raise _give_up(f"cannot use the database {db}: {error}") from error
+            raise give_up(f"another x402sim is using {db}; stop it, or use another") from error
+        raise give_up(f"cannot use the database {db}: {error}") from error
 
     def on_start(running: Any, ready: dict[str, Any]) -> None:
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -190,6 +203,12 @@ def _tell_step(number: int, step: Any) -> None:
             typer.echo(f"   {first:<14} {line}")
 
 
+app.command("list")(list_scenarios)
+app.command()(run)
+app.command()(diff)
+app.command()(bench)
+app.command()(conformance)
+app.command()(service)
 Markdown = Annotated[bool, typer.Option("--markdown", help="Print it as a Markdown table.")]
 
 

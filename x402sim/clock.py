@@ -62,8 +62,10 @@ class Clock:
         if math.isnan(at_s):
             raise ValueError("cannot sleep until NaN")
         waiter = asyncio.get_running_loop().create_future()
-        heapq.heappush(self._sleepers, (at_s, next(self._order), waiter))
-        self._wake()
+        sleeper = at_s, next(self._order), waiter
+        heapq.heappush(self._sleepers, sleeper)
+        if self._sleepers[0] is sleeper or self._alarm is None:
+            self._wake()
         try:
             await waiter
         except asyncio.CancelledError:
@@ -85,6 +87,23 @@ class Clock:
             heapq.heappop(self._sleepers)
             if not waiter.done():
                 waiter.set_result(None)
+
+
+class SkewedClock(Clock):
+    """One actor's own clock: the world's, and how many seconds it is wrong (`skew_s`)."""
+
+    def __init__(self, truth: Clock) -> None:
+        super().__init__(lambda: truth.now() + self.skew_s)
+        self._truth = truth
+        self.skew_s = 0.0
+
+    def advance(self, seconds: float) -> None:
+        """Advance the world's clock, which this one follows."""
+        self._truth.advance(seconds)
+
+    async def sleep_until(self, at_s: float) -> None:
+        """Return when this clock shows `at_s`, as it is wrong now."""
+        await self._truth.sleep_until(at_s - self.skew_s)
 
 
 def stopwatch() -> Callable[[], float]:

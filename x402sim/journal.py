@@ -6,7 +6,7 @@ and written as one canonical JSON object a line, so that equal runs have equal b
 
 import hashlib
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -28,14 +28,46 @@ class Journal:
     def __init__(self, limit: int | None = None) -> None:
         self._events: deque[Event] = deque(maxlen=limit)
         self._next = 0
+        self.listeners: list[Callable[[Event], None]] = []
+        """Called with every event as it happens; they may record events of their own."""
+
+    @classmethod
+    def load(cls, ndjson: bytes) -> "Journal":
+        """Return the journal that `ndjson()` wrote; raises `ValueError` naming the line."""
+        journal = cls()
+        for number, line in enumerate(ndjson.splitlines(), 1):
+            try:
+                journal._events.append(msgspec.json.decode(line, type=Event))
+            except msgspec.MsgspecError as error:
+                raise ValueError(f"line {number} is no event of a journal: {error}") from error
+        if journal._events:
+            journal._next = journal._events[-1].seq + 1
+        return journal
 
     def record(self, at_ms: int, actor: str, event: str, **data: Any) -> None:
         """Append one event."""
-        self._events.append(Event(self._next, at_ms, actor, event, data))
+        happened = Event(self._next, at_ms, actor, event, data)
+        self._events.append(happened)
         self._next += 1
+        for listener in self.listeners:
+            listener(happened)
+
+    def merge(self, others: Iterable[Event]) -> None:
+        """Take in another journal's events, each at its time, and number all anew."""
+        events = sorted([*self._events, *others], key=lambda event: event.at_ms)
+        self._events.clear()
+        self._next = 0
+        for event in events:
+            self._events.append(msgspec.structs.replace(event, seq=self._next))
+            self._next += 1
 
     def __iter__(self) -> Iterator[Event]:
         return iter(self._events)
+
+    @property
+    def length(self) -> int:
+        """How many events were ever recorded, the forgotten ones included."""
+        return self._next
 
     def __len__(self) -> int:
         return len(self._events)

@@ -11,6 +11,7 @@ from x402sim.chain.base import Call
 from x402sim.chain.ledger import Ledger
 from x402sim.clock import Clock
 from x402sim.explorer.app import explorer_app
+from x402sim.explorer.index import Index
 from x402sim.protocol.crypto import Address, to_hex
 from x402sim.protocol.networks import TESTNET
 
@@ -84,7 +85,7 @@ class Explorer:
 def new_explorer(lag_s: float = 0.0) -> Explorer:
     clock = Clock(lambda: float(START_S))
     ledger = Ledger(TESTNET, clock, owner=OWNER)
-    return Explorer(clock, ledger, Http(explorer_app(ledger, clock, lag_s=lag_s)))
+    return Explorer(clock, ledger, Http(explorer_app(Index(ledger, clock, lag_s))))
 
 
 @pytest.mark.clause("8/indexer-query")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from typer.testing import CliRunner
 
+from tests.house import picture
 from x402sim.cli import app
 
 ROOT = Path(__file__).parents[2]
@@ -34,7 +35,10 @@ def test_the_decisions_table_is_current() -> None:
 
 
 def test_it_shows_things_in_order() -> None:
-    headings = ["# x402sim", "## One paid request", "## Two commands", "## The map", "## Decisions"]
+    headings = [
+        "# x402sim", "## One paid request", "## Two commands", "## Scenarios",
+        "## Judging your own service", "## The map", "## Decisions",
+    ]  # fmt: skip
     places = [README.index(heading) for heading in headings]
     assert places == sorted(places)
 
@@ -48,6 +52,22 @@ def test_every_folder_on_the_map_exists() -> None:
         assert any(path.exists() for path in inside), name
 
 
+def test_the_scenario_shown_is_the_file_and_its_plot_is_current() -> None:
+    shown = blocks("python")[2]
+    assert shown == (ROOT / "scenarios" / "replay.py").read_text(encoding="utf-8")
+    assert "scenarios/replay.png" in README
+    assert picture.drawn_from() == picture.journal_hash(), "python -m tests.house.picture"
+
+
+def test_the_story_in_the_readme_plays() -> None:
+    program = blocks("python")[3] + "\nprint(run.outcome, len(run.latency))\n"
+    run = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd="/"
+    )
+    outcome, exchanges = run.stdout.split()
+    assert (outcome, int(exchanges) > 5) == ("passed", True)
+
+
 def test_ci_runs_the_readmes_test_line() -> None:
     (test_line,) = [line for line in blocks("sh")[1].splitlines() if "pytest" in line]
     commands = (ROOT / ".ci" / "run").read_text(encoding="utf-8").splitlines()
@@ -56,7 +76,9 @@ def test_ci_runs_the_readmes_test_line() -> None:
 
 def test_every_command_has_help_that_teaches() -> None:
     runner = CliRunner()
-    for command in ("serve", "demo", "decisions", "clauses"):
+    names = [command.name or command.callback.__name__ for command in app.registered_commands]
+    assert len(names) >= 10
+    for command in names:
         assert f"python -m x402sim {command}" in README
         shown = runner.invoke(app, [command, "--help"])
         assert shown.exit_code == 0

@@ -49,14 +49,14 @@ def environment() -> dict[str, str]:
 class Running:
     """A process whose stdout is read by a thread, and whose stderr goes to a file."""
 
-    def __init__(self, *args: str) -> None:
+    def __init__(self, *args: str, env: dict[str, str] | None = None) -> None:
         self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed in `close`
         self.process = subprocess.Popen(
             command(*args),
             stdout=subprocess.PIPE,
             stderr=self._errors,
             text=True,
-            env=environment(),
+            env=environment() | (env or {}),
         )
         self._lines: queue.Queue[str] = queue.Queue()
         self._reader = threading.Thread(target=self._read, daemon=True)

@@ -6,6 +6,7 @@ import pytest
 
 from tests.serve.driver import PAY, PRICE, QUOTE, in_parallel, refusal, started
 from x402sim import Wallet
+from x402sim.world.control import ACTIONS
 
 
 def test_the_state_says_where_the_world_stands(server):
@@ -30,7 +31,10 @@ def test_the_index_lists_every_command(server):
     for path in ("/_sim", "/_sim/"):
         answer = server.http.get(path)
         assert answer.status_code == 200
-        assert answer.text.count("/_sim/") == 12
+        lines = [line.split()[:2] for line in answer.text.splitlines()]
+        assert sorted(lines) == sorted(
+            [m, "/_sim" + path] for m, path in [*ACTIONS, ("GET", "/journal")]
+        )
 
 
 def test_the_accounts_and_their_balances(server):
@@ -138,6 +142,7 @@ def test_the_indexer_completes_the_records_and_counts_them(server):
         "reverted": 0,
         "unknown": 0,
         "unanswered": 0,
+        "backlog": 0,
     }
     for each, receipt in zip(asked, receipts, strict=True):
         mined = server.rpc("eth_getTransactionReceipt", receipt["txHash"])
@@ -322,8 +327,13 @@ def test_the_journal_tells_what_happened_since(server):
         if e["actor"] != "rpc"
     ]
     assert told == [
+        ("chain", "mined", None, None),  # the payer's money
+        ("chain", "transfer", None, None),
         ("service", "answered", QUOTE, 402),
         ("facilitator", "answered", "/v2/x402/verify", 200),
+        ("chain", "mined", None, None),
+        ("chain", "authorization", None, None),
+        ("chain", "transfer", None, None),
         ("facilitator", "answered", "/v2/x402/settle", 200),
         ("service", "payment settled", None, None),
         ("service", "answered", PAY, 200),

@@ -390,8 +390,12 @@ async def test_a_refusal_counts_whatever_its_status(bench: Bench, status: int) -
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"value": "9999"}, {"to": "0x" + "1" * 40}, {"network": "x"}, {"txHash": "0x12"}]
-)
+    "wrong",
+    [
+        {"value": "9999"}, {"to": "0x" + "1" * 40}, {"network": "x"}, {"txHash": "0x12"},
+        {"from": "0x" + "1" * 40}, {"from": "alice"},
+    ],
+)  # fmt: skip
 @scene
 async def test_a_settlement_of_something_else_is_not_believed(
     bench: Bench, wrong: dict[str, str]

@@ -121,6 +121,55 @@ def test_our_clock_follows_the_loop() -> None:
     assert run_virtual(main) == [1_800_000_000, 1_800_000_300, 1_800_000_350.25]
 
 
+def test_timers_of_the_same_time_fire_as_they_were_set() -> None:
+    seen: list[int] = []
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        late = [loop.call_at(5, seen.append, -1) for _ in range(50)]
+        for number in range(20):
+            loop.call_at(10, seen.append, number)
+        for timer in late:
+            timer.cancel()
+        await asyncio.sleep(11)
+
+    run_virtual(main)
+    assert seen == list(range(20))
+
+
+def test_messages_are_delivered_one_by_one_the_lowest_number_first() -> None:
+    told: list[str] = []
+
+    async def deliver(number: int) -> None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualLoop)
+        await loop.turn(number)
+        told.append(f"{number} arrives")
+        for _ in range(number):  # however long the way within the instant
+            await asyncio.sleep(0)
+        told.append(f"{number} rests")
+
+    async def main() -> float:
+        await asyncio.gather(*(deliver(number) for number in (3, 1, 9, 2)))
+        return asyncio.get_running_loop().time()
+
+    assert run_virtual(main) == 0
+    assert told == [f"{n} {does}" for n in (1, 2, 3, 9) for does in ("arrives", "rests")]
+
+
+def test_who_gave_up_waiting_for_a_turn_holds_nobody_up() -> None:
+    async def main() -> str:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualLoop)
+        impatient = asyncio.create_task(loop.turn(1))
+        await asyncio.sleep(0)
+        impatient.cancel()
+        await loop.turn(2)
+        return "my turn"
+
+    assert run_virtual(main) == "my turn"
+
+
 def test_a_million_naps_apart_nothing_is_lost() -> None:
     """Small steps far from the start: floating point must not make the loop spin."""
 

@@ -50,6 +50,22 @@ TRANSFER_TYPEHASH = selector("TRANSFER_WITH_AUTHORIZATION_TYPEHASH()")
 RECEIVE_TYPEHASH = selector("RECEIVE_WITH_AUTHORIZATION_TYPEHASH()")
 CANCEL_TYPEHASH = selector("CANCEL_AUTHORIZATION_TYPEHASH()")
 
+NAMES = {
+    TRANSFER: "transfer",
+    MINT: "mint",
+    PAUSE: "pause",
+    UNPAUSE: "unpause",
+    BLACKLIST: "blacklist",
+    UNBLACKLIST: "unBlacklist",
+    TRANSFER_WITH_AUTHORIZATION: "transferWithAuthorization",
+    TRANSFER_WITH_AUTHORIZATION_BYTES: "transferWithAuthorization",
+    RECEIVE_WITH_AUTHORIZATION: "receiveWithAuthorization",
+    RECEIVE_WITH_AUTHORIZATION_BYTES: "receiveWithAuthorization",
+    CANCEL_AUTHORIZATION: "cancelAuthorization",
+    CANCEL_AUTHORIZATION_BYTES: "cancelAuthorization",
+}
+"""What each function that changes something is called, by selector."""
+
 _ERROR = selector("Error(string)")
 
 

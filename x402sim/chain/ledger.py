@@ -55,6 +55,8 @@ class Ledger:
             balances or {},
             {owner: PLENTY_WEI, **(native or {})},
         )
+        self.watchers: list[Callable[[], None]] = []
+        """Called after every operation."""
         self._waiters: dict[Hash, list[asyncio.Future[Receipt]]] = {}
         self._log = _OperationLog(file) if file else None
         try:
@@ -165,6 +167,18 @@ class Ledger:
         """Replace the last `depth` blocks by as many others; raises `ChainError`."""
         self._do("reorg", depth, sorted(drop))
 
+    async def drop(self) -> None:
+        """Forget what waits in the mempool, as a node short of memory does."""
+        self._do("drop")
+
+    async def endow(self, account: Address, amount_wei: int) -> None:
+        """Set an account's native balance, without a transaction."""
+        self._do("endow", account, str(amount_wei))
+
+    async def doom(self, calls: int) -> None:
+        """Let the next `calls` calls of the token revert once they are mined."""
+        self._do("doom", calls)
+
     def reset(self) -> None:
         """Begin again with nothing but block 0; it mines on demand if it did so before."""
         automine, self._has_history = self.machine.automine, False
@@ -173,6 +187,7 @@ class Ledger:
         self.machine = self._open()
         if not automine:
             self._do("automine", False)
+        self._tell()
 
     def close(self) -> None:
         """Close the file, if there is one."""
@@ -231,7 +246,7 @@ class Ledger:
         if self._log:
             self._log.write(at_s, name, *arguments)
         result = _OPERATIONS[name](self.machine, at_s, *arguments)
-        self._tell_waiters()
+        self._tell()
         return result
 
     def _forget_waiter(self, tx_hash: Hash, waiter: asyncio.Future[Receipt]) -> None:
@@ -240,7 +255,10 @@ class Ledger:
         if others:
             self._waiters[tx_hash] = others
 
-    def _tell_waiters(self) -> None:
+    def _tell(self) -> None:
+        """Tell whoever watches, then whoever waits for a receipt."""
+        for watcher in self.watchers:
+            watcher()
         receipts = self.machine.state.receipts
         for tx_hash in [tx for tx in self._waiters if tx in receipts]:
             for waiter in self._waiters.pop(tx_hash):
@@ -258,6 +276,18 @@ def _automine(machine: Machine, at_s: int, on: bool) -> None:
         machine.mine(at_s, 1)
 
 
+def _drop(machine: Machine, _: int) -> None:
+    machine.drop()
+
+
+def _doom(machine: Machine, _: int, calls: int) -> None:
+    machine.doomed = calls
+
+
+def _endow(machine: Machine, _: int, account: bytes, amount_wei: str) -> None:
+    machine.state.put(machine.state.native, Address(account), int(amount_wei))
+
+
 def _snapshot(machine: Machine, _: int) -> int:
     return machine.snapshot()
 
@@ -270,6 +300,9 @@ _OPERATIONS: dict[str, Callable[..., Any]] = {
     "send": _send,
     "automine": _automine,
     "mine": Machine.mine,
+    "drop": _drop,
+    "doom": _doom,
+    "endow": _endow,
     "snapshot": _snapshot,
     "revert": _revert,
     "reorg": Machine.reorg,

@@ -43,6 +43,8 @@ class Machine:
         self.token = token
         self.state = State()
         self.automine = True
+        self.doomed = 0
+        """How many of the next calls of the token revert, whatever they say."""
         self._arrivals = 0
         self._block_marks: dict[int, int] = {}
         self._snapshots: dict[int, int] = {}
@@ -77,6 +79,14 @@ class Machine:
         """Mine blocks; the first takes all that waits, in order of arrival."""
         for _ in range(blocks):
             self._add_block(at_s, self._in_order_of_arrival())
+
+    def drop(self) -> None:
+        """Forget what waits in the mempool; the nonces of its senders are free again."""
+        for tx_hash in self._in_order_of_arrival()[::-1]:
+            tx = self.state.transactions[tx_hash]
+            self.state.put(self.state.account_nonces, tx.call.sender, tx.nonce)
+            self.state.remove(self.state.waiting, tx_hash)
+            self.state.remove(self.state.transactions, tx_hash)
 
     def snapshot(self) -> int:
         """Remember this state; return its id."""
@@ -221,6 +231,7 @@ class Machine:
         mark = state.mark()
         try:
             if call.to == self.token.network.asset:
+                self._meet_doom()
                 _, frame = self.token.run(state, call, now_s)
                 gas_used += frame.gas_used
             self._pay(call.sender, call.to, call.value)
@@ -251,6 +262,12 @@ class Machine:
             logs=logs,
             revert_reason=reason,
         )
+
+    def _meet_doom(self) -> None:
+        """Raise `Reverted` if this call is one of those that shall fail."""
+        if self.doomed:
+            self.doomed -= 1
+            raise Reverted("doomed")
 
     def _pay(self, sender: Address, to: Address, value: int) -> None:
         """Move native currency; raises `Reverted` if there is not enough."""

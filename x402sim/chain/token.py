@@ -1,17 +1,18 @@
 """The token contract: ERC-20, EIP-3009 and Circle's pause and blacklist, by selector.
 
-`token_rules` says when an authorization is refused; this file says what an accepted
-call does. Nothing that reverts leaves a trace.
+`token_rules` says when a call is refused; this file says what an accepted call does.
+Nothing that reverts leaves a trace.
 Clauses: 5/nonce-once.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from x402sim.chain import abi, gas
 from x402sim.chain.base import Call, Reverted
 from x402sim.chain.state import State, Used
-from x402sim.chain.token_rules import Spend, TokenRules
+from x402sim.chain.token_rules import Movement, Spend, TokenRules
 from x402sim.protocol.crypto import ZERO_ADDRESS, Address
 from x402sim.protocol.eip3009 import (
     CANCEL_TYPEHASH,
@@ -22,9 +23,10 @@ from x402sim.protocol.eip3009 import (
     separator,
     transfer_digest,
 )
-from x402sim.protocol.money import MAX_UINT256
 from x402sim.protocol.networks import Network
 from x402sim.protocol.rules import Rules, first_broken
+
+Case = TypeVar("Case")
 
 
 @dataclass(slots=True)
@@ -43,7 +45,7 @@ class Frame:
         self.logs.append(((event, *map(abi.word, indexed)), data))
         self.gas_used += gas.log(1 + len(indexed), len(data))
 
-    def require(self, rules: Rules[Spend, str], case: Spend) -> None:
+    def require(self, rules: Rules[Case, str], case: Case) -> None:
         """Walk a table; raises `Reverted` with the reason of the first broken row."""
         broken = first_broken(rules, case)
         if broken:
@@ -54,15 +56,14 @@ class Frame:
         old = self.state.put(self.state.balances, account, amount_base)
         self.gas_used += gas.write(old, amount_base)
 
+    def movement(self, sender: Address, to: Address, amount_base: int) -> Movement:
+        """Return what the rules judge when tokens are about to move."""
+        return Movement(self.state, self.call.sender, self.token.owner, sender, to, amount_base)
+
     def move(self, sender: Address, to: Address, amount_base: int) -> None:
         """Move tokens, as ERC-20's _transfer; raises `Reverted`."""
+        self.require(self.token.rules.move, self.movement(sender, to, amount_base))
         balances = self.state.balances
-        if sender == ZERO_ADDRESS:
-            raise Reverted("ERC20: transfer from the zero address")
-        if to == ZERO_ADDRESS:
-            raise Reverted("ERC20: transfer to the zero address")
-        if balances.get(sender, 0) < amount_base:
-            raise Reverted("ERC20: transfer amount exceeds balance")
         self.set_balance(sender, balances.get(sender, 0) - amount_base)
         self.set_balance(to, balances.get(to, 0) + amount_base)
         self.emit(abi.TRANSFER_EVENT, sender, to, data=abi.word(amount_base))
@@ -87,7 +88,7 @@ class Token:
         """Run one call; return its result and what it did. Raises `Reverted`."""
         frame = Frame(self, state, call, now_s)
         function = FUNCTIONS.get(call.data[:4])
-        if function is None or call.value:
+        if function is None or call.data[:4] in self.rules.lacks or call.value:
             raise Reverted("")
         return function(frame, Arguments(call.data[4:])), frame
 
@@ -180,32 +181,16 @@ def _cancel(packed: bool) -> Callable[[Frame, Arguments], bytes]:
     return run
 
 
-def _deal_with(frame: Frame, *accounts: Address) -> None:
-    """Refuse while paused, and refuse blacklisted accounts; raises `Reverted`."""
-    if frame.state.switches.get("paused"):
-        raise Reverted("Pausable: paused")
-    if any(frame.state.blacklisted.get(account) for account in accounts):
-        raise Reverted("Blacklistable: account is blacklisted")
-
-
 def _transfer(frame: Frame, arguments: Arguments) -> bytes:
-    to = arguments.address(0)
-    _deal_with(frame, frame.call.sender, to)
-    frame.move(frame.call.sender, to, arguments.uint(1))
+    sender, to, amount_base = frame.call.sender, arguments.address(0), arguments.uint(1)
+    frame.require(frame.token.rules.send, frame.movement(sender, to, amount_base))
+    frame.move(sender, to, amount_base)
     return abi.word(1)
 
 
 def _mint(frame: Frame, arguments: Arguments) -> bytes:
     to, amount_base = arguments.address(0), arguments.uint(1)
-    _deal_with(frame)
-    _only_owner(frame, "FiatToken: caller is not a minter")
-    _deal_with(frame, frame.call.sender, to)
-    if to == ZERO_ADDRESS:
-        raise Reverted("FiatToken: mint to the zero address")
-    if amount_base == 0:
-        raise Reverted("FiatToken: mint amount not greater than 0")
-    if frame.state.supply + amount_base > MAX_UINT256 >> 1:
-        raise Reverted("SafeMath: addition overflow")
+    frame.require(frame.token.rules.mint, frame.movement(ZERO_ADDRESS, to, amount_base))
     frame.set_balance(to, frame.state.balances.get(to, 0) + amount_base)
     frame.emit(abi.TRANSFER_EVENT, ZERO_ADDRESS, to, data=abi.word(amount_base))
     return abi.word(1)

@@ -1,15 +1,19 @@
-"""When does the token refuse an authorization? Circle's FiatToken v2.2, as tables.
+"""When does the token refuse a call? Circle's FiatToken v2.2, as tables.
 
 The order of the rows is the order of its checks: the window and the nonce come before
-the signature. Both edges of the window are outside it.
+the signature. Both edges of the window are outside it. `profiles` has the tables of
+another token.
 Clauses: 5/signature-proves, 5/nonce-once, 5/window.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 from x402sim.chain.state import State
-from x402sim.protocol.crypto import Address, BadSignature, recover
+from x402sim.protocol.crypto import ZERO_ADDRESS, Address, BadSignature, recover
 from x402sim.protocol.eip3009 import Authorization, is_early, is_late
+from x402sim.protocol.money import MAX_UINT256
 from x402sim.protocol.rules import Rule, Rules
 
 
@@ -23,10 +27,6 @@ class Spend:
     authorization: Authorization
     digest: bytes
     signature: bytes
-
-    def is_blacklisted(self, account: Address) -> bool:
-        """Tell whether the token refuses to deal with an account."""
-        return self.state.blacklisted.get(account, False)
 
     def is_unused(self) -> bool:
         """Tell whether this nonce of this payer was neither used nor cancelled."""
@@ -42,9 +42,41 @@ class Spend:
         return "" if signer == self.authorization.from_ else "FiatTokenV2: invalid signature"
 
 
-_NOT_PAUSED: Rule[Spend, str] = Rule(
-    "token/not-paused", lambda c: not c.state.switches.get("paused"), "Pausable: paused"
-)
+@dataclass(frozen=True, slots=True)
+class Movement:
+    """Tokens about to go from one account to another; what is minted comes from nobody."""
+
+    state: State
+    caller: Address
+    owner: Address
+    from_: Address
+    to: Address
+    amount_base: int
+
+    @property
+    def held_base(self) -> int:
+        """What the sender has."""
+        return self.state.balances.get(self.from_, 0)
+
+
+Case = TypeVar("Case", bound=Spend | Movement)
+
+
+def _not_paused(case: Spend | Movement) -> bool:
+    return not case.state.switches.get("paused")
+
+
+def _not_blacklisted(clause: str, account: Callable[[Case], Address]) -> Rule[Case, str]:
+    return Rule(
+        clause,
+        lambda case: not case.state.blacklisted.get(account(case)),
+        "Blacklistable: account is blacklisted",
+    )
+
+
+# --- authorizations ------------------------------------------------------------------
+
+_NOT_PAUSED: Rule[Spend, str] = Rule("token/not-paused", _not_paused, "Pausable: paused")
 _UNUSED: Rule[Spend, str] = Rule(
     "5/nonce-once", Spend.is_unused, "FiatTokenV2: authorization is used or canceled"
 )
@@ -56,16 +88,8 @@ _SIGNED: Rule[Spend, str] = Rule(
 )
 TRANSFER: Rules[Spend, str] = (
     _NOT_PAUSED,
-    Rule(
-        "token/payer-not-blacklisted",
-        lambda c: not c.is_blacklisted(c.authorization.from_),
-        "Blacklistable: account is blacklisted",
-    ),
-    Rule(
-        "token/payee-not-blacklisted",
-        lambda c: not c.is_blacklisted(c.authorization.to),
-        "Blacklistable: account is blacklisted",
-    ),
+    _not_blacklisted("token/payer-not-blacklisted", lambda c: c.authorization.from_),
+    _not_blacklisted("token/payee-not-blacklisted", lambda c: c.authorization.to),
     Rule(
         "5/window-opens",
         lambda c: not is_early(c.authorization, c.now_s),
@@ -90,11 +114,50 @@ RECEIVE: Rules[Spend, str] = (
 )
 CANCEL: Rules[Spend, str] = (_NOT_PAUSED, _UNUSED, _SIGNED)
 
+# --- movements -----------------------------------------------------------------------
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+SEND: Rules[Movement, str] = (
+    Rule("token/not-paused", _not_paused, "Pausable: paused"),
+    _not_blacklisted("token/payer-not-blacklisted", lambda m: m.from_),
+    _not_blacklisted("token/payee-not-blacklisted", lambda m: m.to),
+)
+"""ERC-20's transfer, before the tokens move."""
+
+MINT: Rules[Movement, str] = (
+    Rule("token/not-paused", _not_paused, "Pausable: paused"),
+    Rule("token/minter", lambda m: m.caller == m.owner, "FiatToken: caller is not a minter"),
+    _not_blacklisted("token/minter-not-blacklisted", lambda m: m.caller),
+    _not_blacklisted("token/payee-not-blacklisted", lambda m: m.to),
+    Rule("token/payee", lambda m: m.to != ZERO_ADDRESS, "FiatToken: mint to the zero address"),
+    Rule("token/amount", lambda m: m.amount_base > 0, "FiatToken: mint amount not greater than 0"),
+    Rule(
+        "token/supply",
+        lambda m: m.state.supply + m.amount_base <= MAX_UINT256 >> 1,
+        "SafeMath: addition overflow",
+    ),
+)
+
+MOVE: Rules[Movement, str] = (
+    Rule("token/payer", lambda m: m.from_ != ZERO_ADDRESS, "ERC20: transfer from the zero address"),
+    Rule("token/payee", lambda m: m.to != ZERO_ADDRESS, "ERC20: transfer to the zero address"),
+    Rule(
+        "token/balance",
+        lambda m: m.amount_base <= m.held_base,
+        "ERC20: transfer amount exceeds balance",
+    ),
+)
+"""Whatever moves tokens from an account that has them."""
+
+
+@dataclass(frozen=True, slots=True)
 class TokenRules:
-    """The three tables; an experiment may run a token with a row left out."""
+    """All tables of one token; an experiment may run a token with a row left out."""
 
     transfer: Rules[Spend, str] = TRANSFER
     receive: Rules[Spend, str] = RECEIVE
     cancel: Rules[Spend, str] = CANCEL
+    send: Rules[Movement, str] = SEND
+    mint: Rules[Movement, str] = MINT
+    move: Rules[Movement, str] = MOVE
+    lacks: frozenset[bytes] = frozenset()
+    """Selectors of FiatToken's functions that this token does not have."""

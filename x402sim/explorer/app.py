@@ -13,7 +13,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from x402sim.chain.base import Chain
 from x402sim.chain.jsonrpc import (
     BadParams,
     Json,
@@ -24,7 +23,6 @@ from x402sim.chain.jsonrpc import (
     result,
     transaction_object,
 )
-from x402sim.clock import Clock
 from x402sim.explorer.index import Index
 from x402sim.protocol.crypto import Hash
 from x402sim.web import Refused, answer, application
@@ -48,9 +46,8 @@ BY_HASH: dict[str, ByHash] = {"TransactionByHash": _transaction, "TransactionRec
 """What can be asked about a hash: `eth_getX` in one dialect, `getX` in the other."""
 
 
-def explorer_app(chain: Chain, clock: Clock, *, lag_s: float = 0.0) -> Starlette:
-    """Return the explorer of a chain; it learns of a block `lag_s` seconds after its time."""
-    index = Index(chain, clock, lag_s)
+def explorer_app(index: Index) -> Starlette:
+    """Return the explorer of a chain."""
     path = "/api/v1/ethproxy"
     return application(
         [

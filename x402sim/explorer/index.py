@@ -10,9 +10,9 @@ from x402sim.clock import Clock
 from x402sim.protocol.crypto import Hash
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Index:
-    """The explorer's view of a chain, `lag_s` seconds late by `clock`."""
+    """The explorer's view of a chain, `lag_s` seconds late by `clock`; the lag can change."""
 
     chain: Chain
     clock: Clock

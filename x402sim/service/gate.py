@@ -76,7 +76,11 @@ def spend(service: Service, granted: Pass) -> bool:
         granted.session_id, granted.amount_base, granted.resource, service.clock.now_ms()
     )
     if debited:
+        session = service.store.session(granted.session_id)
         service.note(
-            "session debited", session_id=granted.session_id, amount_base=granted.amount_base
+            "session debited",
+            session_id=granted.session_id,
+            amount_base=granted.amount_base,
+            released_base=session.released if session else None,
         )
     return debited

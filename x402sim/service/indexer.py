@@ -16,13 +16,17 @@ log = logging.getLogger("x402sim")
 
 
 class IndexerRun(msgspec.Struct, frozen=True):
-    """What one run did: records asked for, found in a block, reverted, unknown, unanswered."""
+    """What one run did: records asked for, found in a block, reverted, unknown, unanswered.
+
+    `backlog` records are still without a block after it.
+    """
 
     asked: int = 0
     matched: int = 0
     reverted: int = 0
     unknown: int = 0
     unanswered: int = 0
+    backlog: int = 0
 
 
 async def run(service: Service) -> IndexerRun:
@@ -36,7 +40,12 @@ async def run(service: Service) -> IndexerRun:
     if "matched" in findings:
         service.store.update_reputation()
     counts = {name: findings.count(name) for name in ("matched", "reverted", "unknown")}
-    done = IndexerRun(asked=len(batch), unanswered=findings.count("unanswered"), **counts)
+    done = IndexerRun(
+        asked=len(batch),
+        unanswered=findings.count("unanswered"),
+        backlog=service.store.backlog(),
+        **counts,
+    )
     service.note("indexer ran", **msgspec.structs.asdict(done))
     return done
 
@@ -51,8 +60,10 @@ async def _index(service: Service, payment_id: str, tx_hash: str) -> str:
     if found is None:
         return "unknown"
     service.store.set_block(payment_id, found.block_number)
+    service.note("payment indexed", payment_id=payment_id, block=found.block_number)
     if not found.succeeded:
         service.store.fail(payment_id)
         service.entitlements.remove(payment_id)
+        service.note("payment failed", payment_id=payment_id)
         return "reverted"
     return "matched"

@@ -97,6 +97,7 @@ async def pay_back(service: Service, refund: Refund) -> bool:
         if await service.upstream.reverted(deposit_hash):
             service.store.fail(payment_id)
             service.entitlements.remove(payment_id)
+            service.note("payment failed", payment_id=payment_id)
             return False
         state = await service.upstream.nonce_state(wallet, nonce)
         if state.is_used and state.use is None:
@@ -106,7 +107,12 @@ async def pay_back(service: Service, refund: Refund) -> bool:
         log.warning("the refund of %s is put off: %s", refund.session_id, error)
         return False
     service.store.refunded(refund.session_id, tx_hash)
-    service.note("session refunded", session_id=refund.session_id, tx_hash=tx_hash)
+    service.note(
+        "session refunded",
+        session_id=refund.session_id,
+        amount_base=refund.amount,
+        tx_hash=tx_hash,
+    )
     return True
 
 

@@ -260,6 +260,13 @@ class Store:
         )
         return self._db.execute(sql, (limit,)).fetchall()
 
+    def backlog(self) -> int:
+        """Return how many settled records have no block yet."""
+        count: int = self._one(
+            "SELECT count(*) FROM payments WHERE block_number IS NULL AND status = 'settled'"
+        )[0]
+        return count
+
     def set_block(self, payment_id: str, block_number: int) -> None:
         """Complete a record with its block (8/indexer-query)."""
         self._did(
@@ -317,6 +324,9 @@ class Store:
 
         Returns how many ended. From here on nothing can be debited.
         """
+        due = "SELECT 1 FROM sessions WHERE status = 'active' AND expires_ms <= ? LIMIT 1"
+        if self._one(due, now_ms) is None:
+            return 0
         with self._transaction():
             self._db.execute(
                 "INSERT INTO refunds(session_id, to_address, amount, timestamp) "

@@ -13,7 +13,8 @@ from typing import Any
 import httpx
 
 from x402sim.chain import abi
-from x402sim.protocol.crypto import Address, from_hex, to_hex
+from x402sim.protocol.crypto import Address, from_hex, parse_address, to_hex
+from x402sim.protocol.header import authorization_of, decode_header
 from x402sim.protocol.messages import (
     BadMessage,
     FacilitatorRequest,
@@ -98,7 +99,7 @@ class Upstream:
             if isinstance(error.__cause__, httpx.ConnectError | httpx.ConnectTimeout):
                 raise
             raise OutcomeUnknown(str(error)) from error
-        if isinstance(result, Settled) and not _is_what_was_asked(result, requirements):
+        if isinstance(result, Settled) and not _is_what_was_asked(result, header, requirements):
             raise OutcomeUnknown("the facilitator settled something else than it was asked to")
         return result
 
@@ -249,14 +250,18 @@ def _read(response: httpx.Response, kind: Any) -> Any:
         raise Unavailable(f"the facilitator answered {said}") from error
 
 
-def _is_what_was_asked(settled: Settled, requirements: PaymentRequirements) -> bool:
-    """Tell whether the facilitator moved this amount to this payee, and can show it."""
+def _is_what_was_asked(settled: Settled, header: str, requirements: PaymentRequirements) -> bool:
+    """Tell whether the facilitator moved this amount from this payer to this payee.
+
+    It must also be able to show it: a refund goes to whom the payment came from.
+    """
     try:
         from_hex(settled.tx_hash, 32)
-        from_hex(settled.from_, 20)
-    except ValueError:
+        auth, _ = authorization_of(decode_header(header))
+        is_from_payer = parse_address(settled.from_) == auth.from_
+    except (ValueError, BadMessage):
         return False
-    return (settled.network, settled.to.lower(), settled.value) == (
+    return is_from_payer and (settled.network, settled.to.lower(), settled.value) == (
         requirements.network,
         requirements.pay_to.lower(),
         requirements.max_amount_required,

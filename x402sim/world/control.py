@@ -19,14 +19,15 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from x402sim import web
-from x402sim.chain import abi
-from x402sim.chain.base import Call, ChainError
-from x402sim.protocol.crypto import Address, parse_address
+from x402sim.chain.base import ChainError
+from x402sim.protocol.crypto import parse_address
 from x402sim.protocol.money import MAX_STORED, to_base
 from x402sim.service import indexer, sessions
 from x402sim.service.entitlements import Entitlement
 from x402sim.service.reconcile import reconcile
 from x402sim.web import Refused
+from x402sim.world import interventions
+from x402sim.world.interventions import Nothing, Reach, balance
 from x402sim.world.parts import Parts
 
 LATEST_S = 221_845_392_000
@@ -59,19 +60,16 @@ class Mining(msgspec.Struct, frozen=True):
 
 
 class Reorg(msgspec.Struct, frozen=True):
-    """Replace the newest blocks."""
+    """Replace the newest blocks; the transactions in `drop` are forgotten."""
 
     depth: Annotated[int, Meta(ge=1)] = 1
+    drop: list[str] = []
 
 
 class Revert(msgspec.Struct, frozen=True):
     """Go back to a snapshot."""
 
     snapshot: int
-
-
-class Nothing(msgspec.Struct, frozen=True):
-    """No arguments."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +81,9 @@ class _Saved:
 
 
 @dataclass(frozen=True, slots=True)
-class Control:
+class Control(Reach):
     """The control plane of one world."""
 
-    parts: Parts
     saved: dict[int, _Saved] = field(default_factory=dict)
     running: set[asyncio.Task[None]] = field(default_factory=set)
 
@@ -179,8 +176,9 @@ async def mining(control: Control, asked: Mining) -> Any:
 
 
 async def reorg(control: Control, asked: Reorg) -> Any:
-    """Replace the newest blocks: {"depth": 1}. Their transactions are mined again."""
-    await control.parts.ledger.reorg(asked.depth)
+    """Replace the newest blocks: {"depth": 1, "drop": ["0x…"]}. The rest is mined again."""
+    drop = [interventions.tx_hash(text) for text in asked.drop]
+    await control.parts.ledger.reorg(asked.depth, drop)
     return {"height": await control.parts.ledger.height()}
 
 
@@ -238,6 +236,7 @@ ACTIONS: dict[tuple[str, str], tuple[Action, type[Any]]] = {
     ("POST", "/snapshot"): (snapshot, Nothing),
     ("POST", "/revert"): (revert, Revert),
     ("POST", "/reset"): (reset, Nothing),
+    **interventions.ACTIONS,
 }
 """Every action but the journal, which is a stream of lines."""
 
@@ -285,12 +284,6 @@ def usage() -> str:
     ]
     lines.append(f"GET  /_sim{'/journal':<15} What happened, as NDJSON; ?since=SEQ skips the rest.")
     return "\n".join(lines) + "\n"
-
-
-async def balance(parts: Parts, account: Address) -> int:
-    """Return an account's token balance in base units."""
-    ledger = parts.ledger
-    return int.from_bytes(await ledger.call(Call(account, ledger.token, abi.balance_of(account))))
 
 
 def _require_token(request: Request, token: str | None) -> None:

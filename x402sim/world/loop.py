@@ -1,17 +1,24 @@
 """Virtual time: an asyncio loop whose clock jumps to the next timer when nothing is ready.
 
 Ordinary `async def` code runs on it unchanged, and a day passes in milliseconds. Time
-starts at 0 and moves only by jumps, so the same code always sees the same times.
+starts at 0 and moves only by jumps, so the same code always sees the same times. What
+happens at the same time happens in a fixed order: timers as they were set, and messages
+one by one (`turn`), each when all that the one before set going has come to rest.
 """
 
 import asyncio
+import heapq
+import itertools
 import selectors
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor, Future
+from contextvars import Context
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+GRACE_S = 1.0
+"""How long bytes may take from one socket of this loop to another, in real seconds."""
 
 
 class Deadlock(RuntimeError):
@@ -24,6 +31,10 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def __init__(self) -> None:
         self._virtual_s = 0.0
         self._in_threads = 0
+        self._order = itertools.count()
+        self._turns: list[tuple[int, int, asyncio.Future[None]]] = []
+        self.crossings: dict[str, bool] = {}
+        """Exchanges over sockets of this loop, and whether bytes of theirs are on their way."""
         super().__init__(_Jumping(self))
         # Far from 0 the default of a nanosecond is lost in rounding, and timers never fire.
         self._clock_resolution = 1e-6
@@ -49,6 +60,31 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         finally:
             self._in_threads -= 1
 
+    def call_at(  # type: ignore[override]
+        self, when: float, callback: Callable[..., Any], *args: Any, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        """Set a timer; timers of the same time fire in the order in which they were set."""
+        timer = _Timer(when, callback, args, self, context)
+        timer.order = next(self._order)
+        heapq.heappush(self._scheduled, timer)  # type: ignore[attr-defined]
+        timer._scheduled = True  # type: ignore[attr-defined]
+        return timer
+
+    async def turn(self, order: int) -> None:
+        """Return when all else has come to rest; of those who wait, the lowest `order` first."""
+        waiter: asyncio.Future[None] = self.create_future()
+        heapq.heappush(self._turns, (order, next(self._order), waiter))
+        await waiter
+
+    def give_turn(self) -> bool:
+        """Let the next one go on who waits for a turn; False if nobody does."""
+        while self._turns:
+            _, _, waiter = heapq.heappop(self._turns)
+            if not waiter.done():
+                waiter.set_result(None)
+                return True
+        return False
+
     def _left_thread(self, _: Any) -> None:
         self._in_threads -= 1
 
@@ -59,6 +95,11 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             waiting = sorted(task.get_name() for task in asyncio.all_tasks(self))
             raise Deadlock(f"nothing can wake these tasks: {', '.join(waiting) or 'none'}")
         self._virtual_s = max(self._virtual_s, scheduled[0].when())
+
+    @property
+    def grace_s(self) -> float:
+        """How long to wait, in real time, for what is on its way between sockets."""
+        return GRACE_S if any(self.crossings.values()) else 0
 
     @property
     def must_wait(self) -> bool:
@@ -76,36 +117,60 @@ class _Jumping(selectors.DefaultSelector):
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         if timeout == 0 or self._loop.must_wait:
             return super().select(timeout and None)
-        ready = super().select(0)
-        if not ready:
+        ready = super().select(self._loop.grace_s)
+        if not ready and not self._loop.give_turn():
             self._loop.jump()
         return ready
+
+
+class _Timer(asyncio.TimerHandle):
+    """A timer that knows its place among those of the same time."""
+
+    order = 0
+
+    def __lt__(self, other: Any) -> bool:
+        mine, theirs = self.when(), other.when()
+        return bool(mine < theirs or (mine == theirs and self.order < other.order))
 
 
 def run_virtual(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
     """Run `main()` to its end in virtual time and return its result.
 
+    Raises what `main` raises, and `Deadlock`.
+    """
+    return run_anywhere(main, VirtualLoop)
+
+
+def run_anywhere(
+    main: Callable[[], Coroutine[Any, Any, T]],
+    loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None,
+) -> T:
+    """Run `main()` to its end on a loop of its own and return its result.
+
     Works in a script and in a notebook cell, where a loop is running already: there it
-    takes a thread of its own. Raises what `main` raises, and `Deadlock`.
+    takes a thread of its own.
     """
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return _run(main)
+        return _run(main, loop_factory)
     future: Future[T] = Future()
 
     def work() -> None:
         try:
-            future.set_result(_run(main))
+            future.set_result(_run(main, loop_factory))
         except BaseException as error:  # noqa: BLE001 - handed to the cell that asked
             future.set_exception(error)
 
-    thread = threading.Thread(target=work, name="x402sim virtual time")
+    thread = threading.Thread(target=work, name="x402sim")
     thread.start()
     thread.join()
     return future.result()
 
 
-def _run(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+def _run(
+    main: Callable[[], Coroutine[Any, Any, T]],
+    loop_factory: Callable[[], asyncio.AbstractEventLoop] | None,
+) -> T:
+    with asyncio.Runner(loop_factory=loop_factory) as runner:
         return runner.run(main())

@@ -9,6 +9,7 @@ import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import httpx
 from starlette.types import ASGIApp
@@ -16,15 +17,17 @@ from starlette.types import ASGIApp
 from x402sim import web
 from x402sim.chain.ledger import PLENTY_WEI, Ledger
 from x402sim.chain.rpc import rpc_app
-from x402sim.clock import Clock
+from x402sim.chain.token_rules import CANCEL, RECEIVE, TRANSFER, TokenRules
+from x402sim.clock import Clock, SkewedClock
 from x402sim.explorer.app import explorer_app
+from x402sim.explorer.index import Index
 from x402sim.facilitator.app import facilitator_app
 from x402sim.facilitator.engine import Facilitator
 from x402sim.journal import Journal
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.networks import Network
+from x402sim.protocol.rules import FRESHNESS, SETTLEMENT, VERIFICATION, without
 from x402sim.rng import Rng
-from x402sim.service.app import service_app
 from x402sim.service.entitlements import Entitlements
 from x402sim.service.issue import Issuer
 from x402sim.service.settings import Settings
@@ -32,14 +35,26 @@ from x402sim.service.state import Service
 from x402sim.service.store import Store
 from x402sim.service.upstream import Upstream
 from x402sim.spec.decisions import Decisions
+from x402sim.world.faults import Faults, Victim, faulty
+from x402sim.world.link import Asgi
+from x402sim.world.process import Process
+from x402sim.world.watch import Watch
 
 ACCOUNTS = 10
 PAYER_BALANCE_BASE = 1_000_000_000
 """What each account starts with: 1000.00 of the token."""
 JOURNAL_LIMIT = 100_000
-_FACILITATOR, _EXPLORER, _RPC = (
-    f"http://{name}.local" for name in ("facilitator", "explorer", "rpc")
-)
+
+
+TABLES: dict[str, Any] = {
+    "settlement": SETTLEMENT,
+    "freshness": FRESHNESS,
+    "verification": VERIFICATION,
+    "transfer": TRANSFER,
+    "receive": RECEIVE,
+    "cancel": CANCEL,
+}
+"""Every rule table there is; the last three are the token's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +72,22 @@ class Recipe:
     explorer_lag_s: float = 0.0
     unlocked: bool = True
     """Whether the RPC sends transactions for the ten accounts, which it has the keys of."""
+    has_service: bool = True
+    """Whether the service is there; without it the world waits for somebody else's."""
+    without: tuple[tuple[str, str], ...] = ()
+    """Rules to leave out, to see what notices: (name in `TABLES`, clause)."""
+
+    def rules(self, table: str) -> Any:
+        """Return one of `TABLES` without the rules this recipe leaves out; raises `KeyError`."""
+        rules = TABLES[table]
+        for name, clause in self.without:
+            if name == table:
+                rules = without(rules, clause)
+        return rules
+
+
+ACTORS = ("service", "facilitator", "explorer", "chain")
+"""Whose clocks can go wrong."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,13 +97,22 @@ class Parts:
     clock: Clock
     journal: Journal
     ledger: Ledger
-    service: Service
+    process: Process
+    clocks: dict[str, SkewedClock]
+    faults: Faults
+    index: Index
     accounts: tuple[Wallet, ...]
     service_app: ASGIApp
     facilitator_app: ASGIApp
     explorer_app: ASGIApp
     rpc_app: ASGIApp
     http: httpx.AsyncClient
+    has_service: bool = True
+
+    @property
+    def service(self) -> Service:
+        """The service as it runs now; after a crash it is another one."""
+        return self.process.service
 
 
 Link = Callable[[str, ASGIApp], httpx.AsyncBaseTransport]
@@ -81,16 +121,22 @@ Link = Callable[[str, ASGIApp], httpx.AsyncBaseTransport]
 
 def plain_link(_: str, app: ASGIApp) -> httpx.AsyncBaseTransport:
     """Return a wire that loses nothing and takes no time."""
-    return httpx.ASGITransport(app, raise_app_exceptions=False)
+    return Asgi(app)
 
 
-def build(recipe: Recipe, clock: Clock | None = None, link: Link = plain_link) -> Parts:
+def build(
+    recipe: Recipe,
+    clock: Clock | None = None,
+    link: Link = plain_link,
+    journal: Journal | None = None,
+) -> Parts:
     """Build a world. With a file, one that was there before goes on where it stopped.
 
     Raises `sqlite3.Error` or `ChainError` if the file cannot be used.
     """
     clock = clock or Clock()
-    journal = Journal(JOURNAL_LIMIT)
+    clocks = {actor: SkewedClock(clock) for actor in ACTORS}
+    journal = Journal(JOURNAL_LIMIT) if journal is None else journal
     rng = Rng(recipe.seed if recipe.file is None else None)
     keys = Rng(recipe.seed or 0)
     accounts = tuple(Wallet(keys.secret(f"account {n}")) for n in range(ACCOUNTS))
@@ -99,45 +145,64 @@ def build(recipe: Recipe, clock: Clock | None = None, link: Link = plain_link) -
     secret = store.secret("ids", rng.secret("ids"))
     try:
         has_payments = store.counts()["payments"] > 0
-        ledger = _ledger(recipe, clock, owner, [*accounts, facilitator], secret, has_payments)
+        funded = [*accounts, facilitator]
+        ledger = _ledger(recipe, clocks["chain"], owner, funded, secret, has_payments)
     except BaseException:
         store.close()
         raise
     # A world whose clock was advanced goes on at its newest block's time, not before.
     clock.advance(max(0.0, ledger.machine.state.head.timestamp_s - clock.now()))
-    outside = _outside_world(recipe, clock, ledger, facilitator, accounts)
-    apps = {url: web.recorded(app, _name(url), journal, clock) for url, app in outside.items()}
-    wires = {url: link(_name(url), app) for url, app in apps.items()}
-    http = httpx.AsyncClient(mounts=wires, trust_env=False)
-    settings = Settings(
-        private_key=keys.secret("service"),
-        secret=secret,
-        facilitator_url=_FACILITATOR,
-        explorer_url=_EXPLORER,
-        rpc_url=_RPC,
-        network=recipe.network,
-        decisions=recipe.decisions or Decisions(),
+    ledger.watchers.append(Watch(ledger, journal, clock))
+    index = Index(ledger, clocks["explorer"], recipe.explorer_lag_s)
+    faults = Faults(rng.stream("faults"))
+
+    def at_its_door(name: Victim, app: ASGIApp) -> ASGIApp:
+        return web.recorded(faulty(app, name, faults, clock), name, journal, clock)
+
+    addresses = [wallet.address_bytes for wallet in accounts]
+    outside = {
+        "facilitator": at_its_door(
+            "facilitator",
+            facilitator_app(_facilitator(recipe, clocks["facilitator"], ledger, facilitator)),
+        ),
+        "explorer": at_its_door("explorer", explorer_app(index)),
+        "rpc": at_its_door("rpc", rpc_app(ledger, accounts=addresses, unlocked=recipe.unlocked)),
+    }
+    http = httpx.AsyncClient(
+        mounts={_url(name): link(name, app) for name, app in outside.items()},
+        trust_env=False,
+        timeout=None,  # noqa: S113 - the service has timeouts of its own
     )
-    service = Service(
-        settings=settings,
-        clock=clock,
-        store=store,
-        issuer=Issuer(settings, rng.stream("payment ids")),
-        entitlements=Entitlements(settings.entitlement_lifetime_s),
-        upstream=Upstream(http, settings),
-        note=lambda event, **data: journal.record(clock.now_ms(), "service", event, **data),
+    settings = _settings(recipe, keys.secret("service"), secret)
+    process = Process(
+        Service(
+            settings=settings,
+            clock=clocks["service"],
+            store=store,
+            issuer=Issuer(settings, rng.stream("payment ids")),
+            entitlements=Entitlements(settings.entitlement_lifetime_s),
+            upstream=Upstream(http, settings),
+            note=lambda event, **data: journal.record(clock.now_ms(), "service", event, **data),
+            settlement_rules=recipe.rules("settlement"),
+            freshness_rules=recipe.rules("freshness"),
+        )
     )
+    faults.on_crash = process.crash
     return Parts(
         clock=clock,
         journal=journal,
         ledger=ledger,
-        service=service,
+        process=process,
+        clocks=clocks,
+        faults=faults,
+        index=index,
         accounts=accounts,
-        service_app=web.recorded(service_app(service), "service", journal, clock),
-        facilitator_app=apps[_FACILITATOR],
-        explorer_app=apps[_EXPLORER],
-        rpc_app=apps[_RPC],
+        service_app=at_its_door("service", process if recipe.has_service else _nobody),
+        facilitator_app=outside["facilitator"],
+        explorer_app=outside["explorer"],
+        rpc_app=outside["rpc"],
         http=http,
+        has_service=recipe.has_service,
     )
 
 
@@ -159,31 +224,37 @@ def _ledger(
         has_history=has_history,
         origin=hashlib.sha256(b"origin" + secret).digest(),
         file=recipe.file.with_name(recipe.file.name + ".chain") if recipe.file else None,
+        rules=TokenRules(*(recipe.rules(name) for name in ("transfer", "receive", "cancel"))),
     )
 
 
-def _outside_world(
-    recipe: Recipe,
-    clock: Clock,
-    ledger: Ledger,
-    facilitator: Wallet,
-    accounts: tuple[Wallet, ...],
-) -> dict[str, ASGIApp]:
-    """Return the applications the service depends on, by URL."""
-    engine = Facilitator(
+def _settings(recipe: Recipe, private_key: bytes, secret: bytes) -> Settings:
+    return Settings(
+        private_key=private_key,
+        secret=secret,
+        facilitator_url=_url("facilitator"),
+        explorer_url=_url("explorer"),
+        rpc_url=_url("rpc"),
+        network=recipe.network,
+        decisions=recipe.decisions or Decisions(),
+    )
+
+
+def _facilitator(recipe: Recipe, clock: Clock, ledger: Ledger, wallet: Wallet) -> Facilitator:
+    return Facilitator(
         chain=ledger,
         clock=clock,
         network=recipe.network,
-        account=facilitator.address_bytes,
+        account=wallet.address_bytes,
         started_s=clock.now(),
+        rules=recipe.rules("verification"),
     )
-    addresses = [wallet.address_bytes for wallet in accounts]
-    return {
-        _FACILITATOR: facilitator_app(engine),
-        _EXPLORER: explorer_app(ledger, clock, lag_s=recipe.explorer_lag_s),
-        _RPC: rpc_app(ledger, accounts=addresses, unlocked=recipe.unlocked),
-    }
 
 
-def _name(url: str) -> str:
-    return url.removeprefix("http://").removesuffix(".local")
+_nobody = web.error(
+    404, "No service here", "this is the world of x402sim serve --no-service; see GET /_sim"
+)
+
+
+def _url(name: str) -> str:
+    return f"http://{name}.local"

@@ -17,8 +17,9 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from x402sim import web
 from x402sim.clock import Clock
 from x402sim.protocol.crypto import checksum
-from x402sim.service.background import run_background
-from x402sim.world.control import Control, Nothing, accounts, control_app
+from x402sim.world.control import Control, accounts, control_app
+from x402sim.world.faults import ABORT
+from x402sim.world.interventions import Nothing
 from x402sim.world.parts import Parts, Recipe, build
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
@@ -66,7 +67,7 @@ def listening_socket(listen: Listen) -> socket.socket:
         family, *_, address = socket.getaddrinfo(listen.host, listen.port, type=socket.SOCK_STREAM)[
             0
         ]
-        sock = socket.socket(family, socket.SOCK_STREAM)
+        sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         try:
             _bind(sock, address)
         except OSError:
@@ -190,7 +191,7 @@ async def ready_message(parts: Parts, listen: Listen, url: str) -> dict[str, Any
     settings = parts.service.settings
     return {
         "event": "ready",
-        "service": url,
+        "service": url if parts.has_service else None,
         "facilitator": f"{url}/facilitator",
         "explorer": f"{url}/explorer",
         "rpc": f"{url}/rpc",
@@ -203,13 +204,14 @@ async def ready_message(parts: Parts, listen: Listen, url: str) -> dict[str, Any
     }
 
 
-class _Protocol(HttpToolsProtocol):
+class Protocol(HttpToolsProtocol):
     """HTTP whose heads, chunks and trailers are not allowed to grow without end."""
 
     _message_bytes = 0
     _in_head = True
 
     def data_received(self, data: bytes) -> None:
+        """Read on, unless the message is too long."""
         self._message_bytes += len(data)
         limit = MAX_HEAD_BYTES if self._in_head else MAX_MESSAGE_BYTES
         if self._message_bytes > limit:
@@ -218,21 +220,30 @@ class _Protocol(HttpToolsProtocol):
             super().data_received(data)
 
     def on_headers_complete(self) -> None:
+        """Put what breaks this connection where a fault finds it."""
         self._in_head = False
+        self.scope[ABORT] = self._abort  # type: ignore[literal-required]
         super().on_headers_complete()
 
+    async def _abort(self, _: str) -> None:
+        """Break the connection, as a fault wants it; returns when it is broken."""
+        self.transport.abort()
+        while not self.cycle.disconnected:
+            await asyncio.tasks.sleep(0)
+
     def on_message_complete(self) -> None:
+        """Begin to count anew."""
         self._in_head, self._message_bytes = True, 0
         super().on_message_complete()
 
 
-class _Server(uvicorn.Server):
+class Server(uvicorn.Server):
     """Uvicorn, told to stop by whoever started it instead of by signals."""
 
     def __init__(self, app: ASGIApp, on_ready: Callable[[], None]) -> None:
         config = uvicorn.Config(
             app,
-            http=_Protocol,
+            http=Protocol,
             log_level="warning",
             access_log=False,
             server_header=False,
@@ -245,9 +256,11 @@ class _Server(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
+        """Leave the signals alone: whoever started this server stops it."""
         yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start to listen, and say so."""
         await super().startup(sockets)
         self._on_ready()
 
@@ -256,20 +269,22 @@ class _Server(uvicorn.Server):
 async def running(parts: Parts, listen: Listen) -> AsyncIterator[None]:
     """Keep the world's background work going; close everything at the end."""
     await parts.ledger.set_automine(listen.block_time_s is None)
-    background = [asyncio.create_task(run_background(parts.service))]
-    background.append(asyncio.create_task(_mine_every(parts, listen.block_time_s or HEARTBEAT_S)))
+    if parts.has_service:
+        parts.process.start_background()
+    mining = asyncio.create_task(mine_every(parts, listen.block_time_s or HEARTBEAT_S))
     try:
         yield
     finally:
-        for task in background:
-            task.cancel()
-        await asyncio.gather(*background, return_exceptions=True)
+        mining.cancel()
+        await asyncio.gather(mining, return_exceptions=True)
+        await parts.process.stop()
         await parts.http.aclose()
         parts.service.store.close()
         parts.ledger.close()
 
 
-async def _mine_every(parts: Parts, block_time_s: float) -> None:
+async def mine_every(parts: Parts, block_time_s: float) -> None:
+    """Mine a block every so many seconds, until cancelled."""
     while True:
         await parts.clock.sleep(block_time_s)
         await parts.ledger.mine()
@@ -283,7 +298,7 @@ async def serve(
 ) -> None:
     """Serve a world on a socket until the server given to `on_start` is told to exit."""
     message = await ready_message(parts, listen, base_url(listen, sock))
-    server = _Server(world_app(parts, listen), lambda: on_start(server, message))
+    server = Server(world_app(parts, listen), lambda: on_start(server, message))
     async with running(parts, listen):
         await server.serve(sockets=[sock])
 

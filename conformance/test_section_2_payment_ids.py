@@ -1,0 +1,77 @@
+"""Section 2.2: a payment id is opaque, comes once, cannot be guessed and cannot be invented."""
+
+import math
+
+from x402sim.suite.probe import Probe
+from x402sim.suite.verdict import Inconclusive, check
+
+PREFIX = "pay_"
+SAMPLE = 32
+GUESSABLE_BITS = 44
+"""Between what a clock in nanoseconds and a counter vary by in 32 ids (41 bits at most) and
+what 60 random bits do (46)."""
+LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
+
+
+@check("2.2/payment-id")
+async def a_payment_id_has_its_prefix(probe: Probe) -> None:
+    """A payment id is pay_ and an opaque part that fits into a header."""
+    payment_id = (await probe.challenge()).payment_id
+    opaque = payment_id.removeprefix(PREFIX)
+    fits = opaque.isascii() and opaque.isprintable() and " " not in opaque
+    good = payment_id.startswith(PREFIX) and bool(opaque) and fits
+    probe.require("pay_ and an opaque part", good, payment_id)
+
+
+@check("2.2/payment-id")
+async def payment_ids_cannot_be_guessed(probe: Probe) -> None:
+    """No payment id comes twice, and many of them show neither a counter nor a clock."""
+    ids = [(await probe.challenge()).payment_id for _ in range(SAMPLE)]
+    probe.expect(f"different ids among {SAMPLE}", len(set(ids)), SAMPLE)
+    bits = _bits_that_vary(ids)
+    demand = f"ids that vary by more than {GUESSABLE_BITS} bits"
+    probe.require(demand, bits > GUESSABLE_BITS, f"{bits:.0f} bits, such as {ids[-2:]}")
+
+
+def _bits_that_vary(ids: list[str]) -> float:
+    """Return how much texts differ: the characters seen at each place, as bits."""
+    places = range(max(len(each) for each in ids))
+    seen = [{each[place : place + 1] for each in ids} for place in places]
+    return sum(math.log2(len(characters)) for characters in seen)
+
+
+@check("2.2/payment-id", control="unpaid")
+async def an_invented_id_grants_nothing(probe: Probe) -> None:
+    """A request with a payment id that was never issued is answered 402."""
+    payment_id = (await probe.challenge()).payment_id
+    for invented in _invented(probe, payment_id):
+        probe.not_served(await probe.ask(payment_id=invented), is_402=True)
+
+
+@check("2.2/payment-id", control="payment", needs="money", pays=1)
+async def an_invented_id_settles_nothing(probe: Probe) -> None:
+    """A payment for an id that was never issued is refused, and moves nothing."""
+    challenge, payer = await probe.challenge(), await probe.payer()
+    header = probe.sign(challenge, payer)
+    for invented in _invented(probe, challenge.payment_id):
+        probe.refused(await probe.settle(challenge, header, payment_id=invented))
+        probe.not_served(await probe.ask(payment_id=invented))
+    await probe.paid(payer)
+
+
+def _invented(probe: Probe, payment_id: str) -> list[str]:
+    """Return ids that look like an issued one: another end, another middle, all another."""
+    luck = probe.setting.rng.stream(f"invented {payment_id}")
+    opaque = payment_id.removeprefix(PREFIX)
+    if len(opaque) < 8:
+        raise Inconclusive(f"the payment id is so short that another could be guessed: {opaque!r}")
+
+    def other(text: str) -> str:
+        return "".join(luck.choice(LETTERS.replace(letter, "")) for letter in text)
+
+    half = len(opaque) // 2
+    return [
+        PREFIX + opaque[:-4] + other(opaque[-4:]),
+        PREFIX + opaque[:half] + other(opaque[half : half + 4]) + opaque[half + 4 :],
+        PREFIX + other(opaque),
+    ]

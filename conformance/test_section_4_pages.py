@@ -1,0 +1,96 @@
+"""Sections 2.7, 4.3 and 4.5: what anybody may read: the agents, and the index of the pages."""
+
+import re
+from collections.abc import Iterator
+
+import httpx
+
+from x402sim.suite.answers import Answer
+from x402sim.suite.probe import Probe
+from x402sim.suite.verdict import Inconclusive, Skipped, check
+
+URL = re.compile(r"https?://[^\s<>()\[\]\"'`]+")
+LINK = re.compile(r"\]\(\s*<?([^\s)>]+)")
+"""Where a Markdown link leads."""
+PATH = re.compile(r"(?<![\w/.])/[\w.~%/-]+|\b[\w./-]+\.(?:md|txt|html)\b")
+"""A path, or the name of a file, as it may stand in plain text."""
+MOST_PAGES = 20
+
+
+@check("4.3/list", needs="agents", pays=1)
+async def the_agents_are_listed(probe: Probe) -> None:
+    """GET /api/agents answers 200 with a list, or an object that holds one."""
+    answer = await _agents(probe)
+    probe.expect("status", answer.status, 200)
+    body = answer.body
+    nested = body.values() if isinstance(body, dict) else ()
+    has_list = isinstance(body, list) or any(isinstance(value, list | dict) for value in nested)
+    probe.require("a list of agents", has_list, probe.seen(answer))
+
+
+@check("2.7/agent", needs="agents", pays=1)
+async def agents_are_objects(probe: Probe) -> None:
+    """Every agent in the list is an object with fields."""
+    answer = await _agents(probe)
+    nested = answer.body.values() if isinstance(answer.body, dict) else [answer.body]
+    listed = next((value for value in nested if isinstance(value, list)), None)
+    if listed is None:
+        raise Inconclusive(f"there is no list in the answer: {probe.seen(answer)}")
+    for agent in listed:
+        probe.require("an object", isinstance(agent, dict) and bool(agent), repr(agent))
+
+
+async def _agents(probe: Probe) -> Answer:
+    """Return the list of agents; where it costs something and there is money, buy it."""
+    path = probe.target.agents.path
+    answer = await probe.send("GET", path)
+    if answer.status in (401, 403):
+        raise Skipped(f"it needs credentials, which section 5 leaves open: {probe.seen(answer)}")
+    if answer.status != 402:
+        return answer
+    if probe.setting.missing("money"):
+        raise Skipped("the list costs something here, and there is no payer")
+    paid = await probe.pay(probe.read(answer))
+    return await probe.send("GET", path, headers={"X-Payment-Id": paid.challenge.payment_id})
+
+
+@check("4.5/llms-txt", needs="llms")
+async def the_index_is_plain_text(probe: Probe) -> None:
+    """The index of the documentation is text, no HTML and no JSON, and it names a page."""
+    index = await _index(probe)
+    kind = index.headers.get("content-type", "text/plain").lower()
+    is_text = kind.startswith("text/") and "html" not in kind
+    probe.require("a content type of plain text", is_text, kind)
+    is_markup = index.text.lstrip()[:9].lower().startswith(("<!doctype", "<html"))
+    probe.require("plain text", not is_markup, probe.seen(index))
+    named = any(form.search(index.text) for form in (URL, LINK, PATH))
+    probe.require("the address of a page", named, probe.seen(index))
+
+
+@check("4.5/llms-txt", needs="llms")
+async def the_pages_of_the_index_exist(probe: Probe) -> None:
+    """Every page of this server that the index names is there."""
+    index = await _index(probe)
+    for url in list(_own_pages(probe, index.text))[:MOST_PAGES]:
+        page = await probe.send("GET", url)
+        probe.require(f"a page at {url}", page.status not in (404, 410), page.status)
+
+
+async def _index(probe: Probe) -> Answer:
+    index = await probe.send("GET", probe.target.llms.path)
+    probe.expect(f"the status of {probe.target.llms.path}", index.status, 200)
+    return index
+
+
+def _own_pages(probe: Probe, text: str) -> Iterator[str]:
+    """Yield the URLs on this server that Markdown links or bare URLs lead to, each once."""
+    base, seen = str(probe.setting.http.base_url).rstrip("/"), set()
+    here = httpx.URL(base + probe.target.llms.path)
+    for link in LINK.findall(text) + URL.findall(text):
+        try:
+            url = here.join(link.rstrip(".,;:").split("#")[0])
+        except httpx.InvalidURL:
+            continue  # a template, such as https://{base_url}/docs
+        if url.netloc == here.netloc and "{" not in link and url not in seen:
+            seen.add(url)
+            yield str(url)

@@ -1,0 +1,169 @@
+"""Section 4.4: the deposit of a session is maxSpend, to the base unit, and it opens the session."""
+
+import asyncio
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+from x402sim.protocol.money import to_base
+from x402sim.suite.answers import Answer, find_session_id
+from x402sim.suite.probe import Probe
+from x402sim.suite.verdict import Failed, Inconclusive, check
+
+EXACT = ("8.20", "0.29", "1.00", "0.01", "4.35", "1.10", "0.57", "10.00")
+"""Amounts of two fraction digits; binary fractions get most of them wrong."""
+MADE_UP = 15
+MODEST_CENTS = 1000
+"""Up to 10.00 any service takes a deposit; a larger one may be more than it wants to hold."""
+MALFORMED: tuple[Any, ...] = (
+    *("", " ", "abc", "1,50", "12abc", "1e", "0x10", "NaN", "Infinity", "-1.00", "--1.00"),
+    *("1.00.00", "1_0.00", "1/2", "1.0000001", "1\u066b50", "1e2", "1.005", "0.00", "$1.00"),
+    *(None, [], {}, True, 1.5, -3, 1e300),
+)
+
+
+@check("4.4/deposit-402", needs="sessions")
+async def a_session_asks_for_its_deposit(probe: Probe) -> None:
+    """A request for a session is answered 402, with the body of 2.2 and the deposit as amount."""
+    answer, places = await probe.ask_session("1.00"), probe.target.payment_required
+    probe.expect("status", answer.status, 402)
+    if places.error:
+        probe.expect("error", answer.at(places.error), places.error_text)
+    payment_id, wanted = answer.at(places.payment_id), answer.at(places.requirements)
+    is_id = isinstance(payment_id, str) and payment_id.startswith("pay_")
+    probe.require("a payment id pay_…", is_id, repr(payment_id))
+    probe.require("requirements, an object", isinstance(wanted, dict), repr(wanted))
+    probe.expect("the scheme", wanted.get("scheme"), "exact")
+    probe.expect("maxAmountRequired", wanted.get("maxAmountRequired"), str(to_base("1.00", 6)))
+
+
+@check("4.4/max-spend", needs="sessions")
+async def the_deposit_is_exact(probe: Probe) -> None:
+    """The deposit is maxSpend in base units, exactly, also where a float is not."""
+    for max_spend in EXACT:
+        answer = await probe.ask_session(max_spend)
+        probe.expect(f"the status for {max_spend}", answer.status, 402)
+        probe.expect(f"the deposit for {max_spend}", _asked(probe, answer), to_base(max_spend, 6))
+
+
+@check("4.4/max-spend", control="unpaid", needs="sessions")
+async def a_malformed_budget_has_no_price(probe: Probe) -> None:
+    """What is no amount gets no 402; what is another spelling of one, none for another amount."""
+    for max_spend in MALFORMED:
+        _no_other_price(probe, max_spend, await probe.ask_session(max_spend))
+    body = {"duration": probe.target.sessions.duration}
+    nothing = await probe.send("POST", probe.target.sessions.path, json=body)
+    is_refused = nothing.status >= 400 and nothing.status != 402
+    probe.require("a refusal without maxSpend", is_refused, probe.seen(nothing))
+
+
+@check("4.4/max-spend", needs="sessions")
+async def any_deposit_is_exact(probe: Probe) -> None:
+    """Made-up amounts of two fraction digits: a 402 asks for exactly that."""
+    small = probe.examples(MADE_UP, lambda st: st.integers(1, MODEST_CENTS))
+    large = probe.examples(MADE_UP, lambda st: st.integers(MODEST_CENTS, 10**12))
+    for cents in sorted({*small, *large}):
+        max_spend = f"{cents // 100}.{cents % 100:02}"
+        answer = await probe.ask_session(max_spend)
+        if cents <= MODEST_CENTS or answer.status == 402:
+            asked, deposit_base = _asked(probe, answer), to_base(max_spend, 6)
+            probe.expect(f"the deposit for {max_spend}", asked, deposit_base)
+
+
+@check("4.4/max-spend", control="unpaid", needs="sessions")
+async def any_text_has_its_own_price_or_none(probe: Probe) -> None:
+    """Made-up texts of digits, signs, points and spaces: no 402 for another amount."""
+    texts = probe.examples(MADE_UP, lambda st: st.text("0123456789.,+-_e ", max_size=9))
+    near = probe.examples(MADE_UP, _nearly_decimal)
+    for text in sorted({*texts, *near}, key=lambda each: (len(each), each)):
+        _no_other_price(probe, text, await probe.ask_session(text))
+
+
+def _nearly_decimal(st: Any) -> Any:
+    """Return the strategy of decimals with something before, between or after their digits."""
+    before, between = st.sampled_from(["", " ", "+", "-", "0"]), st.sampled_from([".", ",", ""])
+    whole, fraction = st.integers(0, 9999), st.text("0123456789", max_size=8)
+    after = st.sampled_from(["", " ", "e", "%", "$"])
+    parts = st.tuples(before, whole.map(str), between, fraction, after)
+    return parts.map("".join)
+
+
+def _asked(probe: Probe, answer: Answer) -> int:
+    """Return the deposit a 402 asks for; fails if it asks for none."""
+    if answer.status != 402:
+        raise Failed("a request for a session", "402 with a deposit", probe.seen(answer))
+    return probe.read(answer).amount_base
+
+
+def _no_other_price(probe: Probe, max_spend: Any, answer: Answer) -> None:
+    """Fail if a request got a session, or a 402 that asks for another amount than it says.
+
+    How strictly maxSpend is read is open, but 1,50 must not cost 1.00.
+    """
+    said = f"maxSpend {max_spend!r}"
+    probe.require(f"{said}: a refusal or a 402", answer.status >= 400, probe.seen(answer))
+    if answer.status == 402:
+        wanted = answer.at(probe.target.payment_required.requirements + "/maxAmountRequired")
+        exact = _exact_base(max_spend)
+        demand = f"{said}: " + ("no 402" if exact is None else f"{exact}, or no 402")
+        probe.require(demand, exact is not None and wanted == str(exact), repr(wanted))
+
+
+def _exact_base(max_spend: Any) -> int | None:
+    """Return what an amount in any decimal spelling is in base units; None if it is none."""
+    if isinstance(max_spend, bool) or not isinstance(max_spend, str | int | float):
+        return None
+    try:
+        base = Decimal(str(max_spend)) * 10**6
+        return int(base) if base > 0 and base == int(base) else None
+    except (InvalidOperation, OverflowError, ValueError):
+        return None
+
+
+# --- once the deposit is paid ------------------------------------------------------------
+
+
+@check("4.4/deposit-flow", control="payment", needs="money, sessions", deposits="0.02")
+async def a_paid_deposit_opens_a_session(probe: Probe) -> None:
+    """The deposit is settled like any payment, and then the session can be spent."""
+    max_spend = await probe.budget_for(2)
+    challenge = probe.read(await probe.ask_session(max_spend))
+    receipt = await probe.settle(challenge, probe.sign(challenge, await probe.payer()))
+    probe.settled(receipt)
+    answer = await probe.ask_session(max_spend, payment_id=challenge.payment_id)
+    session_id = find_session_id(receipt.body) or find_session_id(answer.body)
+    if session_id is None:
+        raise Inconclusive(f"no session id (session_…) is to be found: {probe.seen(answer)}")
+    probe.served(await probe.ask(session_id=session_id))
+
+
+@check("4.4/deposit-flow", needs="money, sessions, world", deposits="0.02")
+async def the_deposit_is_what_is_paid(probe: Probe) -> None:
+    """Opening a session moves the deposit, once, and spending it moves nothing more."""
+    session = await probe.open_session(await probe.budget_for(2))
+    probe.served(await probe.ask(session_id=session.session_id))
+    await probe.paid(session.paid.payer, session.paid.challenge.amount_base)
+
+
+@check("4.4/deposit-flow", needs="money, sessions", deposits="0.02")
+async def every_session_has_its_own_id(probe: Probe) -> None:
+    """Two deposits, of the same amount and at the same time, open two sessions."""
+    max_spend = await probe.budget_for(1)
+    first, second = await asyncio.gather(*(probe.open_session(max_spend) for _ in range(2)))
+    different = first.session_id != second.session_id
+    probe.require("two session ids", different, "the same id twice")
+
+
+@check("4.4/duration-unit", document="silent", needs="money, sessions", deposits="0.01")
+async def the_unit_of_duration(probe: Probe) -> None:
+    """Whether a session of duration 1 is over after a second."""
+    max_spend = await probe.budget_for(1)
+    required = await probe.ask_session(max_spend, 1)
+    if required.status != 402:
+        probe.observe(f"duration 1: {probe.seen(required)}")
+        return
+    paid = await probe.pay(probe.read(required))
+    answer = await probe.ask_session(max_spend, 1, payment_id=paid.challenge.payment_id)
+    session_id = find_session_id(paid.receipt.body) or find_session_id(answer.body)
+    await probe.setting.clock.sleep(1)
+    is_over = not probe.has_content(await probe.ask(session_id=session_id))
+    probe.observe("seconds, it seems: it is over" if is_over else "longer than seconds: it lasts")

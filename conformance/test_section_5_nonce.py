@@ -1,0 +1,211 @@
+"""Section 5: a nonce of a payer is used once, however its authorization is written.
+
+What moved is counted on the ledger, where there is a world. A second answer 200 with the
+receipt of the first is no second payment.
+"""
+
+import asyncio
+import base64
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from x402sim.chain import abi
+from x402sim.payer.wallet import Wallet
+from x402sim.protocol.crypto import HALF_ORDER, to_hex
+from x402sim.protocol.header import Spelling, authorization_of, decode_header
+from x402sim.protocol.messages import encode
+from x402sim.suite.answers import Answer, Challenge, Paid
+from x402sim.suite.probe import Probe
+from x402sim.suite.verdict import Inconclusive, Skipped, check
+
+
+def _reordered(body: Any) -> Any:
+    """Return a JSON object with its keys in the opposite order."""
+    if not isinstance(body, dict):
+        return body
+    return {key: _reordered(body[key]) for key in reversed(body)}
+
+
+def _in_payload(change: Callable[[Any], Any], *names: str) -> Callable[[dict[str, Any]], Any]:
+    """Return a change of these fields of a header's payload."""
+
+    def changed(body: dict[str, Any]) -> Any:
+        payload = body["payload"]
+        return {**body, "payload": {**payload, **{name: change(payload[name]) for name in names}}}
+
+    return changed
+
+
+def _upper(text: str) -> str:
+    return "0x" + text[2:].upper()
+
+
+def _high_s(signature: str) -> str:
+    """Return the other signature of the same message by the same key."""
+    raw = bytes.fromhex(signature[2:])
+    s = 2 * HALF_ORDER + 1 - int.from_bytes(raw[32:64])
+    return to_hex(raw[:32] + s.to_bytes(32) + bytes([55 - raw[64]]))
+
+
+REWRITTEN: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "its keys in another order": _reordered,
+    "a field more": lambda body: {**body, "note": "again"},
+    "a field more inside": lambda body: {**body, "payload": {**body["payload"], "note": "again"}},
+    "addresses in lower case": _in_payload(str.lower, "from", "to", "asset"),
+    "addresses in upper case": _in_payload(_upper, "from", "to", "asset"),
+    "the nonce in upper case": _in_payload(_upper, "nonce"),
+    "the signature in upper case": _in_payload(_upper, "signature"),
+    "the nonce without 0x": _in_payload(lambda text: text[2:], "nonce"),
+    "times as strings": _in_payload(str, "validAfter", "validBefore"),
+    "the value with a zero in front": _in_payload(lambda text: "0" + text, "value"),
+    "the other form of its signature": _in_payload(_high_s, "signature"),
+}
+"""The same authorization, as another object."""
+
+
+def rewritten(header: str, spelling: Spelling) -> Iterator[tuple[str, str]]:
+    """Yield the ways to write one authorization, each with its name; the first is as it was."""
+    body = json.loads(encode(decode_header(header)))
+    text = json.dumps(body, separators=(",", ":")).encode()
+    yield "the same header", header
+    for name, change in REWRITTEN.items():
+        yield name, _spelled(json.dumps(change(body), separators=(",", ":")).encode(), spelling)
+    yield "white space", _spelled(json.dumps(body, indent=1).encode() + b"\n", spelling)
+    yield "an escaped letter", _spelled(text.replace(b'"0x', rb'"\u0030x'), spelling)
+    yield "the other spelling", _spelled(text, "base64" if spelling == "hex" else "hex")
+    yield "hex in upper case", "0x" + text.hex().upper()
+    yield "hex after 0X", "0X" + text.hex()
+    yield "base64 without padding", base64.b64encode(text).decode().rstrip("=")
+    yield "white space around it", f" {header}\n"
+
+
+def _spelled(text: bytes, spelling: Spelling) -> str:
+    return to_hex(text) if spelling == "hex" else base64.b64encode(text).decode()
+
+
+async def _pays_once(probe: Probe, paid: Paid) -> None:
+    await probe.paid(paid.payer, paid.challenge.amount_base)
+
+
+def _receipts(probe: Probe, answers: list[Answer]) -> set[str]:
+    """Return the different transactions that answers give receipts for."""
+    place = probe.target.receipt.tx_hash
+    return {str(answer.at(place)).lower() for answer in answers if answer.status == 200}
+
+
+# --- replay --------------------------------------------------------------------------
+
+
+@check("5/nonce-once", control="payment", needs="money", pays=1)
+async def it_pays_for_no_other_id(probe: Probe) -> None:
+    """A settled authorization, however it is written, pays for no second payment id."""
+    paid = await probe.buy()
+    for name, header in rewritten(paid.header, probe.target.pay.spelling):
+        challenge = await probe.challenge()
+        answer = await probe.settle(challenge, header)
+        probe.require(f"a refusal ({name})", answer.status >= 400, probe.seen(answer))
+        probe.not_served(await probe.ask(payment_id=challenge.payment_id), is_402=True)
+    await _pays_once(probe, paid)
+
+
+@check("5/nonce-once", control="payment", needs="money", pays=1)
+async def it_pays_once_for_its_own_id(probe: Probe) -> None:
+    """A settled authorization presented again for its own id moves no money."""
+    paid = await probe.buy()
+    answers = [paid.receipt]
+    for _, header in rewritten(paid.header, probe.target.pay.spelling):
+        answers.append(await probe.settle(paid.challenge, header))
+    probe.expect("different receipts", len(_receipts(probe, answers)), 1)
+    await _pays_once(probe, paid)
+
+
+@check("5/nonce-once", control="session", needs="money, sessions", pays=1)
+async def it_pays_for_no_session(probe: Probe) -> None:
+    """A settled authorization does not pay a session's deposit of the same amount."""
+    paid = await probe.buy()
+    deposit = probe.read(await probe.ask_session(await probe.budget_for(1)))
+    if deposit.amount_base != paid.challenge.amount_base:
+        raise Skipped("no deposit is as much as the price of a request")
+    if deposit.requirements.get("payTo") != paid.challenge.requirements.get("payTo"):
+        raise Skipped("deposits go to another account")
+    probe.refused(await probe.settle(deposit, paid.header))
+    await _pays_once(probe, paid)
+
+
+@check("5/nonce-once", needs="world")
+async def a_nonce_belongs_to_its_payer(probe: Probe) -> None:
+    """Another payer may use the same nonce: the token keeps nonces per address."""
+    paid, payer = await probe.buy(), await probe.payer()
+    auth, _ = authorization_of(decode_header(paid.header))
+    challenge = await probe.challenge()
+    probe.settled(await probe.settle(challenge, probe.sign(challenge, payer, nonce=auth.nonce)))
+    await probe.paid(payer, challenge.amount_base)
+
+
+@check("5/nonce-once", control="payment", needs="world")
+async def a_cancelled_authorization_is_no_payment(probe: Probe) -> None:
+    """A nonce that its payer has cancelled while the settlement was under way pays for nothing.
+
+    The token's authorizationState is the same for both; only one of them moved money.
+    """
+    challenge, payer = await probe.challenge(), await probe.payer()
+    header = probe.sign(challenge, payer)
+    fault = {"victim": "facilitator", "does": "lose request", "path": "/settle", "times": None}
+    await probe.control("POST", "faults", fault)
+    await probe.settle(challenge, header)
+    await _cancel(probe, challenge, header, payer)
+    await probe.control("POST", "faults/clear")
+    answer = await probe.settle(challenge, header)
+    probe.require("no receipt for a cancelled nonce", answer.status != 200, probe.seen(answer))
+    probe.not_served(await probe.ask(payment_id=challenge.payment_id), is_402=True)
+    await probe.paid(payer)
+
+
+async def _cancel(probe: Probe, challenge: Challenge, header: str, payer: Wallet) -> None:
+    """Cancel an authorization on the chain, in a transaction of its payer's."""
+    auth, _ = authorization_of(decode_header(header))
+    signature = payer.sign_cancellation(auth.nonce, probe.network(challenge).domain)
+    data = to_hex(abi.cancel_authorization(auth.from_, auth.nonce, signature))
+    call = {"from": payer.address, "to": challenge.requirements["asset"], "data": data}
+    sent = await probe.control("POST", "send", call)
+    if sent["revertReason"] is not None:
+        raise Inconclusive(f"the authorization was not cancelled: {sent['revertReason']}")
+
+
+# --- at the same time ----------------------------------------------------------------
+
+
+@check("5/nonce-once", control="payment", needs="money", pays=1)
+async def one_id_at_the_same_time(probe: Probe) -> None:
+    """Of one payment sent several times at once, one transfer comes, and one receipt."""
+    challenge, payer = await probe.challenge(), await probe.payer()
+    header = probe.sign(challenge, payer)
+    sent = (probe.settle(challenge, header) for _ in range(5))
+    answers = list(await asyncio.gather(*sent))
+    _one_of(probe, answers)
+    await probe.paid(payer, challenge.amount_base)
+    probe.served(await probe.ask(payment_id=challenge.payment_id))
+
+
+@check("5/nonce-once", control="payment", needs="money", pays=1)
+async def two_ids_at_the_same_time(probe: Probe) -> None:
+    """Of one authorization sent for several payment ids at once, one of them is paid."""
+    payer, challenges = await probe.payer(), [await probe.challenge() for _ in range(4)]
+    header = probe.sign(challenges[0], payer)
+    answers = await asyncio.gather(*(probe.settle(each, header) for each in challenges))
+    _one_of(probe, list(answers))
+    accepted = [answer for answer in answers if answer.status == 200]
+    probe.require("one receipt", len(accepted) == 1, [probe.seen(each) for each in answers])
+    asked = [await probe.ask(payment_id=each.payment_id) for each in challenges]
+    opened = sum(map(probe.has_content, asked))
+    probe.require("one payment id that opens the resource", opened <= 1, f"{opened} of them")
+    await probe.paid(payer, challenges[0].amount_base)
+
+
+def _one_of(probe: Probe, answers: list[Answer]) -> None:
+    """Fail if there is more than one receipt; without any nothing can be told."""
+    found = _receipts(probe, answers)
+    probe.require("one receipt", len(found) <= 1, [probe.seen(each) for each in answers])
+    if not found:
+        raise Inconclusive(f"nothing was settled: {[probe.seen(each) for each in answers]}")

@@ -1,0 +1,55 @@
+"""Section 6: the indexer triggers reputation updates after payments are matched.
+
+What a reputation is, and where it can be seen, is not shown. Where the list of agents has
+one, it is another after a payment was matched.
+"""
+
+from typing import Any
+
+from x402sim.suite.probe import Probe
+from x402sim.suite.verdict import Skipped, check
+
+INDEXER_INTERVAL_S = 300
+
+
+def reputations(body: Any) -> list[Any]:
+    """Return whatever stands under a name with "reputation" in it, in order."""
+    if isinstance(body, list):
+        return [found for each in body for found in reputations(each)]
+    if not isinstance(body, dict):
+        return []
+    found = [value for key, value in body.items() if "reputation" in key.lower()]
+    return found + [each for value in body.values() for each in reputations(value)]
+
+
+async def _reputations(probe: Probe, proof: dict[str, str]) -> list[Any]:
+    answer = await probe.send("GET", probe.target.agents.path, headers=proof)
+    found = reputations(answer.body)
+    if not found:
+        raise Skipped("the list of agents, as it is shown, has no reputation")
+    return found
+
+
+async def _proof(probe: Probe) -> dict[str, str]:
+    """Return the header that opens the list of agents; none, if it is free."""
+    answer = await probe.send("GET", probe.target.agents.path)
+    if answer.status != 402:
+        return {}
+    paid = await probe.pay(probe.read(answer))
+    return {"X-Payment-Id": paid.challenge.payment_id}
+
+
+@check("6/reputation", needs="world, clock, agents")
+async def a_matched_payment_counts(probe: Probe) -> None:
+    """After the indexer has matched a payment, the reputation shown is another."""
+    proof = await _proof(probe)
+    await probe.advance(INDEXER_INTERVAL_S + 1)
+    before = await _reputations(probe, proof)
+    await probe.buy()
+    await probe.advance(INDEXER_INTERVAL_S + 1)
+
+    async def has_changed() -> bool:
+        return await _reputations(probe, proof) != before
+
+    changed = await probe.eventually(has_changed)
+    probe.require("another reputation than before", changed, f"still {before}")

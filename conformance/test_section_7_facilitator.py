@@ -1,0 +1,123 @@
+"""Section 7, and a demand of the kit's own: the facilitator may fail in any way.
+
+Each trouble strikes one call of the target's, or all of them. Then money may have moved
+or not; the ledger knows. There is a receipt only for a transfer, there is access only
+after one, the payer pays once, and afterwards everything works again.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from x402sim.suite.answers import Challenge
+from x402sim.suite.probe import Probe
+from x402sim.suite.verdict import check
+
+FAILED = (
+    '{"x402Version":1,"event":"payment.failed","network":"cronos-testnet",'
+    '"timestamp":"2026-01-01T00:00:00.000Z","error":"Authorization expired"}'
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """One way for the facilitator to fail: what it is called, and the fault that makes it."""
+
+    name: str
+    does: str
+    more: dict[str, Any] = field(default_factory=dict)
+
+
+def _says(name: str, status: int, body: str, *, work_done: bool = False) -> Trouble:
+    content_type = "text/html" if body.startswith("<") else "application/json"
+    more = {"status": status, "body": body, "content_type": content_type, "work_done": work_done}
+    return Trouble(name, "answer", more)
+
+
+BOTH = (
+    Trouble("nobody listens", "refuse"),
+    Trouble("the request is lost", "lose request"),
+    Trouble("the answer is lost", "lose answer"),
+    Trouble("half of the answer comes", "truncate"),
+    _says("it answers 500", 500, '{"error":"boom"}'),
+    _says("it answers 503 with a page", 503, "<h1>Service Unavailable</h1>"),
+    _says("it answers 429", 429, '{"error":"Too Many Requests"}'),
+    _says("it answers 200 with a page", 200, "<h1>Welcome</h1>"),
+    _says("it answers 200 with nothing", 200, ""),
+    _says("it answers 200 with null", 200, "null"),
+    _says("it answers 200 with an array", 200, "[]"),
+    _says("it answers 200 with an empty object", 200, "{}"),
+)
+VERIFY = (
+    *BOTH,
+    _says("it finds the payment invalid", 200, '{"isValid":false,"invalidReason":"Invalid"}'),
+    _says("it says no in other words", 200, '{"isValid":null,"invalidReason":"x"}'),
+    _says("it refuses with 400", 400, '{"isValid":false,"invalidReason":"Invalid"}'),
+)
+SETTLE = (
+    *BOTH,
+    _says("it says success false in a 200", 200, '{"success":false,"errorReason":"x"}'),
+    _says("it says payment.failed in a 200", 200, FAILED),
+    _says("it says payment.failed in a 400", 400, FAILED),
+    _says("it answers 500 after the work was done", 500, "{}", work_done=True),
+    _says("it answers a page after the work was done", 200, "<h1>Done</h1>", work_done=True),
+)
+
+
+async def _holds(probe: Probe, path: str, trouble: Trouble, times: int | None) -> None:
+    """Pay while the facilitator is in trouble; fail if what is said is not what happened."""
+    challenge, payer = await probe.challenge(), await probe.payer()
+    header = probe.sign(challenge, payer)
+    aim = {"victim": "facilitator", "path": path, "times": times, "does": trouble.does}
+    await probe.control("POST", "faults", {**aim, **trouble.more})
+    answer = await probe.settle(challenge, header, may_break=True)
+    await probe.control("POST", "faults/clear")
+    moved = [int(each["amount"]) for each in await probe.transfers(payer)]
+    name = f"{path}: {trouble.name}"
+    probe.require(f"at most one payment ({name})", len(moved) <= 1, moved)
+    if answer.status == 200:
+        probe.require(f"a receipt only for a transfer ({name})", bool(moved), probe.seen(answer))
+    probe.require(f"an answer ({name})", not answer.broken, probe.seen(answer))
+    asked = await probe.ask(payment_id=challenge.payment_id)
+    if not await probe.transfers(payer):
+        probe.not_served(asked)
+    await _recovers(probe, challenge, header, name)
+    paid = len(await probe.transfers(payer))
+    probe.require(f"one payment in all ({name})", paid <= 1, f"{paid} transfers")
+
+
+async def _recovers(probe: Probe, challenge: Challenge, header: str, name: str) -> None:
+    """Send the payment again; fail if it is accepted and opens nothing."""
+    answer = await probe.settle(challenge, header)
+    if answer.status == 200:
+        served = await probe.ask(payment_id=challenge.payment_id)
+        probe.require(f"access after a receipt ({name})", probe.has_content(served), served.status)
+
+
+@check("7/verify-trouble", document="kit", control="payment", needs="world")
+async def verification_in_trouble(probe: Probe) -> None:
+    """While the facilitator cannot verify, nothing is granted without money; then all is well."""
+    for trouble in VERIFY:
+        await _holds(probe, "/verify", trouble, times=None)
+    await _works_again(probe)
+
+
+@check("7/settle-trouble", document="kit", control="payment", needs="world")
+async def settlement_in_trouble(probe: Probe) -> None:
+    """While the facilitator cannot settle, nothing is granted without money; then all is well."""
+    for trouble in SETTLE:
+        await _holds(probe, "/settle", trouble, times=None)
+    await _works_again(probe)
+
+
+@check("7/settle-trouble", document="kit", control="payment", needs="world")
+async def settlement_in_trouble_once(probe: Probe) -> None:
+    """The same, if only the first call fails, so that a target that tries again gets through."""
+    for trouble in BOTH[:5]:
+        await _holds(probe, "/settle", trouble, times=1)
+    await _works_again(probe)
+
+
+async def _works_again(probe: Probe) -> None:
+    paid = await probe.buy()
+    await probe.paid(paid.payer, paid.challenge.amount_base)
+    probe.served(await probe.ask(payment_id=paid.challenge.payment_id))

@@ -1,0 +1,270 @@
+"""Section 7, and a demand of the kit's own: nothing that is sent makes the service stumble.
+
+Whatever the input, the answer is no 5xx, shows no stack trace, and has no protected content
+without proof of payment. A settlement may be refused with any status: section 7 shows none.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from x402sim.suite.answers import Answer
+from x402sim.suite.probe import Probe
+from x402sim.suite.verdict import check
+
+TEXTS = (
+    "Insufficient USDC balance",
+    "Invalid signature",
+    "Nonce already used",
+    "Authorization expired",
+    "Payment already settled",
+)
+TRACE = re.compile(
+    r"Traceback \(most recent call last\)"  # Python
+    r'|File \\?"[^"\n]+", line \d+'
+    r"|\bat [^\n]{0,200}?\.(?:[cm]?[jt]sx?|java|kt|scala|cs):(?:line )?\d+"  # Node, Java, .NET
+    r"|goroutine \d+ \[|\.go:\d+|panicked at |\.rs:\d+"  # Go, Rust
+    r"|Stack trace:|\.php\(\d+\)|\.rb:\d+:in "  # PHP, Ruby
+)
+MIB = 1 << 20
+
+BODIES: dict[str, bytes] = {
+    "nothing": b"",
+    "a blank": b" ",
+    "half an object": b'{"pair": "BTC',
+    "no JSON": b"pair=BTC-USD&side=long",
+    "two objects": b"{}{}",
+    "a comma too many": b'{"pair": "BTC-USD",}',
+    "single quotes": b"{'pair': 'BTC-USD'}",
+    "null": b"null",
+    "true": b"true",
+    "a string": b'"pair"',
+    "a number": b"1e999",
+    "not a number": b'{"leverage": NaN, "sizeUsd": -Infinity}',
+    "a huge number": b'{"leverage": 1' + b"0" * 5000 + b', "duration": 1' + b"0" * 400 + b"}",
+    "an array": b"[[], {}]",
+    "an empty object": b"{}",
+    "the same key twice": b'{"pair": "BTC-USD", "pair": 7}',
+    "deep arrays": b"[" * 100_000,
+    "deep objects": b'{"a":' * 50_000,
+    "no UTF-8": b"\xc3\x28{}",
+    "half a surrogate": rb'{"pair": "\ud800", "paymentId": "\udfff"}',
+    "a zero character": rb'{"pair": "\u0000", "paymentId": "pay_\u0000"}',
+    "UTF-16": '{"pair": "BTC-USD"}'.encode("utf-16"),
+    "a byte order mark": b"\xef\xbb\xbf{}",
+    "a mebibyte": b'{"pair": "' + b"A" * MIB + b'"}',
+    "names of the language": b'{"__proto__": {"paid": true}, "constructor": {"prototype": {}}}',
+}
+CONTENT_TYPES = (
+    *("text/plain", "application/x-www-form-urlencoded", "application/xml", "a/b/c", ""),
+    *("multipart/form-data", "application/json; charset=utf-7", "application/json; charset=x"),
+)
+VALUES: tuple[Any, ...] = (
+    *(None, True, 0, -1, -1.5, 10**30, 1e308, "", "A" * 10_000, "\0", "1e400", "9" * 20 + ".00"),
+    *(["x"], {}),
+)
+"""What may stand where something else belongs."""
+PROOFS: tuple[str | bytes, ...] = (
+    *("", "null", "0", "pay_", "session_", "pay_%00", "{}", "[]", "a,b", ";", '"', "a\tb"),
+    *("pay_" + "A" * 5000, b"pay_\xff\xfe", "pay_é".encode(), b"\x80" * 64),
+)
+NOT_IMPLEMENTED = 501
+"""What RFC 9110 lets a server say of a method that it does not know."""
+METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")
+
+
+def _stands(probe: Probe, answer: Answer, sent: str) -> None:
+    """Fail if the target stumbled over what was sent, or gave content for it."""
+    has_stumbled = answer.status >= 500 and not any(text in answer.text for text in TEXTS)
+    probe.require(f"no 5xx for {sent}", not has_stumbled, probe.seen(answer))
+    _shows_no_trace(probe, answer, sent)
+    probe.withheld(answer)
+
+
+def _shows_no_trace(probe: Probe, answer: Answer, sent: str) -> None:
+    shown = TRACE.search(answer.text) if answer.status >= 400 else None
+    probe.require(f"no stack trace for {sent}", not shown, probe.seen(answer))
+
+
+def _endpoints(probe: Probe) -> list[tuple[str, str]]:
+    """Return method and path of everything that takes a body."""
+    target = probe.target
+    found = [(target.protected.method, target.protected.path), ("POST", target.pay.path)]
+    if target.sessions.exists:
+        found.append(("POST", target.sessions.path))
+    return [(method, path) for method, path in found if method != "GET"]
+
+
+def _twisted(body: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield an object with each field left out, and of each wrong type, one at a time."""
+    for name, value in body.items():
+        yield f"no {name}", {key: body[key] for key in body if key != name}
+        for wrong in VALUES:
+            yield f"{name} = {str(wrong)[:40]!r}", {**body, name: wrong}
+        if isinstance(value, dict):
+            for path, inner in _twisted(value):
+                yield f"{name}: {path}", {**body, name: inner}
+
+
+# --- bodies --------------------------------------------------------------------------
+
+
+@check("7/malformed-body", document="kit", control="unpaid")
+async def a_body_that_cannot_be_read(probe: Probe) -> None:
+    """A body that is no JSON object, or too large or deep, is no 5xx and brings no content."""
+    for method, path in _endpoints(probe):
+        for name, content in BODIES.items():
+            answer = await probe.send(
+                method, path, content=content, headers=_JSON, may_break=len(content) >= MIB
+            )
+            _stands(probe, answer, f"{name}, {method} {path}")
+
+
+_JSON = {"Content-Type": "application/json"}
+
+
+@check("7/malformed-body", document="kit", control="unpaid")
+async def a_body_of_another_type(probe: Probe) -> None:
+    """A body under another Content-Type is no 5xx and brings no content."""
+    for method, path in _endpoints(probe):
+        for content_type in CONTENT_TYPES:
+            headers = {"Content-Type": content_type}
+            answer = await probe.send(method, path, content=b'{"pair": "A-B"}', headers=headers)
+            _stands(probe, answer, f"Content-Type {content_type!r}, {method} {path}")
+
+
+@check("7/malformed-body", document="kit", control="unpaid")
+async def a_request_of_the_wrong_types(probe: Probe) -> None:
+    """A request for the resource or for a session with any wrong field is no 5xx."""
+    target = probe.target
+    order = probe.ledger.body or target.protected.bodies[0]
+    if target.protected.method != "GET":
+        for name, body in _twisted(order):
+            _stands(probe, await probe.ask(body=body), name)
+    if target.sessions.exists:
+        for name, body in _twisted({"maxSpend": "0.02", "duration": target.sessions.duration}):
+            _stands(probe, await probe.send("POST", target.sessions.path, json=body), name)
+
+
+@check("7/malformed-body", document="kit", control="unpaid")
+async def a_settlement_of_the_wrong_types(probe: Probe) -> None:
+    """A settlement with any field wrong, in the requirements too, is no 5xx."""
+    challenge = await probe.challenge()
+    body = {
+        "paymentId": challenge.payment_id,
+        "paymentHeader": probe.sign(challenge, probe.stranger()),
+        "paymentRequirements": challenge.to_send,
+    }
+    for name, twisted in _twisted(body):
+        _stands(probe, await probe.send("POST", probe.target.pay.path, json=twisted), name)
+
+
+@check("7/malformed-body", document="kit", control="unpaid")
+async def a_body_made_up(probe: Probe) -> None:
+    """Whatever JSON is sent, there is no 5xx and no content."""
+
+    def anything(st: Any) -> Any:
+        text = st.text(alphabet="aZ0-_.:/%$<>{}[]'\"\\ \0\n\u00e9\u2603\U0001f600", max_size=20)
+        leaves = st.none() | st.booleans() | st.integers() | st.floats() | text
+        names = st.sampled_from(["pair", "leverage", "paymentId", "paymentHeader", "maxSpend"])
+        return st.recursive(leaves, lambda each: st.lists(each) | st.dictionaries(names, each))
+
+    for example in probe.examples(20, anything):
+        content = json.dumps(example).encode()
+        for method, path in _endpoints(probe):
+            answer = await probe.send(method, path, content=content, headers=_JSON)
+            _stands(probe, answer, f"{content[:80]!r}, {method} {path}")
+
+
+# --- proofs of payment, payment headers, methods -------------------------------------
+
+
+@check("7/malformed-proof", document="kit", control="unpaid")
+async def a_proof_that_is_none(probe: Probe) -> None:
+    """Whatever bytes stand in a header of proof, there is no 5xx and no content."""
+    endpoint, body = probe.target.protected, probe.ledger.body or probe.target.protected.bodies[0]
+    for header in ("X-Payment-Id", "X-Session-Id"):
+        for proof in PROOFS:
+            answer = await probe.send(
+                endpoint.method, endpoint.path, json=body, headers={header: proof}
+            )
+            _stands(probe, answer, f"{header}: {proof[:40]!r}")
+        huge = {header: "A" * MIB}
+        answer = await probe.send(
+            endpoint.method, endpoint.path, json=body, headers=huge, may_break=True
+        )
+        _stands(probe, answer, f"{header} of a mebibyte")
+
+
+def malformed_headers() -> Iterator[str]:
+    """Yield payment headers that no client library makes."""
+    yield from ("", "0x", "0X", "0x123", "0xzz", "not base64!", "e30=", "bnVsbA==", "é")
+    for text in ("null", "[]", "{}", '"x"', "NaN", '{"x402Version":1}', "\ufeff{}", "[" * 5000):
+        yield "0x" + text.encode().hex()
+    yield "0x" + b"\xff\xfe{}".hex()
+    yield "0x" + "00" * 100_000
+    header = {"x402Version": 1, "scheme": "exact", "network": "cronos-testnet", "payload": {}}
+    payload: dict[str, Any] = {
+        "from": "0x",
+        "to": None,
+        "value": -1,
+        "validAfter": 1e99,
+        "nonce": [],
+        "asset": {},
+    }
+    inners: list[Any] = [{}, None, [], "x", payload, {**payload, "signature": "0x" + "zz" * 65}]
+    for inner in inners:
+        yield "0x" + json.dumps({**header, "payload": inner}).encode().hex()
+
+
+@check("7/malformed-header", document="kit", control="unpaid")
+async def a_payment_header_that_is_none(probe: Probe) -> None:
+    """A payment header that cannot be read settles nothing, and is no 5xx."""
+    challenge = await probe.challenge()
+    for header in malformed_headers():
+        answer = await probe.settle(challenge, header)
+        _stands(probe, answer, f"the payment header {header[:60]!r}")
+        probe.refused(answer)
+    probe.not_served(await probe.ask(payment_id=challenge.payment_id), is_402=True)
+
+
+@check("7/malformed-header", document="kit", control="unpaid")
+async def a_window_without_end(probe: Probe) -> None:
+    """An authorization that is valid for ever, as the token allows it, is no 5xx."""
+    challenge = await probe.challenge()
+    for valid_before in (2**53, 2**63, 2**64, 2**256 - 1):
+        header = probe.sign(challenge, probe.stranger(), valid_before=valid_before)
+        _stands(probe, await probe.settle(challenge, header), f"validBefore {valid_before}")
+
+
+@check("7/other-methods", document="kit", control="unpaid")
+async def another_method(probe: Probe) -> None:
+    """No method brings content without proof of payment, and none is a 5xx."""
+    target = probe.target
+    paths = [target.protected.path, *(path for _, path in _endpoints(probe))]
+    paths += [each.path for each in (target.agents, target.llms) if each.exists]
+    for path in [*paths, "/", "/no/such/path"]:
+        for method in METHODS:
+            answer = await probe.send(method, path)
+            if answer.status != NOT_IMPLEMENTED:
+                _stands(probe, answer, f"{method} {path}")
+
+
+@check("7/malformed-paid", document="kit", needs="money", pays=1)
+async def a_bad_body_with_a_good_proof(probe: Probe) -> None:
+    """A paid request with a body that cannot be read is no 5xx either."""
+    paid, endpoint = await probe.buy(), probe.target.protected
+    proof = {**_JSON, "X-Payment-Id": paid.challenge.payment_id}
+    for name, content in BODIES.items():
+        answer = await probe.send(
+            endpoint.method, endpoint.path, content=content, headers=proof, may_break=True
+        )
+        probe.require(f"no 5xx for {name}", answer.status < 500, probe.seen(answer))
+        _shows_no_trace(probe, answer, name)
+    if endpoint.method == "GET":
+        return
+    for name, twisted in _twisted(probe.ledger.body or endpoint.bodies[0]):
+        answer = await probe.send(endpoint.method, endpoint.path, json=twisted, headers=proof)
+        probe.require(f"no 5xx for {name}", answer.status < 500, probe.seen(answer))
+        _shows_no_trace(probe, answer, name)

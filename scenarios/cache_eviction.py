@@ -1,0 +1,39 @@
+"""Cache eviction: a day later the cache has forgotten, and the record still grants.
+
+Covers: 3/record-outlives-cache, 5/resource-binding, 5/stored-records, 7/nonce-already-used,
+  7/payment-already-settled.
+Story: Alice pays for a quote, and comes back after an hour, after a day, which is as long as the
+cache remembers, and after the sweeps that follow; then the service is restarted. She is served
+each time, and only with what she paid for. Nor does forgetting open a door: the old header
+still pays for nothing.
+"""
+
+from x402sim import World, scenario
+
+HOUR_S = 3600
+DAY_S = 24 * HOUR_S
+
+
+@scenario(needs="funds, clock, faults, chain")
+async def cache_eviction(world: World) -> None:
+    alice = await world.payer("alice", balance="1.00")
+    required = await alice.ask()
+    header = alice.sign(required)
+    paid = await alice.pay(required, header)
+    world.expect(paid.status, 200, "4.1/receipt")
+
+    for waited_s in (HOUR_S, DAY_S - HOUR_S, HOUR_S, HOUR_S):
+        await world.advance(waited_s)
+        served = await alice.ask(payment_id=required.payment_id)
+        world.expect(served.status, 200, "3/record-outlives-cache")
+        other = await alice.ask_session("0.01", 60, payment_id=required.payment_id)
+        world.expect(other.status, 402, "5/resource-binding")
+    await world.crash()
+    served = await alice.ask(payment_id=required.payment_id)
+    world.expect(served.status, 200, "5/stored-records")
+
+    same = await alice.pay(required, header)
+    world.expect(same.error, "Payment already settled", "7/payment-already-settled")
+    replayed = await alice.pay(await alice.ask(), header)
+    world.expect(replayed.error, "Nonce already used", "7/nonce-already-used")
+    world.expect(len(await world.transfers(alice)), 1, "5/nonce-once")

@@ -1,0 +1,39 @@
+"""Careful client: PaymentAuth loses answers at every step and is charged once.
+
+Covers: 1/sign-settle-repeat, 3/pending-resolved, 5/nonce-once.
+Story: Alice's client pays by itself. The answer to its payment is lost, then the facilitator
+fails under it, then the quote itself is lost. Each time the program asks again, as programs do.
+The client sends what it signed before instead of signing anew: for each quote that was bought
+there is one authorization, and one transfer.
+"""
+
+import httpx
+
+from x402sim import Fault, PaymentAuth, PaymentFailed, World, scenario
+
+ORDER = {"pair": "BTC-USD", "side": "long", "leverage": 10, "sizeUsd": 1000}
+TROUBLES = (
+    Fault(victim="service", does="lose answer", path="/api/pay"),
+    Fault(victim="service", does="lose request", path="/api/pay"),
+    Fault(victim="facilitator", does="answer", status=502, path="/settle"),
+    Fault(victim="service", does="lose answer", path="/quote", skip=1),
+)
+
+
+@scenario(needs="funds, faults, chain")
+async def careful_client(world: World) -> None:
+    alice = await world.payer("alice", balance="1.00")
+    auth = PaymentAuth(alice.wallet, clock=world.clock, reuse=False, network=world.network)
+    http = world.client(alice, auth)
+    for bought, trouble in enumerate(TROUBLES, 1):
+        await world.fault(trouble)
+        try:
+            first = (await http.post("/api/perp/quote", json=ORDER)).status_code
+        except (httpx.TransportError, PaymentFailed):
+            first = None
+        world.expect(first, None, "1/sign-settle-repeat")
+        second = await http.post("/api/perp/quote", json=ORDER)
+        world.expect(second.status_code, 200, "1/sign-settle-repeat")
+
+        world.expect(len(await world.transfers(alice)), bought, "5/nonce-once")
+        world.expect(auth.signed_base, bought * 10_000, "3/pending-resolved")

@@ -1,0 +1,39 @@
+"""Deposit amounts: maxSpend is a decimal with two fraction digits, to the base unit exactly.
+
+Covers: 4.4/deposit-402, 4.4/max-spend.
+Story: Alice asks for sessions of amounts that floating point gets wrong, and of the largest that
+can be stored; each 402 asks for exactly that. Amounts in any other spelling, negative, zero or
+beyond every balance are refused, before there is a price at all.
+"""
+
+from x402sim import World, scenario
+
+EXACT = {
+    "0.01": "10000",
+    "0.07": "70000",
+    "0.29": "290000",
+    "1.10": "1100000",
+    "4.35": "4350000",
+    "1000000.00": "1000000000000",
+    "9007199254.74": "9007199254740000",
+    "90071992547.41": "90071992547410000",
+}
+REFUSED = (
+    *("1", "1.", "1.0", "1.000", ".50", "01.00", "1,00", "1e2", "1e-7", "0x1.00", "1_0.00"),
+    *("+1.00", "-1.00", "0.00", " 1.00", "1.00 ", "NaN", "Infinity", "", "\u0661.00"),
+    "99999999999999999999.00",
+)
+
+
+@scenario
+async def deposit_amounts(world: World) -> None:
+    alice = await world.payer("alice")
+    for max_spend, base_units in EXACT.items():
+        required = await alice.ask_session(max_spend, 60)
+        world.expect(required.status, 402, "4.4/deposit-402")
+        wanted = required.requirements["maxAmountRequired"]
+        world.expect(f"{max_spend} is {wanted}", f"{max_spend} is {base_units}", "4.4/max-spend")
+    for max_spend in REFUSED:
+        refused = await alice.ask_session(max_spend, 60)
+        said = f"{max_spend!r}: {refused.status}"
+        world.expect(said, f"{max_spend!r}: 400", "4.4/max-spend")

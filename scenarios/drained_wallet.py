@@ -1,0 +1,54 @@
+"""Drained wallet: the payer moves her money away between verification and settlement.
+
+Covers: 3/pending-resolved, 4.1/order, 5/stored-records, 7/insufficient-balance.
+Story: Alice's authorization is verified; before it is settled she moves everything to Bob. The
+settlement is refused and she is not served. Then she is cleverer: her transfer waits in the
+mempool ahead of the settlement, which the facilitator tries and sends, and which reverts in the
+block. She is not served, and as that authorization is still good, no second one is taken: with
+money on her account the same header settles.
+"""
+
+import asyncio
+
+from x402sim import Fault, World, scenario
+
+
+@scenario(needs="funds, faults, chain")
+async def drained_wallet(world: World) -> None:
+    alice = await world.payer("alice", balance="1.00")
+    bob = await world.payer("bob")
+    required = await alice.ask()
+    header = alice.sign(required)
+
+    slow = Fault(victim="facilitator", does="delay request", path="/settle", seconds=0.4)
+    await world.fault(slow)
+    paying = asyncio.create_task(alice.pay(required, header))
+    await world.clock.sleep(0.2)
+    await alice.transfer(bob.address, "1.00")
+    refused = await paying
+    world.expect(refused.error, "Insufficient USDC balance", "7/insufficient-balance")
+    unserved = await alice.ask(payment_id=required.payment_id)
+    world.expect(unserved.status, 402, "5/stored-records")
+
+    await world.fund(alice.address, "1.00")
+    await world.mining(automine=False)
+    await alice.transfer(bob.address, "1.00")
+    paying = asyncio.create_task(alice.pay(required, header))
+    await world.clock.sleep(0.3)
+    await world.mine()
+    await world.mining(automine=True)
+    reverted = await paying
+    world.expect(reverted.error, "Settlement failed", "4.1/order")
+    second = await alice.pay(required)
+    world.expect(second.error, "Settlement pending", "3/pending-resolved")
+    unserved = await alice.ask(payment_id=required.payment_id)
+    world.expect(unserved.status, 402, "5/stored-records")
+    world.expect(await world.earned(), 0, "5/stored-records")
+
+    await world.fund(alice.address, "1.00")
+    paid = await alice.pay(required, header)
+    world.expect(paid.status, 200, "4.1/receipt")
+    served = await alice.ask(payment_id=required.payment_id)
+    world.expect(served.status, 200, "1/repeat-served")
+    world.expect(await world.earned(), required.price_base, "5/nonce-once")
+    world.expect(await bob.balance(), 2_000_000, "5/exact-recipient")

@@ -1,0 +1,42 @@
+"""Dropped transaction: the node forgets the settlement, and the same header settles after all.
+
+Covers: 3/pending-resolved, 4.1/settle-on-chain, 5/nonce-once.
+Story: Alice's settlement was sent, waits in the mempool, and is forgotten there. After a minute
+the service stops waiting: it may still be paid, it says, so no second authorization is taken.
+Alice sends the same header again, and it settles. Bob does not come back: once his window has
+closed the service knows that he never paid, and he can begin anew.
+"""
+
+import asyncio
+
+from x402sim import World, scenario
+
+
+@scenario(needs="funds, chain, virtual time")
+async def dropped_transaction(world: World) -> None:
+    for name, comes_back in (("alice", True), ("bob", False)):
+        payer = await world.payer(name, balance="1.00")
+        required = await payer.ask()
+        header = payer.sign(required)
+        await world.mining(automine=False)
+        paying = asyncio.create_task(payer.pay(required, header))
+        await world.clock.sleep(10)
+        await world.drop_waiting()
+        await world.mining(automine=True)
+        unknown = await paying
+        world.expect(unknown.error, "Facilitator unreachable", "3/pending-resolved")
+        second = await payer.pay(required)
+        world.expect(second.error, "Settlement pending", "3/pending-resolved")
+        world.expect(len(await world.transfers(payer)), 0, "4.1/settle-on-chain")
+
+        if not comes_back:
+            await world.advance(400)
+            record = await payer.payment(required.payment_id)
+            world.expect(record["status"], "failed", "3/pending-resolved")
+            required = await payer.ask()
+            header = payer.sign(required)
+        paid = await payer.pay(required, header)
+        world.expect(paid.status, 200, "3/pending-resolved")
+        served = await payer.ask(payment_id=required.payment_id)
+        world.expect(served.status, 200, "1/repeat-served")
+        world.expect(len(await world.transfers(payer)), 1, "5/nonce-once")

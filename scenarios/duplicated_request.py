@@ -1,0 +1,35 @@
+"""Duplicated request: what arrives twice is paid for once.
+
+Covers: 4.1/receipt, 5/nonce-once, 7/payment-already-settled.
+Story: A middlebox sends requests twice and passes on the second answer. Alice's payment arrives
+twice at the service: the answer she sees says that it was settled already, and it was. The
+verification and the settlement arrive twice at the facilitator: she gets her receipt. Showing
+her payment id twice costs nothing. There is one transfer for each thing she bought.
+"""
+
+from x402sim import Fault, World, scenario
+
+
+@scenario(needs="funds, faults, chain")
+async def duplicated_request(world: World) -> None:
+    alice = await world.payer("alice", balance="1.00")
+    required = await alice.ask()
+    await world.fault(Fault(victim="service", does="duplicate", path="/api/pay"))
+    second = await alice.pay(required)
+    world.expect(second.error, "Payment already settled", "7/payment-already-settled")
+    served = await alice.ask(payment_id=required.payment_id)
+    world.expect(served.status, 200, "1/repeat-served")
+    world.expect(len(await world.transfers(alice)), 1, "5/nonce-once")
+
+    for bought, verb in ((2, "verify"), (3, "settle")):
+        await world.fault(Fault(victim="facilitator", does="duplicate", path=f"/{verb}"))
+        paid = await alice.buy()
+        world.expect(paid.status, 200, "4.1/receipt")
+        newest = (await world.transfers(alice))[-1]
+        world.expect(paid.body["txHash"], newest["txHash"], "4.1/receipt")
+        world.expect(len(await world.transfers(alice)), bought, "5/nonce-once")
+
+    await world.fault(Fault(victim="service", does="duplicate", path="/quote"))
+    served = await alice.ask(payment_id=required.payment_id)
+    world.expect(served.status, 200, "1/repeat-served")
+    world.expect(await world.earned(), 3 * required.price_base, "5/nonce-once")

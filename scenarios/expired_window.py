@@ -1,0 +1,54 @@
+"""Expired window: a second too late is too late, for the authorization and for the offer.
+
+Covers: 5/window, 7/authorization-expired, 2.1/validity, 8/timeout.
+Story: Alice signs and dawdles. A second before validBefore her payment is good; in the very
+second of validBefore it has expired. A new authorization is all she needs, for the requirements
+hold to the end of their own maxTimeoutSeconds. A second later, and an hour later, these have
+expired too, however fresh her signature. What has expired moves nothing and grants nothing.
+"""
+
+from x402sim import World, scenario
+
+EXPIRED = "Authorization expired"
+
+
+@scenario(needs="funds, chain, virtual time")
+async def expired_window(world: World) -> None:
+    alice = await world.payer("alice", balance="1.00")
+    held_base = await alice.balance()
+
+    in_time = await alice.ask()
+    header = alice.sign(in_time)
+    _, closes = alice.window(header)
+    await world.until(closes - 1)
+    paid = await alice.pay(in_time, header)
+    world.expect(paid.status, 200, "5/window")
+
+    offer, issued = await alice.ask(), alice.now_s()
+    lasts_s = int(offer.requirements["maxTimeoutSeconds"])
+    world.expect(lasts_s, 300, "8/timeout")
+    ends = issued + lasts_s
+    header = alice.sign(offer, valid_before=ends)
+    await world.until(ends)
+    at_the_edge = await alice.pay(offer, header)
+    world.expect(at_the_edge.error, EXPIRED, "7/authorization-expired")
+    why = f"validBefore is {ends}, the server's clock says {ends}"
+    world.expect(at_the_edge.reason, why, "5/window")
+    renewed = await alice.pay(offer)
+    world.expect(renewed.status, 200, "2.1/validity")
+
+    for late_s in (1, 3600):
+        offer, issued = await alice.ask(), alice.now_s()
+        header = alice.sign(offer)
+        await world.until(issued + lasts_s + late_s)
+        stale = await alice.pay(offer, header)
+        world.expect(stale.error, EXPIRED, "7/authorization-expired")
+        fresh = await alice.pay(offer)
+        world.expect(fresh.error, EXPIRED, "7/authorization-expired")
+        why = f"the payment requirements expired {late_s} s ago (maxTimeoutSeconds)"
+        world.expect(fresh.reason.split(";")[0], why, "2.1/validity")
+        refused = await alice.ask(payment_id=offer.payment_id)
+        world.expect(refused.status, 402, "5/window")
+
+    world.expect(len(await world.transfers(alice)), 2, "5/window")
+    world.expect(held_base - await alice.balance(), 2 * offer.price_base, "5/window")

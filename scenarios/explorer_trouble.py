@@ -1,0 +1,54 @@
+"""Explorer trouble: the indexer survives whatever it is told, writes nothing, and catches up.
+
+Covers: 1/indexer, 2.4/block-null, 5/stored-records.
+Story: For Alice's payment the explorer is down, answers an error page, null, its rate limit as
+text in a 200, a transaction in no block, half an answer, a block that is no number; then it lags
+behind the chain. Each time the record keeps its null, and she is served all the same. When the
+explorer is itself again, the next run finds the block.
+"""
+
+from typing import Any
+
+from x402sim import Fault, World, scenario
+
+
+def says(result: str, status: int = 200) -> dict[str, Any]:
+    return {"does": "answer", "status": status, "body": result}
+
+
+ANSWER = '{"jsonrpc": "2.0", "id": 1, "result": %s}'
+TROUBLES: dict[str, dict[str, Any]] = {
+    "down": {"does": "refuse"},
+    "error page": says("<h1>Bad Gateway</h1>", 502),
+    "null": says(ANSWER % "null"),
+    "rate limit": says('{"status": "0", "message": "NOTOK", "result": "Max rate limit reached"}'),
+    "rate limit as result": says(ANSWER % '"Max rate limit reached"'),
+    "no block yet": says(ANSWER % '{"blockNumber": null}'),
+    "half an answer": {"does": "truncate"},
+    "nonsense": says(ANSWER % '{"blockNumber": "soon", "status": "0x1"}'),
+}
+
+
+@scenario(needs="funds, faults, chain")
+async def explorer_trouble(world: World) -> None:
+    alice = await world.payer("alice", balance="1.00")
+    quote = await alice.buy()
+    for name, trouble in TROUBLES.items():
+        await world.fault(Fault(victim="explorer", times=None, **trouble))
+        await world.run_indexer()
+        await world.heal()
+        record = await alice.payment(quote.payment_id)
+        said = f"{name}: {record['status']} in block {record['block_number']}"
+        world.expect(said, f"{name}: settled in block None", "2.4/block-null")
+        served = await alice.ask(payment_id=quote.payment_id)
+        world.expect(served.status, 200, "5/stored-records")
+
+    await world.explorer_lag(1000)
+    await world.run_indexer()
+    behind = await alice.payment(quote.payment_id)
+    world.expect(behind["block_number"], None, "2.4/block-null")
+    await world.explorer_lag(0)
+    await world.run_indexer()
+    indexed = await alice.payment(quote.payment_id)
+    (paid,) = await world.transfers(alice)
+    world.expect(indexed["block_number"], paid["blockNumber"], "1/indexer")

@@ -1,0 +1,54 @@
+"""The facilitator refuses: whatever makes a payment invalid, asked of it directly.
+
+Covers: 2.1/scheme, 2.1/network, 2.1/asset, 5/exact-recipient, 5/exact-amount,
+5/signature-proves, 4.1/verify-signature, 4.1/settle-on-chain, 5/nonce-once.
+Story: Alice signs a good payment and spoils it in every way there is, in the header and in the
+requirements. The facilitator gives the reason, whether it verifies or settles, and moves
+nothing. It finds the good one valid, which moves nothing either, and settles it, once.
+"""
+
+from typing import Any
+
+from x402sim import World, scenario
+
+
+@scenario(needs="funds, chain")
+async def facilitator_refuses(world: World) -> None:
+    alice = await world.payer("alice", balance="1.00")
+    mallory = await world.payer("mallory")
+    required = await alice.ask()
+    good, token = alice.sign(required), mallory.address.lower()
+    price, dear = required.price_base, required.price_base + 1
+
+    async def ask(verb: str, header: str, changed: dict[str, str] | None = None) -> Any:
+        return await world.ask_facilitator(verb, alice, required, header, requirements=changed)
+
+    recipient, signature = "Recipient does not match payTo address", "Invalid EIP-3009 signature"
+    spoiled: list[tuple[str, str, str, dict[str, str]]] = [
+        ("2.1/scheme", "Unsupported scheme: upto", alice.relabel(good, scheme="upto"), {}),
+        ("2.1/scheme", "Unsupported scheme: upto", good, {"scheme": "upto"}),
+        ("2.1/network", "Unsupported network: mars", alice.relabel(good, network="mars"), {}),
+        ("2.1/network", "Unsupported network: mars", good, {"network": "mars"}),
+        ("2.1/asset", f"Unsupported asset: {token}", alice.relabel(good, asset=token), {}),
+        ("2.1/asset", f"Unsupported asset: {token}", good, {"asset": token}),
+        ("5/exact-recipient", recipient, alice.sign(required, to=mallory.address), {}),
+        ("5/exact-recipient", recipient, good, {"payTo": mallory.address}),
+        ("5/exact-amount", f"Invalid amount: {dear}", alice.sign(required, value=dear), {}),
+        ("5/exact-amount", f"Invalid amount: {price}", good, {"maxAmountRequired": f"{dear}"}),
+        ("5/signature-proves", signature, alice.sign(required, by=mallory.wallet), {}),
+        ("5/signature-proves", signature, alice.forge(good, nonce=bytes(32)), {}),
+    ]  # fmt: skip
+    for clause, because, header, changed in spoiled:
+        verdict = await ask("verify", header, changed)
+        world.expect(verdict["invalidReason"], because, clause)
+        outcome = await ask("settle", header, changed)
+        world.expect(outcome["event"], "payment.failed", clause)
+
+    verdict = await ask("verify", good)
+    world.expect(verdict["isValid"], True, "4.1/verify-signature")
+    world.expect(len(await world.transfers(alice)), 0, "4.1/verify-signature")
+    outcome = await ask("settle", good)
+    world.expect(outcome["event"], "payment.settled", "4.1/settle-on-chain")
+    outcome = await ask("settle", good)
+    world.expect(outcome.get("error"), "Authorization already used", "5/nonce-once")
+    world.expect(await world.earned(), price, "4.1/settle-on-chain")

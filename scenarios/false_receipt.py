@@ -1,0 +1,54 @@
+"""False receipt: the facilitator reports a settlement that was another one.
+
+Covers: 4.1/settle-on-chain, 5/exact-amount, 5/exact-recipient, 5/nonce-once, 5/stored-records.
+Story: Alice has paid, and Bob comes next. A facilitator that confuses its answers gives him the
+receipt of her transaction; then one that names another payee, another amount, another network,
+or no transaction at all. None is a payment of his, and he is not served. With the facilitator
+in its right mind his header settles, and two payments have been made in all.
+"""
+
+import json
+
+from x402sim import Fault, World, scenario
+
+CHANGES = {
+    "another's": ("5/nonce-once", {}),
+    "another payee": ("5/exact-recipient", {"to": "0x" + "12" * 20}),
+    "another amount": ("5/exact-amount", {"value": "1"}),
+    "another network": ("4.1/settle-on-chain", {"network": "cronos-mainnet"}),
+    "no transaction": ("4.1/settle-on-chain", {"txHash": ""}),
+}
+
+
+@scenario(needs="funds, faults, chain")
+async def false_receipt(world: World) -> None:
+    alice = await world.payer("alice", balance="1.00")
+    bob = await world.payer("bob", balance="1.00")
+    paid = await alice.buy()
+    required = await bob.ask()
+    header = bob.sign(required)
+    receipt = {
+        "x402Version": 1,
+        "event": "payment.settled",
+        "txHash": paid.body["txHash"],
+        "from": bob.address,
+        "to": required.requirements["payTo"],
+        "value": required.requirements["maxAmountRequired"],
+        "blockNumber": 1,
+        "network": required.requirements["network"],
+        "timestamp": "2027-01-15T08:00:00.000Z",
+    }
+    for name, (clause, change) in CHANGES.items():
+        body = json.dumps(receipt | change)
+        says = Fault(victim="facilitator", path="/settle", does="answer", status=200, body=body)
+        await world.fault(says)
+        refused = await bob.pay(required, header)
+        world.expect(f"{name}: {refused.status}", f"{name}: 502", clause)
+        unserved = await bob.ask(payment_id=required.payment_id)
+        world.expect(unserved.status, 402, "5/stored-records")
+
+    settled = await bob.pay(required, header)
+    world.expect(settled.status, 200, "4.1/receipt")
+    served = await bob.ask(payment_id=required.payment_id)
+    world.expect(served.status, 200, "1/repeat-served")
+    world.expect(await world.earned(), 2 * required.price_base, "5/nonce-once")

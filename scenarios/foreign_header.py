@@ -1,0 +1,54 @@
+"""Foreign header: what is signed or labelled for elsewhere is good nowhere here.
+
+Covers: 2.1/scheme, 2.1/network, 2.1/asset, 5/signature-proves, 7/invalid-signature,
+5/stored-records.
+Story: Alice's wallet is set to another network, and its header is refused. She relabels a good one
+for another network, token or scheme, and then has the requirements say the same. She labels a
+header well that is signed for another name, version, chain or contract of the token. All of it
+is refused and nothing moves; the good one, signed and labelled for here, is taken.
+"""
+
+from dataclasses import replace
+
+from x402sim import MAINNET, TESTNET, World, scenario
+
+
+@scenario(needs="funds, chain")
+async def foreign_header(world: World) -> None:
+    alice = await world.payer("alice", balance="1.00")
+    required = await alice.ask()
+    asset, here = required.requirements["asset"], world.network
+    there = TESTNET if here.name == MAINNET.name else MAINNET
+
+    misplaced = await alice.pay(required, alice.sign(required, network=there))
+    world.expect(misplaced.error, "Invalid signature", "7/invalid-signature")
+    world.expect(misplaced.reason, f"Unsupported network: {there.name}", "2.1/network")
+
+    good = alice.sign(required)
+    labels = {"network": there.name, "asset": "0x" + there.asset.hex(), "scheme": "upto"}
+    for label, value in labels.items():
+        header = alice.relabel(good, **{label: value})
+        relabelled = await alice.pay(required, header)
+        world.expect(relabelled.error, "Invalid signature", "7/invalid-signature")
+        world.expect(relabelled.reason, f"Unsupported {label}: {value}", f"2.1/{label}")
+        matching = await alice.pay(required, header, requirements={label: value})
+        world.expect(matching.error, "Payment requirements do not match", f"2.1/{label}")
+        world.expect(matching.reason.split(":")[0], label, f"2.1/{label}")
+
+    for token in (
+        replace(here, token_name="Another"),  # noqa: S106 - a name, no password
+        replace(here, token_version="0"),  # noqa: S106
+        replace(here, chain_id=there.chain_id),
+        replace(here, asset=there.asset),
+    ):
+        header = alice.relabel(alice.sign(required, network=token), asset=asset)
+        mislabelled = await alice.pay(required, header)
+        world.expect(mislabelled.error, "Invalid signature", "7/invalid-signature")
+        world.expect(mislabelled.reason, "Invalid EIP-3009 signature", "5/signature-proves")
+
+    refused = await alice.ask(payment_id=required.payment_id)
+    world.expect(refused.status, 402, "5/stored-records")
+    world.expect(len(await world.transfers(alice)), 0, "5/signature-proves")
+    taken = await alice.pay(required, good)
+    world.expect(taken.status, 200, "5/signature-proves")
+    world.expect(await world.earned(), required.price_base, "5/signature-proves")

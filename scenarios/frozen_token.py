@@ -1,0 +1,50 @@
+"""Frozen token: a good payment that cannot settle is not granted, not lost, and not forgotten.
+
+Covers: 3/pending-resolved, 5/stored-records, 4.1/settle-on-chain, 4.1/receipt.
+Story: The token's owner pauses it, blacklists the merchant, blacklists Alice. Each time her
+signature is valid and the chain refuses the transfer: settlement failed, no money has moved and
+nothing is granted, but as the authorization is still good the payment stays pending. When the
+token thaws, the same header settles it. Frozen past validBefore, the payment has failed for good.
+"""
+
+from x402sim import World, scenario
+
+
+@scenario(needs="funds, clock, chain")
+async def frozen_token(world: World) -> None:
+    alice = await world.payer("alice", balance="1.00")
+
+    async def expect_frozen(payment_id: str, status: str) -> None:
+        record = await alice.payment(payment_id)
+        world.expect(record["status"], status, "3/pending-resolved")
+        refused = await alice.ask(payment_id=payment_id)
+        world.expect(refused.status, 402, "5/stored-records")
+
+    freezes = (world.paused(), world.blacklisted(world.merchant), world.blacklisted(alice.address))
+    for freeze in freezes:
+        required = await alice.ask()
+        header, held_base = alice.sign(required), await alice.balance()
+        async with freeze:
+            failed = await alice.pay(required, header)
+            world.expect(failed.error, "Settlement failed", "4.1/settle-on-chain")
+            world.expect(await alice.balance(), held_base, "4.1/settle-on-chain")
+            await expect_frozen(required.payment_id, "pending")
+        thawed = await alice.pay(required, header)
+        world.expect(thawed.status, 200, "4.1/receipt")
+        held_base -= required.price_base
+        world.expect(await alice.balance(), held_base, "4.1/settle-on-chain")
+        served = await alice.ask(payment_id=required.payment_id)
+        world.expect(served.status, 200, "5/stored-records")
+
+    required = await alice.ask()
+    header = alice.sign(required)
+    _, closes = alice.window(header)
+    async with world.blacklisted(alice.address):
+        await alice.pay(required, header)
+        await expect_frozen(required.payment_id, "pending")
+        await world.until(closes + 120)
+        await expect_frozen(required.payment_id, "failed")
+    too_late = await alice.pay(required, header)
+    world.expect(too_late.error, "Authorization expired", "7/authorization-expired")
+    world.expect(len(await world.transfers(alice)), len(freezes), "3/pending-resolved")
+    world.expect(await alice.balance(), held_base, "3/pending-resolved")

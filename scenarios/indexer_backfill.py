@@ -1,0 +1,60 @@
+"""Indexer backfill: a hundred records every five minutes, the newest first; the oldest wait.
+
+Covers: 1/indexer, 2.4/block-null, 3/indexed-status, 6/reputation, 8/indexer-batch,
+8/indexer-interval, 8/indexer-query.
+Story: The explorer is 200 s behind. A few payments come early; 250 s later comes a full batch.
+The first run of the indexer finds nothing: it asks for the newest hundred, which the explorer
+has not seen yet, and not for the early ones, which it has. The second run completes the
+hundred, and only the third the early ones. All of it by the indexer's own schedule.
+"""
+
+from x402sim import World, scenario
+
+BATCH, INTERVAL_S = 100, 300  # section 8
+EARLY, LULL_S, LAG_S = 5, 250, 200
+
+
+@scenario(needs="funds, faults, chain, virtual time")
+async def indexer_backfill(world: World) -> None:
+    alice = await world.payer("alice", balance="2.00")
+    began = world.clock.now()
+    await world.explorer_lag(LAG_S)
+
+    early = [(await alice.buy()).payment_id for _ in range(EARLY)]
+    await world.advance(LULL_S)
+    late = [(await alice.buy()).payment_id for _ in range(BATCH)]
+    edges = {
+        "first early": early[0],
+        "last early": early[-1],
+        "first late": late[0],
+        "last late": late[-1],
+    }
+
+    async def waiting() -> list[str]:
+        records = {name: await alice.payment(edges[name]) for name in edges}
+        return [name for name in edges if records[name]["block_number"] is None]
+
+    async def found() -> int:
+        (agent,) = (await alice.send("GET", "/api/agents")).body["agents"]
+        return int(agent["reputation"])
+
+    world.expect(await waiting(), list(edges), "2.4/block-null")
+    before = 0
+    for turn, still_waiting, found_by_then in (
+        (1, ["first early", "last early", "first late", "last late"], 0),
+        (2, ["first early", "last early"], BATCH),
+        (3, [], BATCH + EARLY),
+    ):
+        await world.until(began + turn * INTERVAL_S - 1)
+        world.expect(await found(), before, "8/indexer-interval")
+        await world.until(began + turn * INTERVAL_S + 1)
+        world.expect(await waiting(), still_waiting, "8/indexer-batch")
+        before = await found()
+        world.expect(before, found_by_then, "6/reputation")
+
+    blocks = {each["txHash"]: each["blockNumber"] for each in await world.transfers(alice)}
+    world.expect(await found(), len(blocks), "1/indexer")
+    for payment_id in edges.values():
+        record = await alice.payment(payment_id)
+        world.expect(record["status"], "settled", "3/indexed-status")
+        world.expect(record["block_number"], blocks[record["tx_hash"]], "8/indexer-query")

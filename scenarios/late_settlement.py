@@ -1,0 +1,42 @@
+"""Late settlement: the facilitator acts long after the service gave up waiting for it.
+
+Covers: 3/pending-resolved, 5/nonce-once, 5/window.
+Story: Alice's settlement is held up for 100 seconds, the service waits 60. She is told that it
+may still be paid, and sends the same header again: it settles, and what was held up finds its
+authorization used. Bob's is held up until after validBefore. By then the chain's time tells
+that it can never be paid: his payment has failed, and what was held up moves nothing.
+"""
+
+from x402sim import Fault, World, scenario
+
+
+@scenario(needs="funds, faults, chain, virtual time")
+async def late_settlement(world: World) -> None:
+    alice = await world.payer("alice", balance="1.00")
+    required = await alice.ask()
+    header = alice.sign(required)
+    held = Fault(victim="facilitator", does="delay request", path="/settle", seconds=100)
+    await world.fault(held)
+    unknown = await alice.pay(required, header)
+    world.expect(unknown.error, "Facilitator unreachable", "3/pending-resolved")
+    again = await alice.pay(required, header)
+    world.expect(again.status, 200, "3/pending-resolved")
+    await world.advance(100)
+    world.expect(len(await world.transfers(alice)), 1, "5/nonce-once")
+
+    bob = await world.payer("bob", balance="1.00")
+    required = await bob.ask()
+    held = Fault(victim="facilitator", does="delay request", path="/settle", seconds=500)
+    await world.fault(held)
+    unknown = await bob.pay(required)
+    world.expect(unknown.error, "Facilitator unreachable", "3/pending-resolved")
+    await world.advance(200)
+    pending = await bob.payment(required.payment_id)
+    world.expect(pending["status"], "pending", "3/pending-resolved")
+    await world.advance(200)
+    failed = await bob.payment(required.payment_id)
+    world.expect(failed["status"], "failed", "3/pending-resolved")
+    await world.advance(200)
+    refused = await bob.ask(payment_id=required.payment_id)
+    world.expect(refused.status, 402, "5/window")
+    world.expect(len(await world.transfers(bob)), 0, "5/window")

@@ -1,0 +1,48 @@
+"""Lost answer: the settlement went through and nobody heard; it is paid once, and access follows.
+
+Covers: 3/pending-resolved, 4.1/receipt, 5/nonce-once.
+Story: The facilitator's answer to Alice's settlement is lost: the service asks the chain, and
+answers with the receipt all the same. For Bob the chain cannot be asked either: he is told that
+he may have paid, a second authorization is not taken from him, and soon he has access. Carol
+never hears from the service: she sends the same header again, and learns that she has paid.
+"""
+
+from x402sim import Fault, World, scenario
+
+
+@scenario(needs="funds, clock, faults, chain")
+async def lost_answer(world: World) -> None:
+    alice = await world.payer("alice", balance="1.00")
+    await world.fault(Fault(victim="facilitator", does="lose answer", path="/settle"))
+    paid = await alice.buy()
+    world.expect(paid.status, 200, "4.1/receipt")
+    world.expect(len(await world.transfers(alice)), 1, "5/nonce-once")
+
+    bob = await world.payer("bob", balance="1.00")
+    required = await bob.ask()
+    await world.fault(Fault(victim="facilitator", does="lose answer", path="/settle"))
+    await world.fault(Fault(victim="rpc", does="refuse", times=None))
+    unknown = await bob.pay(required)
+    world.expect(unknown.error, "Facilitator unreachable", "3/pending-resolved")
+    second = await bob.pay(required)
+    world.expect(second.error, "Settlement pending", "3/pending-resolved")
+    early = await bob.ask(payment_id=required.payment_id)
+    world.expect(early.status, 402, "5/stored-records")
+    await world.heal()
+    await world.advance(20)
+    served = await bob.ask(payment_id=required.payment_id)
+    world.expect(served.status, 200, "3/pending-resolved")
+    world.expect(len(await world.transfers(bob)), 1, "5/nonce-once")
+
+    carol = await world.payer("carol", balance="1.00")
+    required = await carol.ask()
+    header = carol.sign(required)
+    await world.fault(Fault(victim="service", does="lose answer", path="/api/pay"))
+    silence = await carol.pay(required, header)
+    world.expect(silence.status, None, "4.1/receipt")
+    again = await carol.pay(required, header)
+    world.expect(again.error, "Payment already settled", "7/payment-already-settled")
+    served = await carol.ask(payment_id=required.payment_id)
+    world.expect(served.status, 200, "1/repeat-served")
+
+    world.expect(await world.earned(), 3 * required.price_base, "5/nonce-once")

@@ -1,0 +1,54 @@
+"""Malformed input: whatever is sent, the answer is a 4xx, never a 5xx and never content.
+
+Covers: 4.1/validate, 7/invalid-signature, 7/payment-required.
+Story: A fuzzer sends to every POST endpoint what is no JSON, no object, of the wrong type, or
+too large; then payment headers that are no hex, no JSON, or lack their payload; then junk as
+proof of payment. It is never let in, and the service never stumbles.
+"""
+
+import json
+
+from x402sim import World, scenario
+
+BODIES = {
+    "nothing": b"",
+    "half an object": b'{"paymentId": "pay_',
+    "null": b"null",
+    "a number": b"1e999",
+    "no UTF-8": b"\xff\xfe{}",
+    "wrong types": b'{"paymentId": 1, "paymentHeader": [], "maxSpend": 1.5, "pair": {}}',
+    "deep nesting": b'{"a":' * 50_000,
+    "2 MiB": b'{"pair": "' + b"A" * 2**21 + b'"}',
+}
+HEADERS = {
+    "empty": "",
+    "no hex": "0xzz",
+    "no base64": "a payment!",
+    "null": "0x" + b"null".hex(),
+    "an array": "0x" + b"[1, 2]".hex(),
+    "no payload": "0x" + json.dumps({"x402Version": 1, "scheme": "exact"}).encode().hex(),
+    "half a MiB": "0x" + "00" * 2**18,
+}
+JUNK = ("", "null", "pay_", "pay_" + "A" * 6000, "pay_../../etc", "pay_%00", "' OR 1=1 --")
+
+
+@scenario
+async def malformed_input(world: World) -> None:
+    fuzzer = await world.payer("fuzzer")
+    for path in ("/api/pay", "/api/sessions/create", "/api/perp/quote"):
+        for name, body in BODIES.items():
+            refused = await fuzzer.send("POST", path, json=body)
+            said = f"{path}, {name}: {(refused.status or 0) // 100}xx"
+            world.expect(said, f"{path}, {name}: 4xx", "4.1/validate")
+            world.expect("quote" in refused.body, False, "7/payment-required")
+
+    required = await fuzzer.ask()
+    for name, header in HEADERS.items():
+        refused = await fuzzer.pay(required, header)
+        said = f"{name}: {refused.error}"
+        world.expect(said, f"{name}: Invalid signature", "7/invalid-signature")
+
+    for junk in JUNK:
+        for proof in ({"payment_id": junk}, {"session_id": junk}):
+            refused = await fuzzer.ask(**proof)
+            world.expect(refused.status, 402, "7/payment-required")

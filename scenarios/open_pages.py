@@ -1,0 +1,30 @@
+"""Open pages: what is for sale and how to buy it can be read by anyone, for nothing.
+
+Covers: 2.7/agent, 4.3/list, 4.5/llms-txt, 9/no-version-segment.
+Story: A newcomer without money finds the documentation index, opens every page it names, lists
+the agents, and asks the one he chose for its price: it is the price the list told.
+"""
+
+import re
+
+from x402sim import World, scenario
+
+
+@scenario
+async def open_pages(world: World) -> None:
+    newcomer = await world.payer("newcomer")
+    index = await newcomer.send("GET", "/llms.txt")
+    world.expect(index.status, 200, "4.5/llms-txt")
+    links = re.findall(r"\]\(https?://[^/)]+(/[^)]*)\)", index.text)
+    world.expect(len(links) > 0, True, "4.5/llms-txt")
+    for path in links:
+        page = await newcomer.send("GET", path)
+        world.expect(f"{path}: {page.status}", f"{path}: 200", "4.5/llms-txt")
+        world.expect(bool(re.match(r"/v\d+/", path)), False, "9/no-version-segment")
+
+    listed = await newcomer.send("GET", "/api/agents")
+    world.expect(listed.status, 200, "4.3/list")
+    for agent in listed.body["agents"]:
+        price = (await newcomer.ask(agent["resource"])).requirements
+        world.expect(price["maxAmountRequired"], agent["price"], "2.7/agent")
+        world.expect(price["payTo"], agent["payTo"], "2.7/agent")

@@ -1,0 +1,42 @@
+"""Reorganisation after indexing: a block that was written down is no longer there.
+
+Covers: 3/expiry-refund, 5/nonce-once, 5/stored-records, 8/indexer-query.
+Story: The payments of Alice and Bob are in blocks, and the indexer has noted them, when the
+chain replaces those blocks. Alice's payment is mined again: she has paid once, and is served.
+Bob's deposit is forgotten, so nothing was deposited. The service does not look at an indexed
+record again (decision 8/indexed-once), except before it pays a refund: none is paid for a
+deposit that is not there, and nobody else's money leaves the merchant.
+"""
+
+from x402sim import World, scenario
+
+
+@scenario(needs="funds, clock, chain")
+async def reorg_after_indexing(world: World) -> None:
+    alice = await world.payer("alice", balance="1.00")
+    bob = await world.payer("bob", balance="1.00")
+    quote = await alice.buy()
+    session = await bob.open_session("0.01", 60)
+    await world.run_indexer()
+    indexed = await alice.payment(quote.payment_id)
+    paid, deposited = await world.transfers()
+    world.expect(indexed["block_number"], paid["blockNumber"], "8/indexer-query")
+
+    await world.mine()
+    await bob.transfer(alice.address, "0.01")
+    newest = (await world.transfers(bob))[-1]["blockNumber"]
+    depth = newest - paid["blockNumber"] + 1
+    await world.reorg(depth, drop=[deposited["txHash"]])
+
+    (again,) = await world.transfers(alice)
+    world.expect(again["txHash"], paid["txHash"], "5/nonce-once")
+    world.expect(again["blockNumber"] > paid["blockNumber"], True, "8/indexer-query")
+    served = await alice.ask(payment_id=quote.payment_id)
+    world.expect(served.status, 200, "5/stored-records")
+    world.expect(await world.earned(), int(paid["amount"]), "5/nonce-once")
+
+    await world.advance(121)
+    over = await bob.session(session.body["sessionId"])
+    world.expect(over["status"] in ("expired", "refunded"), True, "3/expiry-refund")
+    world.expect(await bob.balance(), 990_000, "3/expiry-refund")
+    world.expect(await world.earned(), int(paid["amount"]), "3/expiry-refund")

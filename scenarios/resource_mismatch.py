@@ -1,0 +1,49 @@
+"""Resource mismatch: a payment opens the one door it was made for.
+
+Covers: 5/resource-binding, 5/cache-first, 5/stored-records, 2.1/resource, 4.4/deposit-flow.
+Story: Alice pays for a quote and for a session's deposit, and presents each payment at the other
+door: both stay shut, also once the service has forgotten its cache. She writes another resource
+into her requirements: a prefix, another case, a trailing slash, a query. She pays the price of a
+quote under the id of a dearer deposit. At their own doors both payments are good, and a
+query does not change which door it is.
+"""
+
+from x402sim import World, scenario
+
+QUOTE, SESSIONS = "/api/perp/quote", "/api/sessions/create"
+
+
+@scenario(needs="funds, faults, chain")
+async def resource_mismatch(world: World) -> None:
+    alice = await world.payer("alice", balance="1.00")
+    quote, deposit = await alice.ask(), await alice.ask_session("0.50", 3600)
+
+    lookalikes = ("/api/perp", QUOTE.upper(), QUOTE + "/", QUOTE + "?pair=BTC-USD", SESSIONS)
+    for resource in lookalikes:
+        tampered = await alice.pay(quote, requirements={"resource": resource})
+        world.expect(tampered.error, "Payment requirements do not match", "2.1/resource")
+        world.expect(tampered.reason.split(":")[0], "resource", "2.1/resource")
+    cheap = await alice.pay(quote, payment_id=deposit.payment_id)
+    world.expect(cheap.error, "Payment requirements do not match", "2.1/resource")
+    world.expect(len(await world.transfers(alice)), 0, "2.1/resource")
+
+    for required in (quote, deposit):
+        world.expect((await alice.pay(required)).status, 200, "4.1/receipt")
+    paid = quote.price_base + deposit.price_base
+    world.expect(await world.earned(), paid, "5/resource-binding")
+
+    for lookup in ("5/cache-first", "5/stored-records"):
+        crossed = await alice.ask(QUOTE, payment_id=deposit.payment_id)
+        world.expect(crossed.status, 402, "5/resource-binding")
+        crossed = await alice.ask_session("0.50", 3600, payment_id=quote.payment_id)
+        world.expect(crossed.status, 402, "5/resource-binding")
+        for resource in ("/api/perp", QUOTE.upper(), QUOTE + "/"):
+            elsewhere = await alice.ask(resource, payment_id=quote.payment_id)
+            world.expect("quote" in elsewhere.body, False, "5/resource-binding")
+        for resource in (QUOTE, QUOTE + "?venue=any"):
+            served = await alice.ask(resource, payment_id=quote.payment_id)
+            world.expect(served.status, 200, lookup)
+        opened = await alice.ask_session("0.50", 3600, payment_id=deposit.payment_id)
+        world.expect(opened.body.get("deposited"), str(deposit.price_base), "4.4/deposit-flow")
+        await world.crash()
+    world.expect(await world.earned(), paid, "5/resource-binding")

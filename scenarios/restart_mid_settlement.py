@@ -1,0 +1,50 @@
+"""Restart in the middle: the service dies at each step of a settlement, and nothing is lost.
+
+Covers: 3/pending-resolved, 4.1/order, 5/nonce-once, 5/stored-records.
+Story: For each request of a settlement there is a payer during whose payment the service dies as
+the request arrives, and one for whom it dies when the answer is ready. It starts again on its
+database. Each payer first looks whether she is served, then sends the same header once more:
+whoever's money has moved is served, and nobody's moves twice.
+"""
+
+from typing import Literal
+
+from x402sim import Fault, World, scenario
+
+Moment = tuple[Literal["service", "facilitator"], str, Literal["crash before", "crash after"], int]
+MOMENTS: tuple[Moment, ...] = (
+    ("service", "/api/pay", "crash before", 0),
+    ("facilitator", "/verify", "crash before", 0),
+    ("facilitator", "/verify", "crash after", 0),
+    ("facilitator", "/settle", "crash before", 0),
+    ("facilitator", "/settle", "crash after", 1),
+    ("service", "/api/pay", "crash after", 1),
+)
+"""Who is asked, what, when it happens, and how many transfers there are by then."""
+
+
+@scenario(needs="funds, clock, faults, chain")
+async def restart_mid_settlement(world: World) -> None:
+    for victim, path, does, moved in MOMENTS:
+        name = f"{does} {path}"
+        payer = await world.payer(name, balance="1.00")
+        required = await payer.ask()
+        header = payer.sign(required)
+        await world.fault(Fault(victim=victim, does=does, path=path))
+        broken = await payer.pay(required, header)
+        world.expect(broken.status, None, "4.1/order")
+
+        await world.advance(20)
+        transfers = len(await world.transfers(payer))
+        world.expect(f"{name}: {transfers}", f"{name}: {moved}", "5/nonce-once")
+        served = await payer.ask(payment_id=required.payment_id)
+        world.expect(served.status, 200 if moved else 402, "3/pending-resolved")
+
+        again = await payer.pay(required, header)
+        world.expect(
+            again.error, "Payment already settled" if moved else None, "3/pending-resolved"
+        )
+        served = await payer.ask(payment_id=required.payment_id)
+        world.expect(served.status, 200, "5/stored-records")
+        world.expect(len(await world.transfers(payer)), 1, "5/nonce-once")
+    world.expect(await world.earned(), len(MOMENTS) * required.price_base, "5/nonce-once")

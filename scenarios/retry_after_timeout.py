@@ -1,0 +1,37 @@
+"""Retry after a timeout: who loses patience and asks again pays once, with either header.
+
+Covers: 1/repeat-served, 5/nonce-once, 7/payment-already-settled.
+Story: The facilitator settles at once but takes its time to say so, longer than Alice and Bob
+wait. Alice sends the same header again while the first is still on its way; Bob, less careful,
+signs a second authorization for the same payment. Each learns that the payment was settled, each
+is served, and Bob's second authorization was never used.
+"""
+
+from x402sim import Fault, World, scenario
+
+HELD_S, PATIENCE_S = 0.8, 0.3
+
+
+@scenario(needs="funds, faults, chain")
+async def retry_after_timeout(world: World) -> None:
+    for name, signs_again in (("alice", False), ("bob", True)):
+        payer = await world.payer(name, balance="1.00")
+        required = await payer.ask()
+        first = payer.sign(required)
+        slow = Fault(victim="facilitator", does="delay answer", path="/settle", seconds=HELD_S)
+        await world.fault(slow)
+
+        patience = payer.http.timeout
+        payer.http.timeout = PATIENCE_S
+        impatient = await payer.pay(required, first)
+        world.expect(impatient.status, None, "4.1/receipt")
+        payer.http.timeout = patience
+
+        second = payer.sign(required) if signs_again else first
+        again = await payer.pay(required, second)
+        world.expect(again.error, "Payment already settled", "7/payment-already-settled")
+        served = await payer.ask(payment_id=required.payment_id)
+        world.expect(served.status, 200, "1/repeat-served")
+
+        world.expect(len(await world.transfers(payer)), 1, "5/nonce-once")
+        world.expect(await payer.balance(), 1_000_000 - required.price_base, "5/nonce-once")

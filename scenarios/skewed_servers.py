@@ -1,0 +1,41 @@
+"""Skewed servers: the clocks of the service and of the chain are wrong, and no money is lost.
+
+Covers: 2.1/validity, 3/pending-resolved, 5/window.
+Story: The chain falls 90 seconds behind: it takes no authorization yet, so none is settled. The
+service is 50 seconds fast, then 50 slow: payers with a right clock pay, and a settlement whose
+answer was lost is found all the same. At last the chain is six minutes fast, and what was just
+signed has expired there. Nobody is charged unserved, and nobody is served for nothing.
+"""
+
+from x402sim import Fault, World, scenario
+
+
+@scenario(needs="funds, clock, faults, chain, virtual time")
+async def skewed_servers(world: World) -> None:
+    early_bird = await world.payer("alice", balance="1.00")
+    await world.skew("chain", -90)
+    await world.advance(90)  # no block is older than its parent, so the chain stands still
+    early = await early_bird.buy()
+    world.expect(early.error, "Invalid signature", "5/window")
+    world.expect(early.reason, "Authorization not yet valid", "5/window")
+    world.expect(await world.earned(), 0, "5/window")
+    await world.skew("chain", 0)
+
+    for skew_s in (50, -50):
+        payer = await world.payer(f"payer at {skew_s:+} s", balance="1.00")
+        await world.skew("service", skew_s)
+        paid = await payer.buy()
+        world.expect(paid.status, 200, "2.1/validity")
+        await world.fault(Fault(victim="facilitator", does="lose answer", path="/settle"))
+        found = await payer.buy()
+        world.expect(found.status, 200, "3/pending-resolved")
+        served = await payer.ask(payment_id=found.payment_id)
+        world.expect(served.status, 200, "1/repeat-served")
+        world.expect(len(await world.transfers(payer)), 2, "3/pending-resolved")
+    await world.skew("service", 0)
+
+    await world.skew("chain", 360)
+    late_comer = await world.payer("bob", balance="1.00")
+    late = await late_comer.buy()
+    world.expect(late.error, "Authorization expired", "5/window")
+    world.expect(len(await world.transfers(late_comer)), 0, "5/window")

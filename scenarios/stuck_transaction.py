@@ -1,0 +1,44 @@
+"""Stuck transaction: a settlement waits in the mempool, and nothing is served until it is mined.
+
+Covers: 3/pending-resolved, 4.1/settle-on-chain, 5/nonce-once, 5/stored-records.
+Story: Blocks are full: Alice's settlement was sent but is not mined. She loses patience, asks
+for the quote, and pays once more; she is not served, and there is not a second transaction. When
+at last a block takes it, her payment is settled, under that transaction's hash, and was never
+lost to sight.
+"""
+
+import asyncio
+
+from x402sim import World, scenario
+
+
+@scenario(needs="funds, chain")
+async def stuck_transaction(world: World) -> None:
+    alice = await world.payer("alice", balance="1.00")
+    required = await alice.ask()
+    header = alice.sign(required)
+    await world.mining(automine=False)
+    patience = alice.http.timeout
+    alice.http.timeout = 0.4
+    impatient = await alice.pay(required, header)
+    world.expect(impatient.status, None, "4.1/settle-on-chain")
+    alice.http.timeout = patience
+
+    unserved = await alice.ask(payment_id=required.payment_id)
+    world.expect(unserved.status, 402, "5/stored-records")
+    pending = await alice.payment(required.payment_id)
+    world.expect(pending["status"], "pending", "3/pending-resolved")
+    again = asyncio.create_task(alice.pay(required, header))
+    await world.clock.sleep(0.2)
+    world.expect(len(await world.transfers(alice)), 0, "4.1/settle-on-chain")
+
+    await world.mine()
+    settled = await again
+    world.expect(settled.error, "Payment already settled", "7/payment-already-settled")
+    await world.mining(automine=True)
+    (paid,) = await world.transfers(alice)
+    record = await alice.payment(required.payment_id)
+    world.expect(record["tx_hash"], paid["txHash"], "4.1/settle-on-chain")
+    served = await alice.ask(payment_id=required.payment_id)
+    world.expect(served.status, 200, "1/repeat-served")
+    world.expect(await world.earned(), required.price_base, "5/nonce-once")

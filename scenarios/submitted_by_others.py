@@ -1,0 +1,41 @@
+"""Submitted by others: a stranger puts the payer's authorization on the chain before her.
+
+Covers: 3/pending-resolved, 5/exact-recipient, 5/nonce-once, 7/nonce-already-used.
+Story: Mallory overhears Alice's signed header and submits it himself, before she can: the
+merchant has her money, and Mallory has paid the gas. Alice presents the header and is served
+(decision 4.1/submitted-by-others). Mallory, who names that payment as his, is not, neither
+after her nor ahead of her. He cannot divert a coin either, nor submit it as somebody's receipt.
+"""
+
+from x402sim import World, scenario
+
+
+@scenario(needs="funds, chain")
+async def submitted_by_others(world: World) -> None:
+    alice = await world.payer("alice", balance="1.00")
+    mallory = await world.payer("mallory")
+    required = await alice.ask()
+    header = alice.sign(required)
+
+    diverted = await mallory.submit(alice.forge(header, to=mallory.address))
+    world.expect(diverted["revertReason"], "FiatTokenV2: invalid signature", "5/exact-recipient")
+    received = await mallory.submit(header, receive=True)
+    world.expect(received["revertReason"] is None, False, "5/exact-recipient")
+    submitted = await mallory.submit(header)
+    world.expect(submitted["revertReason"], None, "1/payer-pays-no-gas")
+
+    paid = await alice.pay(required, header)
+    world.expect(paid.status, 200, "3/pending-resolved")
+    world.expect(paid.body["txHash"], submitted["txHash"], "4.1/receipt")
+    served = await alice.ask(payment_id=required.payment_id)
+    world.expect(served.status, 200, "1/repeat-served")
+
+    his_own = await mallory.ask()
+    stolen = await mallory.pay(his_own, header)
+    world.expect(stolen.error, "Nonce already used", "7/nonce-already-used")
+    unserved = await mallory.ask(payment_id=his_own.payment_id)
+    world.expect(unserved.status, 402, "5/nonce-once")
+
+    world.expect(len(await world.transfers(alice)), 1, "5/nonce-once")
+    world.expect(await world.earned(), required.price_base, "5/nonce-once")
+    world.expect(await mallory.balance(), 0, "5/exact-recipient")

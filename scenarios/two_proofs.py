@@ -1,0 +1,35 @@
+"""Two proofs: who shows a payment and a session spends the session only if it must.
+
+Covers: 5/cache-first, 5/resource-binding, 5/session-debit.
+Story: Alice has paid for a quote and has a session besides. She sends both proofs: the payment
+grants, and her session is not touched (decision 5/precedence). Then the payment she shows is
+one for something else, then one that was never paid: her session pays. When it is spent, the
+good payment still opens the door, and the bad ones do not.
+"""
+
+from x402sim import World, scenario
+
+
+@scenario(needs="funds")
+async def two_proofs(world: World) -> None:
+    alice = await world.payer("alice", balance="1.00")
+    quote = await alice.buy()
+    deposit = await alice.ask_session("0.02", 3600)
+    await alice.pay(deposit)
+    opened = await alice.ask_session("0.02", 3600, payment_id=deposit.payment_id)
+    session_id = opened.body["sessionId"]
+    unpaid = await alice.ask()
+
+    steps = (
+        (quote, 200, "0", "5/cache-first"),
+        (deposit, 200, "10000", "5/resource-binding"),
+        (unpaid, 200, "20000", "5/session-debit"),
+        (quote, 200, "20000", "5/cache-first"),
+        (deposit, 402, "20000", "5/resource-binding"),
+        (unpaid, 402, "20000", "5/session-debit"),
+    )
+    for shown, status, released, clause in steps:
+        answer = await alice.ask(payment_id=shown.payment_id, session_id=session_id)
+        world.expect(answer.status, status, clause)
+        view = await alice.session(session_id)
+        world.expect(view["released"], released, clause)

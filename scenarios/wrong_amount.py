@@ -1,0 +1,47 @@
+"""Wrong amount: neither more nor less than what is asked, and no change after signing.
+
+Covers: 5/exact-amount, 2.1/amount, 5/signature-proves, 7/invalid-signature.
+Story: Alice owes one price. She signs for one base unit more, for one less, for nothing. She signs
+for a tenth and writes the full price over it; she signs the full price and writes a tenth. She
+lowers, raises and respells the requirements themselves, with a signature that fits them. The
+service takes none of it; then it takes the exact amount, which is all it earns.
+"""
+
+from x402sim import World, scenario
+
+
+@scenario(needs="funds, chain")
+async def wrong_amount(world: World) -> None:
+    alice = await world.payer("alice", balance="1.00")
+    required = await alice.ask()
+    price_base = required.price_base
+
+    for value in (price_base + 1, price_base - 1, 2 * price_base, 0):
+        signed = await alice.pay(required, alice.sign(required, value=value))
+        world.expect(signed.error, "Invalid signature", "7/invalid-signature")
+        world.expect(signed.reason, f"Invalid amount: {value}", "5/exact-amount")
+
+    cheap = alice.sign(required, value=price_base // 10)
+    raised = await alice.pay(required, alice.forge(cheap, value=price_base))
+    world.expect(raised.error, "Invalid signature", "7/invalid-signature")
+    world.expect(raised.reason, "Invalid EIP-3009 signature", "5/signature-proves")
+    lowered = await alice.pay(required, alice.forge(alice.sign(required), value=price_base // 10))
+    world.expect(lowered.reason, f"Invalid amount: {price_base // 10}", "5/exact-amount")
+
+    for value in (price_base - 1, price_base + 1, 1):
+        fitting = alice.sign(required, value=value)
+        tampered = await alice.pay(
+            required, fitting, requirements={"maxAmountRequired": str(value)}
+        )
+        world.expect(tampered.error, "Payment requirements do not match", "2.1/amount")
+        world.expect(tampered.reason.split(":")[0], "maxAmountRequired", "2.1/amount")
+    respelled = await alice.pay(required, requirements={"maxAmountRequired": f"0{price_base}"})
+    world.expect(respelled.error, "Payment requirements do not match", "2.1/amount")
+
+    refused = await alice.ask(payment_id=required.payment_id)
+    world.expect(refused.status, 402, "5/exact-amount")
+    world.expect(len(await world.transfers(alice)), 0, "5/exact-amount")
+
+    exact = await alice.pay(required)
+    world.expect(exact.status, 200, "5/exact-amount")
+    world.expect(await world.earned(), price_base, "5/exact-amount")

@@ -1,0 +1,81 @@
+"""`diff`: equal, different and where, or no journal at all."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+from x402sim import World
+from x402sim.cli import app
+
+
+def diff(a: Path, b: Path) -> Result:
+    return CliRunner().invoke(app, ["diff", str(a), str(b)])
+
+
+@pytest.fixture(scope="module")
+def journals(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A run, the same again, one of another seed, and one with its last 9 events missing."""
+    folder = tmp_path_factory.mktemp("journals")
+    runs = {name: World(seed=seed).play("replay") for name, seed in (("a", 1), ("b", 1), ("c", 2))}
+    texts = {name: run.journal.ndjson() for name, run in runs.items()}
+    texts["short"] = b"".join(texts["a"].splitlines(keepends=True)[:-9])
+    for name, text in texts.items():
+        (folder / name).write_bytes(text)
+    return {name: folder / name for name in texts}
+
+
+def test_equal_runs(journals: dict[str, Path]) -> None:
+    done = diff(journals["a"], journals["b"])
+    assert done.exit_code == 0
+    assert done.stdout.startswith("equal: ")
+    assert World(seed=1).play("replay").sha256 in done.stdout
+
+
+def test_different_runs_and_the_field_that_differs(journals: dict[str, Path]) -> None:
+    done = diff(journals["a"], journals["c"])
+    assert done.exit_code == 1
+    first, second, *lines = done.stdout.splitlines()
+    assert "".join((first, second)).startswith("a ")
+    told = " ".join(" ".join(lines).split())
+    assert "0 events are equal, and then the runs differ" in told
+    assert "data.seed: a 1, b 2" in told
+
+
+def test_a_run_that_ends_sooner(journals: dict[str, Path]) -> None:
+    count = len(journals["short"].read_bytes().splitlines())
+    done = diff(journals["a"], journals["short"])
+    assert done.exit_code == 1
+    assert f"{count} events are equal" in done.stdout
+    assert "b (the journal ends here)" in done.stdout
+
+
+def test_it_reads_at_80_columns(journals: dict[str, Path]) -> None:
+    for other in ("b", "c", "short"):
+        lines = diff(journals["a"], journals[other]).stdout.splitlines()
+        assert max(map(len, lines)) <= 80
+
+
+def test_what_is_no_journal(journals: dict[str, Path], tmp_path: Path) -> None:
+    text = tmp_path / "text"
+    text.write_text("a shopping list\n")
+    for wrong, says in ((text, "line 1 is no event"), (tmp_path / "gone", "No such file")):
+        for pair in ((journals["a"], wrong), (wrong, journals["a"])):
+            done = diff(*pair)
+            assert done.exit_code == 2
+            assert done.stdout == ""
+            assert done.stderr.startswith("x402sim: ")
+            assert done.stderr.count("\n") == 1
+            assert says in done.stderr
+
+
+def test_it_does_without_the_report_extra(journals: dict[str, Path]) -> None:
+    blocked = "import sys; sys.modules.update(pandas=None, matplotlib=None, pyarrow=None)\n"
+    files = [str(journals[name]) for name in ("a", "c")]
+    code = f"{blocked}from x402sim.cli import app; app(['diff', *{files!r}])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
+    assert done.returncode == 1
+    assert b"runs differ" in done.stdout

@@ -1,0 +1,312 @@
+"""The checks of sections 1 to 4: nothing is found in our own service, and defects are."""
+
+import functools
+import itertools
+import random
+import sys
+import tomllib
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+from x402sim import TESTNET
+from x402sim.protocol.errors import Refusal
+from x402sim.service import app, background, gate, grant, indexer, payments, sessions
+from x402sim.service.issue import Issuer
+from x402sim.service.store import Store
+from x402sim.spec.clauses import CLAUSES
+from x402sim.spec.decisions import Decisions, alternatives
+from x402sim.suite.engine import all_checks, folder, matching
+from x402sim.suite.local import judge
+from x402sim.suite.target import Record, Sessions, Target
+from x402sim.suite.verdict import Check, Outcome, Result
+from x402sim.world.link import constant
+from x402sim.world.parts import Recipe
+
+OWN = Target(
+    record=Record(path="/api/payments/{paymentId}"),
+    sessions=Sessions(view="/api/sessions/{sessionId}"),
+)
+SECTIONS = ("spec/1", "spec/2", "spec/3", "spec/4", "silent/1", "silent/2", "silent/3", "silent/4")
+
+
+@functools.cache
+def checks(*prefixes: str) -> list[Check]:
+    every = all_checks()
+    return [check for prefix in prefixes for check in matching(every, prefix)]
+
+
+def outcomes(*prefixes: str, **recipe: Any) -> dict[str, Result]:
+    results = judge(
+        Recipe(network=TESTNET, seed=1, **recipe),
+        target=OWN,
+        checks=checks(*(prefixes or SECTIONS)),
+    )
+    return {result.id: result for result in results}
+
+
+def failed(*prefixes: str, **recipe: Any) -> set[str]:
+    found = outcomes(*prefixes, **recipe)
+    return {check_id for check_id, each in found.items() if each.outcome is Outcome.FAILED}
+
+
+def told(result: Result) -> str:
+    return f"{result.id} {result.outcome}: {result.reason} {result.expected} {result.actual}"
+
+
+def test_every_clause_has_a_check_or_a_reason() -> None:
+    reasons = tomllib.loads((folder() / "not_checkable.toml").read_text("utf-8"))
+    have = {check.id.removeprefix("spec/") for check in checks(*SECTIONS)}
+    ours = {clause.id for clause in CLAUSES if clause.section[0] in "1234"}
+    assert ours <= have | set(reasons)
+    assert not have & set(reasons)
+
+
+@pytest.mark.parametrize(
+    ("decisions", "latency_s"),
+    [(None, 0), (alternatives(), 0), (None, 0.1), (alternatives(), 0.1)],
+    ids=["as it is", "every decision switched", "slow", "switched and slow"],
+)
+def test_nothing_is_found_in_our_own_service(decisions: Decisions | None, latency_s: float) -> None:
+    results = judge(
+        Recipe(network=TESTNET, seed=2, decisions=decisions),
+        target=OWN,
+        checks=checks(*SECTIONS),
+        latency={"service": constant(latency_s)},
+    )
+    odd = [told(r) for r in results if r.outcome not in (Outcome.PASSED, Outcome.OBSERVED)]
+    assert odd == []
+
+
+def test_without_a_target_file_only_what_cannot_be_read_is_skipped() -> None:
+    results = judge(Recipe(network=TESTNET, seed=1), checks=checks(*SECTIONS))
+    odd = {r.id: r.outcome for r in results if r.outcome not in (Outcome.PASSED, Outcome.OBSERVED)}
+    assert odd == {"spec/2.4/record": Outcome.SKIPPED, "spec/2.4/block-null": Outcome.SKIPPED}
+
+
+# --- one rule left out -----------------------------------------------------------------
+
+ROWS = [
+    ("settlement", clause)
+    for clause in ("scheme", "network", "pay-to", "asset", "amount", "timeout", "resource")
+]
+
+
+@pytest.mark.parametrize(("table", "field"), ROWS)
+def test_a_field_that_is_not_compared(table: str, field: str) -> None:
+    assert failed("spec/2", "spec/4.1", without=((table, f"2.1/{field}"),)) == {f"spec/2.1/{field}"}
+
+
+def test_requirements_that_never_end() -> None:
+    found = failed("spec/2", "spec/4.1", without=(("freshness", "2.1/validity"),))
+    assert found == {"spec/2.1/validity"}
+
+
+def test_a_changed_description_is_told_and_is_no_failure() -> None:
+    found = outcomes("silent/2.1", without=(("settlement", "2.1/description"),))
+    result = found["silent/2.1/changed-description"]
+    assert (result.outcome, result.actual) == (Outcome.OBSERVED, "settled")
+
+
+# --- other defects ---------------------------------------------------------------------
+
+
+def issue(**changes: Any) -> Callable[..., Any]:
+    """An issuer whose 402 is another; a callable is given the right value."""
+    right = Issuer.issue
+
+    def wrong(self: Issuer, *args: Any, **kwargs: Any) -> Any:
+        body = right(self, *args, **kwargs)
+        new = {k: v(getattr(body, k)) if callable(v) else v for k, v in changes.items()}
+        return msgspec.structs.replace(body, **new)
+
+    return wrong
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"error": "payment required"}, {"spec/2.2/body", "spec/4.4/deposit-402"}),
+        ({"message": "Payment of 0.01 is required"}, {"spec/2.2/body"}),
+        ({"message": "Payment of 10000 base units"}, {"spec/2.2/body"}),
+        ({"network": "testnet"}, {"spec/2.2/body"}),
+    ],
+)
+def test_a_402_that_says_something_else(
+    monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], expected: set[str]
+) -> None:
+    monkeypatch.setattr(Issuer, "issue", issue(**changes))
+    assert failed("spec/1", "spec/2", "spec/4.4") == expected
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda n: f"{10**15 + n}",
+        lambda n: f"{1_800_000_000_000 + 211 * n}",
+        lambda n: f"{1_800_000_000_000_000_000 + 987_654_321 * n}-{n}",
+        lambda n: f"{random.Random(n).getrandbits(32):08x}",
+    ],
+    ids=["counter", "milliseconds", "nanoseconds and a counter", "32 random bits"],
+)
+def test_ids_that_can_be_guessed(
+    monkeypatch: pytest.MonkeyPatch, draw: Callable[[int], str]
+) -> None:
+    numbers = itertools.count()
+    monkeypatch.setattr(Issuer, "_seal", lambda self, terms: f"pay_{draw(next(numbers))}")
+    assert "spec/2.2/payment-id" in failed("spec/2.2")
+
+
+def test_random_ids_are_never_taken_for_a_clock() -> None:
+    case = next(c for c in checks("spec/2.2/payment-id") if "comes twice" in c.title)
+    module = sys.modules[case.run.__module__]
+    for seed in range(300):
+        luck = random.Random(seed)
+        short = [f"pay_{''.join(luck.choices(module.LETTERS, k=11))}" for _ in range(module.SAMPLE)]
+        assert module._bits_that_vary(short) > module.GUESSABLE_BITS
+
+
+@pytest.mark.parametrize(
+    "changes", [{"timestamp": lambda ms: ms // 1000}, {"tx_hash": lambda tx: tx[:-2]},
+                {"tx_hash": lambda tx: "0x" + "00" * 32}, {"success": 1}, {"payment_id": "pay_x"}],
+)  # fmt: skip
+def test_a_receipt_that_says_something_else(
+    monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any]
+) -> None:
+    right = payments.receipt
+
+    def wrong(*args: Any) -> Any:
+        receipt = right(*args)
+        new = {k: v(getattr(receipt, k)) if callable(v) else v for k, v in changes.items()}
+        return msgspec.structs.replace(receipt, **new)
+
+    monkeypatch.setattr(payments, "receipt", wrong)
+    assert failed("spec/1", "spec/4") == {"spec/4.1/receipt"}
+
+
+def test_an_amount_that_was_a_float(monkeypatch: pytest.MonkeyPatch) -> None:
+    def to_base(text: str, *args: Any, **kwargs: Any) -> int:
+        try:
+            return int(float(text) * 10**6)
+        except (OverflowError, ValueError) as error:
+            raise ValueError("no amount") from error
+
+    monkeypatch.setattr(sessions, "to_base", to_base)
+    assert failed("spec/4.4") == {"spec/4.4/max-spend"}
+
+
+async def _skip(*_: Any) -> None:
+    return None
+
+
+def test_a_verification_that_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(payments, "verify", _skip)
+    found = failed("spec/4.1")
+    assert {"spec/4.1/verify-signature", "spec/4.1/order"} <= found
+    assert found <= {"spec/4.1/verify-signature", "spec/4.1/order", "spec/4.1/build-verify"}
+
+
+def test_a_lost_answer_that_counts_as_a_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def never(*_: Any) -> str:
+        return "not settled"
+
+    monkeypatch.setattr(payments, "look_up", never)
+    found = failed("spec/1", "spec/3", "spec/4.1")
+    assert found == {"spec/3/pending-resolved"}
+
+
+def test_an_unknown_outcome_that_nobody_looks_into(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(background, "reconcile", _skip)
+    assert failed("spec/3") == {"spec/3/pending-resolved"}
+
+
+def test_a_refund_that_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Store, "refunds_due", lambda self: [])
+    assert failed("spec/3") == {"spec/3/expiry-refund", "spec/3/refund-once"}
+
+
+def test_a_refund_with_a_new_nonce_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    numbers = iter(range(10**6))
+    monkeypatch.setattr(sessions, "refund_nonce", lambda _: next(numbers).to_bytes(32))
+    assert failed("spec/3") == {"spec/3/refund-once"}
+
+
+def test_a_record_that_grants_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Store, "grants", lambda self, payment_id, resource: False)
+    found = failed("spec/1", "spec/3", "spec/4.1")
+    assert found == {
+        "spec/3/record-outlives-cache", "spec/3/indexed-status", "spec/4.1/store-settled",
+    }  # fmt: skip
+
+
+def test_an_indexer_that_ends_the_access(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        Store,
+        "set_block",
+        lambda self, payment_id, block: self._did(
+            "UPDATE payments SET block_number = ?, status = 'failed' WHERE payment_id = ?",
+            block, payment_id,
+        ),
+    )  # fmt: skip
+    found = failed("spec/1", "spec/3", "spec/4.1")
+    assert "spec/3/indexed-status" in found
+    assert found <= {"spec/3/indexed-status", "spec/3/record-outlives-cache"}
+
+
+def test_an_indexer_that_sleeps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(indexer, "run", _skip)
+    found = failed("spec/1", "spec/2.4", "spec/3")
+    assert found == {"spec/1/indexer", "spec/2.4/block-null", "spec/3/indexed-status"}
+
+
+def test_a_session_of_what_was_asked_for_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = Store.session_paid_by
+
+    def generous(self: Store, payment_id: str) -> Any:
+        self._did("UPDATE sessions SET deposited = 50000000 WHERE payment_id = ?", payment_id)
+        return right(self, payment_id)
+
+    monkeypatch.setattr(Store, "session_paid_by", generous)
+    found = failed("spec/1", "spec/3/deposit", "spec/4.4")
+    assert found == {"spec/3/deposit-makes-session"}
+
+
+def test_access_before_the_money_has_moved(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = payments.claim
+
+    def eager(service: Any, request: Any, terms: Any) -> None:
+        right(service, request, terms)
+        entitlement = grant.Entitlement(request.payment_id, terms.resource, "", 10**14)
+        service.entitlements.add(entitlement)
+
+    monkeypatch.setattr(payments, "claim", eager)
+    assert "spec/4.1/order" in failed("spec/4.1")
+
+
+def test_another_text_for_a_bad_signature(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = app.web.error
+
+    def reworded(status: int, text: str, reason: str | None = None) -> Any:
+        said = "Bad signature" if text == Refusal.INVALID_SIGNATURE.value else text
+        return right(status, said, None if said != text else reason)
+
+    monkeypatch.setattr(app.web, "error", reworded)
+    assert failed("spec/4.1") == {"spec/4.1/verify-signature"}
+
+
+def test_a_service_that_refuses_everything_proves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gate, "is_entitled", lambda *_: False)
+    found = outcomes("spec/2.1", "spec/4.1")
+    resting = {c.id for c in checks("spec/2.1", "spec/4.1") if c.control == "payment"}
+    passed = {check_id for check_id, each in found.items() if each.outcome is Outcome.PASSED}
+    assert not passed & resting
+
+
+def test_the_same_seed_gives_the_same_verdicts() -> None:
+    def verdicts() -> list[Result]:
+        every = outcomes("spec/2", "spec/4.4", "silent/2").values()
+        return [msgspec.structs.replace(each, seconds=0) for each in every]
+
+    assert verdicts() == verdicts()

@@ -1,0 +1,291 @@
+"""The checks of sections 5 to 9: nothing is found in our own service, and defects are."""
+
+import functools
+import json
+import tomllib
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from starlette.requests import Request
+
+from x402sim import TESTNET, web
+from x402sim.protocol import errors
+from x402sim.protocol.errors import Refusal
+from x402sim.service import app, gate
+from x402sim.service.entitlements import Entitlements
+from x402sim.service.settings import Settings
+from x402sim.service.store import Session, Store
+from x402sim.spec.clauses import CLAUSES
+from x402sim.spec.decisions import Decisions, alternatives
+from x402sim.suite.engine import all_checks, folder, run
+from x402sim.suite.local import judge
+from x402sim.suite.setting import Setting
+from x402sim.suite.target import Target
+from x402sim.suite.verdict import Check, Outcome, Result
+from x402sim.world import parts, process
+from x402sim.world.link import constant
+from x402sim.world.loop import run_virtual
+from x402sim.world.parts import Recipe
+from x402sim.world.stage import Plan, in_process
+
+SECTIONS = "56789"
+
+
+@functools.cache
+def checks(*prefixes: str) -> list[Check]:
+    """The checks of these sections, or those whose ids begin so."""
+    ours = [check for check in all_checks() if check.section[0] in SECTIONS]
+    return [c for c in ours if not prefixes or c.id.startswith(prefixes)]
+
+
+def found_in(expected: set[str], **recipe: Any) -> set[str]:
+    """The ids that fail, without their document, in the sections of those expected to."""
+    document = ("spec/", "kit/")
+    sections = tuple(each + name.split("/")[0] for name in expected for each in document)
+    results = judge(Recipe(network=TESTNET, seed=1, **recipe), checks=checks(*sections))
+    return {each.id.split("/", 1)[1] for each in results if each.outcome is Outcome.FAILED}
+
+
+def odd(results: list[Result]) -> list[Result]:
+    return [r for r in results if r.outcome not in (Outcome.PASSED, Outcome.OBSERVED)]
+
+
+# --- nothing is found where nothing is ---------------------------------------------------
+
+
+def test_every_clause_has_a_check_or_a_reason() -> None:
+    reasons = tomllib.loads((folder() / "not_checkable.toml").read_text("utf-8"))
+    have = {check.id.removeprefix("spec/") for check in checks("spec")}
+    ours = {clause.id for clause in CLAUSES if clause.section in SECTIONS}
+    assert ours == have | {clause for clause in reasons if clause[0] in SECTIONS}
+
+
+@pytest.mark.parametrize("decisions", [None, alternatives()], ids=["as it is", "all switched"])
+@pytest.mark.parametrize("latency_s", [0, 0.1], ids=["at once", "200 ms"])
+def test_nothing_is_found_in_our_own_service(decisions: Decisions | None, latency_s: float) -> None:
+    names = ("service", "facilitator", "explorer", "rpc")
+    results = judge(
+        Recipe(network=TESTNET, seed=2, decisions=decisions),
+        checks=checks(),
+        latency=dict.fromkeys(names, constant(latency_s)),
+    )
+    assert odd(results) == []
+
+
+CONTROLS_BASE = 2 * (10_000 + 20_000)
+"""What the controls pay before and after the checks that rest on them."""
+
+
+def judged_from_outside(own_money: bool) -> list[Result]:
+    """Judge our service without its world: by its URL alone, or with a payer's own money.
+
+    The budget is just what the checks declare, and each case is a result.
+    """
+    cases = [replace(each, id=f"{each.id} {n}") for n, each in enumerate(checks())]
+    price, token = 10_000, 1_000_000
+    declared = sum(price * each.pays + round(float(each.deposits) * token) for each in checks())
+
+    async def main() -> list[Result]:
+        async with in_process(Plan(recipe=Recipe(network=TESTNET, seed=1))) as stage:
+            assert stage.parts is not None
+            setting = Setting(
+                target=Target(),
+                http=stage.client("suite"),
+                clock=stage.clock,
+                rng=stage.rng,
+                payer=stage.parts.accounts[0] if own_money else None,
+                budget_base=declared + CONTROLS_BASE,
+            )
+            return [each async for each in run(setting, cases)]
+
+    return run_virtual(main)
+
+
+@pytest.mark.parametrize(("own_money", "at_least"), [(False, 20), (True, 50)])
+def test_from_outside_what_cannot_be_seen_is_skipped(own_money: bool, at_least: int) -> None:
+    results = judged_from_outside(own_money)
+    assert {each.outcome for each in odd(results)} == {Outcome.SKIPPED}
+    assert not [each for each in results if "budget" in each.reason]
+    assert len(results) - len(odd(results)) >= at_least
+
+
+# --- defects -----------------------------------------------------------------------------
+
+Break = Callable[[pytest.MonkeyPatch], None]
+
+
+def swapped(owner: Any, name: str, value: Any) -> Break:
+    return lambda monkeypatch: monkeypatch.setattr(owner, name, value)
+
+
+def settings(**values: Any) -> Break:
+    return swapped(parts, "Settings", functools.partial(Settings, **values))
+
+
+def granted_if(condition: str) -> Break:
+    """Records grant access under another condition."""
+
+    def grants(self: Store, payment_id: str, resource: str) -> bool:
+        sql = f"SELECT 1 FROM payments WHERE {condition}"
+        asked = {"id": payment_id, "resource": resource}
+        return self._db.execute(sql, asked).fetchone() is not None
+
+    return swapped(Store, "grants", grants)
+
+
+def spendable_if(holds: Callable[[Session, int], bool]) -> Break:
+    """A session can be spent under another condition."""
+
+    def can_spend(service: Any, session_id: str, amount_base: int) -> bool:
+        session = service.store.session(session_id)
+        return session is not None and holds(session, amount_base)
+
+    return swapped(gate, "can_spend", can_spend)
+
+
+def in_floats(session: Session, amount_base: int) -> bool:
+    return int(session.deposited / 1e6 / (amount_base / 1e6)) > session.released // amount_base
+
+
+def told(text: str, instead: Refusal) -> Break:
+    """The facilitator's error is told as another one."""
+    return swapped(errors, "FACILITATOR_ERRORS", {**errors.FACILITATOR_ERRORS, text: instead})
+
+
+async def debited_first(service: Any, request: Request) -> Any:
+    """The quote, for an endpoint whose payment is a middleware."""
+    granted = gate.ask(service, request.headers, app.QUOTE, 10_000)
+    if granted is None or not gate.spend(service, granted):
+        return app.payment_required(service, request, app.QUOTE, 10_000)
+    order = web.parse(await web.read_body(request), app.QuoteRequest)
+    return web.answer({"quote": app.quotes.quote(service.settings, order)})
+
+
+def stumbles(body: bytes, kind: type[Any]) -> Any:
+    """Reading a message fails as it does where nobody thought of it."""
+    return web.decode(json.dumps(json.loads(body)).encode(), kind)
+
+
+def shows(status: int, text: str, reason: str | None = None) -> Any:
+    trace = f'Traceback (most recent call last):\n  File "app.py", line 7, in pay\n{reason}'
+    return web.answer({"error": text, "reason": trace}, status)
+
+
+def leniently(path: str) -> str:
+    return path.lower().rstrip("/").replace("//", "/")
+
+
+def routed(rewrite: Callable[[str], str]) -> Break:
+    """Paths are rewritten before they are looked up."""
+
+    def lenient_app(service: Any) -> Any:
+        right = app.service_app(service)
+
+        async def door(scope: Any, receive: Any, send: Any) -> None:
+            await right({**scope, "path": rewrite(scope["path"])}, receive, send)
+
+        return door
+
+    return swapped(process, "service_app", lenient_app)
+
+
+DEFECTS: dict[str, tuple[Break, set[str]]] = {
+    "the cache is asked for no resource": (
+        swapped(Entitlements, "grants", lambda self, payment_id, *_: payment_id in self._cached),
+        {"5/resource-binding"},
+    ),
+    "the records are asked for no resource": (
+        granted_if("payment_id = :id AND status = 'settled'"),
+        {"5/resource-binding", "5/stored-records"},
+    ),
+    "the records are asked for no status": (
+        granted_if("payment_id = :id AND resource_url = :resource"),
+        {"5/stored-records"},
+    ),
+    "the records are asked with LIKE": (
+        granted_if("payment_id LIKE :id AND resource_url = :resource AND status = 'settled'"),
+        {"5/stored-records"},
+    ),
+    "what is below a path is the path": (
+        routed(lambda path: app.QUOTE if path.startswith(app.QUOTE) else path),
+        {"5/resource-binding", "5/exact-path"},
+    ),
+    "paths are looked up leniently": (routed(leniently), {"5/exact-path"}),
+    "the last unit cannot be spent": (
+        spendable_if(lambda session, amount_base: session.remaining > amount_base),
+        {"5/session-condition"},
+    ),
+    "a budget is counted in floats": (spendable_if(in_floats), {"5/session-condition"}),
+    "nothing is debited": (
+        swapped(Store, "debit", lambda *_: True),
+        {"5/session-debit"},
+    ),
+    "the debit comes first": (
+        swapped(app, "perp_quote", debited_first),
+        {"5/debit-only-when-served"},
+    ),
+    "too little money is told as a bad signature": (
+        told("ERC20: transfer amount exceeds balance", Refusal.INVALID_SIGNATURE),
+        {"7/insufficient-balance"},
+    ),
+    "a used nonce is told as expired": (
+        told("Authorization already used", Refusal.EXPIRED),
+        {"7/nonce-already-used"},
+    ),
+    "reading a message fails": (
+        swapped(web, "parse", stumbles),
+        {"7/malformed-body", "7/malformed-paid", "7/other-methods"},
+    ),
+    "an error shows its stack": (
+        swapped(web, "error", shows),
+        {"7/malformed-body", "7/malformed-paid", "7/malformed-header", "7/other-methods"},
+    ),
+    "another price": (settings(quote_price_base=20_000), {"8/quote-price"}),
+    "another timeout": (settings(max_timeout_s=600), {"8/timeout"}),
+    "the indexer runs every minute": (settings(indexer_interval_s=60), {"8/indexer-interval"}),
+    "the indexer takes all": (settings(indexer_batch=1000), {"8/indexer-batch"}),
+    "the cache keeps for an hour": (settings(entitlement_lifetime_s=3600), {"8/cache-lifetime"}),
+    "the cache is swept daily": (
+        settings(entitlement_sweep_s=86_400),
+        {"8/cache-sweep", "8/cache-lifetime"},
+    ),
+    "reputations stand still": (
+        swapped(Store, "update_reputation", lambda _: None),
+        {"6/reputation"},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", DEFECTS)
+def test_a_defect_is_found_by_the_check_of_its_clause(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    break_it, expected = DEFECTS[name]
+    break_it(monkeypatch)
+    assert found_in(expected) == expected
+
+
+LEFT_OUT: dict[str, tuple[tuple[tuple[str, str], ...], set[str]]] = {
+    "the amount sent back": (((("settlement", "2.1/amount")),), {"5/exact-amount"}),
+    "the payee sent back": ((("settlement", "2.1/pay-to"),), {"5/exact-recipient"}),
+    "the amount signed": ((("verification", "5/exact-amount"),), {"5/exact-amount"}),
+    "the payee signed": ((("verification", "5/exact-recipient"),), {"5/exact-recipient"}),
+    "the signature": (
+        (("verification", "5/signature-proves"), ("transfer", "5/signature-proves")),
+        {"5/signature-proves", "7/invalid-signature"},
+    ),
+    "the beginning of the window": ((("transfer", "5/window-opens"),), {"5/window"}),
+    "the end of the window": (
+        (("transfer", "5/window-closes"),),
+        {"5/window", "7/authorization-expired"},
+    ),
+    "the nonce": ((("transfer", "5/nonce-once"),), {"5/nonce-once", "7/nonce-already-used"}),
+}
+
+
+@pytest.mark.parametrize("name", LEFT_OUT)
+def test_a_rule_left_out_is_found_by_the_check_of_its_clause(name: str) -> None:
+    rules, expected = LEFT_OUT[name]
+    assert found_in(expected, without=rules) == expected

@@ -1,0 +1,175 @@
+"""Target files: they load, wrong ones say where, and another service's shape can be judged."""
+
+from pathlib import Path
+from typing import Any
+
+import httpx
+import msgspec
+import pytest
+
+from tests.conformance.paywall import HOLES, Paywall
+from x402sim import TESTNET
+from x402sim.suite.engine import all_checks, folder, run
+from x402sim.suite.local import judge
+from x402sim.suite.setting import Setting
+from x402sim.suite.target import Agents, Target, at, load
+from x402sim.suite.verdict import Outcome, Result
+from x402sim.world.link import Asgi
+from x402sim.world.loop import run_virtual
+from x402sim.world.parts import Recipe
+from x402sim.world.stage import Plan, in_process
+
+SHIPPED = {file.stem: file for file in (folder() / "targets").glob("*.toml")}
+
+# --- the files -----------------------------------------------------------------------------
+
+
+def test_the_shipped_targets_have_the_names_of_their_files() -> None:
+    assert sorted(SHIPPED) == ["cronos-paywall", "spec", "x402sim"]
+    assert {load(file).name for file in SHIPPED.values()} == set(SHIPPED)
+
+
+def test_the_default_is_spelled_out_in_full() -> None:
+    assert load(SHIPPED["spec"]) == Target()
+    told = SHIPPED["spec"].read_text("utf-8")
+    for part in msgspec.structs.fields(Target):
+        if not isinstance(getattr(Target(), part.name), msgspec.Struct):
+            continue
+        section = told.split(f"[{part.name}]")[1]
+        for key in msgspec.structs.fields(getattr(Target(), part.name)):
+            is_there = f"{key.name} =" in section or f"[{part.name}.{key.name}]" in section
+            assert is_there, f"{part.name}.{key.name}"
+
+
+def test_an_empty_file_is_the_specification_under_the_files_name(tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text("")
+    assert load(file) == msgspec.structs.replace(Target(), name="mine")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (b"pth = 1", "`pth`"),
+        (b"[protected]\npth = '/x'", "unknown field `pth` - at `$.protected`"),
+        (b"[protected]\namount_base = '1'", "$.protected.amount_base"),
+        (b"[pay]\nspelling = 'base32'", "$.pay.spelling"),
+        (b"[protected.fields]\npair = 'text'", "$.protected.fields"),
+        (b"[statuses]\n'Invalid signature' = 400", "$.statuses"),
+        (b"[sessions]\nexists = 'no'", "$.sessions.exists"),
+        (b"name = \n", "line 1"),
+        (b"name = 'a'\nname = 'b'\n", "line 2"),
+        (b"name = '\xff'", "utf-8"),
+    ],
+)
+def test_a_wrong_file_is_named_with_the_key(tmp_path: Path, text: bytes, said: str) -> None:
+    file = tmp_path / "wrong.toml"
+    file.write_bytes(text)
+    with pytest.raises(ValueError) as raised:
+        load(file)
+    assert str(raised.value).startswith(str(file))
+    assert said in str(raised.value)
+
+
+def test_places_are_json_pointers() -> None:
+    body = {"accepts": [{"extra": {"paymentId": "pay_1", "a/b": 1, "~": 2}}], "": 3}
+    found = {
+        "/accepts/0/extra/paymentId": "pay_1",
+        "/accepts/0/extra/a~1b": 1,
+        "/accepts/0/extra/~0": 2,
+        "/": 3,
+        "": None,
+        "/accepts/1": None,
+        "/accepts/x": None,
+        "/accepts/0/extra/paymentId/x": None,
+    }
+    assert {place: at(body, place) for place in found} == found
+
+
+# --- our own service, with what it shows -----------------------------------------------------
+
+
+def test_our_own_service_has_nothing_hidden_and_nothing_wrong() -> None:
+    results = judge(Recipe(network=TESTNET, seed=4), target=load(SHIPPED["x402sim"]))
+    odd = [each for each in results if each.outcome not in (Outcome.PASSED, Outcome.OBSERVED)]
+    assert odd == []
+
+
+# --- the public paywall's shape --------------------------------------------------------------
+
+
+def judged(*holes: str, target: Target | None = None, sections: str = "") -> dict[str, Result]:
+    """Judge a paywall with these holes, in the world around it, from the world's own clock."""
+
+    async def main() -> list[Result]:
+        recipe = Recipe(network=TESTNET, seed=1, has_service=False)
+        async with in_process(Plan(recipe=recipe)) as stage:
+            parts = stage.parts
+            assert parts is not None
+
+            def client(app: Any) -> httpx.AsyncClient:
+                return httpx.AsyncClient(transport=Asgi(app), base_url="http://there", timeout=90)
+
+            merchant = parts.accounts[9].address
+            paywall = Paywall(
+                client(parts.facilitator_app),
+                client(parts.rpc_app),
+                stage.clock,
+                TESTNET,
+                merchant,
+                *holes,
+            )
+            setting = Setting(
+                target=target or load(SHIPPED["cronos-paywall"]),
+                http=client(paywall.app),
+                clock=stage.clock,
+                rng=stage.rng,
+                control=stage.control,
+                rpc=client(parts.rpc_app),
+            )
+            checks = [c for c in all_checks() if not sections or c.section[0] in sections]
+            return [each async for each in run(setting, checks)]
+
+    return {each.id: each for each in run_virtual(main)}
+
+
+def failed(results: dict[str, Result]) -> set[str]:
+    return {name for name, each in results.items() if each.outcome is Outcome.FAILED}
+
+
+def test_a_paywall_that_keeps_the_specification_passes() -> None:
+    results = judged()
+    odd = [r for r in results.values() if r.outcome in (Outcome.FAILED, Outcome.INCONCLUSIVE)]
+    assert odd == []
+    passed = [r for r in results.values() if r.outcome is Outcome.PASSED]
+    assert len(passed) > 30  # what needs sessions, agents, documents or its clock is skipped
+
+
+OPENED: dict[str, set[str]] = {
+    "requirements": {
+        *(f"2.1/{field}" for field in ("scheme", "network", "pay-to", "asset", "amount")),
+        *("2.1/timeout", "2.1/resource", "5/exact-amount", "5/exact-recipient"),
+    },
+    "ids": {"2.2/payment-id"},
+    "lock": {"7/payment-already-settled"},
+    "used": {"7/payment-already-settled"},
+    "texts": {"7/insufficient-balance", "7/invalid-signature", "7/nonce-already-used"},
+    "throw": {"5/stored-records", "7/settle-trouble"},
+}
+
+
+@pytest.mark.parametrize("hole", OPENED)
+def test_a_hole_of_the_paywall_is_found(hole: str) -> None:
+    found = {name.split("/", 1)[1] for name in failed(judged(hole))}
+    assert OPENED[hole] <= found, HOLES[hole]
+    assert len(found - OPENED[hole]) <= 3, HOLES[hole]
+
+
+@pytest.mark.parametrize(("holes", "outcome"), [((), "passed"), (("routes",), "failed")])
+def test_an_entitlement_for_any_route_is_found_where_there_are_two(
+    holes: tuple[str, ...], outcome: str
+) -> None:
+    shape = load(SHIPPED["cronos-paywall"])
+    target = msgspec.structs.replace(shape, agents=Agents(path="/api/more"))
+    results = judged(*holes, target=target, sections="5")
+    assert results["spec/5/resource-binding"].outcome == outcome

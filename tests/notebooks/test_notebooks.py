@@ -1,0 +1,206 @@
+"""The notebooks: executed anew they say what is saved, and what they say is what theory allows."""
+
+import ast
+import json
+import re
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+
+import x402sim
+from notebooks.execute import METADATA, executed, notebooks, read
+
+FILES = notebooks()
+IDS = [file.stem for file in FILES]
+OTHERS = {"pandas", "matplotlib", "httpx", "IPython", *sys.stdlib_module_names}
+PUBLIC = {"x402sim": set(x402sim.__all__), "x402sim.report": {"frames", "plots"}}
+each_notebook = pytest.mark.parametrize("file", FILES, ids=IDS)
+
+
+def code_cells(notebook: Any) -> list[Any]:
+    return [cell for cell in notebook.cells if cell.cell_type == "code"]
+
+
+# --- as they are saved -------------------------------------------------------------------
+
+
+def test_there_are_five() -> None:
+    assert [name[:2] for name in IDS] == ["01", "02", "03", "04", "05"]
+
+
+def imported(code: str) -> Iterator[tuple[str, str]]:
+    """Yield (module, name) for each import; the name is empty for a whole module."""
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, "") for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0
+            yield from ((node.module or "", alias.name) for alias in node.names)
+
+
+def strangers(code: str) -> list[str]:
+    """Return what code uses that is not public: imports, and names with an underscore."""
+    modules = [
+        f"{module}.{name}"
+        for module, name in imported(code)
+        if name not in PUBLIC.get(module, ()) and module.partition(".")[0] not in OTHERS
+    ]
+    hidden = [
+        node.attr
+        for node in ast.walk(ast.parse(code))
+        if isinstance(node, ast.Attribute)
+        and node.attr.startswith("_")
+        and not re.fullmatch("__(name|doc)__", node.attr)
+    ]
+    return modules + hidden
+
+
+@each_notebook
+def test_it_uses_public_names_only(file: Path) -> None:
+    for cell in code_cells(read(file)):
+        assert strangers(cell.source) == []
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "from x402sim.world.stage import Stage", "import x402sim.journal", "import numpy",
+        "from x402sim import rng", "from x402sim.report import figure", "run._begin",
+        "from x402sim.report.figure import png",
+    ],
+)  # fmt: skip
+def test_a_private_name_would_be_found(code: str) -> None:
+    assert strangers(code)
+
+
+@each_notebook
+def test_it_is_saved_as_it_was_executed(file: Path) -> None:
+    notebook = read(file)
+    nbformat.validate(notebook)
+    assert notebook.metadata == METADATA
+    cells = code_cells(notebook)
+    assert [cell.execution_count for cell in cells] == list(range(1, len(cells) + 1))
+    assert all(not cell.metadata for cell in notebook.cells)
+    text = json.dumps(notebook)
+    assert len(text) < 1_000_000
+    assert re.search(r"/(root|home|tmp|Users|work)/", text) is None
+
+
+@each_notebook
+def test_it_has_the_parts_of_a_paper(file: Path) -> None:
+    prose = "\n".join(cell.source for cell in read(file).cells if cell.cell_type == "markdown")
+    for part in ("# ", "**Question.**", "**Method.**", "## Answer", "## Limits"):
+        assert part in prose
+    for target in re.findall(r"\]\(([^)]+)\)", prose):
+        assert (file.parent / target).is_file(), target
+
+
+# --- executed anew -----------------------------------------------------------------------
+
+
+ASKED = """
+import asyncio, json
+assert asyncio.get_running_loop().is_running()
+json.dumps(answers)
+"""
+
+
+def visible(output: Any) -> dict[str, str]:
+    """Return what is compared of an output: its texts; of its pictures, that they are there."""
+    if output.output_type == "stream":
+        return {output.name: output.text}
+    looks = r'<style.*?</style>|"data:image/png;base64,[^"]*"'
+    return {
+        kind: re.sub(looks, "", data, flags=re.DOTALL) if kind.startswith("text/") else ""
+        for kind, data in output.data.items()
+    }
+
+
+@pytest.mark.timeout(400)
+@each_notebook
+def test_it_says_the_same_again_and_it_is_true(file: Path) -> None:
+    saved = read(file)
+    asking = read(file)
+    asking.cells.append(nbformat.v4.new_code_cell(ASKED.strip()))
+    *fresh, asked = code_cells(executed(asking))
+    for cell, then in zip(fresh, code_cells(saved), strict=True):
+        said = [visible(output) for output in cell.outputs]
+        assert not any("stderr" in output for output in said), said
+        assert said == [visible(output) for output in then.outputs], cell.source
+    answers = json.loads(ast.literal_eval(asked.outputs[0].data["text/plain"]))
+    CLAIMS[file.stem[:2]](answers)
+
+
+Claim = Callable[[dict[str, Any]], None]
+
+
+def one_paid_request(answers: dict[str, Any]) -> None:
+    service_s, facilitator_s, asked_s, next_block_s = 0.040, 0.025, 7.3, 10
+    wait_s = next_block_s - asked_s + facilitator_s + 3 * service_s
+    assert answers["wait_s"] == pytest.approx(wait_s, abs=0.002)
+    assert answers["expected_wait_s"] == pytest.approx(wait_s)
+    assert answers["settle_share"] > 0.8
+    assert answers["witnesses_agree"]
+    assert answers["is_reproducible"]
+    assert answers["payer_transactions"] == 0
+    assert 60_000 < answers["payment_gas"] < 100_000
+    assert 0 < answers["served_before_indexed_s"] < 300
+
+
+def when_things_break(answers: dict[str, Any]) -> None:
+    assert answers["checks"] == answers["checks_held"] > 100
+    assert answers["ledger_as_expected"]
+    assert answers["attempts"] == answers["attempts_paid"] + answers["attempts_refused"]
+    assert answers["attempts_paid"] == 1 + 2 + 1 + 2 + 2 + 105
+    assert answers["unnoticed"] == ["token forgets used nonces"]
+    assert answers["defects_noticed"] == answers["defects"] - 1 == 6
+
+
+def request_or_session(answers: dict[str, Any]) -> None:
+    assert answers["paying_s"] == pytest.approx(answers["model_paying_s"], rel=0.1)
+    assert answers["model_paying_s"] == pytest.approx(6 * 0.0433 + 4 * 0.0867 + 2.5, abs=0.01)
+    assert answers["session_answer_s"] == pytest.approx(2 * 0.0433, rel=0.15)
+    assert answers["least_n_waiting"] == 2
+    assert answers["least_n_transactions"] == [2, 3]
+    assert answers["least_n_calls"] == [2, 2]
+    assert answers["gas_saved_at_most"] == pytest.approx(1 - 2 / 14, abs=0.01)
+    assert answers["pay_once_transactions"] == 1
+    assert 550 < answers["longest_idle_s"] < 600
+
+
+def the_indexers_limits(answers: dict[str, Any]) -> None:
+    assert answers["payments_foretold"] == answers["payments_simulated"] > 5000
+    assert answers["limit_per_hour"] == 1200
+    assert answers["left_after_below"] == 0
+    assert answers["lost_share_above"] == pytest.approx(1 - 1 / (3 * 0.45), abs=0.03)
+    assert answers["limit_with_lag_per_s"] == pytest.approx(100 / 500)
+    assert answers["lost_share_lagging"] == pytest.approx(1 / 3, abs=0.05)
+    assert answers["worst_error_of_growth_per_s"] < 0.02
+    assert answers["mean_delay_newest_s"] == answers["mean_delay_oldest_s"]
+    assert answers["longest_delay_newest_h"] > 10 * answers["longest_delay_oldest_h"]
+
+
+def lost_answers(answers: dict[str, Any]) -> None:
+    low, high = answers["interval_at_0.1"]
+    assert low < 0.1 < high
+    assert answers["intervals"] == 8
+    assert answers["intervals_with_the_expectation"] >= 7
+    assert answers["largest_z_of_charges"] < 3
+    assert answers["protected_payers"] == 2400
+    assert answers["charged_twice_where_protected"] == 0
+    assert answers["in_vain_at_0.1"] == pytest.approx(10 * (1 / 0.9 - 1), rel=0.6)
+    assert answers["careful_served_at_once_at_0.4"] == pytest.approx(0.6, abs=0.12)
+    assert answers["served_in_the_end"] == 1
+
+
+CLAIMS: dict[str, Claim] = {
+    "01": one_paid_request,
+    "02": when_things_break,
+    "03": request_or_session,
+    "04": the_indexers_limits,
+    "05": lost_answers,
+}

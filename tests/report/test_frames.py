@@ -1,0 +1,371 @@
+"""The frames: every number counted again, from the raw journal, the ledger and the database."""
+
+import json
+import re
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from pandas.testing import assert_frame_equal
+
+from tests.report.stories import NAMES, NASTY, played, run
+from x402sim import Run
+from x402sim.journal import Journal
+from x402sim.report import frames
+
+BASES = {
+    "amount_base",
+    "deposited_base",
+    "released_base",
+    "refunded_base",
+    "remaining_base",
+    "change_base",
+    "balance_base",
+}
+DTYPES = {
+    **dict.fromkeys(("exchange", "status_code", "block", "gas", "gas_price_wei"), "Int64"),
+    **dict.fromkeys(("asked", "matched", "reverted", "unknown", "unanswered", "backlog"), "Int64"),
+    **dict.fromkeys(("t_s", "ended_s", "latency_s", "sent_s", "asked_s", "settled_s", "indexed_s", "expires_s"), "float64"),
+    **dict.fromkeys(("ok", "undone"), "bool"),
+    **dict.fromkeys(BASES, "Int64"),
+    **dict.fromkeys((base.removesuffix("_base") for base in BASES), "object"),
+    **dict.fromkeys(("tx", "error", "revert_reason", "payment_id", "sender_address", "to_address", "expected", "actual"), "string"),
+    **dict.fromkeys(("payer", "caller", "to", "sender", "party", "method", "path", "outcome", "clause", "kind", "event", "resource", "call"), "category"),
+    "at": "datetime64[ms, UTC]",
+}  # fmt: skip
+DIFFER = {("steps", "status"): "Int64", ("latency", "status"): "Int64", ("payments", "status"): "category",
+          ("steps", "session_id"): "string", ("sessions", "session_id"): "category"}  # fmt: skip
+
+
+def raw(name: str) -> list[dict[str, Any]]:
+    """Read a journal with nothing but json."""
+    return [json.loads(line) for line in run(name).journal.ndjson().splitlines()]
+
+
+def test_the_stories_went_as_they_should() -> None:
+    assert {name: run(name).outcome for name in NAMES if run(name).outcome != "passed"} == {
+        "failing": "failed"
+    }
+
+
+@pytest.mark.parametrize("table", frames.TABLES)
+def test_the_docstring_names_every_column_in_order(table: str) -> None:
+    told = re.findall(r"^ *\| ([a-z_, ]+) \|", frames.TABLES[table].__doc__ or "", re.MULTILINE)
+    names = [name for cell in told if cell != "column" for name in cell.split(", ")]
+    assert names == list(frames.TABLES[table](run("sessions").journal).columns)
+
+
+@pytest.mark.parametrize("table", frames.TABLES)
+@pytest.mark.parametrize("name", [*NAMES, None])
+def test_dtypes_do_not_depend_on_what_happened(table: str, name: str | None) -> None:
+    frame = frames.TABLES[table](run(name).journal if name else Journal())
+    for column, dtype in frame.dtypes.items():
+        expected = DIFFER.get((table, str(column))) or DTYPES[str(column)]
+        assert str(dtype) == expected, f"{table}.{column}"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_loaded_journal_gives_equal_frames(name: str, tmp_path: Path) -> None:
+    file = tmp_path / "journal.ndjson"
+    file.write_bytes(run(name).journal.ndjson())
+    loaded = Run.load(file)
+    for table in frames.TABLES.values():
+        assert_frame_equal(table(loaded.journal), table(run(name).journal))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_steps_are_the_requests_of_the_payers(name: str) -> None:
+    events = raw(name)
+    sent = [e for e in events if e["event"] == "request" and e["actor"] not in ("service", "world")]
+    ends = {e["data"]["exchange"]: e for e in events if e["event"] in ("answer", "no answer")}
+    frame = run(name).steps
+    assert list(frame["exchange"]) == [e["data"]["exchange"] for e in sent]
+    assert list(frame["payer"]) == [e["actor"] for e in sent]
+    start_ms = events[0]["at_ms"]
+    for row, request in zip(frame.itertuples(), sent, strict=True):
+        end = ends[row.exchange]
+        assert row.t_s == pytest.approx((request["at_ms"] - start_ms) / 1000, abs=1e-9)
+        assert row.at == pd.Timestamp(request["at_ms"], unit="ms", tz="UTC")
+        assert row.ended_s == pytest.approx((end["at_ms"] - start_ms) / 1000, abs=1e-9)
+        if end["event"] == "answer":
+            assert row.status == end["data"]["status"]
+            assert row.latency_s == pytest.approx(row.ended_s - row.t_s, abs=1e-9)
+        else:
+            assert pd.isna(row.status)
+            assert pd.isna(row.latency_s)
+            assert row.outcome == "lost"
+
+
+def test_outcomes_are_what_the_payer_saw() -> None:
+    assert list(run("replayed").steps["outcome"]) == [
+        "payment required", "paid", "payment required", "refused",
+        "payment required", "refused", "payment required",
+    ]  # fmt: skip
+    assert list(run("lost").steps["outcome"]) == ["payment required", "error", "lost", "refused"]
+    assert list(run("pending").steps["outcome"])[-1] == "refused", "402, but not Payment Required"
+    settled = run("failing").latency.query("caller == 'service' and path == '/v2/x402/settle'")
+    assert list(settled["outcome"]).count("refused") == 1, "a 200 with an error is no success"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_latency_has_every_exchange_on_every_hop(name: str) -> None:
+    requests = [e for e in raw(name) if e["event"] == "request"]
+    frame = run(name).latency
+    assert list(zip(frame["exchange"], frame["caller"], frame["to"], strict=True)) == [
+        (e["data"]["exchange"], e["actor"], e["data"]["to"]) for e in requests
+    ]
+
+
+def test_an_exchange_takes_what_both_crossings_take() -> None:
+    explorer = run("sessions").latency.query("to == 'explorer'")
+    assert len(explorer) == 4
+    assert explorer["latency_s"].sub(0.1).abs().le(0.001001).all(), "to the millisecond"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_standing_transfers_are_the_ledgers(name: str) -> None:
+    found, truth = played(name)
+    standing = found.transfers.query("not undone")
+    pairs = list(zip(standing["tx"], standing["amount_base"], strict=True))
+    assert pairs == truth.logs
+    assert standing.loc[standing["kind"] == "mint", "amount_base"].sum() == sum(
+        int(e["data"]["amount_base"]) for e in raw(name)
+        if e["event"] == "transfer" and int(e["data"]["sender"], 16) == 0
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_balances_end_at_the_ledgers(name: str) -> None:
+    found, truth = played(name)
+    last = found.balances.groupby("party", observed=True)["balance_base"].last()
+    assert last.get("merchant", 0) == truth.merchant
+    minted = found.transfers.query("kind == 'mint' and not undone")["amount_base"].sum()
+    assert last.sum() == minted, "what all hold together is what was minted"
+    for _, each in found.balances.groupby("party", observed=True):
+        assert list(each["change_base"].cumsum()) == list(each["balance_base"])
+
+
+def test_kinds_and_names_of_transfers() -> None:
+    frame = run("sessions").transfers
+    assert list(
+        zip(frame["sender"], frame["to"], frame["amount_base"], frame["kind"], strict=True)
+    ) == [
+        ("mint", "alice", 1_000_000, "mint"),
+        ("mint", "bob", 1_000_000, "mint"),
+        ("alice", "merchant", 100_000, "payment"),
+        ("bob", "merchant", 20_000, "payment"),
+        ("merchant", "alice", 70_000, "refund"),
+    ]
+    assert list(frame["amount"]) == [Decimal(a) for a in ("1", "1", "0.1", "0.02", "0.07")]
+
+
+def test_what_a_reorganisation_undoes_is_marked_and_counted_once() -> None:
+    frame = run("reorganised").transfers.query("kind != 'mint'")
+    assert list(zip(frame["kind"], frame["undone"], strict=True)) == [
+        ("payment", True), ("other", True), ("other", False),
+    ]  # fmt: skip
+    (payment,) = run("reorganised").payments.itertuples()
+    assert payment.status == "settled", "the service has not noticed"
+    assert pd.isna(payment.block), "but the chain has it no more"
+
+
+def test_what_is_undone_again_is_undone_once_more_and_not_twice() -> None:
+    journal, moved = (
+        Journal(),
+        {"tx": "0x1", "block": 1, "sender": "0x1", "to": "0x2", "amount_base": "5"},
+    )
+    for event, data in (
+        ("transfer", moved),
+        ("undone", {"tx": "0x1"}),
+        ("transfer", moved),
+        ("undone", {"tx": "0x1"}),
+    ):
+        journal.record(0, "chain", event, **data)
+    assert list(frames.transfers(journal)["undone"]) == [True, True]
+    assert list(frames.balances(journal).query("party == '0x2'")["balance_base"]) == [5, 0, 5, 0]
+
+
+def test_a_payer_may_ask_the_facilitator_too() -> None:
+    journal = Journal()
+    journal.record(
+        0, "eve", "request", exchange=1, to="facilitator", method="POST", path="/v2/x402/verify"
+    )
+    journal.record(5, "eve", "answer", exchange=1, to="facilitator", status=200, ok=False)
+    (row,) = frames.steps(journal).itertuples()
+    assert (row.payer, row.to, row.outcome) == ("eve", "facilitator", "refused")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_payments_have_the_status_of_the_database(name: str) -> None:
+    found, truth = played(name)
+    frame = found.payments
+    assert frame["payment_id"].is_unique
+    for row in frame.itertuples():
+        stored = truth.payments.get(row.payment_id)
+        assert row.status == stored if stored else row.status in ("refused", "unpaid")
+    assert set(truth.payments) <= set(frame["payment_id"])
+    indexed = frame.dropna(subset="indexed_s")
+    assert dict(zip(indexed["payment_id"], indexed["tx"], strict=True)) == truth.blocks
+
+
+def test_every_status_is_told_apart() -> None:
+    replayed = run("replayed").payments
+    assert list(replayed["status"]) == ["settled", "refused", "refused", "unpaid"]
+    assert list(replayed["payer"]) == ["alice", "alice", "mallory", "alice"]
+    assert list(run("pending").payments["status"]) == ["pending", "refused"]
+    paid = replayed.iloc[0]
+    assert (paid["amount_base"], paid["amount"]) == (10_000, Decimal("0.01"))
+    assert paid["asked_s"] < paid["settled_s"]
+    assert paid["gas"] == run("replayed").transactions.set_index("tx")["gas"][paid["tx"]]
+
+
+def test_a_payment_that_can_never_be_mined_has_failed() -> None:
+    journal = Journal()
+    for event in run("pending").journal:
+        journal.record(event.at_ms, event.actor, event.event, **event.data)
+    payment_id = run("pending").payments["payment_id"][0]
+    journal.record(0, "service", "payment failed", payment_id=payment_id)
+    assert list(frames.payments(journal)["status"]) == ["failed", "refused"]
+
+
+def test_without_the_services_events_the_payers_are_believed() -> None:
+    journal = Journal()
+    for event in run("replayed").journal:
+        if event.actor in ("world", "alice", "mallory"):
+            journal.record(event.at_ms, event.actor, event.event, **event.data)
+    seen, known = frames.payments(journal), run("replayed").payments
+    assert list(seen["status"]) == list(known["status"])
+    assert list(seen["tx"].dropna()) == list(known["tx"].dropna())
+
+
+def test_sessions_add_up_and_are_the_databases() -> None:
+    found, truth = played("sessions")
+    frame = found.sessions
+    last = frame.groupby("session_id", observed=True).last()
+    for session_id, deposited, released in truth.sessions:
+        assert tuple(last.loc[session_id, ["deposited_base", "released_base"]]) == (
+            deposited,
+            released,
+        )
+    left = frame["deposited_base"] - frame["released_base"] - frame["refunded_base"]
+    assert frame["remaining_base"].equals(left)
+    alice = frame[frame["payer"] == "alice"]
+    assert list(alice["event"]) == ["opened", *["debited"] * 3, "expired", "refunded"]
+    assert list(alice["remaining_base"]) == [100_000, 90_000, 80_000, 70_000, 70_000, 0]
+    bob = frame[frame["payer"] == "bob"]
+    assert list(bob["event"]) == ["opened", "debited", "debited", "expired"], (
+        "its third was refused"
+    )
+
+
+def test_a_session_ends_with_its_deposit() -> None:
+    journal = Journal()
+    for event in run("sessions").journal:
+        if event.event == "session debited":
+            break
+        journal.record(event.at_ms, event.actor, event.event, **event.data)
+    deposits = run("sessions").payments["payment_id"]
+    journal.record(0, "service", "payment failed", payment_id=deposits[0])
+    journal.record(0, "service", "sessions expired", count=1)
+    frame = frames.sessions(journal).iloc[2:]
+    assert list(zip(frame["payer"], frame["event"], frame["remaining_base"], strict=True)) == [
+        ("alice", "failed", 0),
+        ("bob", "expired", 20_000),
+    ], "hers was due first, but had ended already"
+
+
+def test_the_backlog_is_what_was_settled_and_not_yet_found() -> None:
+    found = run("indexed")
+    payments = found.payments
+    for row in found.backlog.itertuples():
+        settled = (payments["settled_s"] <= row.t_s).sum()
+        done = (payments["indexed_s"] <= row.t_s).sum()
+        assert row.backlog == settled - done
+        assert row.asked == row.matched + row.reverted + row.unknown + row.unanswered
+    assert found.backlog["asked"].max() == 100, "8/indexer-batch"
+    assert found.backlog["unknown"].sum() > 0
+
+
+def test_checks_say_what_is_a_number_and_what_a_text() -> None:
+    frame = run("failing").checks
+    assert list(frame["clause"]) == ["4.1/receipt", "5/nonce-once", "5/nonce-once"]
+    assert list(frame["ok"]) == [False, False, True]
+    assert list(frame["expected"]) == ["200", '"<script>alert(1)</script>"', "1"]
+    assert list(frame["actual"]) == ["402", '"Insufficient USDC balance"', "1"]
+
+
+def test_a_check_before_any_exchange_is_about_none() -> None:
+    journal = Journal()
+    journal.record(
+        0, "world", "check", clause="1/indexer", ok=True, expected=1, actual=1, exchange=0
+    )
+    assert frames.checks(journal)["exchange"].isna().all()
+
+
+def test_names_are_kept_as_they_are() -> None:
+    assert NASTY in set(run("failing").steps["payer"])
+
+
+def test_amounts_beyond_64_bits_are_exact() -> None:
+    huge, journal = 2**255, Journal()
+    zero, alice, bob = (f"0x{n:040x}" for n in range(3))
+    journal.record(0, "world", "joined", name="alice", address=alice)
+    for sender, to, amount in (zero, alice, huge), (alice, bob, huge - 1):
+        journal.record(
+            0, "chain", "transfer", tx="0x1", block=1, sender=sender, to=to, amount_base=str(amount)
+        )
+    frame = frames.transfers(journal)
+    assert list(frame["amount_base"]) == [huge, huge - 1]
+    assert frame["amount_base"].sum() == 2 * huge - 1
+    assert [str(amount) for amount in frame["amount"]] == [
+        f"{n // 10**6}.{n % 10**6:06d}" for n in (huge, huge - 1)
+    ]
+    assert list(frames.balances(journal)["balance_base"]) == [huge, 1, huge - 1]
+
+
+def test_sums_of_64_bit_columns_cannot_wrap() -> None:
+    journal = Journal()
+    for _ in range(2):
+        journal.record(
+            0,
+            "chain",
+            "transfer",
+            tx="0x1",
+            block=1,
+            sender="0x1",
+            to="0x2",
+            amount_base=str(2**62),
+        )
+    assert frames.transfers(journal)["amount_base"].sum() == 2**63
+
+
+def test_a_journal_whose_beginning_is_forgotten_is_no_problem() -> None:
+    late = Journal(limit=60)
+    for event in run("sessions").journal:
+        late.record(event.at_ms, event.actor, event.event, **event.data)
+    for table in frames.TABLES.values():
+        table(late)
+    assert frames.steps(late)["t_s"].min() >= 0
+
+
+def test_what_came_over_the_wire_in_place_of_a_text_is_no_text() -> None:
+    journal = Journal()
+    journal.record(
+        0,
+        "eve",
+        "request",
+        exchange=1,
+        to="service",
+        method="POST",
+        path="/api/pay",
+        payment_id=True,
+    )
+    journal.record(
+        0, "eve", "answer", exchange=1, to="service", status=400, error=False, payment_id=False
+    )
+    (row,) = frames.steps(journal).itertuples()
+    assert pd.isna(row.payment_id)
+    assert pd.isna(row.error)
+    assert frames.payments(journal).empty

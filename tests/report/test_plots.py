@@ -1,0 +1,420 @@
+"""The plots: the right arrows, lines and marks, at the right places, and letters one can read."""
+
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable
+from itertools import combinations
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+from matplotlib.axes import Axes
+from matplotlib.colors import to_hex
+from matplotlib.text import Text
+
+from tests.report.stories import NAMES, run, skipped
+from x402sim import Run
+from x402sim.journal import Journal
+from x402sim.report import figure, plots
+from x402sim.report.figure import BLACK, BLUE, GREY, ORANGE, VERMILLION
+from x402sim.report.reading import Reading
+from x402sim.report.rows import rows
+
+PLOTS: list[Callable[..., Axes]] = [
+    plots.sequence, plots.balances, plots.session_burn_down, plots.latency, plots.backlog,
+]  # fmt: skip
+
+
+def named(ax: Axes, kind: str) -> dict[str, Any]:
+    """Return what was drawn with an id of this kind, by the rest of the id."""
+    found = {}
+    for artist in ax.get_children():
+        gid = artist.get_gid() or ""
+        if gid.partition(" ")[0] == kind:
+            found[gid.partition(" ")[2]] = artist
+    return found
+
+
+def texts(ax: Axes) -> list[str]:
+    return [text.get_text() for text in ax.findobj(Text) if text.get_text()]
+
+
+def written(ax: Axes) -> list[str]:
+    return [text.get_text() for text in ax.texts if text.get_text()]
+
+
+def boxes(ax: Axes) -> dict[Any, str]:
+    """Return the box of every text that can be seen, in pixels."""
+    ax.figure.canvas.draw()
+    off = {
+        label
+        for axis in (ax.xaxis, ax.yaxis)
+        for tick in [*axis.get_major_ticks(), *axis.get_minor_ticks()]
+        for label in (tick.label1, tick.label2)
+        if not min(axis.get_view_interval()) <= tick.get_loc() <= max(axis.get_view_interval())
+    }
+    seen = [text for text in ax.figure.findobj(Text) if text.get_visible() and text not in off]
+    return {text.get_window_extent(): text.get_text() for text in seen if text.get_text().strip()}
+
+
+# --- every plot ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("draw", PLOTS)
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("width_mm", [None, 80])
+def test_letters_do_not_overlap_and_stay_inside(
+    draw: Callable[..., Axes], name: str, width_mm: int | None
+) -> None:
+    ax = draw(run(name), figure.new_axes(width_mm, 90) if width_mm else None)
+    found = boxes(ax)
+    page = ax.figure.bbox
+    for (one, a), (other, b) in combinations(found.items(), 2):
+        is_over = one.shrunk(0.96, 0.75).overlaps(other.shrunk(0.96, 0.75))
+        assert not is_over, f"{a!r} is written over {b!r}"
+    for box, text in found.items():
+        inside = (
+            page.x0 - 1 <= box.x0 < box.x1 <= page.x1 + 1,
+            page.y0 - 1 <= box.y0 < box.y1 <= page.y1 + 1,
+        )
+        assert all(inside), f"{text!r} is cut off"
+
+
+@pytest.mark.parametrize("draw", PLOTS)
+def test_it_draws_on_the_axes_it_is_given(draw: Callable[..., Axes]) -> None:
+    before = dict(mpl.rcParams)
+    ax = figure.new_axes()
+    assert draw(run("sessions").journal, ax) is ax, "a journal will do as well as a run"
+    assert dict(mpl.rcParams) == before
+
+
+@pytest.mark.parametrize("draw", PLOTS)
+@pytest.mark.parametrize("journal", [Journal(), skipped().journal])
+def test_it_says_when_there_is_nothing_to_see(draw: Callable[..., Axes], journal: Journal) -> None:
+    ax = draw(journal)
+    assert not ax.axison
+    assert len(written(ax)) == 1
+    assert figure.png(ax.figure)
+
+
+@pytest.mark.parametrize("draw", PLOTS)
+def test_the_same_run_gives_the_same_bytes(draw: Callable[..., Axes]) -> None:
+    assert figure.png(draw(run("sessions")).figure) == figure.png(draw(run("sessions")).figure)
+    assert figure.svg(draw(run("sessions")).figure) == figure.svg(draw(run("sessions")).figure)
+
+
+def test_a_png_is_as_large_as_it_says() -> None:
+    picture = figure.png(figure.new_axes(100, 50).figure, dpi=254)
+    assert [int.from_bytes(picture[n : n + 4]) for n in (16, 20)] == [1000, 500]
+
+
+def test_pyplot_is_not_needed() -> None:
+    code = (
+        "import sys; from tests.report.stories import run; from x402sim.report import plots, figure;"
+        "figure.png(plots.balances(run('replayed')).figure); print('matplotlib.pyplot' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
+
+
+def test_a_figure_shows_itself_in_a_notebook() -> None:
+    shown, how = plots.balances(run("replayed")).figure._repr_png_()  # type: ignore[attr-defined]
+    assert shown.startswith(b"\x89PNG")
+    assert 300 < how["width"] < 1000
+
+
+# --- the sequence diagram ------------------------------------------------------------
+
+
+def test_the_lanes_are_those_who_took_part() -> None:
+    ax = plots.sequence(run("replayed"))
+    heads = [label.get_text() for label in ax.get_xticklabels()]
+    assert heads == ["alice", "mallory", "service", "facilitator", "chain"]
+
+
+@pytest.mark.parametrize("name", ["replayed", "lost", "pending"])
+def test_each_exchange_has_its_arrows(name: str) -> None:
+    found = run(name)
+    ax = plots.sequence(found, rows_shown=1000)
+    whole, asked = named(ax, "exchange"), named(ax, "request")
+    answers, losses = named(ax, "answer"), named(ax, "lost")
+    every = found.latency
+    assert {*whole, *asked} == {str(number) for number in every["exchange"]}
+    assert not {*whole} & {*asked}
+    assert {*losses} == {str(n) for n in every.query("outcome == 'lost'")["exchange"]}
+    assert {*named(ax, "cross")} == {*losses}
+    assert {*asked} == {*answers, *losses}
+
+
+def test_arrows_go_from_who_speaks_to_who_listens() -> None:
+    ax = plots.sequence(run("replayed"))
+    x = {label.get_text(): at for at, label in enumerate(ax.get_xticklabels())}
+    ask, answer = named(ax, "request")["1"], named(ax, "answer")["1"]
+    assert (ask.xyann[0], ask.xy[0]) == (x["alice"], x["service"])
+    assert (answer.xyann[0], answer.xy[0]) == (x["service"], x["alice"])
+    assert ask.xy[1] < answer.xy[1], "time runs downwards"
+    assert ax.yaxis_inverted()
+
+
+def test_colours_tell_how_it_went() -> None:
+    ax = plots.sequence(run("replayed"))
+    steps = run("replayed").steps.set_index("exchange")["outcome"]
+    wanted = {"paid": BLUE, "payment required": ORANGE, "refused": VERMILLION}
+    for number, arrow in named(ax, "answer").items():
+        if int(number) in steps.index:
+            assert (
+                to_hex(arrow.arrow_patch.get_edgecolor()).lower()
+                == wanted[steps[int(number)]].lower()
+            )
+    assert to_hex(named(ax, "request")["1"].arrow_patch.get_edgecolor()) == BLACK
+
+
+def test_what_is_written_is_what_was_said() -> None:
+    said = written(plots.sequence(run("replayed")))
+    assert said.count("POST /api/perp/quote") == 4
+    assert said.count("409 Nonce already used") == 2
+    assert "POST /api/pay (#1, signed a1)" in said
+    assert "POST /api/pay (#2, signed a1)" in said, "the same authorization for another payment"
+    assert "0.01 alice → merchant, block 2" in said
+
+
+def test_faults_and_failures_are_written_across() -> None:
+    said = written(plots.sequence(run("lost")))
+    assert "fault at facilitator: lose answer (path /settle)" in said
+    assert "2 s go by" in said
+    assert said.count("connection lost") == 2
+    said = written(plots.sequence(run("failing")))
+    assert "✗ 4.1/receipt failed: expected 200, actual 402" in said
+    assert not any("5/nonce-once failed: expected 1" in text for text in said)
+
+
+def test_a_long_run_is_shown_through_a_window_that_says_so() -> None:
+    ax = plots.sequence(run("indexed"))
+    rows = len(named(ax, "request")) + len(named(ax, "answer")) + len(named(ax, "exchange")) + len(named(ax, "note")) + len(named(ax, "word"))  # fmt: skip
+    assert rows == 40
+    assert ax.get_xlabel().startswith("rows 1 to 40 of ")
+    assert not plots.sequence(run("replayed")).get_xlabel()
+
+
+def test_the_window_shows_the_exchange_one_asks_for() -> None:
+    number = int(run("indexed").steps["exchange"].iloc[-1])
+    ax = plots.sequence(run("indexed"), exchange=number)
+    assert str(number) in {*named(ax, "request"), *named(ax, "exchange")}
+    assert "1" not in named(ax, "request")
+
+
+def test_what_is_repeated_is_drawn_once_with_a_count() -> None:
+    number = int(run("indexed").latency.query("to == 'explorer'")["exchange"].iloc[-1])
+    said = written(plots.sequence(run("indexed"), exchange=number))
+    matched = int(run("indexed").backlog.query("matched > 0")["matched"].iloc[-1])
+    assert said.count(f"{matched}× eth_getTransactionByHash: 200") == 1
+    assert said.count(f"{matched}× eth_getTransactionReceipt: 200") == 1
+
+
+def test_rows_lose_no_exchange() -> None:
+    for name in NAMES:
+        found = Reading(run(name).journal)
+        told = sum(row.times for row in rows(found) if row.line.kind == "request")
+        assert told == len(found.exchanges)
+
+
+def test_three_equal_exchanges_of_a_payer_are_one_row_and_two_are_not() -> None:
+    for times, expected in (2, [1, 1, 1, 1]), (3, [3]):
+        journal = Journal()
+        for number in range(times):
+            journal.record(
+                0, "a", "request", exchange=number, to="service", method="GET", path="/x"
+            )
+            journal.record(0, "a", "answer", exchange=number, to="service", status=200)
+        assert [row.times for row in rows(Reading(journal))] == expected
+
+
+def test_many_payers_share_a_lane() -> None:
+    ax = plots.sequence(run("indexed"))
+    heads = [label.get_text() for label in ax.get_xticklabels()]
+    assert "other payers" in heads
+    assert len([head for head in heads if head.startswith("payer ")]) == 3
+
+
+@pytest.mark.parametrize("draw", [*PLOTS, lambda run, ax: plots.outcomes([run], ax)])
+def test_a_name_is_no_formula(draw: Callable[..., Axes]) -> None:
+    """A payer may be called $x$, and so may anything else that a journal names."""
+    journal = Journal()
+    for event in run("sessions").journal:
+        data = {
+            k: "$x_1$" if v in ("alice", "devUSDC.e", "sessions", "3/expiry-refund") else v
+            for k, v in event.data.items()
+        }
+        actor = "$x_1$" if event.actor == "alice" else event.actor
+        journal.record(event.at_ms, actor, event.event, **data)
+    ax = draw(Run(journal=journal), figure.new_axes())
+    ax.figure.canvas.draw()
+    named = [text for text in ax.figure.findobj(Text) if "$x_1$" in text.get_text()]
+    assert named or draw in (plots.latency, plots.backlog)
+    assert not any(text.get_parse_math() for text in named)
+
+
+# --- money ---------------------------------------------------------------------------
+
+
+def test_balances_end_where_the_frame_ends() -> None:
+    found = run("sessions")
+    ax = plots.balances(found)
+    lines = {line.get_label(): line for line in ax.lines}
+    assert list(lines) == ["merchant", "alice", "bob"]
+    ends = found.balances.groupby("party", observed=True)["balance"].last().astype(float)
+    minted = {"merchant": 0, "alice": 1, "bob": 1}
+    for name, line in lines.items():
+        assert line.get_ydata()[-1] == pytest.approx(ends[name] - minted[name])
+        assert line.get_drawstyle() == "steps-post"
+    assert written(ax) == ["merchant +0.05", "alice \N{MINUS SIGN}0.03", "bob \N{MINUS SIGN}0.02"]
+    assert ax.get_ylabel() == "net gain (devUSDC.e)"
+    assert ax.get_xlabel() == "virtual time (min)"
+
+
+def test_balances_with_funding_are_the_balances() -> None:
+    ax = plots.balances(run("sessions"), with_funding=True)
+    assert [line.get_ydata()[-1] for line in ax.lines] == pytest.approx([0.05, 0.97, 0.98])
+
+
+def test_the_total_of_many_is_one_line() -> None:
+    ax = plots.balances(run("indexed"))
+    merchant, others = ax.lines
+    assert others.get_label() == "6 others"
+    assert np.unique(merchant.get_ydata())[-1] == pytest.approx(1.2)
+    assert others.get_ydata()[-1] == pytest.approx(-merchant.get_ydata()[-1])
+
+
+def test_what_was_undone_is_taken_back() -> None:
+    merchant = plots.balances(run("reorganised")).lines[0]
+    assert list(merchant.get_ydata()) == pytest.approx([0, 0.01, 0, 0])
+
+
+def test_budgets_burn_down_as_the_frame_says() -> None:
+    found = run("sessions")
+    ax = plots.session_burn_down(found)
+    frame = found.sessions
+    steps = [line for line in ax.lines if line.get_drawstyle() == "steps-post"]
+    for line, payer in zip(steps, ["alice", "bob"], strict=True):
+        rows = frame[frame["payer"] == payer]
+        assert list(line.get_ydata()) == pytest.approx(list(rows["remaining"].astype(float)))
+        assert list(line.get_xdata()) == pytest.approx(list(rows["t_s"] / 60))
+    marks = Counter(line.get_marker() for line in ax.lines for _ in line.get_xdata() if line.get_linestyle() == "None")  # fmt: skip
+    assert marks == {"o": 2, "v": 2, "s": 1}
+    legend = ax.get_legend()
+    assert legend is not None
+    names = [text.get_text() for text in legend.get_texts()]
+    assert names == ["alice", "bob", "opened", "expired", "refunded"]
+    assert ax.get_ylim()[0] == 0
+
+
+# --- time and the indexer ------------------------------------------------------------
+
+
+def test_latency_counts_every_exchange_and_every_loss() -> None:
+    found = run("lost")
+    said = written(plots.latency(found))
+    counts = [int(text.split()[2].rstrip(",")) for text in said if text.startswith("n = ")]
+    assert sum(counts) == len(found.latency)
+    assert sum("1 unanswered" in text for text in said) == 2
+    pay = found.latency.query("path == '/api/pay'")["latency_s"].median()
+    assert f"n = 3, 1 unanswered, median {pay * 1000:.3g} ms" in said
+
+
+def test_latency_has_its_unit() -> None:
+    ax = plots.latency(run("lost"))
+    assert ax.get_xlabel() == "latency (ms)"
+    slow = Journal()
+    slow.record(0, "a", "request", exchange=1, to="service", method="GET", path="/x")
+    slow.record(90_000, "a", "answer", exchange=1, to="service", status=200)
+    assert plots.latency(slow).get_xlabel() == "latency (s)"
+
+
+def test_no_latency_at_all_is_drawn_too() -> None:
+    journal = Journal()
+    journal.record(0, "a", "request", exchange=1, to="service", method="GET", path="/x")
+    journal.record(0, "a", "answer", exchange=1, to="service", status=200)
+    ax = plots.latency(journal)
+    assert ax.get_xscale() == "linear"
+    assert figure.png(ax.figure)
+
+
+def test_paths_with_ids_are_one_row() -> None:
+    journal = Journal()
+    for number in range(3):
+        path = f"/api/payments/pay_{number}"
+        journal.record(0, "a", "request", exchange=number, to="service", method="GET", path=path)
+        journal.record(5, "a", "answer", exchange=number, to="service", status=200)
+    assert written(plots.latency(journal)) == ["service: /api/payments/…", "n = 3, median 5 ms"]
+
+
+def test_the_backlogs_line_goes_through_the_indexers_runs() -> None:
+    found = run("indexed")
+    ax = plots.backlog(found)
+    line = next(line for line in ax.lines if line.get_drawstyle() == "steps-post")
+    xs, ys = line.get_data()
+    for row in found.backlog.itertuples():
+        before = np.asarray(xs) * 60 <= row.t_s + 1e-6
+        assert np.asarray(ys)[before][-1] == row.backlog
+    dots = {line.get_markerfacecolor(): len(line.get_xdata()) for line in ax.lines if line.get_marker() == "o"}  # fmt: skip
+    done = (found.backlog["matched"] == found.backlog["asked"]).sum()
+    assert dots == {BLACK: done, "white": len(found.backlog) - done}
+
+
+# --- the matrix ----------------------------------------------------------------------
+
+
+def matrix(ax: Axes | None = None) -> tuple[Axes, list[Run]]:
+    runs = [run("replayed"), run("failing"), skipped()]
+    return plots.outcomes(runs, ax), runs
+
+
+def test_each_clause_of_each_run_has_one_cell() -> None:
+    ax, runs = matrix()
+    bars = Counter(patch.get_gid().split()[0] for patch in ax.patches)
+    cells = {(r.name, c["clause"]) for r in runs for c in r.checked}
+    bad = {(r.name, c["clause"]) for r in runs for c in r.checked if not c["ok"]}
+    assert bars == {"passed": len(cells) - len(bad), "failed": len(bad), "skipped": 1}
+    assert Counter(t for t in written(ax) if len(t) == 1) == {
+        "✓": bars["passed"],
+        "✗": bars["failed"],
+    }
+    assert "\N{EN DASH} skipped: no <clock> there" in written(ax)
+
+
+def test_a_cell_is_where_its_scenario_and_its_clause_cross() -> None:
+    ax, _ = matrix()
+    rows = [label.get_text() for label in ax.get_yticklabels()]
+    columns = [label.get_text() for label in ax.get_xticklabels()]
+    assert rows == ["replayed", "✗ failing", "elsewhere"]
+    assert columns == ["4.1/receipt", "5/nonce-once", "7/nonce-already-used"]
+    at = {text.get_position(): text.get_text() for text in ax.texts}
+    assert at[(0, 0)] == "✓"
+    assert at[(2, 0)] == "✓"
+    assert at[(0, 1)] == "✗"
+    assert at[(1, 1)] == "✗", "one of its two checks did not hold"
+
+
+def test_the_same_scenario_twice_is_told_apart_by_its_seed() -> None:
+    ax = plots.outcomes([run("replayed"), run("replayed")])
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["replayed (seed 1)"] * 2
+
+
+def test_the_matrix_fits_a_column() -> None:
+    ax, _ = matrix(figure.new_axes(80, 60))
+    for box, text in boxes(ax).items():
+        assert -1 <= box.x0 < box.x1 <= ax.figure.bbox.x1 + 1, f"{text!r} is cut off"
+
+
+def test_no_runs_no_matrix() -> None:
+    assert written(plots.outcomes([])) == ["no runs"]
+    assert texts(plots.outcomes([skipped()]))
+
+
+def test_colours_are_okabe_and_itos() -> None:
+    assert {BLUE, ORANGE, VERMILLION, figure.GREEN, figure.PURPLE} == {
+        "#0072B2", "#E69F00", "#D55E00", "#009E73", "#CC79A7",
+    }  # fmt: skip
+    assert GREY not in {colour for colour, _ in figure.LINES}

@@ -1,0 +1,132 @@
+"""Runs as files: all of them there, readable by others, the same bytes for the same run."""
+
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pandas.testing import assert_frame_equal
+
+from tests.report.stories import run, skipped
+from x402sim import Run
+from x402sim.journal import Journal
+from x402sim.report import save
+from x402sim.report.frames import TABLES
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {
+        str(file.relative_to(folder)): file.read_bytes()
+        for file in folder.rglob("*")
+        if file.is_file()
+    }
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return run("sessions").save(tmp_path_factory.mktemp("saved") / "deep" / "er")
+
+
+def test_a_run_has_all_its_files(saved: Path) -> None:
+    frames = {f"{name}.{kind}" for name in TABLES for kind in ("csv", "parquet")}
+    plots = {"sequence.png", "balances.png", "session_burn_down.png", "latency.png", "backlog.png"}
+    assert {*contents(saved)} == frames | plots | {"journal.ndjson", "report.html"}
+    assert Run.load(saved / "journal.ndjson").sha256 == run("sessions").sha256
+
+
+def test_the_same_run_gives_the_same_bytes(saved: Path, tmp_path: Path) -> None:
+    loaded = Run.load(saved / "journal.ndjson")
+    assert contents(loaded.save(tmp_path)) == contents(saved)
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_parquet_gives_the_frame_back(table: str, saved: Path) -> None:
+    assert_frame_equal(
+        pd.read_parquet(saved / f"{table}.parquet"), TABLES[table](run("sessions").journal),
+        check_categorical=False, check_dtype=False,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_parquet_types_do_not_depend_on_what_happened(
+    table: str, saved: Path, tmp_path: Path
+) -> None:
+    save.save_run(skipped(), tmp_path)
+    empty, full = (
+        pq.read_schema(f / f"{table}.parquet").remove_metadata() for f in (tmp_path, saved)
+    )
+    assert empty == full
+    for field in full:
+        if f"{field.name}_base" in full.names:
+            assert field.type == pa.decimal128(38, 6)
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_csv_has_the_columns_and_the_rows(table: str, saved: Path) -> None:
+    frame = TABLES[table](run("sessions").journal)
+    read = pd.read_csv(saved / f"{table}.csv", dtype="string", keep_default_na=False)
+    assert list(read.columns) == list(frame.columns)
+    assert len(read) == len(frame)
+    for name in frame.columns:
+        if name.endswith("_base"):
+            assert list(read[name]) == [
+                "" if pd.isna(value) else str(value) for value in frame[name]
+            ]
+
+
+def test_amounts_beyond_64_bits_are_texts_in_parquet(tmp_path: Path) -> None:
+    journal, huge = Journal(), 2**200
+    for event in skipped().journal:
+        journal.record(event.at_ms, event.actor, event.event, **event.data)
+        if event.event == "begin":
+            journal.record(
+                0,
+                "chain",
+                "transfer",
+                tx="0x1",
+                block=1,
+                sender="0x1",
+                to="0x2",
+                amount_base=str(huge),
+            )
+    save.save_run(Run(journal=journal), tmp_path)
+    (row,) = pd.read_parquet(tmp_path / "transfers.parquet").itertuples()
+    assert row.amount_base == str(huge)
+    assert row.amount == f"{huge // 10**6}.{huge % 10**6:06d}"
+
+
+def test_many_runs_have_a_folder_each_and_one_report(tmp_path: Path) -> None:
+    runs = [run("replayed"), run("lost"), run("replayed")]
+    save.save_runs(runs, tmp_path, stories={"lost": "The answer is lost."})
+    assert {file.name for file in tmp_path.iterdir()} == {
+        "replayed-1", "replayed-2", "lost", "outcomes.png", "report.html",
+    }  # fmt: skip
+    assert not (tmp_path / "lost" / "report.html").exists()
+    report = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "The answer is lost." in report
+    assert report.count("<details") == 3
+
+
+def test_a_name_leads_out_of_no_folder(tmp_path: Path) -> None:
+    journal = Journal()
+    for event in skipped().journal:
+        journal.record(
+            event.at_ms, event.actor, event.event, **{**event.data, "scenario": "../evil"}
+        )
+    save.save_runs([Run(journal=journal)], tmp_path / "out")
+    assert {file.name for file in tmp_path.iterdir()} == {"out"}
+
+
+def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    message = r"reports need pandas, pyarrow: pip install 'x402sim\[report\]'"
+    for use in (
+        lambda: run("lost").steps,
+        lambda: run("lost").save(tmp_path),
+        run("lost")._repr_html_,
+    ):
+        with pytest.raises(ModuleNotFoundError, match=message):
+            use()

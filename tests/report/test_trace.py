@@ -1,0 +1,161 @@
+"""What happened, in words: the trace of a request, and where two runs first differ."""
+
+import subprocess
+import sys
+
+import pytest
+from msgspec import UNSET
+
+from tests.report.stories import run
+from x402sim.journal import Journal
+from x402sim.report import diff, trace
+from x402sim.report.reading import Reading
+
+
+def copy(journal: Journal, **changes: object) -> Journal:
+    """Return a copy in which event number `seq` has other data, or after `upto` there is none."""
+    copied = Journal()
+    for event in journal:
+        if event.seq == changes.get("upto"):
+            break
+        data = {**event.data, **(changes["data"] if event.seq == changes.get("seq") else {})}  # type: ignore[dict-item]
+        copied.record(event.at_ms, event.actor, event.event, **data)
+    return copied
+
+
+def test_a_trace_goes_from_the_request_to_its_end() -> None:
+    told = trace.trace(run("replayed").journal, 2)
+    assert "alice → service" in told[0]
+    assert "POST /api/pay" in told[0]
+    assert "alice ← service" in told[-1]
+    whole = "\n".join(told)
+    for words in (
+        "service → facilitator    verify",
+        "settle",
+        "0.01 alice → merchant, block 2",
+        "settled",
+    ):
+        assert words in whole
+
+
+def test_what_goes_without_saying_is_not_told() -> None:
+    told = "\n".join(str(line) for line in trace.lines(Reading(run("replayed").journal)))
+    assert "failed" not in told, "no check did"
+    assert "mint" not in told
+
+
+def test_whatever_a_story_does_to_the_world_has_words() -> None:
+    told = [
+        line.text for line in trace.lines(Reading(run("meddled").journal)) if line.left == "world"
+    ]
+    assert told.pop(2).startswith("fault at explorer: delay answer (times unlimited")
+    assert told == [
+        "clock of facilitator: -30 s", "explorer lags 90 s",
+        "service crashes and starts again", "reorganisation, 1 deep",
+        "the token's next calls revert: 2", "mine on demand only", "mempool dropped", "mine at once",
+        "something else colour=green",
+    ]  # fmt: skip
+    chain = [
+        line.text for line in trace.lines(Reading(run("meddled").journal)) if line.left == "chain"
+    ]
+    assert "undone: 0.01 alice → merchant" in chain
+    assert chain[-1].startswith("reverted: ")
+
+
+def test_a_trace_says_why_something_was_refused_or_lost() -> None:
+    refused, lost = (
+        "\n".join(trace.trace(run("lost").journal, 2)),
+        trace.trace(run("lost").journal, 6),
+    )
+    assert "service ✗ facilitator    connection lost" in refused
+    assert "refused: Facilitator unreachable" in refused
+    assert lost[-1].endswith("connection lost")
+
+
+def test_other_payers_are_left_out() -> None:
+    steps = run("failing").steps
+    number = int(steps.query("status == 402 and outcome == 'refused'")["exchange"].iloc[0])
+    told = trace.trace(run("failing").journal, number)
+    assert not any("bob → service" in line or "bob ← service" in line for line in told)
+
+
+def test_a_failed_check_has_the_trace_of_its_request() -> None:
+    found = trace.failed_checks(run("failing").journal)
+    assert [check["clause"] for check, _ in found] == ["4.1/receipt", "5/nonce-once"]
+    for check, told in found:
+        assert told == trace.trace(run("failing").journal, check["exchange"])
+    assert trace.failed_checks(run("replayed").journal) == []
+
+
+def test_a_long_trace_is_cut_in_the_middle() -> None:
+    journal = Journal()
+    journal.record(0, "a", "request", exchange=1, to="service", method="GET", path="/x")
+    for _ in range(100):
+        journal.record(0, "chain", "mined", tx="0x1", block=1, sender="0x1", call="", gas=1, gas_price_wei="1", revert_reason="no")  # fmt: skip
+    journal.record(0, "a", "answer", exchange=1, to="service", status=200)
+    told = trace.trace(journal, 1)
+    assert len(told) == trace.LONGEST_TRACE + 1
+    assert told[30] == "… 42 more …"
+    assert told[-1].endswith("200")
+
+
+def test_no_such_exchange_no_trace() -> None:
+    assert trace.trace(run("replayed").journal, 10_000) == []
+
+
+def test_equal_journals_do_not_differ() -> None:
+    journal = run("replayed").journal
+    assert diff.first_difference(journal, copy(journal)) is None
+    assert diff.tell(journal, copy(journal)) == []
+
+
+@pytest.mark.parametrize(
+    ("before", "after"), [(200, 201), (200, True), (200, 200.0), (200, "200"), (200, None)]
+)
+def test_the_first_difference_is_found_and_named(before: object, after: object) -> None:
+    journal = run("replayed").journal
+    seq = next(event.seq for event in journal if event.data.get("status") == before)
+    found = diff.first_difference(journal, copy(journal, seq=seq, data={"status": after}))
+    assert found is not None
+    assert found.position == seq
+    assert list(found.changed) == ["data.status"]
+    assert found.changed["data.status"] == (before, after)
+
+
+def test_a_missing_fact_is_not_the_same_as_null() -> None:
+    journal = run("replayed").journal
+    found = diff.first_difference(journal, copy(journal, seq=3, data={"new": None}))
+    assert found is not None
+    assert found.changed == {"data.new": (UNSET, None)}
+    assert "    data.new: a (not there), b null" in diff.tell(
+        journal, copy(journal, seq=3, data={"new": None})
+    )
+
+
+def test_a_journal_that_ends_early_differs_there() -> None:
+    journal = run("replayed").journal
+    short = copy(journal, upto=10)
+    for a, b in (short, journal), (journal, short):
+        found = diff.first_difference(a, b)
+        assert found is not None
+        assert found.position == 10
+        assert (found.a is None) == (a is short)
+    told = diff.tell(short, journal)
+    assert told[0] == "10 events are equal, and then the runs differ:"
+    assert [line.split()[0] for line in told[1:4]] == ["7", "8", "9"], (
+        "a little of what came before"
+    )
+    assert told[4] == "  a (the journal ends here)"
+    assert told[5].startswith("  b 10 at ")
+
+
+def test_the_core_install_can_trace_and_diff() -> None:
+    code = (
+        "import sys; sys.modules |= dict.fromkeys(('pandas', 'numpy', 'matplotlib', 'pyarrow', 'PIL'));"
+        "from x402sim.report import diff, trace; from x402sim import World;"
+        "run = World(seed=1).play('replay');"
+        "print(run, diff.tell(run.journal, run.journal), len(trace.trace(run.journal, 2)) > 5)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "replay: passed" in done.stdout
+    assert done.stdout.strip().endswith("[] True")

@@ -1,0 +1,32 @@
+"""The six scenarios of the mission happen today as they did when they were last looked at."""
+
+import pytest
+
+from tests.scenarios.renew import FOLDER, SEED, SIX, first_difference, golden
+from x402sim import World
+
+
+@pytest.mark.parametrize("name", SIX)
+def test_it_happens_as_it_did(name: str) -> None:
+    difference = first_difference(
+        golden(name).read_bytes(), World(seed=SEED).play(name).journal.ndjson()
+    )
+    assert not difference, f"{difference}\nif that is right: python -m tests.scenarios.renew {name}"
+
+
+def test_no_golden_journal_is_left_over() -> None:
+    assert sorted(file.stem for file in FOLDER.iterdir()) == sorted(SIX)
+
+
+@pytest.mark.parametrize(
+    ("now", "says"),
+    [
+        (b"a\nb\n", ""),
+        (b"a\nc\n", "event 1 differs\n  kept: b\n  now:  c"),
+        (b"a\n", "event 1 differs\n  kept: b\n  now:  (the journal has ended)"),
+        (b"a\nb\nc\n", "event 2 differs\n  kept: (the journal has ended)\n  now:  c"),
+        (b"a\r\nb\r\n", "the events are equal, the line ends are not"),
+    ],
+)
+def test_the_first_difference_is_named(now: bytes, says: str) -> None:
+    assert first_difference(b"a\nb\n", now) == says

@@ -1,0 +1,116 @@
+"""Every shipped scenario passes wherever it can be played, always in the same way."""
+
+import ast
+import os
+import re
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+import x402sim
+from x402sim import Run, World
+from x402sim.spec.clauses import CLAUSES
+from x402sim.world.parts import TABLES
+from x402sim.world.scenario import shipped
+
+ROOT = Path(__file__).parents[2]
+OPEN_TO_ALL = {*sys.stdlib_module_names, "httpx"}
+"""What a story may import beside our public names; httpx is what `PaymentAuth` works with."""
+SEED = 1
+SHIPPED = {each.name: each for each in shipped()}
+every_scenario = pytest.mark.parametrize("name", SHIPPED)
+on_both_stages = pytest.mark.parametrize("on", ["in-process", "tcp"])
+
+
+def play(name: str, on: str) -> Run:
+    return World(seed=SEED, on=on).play(SHIPPED[name])
+
+
+@cache
+def played(name: str, on: str) -> Run:
+    return play(name, on)
+
+
+def broken(run: Run) -> list[dict]:
+    return [check for check in run.checked if not check["ok"]]
+
+
+@every_scenario
+@on_both_stages
+def test_it_passes(name: str, on: str) -> None:
+    run = played(name, on)
+    assert (run.outcome, run.reason, broken(run)) == ("passed", "", [])
+
+
+@every_scenario
+@on_both_stages
+def test_the_same_seed_gives_the_same_journal(name: str, on: str) -> None:
+    assert play(name, on).sha256 == played(name, on).sha256
+
+
+@every_scenario
+def test_the_same_happens_over_tcp(name: str) -> None:
+    assert played(name, "tcp").sha256 == played(name, "in-process").sha256
+
+
+def test_another_process_with_another_hash_seed_gives_the_same_journals() -> None:
+    code = (
+        "import logging; logging.disable()\n"
+        "from x402sim import World\nfrom x402sim.world.scenario import shipped\n"
+        f"for each in shipped(): print(each.name, World(seed={SEED}).play(each).sha256)"
+    )
+    other = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=ROOT, env={**os.environ, "PYTHONHASHSEED": "12345"},
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    here = [f"{name} {played(name, 'in-process').sha256}" for name in SHIPPED]
+    assert other.stdout.splitlines() == here
+
+
+def test_another_seed_gives_another_journal() -> None:
+    assert World(seed=SEED + 1).play("replay").sha256 != played("replay", "in-process").sha256
+
+
+# --- what a scenario says of itself --------------------------------------------------
+
+
+@every_scenario
+def test_every_clause_it_covers_is_checked(name: str) -> None:
+    checked = {check["clause"] for check in played(name, "in-process").checked}
+    assert not set(SHIPPED[name].covers) - checked
+
+
+@every_scenario
+def test_every_clause_it_checks_exists(name: str) -> None:
+    known = {clause.id for clause in CLAUSES}
+    known |= {rule.clause for table in TABLES.values() for rule in table}
+    assert not {check["clause"] for check in played(name, "in-process").checked} - known
+
+
+@every_scenario
+def test_its_file_reads_like_a_short_story(name: str) -> None:
+    text = (ROOT / "scenarios" / f"{name}.py").read_text(encoding="utf-8")
+    scenario = SHIPPED[name]
+    assert re.match(r'"""[^\n]{10,95}\.\n\nCovers: [^"]+\.\nStory: [^"]+\.\n"""\n', text)
+    assert len(set(scenario.covers)) == len(scenario.covers)
+    assert len(text.splitlines()) <= 70
+
+
+@every_scenario
+def test_it_uses_nothing_but_public_names(name: str) -> None:
+    tree = ast.parse((ROOT / "scenarios" / f"{name}.py").read_text(encoding="utf-8"))
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import():
+                modules = {alias.name.split(".")[0] for alias in node.names}
+                assert modules <= OPEN_TO_ALL
+            case ast.ImportFrom(module="x402sim"):
+                assert {alias.name for alias in node.names} <= set(x402sim.__all__)
+            case ast.ImportFrom():
+                assert str(node.module).split(".")[0] in OPEN_TO_ALL
+            case ast.Attribute():
+                assert not node.attr.startswith("_")

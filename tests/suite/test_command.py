@@ -1,0 +1,166 @@
+"""The command over TCP: our own service beside a world without one, as a team would run it."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.serve.driver import Running
+from x402sim.clock import stopwatch
+
+ROOT = Path(__file__).parents[2]
+
+
+class Duo:
+    """A world without a service, and the service that lives in it."""
+
+    def __init__(self) -> None:
+        self.world = Running("serve", "--no-service", "--port", "0", "--json")
+        self.ready: dict[str, Any] = json.loads(self.world.line())
+        merchant = self.ready["accounts"][-1]
+        self.service = Running(
+            "service", "--port", "0",
+            env={
+                "PRIVATE_KEY": merchant["privateKey"],
+                "MERCHANT_ADDRESS": merchant["address"],
+                "FACILITATOR_URL": self.ready["facilitator"],
+                "EXPLORER_URL": self.ready["explorer"],
+                "RPC_URL": self.ready["rpc"],
+            },
+        )  # fmt: skip
+        self.url = self.service.line().split()[3].rstrip(";")
+
+    def close(self) -> None:
+        self.service.close()
+        self.world.close()
+
+
+@pytest.fixture(scope="module")
+def duo() -> Iterator[Duo]:
+    both = Duo()
+    yield both
+    both.close()
+
+
+def conformance(*options: str, env: dict[str, str] | None = None) -> Any:
+    return subprocess.run(
+        [sys.executable, "-m", "x402sim", "conformance", *options],
+        capture_output=True, text=True, check=False, cwd="/", env={**os.environ, **(env or {})},
+    )  # fmt: skip
+
+
+def test_the_world_without_a_service_says_so(duo: Duo) -> None:
+    assert duo.ready["service"] is None
+    assert duo.ready["facilitator"].endswith("/facilitator")
+
+
+def test_with_a_world_everything_holds_in_time(duo: Duo, tmp_path: Path) -> None:
+    files = {kind: tmp_path / f"report.{kind}" for kind in ("json", "junit", "html", "sarif")}
+    options = [part for kind, file in files.items() for part in (f"--{kind}", str(file))]
+    elapsed = stopwatch()
+    done = conformance(duo.url, "--world", duo.ready["control"], *options)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert elapsed() < 30
+    told = json.loads(files["json"].read_text())
+    assert told["target"] == duo.url
+    assert told["summary"]["failed"] == told["summary"]["inconclusive"] == 0
+    assert told["summary"]["passed"] >= 50
+    assert all(file.stat().st_size > 500 for file in files.values())
+
+
+def test_the_target_stays_usable(duo: Duo) -> None:
+    done = conformance(
+        duo.url, "--world", duo.ready["control"], "--requirement", "1/", "--json", "-"
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert json.loads(done.stdout)["summary"]["passed"] > 0
+
+
+def test_with_a_payer_only_it_pays_no_more_than_the_budget(duo: Duo) -> None:
+    key = duo.ready["accounts"][0]["privateKey"]
+    done = conformance(duo.url, "--budget", "0.03", "--json", "-", env={"X402SIM_PAYER_KEY": key})
+    told = json.loads(done.stdout)
+    assert done.returncode in (0, 2), done.stdout
+    assert told["summary"]["failed"] == 0
+    assert any("budget has" in result["reason"] for result in told["results"])
+    assert "the budget is 0.03 tokens" in " ".join(done.stderr.split())
+    assert key not in done.stdout + done.stderr
+
+
+def test_with_the_url_alone_no_money_is_asked_for(duo: Duo) -> None:
+    done = conformance(duo.url, "--json", "-")
+    told = json.loads(done.stdout)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert told["summary"]["passed"] > 5
+    assert told["summary"]["skipped"] > 20
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ([], "which service?"),
+        (["localhost:1"], "starts with http"),
+        (["http://127.0.0.1:9"], "nobody answers at http://127.0.0.1:9"),
+        (["http://127.0.0.1:9", "--target", "nowhere.toml"], "no target file 'nowhere.toml'"),
+        (["http://127.0.0.1:9", "--requirement", "11/"], "no check's id starts with '11/'"),
+        (["http://127.0.0.1:9", "--payer-key", "0x12"], "a private key is"),
+        (["http://127.0.0.1:9", "--budget", "lots"], "lots"),
+        (["http://127.0.0.1:9", "--pay-to", "0x12"], "0x12"),
+    ],
+)
+def test_misuse_is_told_in_one_line(options: list[str], said: str) -> None:
+    done = conformance(*options)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+    assert "0x12" not in done.stderr or "--pay-to" in options
+
+
+def test_a_world_that_is_none_is_told(duo: Duo) -> None:
+    done = conformance(duo.url, "--world", duo.url)
+    assert done.returncode == 2
+    assert "is no world of x402sim serve" in done.stderr
+
+
+def test_the_list_names_ids_needs_and_cost() -> None:
+    done = conformance("--list", "--requirement", "spec/2.2")
+    assert done.returncode == 0
+    assert "spec/2.2/payment-id" in done.stdout
+    assert "needs money" in done.stdout
+    assert "spec/5/" not in done.stdout
+
+
+def test_pytest_in_a_checkout_says_the_same(duo: Duo) -> None:
+    done = subprocess.run(
+        [
+            sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "conformance",
+            "--base-url", duo.url, "--world", duo.ready["control"], "-k", "2.2 or 5/nonce",
+        ],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout
+    assert " passed" in done.stdout
+
+
+def test_pytest_without_a_url_is_misuse() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "conformance"],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert "which service? --base-url" in done.stdout + done.stderr
+
+
+def test_a_service_without_settings_says_which() -> None:
+    env = {name: value for name, value in os.environ.items() if name != "PRIVATE_KEY"}
+    done = subprocess.run(
+        [sys.executable, "-m", "x402sim", "service"],
+        capture_output=True, text=True, check=False, env=env,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert "PRIVATE_KEY is not set" in done.stderr

@@ -1,0 +1,279 @@
+"""The engine's verdicts: what counts, what proves nothing, and what is never a pass."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from x402sim import TESTNET
+from x402sim.clock import Clock
+from x402sim.payer.wallet import Wallet
+from x402sim.rng import Rng
+from x402sim.suite.answers import find_session_id
+from x402sim.suite.command import conclude
+from x402sim.suite.engine import all_checks, matching, run
+from x402sim.suite.local import judge
+from x402sim.suite.probe import Probe
+from x402sim.suite.setting import Ledger, Setting
+from x402sim.suite.target import Target
+from x402sim.suite.verdict import Check, Failed, Inconclusive, Outcome, Result, Skipped, check
+from x402sim.world.parts import Recipe
+
+OURS = Recipe(network=TESTNET, seed=1)
+
+
+def a_check(clause: str = "2.2/body", **options: Any) -> Callable[[Any], Check]:
+    return check(clause, **options)
+
+
+@asynccontextmanager
+async def setting_for(app: Any, **more: Any) -> AsyncIterator[Setting]:
+    transport = httpx.ASGITransport(app)
+    async with httpx.AsyncClient(transport=transport, base_url="http://target") as http:
+        yield Setting(target=Target(), http=http, clock=Clock(), rng=Rng(1), **more)
+
+
+def judged(app: Any, checks: list[Check], **more: Any) -> list[Result]:
+    async def main() -> list[Result]:
+        async with setting_for(app, **more) as setting:
+            return [result async for result in run(setting, checks)]
+
+    return asyncio.run(main())
+
+
+async def nothing(_: Request) -> Response:
+    return JSONResponse({"error": "no"}, 404)
+
+
+def refuses_all() -> Starlette:
+    return Starlette(routes=[Route("/{path:path}", nothing, methods=["GET", "POST"])])
+
+
+@a_check(control="payment", needs="money")
+async def a_refusal(probe: Probe) -> None:
+    """Anything is refused."""
+    probe.refused(await probe.send("POST", "/api/pay", json={}))
+
+
+@a_check("2.1/amount")
+async def broken(probe: Probe) -> None:
+    """It always fails."""
+    await probe.send("GET", "/")
+    probe.expect("the answer", 1, 2)
+
+
+@a_check("2.1/asset")
+async def unclear(probe: Probe) -> None:
+    """It never gets to the point."""
+    raise Inconclusive("no idea")
+
+
+@a_check("2.1/network")
+async def holds(probe: Probe) -> None:
+    """It always holds."""
+
+
+@check("5/reuse", document="silent")
+async def silent(probe: Probe) -> None:
+    """What the target does."""
+    probe.observe("it sings")
+
+
+def test_a_target_that_refuses_everything_does_not_pass_a_refusal() -> None:
+    (result,) = judged(refuses_all(), [a_refusal], payer=Wallet(b"\1" * 32), budget_base=10**6)
+    assert result.outcome is Outcome.INCONCLUSIVE
+    assert "positive control" in result.reason
+
+
+def test_the_same_refusal_passes_where_the_control_is_accepted() -> None:
+    (result,) = judge(OURS, checks=[a_refusal])
+    assert result.outcome is Outcome.PASSED
+
+
+def test_a_control_that_fails_at_the_end_takes_the_passes_back() -> None:
+    turned_off = []
+
+    @a_check("2.1/resource", control="payment", needs="money")
+    async def turns_the_target_off(probe: Probe) -> None:
+        """It breaks the target, and then sees a refusal."""
+        turned_off[0].process._app = refuses_all()
+
+    (result,) = judge(OURS, checks=[turns_the_target_off], mutate=turned_off.append)
+    assert result.outcome is Outcome.INCONCLUSIVE
+    assert "at the end of the run" in result.reason
+
+
+def test_a_target_that_is_gone_is_inconclusive() -> None:
+    async def dead(scope: Any, receive: Any, send: Any) -> None:
+        raise httpx.ConnectError("gone")
+
+    async def main() -> list[Result]:
+        async with setting_for(dead) as setting:
+            return [result async for result in run(setting, [broken])]
+
+    (result,) = asyncio.run(main())
+    assert result.outcome is Outcome.INCONCLUSIVE
+    assert "was not answered" in result.reason
+
+
+def test_each_outcome_is_told_as_it_is() -> None:
+    results = judged(refuses_all(), [broken, unclear, holds, silent])
+    assert [result.outcome for result in results] == [
+        Outcome.FAILED, Outcome.INCONCLUSIVE, Outcome.PASSED, Outcome.OBSERVED,
+    ]  # fmt: skip
+    failed, inconclusive, _, observed = results
+    assert (failed.expected, failed.actual) == ("the answer: 2", "1")
+    assert failed.exchange.startswith("GET http://target/\n-> 404") or "404" in failed.exchange
+    assert failed.rerun.endswith("--requirement spec/2.1/amount")
+    assert inconclusive.reason == "no idea"
+    assert observed.actual == "it sings"
+
+
+def test_the_worst_case_of_an_id_is_its_outcome() -> None:
+    @a_check("2.1/amount")
+    async def also_holds(probe: Probe) -> None:
+        """It holds."""
+
+    (result,) = judged(refuses_all(), [also_holds, broken])
+    assert result.outcome is Outcome.FAILED
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "strict", "code"),
+    [
+        ([("MUST", "passed")], False, 0),
+        ([("MUST", "passed"), ("MUST", "failed")], False, 1),
+        ([("MUST", "passed"), ("MUST", "inconclusive")], False, 2),
+        ([("MUST", "failed"), ("MUST", "inconclusive")], False, 1),
+        ([("MUST", "passed"), ("SHOULD", "failed")], False, 0),
+        ([("MUST", "passed"), ("SHOULD", "failed")], True, 1),
+        ([("MUST", "passed"), ("MUST", "skipped"), ("MUST", "observed")], False, 0),
+        ([("MUST", "skipped")], False, 2),
+        ([], False, 2),
+    ],
+)  # fmt: skip
+def test_the_exit_code(outcomes: list[tuple[Any, str]], strict: bool, code: int) -> None:
+    results = [
+        Result(id="x", level=level, section="1", outcome=Outcome(outcome), title="t")
+        for level, outcome in outcomes
+    ]
+    assert conclude(results, strict) == code
+
+
+def test_what_is_missing_is_skipped_and_named() -> None:
+    (result,) = judged(refuses_all(), [a_refusal])
+    assert result.outcome is Outcome.SKIPPED
+    assert "--payer-key" in result.reason
+
+
+def test_a_defect_of_the_suite_is_no_verdict_on_the_target() -> None:
+    @a_check("2.1/timeout")
+    async def buggy(probe: Probe) -> None:
+        """It divides by zero."""
+        raise ZeroDivisionError
+
+    result, other = judged(refuses_all(), [buggy, holds])
+    assert (result.outcome, other.outcome) == (Outcome.INCONCLUSIVE, Outcome.PASSED)
+    assert "the check itself is broken: ZeroDivisionError" in result.reason
+
+
+def test_the_budget_is_never_passed() -> None:
+    wallet = Wallet(b"\1" * 32)
+
+    async def main() -> int:
+        async with setting_for(refuses_all(), payer=wallet, budget_base=25_000) as setting:
+            probe = Probe(setting, Ledger())
+            challenge = probe.read(CHALLENGE)
+            probe.sign(challenge, wallet)
+            probe.sign(challenge, wallet)
+            with pytest.raises(Skipped, match=r"budget has 0\.005"):
+                probe.sign(challenge, wallet)
+            return probe.ledger.signed_base
+
+    assert asyncio.run(main()) == 20_000
+
+
+def test_mainnet_is_refused_unless_allowed() -> None:
+    async def sign(allowed: bool) -> str:
+        async with setting_for(refuses_all(), allow_mainnet=allowed) as setting:
+            probe = Probe(setting, Ledger())
+            wanted = {**CHALLENGE.body["paymentRequirements"], "network": "cronos-mainnet"}
+            from x402sim.suite.answers import Challenge
+
+            return probe.sign(Challenge(CHALLENGE, "pay_1", wanted), Wallet(b"\1" * 32))
+
+    with pytest.raises(Skipped, match="mainnet"):
+        asyncio.run(sign(False))
+    assert asyncio.run(sign(True)).startswith("0x")
+
+
+def _challenge() -> Any:
+    from x402sim.suite.answers import Answer
+
+    body = {
+        "paymentId": "pay_1",
+        "paymentRequirements": {
+            "scheme": "exact",
+            "network": "cronos-testnet",
+            "payTo": "0x" + "11" * 20,
+            "asset": "0x" + "22" * 20,
+            "maxAmountRequired": "10000",
+            "maxTimeoutSeconds": 300,
+            "resource": "/api/perp/quote",
+        },
+    }
+    return Answer(402, httpx.Headers(), "", body, "")
+
+
+CHALLENGE = _challenge()
+
+
+def test_ids_are_clauses_or_named_otherwise_and_select_by_prefix() -> None:
+    checks = all_checks()
+    assert all(each.id.count("/") == 2 for each in checks)
+    assert {each.id.split("/")[0] for each in checks} <= {"spec", "kit", "silent"}
+    assert matching(checks, "2.2/") == [c for c in checks if c.id.startswith("spec/2.2/")]
+
+
+def test_a_check_must_have_a_title_a_clause_and_known_needs() -> None:
+    async def untitled(probe: Probe) -> None: ...
+
+    with pytest.raises(ValueError, match="no docstring"):
+        check("2.2/body")(untitled)
+    with pytest.raises(ValueError, match="no clause"):
+        check("2.2/bodies")
+    with pytest.raises(ValueError, match="no need wings"):
+        check("2.2/body", needs="wings")
+
+
+def test_a_session_id_is_found_wherever_it_stands() -> None:
+    assert find_session_id({"data": [{"x": "session_abc"}]}) == "session_abc"
+    assert find_session_id({"session_id": "abc", "n": 1}) is None
+    assert find_session_id("session_") is None
+
+
+def test_a_verdict_shows_no_proof_and_no_signature() -> None:
+    @a_check("2.1/scheme", needs="money")
+    async def shows(probe: Probe) -> None:
+        """It fails after a payment."""
+        paid = await probe.buy()
+        secrets.append(paid.header)
+        secrets.append(paid.challenge.payment_id)
+        await probe.settle(paid.challenge, paid.header)
+        raise Failed("it", 1, probe.seen(paid.receipt))
+
+    secrets: list[str] = []
+    (result,) = judge(OURS, checks=[shows])
+    header, payment_id = secrets
+    shown = f"{result.exchange}{result.actual}{result.expected}"
+    assert payment_id not in shown
+    assert payment_id[:8] in shown
+    assert header[2:200] not in shown
+    assert "hidden" in shown

@@ -1,0 +1,117 @@
+"""The reports keep their formats, and say the same as the results."""
+
+import json
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import html5lib
+import jsonschema
+import msgspec
+import pytest
+import xmlschema
+from junitparser import JUnitXml
+from sarif_pydantic import Sarif
+
+from x402sim import TESTNET
+from x402sim.report import conformance as report
+from x402sim.report.conformance_html import page
+from x402sim.suite.engine import all_checks
+from x402sim.suite.local import judge
+from x402sim.suite.verdict import Outcome, Result
+from x402sim.world.parts import Recipe
+
+HERE = Path(__file__).parent
+STARTED = "2026-01-02T03:04:05+00:00"
+URL = "http://service.example:4020"
+NASTY = "<script>alert('1')</script> & \"x\" ]]> \x00\x1b \u2028 é"
+
+
+def of_each_kind() -> list[dict[str, Any]]:
+    results = [
+        Result(id="spec/2.2/body", level="MUST", section="2.2", outcome=Outcome.FAILED,
+               title=f"title {NASTY}", expected=NASTY, actual=f"not {NASTY}", rerun="again",
+               exchange=f"POST /\n{NASTY}", seconds=0.5),
+        Result(id="spec/2.2/payment-id", level="SHOULD", section="2.2", outcome=Outcome.FAILED,
+               title="t", expected="1", actual="2"),
+        Result(id="spec/5/window", level="MUST", section="5", outcome=Outcome.INCONCLUSIVE,
+               title="t", reason=NASTY),
+        Result(id="spec/5/nonce-once", level="MUST", section="5", outcome=Outcome.SKIPPED,
+               title="t", reason="it needs money"),
+        Result(id="spec/7/invalid-signature", level="MUST", section="7", outcome=Outcome.PASSED,
+               title="t", seconds=0.25),
+        Result(id="silent/5/reuse", level="SHOULD", section="5", outcome=Outcome.OBSERVED,
+               title="t", actual="it is reused"),
+    ]  # fmt: skip
+    return [msgspec.to_builtins(result) for result in results]
+
+
+def of_our_service() -> list[dict[str, Any]]:
+    results = judge(Recipe(network=TESTNET, seed=1), checks=all_checks()[:12])
+    return [msgspec.to_builtins(result) for result in results]
+
+
+@pytest.fixture(params=[of_each_kind, of_our_service])
+def results(request: pytest.FixtureRequest) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = request.param()
+    return found
+
+
+def test_the_json_report_keeps_its_schema(results: list[dict[str, Any]]) -> None:
+    told = json.loads(json.dumps(report.as_json(URL, STARTED, results)))
+    schema = json.loads((HERE / "report.schema.json").read_text())
+    jsonschema.validate(told, schema, format_checker=jsonschema.FormatChecker())
+    assert sum(told["summary"].values()) == len(told["results"]) == len(results)
+
+
+def test_the_junit_report_keeps_its_schema(results: list[dict[str, Any]]) -> None:
+    document = report.as_junit(URL, STARTED, results)
+    xmlschema.XMLSchema(HERE / "junit.xsd").validate(BytesIO(document))
+    read = JUnitXml.fromstring(document)
+    counts = report.summary(results)
+    assert (read.tests, read.failures, read.errors) == (
+        len(results), counts["failed"], counts["inconclusive"],
+    )  # fmt: skip
+    names = {case.name for suite in read for case in suite}
+    assert names == {result["id"] for result in results}
+
+
+def test_a_junit_failure_says_what_to_do() -> None:
+    text = report.as_junit(URL, STARTED, of_each_kind()).decode()
+    read = JUnitXml.fromstring(text.encode())
+    (failure,) = next(c for s in read for c in s if c.name == "spec/2.2/body").result
+    for piece in ("expected:", "<script>alert('1')</script>", "again: again", "POST /"):
+        assert piece in failure.text
+
+
+def test_the_sarif_report_keeps_its_schema(results: list[dict[str, Any]]) -> None:
+    told = report.as_sarif(URL, results)
+    log = Sarif.model_validate_json(json.dumps(told))
+    (run,) = log.runs
+    wrong = [r for r in results if r["outcome"] in ("failed", "inconclusive")]
+    assert [each.rule_id for each in run.results or []] == [r["id"] for r in wrong]
+    assert len(run.tool.driver.rules or []) == len(results)
+    for each in told["runs"][0]["results"]:
+        assert told["runs"][0]["tool"]["driver"]["rules"][each["ruleIndex"]]["id"] == each["ruleId"]
+        assert (each["kind"] == "fail") == (each["level"] != "none")
+
+
+def test_the_page_is_sound_html_and_escapes_what_it_is_told(results: list[dict[str, Any]]) -> None:
+    text = page(URL, STARTED, [{**r} for r in results])
+    clean = text.replace("\x00", "").replace("\x1b", "")
+    parser = html5lib.HTMLParser(strict=False)
+    parser.parse(clean)
+    problems = [code for _, code, _ in parser.errors if code != "invalid-codepoint"]
+    assert problems == []
+    assert "<script" not in text
+    assert "http" not in text.replace(URL, "")
+    for result in results:
+        assert result["id"] in text
+
+
+def test_the_page_gives_the_verdict_of_the_musts() -> None:
+    kinds = of_each_kind()
+    assert "1 of the MUST clauses are broken" in page(URL, STARTED, kinds)
+    assert "No verdict: 1 checks were inconclusive" in page(URL, STARTED, kinds[2:])
+    assert "Every MUST that was checked held (1); 0 were skipped" in page(URL, STARTED, kinds[4:])
+    assert "nothing could be checked" in page(URL, STARTED, kinds[3:4])

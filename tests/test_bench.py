@@ -1,0 +1,223 @@
+"""The benchmark: what it compares comes to the same, what it tells adds up, nothing is left over.
+
+How fast anything is depends on the machine: nothing here asserts it.
+"""
+
+import json
+import socket
+import subprocess
+import sys
+from statistics import median
+from typing import Any
+
+import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+from tests.serve.driver import environment
+from x402sim.bench import day, lifecycle, measure, served, signatures
+from x402sim.bench.lifecycle import TRANSPORTS, Outcome
+from x402sim.bench.rounds import ROUNDS, Pace, race
+from x402sim.cli import app
+
+
+def bench(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["bench", *arguments])
+
+
+# --- the transports ------------------------------------------------------------------
+
+
+def test_every_transport_moves_the_same_money_in_the_same_transactions() -> None:
+    outcomes = {name: lifecycle.outcome(kind, 7) for name, kind in TRANSPORTS.items()}
+    assert len(outcomes) == 3
+    one = outcomes["direct"]
+    assert one.earned_base == 7 * 10_000
+    assert len(set(one.transfers)) == 7
+    assert outcomes == dict.fromkeys(outcomes, one)
+
+
+def test_http_transports_write_the_same_journal() -> None:
+    hashes = set()
+    for name in ("httpx", "plain ASGI"):
+        world = TRANSPORTS[name]()
+        world.work(3)
+        hashes.add(world.parts.journal.sha256())
+        world.close()
+    assert len(hashes) == 1
+
+
+def test_a_transport_that_comes_to_something_else_is_not_measured(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def cheat(kind: Any, times: int) -> Outcome:
+        return Outcome(("0x0",) * times, len(kind.__name__))
+
+    monkeypatch.setattr(lifecycle, "outcome", cheat)
+    done = bench("--only", "lifecycles", "--seconds", "0.01")
+    assert done.exit_code == 1
+    assert "the transports differ" in done.stderr
+
+
+def test_a_lifecycle_that_is_refused_is_not_counted() -> None:
+    world = TRANSPORTS["plain ASGI"]()
+    try:
+        world.parts.ledger.machine.state.balances.clear()
+        with pytest.raises(AssertionError, match="Insufficient USDC balance"):
+            world.work(1)
+    finally:
+        world.close()
+
+
+def test_our_signatures_are_those_of_libsecp256k1() -> None:
+    signatures.raw(2)
+    signatures.ours(2)
+
+
+# --- the rounds ----------------------------------------------------------------------
+
+
+def test_everybody_works_in_every_round_and_ratios_are_of_the_rounds() -> None:
+    done = {"a": 0, "b": 0}
+
+    def worker(name: str, effort: int) -> Any:
+        def work(times: int) -> None:
+            done[name] += times
+            for _ in range(times):
+                sum(range(effort))
+
+        return work
+
+    told: list[int] = []
+    paces = race({"a": worker("a", 10), "b": worker("b", 10_000)}, 0.05, told.append)
+    assert told == list(range(1, ROUNDS + 1))
+    assert [len(pace.rates) for pace in paces.values()] == [ROUNDS, ROUNDS]
+    assert paces["a"].ratio(paces["a"]) == 1
+    assert paces["b"].ratio(paces["a"]) < 0.5, "it does a thousand times the work"
+    assert min(done.values()) >= ROUNDS
+
+
+def test_a_ratio_is_the_median_of_ratios_not_the_ratio_of_medians() -> None:
+    ours, its = Pace("ours", (1.0, 2.0, 9.0)), Pace("its", (2.0, 2.0, 90.0))
+    assert ours.per_s == 2
+    assert ours.ratio(its) == median((0.5, 1.0, 0.1)) == 0.5
+
+
+# --- the day -------------------------------------------------------------------------
+
+
+def test_the_day_is_lived_by_all_and_is_the_same_every_time() -> None:
+    hours: list[float] = []
+    lived = day.live(30, 6, hours.append)
+    again = day.live(30, 6)
+    assert lived.journal_sha256 == again.journal_sha256
+    assert hours[:6] == [0, 1, 2, 3, 4, 5]
+    assert lived.virtual_s == pytest.approx(6 * 3600, abs=10), "and no longer"
+    assert lived.speed_up == pytest.approx(lived.virtual_s / lived.real_s)
+    assert lived.sessions > 0
+    assert lived.debits >= lived.sessions > 0
+    quotes = 2 * (lived.payments - lived.sessions)
+    assert lived.requests > quotes > 30
+
+
+def test_a_day_in_which_something_does_not_hold_is_no_result(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(day, "QUOTE", "/nowhere")
+    with pytest.raises(RuntimeError, match="the day went wrong"):
+        day.live(1, 24)
+
+
+# --- the servers ---------------------------------------------------------------------
+
+
+def test_both_servers_answer_and_are_gone_afterwards() -> None:
+    with served.askers() as askers:
+        ports = [asker.port for asker in askers.values()]
+        for asker in askers.values():
+            asker.work(1)
+            asker.work(100)
+    assert len(set(ports)) == 2
+    for port in ports:
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", port), timeout=5)
+
+
+def test_another_answer_is_not_counted() -> None:
+    with served.askers() as askers:
+        asker = askers[served.OURS]
+        asker._wanted = b"HTTP/1.1 200"
+        with pytest.raises(ConnectionError, match="an answer that is not"):
+            asker.work(3)
+
+
+# --- the command ---------------------------------------------------------------------
+
+
+SMALL = ("--seconds", "0.05", "--payers", "3", "--hours", "2")
+
+
+def test_json_has_all_the_numbers() -> None:
+    done = bench("--json", *SMALL)
+    assert done.exit_code == 0, done.output
+    assert done.stderr == ""
+    found = json.loads(done.stdout)
+    assert list(found) == ["machine", *measure.PARTS]
+    assert set(found["machine"]) == {"python", "implementation", "system", "cpus", "keccak"}
+    lifecycles, servers = found["lifecycles"], found["served"]
+    assert [pace["name"] for pace in lifecycles["paces"]] == [
+        measure.RAW, measure.OURS, *TRANSPORTS,
+    ]  # fmt: skip
+    assert [pace["name"] for pace in servers["paces"]] == [served.BARE, served.OURS]
+    for pace in (*lifecycles["paces"], *servers["paces"]):
+        assert set(pace) == {"name", "per_s", "us", "ratio", "rounds_per_s"}
+        assert len(pace["rounds_per_s"]) == ROUNDS
+        assert pace["per_s"] == median(pace["rounds_per_s"])
+        assert pace["us"] == pytest.approx(1e6 / pace["per_s"])
+    assert lifecycles["paces"][0]["ratio"] == servers["paces"][0]["ratio"] == 1
+    assert all(pace["ratio"] < 1 for pace in lifecycles["paces"][2:]), "nothing passes the limit"
+    transfers = lifecycles["outcome"]["transfers"]
+    assert lifecycles["outcome"]["earned_base"] == 10_000 * len(set(transfers)) > 0
+    assert found["day"]["payers"] == 3
+    assert found["day"]["virtual_s"] == pytest.approx(7200, abs=10)
+
+
+def test_the_table_says_what_each_line_means_in_80_columns() -> None:
+    done = bench(*SMALL)
+    assert done.exit_code == 0, done.output
+    lines = done.stdout.splitlines()
+    assert max(map(len, lines)) <= 80
+    for name in (measure.RAW, measure.OURS, *TRANSPORTS, served.BARE, served.OURS):
+        (place,) = [number for number, line in enumerate(lines) if line.startswith(name + " ")]
+        assert lines[place + 1].startswith("  "), f"{name} is not explained"
+    assert "3 payers, 2 h of virtual time, one process" in lines
+
+
+def test_only_what_is_asked_for_is_measured() -> None:
+    found = json.loads(bench("--json", "--only", "day", "--payers", "1", "--hours", "1").stdout)
+    assert list(found) == ["machine", "day"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("--only", "moon"), "there is no moon; there are lifecycles, served, day"),
+        (("--payers", "0"), "--payers"),
+        (("--hours", "0"), "--hours"),
+        (("--seconds", "0"), "--seconds"),
+    ],
+)
+def test_misuse(arguments: tuple[str, ...], says: str) -> None:
+    done = bench(*arguments)
+    assert done.exit_code == 2
+    assert done.stdout == ""
+    assert says in done.stderr
+
+
+def test_in_a_pipe_there_is_only_the_table() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "x402sim", "bench", "--only", "day", "--payers", "1", "--hours", "1"],
+        capture_output=True, text=True, check=True, env=environment(),
+    )  # fmt: skip
+    assert done.stderr == ""
+    assert "\x1b" not in done.stdout

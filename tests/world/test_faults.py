@@ -1,0 +1,742 @@
+"""What can go wrong: every deed, every moment, a crash, and who sees what of it.
+
+A story is played in process, over TCP on virtual time, and against a server in real time.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any
+
+import httpx
+import msgspec
+import pytest
+
+from x402sim import Fault, LocalServer, Run, World
+from x402sim.rng import Rng
+from x402sim.world.actor import Answer, Payer
+from x402sim.world.faults import Faults
+
+QUOTE, PAY = "/api/perp/quote", "/api/pay"
+SETTLE = {"victim": "facilitator", "path": "/settle"}
+Story = Callable[[World], Awaitable[None]]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[LocalServer]:
+    with LocalServer(seed=1) as running:
+        yield running
+
+
+@pytest.fixture(params=["in-process", "tcp", "url"])
+def on(request: pytest.FixtureRequest) -> str:
+    """Each stage; the last is a real server in real time."""
+    if request.param != "url":
+        return request.param
+    return request.getfixturevalue("server").url
+
+
+@pytest.fixture(params=["in-process", "tcp"])
+def virtual(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+def play(story: Story, on: str = "in-process", **wanted: Any) -> Run:
+    """Play a story whose asserts must hold."""
+    run = World(seed=1, on=on, **wanted).play(story)
+    assert run.outcome == "passed", (run.reason, [c for c in run.checked if not c["ok"]])
+    return run
+
+
+def events(run: Run, name: str, actor: str | None = None) -> list[Any]:
+    return [e for e in run.journal if e.event == name and actor in (None, e.actor)]
+
+
+async def alice_of(world: World) -> Payer:
+    return await world.payer("alice", balance="1.00")
+
+
+# --- every deed, at the service's own door -------------------------------------------
+
+BROKEN = {"RemoteProtocolError", "ReadError", "ConnectError"}
+TEAPOT: dict[str, Any] = {"does": "answer", "status": 418, "body": '{"error": "teapot"}'}
+DEEDS = {
+    "lose request": ({"does": "lose request"}, None, 0),
+    "lose answer": ({"does": "lose answer"}, None, 1),
+    "refuse": ({"does": "refuse"}, None, 0),
+    "delay request": ({"does": "delay request", "seconds": 0.2}, 200, 1),
+    "delay answer": ({"does": "delay answer", "seconds": 0.2}, 200, 1),
+    "answer": (TEAPOT, 418, 0),
+    "answer after the work": (TEAPOT | {"work_done": True}, 418, 1),
+    "truncate": ({"does": "truncate"}, 200, 1),
+    "duplicate": ({"does": "duplicate"}, 409, 1),
+    "crash before": ({"does": "crash before"}, None, 0),
+    "crash after": ({"does": "crash after"}, None, 1),
+}
+"""The fault, the status the payer sees, and how many transfers there are afterwards."""
+
+
+@pytest.mark.parametrize("deed", DEEDS)
+def test_what_a_payer_sees_and_what_was_done(on: str, deed: str) -> None:
+    wanted, status, transfers = DEEDS[deed]
+
+    async def story(world: World) -> None:
+        alice = await alice_of(world)
+        required = await alice.ask()
+        await world.fault(Fault(victim="service", path=PAY, **wanted))
+        began = world.clock.now()
+        paid = await alice.pay(required)
+        took = world.clock.now() - began
+        assert paid.status == status
+        assert (paid.error in BROKEN) == (status is None)
+        assert took >= wanted.get("seconds", 0)
+        assert len(await world.transfers(alice)) == transfers
+        assert (await alice.ask(payment_id=required.payment_id)).status in (200, 402)
+
+    play(story, on)
+
+
+def test_a_truncated_answer_is_half_of_it(on: str) -> None:
+    async def story(world: World) -> None:
+        alice = await alice_of(world)
+        whole = await alice.send("GET", "/healthz")
+        await world.fault(Fault(victim="service", does="truncate", path="/healthz"))
+        half = await alice.send("GET", "/healthz")
+        assert (half.status, half.body) == (200, {})
+        assert half.text == whole.text[: len(whole.text) // 2]
+
+    play(story, on)
+
+
+def test_a_duplicate_is_worked_on_twice_and_answered_once(virtual: str) -> None:
+    async def story(world: World) -> None:
+        alice = await alice_of(world)
+        await world.fault(Fault(victim="service", does="duplicate", path=PAY))
+        assert (await alice.buy()).error == "Payment already settled"
+
+    run = play(story, virtual)
+    assert [len(events(run, name)) for name in ("payment settled", "payment refused")] == [1, 1]
+    assert len(events(run, "answer", "alice")) == 2
+
+
+def test_a_delay_is_before_or_after_the_work(virtual: str) -> None:
+    def moved_at(does: str) -> float:
+        async def story(world: World) -> None:
+            alice = await alice_of(world)
+            delay = Fault(victim="service", does=does, path=PAY, seconds=5)
+            await world.fault(delay)
+            assert (await alice.buy()).status == 200
+
+        run = play(story, virtual)
+        (transfer,) = [e for e in events(run, "transfer") if int(e.data["sender"], 16)]
+        assert run.journal.sha256()
+        start_ms = events(run, "begin")[0].at_ms
+        assert events(run, "answer", "alice")[-1].at_ms - start_ms == 5000
+        return (transfer.at_ms - start_ms) / 1000
+
+    assert moved_at("delay request") == 5
+    assert moved_at("delay answer") == 0
+
+
+def test_a_refused_connection_looks_refused_in_process_and_lost_over_tcp() -> None:
+    def seen(on: str) -> str | None:
+        errors: list[str | None] = []
+
+        async def story(world: World) -> None:
+            alice = await alice_of(world)
+            await world.fault(Fault(victim="service", does="refuse"))
+            errors.append((await alice.ask()).error)
+
+        play(story, on)
+        return errors[0]
+
+    assert seen("in-process") == "ConnectError"
+    assert seen("tcp") in ("RemoteProtocolError", "ReadError")
+
+
+# --- at everybody else's door: as the service sees it, and directly ------------------
+
+
+@pytest.mark.parametrize(
+    ("deed", "error"),
+    [
+        ({"does": "refuse"}, "Facilitator unreachable"),
+        ({"does": "lose request"}, "Facilitator unreachable"),
+        ({"does": "lose answer"}, None),
+        ({"does": "truncate"}, None),
+        ({"does": "duplicate"}, None),
+        ({"does": "delay request", "seconds": 0.1}, None),
+        ({"does": "delay answer", "seconds": 0.1}, None),
+        ({"does": "answer", "status": 500}, "Facilitator unreachable"),
+        ({"does": "answer", "status": 500, "work_done": True}, None),
+    ],
+    ids=str,
+)
+def test_a_settlement_in_trouble(on: str, deed: dict[str, Any], error: str | None) -> None:
+    """Whatever becomes of the answer, the service finds out whether money moved."""
+
+    async def story(world: World) -> None:
+        alice = await alice_of(world)
+        await world.fault(Fault(**SETTLE, **deed))
+        assert (await alice.buy()).error == error
+        assert len(await world.transfers(alice)) == (1 if error is None else 0)
+
+    play(story, on)
+
+
+def test_the_facilitator_asked_directly(on: str) -> None:
+    async def story(world: World) -> None:
+        alice = await alice_of(world)
+        required = await alice.ask()
+        header = alice.sign(required)
+        await world.fault(Fault(victim="facilitator", path="/verify", **TEAPOT))
+        assert await world.ask_facilitator("verify", alice, required, header) == {"error": "teapot"}
+        await world.fault(Fault(victim="facilitator", does="lose answer", path="/settle"))
+        with pytest.raises(httpx.TransportError):
+            await world.ask_facilitator("settle", alice, required, header)
+        assert len(await world.transfers(alice)) == 1
+        again = await world.ask_facilitator("settle", alice, required, header)
+        assert again["error"] == "Authorization already used"
+
+    play(story, on)
+
+
+def test_a_chain_that_cannot_be_asked_leaves_the_payment_open(on: str) -> None:
+    async def story(world: World) -> None:
+        alice = await alice_of(world)
+        await world.fault(Fault(**SETTLE, does="lose answer"))
+        await world.fault(Fault(victim="rpc", does="refuse", times=None))
+        required = await alice.ask()
+        header = alice.sign(required)
+        assert (await alice.pay(required, header)).status == 502
+        assert (await alice.payment(required.payment_id))["status"] == "pending"
+        await world.heal()
+        assert (await alice.pay(required, header)).status == 200
+
+    play(story, on)
+
+
+@pytest.mark.parametrize(
+    ("deed", "found"),
+    [
+        ({"does": "refuse"}, "unanswered"),
+        ({"does": "answer", "status": 502, "body": "<h1>502</h1>"}, "unanswered"),
+        ({"does": "answer", "status": 200, "body": '{"jsonrpc":"2.0","result":null}'}, "unknown"),
+        ({"does": "truncate"}, "unanswered"),
+        ({"does": "duplicate"}, "matched"),
+    ],
+    ids=str,
+)
+def test_an_explorer_in_trouble(virtual: str, deed: dict[str, Any], found: str) -> None:
+    async def story(world: World) -> None:
+        alice = await alice_of(world)
+        await alice.buy()
+        await world.fault(Fault(victim="explorer", **deed))
+        ran = await world.run_indexer()
+        assert (ran["asked"], ran[found]) == (1, 1)
+        await world.heal()
+        assert (await world.run_indexer())["matched"] == (0 if found == "matched" else 1)
+
+    play(story, virtual)
+
+
+def test_every_door_over_real_tcp(server: LocalServer) -> None:
+    """The same server as any program meets it: each victim by its own URL, with plain httpx."""
+    rpc = {"jsonrpc": "2.0", "id": 1, "method": "net_version"}
+    doors = {
+        "service": ("GET", f"{server.url}/healthz", None, "healthz"),
+        "facilitator": ("GET", f"{server.facilitator_url}/v2/x402/supported", None, "supported"),
+        "explorer": ("GET", f"{server.explorer_url}/api?module=moon", None, "moon"),
+        "rpc": ("POST", server.rpc_url, rpc, "net_version"),
+    }
+    with httpx.Client(timeout=10) as http:
+
+        def let(victim: str, **wanted: Any) -> None:
+            """Let something go wrong, but not with what the service asks meanwhile."""
+            fault = {"victim": victim, "contains": doors[victim][3], **wanted}
+            assert http.post(f"{server.control_url}/faults", json=fault).status_code == 200
+
+        def ask(victim: str) -> str:
+            method, url, body, _ = doors[victim]
+            return http.request(method, url, json=body).text
+
+        for victim in doors:
+            right = ask(victim)
+            for deed, seen in (
+                (TEAPOT, TEAPOT["body"]),
+                ({"does": "truncate"}, right[: len(right) // 2]),
+                ({"does": "duplicate"}, right),
+                ({"does": "delay answer", "seconds": 0.01}, right),
+            ):
+                let(victim, **deed)
+                assert ask(victim) == seen
+            for does in ("lose request", "lose answer", "refuse", "crash before", "crash after"):
+                let(victim, does=does)
+                with pytest.raises((httpx.RemoteProtocolError, httpx.ReadError)):
+                    ask(victim)
+            assert ask(victim) == right, "and then it is over"
+
+
+# --- when it strikes -----------------------------------------------------------------
+
+
+async def statuses(payer: Payer, count: int) -> list[int | None]:
+    return [(await payer.ask()).status for _ in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("moment", "struck"),
+    [
+        ({}, [0]),
+        ({"times": 2}, [0, 1]),
+        ({"skip": 1}, [1]),
+        ({"skip": 2, "times": 2}, [2, 3]),
+        ({"times": None}, [0, 1, 2, 3, 4]),
+        ({"skip": 3, "times": None}, [3, 4]),
+        ({"path": "/quote", "times": 3}, [0, 1, 2]),
+        ({"path": "/pay"}, []),
+        ({"contains": "BTC-USD"}, [0]),
+        ({"contains": "ETH-USD"}, []),
+        ({"probability": 0.0, "times": None}, []),
+    ],
+    ids=str,
+)
+def test_the_moment(on: str, moment: dict[str, Any], struck: list[int]) -> None:
+    async def story(world: World) -> None:
+        alice = await alice_of(world)
+        await world.fault(Fault(victim="service", **{"path": "/quote"} | TEAPOT | moment))
+        seen = await statuses(alice, 5)
+        assert [n for n, status in enumerate(seen) if status == 418] == struck
+        assert all(status in (402, 418) for status in seen)
+
+    play(story, on)
+
+
+def test_contains_looks_at_the_query_too(on: str) -> None:
+    async def story(world: World) -> None:
+        alice = await alice_of(world)
+        await world.fault(Fault(victim="service", contains="free=1", times=None, **TEAPOT))
+        assert (await alice.ask()).status == 402
+        assert (await alice.ask(QUOTE + "?free=1")).status == 418
+        assert (await alice.ask(QUOTE + "?free=2")).status == 402
+
+    play(story, on)
+
+
+def test_it_stands_until_it_is_cleared(on: str) -> None:
+    async def story(world: World) -> None:
+        alice = await alice_of(world)
+        await world.fault(Fault(victim="service", path="/quote", times=None, **TEAPOT))
+        assert await statuses(alice, 3) == [418] * 3
+        await world.heal()
+        assert await statuses(alice, 3) == [402] * 3
+
+    play(story, on)
+
+
+def test_a_story_leaves_no_fault_behind(server: LocalServer) -> None:
+    async def story(world: World) -> None:
+        await world.fault(Fault(victim="service", times=None, **TEAPOT))
+        await world.skew("service", 100)
+        await world.explorer_lag(100)
+        await world.mining(automine=False)
+        await world.revert_next(5)
+        raise ValueError("and then it broke")
+
+    assert World(on=server.url).play(story).outcome == "failed"
+    assert httpx.get(f"{server.control_url}/faults").json() == []
+    assert httpx.get(f"{server.control_url}/state").json()["chain"]["automine"] is True
+
+    async def as_ever(world: World) -> None:
+        alice = await alice_of(world)
+        paid = await alice.buy()
+        assert abs(paid.body["timestamp"] / 1000 - world.clock.now()) < 50
+        assert (await world.run_indexer())["matched"] >= 1
+
+    play(as_ever, server.url)
+
+
+def test_the_first_fault_that_fits_strikes() -> None:
+    async def story(world: World) -> None:
+        alice = await alice_of(world)
+        for status in (418, 429):
+            await world.fault(Fault(victim="service", does="answer", status=status, path="/quote"))
+        assert await statuses(alice, 3) == [418, 429, 402]
+
+    play(story)
+
+
+def test_a_condition_of_ones_own(virtual: str) -> None:
+    async def story(world: World) -> None:
+        alice = await alice_of(world)
+        seen: list[bytes] = []
+
+        def when(request: bytes) -> bool:
+            seen.append(request)
+            return b"ETH" in request
+
+        await world.fault(Fault(victim="service", times=None, **TEAPOT), when)
+        order = {"pair": "ETH-USD", "side": "long", "leverage": 1, "sizeUsd": 1}
+        assert (await alice.ask()).status == 402
+        assert (await alice.ask(order=order)).status == 418
+        assert seen[0].startswith(b"/api/perp/quote?\n{")
+
+    play(story, virtual)
+
+
+def test_a_condition_of_ones_own_cannot_be_sent(server: LocalServer) -> None:
+    async def story(world: World) -> None:
+        with pytest.raises(ValueError, match="cannot be sent to a URL"):
+            await world.fault(Fault(victim="service", does="refuse"), lambda _: True)
+
+    play(story, server.url)
+
+
+def test_chance_is_the_seeds_and_about_as_likely_as_said() -> None:
+    def struck(seed: int) -> list[bool]:
+        faults = Faults(Rng(seed).stream("faults"))
+        faults.add(Fault(victim="service", does="refuse", probability=0.3, times=None))
+        return [faults.next_for("service", "/", b"") is not None for _ in range(2000)]
+
+    assert struck(1) == struck(1) != struck(2)
+    assert 520 <= sum(struck(1)) <= 680  # 600 expected, 20 the standard deviation
+
+
+def test_chance_in_a_world_is_the_same_on_both_stages() -> None:
+    def seen(on: str, seed: int) -> list[int | None]:
+        found: list[int | None] = []
+
+        async def story(world: World) -> None:
+            alice = await alice_of(world)
+            fault = Fault(victim="service", path="/quote", probability=0.5, times=None, **TEAPOT)
+            await world.fault(fault)
+            found.extend(await statuses(alice, 20))
+
+        World(seed=seed, on=on).play(story)
+        return found
+
+    assert seen("in-process", 1) == seen("tcp", 1)
+    assert seen("in-process", 1) != seen("in-process", 2)
+    assert set(seen("in-process", 1)) == {402, 418}
+
+
+# --- what can be said wrongly --------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        {"victim": "moon", "does": "refuse"},
+        {"victim": "service", "does": "explode"},
+        {"victim": "service"},
+        {"victim": "service", "does": "refuse", "time": 2},
+        {"victim": "service", "does": "refuse", "times": 0},
+        {"victim": "service", "does": "refuse", "skip": -1},
+        {"victim": "service", "does": "refuse", "probability": 1.5},
+        {"victim": "service", "does": "delay answer"},
+        {"victim": "service", "does": "delay answer", "seconds": -1},
+        {"victim": "service", "does": "answer", "status": 99},
+        [],
+        "everything",
+    ],
+    ids=str,
+)
+def test_a_fault_that_makes_no_sense_is_refused(server: LocalServer, fault: Any) -> None:
+    answer = httpx.post(f"{server.control_url}/faults", json=fault)
+    assert answer.status_code == 400
+    assert answer.json()["error"] == "Invalid request body"
+    assert answer.json()["reason"]
+    assert httpx.get(f"{server.control_url}/faults").json() == []
+
+
+def test_a_delay_needs_seconds() -> None:
+    with pytest.raises(ValueError, match="'delay answer' needs `seconds`"):
+        Fault(victim="service", does="delay answer")
+
+
+def test_the_control_plane_lists_what_may_still_strike(server: LocalServer) -> None:
+    url = f"{server.control_url}/faults"
+    fault = {"victim": "service", "does": "answer", "status": 418, "path": "/healthz", "times": 2}
+    assert httpx.post(url, json=fault).json() == {"standing": 1}
+    (standing,) = httpx.get(url).json()
+    assert standing == msgspec.to_builtins(Fault(**fault))
+    for _ in range(2):
+        assert httpx.get(f"{server.url}/healthz").status_code == 418
+    assert httpx.get(url).json() == []
+    httpx.post(url, json=fault)
+    assert httpx.post(f"{url}/clear").json() == {"standing": 0}
+    assert httpx.get(f"{server.url}/healthz").status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("clock/skew", {"actor": "moon", "seconds": 1}),
+        ("clock/skew", {"actor": "service", "seconds": 1e12}),
+        ("explorer/lag", {"seconds": -1}),
+        ("doom", {"calls": -1}),
+        ("balances", {"accounts": ["0x12"]}),
+        ("balances", {}),
+        ("send", {"from": "0x12", "to": "0x34"}),
+        ("send", {"from": "0x" + "12" * 20, "to": "0x" + "34" * 20, "data": "0xzz"}),
+    ],
+    ids=str,
+)
+def test_an_intervention_that_makes_no_sense_is_refused(
+    server: LocalServer, path: str, body: dict[str, Any]
+) -> None:
+    answer = httpx.post(f"{server.control_url}/{path}", json=body)
+    assert (answer.status_code, answer.json()["error"]) == (400, "Invalid request body")
+
+
+# --- the service dies ----------------------------------------------------------------
+
+
+def test_what_is_in_flight_when_it_dies_is_broken_and_done_once(on: str) -> None:
+    async def story(world: World) -> None:
+        alice = await alice_of(world)
+        slow = Fault(**SETTLE, does="delay answer", seconds=0.3)
+        await world.fault(slow)
+        required = await alice.ask()
+        header = alice.sign(required)
+        paying = asyncio.create_task(alice.pay(required, header))
+        await world.clock.sleep(0.15)
+        await world.crash()
+        broken = await paying
+        assert broken.status is None
+        assert broken.error in BROKEN
+        again = await alice.pay(required, header)
+        assert again.error in (None, "Payment already settled")
+        assert (await alice.ask(payment_id=required.payment_id)).status == 200
+        assert len(await world.transfers(alice)) == 1
+
+    run = play(story, on)
+    assert len(events(run, "payment settled")) == 1
+
+
+def test_the_cache_is_gone_and_the_database_is_not(virtual: str) -> None:
+    async def story(world: World) -> None:
+        parts = world.stage.parts
+        assert parts is not None
+        alice = await alice_of(world)
+        paid = await alice.buy()
+        session = await alice.open_session("0.05", 600)
+        assert len(parts.service.entitlements) == 2
+        before = parts.service.store.counts()
+        await world.crash()
+        assert len(parts.service.entitlements) == 0
+        assert parts.service.store.counts() == before
+        assert (await alice.ask(payment_id=paid.payment_id)).status == 200
+        assert (await alice.ask(session_id=session.body["sessionId"])).status == 200
+        assert (await alice.ask(payment_id="pay_x")).status == 402
+
+    play(story, virtual)
+
+
+def test_background_work_begins_anew_and_only_once(virtual: str) -> None:
+    async def story(world: World) -> None:
+        await world.advance(100)
+        for _ in range(3):
+            await world.crash()
+        await world.advance(900)
+
+    run = play(story, virtual)
+    start_ms = events(run, "begin")[0].at_ms
+    ran_s = [(e.at_ms - start_ms) / 1000 for e in events(run, "indexer ran")]
+    assert ran_s == [400, 700, 1000], "every 300 s since the last start"
+
+
+def test_a_payment_that_was_pending_is_resolved_at_the_start(virtual: str) -> None:
+    async def story(world: World) -> None:
+        alice = await alice_of(world)
+        await world.fault(Fault(**SETTLE, does="crash after"))
+        required = await alice.ask()
+        assert (await alice.pay(required)).status is None
+        await world.clock.sleep(0.001)
+        assert (await alice.payment(required.payment_id))["status"] == "settled"
+
+    play(story, virtual)
+
+
+def test_dying_while_another_is_served_breaks_only_what_was_in_flight(virtual: str) -> None:
+    async def story(world: World) -> None:
+        alice, bob = await alice_of(world), await world.payer("bob", balance="1.00")
+        held = Fault(victim="facilitator", path="/verify", does="delay answer", seconds=5, times=2)
+        await world.fault(held)
+        first = asyncio.create_task(alice.buy())
+        second = asyncio.create_task(bob.buy())
+        await world.clock.sleep(1)
+        await world.crash()
+        answers: list[Answer] = [await first, await second]
+        assert [answer.status for answer in answers] == [None, None]
+        assert (await alice.buy()).status == 200
+        assert (await bob.buy()).status == 200
+        assert [len(await world.transfers(each)) for each in (alice, bob)] == [1, 1]
+
+    play(story, virtual)
+
+
+def test_the_control_plane_counts_crashes(server: LocalServer) -> None:
+    first, second = (httpx.post(f"{server.control_url}/crash").json()["crashes"] for _ in range(2))
+    assert second == first + 1
+
+
+# --- clocks, the explorer, the chain -------------------------------------------------
+
+
+def test_the_explorer_learns_late(on: str) -> None:
+    async def story(world: World) -> None:
+        await world.explorer_lag(3600)
+        alice = await alice_of(world)
+        paid = await alice.buy()
+        assert (await world.run_indexer())["unknown"] >= 1
+        assert (await alice.payment(paid.payment_id))["block_number"] is None
+        await world.explorer_lag(0)
+        await world.run_indexer()
+        assert (await alice.payment(paid.payment_id))["block_number"] is not None
+
+    play(story, on)
+
+
+def test_the_lag_is_in_seconds_since_the_block() -> None:
+    async def story(world: World) -> None:
+        await world.explorer_lag(90)
+        alice = await alice_of(world)
+        await alice.buy()
+        await world.clock.sleep(89)
+        assert (await world.run_indexer())["matched"] == 0
+        await world.clock.sleep(1)
+        assert (await world.run_indexer())["matched"] == 1
+
+    play(story)
+
+
+def test_each_actor_has_a_clock_of_its_own(virtual: str) -> None:
+    async def story(world: World) -> None:
+        alice = await alice_of(world)
+        now_ms = world.clock.now_ms()
+
+        async def paid_at() -> tuple[float, float]:
+            paid = await alice.buy()
+            (block,) = {e.data["block_time_s"] for e in list(world.stage.wires.journal)[-12:]
+                        if e.event == "mined"}  # fmt: skip
+            return paid.body["timestamp"] - now_ms, block * 1000 - now_ms
+
+        assert await paid_at() == (0, 0)
+        await world.skew("service", 30)
+        assert await paid_at() == (30_000, 0)
+        await world.skew("service", -30.5)
+        assert await paid_at() == (-30_500, 0)
+        await world.heal()
+        await world.skew("chain", 20)
+        assert await paid_at() == (0, 20_000)
+        await world.skew("chain", 0)
+        assert await paid_at() == (0, 20_000), "no block is older than its parent"
+
+        required = await alice.ask()
+        await world.skew("facilitator", 3600)
+        settled = await world.ask_facilitator("settle", alice, required, alice.sign(required))
+        assert settled["timestamp"] == "2027-01-15T09:00:00.000Z"
+
+    play(story, virtual)
+
+
+def test_a_skewed_explorer_sees_late_or_early() -> None:
+    async def story(world: World) -> None:
+        alice = await alice_of(world)
+        await alice.buy()
+        await world.explorer_lag(100)
+        await world.skew("explorer", 99)
+        assert (await world.run_indexer())["matched"] == 0
+        await world.skew("explorer", 100)
+        assert (await world.run_indexer())["matched"] == 1
+
+    play(story)
+
+
+def test_a_doomed_transaction_reverts_on_chain_and_the_next_does_not(on: str) -> None:
+    async def story(world: World) -> None:
+        alice = await alice_of(world)
+        await world.revert_next()
+        required = await alice.ask()
+        header = alice.sign(required)
+        assert (await alice.pay(required, header)).error == "Settlement failed"
+        assert await world.transfers(alice) == []
+        assert (await alice.pay(required, header)).status == 200
+
+    run = play(story, on)
+    reverted = [e.data["revert_reason"] for e in events(run, "mined") if e.data["revert_reason"]]
+    assert reverted == ["doomed"]
+
+
+def test_the_mempool_forgets(on: str) -> None:
+    async def story(world: World) -> None:
+        alice = await alice_of(world)
+        bob = await world.payer("bob")
+        await world.mining(automine=False)
+        sent = await alice.transfer(bob.address, "0.10")
+        assert sent["mined"] is False
+        await world.drop_waiting()
+        await world.mine(2)
+        await world.mining(automine=True)
+        assert await bob.balance() == 0
+        assert (await alice.transfer(bob.address, "0.20"))["mined"] is True
+        assert await bob.balance() == 200_000
+
+    play(story, on)
+
+
+def test_turning_automine_on_mines_what_waits(on: str) -> None:
+    async def story(world: World) -> None:
+        alice = await alice_of(world)
+        bob = await world.payer("bob")
+        await world.mining(automine=False)
+        await alice.transfer(bob.address, "0.10")
+        assert await bob.balance() == 0
+        await world.mining(automine=True)
+        assert await bob.balance() == 100_000
+
+    play(story, on)
+
+
+def test_the_money_is_seen_as_it_is(on: str) -> None:
+    async def story(world: World) -> None:
+        alice = await alice_of(world)
+        bob = await world.payer("bob", balance="2.00")
+        paid = await alice.buy()
+        sent = await bob.transfer(alice.address, "0.50")
+        (quote,) = await world.transfers(alice)
+        assert quote["txHash"] == paid.body["txHash"]
+        assert (quote["from"], quote["to"]) == (alice.address, world.merchant)
+        assert quote["amount"] == "10000"
+        assert [each["txHash"] for each in await world.transfers(bob)] == [sent["txHash"]]
+        assert len(await world.transfers()) == 2, "what was minted is no transfer"
+        assert await world.earned() == 10_000
+        assert await alice.balance() == 1_490_000
+        assert await bob.balance() == 1_500_000
+        too_much = await bob.transfer(alice.address, "99.00")
+        assert too_much["revertReason"] == "ERC20: transfer amount exceeds balance"
+
+    play(story, on)
+
+
+def test_what_goes_wrong_is_in_the_journal(virtual: str) -> None:
+    async def story(world: World) -> None:
+        await world.fault(Fault(**SETTLE, does="delay answer", seconds=2, times=None))
+        await world.skew("service", 5)
+        await world.explorer_lag(7)
+        await world.crash()
+        await world.mining(automine=False)
+        await world.revert_next(3)
+        await world.drop_waiting()
+
+    run = play(story, virtual)
+    told = {e.event: e.data for e in run.journal if e.actor == "world"}
+    assert told["fault"] == {
+        "victim": "facilitator", "does": "delay answer", "path": "/settle", "seconds": 2.0,
+        "times": None,
+    }  # fmt: skip
+    assert told["skew"]["seconds"] == 5
+    assert told["explorer lag"] == {"seconds": 7}
+    assert told["mining"] == {"automine": False}
+    assert told["doom"] == {"calls": 3}
+    assert {"crash", "mempool dropped"} <= set(told)

@@ -1,0 +1,677 @@
+"""A world to play in: what it says when it is held wrongly, and what it never lets pass."""
+
+import asyncio
+import json
+import math
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from starlette.types import Receive, Scope, Send
+
+from x402sim import Fault, LocalServer, Run, World
+from x402sim.journal import Event, Journal
+from x402sim.rng import Rng
+from x402sim.service import payments
+from x402sim.service.store import Claim, Store
+from x402sim.world import invariants
+from x402sim.world.actor import Payer
+from x402sim.world.link import Asgi, latency_of
+from x402sim.world.scenario import NEEDS, Scenario, find, load
+from x402sim.world.server import Listen
+
+ROOT = Path(__file__).parents[2]
+Story = Callable[[World], Awaitable[None]]
+LATENCY = {"service": (0.05, 0.5), "facilitator": (0.1, 0.5), "rpc": 0.01}
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[LocalServer]:
+    with LocalServer(seed=1) as running:
+        yield running
+
+
+def play(story: Story, **wanted: Any) -> Run:
+    """Play a story whose asserts must hold."""
+    run = World(**{"seed": 1} | wanted).play(story)
+    assert run.outcome == "passed", (run.reason, [c for c in run.checked if not c["ok"]])
+    return run
+
+
+def events(run: Run, name: str, actor: str | None = None) -> list[Event]:
+    return [e for e in run.journal if e.event == name and actor in (None, e.actor)]
+
+
+async def idle(_: World) -> None:
+    """A story in which nothing happens."""
+
+
+async def quote(world: World) -> None:
+    """Buy one quote."""
+    alice = await world.payer("alice", balance="1.00")
+    paid = await alice.buy()
+    served = await alice.ask(payment_id=paid.payment_id)
+    world.expect(served.status, 200, "1/repeat-served")
+
+
+def crowd(size: int) -> Story:
+    """Return a story in which so many payers buy quotes and sessions at once."""
+
+    async def live(payer: Payer) -> None:
+        session = await payer.open_session("0.05", 40)
+        for _ in range(2):
+            paid = await payer.buy()
+            assert (await payer.ask(payment_id=paid.payment_id)).status == 200
+            assert (await payer.ask(session_id=session.body["sessionId"])).status == 200
+
+    async def story(world: World) -> None:
+        payers = [await world.payer(f"payer {n}", balance="1.00") for n in range(size)]
+        await asyncio.gather(*map(live, payers))
+
+    return story
+
+
+# --- held wrongly --------------------------------------------------------------------
+
+
+def test_an_unknown_hop_is_named_with_those_there_are() -> None:
+    with pytest.raises(ValueError, match="no hop moon; there are: service, facilitator, explorer"):
+        World(latency={"moon": 1})
+
+
+@pytest.mark.parametrize("on", ["moon", "", "ftp://127.0.0.1", "127.0.0.1:4020"])
+def test_an_unknown_stage_is_named_with_those_there_are(on: str) -> None:
+    with pytest.raises(ValueError, match=f"a stage is in-process, tcp, or a URL, not {on!r}"):
+        World(on=on)
+
+
+def test_an_unknown_scenario_is_named_with_those_there_are() -> None:
+    with pytest.raises(ValueError, match=r"there is no scenario 'repaly'; there are: .*replay"):
+        World().play("repaly")
+
+
+def test_nobody_at_the_url_is_an_error() -> None:
+    with pytest.raises(ConnectionError, match=r"nobody answers at http://127\.0\.0\.1:9"):
+        World(on="http://127.0.0.1:9").play(idle)
+
+
+def test_outside_of_a_story_it_is_not_alive() -> None:
+    world = World()
+    with pytest.raises(RuntimeError, match="alive only within a story"):
+        world.clock.now()
+    world.play(idle)
+    with pytest.raises(RuntimeError, match="alive only within a story"):
+        world.clock.now()
+
+
+def test_within_a_story_it_is_not_played_again() -> None:
+    async def story(world: World) -> None:
+        with pytest.raises(RuntimeError, match="make another one"):
+            world.play(idle)
+
+    play(story)
+
+
+def test_the_world_says_what_it_refused() -> None:
+    async def story(world: World) -> None:
+        with pytest.raises(RuntimeError, match=r"refused 'clock/skew': .*'moon'"):
+            await world.skew("moon", 1)
+        with pytest.raises(RuntimeError, match=r"refused 'reorg': .*cannot replace the last 99"):
+            await world.reorg(99)
+        with pytest.raises(RuntimeError, match=r"refused 'faucet': .*'a lot'"):
+            await world.payer("alice", balance="a lot")
+
+    play(story)
+
+
+def test_without_a_control_plane_it_says_what_needs_one() -> None:
+    bare = LocalServer()
+    bare._listen = Listen(host="0.0.0.0", port=0)
+
+    async def story(world: World) -> None:
+        alice = await world.payer("alice", balance="1.00")
+        assert (await alice.ask()).status == 402
+        with pytest.raises(RuntimeError, match="has no control plane, which 'transfers' needs"):
+            await world.transfers()
+
+    with bare:
+        play(story, on=bare.url)
+        needy = Scenario("needy", "needy", ("5/window",), "", tuple(NEEDS), idle)
+        run = World(on=bare.url).play(needy)
+        assert run.outcome == "skipped"
+        assert run.reason == f"{bare.url} does not offer {', '.join(NEEDS.values())}"
+
+
+def test_a_url_offers_all_but_virtual_time(server: LocalServer) -> None:
+    for need, words in NEEDS.items():
+        needy = Scenario("needy", "needy", (), "", (need,), idle)
+        run = World(on=server.url).play(needy)
+        if need == "virtual time":
+            assert run.reason == f"{server.url} does not offer {words}"
+        else:
+            assert run.outcome == "passed"
+
+
+# --- what a run says -----------------------------------------------------------------
+
+
+def test_a_check_says_what_was_seen_and_what_was_wanted() -> None:
+    async def story(world: World) -> None:
+        alice = await world.payer("alice")
+        first = await alice.ask()
+        world.expect(first.status, 402, "1/unpaid-402")
+        await alice.ask()
+        world.expect(first.status, 200, "1/repeat-served", about=first)
+        world.expect([1], [1, 2], "5/window")
+
+    run = World(seed=1).play(story)
+    assert (run.outcome, run.reason) == ("failed", "2 of 3 checks did not hold")
+    assert run.checked == [
+        {"clause": "1/unpaid-402", "ok": True, "expected": 402, "actual": 402, "exchange": 1},
+        {"clause": "1/repeat-served", "ok": False, "expected": 200, "actual": 402, "exchange": 1},
+        {"clause": "5/window", "ok": False, "expected": "[1, 2]", "actual": "[1]", "exchange": 2},
+    ]
+    assert repr(run) == "Run(story: failed, 1 of 3 checks held)"
+
+
+def test_a_story_that_breaks_is_told_without_anybodys_paths() -> None:
+    async def story(world: World) -> None:
+        world.expect(1, 1, "5/window")
+        {}["nothing"]
+
+    run = World(seed=1).play(story)
+    assert (run.outcome, run.reason) == ("failed", "KeyError: 'nothing'")
+    (error,) = events(run, "error")
+    assert error.data["trace"][-1] == 'story: {}["nothing"]'
+    text = run.journal.ndjson().decode()
+    for path in (str(ROOT), str(Path.home()), ".py", "site-packages"):
+        assert path not in text
+
+
+def test_a_broken_story_still_ends_in_a_whole_run() -> None:
+    async def story(world: World) -> None:
+        await world.fault(Fault(victim="service", does="refuse", times=None))
+        assert (await (await world.payer("alice")).ask()).status == 402
+
+    run = World(seed=1).play(story)
+    assert run.outcome == "failed"
+    assert [event.event for event in run.journal][-1] == "end"
+    assert run.name == "story"
+
+
+def test_a_scenario_that_checks_nothing_has_failed() -> None:
+    run = World().play(Scenario("lazy", "lazy", ("5/window",), "", (), idle))
+    assert (run.outcome, run.reason) == ("failed", "it checked nothing")
+    assert World().play(idle).outcome == "passed", "but a story need not check anything"
+
+
+def test_a_run_can_be_kept_and_read_again(tmp_path: Path) -> None:
+    run = World(seed=7).play(quote)
+    file = tmp_path / "journal.ndjson"
+    file.write_bytes(run.journal.ndjson())
+    again = Run.load(file)
+    assert again.sha256 == run.sha256 == run.journal.sha256()
+    assert (again.name, again.seed, again.outcome) == ("quote", 7, "passed")
+    assert again.checked == run.checked
+    assert run.command == "python -m x402sim run quote --on in-process --seed 7"
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"", "this journal has 0 'begin' events, a run has one"),
+        (b'{"seq": 0}\n', "line 1 is no event of a journal"),
+        (b"no journal\n", "line 1 is no event of a journal"),
+    ],
+)
+def test_what_is_no_run_is_refused(tmp_path: Path, content: bytes, says: str) -> None:
+    file = tmp_path / "journal.ndjson"
+    file.write_bytes(content)
+    with pytest.raises(ValueError, match=says):
+        Run.load(file)
+
+
+def test_half_a_journal_is_no_run(tmp_path: Path) -> None:
+    file = tmp_path / "journal.ndjson"
+    lines = World().play(quote).journal.ndjson().splitlines(keepends=True)
+    file.write_bytes(b"".join(lines[:-1]))
+    with pytest.raises(ValueError, match="0 'end' events"):
+        Run.load(file)
+
+
+# --- the same, and not the same ------------------------------------------------------
+
+
+def test_one_world_can_be_played_in_again_and_begins_anew() -> None:
+    async def story(world: World) -> None:
+        world.expect(await world.earned(), 0, "5/nonce-once")
+        await quote(world)
+
+    world = World(seed=3)
+    assert world.play(story).sha256 == world.play(story).sha256 == World(seed=3).play(story).sha256
+
+
+def settled_in_order(run: Run) -> list[str]:
+    """Return whose payments were settled, in their order."""
+    names = {e.data["address"]: e.data["name"] for e in events(run, "joined")}
+    return [names[e.data["payer"]] for e in events(run, "payment settled")]
+
+
+def test_another_seed_is_another_interleaving() -> None:
+    runs = [play(crowd(5), seed=seed, latency=LATENCY) for seed in (1, 2, 1)]
+    orders = [settled_in_order(run) for run in runs]
+    assert sorted(orders[0]) == sorted(orders[1])
+    assert orders[0] != orders[1]
+    assert runs[0].sha256 == runs[2].sha256
+
+
+def test_every_payer_has_luck_of_its_own() -> None:
+    run = play(crowd(5), latency={"service": (0.05, 0.5)})
+    asked = {e.data["exchange"]: e.at_ms for e in events(run, "request")}
+    answered = [(e.data["exchange"], e.at_ms) for e in events(run, "answer")]
+    took = {at_ms - asked[number] for number, at_ms in answered if number <= 5}
+    assert len(took) == 5, "the first request of each"
+
+
+def test_one_hops_luck_does_not_change_anothers() -> None:
+    """More latency to the facilitator, and the payers' own wires draw the same."""
+
+    def first_crossing_ms(facilitator: float) -> list[int]:
+        wanted = {"service": (0.05, 0.5), "facilitator": facilitator}
+        run = play(crowd(5), latency=wanted)
+        asked = {e.data["exchange"]: e for e in events(run, "request") if e.data["to"] == "service"}
+        return [
+            e.at_ms - asked[e.data["exchange"]].at_ms
+            for e in events(run, "answer")
+            if e.data["exchange"] in asked and e.data["exchange"] <= 5
+        ]
+
+    assert first_crossing_ms(0.1) == first_crossing_ms(3.0)
+
+
+def test_it_runs_in_a_notebook_cell() -> None:
+    async def cell() -> str:
+        return play(quote).sha256
+
+    assert asyncio.run(cell()) == play(quote).sha256
+
+
+@pytest.mark.parametrize(("story", "latency"), [(quote, {}), (crowd(5), {}), (crowd(5), LATENCY)])
+def test_it_is_the_same_world_over_tcp(story: Story, latency: dict[str, Any]) -> None:
+    runs = [play(story, on=on, latency=latency) for on in ("in-process", "tcp")]
+    assert runs[0].sha256 == runs[1].sha256
+    assert [run.on for run in runs] == ["in-process", "tcp"]
+
+
+def test_a_url_gives_its_own_view_too(server: LocalServer) -> None:
+    """The journal behind a URL is merged in: only what happened since, each at its time."""
+    play(quote, on=server.url)
+    run = play(quote, on=server.url)
+    assert len(events(run, "payment settled", "service")) == 1
+    assert len(events(run, "transfer", "chain")) == 2, "one is the mint"
+    assert [event.seq for event in run.journal] == list(range(len(run.journal)))
+    *happened, end = run.journal
+    assert (happened[0].event, end.event) == ("begin", "end")
+    assert happened == sorted(happened, key=lambda event: event.at_ms)
+    assert run.on == server.url
+
+
+# --- latency -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "spec", [-1, (-0.1, 0.5), [], [0.1, -0.1], math.nan, math.inf, [0.1, math.nan]], ids=str
+)
+def test_a_latency_that_is_none_is_refused(spec: Any) -> None:
+    with pytest.raises(ValueError, match="a latency is seconds"):
+        latency_of(spec)
+
+
+def test_each_hop_takes_its_time_both_ways() -> None:
+    hops = {"service": 1.0, "facilitator": 0.25, "rpc": 9.0, "explorer": 0.125}
+    run = play(quote, latency=hops)
+    sent = {e.data["exchange"]: e for e in events(run, "request")}
+    took = {
+        (e.data["to"], sent[e.data["exchange"]].data["path"]): e.at_ms
+        - sent[e.data["exchange"]].at_ms
+        for e in events(run, "answer")
+    }
+    assert took == {
+        ("service", "/api/perp/quote"): 2000,
+        ("service", "/api/pay"): 2000 + 2 * 500,
+        ("facilitator", "/v2/x402/verify"): 500,
+        ("facilitator", "/v2/x402/settle"): 500,
+    }
+
+
+def test_latencies_are_drawn_as_they_were_given() -> None:
+    luck = Rng(1).stream("luck")
+    assert {latency_of(0.5)(luck) for _ in range(9)} == {0.5}
+    assert {latency_of([0.1, 0.2])(luck) for _ in range(99)} == {0.1, 0.2}
+    drawn = sorted(latency_of((0.1, 0.5))(luck) for _ in range(4001))
+    assert drawn[2000] == pytest.approx(0.1, rel=0.05), "the median"
+    assert drawn[int(4001 * 0.8413)] == pytest.approx(0.1 * math.exp(0.5), rel=0.08), "one sigma"
+
+
+def test_who_loses_patience_is_told_so_and_the_work_goes_on() -> None:
+    async def story(world: World) -> None:
+        alice = await world.payer("alice", balance="1.00")
+        required = await alice.ask()
+        alice.http.timeout = 1.5
+        impatient = await alice.pay(required)
+        assert (impatient.status, impatient.error) == (None, "ReadTimeout")
+        await world.clock.sleep(5)
+        alice.http.timeout = 60
+        assert (await alice.ask(payment_id=required.payment_id)).status == 200
+
+    run = play(story, latency={"facilitator": 0.5})
+    (gave_up,) = events(run, "no answer", "alice")
+    assert gave_up.data["reason"] == "timeout"
+
+
+def test_what_the_service_gives_up_on_is_told_so() -> None:
+    async def story(world: World) -> None:
+        alice = await world.payer("alice", balance="1.00")
+        assert (await alice.buy()).error == "Facilitator unreachable"
+
+    run = play(story, latency={"facilitator": 20})
+    (gave_up,) = events(run, "no answer", "service")
+    assert gave_up.data["reason"] == "given up"
+    begun_ms = events(run, "request", "service")[0].at_ms
+    assert gave_up.at_ms - begun_ms == 30_000, "as long as it waits for a verification"
+
+
+# --- an application as a transport ---------------------------------------------------
+
+
+def over_asgi(app: Callable[..., Awaitable[None]], method: str = "GET") -> httpx.Response:
+    async def main() -> httpx.Response:
+        async with httpx.AsyncClient(transport=Asgi(app), base_url="http://app") as http:
+            return await http.request(method, "/")
+
+    return asyncio.run(main())
+
+
+async def in_parts(_: Scope, __: Receive, send: Send) -> None:
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    for part in (b"one ", b"two"):
+        await send({"type": "http.response.body", "body": part, "more_body": True})
+    await send({"type": "http.response.body", "body": b""})
+
+
+def test_parts_of_an_answer_are_put_together_and_a_head_has_none() -> None:
+    assert over_asgi(in_parts).content == b"one two"
+    assert over_asgi(in_parts, "HEAD").content == b""
+
+
+@pytest.mark.parametrize("raises", [True, False])
+def test_an_application_that_does_not_answer_breaks_the_connection(raises: bool) -> None:
+    async def app(_: Scope, __: Receive, ___: Send) -> None:
+        if raises:
+            raise ZeroDivisionError
+
+    with pytest.raises(httpx.RemoteProtocolError):
+        over_asgi(app)
+
+
+def test_a_caller_who_gives_up_leaves_it_working() -> None:
+    async def main() -> list[str]:
+        done: list[str] = []
+
+        async def app(scope: Scope, receive: Receive, send: Send) -> None:
+            await asyncio.sleep(0.02)
+            await in_parts(scope, receive, send)
+            done.append("worked")
+
+        async with httpx.AsyncClient(transport=Asgi(app)) as http:
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.001):
+                    await http.get("http://app/")
+            await asyncio.sleep(0.05)
+        return done
+
+    assert asyncio.run(main()) == ["worked"]
+
+
+# --- the journal ---------------------------------------------------------------------
+
+
+def test_merging_puts_events_in_order_of_time_and_numbers_them_anew() -> None:
+    ours, theirs = Journal(), Journal()
+    for at_ms in (1, 3, 5):
+        ours.record(at_ms, "us", "did")
+    for at_ms in (0, 3, 9):
+        theirs.record(at_ms, "them", "did")
+    ours.merge(theirs)
+    assert [(e.seq, e.at_ms, e.actor) for e in ours] == [
+        (0, 0, "them"), (1, 1, "us"), (2, 3, "us"), (3, 3, "them"), (4, 5, "us"), (5, 9, "them"),
+    ]  # fmt: skip
+    ours.record(10, "us", "went on")
+    assert list(ours)[-1].seq == 6
+
+
+def test_a_journal_is_read_as_it_was_written_and_goes_on() -> None:
+    journal = World(seed=1).play(quote).journal
+    again = Journal.load(journal.ndjson())
+    assert again.ndjson() == journal.ndjson()
+    assert list(again) == list(journal)
+    again.record(1, "us", "went on")
+    assert list(again)[-1].seq == len(journal)
+
+
+def test_a_line_that_is_no_event_is_named() -> None:
+    good = b'{"seq":0,"at_ms":1,"actor":"a","event":"b","data":{}}\n'
+    for bad in (b"{}", b'{"seq":"0"}', b"[]", b"\xff"):
+        with pytest.raises(ValueError, match="line 2 is no event of a journal"):
+            Journal.load(good + bad + b"\n")
+
+
+def test_a_listener_hears_everything_and_may_write_itself() -> None:
+    journal, heard = Journal(), []
+
+    def listener(event: Event) -> None:
+        heard.append(event.event)
+        if event.event == "asked":
+            journal.record(event.at_ms, "listener", "heard")
+
+    journal.listeners.append(listener)
+    journal.record(1, "alice", "asked")
+    journal.record(2, "alice", "left")
+    assert heard == ["asked", "heard", "left"]
+    assert [(e.seq, e.event) for e in journal] == [(0, "asked"), (1, "heard"), (2, "left")]
+
+
+# --- what must hold, and what happens when it does not -------------------------------
+
+
+def broken(run: Run) -> list[str]:
+    assert run.outcome == "failed", "an invariant that does not hold fails the run"
+    return [check["clause"] for check in run.checked if not check["ok"]]
+
+
+def test_nothing_is_broken_where_nothing_is() -> None:
+    run = play(crowd(5), latency=LATENCY)
+    assert run.checked == []
+
+
+def test_many_mints_in_a_block_and_a_reorganisation_are_no_new_money() -> None:
+    async def story(world: World) -> None:
+        await world.mining(automine=False)
+        alice = await world.payer("alice", balance="1.00")
+        await world.payer("bob", balance="2.00")
+        await world.mine()
+        await world.mining(automine=True)
+        assert (await alice.buy()).status == 200
+        await world.reorg(2)
+        mint = next(e for e in world.stage.wires.journal if e.event == "transfer").data["tx"]
+        await world.reorg(2, drop=[mint])
+        await world.payer("carol", balance="3.00")
+
+    play(story)
+
+
+def test_money_from_nowhere_is_seen() -> None:
+    async def story(world: World) -> None:
+        assert world.stage.parts is not None
+        alice = await world.payer("alice", balance="1.00")
+        state = world.stage.parts.ledger.machine.state
+        state.put(state.balances, alice.wallet.address_bytes, 5_000_000)
+        await alice.buy()
+        await alice.buy()
+
+    run = World(seed=1).play(story)
+    assert broken(run) == [invariants.CONSERVED], "and told once"
+    (check,) = run.checked
+    assert int(check["actual"].split()[0]) - int(check["expected"].split()[0]) == 4_000_000
+
+
+def test_money_that_vanishes_is_seen() -> None:
+    async def story(world: World) -> None:
+        assert world.stage.parts is not None
+        alice = await world.payer("alice", balance="1.00")
+        state = world.stage.parts.ledger.machine.state
+        state.put(state.balances, alice.wallet.address_bytes, 20_000)
+        await alice.buy()
+        await alice.ask()
+
+    assert broken(World(seed=1).play(story)) == [invariants.CONSERVED]
+
+
+def test_spending_more_than_the_deposit_is_seen() -> None:
+    async def story(world: World) -> None:
+        assert world.stage.parts is not None
+        alice = await world.payer("alice", balance="1.00")
+        session = await alice.open_session("0.02", 600)
+        assert (await alice.ask(session_id=session.body["sessionId"])).status == 200
+        db = world.stage.parts.service.store._db
+        db.execute("PRAGMA ignore_check_constraints = ON")
+        db.execute("UPDATE sessions SET released = 30000")
+        world.stage.parts.service.note(
+            "session debited", session_id=session.body["sessionId"], amount_base=1, released_base=1
+        )
+
+    assert broken(World(seed=1).play(story)) == [invariants.WITHIN_DEPOSIT]
+
+
+def test_a_debit_that_does_not_look_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    def debit(store: Store, session_id: str, amount: int, *_: Any) -> bool:
+        store._db.execute("PRAGMA ignore_check_constraints = ON")
+        store._db.execute("UPDATE sessions SET released = released + ?", (amount,))
+        return True
+
+    async def story(world: World) -> None:
+        alice = await world.payer("alice", balance="1.00")
+        session = await alice.open_session("0.01", 600)
+        asked = (alice.ask(session_id=session.body["sessionId"]) for _ in range(2))
+        await asyncio.gather(*asked)
+
+    monkeypatch.setattr(Store, "debit", debit)
+    monkeypatch.setattr("x402sim.service.gate.can_spend", lambda *_: True)
+    assert broken(World(seed=1).play(story)) == [invariants.WITHIN_DEPOSIT]
+
+
+async def settles_with(world: World, **told: str) -> None:
+    """Have the facilitator answer Alice's settlement without doing it."""
+    alice = await world.payer("alice", balance="1.00")
+    bob = await world.payer("bob")
+    sent = await alice.transfer(bob.address, "0.01")
+    required = await alice.ask()
+    wanted = required.requirements
+    receipt = {
+        "x402Version": 1, "event": "payment.settled", "txHash": sent["txHash"],
+        "from": alice.address, "to": wanted["payTo"], "value": wanted["maxAmountRequired"],
+        "blockNumber": 1, "network": wanted["network"], "timestamp": "now", **told,
+    }  # fmt: skip
+    fault = Fault(
+        victim="facilitator", path="/settle", does="answer", status=200, body=json.dumps(receipt)
+    )
+    await world.fault(fault)
+    assert (await alice.pay(required)).status == 200
+
+
+@pytest.mark.parametrize("told", [{}, {"txHash": "0x" + "12" * 32}], ids=["to bob", "nowhere"])
+def test_a_grant_without_a_transfer_is_seen(told: dict[str, str]) -> None:
+    run = World(seed=1).play(lambda world: settles_with(world, **told))
+    assert broken(run) == [invariants.GRANTED_IF_PAID]
+
+
+def test_who_does_not_want_to_look_need_not() -> None:
+    run = World(seed=1, invariants=False).play(settles_with)
+    assert (run.outcome, run.checked) == ("passed", [])
+
+
+def test_two_transfers_for_one_payment_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def forgetful(*_: Any) -> None:
+        """Forget earlier attempts, as a service without a record would."""
+
+    def claim(store: Store, wanted: Claim) -> bool:
+        store._db.execute("DELETE FROM payments WHERE payment_id = ?", (wanted.payment_id,))
+        return honest(store, wanted)
+
+    async def story(world: World) -> None:
+        alice = await world.payer("alice", balance="1.00")
+        required = await alice.ask()
+        for _ in range(2):
+            assert (await alice.pay(required)).status == 200
+
+    honest = Store.claim
+    monkeypatch.setattr(payments, "earlier_attempt", forgetful)
+    monkeypatch.setattr(Store, "claim", claim)
+    assert broken(World(seed=1).play(story)) == [invariants.PAID_ONCE]
+
+
+# --- scenario files ------------------------------------------------------------------
+
+GOOD = '''"""Title of it.
+
+Covers: 2.1/asset, 5/window.
+Story: It goes
+on and on.
+"""
+from x402sim import World, scenario
+
+@scenario(needs="funds, clock")
+async def a_story(world: World) -> None:
+    world.expect(1, 1, "5/window")
+'''
+
+
+def test_a_scenario_is_read_from_its_file(tmp_path: Path) -> None:
+    file = tmp_path / "a_story.py"
+    file.write_text(GOOD)
+    (found,) = find([str(file)])
+    assert (found.name, found.title, found.story) == (
+        "a_story",
+        "Title of it",
+        "It goes on and on.",
+    )
+    assert found.covers == ("2.1/asset", "5/window")
+    assert found.needs == ("funds", "clock")
+    assert World().play(found).outcome == "passed"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right", "says"),
+    [
+        ("Covers: ", "Clauses: ", "needs a docstring of the form TITLE"),
+        ("5/window.", "5/widow.", "there is no clause 5/widow"),
+        ('"funds, clock"', '"money"', "there is no need money"),
+        ("@scenario(", "@(lambda needs: lambda story: story)(", "has 0 scenarios"),
+    ],
+)
+def test_a_scenario_file_that_is_none_is_refused(
+    tmp_path: Path, wrong: str, right: str, says: str
+) -> None:
+    file = tmp_path / "a_story.py"
+    file.write_text(GOOD.replace(wrong, right))
+    with pytest.raises(ValueError, match=says):
+        load(file)
+
+
+def test_two_scenarios_are_two_files(tmp_path: Path) -> None:
+    file = tmp_path / "two.py"
+    file.write_text(GOOD + "\nanother = scenario(a_story.play)\n")
+    with pytest.raises(ValueError, match="has 2 scenarios; a file has exactly one"):
+        load(file)

@@ -1,0 +1,117 @@
+"""How long does a day of a whole town take? Many payers, one service, one process.
+
+Each payer asks at random moments (a Poisson stream of its own). Every third one spends
+sessions, the others pay for each request. Every hop takes time, the indexer, the sweeps
+and the miner run by themselves, and the invariants are checked after every event.
+"""
+
+import asyncio
+import itertools
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from x402sim.payer.auth import PaymentAuth
+from x402sim.payer.session import SessionAuth
+from x402sim.world.actor import ORDER, QUOTE
+from x402sim.world.link import LatencySpec
+from x402sim.world.run import Run
+from x402sim.world.world import World
+
+SEED = 1
+PAUSE_S = 7200
+"""The mean time between two requests of one payer."""
+SPENDING_CAP = "100.00"
+SESSION_SPEND, SESSION_S = "0.05", 21_600
+LATENCY: dict[str, LatencySpec] = {
+    "service": (0.04, 0.4),
+    "facilitator": (0.08, 0.4),
+    "explorer": (0.06, 0.4),
+    "rpc": (0.03, 0.4),
+}
+"""Median seconds of one crossing, and the sigma of their lognormal distribution."""
+
+
+@dataclass(frozen=True, slots=True)
+class Day:
+    """What happened, and how long it took: seconds of virtual and of real time."""
+
+    payers: int
+    virtual_s: float
+    real_s: float
+    events: int
+    requests: int
+    payments: int
+    sessions: int
+    debits: int
+    journal_sha256: str
+
+    @property
+    def speed_up(self) -> float:
+        """How many virtual seconds go by in a real one."""
+        return self.virtual_s / self.real_s
+
+
+def live(payers: int, hours: float, each_hour: Callable[[float], None] = lambda _: None) -> Day:
+    """Live through so many hours; raises `RuntimeError` if anything did not hold.
+
+    `each_hour` is told how many virtual hours have gone by.
+    """
+    run = play(payers, hours, each_hour)
+    if run.outcome != "passed":
+        raise RuntimeError(f"the day went wrong: {run.reason}")
+    assert run.real_s is not None
+    events = list(run.journal)
+    counted = Counter(event.event for event in events)
+    return Day(
+        payers=payers,
+        virtual_s=(events[-1].at_ms - events[0].at_ms) / 1000,
+        real_s=run.real_s,
+        events=len(events),
+        requests=sum(e.event == "request" and e.actor != "service" for e in events),
+        payments=counted["payment settled"],
+        sessions=counted["session opened"],
+        debits=counted["session debited"],
+        journal_sha256=run.sha256,
+    )
+
+
+def play(payers: int, hours: float, each_hour: Callable[[float], None] = lambda _: None) -> Run:
+    """Live through so many hours; return the run."""
+
+    async def day(world: World) -> None:
+        ends_s = world.clock.now() + hours * 3600
+
+        async def watch() -> None:
+            for hour in itertools.count():
+                each_hour(hour)
+                await world.clock.sleep(3600)
+
+        watching = asyncio.create_task(watch())
+        await asyncio.gather(*(_payer(world, number, ends_s) for number in range(payers)))
+        await world.clock.sleep_until(ends_s)
+        watching.cancel()
+
+    return World(seed=SEED, latency=LATENCY).play(day)
+
+
+async def _payer(world: World, number: int, ends_s: float) -> None:
+    """Ask for quotes until the day is over."""
+    luck = world.rng(f"payer {number}")
+    someone = await world.payer(f"payer {number}", balance=SPENDING_CAP)
+    auth: PaymentAuth | SessionAuth
+    if number % 3:
+        auth = PaymentAuth(someone.wallet, max_total=SPENDING_CAP, reuse=False, clock=world.clock)
+    else:
+        auth = SessionAuth(
+            someone.wallet,
+            max_spend=SESSION_SPEND,
+            duration=SESSION_S,
+            max_sessions=1000,
+            clock=world.clock,
+        )
+    http = world.client(someone, auth)
+    while (next_s := world.clock.now() + luck.expovariate(1 / PAUSE_S)) < ends_s:
+        await world.clock.sleep_until(next_s)
+        answer = await http.post(QUOTE, json=ORDER)
+        assert answer.status_code == 200, answer.text

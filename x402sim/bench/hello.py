@@ -1,0 +1,33 @@
+"""A bare uvicorn that says hello: as fast as any Python server of this kind can answer.
+
+`python -m x402sim.bench.hello` prints its port and serves until it is told to end.
+"""
+
+import sys
+
+import uvicorn
+from starlette.types import Receive, Scope, Send
+
+from x402sim.world.server import Listen, listening_socket, run
+
+
+async def app(scope: Scope, receive: Receive, send: Send) -> None:
+    """Answer "hello" to everything."""
+    headers = [(b"content-type", b"text/plain"), (b"content-length", b"5")]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": b"hello"})
+
+
+def main() -> None:
+    """Serve on a free port, with the parser and the event loop that the product uses."""
+    sock = listening_socket(Listen(port=0))
+    config = uvicorn.Config(
+        app, http="httptools", log_level="critical", access_log=False, lifespan="off", ws="none"
+    )
+    sys.stdout.write(f"{sock.getsockname()[1]}\n")
+    sys.stdout.flush()
+    run(uvicorn.Server(config).serve(sockets=[sock]))
+
+
+if __name__ == "__main__":
+    main()

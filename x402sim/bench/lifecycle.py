@@ -1,0 +1,276 @@
+"""How many payments a second, over which transport?
+
+A lifecycle is all of 402, signature, settlement through the facilitator on the ledger,
+and the repeated request that is served. The same code of service, facilitator and token
+runs whichever way its messages travel, and the same money moves.
+"""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import httpx
+import msgspec
+from starlette.types import ASGIApp, Message
+
+from x402sim import web
+from x402sim.chain import abi
+from x402sim.chain.base import LogFilter
+from x402sim.clock import Clock
+from x402sim.facilitator import engine
+from x402sim.facilitator.engine import Facilitator
+from x402sim.payer.wallet import Wallet
+from x402sim.protocol.crypto import to_hex
+from x402sim.protocol.messages import (
+    FacilitatorRequirements,
+    PaymentRequired,
+    PaymentRequirements,
+    QuoteRequest,
+    Receipt,
+    SettleAnswer,
+    SettlementRequest,
+    VerifyAnswer,
+    VerifyRequest,
+    decode,
+    encode,
+)
+from x402sim.protocol.networks import TESTNET
+from x402sim.rng import Rng
+from x402sim.service import gate, payments, quotes
+from x402sim.service.issue import QUOTE
+from x402sim.service.upstream import Upstream, facilitator_request
+from x402sim.world.faults import faulty
+from x402sim.world.link import Asgi
+from x402sim.world.loop import run_virtual
+from x402sim.world.parts import Parts, Recipe, build
+from x402sim.world.process import Process
+from x402sim.world.stage import START_S
+
+SEED = 1
+FUNDS_BASE = 10**15
+"""A payer's money: enough for a hundred thousand million quotes."""
+ORDER = QuoteRequest(pair="BTC-USD", side="long", leverage=10, size_usd=1000)
+_ORDER = encode(ORDER)
+Post = Callable[[str, bytes, dict[str, str]], Awaitable[tuple[int, bytes]]]
+"""Sends one request to the service (path, body, headers): status and body of the answer."""
+
+
+class Transport:
+    """A world, a payer with money, and one way between them; `live` pays and is served."""
+
+    def __init__(self) -> None:
+        self.parts: Parts = build(Recipe(network=TESTNET, seed=SEED), Clock(lambda: START_S))
+        nonces = Rng(SEED).stream("nonces")
+        key = Rng(SEED).secret("payer")
+        self.payer = Wallet(key, nonces=lambda: nonces.randbytes(32))
+        run_virtual(lambda: self.parts.ledger.fund(self.payer.address_bytes, FUNDS_BASE))
+
+    async def live(self) -> None:
+        """Live one lifecycle; raises `AssertionError` if it does not go as it must."""
+        raise NotImplementedError
+
+    def work(self, times: int) -> None:
+        """Live so many lifecycles, one after the other, on a virtual loop."""
+
+        async def main() -> None:
+            for _ in range(times):
+                await self.live()
+
+        run_virtual(main)
+
+    def close(self) -> None:
+        """Close the world."""
+        run_virtual(self.parts.http.aclose)
+        self.parts.service.store.close()
+        self.parts.ledger.close()
+
+    def settle(self, required: PaymentRequired) -> SettlementRequest:
+        """Return the settlement of a 402, newly signed."""
+        now_s = self.parts.clock.now_s()
+        return SettlementRequest(
+            payment_id=required.payment_id,
+            payment_header=self.payer.payment_header(required.payment_requirements, now_s),
+            payment_requirements=required.payment_requirements,
+        )
+
+
+class _Posting(Transport):
+    """A payer that speaks to the service in requests, whoever carries them."""
+
+    post: Post
+
+    async def live(self) -> None:
+        """Ask, sign, pay, and be served."""
+        status, body = await self.post(QUOTE, _ORDER, {})
+        assert status == 402, body
+        settlement = self.settle(decode(body, PaymentRequired))
+        status, body = await self.post("/api/pay", encode(settlement), {})
+        assert status == 200, body
+        receipt: Receipt = decode(body, Receipt)
+        status, body = await self.post(QUOTE, _ORDER, {"x-payment-id": receipt.payment_id})
+        assert status == 200, body
+
+
+class Httpx(_Posting):
+    """Every hop through httpx, as the payers of a world go: nothing is left out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        asgi = Asgi(self.parts.service_app)
+        self._http = httpx.AsyncClient(transport=asgi, base_url="http://service", trust_env=False)
+
+    async def post(self, path: str, body: bytes, headers: dict[str, str]) -> tuple[int, bytes]:
+        """Send a request with httpx."""
+        response = await self._http.post(path, content=body, headers=headers)
+        return response.status_code, response.content
+
+    def close(self) -> None:
+        """Close the client and the world."""
+        run_virtual(self._http.aclose)
+        super().close()
+
+
+class PlainAsgi(_Posting):
+    """Every hop a bare ASGI call: the same applications, behind the same doors, no httpx."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        parts = self.parts
+        service = replace(parts.service, upstream=_AsgiUpstream(parts))
+        door = faulty(Process(service), "service", parts.faults, parts.clock)
+        self._app = web.recorded(door, "service", parts.journal, parts.clock)
+
+    async def post(self, path: str, body: bytes, headers: dict[str, str]) -> tuple[int, bytes]:
+        """Call the service's application."""
+        return await _call(self._app, path, body, headers)
+
+
+class Direct(Transport):
+    """No HTTP at all: the service's functions, whose upstream is the facilitator's functions."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._service = replace(self.parts.service, upstream=_DirectUpstream(self.parts))
+
+    async def live(self) -> None:
+        """Ask, sign, pay, and be served, as `service.app` does it."""
+        service, price = self._service, self._service.settings.quote_price_base
+        assert gate.ask(service, {}, QUOTE, price) is None
+        required = service.issuer.issue(QUOTE, price, service.clock.now_s())
+        receipt = await payments.pay(service, self.settle(required))
+        granted = gate.ask(service, {"x-payment-id": receipt.payment_id}, QUOTE, price)
+        assert granted is not None
+        quotes.quote(service.settings, ORDER)
+        assert gate.spend(service, granted)
+
+
+TRANSPORTS: dict[str, type[Transport]] = {
+    "httpx": Httpx,
+    "plain ASGI": PlainAsgi,
+    "direct": Direct,
+}
+
+
+class _AsgiUpstream(Upstream):
+    """The facilitator, one ASGI call away."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._app = parts.facilitator_app
+
+    async def verify(self, header: str, requirements: PaymentRequirements) -> VerifyAnswer:
+        """Ask the facilitator whether a payment is valid."""
+        verdict: VerifyAnswer = await self._ask("verify", header, requirements, VerifyAnswer)
+        return verdict
+
+    async def settle(self, header: str, requirements: PaymentRequirements) -> SettleAnswer:
+        """Ask the facilitator to settle."""
+        outcome: SettleAnswer = await self._ask("settle", header, requirements, SettleAnswer)
+        return outcome
+
+    async def _ask(
+        self, verb: str, header: str, requirements: PaymentRequirements, kind: Any
+    ) -> Any:
+        body = facilitator_request(header, requirements)
+        status, answer = await _call(self._app, f"/v2/x402/{verb}", body, {})
+        assert status == 200, answer
+        return decode(answer, kind)
+
+
+class _DirectUpstream(Upstream):
+    """The facilitator, one function call away."""
+
+    def __init__(self, parts: Parts) -> None:
+        account = Wallet(Rng(SEED).secret("facilitator")).address_bytes
+        self._facilitator = Facilitator(
+            chain=parts.ledger,
+            clock=parts.clock,
+            network=TESTNET,
+            account=account,
+            started_s=START_S,
+        )
+
+    async def verify(self, header: str, requirements: PaymentRequirements) -> VerifyAnswer:
+        """Have the facilitator verify."""
+        return engine.verify(self._facilitator, _asked(header, requirements))
+
+    async def settle(self, header: str, requirements: PaymentRequirements) -> SettleAnswer:
+        """Have the facilitator settle."""
+        return await engine.settle(self._facilitator, _asked(header, requirements))
+
+
+def _asked(header: str, requirements: PaymentRequirements) -> VerifyRequest:
+    wanted = msgspec.convert(requirements, FacilitatorRequirements, from_attributes=True)
+    return VerifyRequest(x402_version=1, payment_header=header, payment_requirements=wanted)
+
+
+async def _call(app: ASGIApp, path: str, body: bytes, headers: dict[str, str]) -> tuple[int, bytes]:
+    """Call an ASGI application; return the status and the body of its answer."""
+    status, parts = 0, []
+    sent = [(name.encode(), value.encode()) for name, value in headers.items()]
+    scope = {
+        "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": "POST",
+        "scheme": "http", "path": path, "raw_path": path.encode(), "query_string": b"",
+        "root_path": "", "headers": sent, "server": ("service", 80), "client": ("payer", 1),
+    }  # fmt: skip
+
+    async def receive() -> Message:
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    async def send(message: Message) -> None:
+        nonlocal status
+        status = message.get("status", status)
+        parts.append(message.get("body", b""))
+
+    await app(scope, receive, send)
+    return status, b"".join(parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a number of lifecycles came to: every transfer, and what the merchant then had."""
+
+    transfers: tuple[str, ...]
+    earned_base: int
+
+
+def outcome(transport: type[Transport], times: int) -> Outcome:
+    """Live so many lifecycles in a new world; return what came of them."""
+    world = transport()
+    try:
+        world.work(times)
+        machine = world.parts.ledger.machine
+        paid_by = abi.word(world.payer.address_bytes)
+        found = machine.logs(LogFilter(0, times + 1, (), ((abi.TRANSFER_EVENT,), (paid_by,))))
+        pay_to = world.parts.service.settings.pay_to
+        return Outcome(
+            tuple(to_hex(log.tx_hash) for log in found), machine.state.balances.get(pay_to, 0)
+        )
+    finally:
+        world.close()
+
+
+def same_outcome(times: int = 5) -> Outcome:
+    """Return what every transport comes to; raises `AssertionError` if they differ."""
+    outcomes = {name: outcome(transport, times) for name, transport in TRANSPORTS.items()}
+    assert len(set(outcomes.values())) == 1, f"the transports differ: {outcomes}"
+    return outcomes["direct"]

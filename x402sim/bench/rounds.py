@@ -1,0 +1,61 @@
+"""How do several ways to do the same thing compare? Rounds in turn, medians, ratios."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from statistics import median
+
+from x402sim.clock import stopwatch
+
+Work = Callable[[int], None]
+"""Does a thing so many times."""
+ROUNDS = 9
+MIN_ROUND_S = 0.002
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How fast one contestant was: `rates` in things per second, one for each round."""
+
+    name: str
+    rates: tuple[float, ...]
+
+    @property
+    def per_s(self) -> float:
+        """The median rate."""
+        return median(self.rates)
+
+    def ratio(self, other: "Pace") -> float:
+        """Return how many times as fast as `other`: the median of the rounds' own ratios."""
+        return median(ours / its for ours, its in zip(self.rates, other.rates, strict=True))
+
+
+def race(
+    works: Mapping[str, Work], seconds: float, each_round: Callable[[int], None] = lambda _: None
+) -> dict[str, Pace]:
+    """Let the contestants work in turn for about `seconds` in all; return their paces.
+
+    Every other round goes backwards, so that nobody always follows the same neighbour.
+    `each_round` is told how many rounds are over.
+    """
+    round_s = max(MIN_ROUND_S, seconds / (ROUNDS * len(works)))
+    sizes = {name: _size(work, round_s) for name, work in works.items()}
+    rates: dict[str, list[float]] = {name: [] for name in works}
+    for number in range(ROUNDS):
+        for name in list(works)[:: 1 if number % 2 else -1]:
+            rates[name].append(sizes[name] / _seconds(works[name], sizes[name]))
+        each_round(number + 1)
+    return {name: Pace(name, tuple(found)) for name, found in rates.items()}
+
+
+def _seconds(work: Work, times: int) -> float:
+    elapsed = stopwatch()
+    work(times)
+    return elapsed()
+
+
+def _size(work: Work, round_s: float) -> int:
+    """Return how often the work fits into a round; trying it out also warms it up."""
+    times = 1
+    while (took_s := _seconds(work, times)) < round_s / 4:
+        times *= 2
+    return max(1, round(times * round_s / took_s))

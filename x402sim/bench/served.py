@@ -1,0 +1,118 @@
+"""How many 402s a second does the server answer, beside a bare uvicorn?
+
+Two processes serve, each on a loopback port, and this one asks in turn, over several
+connections that each wait for their answer. It sends bytes and counts bytes: it costs
+little beside a server, which a client made of httpx would not.
+"""
+
+import json
+import re
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+from x402sim.bench.lifecycle import ORDER
+from x402sim.protocol.messages import encode
+from x402sim.service.issue import QUOTE
+
+BARE, OURS = "bare uvicorn", "x402sim serve"
+_CONNECTIONS = 16
+_BODY = encode(ORDER)
+_REQUEST = (
+    f"POST {QUOTE} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+    f"Content-Length: {len(_BODY)}\r\n\r\n"
+).encode() + _BODY
+
+
+class Asker:
+    """Asks a server the same question again and again.
+
+    All its answers have the size of the first, and must have the wanted status.
+    """
+
+    def __init__(self, port: int, wanted: bytes) -> None:
+        self.port = port
+        self._wanted = b"HTTP/1.1 " + wanted
+        with _connections(port, 1) as (sock,):
+            sock.sendall(_REQUEST)
+            self._size = _size_of_answer(sock)
+
+    def work(self, times: int) -> None:
+        """Ask so many times; raises `ConnectionError` if an answer is not as it must be."""
+        with _connections(self.port, min(times, _CONNECTIONS)) as socks:
+            for sock in socks:
+                sock.sendall(_REQUEST)
+            for number in range(times):
+                sock = socks[number % len(socks)]
+                if not _exactly(sock, self._size).startswith(self._wanted):
+                    raise ConnectionError(f"an answer that is not {self._wanted.decode()}")
+                if number + len(socks) < times:
+                    sock.sendall(_REQUEST)
+
+
+@contextmanager
+def _connections(port: int, count: int) -> Iterator[list[socket.socket]]:
+    """Open connections; new ones each time, as a server closes those that are idle."""
+    with ExitStack() as stack:
+        yield [stack.enter_context(_connection(port)) for _ in range(count)]
+
+
+def _connection(port: int) -> socket.socket:
+    sock = socket.create_connection(("127.0.0.1", port), timeout=30)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return sock
+
+
+def _exactly(sock: socket.socket, size: int) -> bytes:
+    """Return the next `size` bytes; raises `ConnectionError` if the connection ends before."""
+    received = sock.recv(size)
+    while len(received) < size:
+        more = sock.recv(size - len(received))
+        if not more:
+            raise ConnectionError("the server has closed the connection")
+        received += more
+    return received
+
+
+def _size_of_answer(sock: socket.socket) -> int:
+    """Read one answer; return its size, head and body."""
+    head = b""
+    while not head.endswith(b"\r\n\r\n"):
+        head += _exactly(sock, 1)
+    (length,) = re.findall(rb"content-length: (\d+)", head.lower())
+    return len(head) + len(_exactly(sock, int(length)))
+
+
+@contextmanager
+def askers() -> Iterator[dict[str, Asker]]:
+    """Start both servers and give whoever asks them; at the end both are stopped."""
+    with ExitStack() as stack:
+        bare = stack.enter_context(_process("x402sim.bench.hello"))
+        ours = stack.enter_context(_process("x402sim", "serve", "--port", "0", "--json"))
+        ports = {
+            BARE: (int(_line(bare)), b"200"),
+            OURS: (int(json.loads(_line(ours))["service"].rsplit(":", 1)[1]), b"402"),
+        }
+        yield {name: Asker(*where) for name, where in ports.items()}
+
+
+@contextmanager
+def _process(module: str, *arguments: str) -> Iterator["subprocess.Popen[str]"]:
+    command = [sys.executable, "-m", module, *arguments]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)  # noqa: S603
+    try:
+        yield process
+    finally:
+        process.terminate()
+        process.communicate()
+
+
+def _line(process: "subprocess.Popen[str]") -> str:
+    """Return the first line a server prints; raises `ConnectionError` if it ends before."""
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    if not line:
+        raise ConnectionError("a server of the benchmark did not start")
+    return line

@@ -1,0 +1,40 @@
+"""What do the signatures of one lifecycle cost? The bare operations, and ours.
+
+One lifecycle needs one signature (the payer's) and two recoveries: the facilitator that
+verifies, and the token that trusts nobody. libsecp256k1 does them through coincurve, on
+a digest that is there already: whatever else a lifecycle does comes on top.
+"""
+
+import itertools
+
+from coincurve import PrivateKey, PublicKey
+
+from x402sim.protocol.crypto import address_of, recover, sign
+from x402sim.protocol.eip3009 import Authorization, transfer_digest
+from x402sim.protocol.networks import TESTNET
+from x402sim.rng import Rng
+
+_KEY = PrivateKey(Rng(0).secret("bench"))
+_SIGNER = address_of(_KEY.public_key)
+_AUTH = Authorization(_SIGNER, _SIGNER, 10_000, 0, 300, bytes(32))
+_DIGEST = transfer_digest(_AUTH, TESTNET.domain)
+_NUMBERS = itertools.count()
+"""No authorization comes twice, as in life."""
+
+
+def raw(times: int) -> None:
+    """Sign once and recover twice with coincurve alone: the limit."""
+    for _ in range(times):
+        signature = _KEY.sign_recoverable(_DIGEST, hasher=None)
+        PublicKey.from_signature_and_message(signature, _DIGEST, hasher=None)
+        PublicKey.from_signature_and_message(signature, _DIGEST, hasher=None)
+
+
+def ours(times: int) -> None:
+    """Do the same with the product's own functions: digests, addresses and checks included."""
+    for number in itertools.islice(_NUMBERS, times):
+        auth = Authorization(_SIGNER, _SIGNER, 10_000, 0, 300, number.to_bytes(32))
+        signature = sign(transfer_digest(auth, TESTNET.domain), _KEY)
+        for _ in range(2):
+            signer = recover(transfer_digest(auth, TESTNET.domain), signature)
+            assert signer == _SIGNER

@@ -1,0 +1,53 @@
+"""`diff`: where two runs part."""
+
+import textwrap
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from x402sim.commands.common import NOT_ALL_HELD, Misuse, give_up
+
+if TYPE_CHECKING:
+    from x402sim.journal import Journal
+
+A = Annotated[Path, typer.Argument(metavar="A.ndjson", help="A journal.")]
+B = Annotated[Path, typer.Argument(metavar="B.ndjson", help="Another one.")]
+
+
+def diff(a: A, b: B) -> None:
+    """Tell at which event two journals first differ, and in what.
+
+    `run --out DIR` writes `DIR/NAME/journal.ndjson` for each scenario; with the same seed
+    and the same code they are equal to the byte. When they are not, the first event that
+    differs is the place to look: what comes after it follows from it. The events before it
+    are told too, and every field in which the two differ.
+
+    Exit code 0: they are equal; 1: they differ; 2: one of them is no journal.
+    """
+    from x402sim.report.diff import tell
+
+    try:
+        one, other = _load(a), _load(b)
+    except Misuse as misuse:
+        raise give_up(misuse) from misuse
+    lines = tell(one, other)
+    if not lines:
+        typer.echo(f"equal: {one.length} events\njournal sha256 {one.sha256()}")
+        return
+    for line in (f"a {a}", f"b {b}", *lines):
+        indent = " " * (len(line) - len(line.lstrip()) + 2)
+        typer.echo("\n".join(textwrap.wrap(line, 80, subsequent_indent=indent)))
+    raise typer.Exit(NOT_ALL_HELD)
+
+
+def _load(file: Path) -> "Journal":
+    """Return the journal in a file; raises `Misuse`."""
+    from x402sim.journal import Journal
+
+    try:
+        return Journal.load(file.read_bytes())
+    except OSError as error:
+        raise Misuse(f"cannot read {file}: {error.strerror}") from error
+    except ValueError as error:
+        raise Misuse(f"{file} is no journal.ndjson: {error}") from error

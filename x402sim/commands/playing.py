@@ -1,0 +1,146 @@
+"""Which scenarios, played where, and what came of them?
+
+Each scenario is played in a world of its own, with the same seed.
+"""
+
+import hashlib
+import shlex
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from x402sim.commands.common import Misuse
+from x402sim.report.reading import SERVICE, Reading
+from x402sim.world.run import Run
+from x402sim.world.scenario import Scenario, load, shipped
+from x402sim.world.world import World
+
+MAX_PORT = 65_535
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """A scenario, and what one types to play it: its name, or its file."""
+
+    typed: str
+    scenario: Scenario
+
+    @property
+    def command(self) -> str:
+        """The command that plays it."""
+        return f"python -m x402sim run {shlex.quote(self.typed)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """A scenario that was played: its run, and the command that plays it again."""
+
+    run: Run
+    again: str
+
+    @property
+    def steps(self) -> int:
+        """How many requests the payers sent."""
+        return sum(each.caller != SERVICE for each in Reading(self.run.journal).exchanges)
+
+    @property
+    def virtual_s(self) -> float:
+        """How much time went by in the world."""
+        events = list(self.run.journal)
+        return (events[-1].at_ms - events[0].at_ms) / 1000
+
+    @property
+    def held(self) -> int:
+        """How many checks held."""
+        return sum(check["ok"] for check in self.run.checked)
+
+
+def choose(names: Sequence[str]) -> list[Chosen]:
+    """Return the scenarios of these names or files, all that are shipped without any.
+
+    Raises `Misuse` if there is none of that name, or its file cannot be loaded.
+    """
+    with _loading("the scenarios of x402sim"):
+        known = {each.name: each for each in shipped()}
+    return [Chosen(name, known.get(name) or _own(name, known)) for name in names or known]
+
+
+def _own(name: str, known: Collection[str]) -> Scenario:
+    """Return the scenario in a file of the user's own; raises `Misuse`."""
+    file = Path(name)
+    if not name.endswith(".py"):
+        near = get_close_matches(name, known, 1)
+        hint = f"do you mean {near[0]}?" if near else "a file of your own ends with .py;"
+        raise Misuse(f"there is no scenario {name!r}; {hint} `list` has them all")
+    if not file.is_file():
+        raise Misuse(f"there is no file {name}")
+    with _loading(name):
+        return load(file)
+
+
+@contextmanager
+def _loading(what: str) -> Iterator[None]:
+    """Turn whatever a file raises as it is loaded into `Misuse`."""
+    try:
+        yield
+    except Exception as error:
+        raise Misuse(f"cannot load {what}: {type(error).__name__}: {error}") from error
+
+
+def check_stage(on: str) -> None:
+    """Raise `Misuse` unless `on` names a stage; whether anybody is there, only playing tells."""
+    try:
+        World(on=on)
+        url = httpx.URL(on)
+    except (ValueError, httpx.InvalidURL) as error:
+        raise Misuse(f"--on: {error}") from error
+    if not (url.port or 0) <= MAX_PORT or (url.scheme and not url.host):
+        raise Misuse(f"--on: a URL is http://HOST:PORT, with a port up to {MAX_PORT}, not {on}")
+
+
+def play(chosen: Chosen, on: str, seed: int) -> Played:
+    """Play one scenario; raises `Misuse` if nobody answers on the stage."""
+    again = f"{chosen.command} --on {shlex.quote(on)} --seed {seed}"
+    try:
+        return Played(World(seed=seed, on=on).play(chosen.scenario), again)
+    except (ConnectionError, httpx.HTTPError) as error:
+        hint = "start one with `python -m x402sim serve`, or leave --on out"
+        raise Misuse(f"--on {on}: {error or type(error).__name__}; {hint}") from error
+
+
+def combined_sha256(all_played: Sequence[Played]) -> str:
+    """Return one hash for all journals: of their hashes in hex, in order, a line each.
+
+    The same as `jq -r '.scenarios[].journal_sha256' | sha256sum` gives.
+    """
+    lines = "".join(f"{played.run.sha256}\n" for played in all_played)
+    return hashlib.sha256(lines.encode()).hexdigest()
+
+
+def document(seed: int, all_played: Sequence[Played]) -> dict[str, Any]:
+    """Return what `run --json` prints."""
+    return {
+        "seed": seed,
+        "journal_sha256": combined_sha256(all_played),
+        "scenarios": [
+            {
+                "name": played.run.name,
+                "outcome": played.run.outcome,
+                "reason": played.run.reason,
+                "steps": played.steps,
+                "journal_sha256": played.run.sha256,
+                "checks": list(_checks(played.run)),
+            }
+            for played in all_played
+        ],
+    }
+
+
+def _checks(run: Run) -> Iterator[dict[str, Any]]:
+    for check in run.checked:
+        yield {key: check[key] for key in ("clause", "ok", "expected", "actual")}

@@ -1,0 +1,50 @@
+"""`service`: the service alone, in a world of somebody else's."""
+
+import os
+import signal
+import sqlite3
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from x402sim.commands.common import give_up
+
+
+def service(
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port; 0 takes a free one.", max=65535, min=0)] = 4021,
+    db: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Keep payments and sessions in this SQLite file."),
+    ] = None,
+) -> None:
+    """Start the service alone, against a facilitator, an explorer and a node you name.
+
+    Its settings are environment variables: PRIVATE_KEY (the server wallet, which receives
+    deposits and pays refunds), FACILITATOR_URL, EXPLORER_URL and RPC_URL; NETWORK,
+    MERCHANT_ADDRESS and TOKEN_ADDRESS have defaults. `serve --no-service` prints what to
+    set for a simulated world. Ctrl-C stops it.
+    """
+    from x402sim.service.settings import settings_from_env
+    from x402sim.world import alone, server
+
+    try:
+        settings = settings_from_env(os.environ)
+        listen = server.Listen(host=host, port=port)
+        sock = server.listening_socket(listen)
+        process, http = alone.open_service(settings, db)
+    except ValueError as error:
+        raise give_up(error) from error
+    except OSError as error:
+        raise give_up(error.strerror) from error
+    except sqlite3.Error as error:
+        raise give_up(f"cannot use the database {db}: {error}") from error
+
+    def on_start(running: Any) -> None:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: setattr(running, "should_exit", True))
+        typer.echo(f"x402sim service at {server.base_url(listen, sock)}; Ctrl-C stops it")
+
+    server.run(alone.serve_alone(process, http, sock, on_start))
+    typer.echo("stopped")

@@ -1,0 +1,126 @@
+"""What came of it, for a person: a row for each scenario, and all about each failure.
+
+Everything is readable at 80 columns.
+"""
+
+import textwrap
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from x402sim.commands.playing import Played, combined_sha256
+from x402sim.report.trace import failed_checks
+from x402sim.spec.clauses import CLAUSES
+from x402sim.world.run import OUTCOMES
+
+WIDTH = 80
+MAX_CHECKS = 5
+"""How many checks of one scenario that did not hold are told in full."""
+MAX_NAME = 24
+_SENTENCES = {clause.id: clause.text for clause in CLAUSES}
+
+
+def header(names: Sequence[str]) -> str:
+    """Return the first line of the table."""
+    return _cells(names, "scenario", "outcome", "checks", "steps", "virtual time", "real time")
+
+
+def row(names: Sequence[str], played: Played) -> str:
+    """Return the line of one scenario."""
+    run = played.run
+    checks = f"{played.held}/{len(run.checked)}"
+    took = f"{run.real_s or 0:.2f} s"
+    return _cells(
+        names, run.name, run.outcome, checks, str(played.steps), span(played.virtual_s), took
+    )
+
+
+def _cells(names: Sequence[str], name: str, outcome: str, *numbers: str) -> str:
+    size = min(MAX_NAME, max(len("scenario"), *map(len, names)))
+    shown = name if len(name) <= size else name[: size - 1] + "…"
+    widths = (7, 6, 13, 10)
+    cells = [f"{number:>{width}}" for number, width in zip(numbers, widths, strict=True)]
+    return "  ".join([f"{shown:<{size}}", f"{outcome:<7}", *cells])
+
+
+def span(seconds: float) -> str:
+    """Return a length of time in its two largest units."""
+    if seconds < 60:
+        return f"{seconds:.3g} s"
+    for size, name, part, part_name in ((86_400, "d", 3600, "h"), (3600, "h", 60, "min")):
+        if seconds >= size:
+            return f"{int(seconds // size)} {name} {int(seconds % size // part):02} {part_name}"
+    return f"{int(seconds // 60)} min {int(seconds % 60):02} s"
+
+
+def skipped(all_played: Sequence[Played]) -> Iterator[str]:
+    """Yield why scenarios were skipped, and which: a paragraph for each reason."""
+    reasons: dict[str, list[str]] = {}
+    for played in all_played:
+        if played.run.outcome == "skipped":
+            reasons.setdefault(played.run.reason, []).append(played.run.name)
+    for reason, names in reasons.items():
+        yield "\n" + _fill(f"skipped, as {reason}:", 0)
+        yield _fill(", ".join(names), 2)
+
+
+def failure(played: Played) -> Iterator[str]:
+    """Yield all about a scenario that failed: its checks that did not hold, or its error."""
+    run = played.run
+    yield _fill(f"FAILED {run.name}: {run.title}", 0)
+    yield _fill(run.reason, 2)
+    broken = failed_checks(run.journal)
+    last_told = None
+    for check, trace in broken[:MAX_CHECKS]:
+        yield from _check(check)
+        yield from _exchange(check["exchange"], trace, told=check["exchange"] == last_told)
+        last_told = check["exchange"]
+    if len(broken) > MAX_CHECKS:
+        yield f"\n  and {len(broken) - MAX_CHECKS} more; --json has them all"
+    for event in run.journal:
+        if (event.actor, event.event) == ("world", "error"):
+            yield "\n  the story raised it here:"
+            yield from (_cut(f"    {frame}") for frame in event.data["trace"])
+    yield f"\n  play it again: {played.again}"
+
+
+def _check(check: dict[str, Any]) -> Iterator[str]:
+    clause = str(check["clause"])
+    yield "\n" + _fill(f"{clause}: {_SENTENCES.get(clause, 'must hold in every run')}", 2)
+    for name in ("expected", "actual"):
+        first, *rest = textwrap.wrap(repr(check[name]), WIDTH - 14) or [""]
+        yield f"    {name:<9} {first}"
+        yield from (f"    {'':<9} {line}" for line in rest)
+
+
+def _exchange(number: int, trace: list[str], *, told: bool) -> Iterator[str]:
+    """Yield what happened from the request a check is about to its answer."""
+    if told:
+        yield f"    it is about exchange {number}, too"
+    elif trace:
+        yield f"    exchange {number}, from request to answer:"
+        yield from (_cut(f"  {line}") for line in trace)
+    else:
+        yield "    nobody had asked the service anything yet"
+
+
+def summary(seed: int, all_played: Sequence[Played], real_s: float) -> Iterator[str]:
+    """Yield the last lines: the outcomes, the seed and the hash of all journals."""
+    outcomes = [played.run.outcome for played in all_played]
+    counts = [(outcome, outcomes.count(outcome)) for outcome in OUTCOMES]
+    told = ", ".join(f"{count} {outcome}" for outcome, count in counts if count)
+    yield f"{told} in {real_s:.2f} s with seed {seed}"
+    yield f"journal sha256 {combined_sha256(all_played)}"
+
+
+def _fill(text: str, indent: int) -> str:
+    return textwrap.fill(
+        text,
+        WIDTH,
+        initial_indent=" " * indent,
+        subsequent_indent=" " * (indent + 2),
+        break_on_hyphens=False,
+    )
+
+
+def _cut(line: str) -> str:
+    return line if len(line) <= WIDTH else line[: WIDTH - 1] + "…"

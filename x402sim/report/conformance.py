@@ -1,0 +1,156 @@
+"""What the conformance suite found, for machines: JSON, JUnit and SARIF.
+
+All of them are made from one list of results, as plain dictionaries: the results of
+`x402sim.suite`, whose keys are `RESULT_KEYS` and `exchange`.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+from xml.etree import ElementTree as ET
+
+from x402sim.version import VERSION
+
+OUTCOMES = ("passed", "failed", "skipped", "inconclusive", "observed")
+RESULT_KEYS = (
+    "id",
+    "level",
+    "section",
+    "outcome",
+    "title",
+    "expected",
+    "actual",
+    "reason",
+    "rerun",
+)
+Results = Sequence[dict[str, Any]]
+
+
+def summary(results: Results) -> dict[str, int]:
+    """Count the results by outcome."""
+    counts = Counter(str(result["outcome"]) for result in results)
+    return {outcome: counts[outcome] for outcome in OUTCOMES}
+
+
+def as_json(target: str, started: str, results: Results) -> dict[str, Any]:
+    """Return the report as one JSON object: target, started (ISO 8601), summary, results."""
+    return {
+        "target": target,
+        "started": started,
+        "summary": summary(results),
+        "results": [{key: result[key] for key in RESULT_KEYS} for result in results],
+    }
+
+
+def as_junit(target: str, started: str, results: Results) -> bytes:
+    """Return the report as JUnit XML: a suite for each section, a case for each id.
+
+    failed is a failure, inconclusive an error; skipped and observed are skipped, with why.
+    """
+    counts = summary(results)
+    root = ET.Element("testsuites", {"name": "x402sim conformance", **_numbers(counts, results)})
+    for section in sorted({str(result["section"]) for result in results}):
+        mine = [result for result in results if result["section"] == section]
+        about = {
+            "name": f"section {section}",
+            "hostname": target,
+            "timestamp": started[:19],
+            "skipped": str(sum(r["outcome"] in ("skipped", "observed") for r in mine)),
+        }
+        suite = ET.SubElement(root, "testsuite", {**about, **_numbers(summary(mine), mine)})
+        for result in mine:
+            _case(suite, result)
+    ET.indent(root)
+    document: bytes = ET.tostring(root, encoding="utf-8", xml_declaration=True)
+    return document + b"\n"
+
+
+def _numbers(counts: dict[str, int], results: Results) -> dict[str, str]:
+    return {
+        "tests": str(len(results)),
+        "failures": str(counts["failed"]),
+        "errors": str(counts["inconclusive"]),
+        "time": f"{sum(float(result['seconds']) for result in results):.3f}",
+    }
+
+
+def _case(suite: ET.Element, result: dict[str, Any]) -> None:
+    case = ET.SubElement(
+        suite,
+        "testcase",
+        name=str(result["id"]),
+        classname=f"conformance.section_{str(result['section']).replace('.', '_')}",
+        time=f"{float(result['seconds']):.3f}",
+    )
+    match result["outcome"]:
+        case "failed":
+            said = f"expected {result['expected']}, got {result['actual']}"
+            failure = ET.SubElement(case, "failure", message=_xml(said), type=str(result["level"]))
+            failure.text = _xml(explained(result))
+        case "inconclusive":
+            ET.SubElement(case, "error", message=_xml(str(result["reason"])), type="inconclusive")
+        case "skipped":
+            ET.SubElement(case, "skipped", message=_xml(str(result["reason"])))
+        case "observed":
+            ET.SubElement(case, "skipped", message=_xml(f"observed: {result['actual']}"))
+
+
+def explained(result: dict[str, Any]) -> str:
+    """Return a failure in full: the demand, what was seen, the exchange, the command."""
+    parts = [
+        f"{result['id']} ({result['level']}): {result['title']}",
+        f"expected: {result['expected']}",
+        f"actual:   {result['actual']}",
+    ]
+    if result["exchange"]:
+        parts += ["", result["exchange"]]
+    return "\n".join([*parts, "", f"again: {result['rerun']}"])
+
+
+def _xml(text: str) -> str:
+    """Return a text without the characters that XML cannot hold."""
+    return "".join(c if c >= " " or c in "\t\n\r" else "\ufffd" for c in text)
+
+
+_SARIF_LEVELS = {"MUST": "error", "SHOULD": "warning", "MAY": "note"}
+
+
+def as_sarif(target: str, results: Results) -> dict[str, Any]:
+    """Return the report as SARIF 2.1.0: failures as results, every id as a rule."""
+    rules = [
+        {
+            "id": result["id"],
+            "shortDescription": {"text": result["title"]},
+            "defaultConfiguration": {"level": _SARIF_LEVELS[result["level"]]},
+            "properties": {"section": result["section"], "level": result["level"]},
+        }
+        for result in results
+    ]
+    found = [
+        _sarif_result(number, target, result)
+        for number, result in enumerate(results)
+        if result["outcome"] in ("failed", "inconclusive")
+    ]
+    driver = {
+        "name": "x402sim conformance",
+        "version": VERSION,
+        "rules": rules,
+    }
+    return {
+        "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
+        "version": "2.1.0",
+        "runs": [{"tool": {"driver": driver}, "results": found}],
+    }
+
+
+def _sarif_result(number: int, target: str, result: dict[str, Any]) -> dict[str, Any]:
+    failed = result["outcome"] == "failed"
+    return {
+        "ruleId": result["id"],
+        "ruleIndex": number,
+        "kind": "fail" if failed else "open",
+        "level": _SARIF_LEVELS[result["level"]] if failed else "none",
+        "message": {"text": explained(result) if failed else f"inconclusive: {result['reason']}"},
+        "locations": [{"physicalLocation": {"artifactLocation": {"uri": target}}}],
+        "partialFingerprints": {"check/v1": result["id"]},
+    }

@@ -1,0 +1,270 @@
+"""What happened to the money, as tidy tables: see `frames` for their conventions."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pandas as pd
+
+from x402sim.journal import Event, Journal
+from x402sim.report import fates
+from x402sim.report.columns import (
+    Kind,
+    amount,
+    category,
+    flag,
+    frame,
+    integer,
+    moment,
+    one_of,
+    seconds,
+    text,
+)
+from x402sim.report.reading import MINT, Reading, is_
+
+TRANSFERS = ("payment", "refund", "mint", "other")
+"""What a transfer can be."""
+
+_TRANSFERS: dict[str, Kind] = {
+    "t_s": seconds,
+    "at": moment,
+    "block": integer,
+    "tx": text,
+    "sender": category,
+    "to": category,
+    "sender_address": text,
+    "to_address": text,
+    "amount_base": amount,
+    "kind": one_of(*TRANSFERS),
+    "undone": flag,
+}
+
+
+def transfers(journal: Journal) -> pd.DataFrame:
+    """Return one row for each movement of the token on the chain, in order.
+
+    A transaction that a reorganisation takes back and another block takes in again has
+    two rows, the first of them undone. To count money, leave out what was undone.
+
+    | column | dtype | meaning |
+    | --- | --- | --- |
+    | t_s, at | float64, UTC | when it was mined |
+    | block, tx | Int64, string | where |
+    | sender, to | category | a payer's name, "merchant", "token owner", "mint" (the zero address), or the address |
+    | sender_address, to_address | string | their addresses |
+    | amount_base, amount | Int64, Decimal | how much |
+    | kind | category | payment: to the merchant by a signed authorization; refund: from the merchant by one; mint; other |
+    | undone | bool | whether a reorganisation took it back |
+    """  # noqa: E501 - a table
+    reading = Reading(journal)
+    signed_by = {
+        event.data["tx"]: event.data["authorizer"]
+        for event in reading.events
+        if is_(event, "chain", "authorization") and event.data["use"] == "used"
+    }
+    rows: dict[int, list[Any]] = {}
+    for event, moved, sign in reading.movements():
+        if sign > 0:
+            rows[moved.seq] = _transfer(reading, event, signed_by)
+        else:
+            rows[moved.seq][-1] = True
+    return frame(_TRANSFERS, rows.values(), reading.decimals)
+
+
+def _transfer(reading: Reading, event: Event, signed_by: dict[str, str]) -> list[Any]:
+    data = event.data
+    sender, to = reading.name(data["sender"]), reading.name(data["to"])
+    kind = "other"
+    if sender == MINT:
+        kind = "mint"
+    elif signed_by.get(data["tx"]) == data["sender"] and "merchant" in (sender, to):
+        kind = "payment" if to == "merchant" else "refund"
+    return [
+        *reading.when(event),
+        data["block"],
+        data["tx"],
+        sender,
+        to,
+        data["sender"],
+        data["to"],
+        int(data["amount_base"]),
+        kind,
+        False,
+    ]
+
+
+_PAYMENTS: dict[str, Kind] = {
+    "payment_id": text,
+    "payer": category,
+    "resource": category,
+    "status": one_of(*fates.STATUSES),
+    "amount_base": amount,
+    "asked_s": seconds,
+    "settled_s": seconds,
+    "indexed_s": seconds,
+    "tx": text,
+    "block": integer,
+    "gas": integer,
+}
+
+
+def payments(journal: Journal) -> pd.DataFrame:
+    """Return one row for each payment id that was issued or presented, in order of appearance.
+
+    | column | dtype | meaning |
+    | --- | --- | --- |
+    | payment_id | string | |
+    | payer | category | who paid; else who last tried to; else who was asked |
+    | resource | category | what it is for |
+    | status | category | settled; failed (its transaction reverted, or can never be mined); pending (presented, and the journal does not say that it is over); refused; unpaid (never presented) |
+    | amount_base, amount | Int64, Decimal | what was paid; NA unless it settled |
+    | asked_s | float64 | when its 402 reached the payer |
+    | settled_s | float64 | when the service granted access (behind a URL: when the payer learnt of it) |
+    | indexed_s | float64 | when the indexer found its block |
+    | tx | string | the transaction that paid for it |
+    | block, gas | Int64 | where that transaction stands in the chain, and the gas it used; NA if it does not stand, or the chain cannot be seen |
+    """  # noqa: E501 - a table
+    reading = Reading(journal)
+    book = fates.Payments(reading)
+
+    def row(payment: fates.Payment) -> Sequence[Any]:
+        standing = book.included.get(payment.tx or "")
+        moments = (payment.asked_ms, payment.settled_ms, payment.indexed_ms)
+        return (
+            payment.payment_id,
+            payment.payer,
+            payment.resource,
+            payment.status,
+            payment.amount_base,
+            *map(reading.since, moments),
+            payment.tx,
+            standing.block if standing else None,
+            standing.gas if standing else None,
+        )
+
+    return frame(_PAYMENTS, map(row, book.found.values()), reading.decimals)
+
+
+_SESSIONS: dict[str, Kind] = {
+    "session_id": category,
+    "payer": category,
+    "event": one_of(*fates.CHANGES),
+    "t_s": seconds,
+    "at": moment,
+    "expires_s": seconds,
+    "deposited_base": amount,
+    "released_base": amount,
+    "refunded_base": amount,
+    "remaining_base": amount,
+}
+
+
+def sessions(journal: Journal) -> pd.DataFrame:
+    """Return one row for each change of each session's budget, in order.
+
+    | column | dtype | meaning |
+    | --- | --- | --- |
+    | session_id, payer | category | whose session |
+    | event | category | opened, debited, expired, refunded; failed: with its deposit |
+    | t_s, at | float64, UTC | when |
+    | expires_s | float64 | when it is due to expire, by the service's clock |
+    | deposited_base, deposited | Int64, Decimal | the deposit |
+    | released_base, released | Int64, Decimal | spent by requests, after the event |
+    | refunded_base, refunded | Int64, Decimal | paid back, after the event |
+    | remaining_base, remaining | Int64, Decimal | deposited - released - refunded; 0 if failed |
+    """
+    reading = Reading(journal)
+    rows = (
+        (
+            session.session_id,
+            session.payer,
+            session.last,
+            *reading.when(event),
+            reading.since(session.expires_ms),
+            session.deposited,
+            session.released,
+            session.refunded,
+            session.remaining,
+        )
+        for event, session in fates.Sessions(reading).changes()
+    )
+    return frame(_SESSIONS, rows, reading.decimals)
+
+
+_BALANCES: dict[str, Kind] = {
+    "t_s": seconds,
+    "at": moment,
+    "party": category,
+    "tx": text,
+    "change_base": amount,
+    "balance_base": amount,
+}
+
+
+def balances(journal: Journal) -> pd.DataFrame:
+    """Return one row for each change of each party's balance on the chain, in order.
+
+    A balance counts from the beginning of the run: what was held before is not known.
+
+    | column | dtype | meaning |
+    | --- | --- | --- |
+    | t_s, at | float64, UTC | when |
+    | party | category | who: a payer's name, "merchant", or an address |
+    | tx | string | the transaction that moved it, or that a reorganisation undid |
+    | change_base, change | Int64, Decimal | by how much, negative if it fell |
+    | balance_base, balance | Int64, Decimal | the balance after it |
+    """
+    reading = Reading(journal)
+    held: dict[str, int] = {}
+    rows = []
+    for event, moved, sign in reading.movements():
+        moved_base = sign * int(moved.data["amount_base"])
+        for side, change in ("sender", -moved_base), ("to", moved_base):
+            party = reading.name(moved.data[side])
+            if party != MINT:
+                held[party] = held.get(party, 0) + change
+                rows.append((*reading.when(event), party, moved.data["tx"], change, held[party]))
+    return frame(_BALANCES, rows, reading.decimals)
+
+
+_TRANSACTIONS: dict[str, Kind] = {
+    "t_s": seconds,
+    "at": moment,
+    "block": integer,
+    "tx": text,
+    "sender": category,
+    "call": category,
+    "gas": integer,
+    "gas_price_wei": integer,
+    "revert_reason": text,
+}
+
+
+def transactions(journal: Journal) -> pd.DataFrame:
+    """Return one row each time a transaction was mined, with what it cost.
+
+    | column | dtype | meaning |
+    | --- | --- | --- |
+    | t_s, at | float64, UTC | when it was mined |
+    | block, tx | Int64, string | where |
+    | sender | category | who sent it, and so paid its gas: a name or an address |
+    | call | category | the function of the token that it called; empty for any other call |
+    | gas | Int64 | gas used, in units of gas |
+    | gas_price_wei | Int64 | price of a unit, in wei |
+    | revert_reason | string | why it reverted; NA if it did not |
+    """
+    reading = Reading(journal)
+    rows = (
+        (
+            *reading.when(event),
+            event.data["block"],
+            event.data["tx"],
+            reading.name(event.data["sender"]),
+            event.data["call"],
+            event.data["gas"],
+            int(event.data["gas_price_wei"]),
+            event.data["revert_reason"],
+        )
+        for event in reading.events
+        if is_(event, "chain", "mined")
+    )
+    return frame(_TRANSACTIONS, rows, reading.decimals)

@@ -1,0 +1,99 @@
+"""Runs as files: frames as CSV and Parquet, plots as PNG, the journal, and one report.html.
+
+The same run gives the same bytes.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pandas.api.types import is_object_dtype
+
+from x402sim.report import html, plots
+from x402sim.report.figure import png
+from x402sim.report.frames import TABLES
+from x402sim.report.pictures import pictures
+from x402sim.report.reading import Reading
+
+if TYPE_CHECKING:
+    from x402sim.world.run import Run
+
+_ARROW_TYPES = {
+    "float64": pa.float64(),
+    "Int64": pa.int64(),
+    "bool": pa.bool_(),
+    "datetime64[ms, UTC]": pa.timestamp("ms", "UTC"),
+}
+_DIGITS = 38
+"""Of a decimal number in Parquet that every reader understands."""
+
+
+def save_run(run: "Run", folder: Path) -> Path:
+    """Write a run's journal, frames, plots and report.html into a folder; return the folder."""
+    drawn = _save_one(run, folder)
+    _write_page([run], folder, {run.sha256: drawn}, None)
+    return folder
+
+
+def save_runs(
+    runs: "Sequence[Run]", folder: Path, *, stories: Mapping[str, str] | None = None
+) -> Path:
+    """Write each run into a folder of its own, and one report.html and matrix above them.
+
+    `stories` are the scenarios' stories by name, for the report. Returns the folder.
+    """
+    drawn = {
+        run.sha256: _save_one(run, folder / name)
+        for run, name in zip(runs, html.anchors(runs), strict=True)
+    }
+    (folder / "outcomes.png").write_bytes(png(plots.outcomes(runs).figure))
+    _write_page(runs, folder, drawn, stories)
+    return folder
+
+
+def _save_one(run: "Run", folder: Path) -> dict[str, bytes]:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "journal.ndjson").write_bytes(run.journal.ndjson())
+    decimals = Reading(run.journal).decimals
+    for name, table in TABLES.items():
+        frame = table(run.journal)
+        frame.to_csv(folder / f"{name}.csv", index=False, lineterminator="\n")
+        pq.write_table(_arrow(frame, decimals), folder / f"{name}.parquet")
+    drawn = pictures(run)
+    for name, image in drawn.items():
+        (folder / f"{name}.png").write_bytes(image)
+    return drawn
+
+
+def _write_page(
+    runs: "Sequence[Run]",
+    folder: Path,
+    drawn: Mapping[str, Mapping[str, bytes]],
+    stories: Mapping[str, str] | None,
+) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    text = html.page(runs, stories=stories, drawn=drawn)
+    (folder / "report.html").write_text(text, encoding="utf-8", newline="\n")
+
+
+def _arrow(frame: pd.DataFrame, decimals: int) -> pa.Table:
+    """Return a frame for Parquet; a column's type never depends on what is in it, but for this.
+
+    Amounts too large for integers of 64 bits are texts, and so are their twins.
+    """
+    fields = [(name, _arrow_type(frame, name, decimals)) for name in frame.columns]
+    texts = [name for name, kind in fields if kind == pa.string() and is_object_dtype(frame[name])]
+    frame = frame.assign(**{name: frame[name].map(str, na_action="ignore") for name in texts})
+    return pa.Table.from_pandas(frame, schema=pa.schema(fields), preserve_index=False)
+
+
+def _arrow_type(frame: pd.DataFrame, name: str, decimals: int) -> Any:
+    dtype = frame[name].dtype
+    if isinstance(dtype, pd.CategoricalDtype):
+        return pa.dictionary(pa.int32(), pa.string())
+    if f"{name}_base" in frame and not is_object_dtype(frame[f"{name}_base"]):
+        return pa.decimal128(_DIGITS, decimals)
+    return _ARROW_TYPES.get(str(dtype), pa.string())

@@ -1,0 +1,46 @@
+"""Judging the service of this package itself, in one process and in virtual time."""
+
+from collections.abc import Callable
+
+import httpx
+
+from x402sim.suite.engine import all_checks, run
+from x402sim.suite.setting import Setting
+from x402sim.suite.target import Target
+from x402sim.suite.verdict import Check, Result
+from x402sim.world.link import Asgi, Latency
+from x402sim.world.loop import run_virtual
+from x402sim.world.parts import Parts, Recipe
+from x402sim.world.stage import Plan, in_process
+
+
+def judge(
+    recipe: Recipe,
+    *,
+    target: Target | None = None,
+    checks: list[Check] | None = None,
+    latency: dict[str, Latency] | None = None,
+    mutate: Callable[[Parts], None] = lambda parts: None,
+) -> list[Result]:
+    """Run the suite against a service of our own, after `mutate` has changed it.
+
+    All depths are open: money, the world around it, and its clock.
+    """
+
+    async def main() -> list[Result]:
+        async with in_process(Plan(recipe=recipe, latency=latency or {})) as stage:
+            assert stage.parts is not None
+            mutate(stage.parts)
+            setting = Setting(
+                target=target or Target(),
+                http=stage.client("suite"),
+                clock=stage.clock,
+                rng=stage.rng,
+                control=stage.control,
+                rpc=httpx.AsyncClient(transport=Asgi(stage.parts.rpc_app), base_url="http://rpc"),
+                pay_to=stage.parts.service.settings.pay_to,
+                advance=stage.advance,
+            )
+            return [each async for each in run(setting, checks or all_checks())]
+
+    return run_virtual(main)

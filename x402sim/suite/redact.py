@@ -1,0 +1,66 @@
+"""An exchange as it may be shown: no signature, no proof of payment, no key."""
+
+import re
+from typing import Any
+
+import httpx
+import msgspec
+
+from x402sim.protocol.header import authorization_of, decode_header
+from x402sim.protocol.messages import BadMessage, decode
+
+_PROOF = re.compile(r"\b(pay_|session_)([\w-]{4})[\w-]+")
+_HEADERS = ("content-type", "x-payment-id", "x-session-id", "retry-after", "location")
+_SECRET_HEADERS = ("authorization", "cookie", "set-cookie", "x-payment")
+_LIMIT = 1500
+
+
+def exchange(request: httpx.Request, response: httpx.Response | None, broken: str = "") -> str:
+    """Return a request and its answer as text, without what would let a reader pay or enter."""
+    lines = [f"{request.method} {proofless(str(request.url))}"]
+    lines += _headers(request.headers)
+    lines += _body(request.content)
+    if response is None:
+        return "\n".join([*lines, f"<no answer: {broken}>"])
+    lines += [f"-> {response.status_code}", *_headers(response.headers)]
+    lines += _body(response.content)
+    return "\n".join(lines)
+
+
+def proofless(text: str) -> str:
+    """Return a text in which payment ids and session ids are cut short."""
+    return _PROOF.sub(r"\1\2…", text)
+
+
+def _headers(headers: httpx.Headers) -> list[str]:
+    shown = [f"{name}: {proofless(value)}" for name, value in headers.items() if name in _HEADERS]
+    return shown + [f"{name}: <hidden>" for name in headers if name in _SECRET_HEADERS]
+
+
+def _body(content: bytes) -> list[str]:
+    if not content:
+        return []
+    try:
+        body = decode(content, Any)
+    except BadMessage:
+        return [proofless(content[:_LIMIT].decode("utf-8", "replace"))]
+    if isinstance(body, dict) and isinstance(body.get("paymentHeader"), str):
+        body = {**body, "paymentHeader": _header(body["paymentHeader"])}
+    return [proofless(msgspec.json.encode(body).decode())[:_LIMIT]]
+
+
+def _header(header: str) -> Any:
+    """Return what a payment header says, without its signature."""
+    try:
+        auth, signature = authorization_of(decode_header(header))
+    except BadMessage:
+        return f"<unreadable, {len(header)} characters>"
+    return {
+        "from": "0x" + auth.from_.hex(),
+        "to": "0x" + auth.to.hex(),
+        "value": str(auth.value),
+        "validAfter": auth.valid_after,
+        "validBefore": auth.valid_before,
+        "nonce": "0x" + auth.nonce.hex(),
+        "signature": f"<{len(signature)} bytes, hidden>",
+    }

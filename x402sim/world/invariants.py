@@ -1,0 +1,118 @@
+"""What must hold after every event of every run, whatever the story.
+
+Money is conserved; no session spends more than its deposit; access is granted only for
+money that moved; a payment id is paid at most once. Each is read from the ledger and
+the database, never from what was answered.
+"""
+
+from collections.abc import Callable, Iterator
+
+from x402sim.journal import Event
+from x402sim.protocol.crypto import Hash, from_hex
+from x402sim.world.parts import Parts
+
+CONSERVED = "invariant/value-conserved"
+WITHIN_DEPOSIT = "invariant/released-within-deposit"
+GRANTED_IF_PAID = "invariant/granted-only-if-transferred"
+PAID_ONCE = "invariant/one-transfer-per-payment"
+
+
+class Invariants:
+    """Watches a world's journal; `broken` is told what does not hold, once for each case."""
+
+    def __init__(self, parts: Parts, broken: Callable[[str, str, str], None]) -> None:
+        self._parts, self._broken = parts, broken
+        self._supply = parts.ledger.machine.state.supply
+        self._minted: dict[str, int] = {}
+        self._is_settled = True
+        self._presented: dict[str, set[str]] = {}
+        self._paid: dict[str, set[str]] = {}
+        self._told: set[tuple[str, str]] = set()
+        self.checked = 0
+
+    def __call__(self, event: Event) -> None:
+        """Look at one event and at what it may have changed."""
+        self.checked += 1
+        if event.actor == "chain":  # between its own events a block is only half told
+            self._is_settled = False
+        else:
+            for clause, expected, actual in self._conserved():
+                self._tell(clause, expected, actual)
+        for clause, expected, actual in self._look(event):
+            self._tell(clause, expected, actual)
+
+    def _tell(self, clause: str, expected: str, actual: str) -> None:
+        if (clause, actual) not in self._told:
+            self._told.add((clause, actual))
+            self._broken(clause, expected, actual)
+
+    def _look(self, event: Event) -> Iterator[tuple[str, str, str]]:
+        match event.actor, event.event:
+            case "chain", "transfer" | "undone":
+                self._count_mints(event)
+            case "chain", "authorization":
+                yield from self._paid_once(event)
+            case "service", "session debited" | "session opened" | "session refunded":
+                yield from self._within_deposit(str(event.data["session_id"]))
+            case "service", "payment settled":
+                yield from self._granted_if_paid(event)
+            case _, "request" if "authorization" in event.data and "payment_id" in event.data:
+                ids = self._presented.setdefault(event.data["authorization"], set())
+                ids.add(event.data["payment_id"])
+
+    def _count_mints(self, event: Event) -> None:
+        """Remember what each transaction has minted."""
+        if event.event == "undone":
+            self._minted.pop(event.data["tx"], None)
+        elif int(event.data["sender"], 16) == 0:
+            tx, amount_base = event.data["tx"], int(event.data["amount_base"])
+            self._minted[tx] = self._minted.get(tx, 0) + amount_base
+
+    def _conserved(self) -> Iterator[tuple[str, str, str]]:
+        """What all accounts hold is what was minted."""
+        if self._is_settled:
+            return
+        self._is_settled = True
+        minted = self._supply + sum(self._minted.values())
+        held = self._parts.ledger.machine.state.supply
+        if held != minted:
+            yield CONSERVED, f"{minted} base units", f"{held} base units"
+
+    def _within_deposit(self, session_id: str) -> Iterator[tuple[str, str, str]]:
+        """What a session has released and what was paid back is not more than its deposit."""
+        session = self._parts.service.store.session(session_id)
+        if session is None:
+            return
+        refunded = session.remaining if session.refund_status == "settled" else 0
+        out = session.released + refunded
+        if not 0 <= session.released <= out <= session.deposited:
+            yield WITHIN_DEPOSIT, f"at most {session.deposited}", f"{out} of {session_id}"
+
+    def _granted_if_paid(self, event: Event) -> Iterator[tuple[str, str, str]]:
+        """The transaction that a grant names moved exactly this amount from this payer."""
+        stored = self._parts.service.store.payment(event.data["payment_id"])
+        receipts = self._parts.ledger.machine.state.receipts
+        receipt = receipts.get(Hash(from_hex(event.data["tx_hash"], 32)))
+        moved = [
+            (log.topics[1][12:].hex(), log.topics[2][12:].hex(), int.from_bytes(log.data))
+            for log in (receipt.logs if receipt else ())
+            if len(log.topics) == 3 and len(log.data) == 32
+        ]
+        if stored is None:
+            return
+        record = stored.record
+        wanted = record.from_address[2:].lower(), record.to_address[2:].lower(), int(record.amount)
+        if wanted not in moved:
+            yield GRANTED_IF_PAID, f"a transfer of {wanted}", f"{moved} for {record.payment_id}"
+
+    def _paid_once(self, event: Event) -> Iterator[tuple[str, str, str]]:
+        """Of the authorizations presented for one payment id only, at most one was settled."""
+        authorization = str(event.data["authorization"])
+        ids = self._presented.get(authorization, set())
+        if event.data["use"] != "used" or len(ids) != 1:
+            return
+        (payment_id,) = ids
+        paid = self._paid.setdefault(payment_id, set())
+        paid.add(authorization)
+        if len(paid) > 1:
+            yield PAID_ONCE, "at most 1 transfer", f"{len(paid)} transfers for {payment_id}"
