@@ -1,8 +1,8 @@
 """Whose token is it? Circle's, which the ledger follows by default, or OpenZeppelin's.
 
-`fiat_token` is FiatToken v2.2, what the real USDC.e networks run. `openzeppelin` is the
-contract in `chain/contract` on OpenZeppelin's ERC3009, what a node of ours runs; an EVM
-proves this profile of the ledger right. Both accept and refuse the same payments, but:
+`fiat_token` is FiatToken v2.2, as its source reads. `openzeppelin` is the contract in
+`chain/contract` on OpenZeppelin's ERC3009, what a node of ours runs; an EVM proves this
+profile of the ledger right. Both accept and refuse the same payments, but:
 
 | | `fiat_token` | `openzeppelin` |
 |---|---|---|

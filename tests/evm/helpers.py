@@ -1,0 +1,118 @@
+"""One hand on the clock of several chains, and short ways to ask them the same things."""
+
+import asyncio
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any
+
+from tests.chain.helpers import (
+    ALICE,
+    MALLORY,
+    NATIVE_WEI,
+    NOW_S,
+    OWNER,
+    RELAYER,
+    SHOP,
+    START_BASE,
+    TOKEN,
+)
+from x402sim.chain import abi
+from x402sim.chain.anvil_chain import AnvilChain
+from x402sim.chain.base import Call, Control, Receipt, Reverted
+from x402sim.chain.ledger import Ledger
+from x402sim.chain.profiles import PROFILES
+from x402sim.clock import Clock
+from x402sim.payer.wallet import Wallet
+from x402sim.protocol.crypto import Address
+from x402sim.protocol.networks import TESTNET
+
+PLAYERS = (ALICE, MALLORY, SHOP)
+EVERYBODY = (*PLAYERS, OWNER, RELAYER)
+MONEY = {
+    "owner": OWNER.address_bytes,
+    "balances": {ALICE.address_bytes: START_BASE},
+    "native": {wallet.address_bytes: 10**6 * NATIVE_WEI for wallet in EVERYBODY},
+}
+"""What the chain begins with: tokens for Alice alone, gas for everybody."""
+
+RESETS = 10
+"""How often one anvil begins anew. It keeps the state before each of the last thousand blocks
+it ever mined; counting block 0 anew each time, it would in the end forget that one."""
+
+
+class Town:
+    """A clock, one anvil, and the ledgers that are compared with it."""
+
+    def __init__(self, program: Path) -> None:
+        self._program, self._begun = program, 0
+        self.now = [float(NOW_S)]
+        self.clock = Clock(lambda: self.now[0])
+        self._runner = asyncio.Runner()
+        self.run = self._runner.run
+        self.anvil = self._new_anvil()
+
+    def _new_anvil(self) -> AnvilChain:
+        return AnvilChain(TESTNET, self.clock, program=self._program, **MONEY)
+
+    def begin(self) -> None:
+        """Go back to the beginning: time, anvil, and new ledgers."""
+        self.now[0] = float(NOW_S)
+        self._begun += 1
+        if self._begun % RESETS == 0:
+            self.anvil.close()
+            self.anvil = self._new_anvil()
+        self.run(self.anvil.reset())
+        self.run(self.anvil.set_automine(True))
+        self.run(self.anvil.doom(0))
+        self.anvil.watchers.clear()
+
+    def ledger(self, profile: str) -> Ledger:
+        """Return a new ledger with what the anvil begins with."""
+        return Ledger(TESTNET, self.clock, rules=PROFILES[profile], **MONEY)
+
+    def close(self) -> None:
+        self.anvil.close()
+        self._runner.close()
+
+    def bench(self, chain: Control) -> "Bench":
+        return Bench(self, chain)
+
+
+class Bench:
+    """One chain, and short ways to use it; the same for a ledger and for anvil."""
+
+    def __init__(self, town: Town, chain: Control) -> None:
+        self.town, self.chain = town, chain
+
+    def run(self, work: Coroutine[Any, Any, Any]) -> Any:
+        return self.town.run(work)
+
+    def put(self, data: bytes, sender: Wallet = RELAYER, to: Address = TOKEN, value: int = 0):
+        """Send a transaction; return its hash."""
+        return self.run(self.chain.send(Call(sender.address_bytes, to, data, value)))
+
+    def send(self, data: bytes, sender: Wallet = RELAYER, value: int = 0) -> Receipt:
+        """Send a call of the token that is mined at once; return its receipt."""
+        return self.run(self.chain.receipt(self.put(data, sender, value=value)))
+
+    def refusal(self, data: bytes, sender: Wallet = RELAYER, value: int = 0) -> str | None:
+        """Send a call; return its revert reason, None if it took effect."""
+        return self.send(data, sender, value).revert_reason
+
+    def view(self, data: bytes, sender: Wallet = RELAYER) -> bytes:
+        """Return what a call answers."""
+        return self.run(self.chain.call(Call(sender.address_bytes, TOKEN, data)))
+
+    def tried(self, data: bytes, sender: Wallet = RELAYER) -> str | None:
+        """Try a call without sending it; return its revert reason, None if it would work."""
+        try:
+            self.view(data, sender)
+        except Reverted as reverted:
+            return str(reverted)
+        return None
+
+    def balance(self, wallet: Wallet) -> int:
+        return int.from_bytes(self.view(abi.balance_of(wallet.address_bytes)))
+
+    def is_used(self, wallet: Wallet, used: bytes) -> bool:
+        return self.view(abi.authorization_state(wallet.address_bytes, used)) == abi.word(1)

@@ -1,0 +1,187 @@
+"""Anvil: where it is found, how it starts, that it ends when we do, and what is said if not."""
+
+import os
+import re
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from tests.chain.helpers import NOW_S
+from x402sim.chain import anvil
+from x402sim.chain.anvil import Anvil, find_anvil
+from x402sim.chain.base import ChainError
+from x402sim.chain.evm import Node
+
+
+def script(path: Path, text: str = "exit 0") -> Path:
+    """Write a program."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return path
+
+
+# --- where it is ---------------------------------------------------------------------
+
+
+def test_the_variable_comes_first(tmp_path: Path):
+    named, on_path = script(tmp_path / "mine"), script(tmp_path / "bin/anvil")
+    environ = {"X402SIM_ANVIL": str(named), "PATH": str(on_path.parent)}
+    assert find_anvil(environ, tmp_path) == named
+
+
+@pytest.mark.parametrize("name", ["missing", "not executable"])
+def test_a_variable_that_names_no_program_is_told(tmp_path: Path, name: str):
+    (tmp_path / "not executable").write_text("text")
+    script(tmp_path / "bin/anvil")
+    environ = {"X402SIM_ANVIL": str(tmp_path / name), "PATH": str(tmp_path / "bin")}
+    with pytest.raises(ChainError, match=rf"X402SIM_ANVIL is '.*/{name}', which is no program"):
+        find_anvil(environ, tmp_path)
+
+
+def test_path_comes_before_npm_packages(tmp_path: Path):
+    on_path = script(tmp_path / "bin/anvil")
+    script(tmp_path / "node_modules/.bin/anvil")
+    assert find_anvil({"PATH": str(on_path.parent)}, tmp_path) == on_path
+
+
+def test_an_npm_package_is_found_from_anywhere_below_it(tmp_path: Path):
+    program = script(tmp_path / "node_modules/.bin/anvil")
+    below = tmp_path / "project/notebooks"
+    below.mkdir(parents=True)
+    assert find_anvil({}, below) == program
+    nearer = script(tmp_path / "project/node_modules/.bin/anvil")
+    assert find_anvil({}, below) == nearer
+
+
+def test_without_any_we_say_how_to_get_it(tmp_path: Path):
+    with pytest.raises(ChainError, match="anvil was not found: npm install -g @foundry-rs/anvil"):
+        find_anvil({"PATH": str(tmp_path)}, tmp_path)
+
+
+def is_open(url: str) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", urlsplit(url).port)) == 0
+
+
+def closes(url: str) -> bool:
+    """Tell whether nobody listens, now or soon: the kernel takes a moment."""
+    for _ in range(500):
+        if not is_open(url):
+            return True
+        time.sleep(0.01)
+    return False
+
+
+# --- that it starts ------------------------------------------------------------------
+
+
+def test_it_runs_as_asked_and_quietly(program: Path, capfd: pytest.CaptureFixture[str]):
+    node = Anvil(338, NOW_S, program)
+    try:
+        ask = Node(node.url)
+        assert ask.ask_now("eth_chainId") == hex(338)
+        block = ask.ask_now("eth_getBlockByNumber", "latest", False)
+        assert (block["number"], block["timestamp"]) == ("0x0", hex(NOW_S))
+        assert ask.ask_now("eth_accounts") == []
+        ask.close()
+    finally:
+        node.stop()
+    assert closes(node.url)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_two_run_beside_each_other(program: Path):
+    first, second = Anvil(338, NOW_S, program), Anvil(25, NOW_S, program)
+    try:
+        assert first.url != second.url
+        for node, chain_id in ((first, 338), (second, 25)):
+            ask = Node(node.url)
+            assert ask.ask_now("eth_chainId") == hex(chain_id)
+            ask.close()
+    finally:
+        first.stop()
+        second.stop()
+
+
+def test_if_another_took_the_port_it_tries_the_next(program: Path, monkeypatch: pytest.MonkeyPatch):
+    free_port = anvil._free_port
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        ports = [taken.getsockname()[1], free_port()]
+        monkeypatch.setattr(anvil, "_free_port", lambda: ports.pop(0))
+        node = Anvil(338, NOW_S, program)
+        node.stop()
+    assert ports == []
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("echo no room >&2; echo error: broken >&2; exit 1", "error: broken"),
+        ("exit 0", "said nothing"),
+    ],
+)
+def test_a_program_that_ends_at_once_is_told_with_its_last_words(tmp_path: Path, text, said):
+    with pytest.raises(ChainError, match=f"anvil did not start: .*{re.escape(said)}"):
+        Anvil(338, NOW_S, script(tmp_path / "anvil", text))
+
+
+def test_a_program_that_is_none_is_told(tmp_path: Path):
+    with pytest.raises(ChainError, match=r"anvil did not start: .*No such file"):
+        Anvil(338, NOW_S, tmp_path / "missing")
+
+
+def test_a_program_that_never_listens_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(anvil, "START_TIMEOUT_S", 0.2)
+    pid = tmp_path / "pid"
+    with pytest.raises(ChainError, match="anvil did not start"):
+        Anvil(338, NOW_S, script(tmp_path / "anvil", f"echo $$ > {pid}; sleep 60"))
+    assert has_ended(int(pid.read_text()))
+
+
+def has_ended(pid: int) -> bool:
+    """Tell whether a process is gone, or dead and not yet buried."""
+    try:
+        os.kill(pid, 0)
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except (ProcessLookupError, FileNotFoundError):
+        return True
+
+
+# --- that it ends --------------------------------------------------------------------
+
+PARENT = """
+import sys
+import time
+from pathlib import Path
+from x402sim.chain.anvil import Anvil
+print(Anvil(338, 1, Path(sys.argv[1])).url, flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, None], ids=["9", "15", "return"])
+def test_it_ends_when_we_do_however_we_end(program: Path, how: signal.Signals | None):
+    parent = subprocess.Popen(
+        [sys.executable, "-W", "ignore", "-c", PARENT, str(program)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with parent:
+        assert parent.stdout
+        url = parent.stdout.readline().strip()
+        assert is_open(url)
+        if how is None:
+            parent.communicate("")
+        else:
+            parent.send_signal(how)
+    assert closes(url)

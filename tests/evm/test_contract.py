@@ -1,0 +1,160 @@
+"""The contract: it is what its source compiles to, and it lives at the network's own address."""
+
+import hashlib
+import json
+import re
+import shutil
+import subprocess
+from dataclasses import replace
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+from eth_account.messages import encode_typed_data
+
+from tests.chain.helpers import ALICE, OWNER, SHOP, START_BASE, TOKEN, payment
+from tests.evm.conftest import PACKAGES, or_skip
+from tests.evm.helpers import Bench
+from x402sim.chain import abi, contract
+from x402sim.chain.profiles import OPENZEPPELIN
+from x402sim.chain.token import FUNCTIONS
+from x402sim.protocol.crypto import ZERO_ADDRESS, checksum
+from x402sim.protocol.networks import MAINNET, TESTNET
+
+HERE = Path(str(files(contract)))
+ADDED = {"version()", "DOMAIN_SEPARATOR()", "mint(address,uint256)"}
+"""What our contract adds to OpenZeppelin's ERC3009 and Ownable."""
+NOT_ON_THE_LEDGER = {
+    "allowance(address,address)",
+    "approve(address,uint256)",
+    "transferFrom(address,address,uint256)",
+    "eip712Domain()",
+    "owner()",
+    "renounceOwnership()",
+    "transferOwnership(address)",
+}
+
+
+def packages(request: pytest.FixtureRequest) -> Path:
+    """Return where solc and OpenZeppelin's contracts are installed."""
+    node = shutil.which("node")
+    if node is None:
+        or_skip(request, "node was not found")
+    for directory in (PACKAGES, *PACKAGES.parents):
+        if (directory / "node_modules/solc").is_dir():
+            return directory
+    or_skip(request, "the npm package solc was not found")
+    raise AssertionError
+
+
+def test_the_artifact_is_of_this_source():
+    source = (HERE / "Stablecoin.sol").read_bytes()
+    assert contract.artifact().source == f"sha256:{hashlib.sha256(source).hexdigest()}"
+
+
+def test_the_compiler_and_the_contracts_are_those_the_tests_install():
+    wanted = json.loads((PACKAGES / "package.json").read_text())["dependencies"]
+    artifact = contract.artifact()
+    assert artifact.compiler.startswith(f"solc {wanted['solc']}+")
+    assert artifact.openzeppelin == wanted["@openzeppelin/contracts"]
+
+
+def test_the_artifact_is_what_the_source_compiles_to(request: pytest.FixtureRequest):
+    command = ["node", str(HERE / "build.mjs"), str(packages(request)), "--check"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_check_notices_a_change(request: pytest.FixtureRequest, tmp_path: Path):
+    for name in ("build.mjs", "Stablecoin.sol", "Stablecoin.json"):
+        shutil.copy(HERE / name, tmp_path)
+    changed = (tmp_path / "Stablecoin.sol").read_text().replace("return 6;", "return 18;")
+    (tmp_path / "Stablecoin.sol").write_text(changed)
+    command = ["node", str(tmp_path / "build.mjs"), str(packages(request)), "--check"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "is not what Stablecoin.sol compiles to" in done.stderr
+
+
+def test_contract_and_ledger_have_the_same_functions():
+    functions = contract.artifact().signatures("function")
+    on_chain = {abi.selector(signature) for signature in set(functions) - NOT_ON_THE_LEDGER}
+    assert on_chain == FUNCTIONS.keys() - OPENZEPPELIN.lacks
+    assert set(functions) >= ADDED | NOT_ON_THE_LEDGER
+
+
+def test_everything_about_authorizations_is_openzeppelins():
+    """Our source says nothing of a window, a nonce or a signature."""
+    code = re.sub(r"/\*.*?\*/|//[^\n]*", "", (HERE / "Stablecoin.sol").read_text(), flags=re.S)
+    declared = set(re.findall(r"function (\w+)", code))
+    assert declared == {"decimals", "version", "DOMAIN_SEPARATOR", "mint"}
+    assert "_checkValidity" not in code
+
+
+# --- on a node -----------------------------------------------------------------------
+
+
+def read_text(answer: bytes) -> str:
+    size = int.from_bytes(answer[32:64])
+    return answer[64 : 64 + size].decode()
+
+
+def test_the_token_is_at_the_networks_address_and_says_who_it_is(anvil: Bench):
+    for function, expected in (
+        (abi.NAME, TESTNET.token_name),
+        (abi.SYMBOL, TESTNET.token_symbol),
+        (abi.VERSION, TESTNET.token_version),
+    ):
+        assert read_text(anvil.view(function)) == expected
+    assert int.from_bytes(anvil.view(abi.DECIMALS)) == TESTNET.decimals
+    assert int.from_bytes(anvil.view(abi.TOTAL_SUPPLY)) == START_BASE
+    assert anvil.view(abi.selector("owner()"))[12:] == OWNER.address_bytes
+
+
+def test_its_domain_separator_is_that_of_the_networks_address(anvil: Bench):
+    """As eth-account computes it: the constructor has run at this address, not elsewhere."""
+    domain = {
+        "name": TESTNET.token_name,
+        "version": TESTNET.token_version,
+        "chainId": TESTNET.chain_id,
+        "verifyingContract": checksum(TESTNET.asset),
+    }
+    message = encode_typed_data(domain, {"Nothing": []}, {})
+    assert anvil.view(abi.DOMAIN_SEPARATOR) == message.header
+
+
+def test_the_code_is_the_compilers_but_for_the_immutable_values(anvil: Bench):
+    code = anvil.run(anvil.chain.code(TOKEN))
+    compiled = bytes.fromhex(contract.artifact().runtime[2:])
+    assert len(code) == len(compiled)
+    assert {ours for ours, theirs in zip(compiled, code, strict=True) if ours != theirs} == {0}
+
+
+def test_block_0_holds_everything(anvil: Bench):
+    assert anvil.run(anvil.chain.height()) == 0
+    assert (anvil.balance(ALICE), anvil.balance(SHOP)) == (START_BASE, 0)
+    assert anvil.refusal(payment()) is None
+    assert (anvil.balance(ALICE), anvil.balance(SHOP)) == (START_BASE - 10_000, 10_000)
+
+
+@pytest.mark.parametrize("network", [TESTNET, MAINNET], ids=lambda network: network.name)
+def test_the_storage_is_written_as_the_constructor_and_mint_write_it(anvil: Bench, network):
+    """Run the real constructor in a transaction and compare every slot we write by hand."""
+    chain = anvil.chain
+    code = contract.creation_code(network, OWNER.address_bytes)
+    asked = {"from": OWNER.address, "input": "0x" + code.hex(), "gas": hex(5_000_000)}
+    anvil.run(chain.node.ask("evm_setNextBlockTimestamp", chain._clock.now_s()))
+    receipt = anvil.run(chain.node.ask("eth_sendTransactionSync", asked))
+    address = receipt["contractAddress"]
+    mint = "0x" + abi.mint(ALICE.address_bytes, 77).hex()
+    asked = {"from": OWNER.address, "to": address, "input": mint, "gas": hex(200_000)}
+    anvil.run(chain.node.ask("eth_sendTransactionSync", asked))
+    written = contract.storage(network, OWNER.address_bytes, {ALICE.address_bytes: 77})
+    for slot, word in written.items():
+        found = anvil.run(chain.node.ask("eth_getStorageAt", address, "0x" + slot.hex(), "latest"))
+        assert found == "0x" + word.hex()
+
+
+def test_a_name_that_does_not_fit_is_refused():
+    with pytest.raises(ValueError, match="at most 31 bytes"):
+        contract.storage(replace(TESTNET, token_symbol="S" * 32), ZERO_ADDRESS, {})

@@ -1,0 +1,462 @@
+"""The ledger against a real EVM: whatever is done in whatever order, both do the same.
+
+OpenZeppelin's contract runs on anvil, and the ledger with the profile `openzeppelin`
+must accept and refuse the same calls with the same words, and have the same blocks,
+balances, authorization states and events after every step.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, replace
+from itertools import combinations
+from typing import Any
+
+import pytest
+from coincurve import PrivateKey
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from tests.chain.helpers import (
+    ALICE,
+    MALLORY,
+    OWNER,
+    RELAYER,
+    SHOP,
+    START_BASE,
+    TOKEN,
+    authorization,
+    cancel_call,
+    nonce,
+    signature_of,
+    transfer_call,
+)
+from tests.evm.helpers import EVERYBODY, PLAYERS, Town
+from tests.strategies import CURVE_ORDER
+from x402sim.chain import abi
+from x402sim.chain.anvil_chain import AnvilChain
+from x402sim.chain.base import Call, Control, Log, LogFilter, Receipt, Reverted
+from x402sim.chain.profiles import BLOCK_NUMBERS
+from x402sim.chain.reverts import Cause, cause
+from x402sim.payer.wallet import Wallet
+from x402sim.protocol.crypto import ZERO_ADDRESS, Address, Hash, sign, to_hex
+from x402sim.protocol.eip3009 import (
+    RECEIVE_TYPEHASH,
+    TRANSFER_TYPEHASH,
+    Domain,
+    cancel_digest,
+    transfer_digest,
+)
+from x402sim.protocol.networks import MAINNET, TESTNET
+
+OPERATIONS = 2000
+"""How many there must be, at least, in one run."""
+ALL_LOGS = LogFilter(0, 2**63)
+ACCOUNTS = [*(wallet.address_bytes for wallet in PLAYERS), ZERO_ADDRESS]
+happened: Counter[str] = Counter()
+
+accounts = st.sampled_from([*ACCOUNTS[:-1], *ACCOUNTS])
+players = st.sampled_from(PLAYERS)
+payers = st.sampled_from([ALICE, ALICE, MALLORY, SHOP])
+amounts = st.sampled_from([0, 1]) | st.integers(0, START_BASE // 3) | st.just(START_BASE * 10)
+TOO_MUCH = st.sampled_from([2**256 - 1, 2**256 - START_BASE])
+
+# --- what can be wrong with an authorization -----------------------------------------
+
+DOMAINS = {
+    "another name": replace(TESTNET.domain, name="USDC"),
+    "another version": replace(TESTNET.domain, version="2"),
+    "another chain": replace(TESTNET.domain, chain_id=25),
+    "another contract": replace(TESTNET.domain, verifying_contract=MAINNET.asset),
+}
+SIGNATURES: dict[str, Callable[[bytes], bytes]] = {
+    "high s": lambda s: s[:32] + high(s[32:64]) + bytes([55 - s[64]]),
+    "v of 0 or 1": lambda s: s[:64] + bytes([s[64] - 27]),
+    "v of 29": lambda s: s[:64] + b"\x1d",
+    "the other v": lambda s: s[:64] + bytes([55 - s[64]]),
+    "no key": lambda s: b"\xff" * 32 + s[32:],
+    "zeros": lambda s: bytes(64) + s[64:],
+}
+WINDOWS_S = {
+    "opens now": (0, 300),
+    "opened a second ago": (-1, 300),
+    "closes now": (-60, 0),
+    "closes in a second": (-60, 1),
+    "never closes": (-60, 2**60),
+    "opens and closes now": (0, 0),
+}
+"""When the window opens and closes, from now."""
+FORGERIES = [*DOMAINS, *SIGNATURES, "another signer"]
+SPENDING = [*FORGERIES, *WINDOWS_S, "the other type", "a stranger calls", "used"]
+RIVALS = ["another signer", "high s", "opens now", "closes now", "used", "a stranger calls"]
+"""Of any two of these, the one that is checked first must be told."""
+CANCELLING = [*FORGERIES, "used"]
+
+
+def high(s: bytes) -> bytes:
+    return (CURVE_ORDER - int.from_bytes(s)).to_bytes(32)
+
+
+def some(faults: list[str]) -> st.SearchStrategy[frozenset[str]]:
+    """Return nothing wrong, most of all; or one thing; or several, for the order of checks."""
+    one = st.sampled_from(faults)
+    several = st.frozensets(one, max_size=3)
+    return st.one_of(st.just(frozenset()), one.map(lambda fault: frozenset({fault})), several)
+
+
+def signed(digest: Callable[[Domain], bytes], by: Wallet, faults: frozenset[str]) -> bytes:
+    """Return a signature with what is wrong with it."""
+    domain = next((DOMAINS[fault] for fault in DOMAINS if fault in faults), TESTNET.domain)
+    key = (OWNER if "another signer" in faults else by).private_key
+    signature = sign(digest(domain), PrivateKey.from_hex(key[2:]))
+    for fault, spoil in SIGNATURES.items():
+        signature = spoil(signature) if fault in faults else signature
+    return signature
+
+
+GOOD = authorization(nonce=nonce("strange"))
+GOOD_CALL = transfer_call(GOOD, signature_of(GOOD))
+STRANGE = {
+    "a good one": GOOD_CALL,
+    "nothing": b"",
+    "no such function": bytes.fromhex("deadbeef") + GOOD_CALL[4:],
+    "too short": GOOD_CALL[:-1],
+    "an address with dirt": GOOD_CALL[:4] + b"\x01" + GOOD_CALL[5:],
+    "v of 283": GOOD_CALL[: 4 + 6 * 32 + 30] + b"\x01" + GOOD_CALL[4 + 6 * 32 + 31 :],
+    "signature as bytes": transfer_call(GOOD, signature_of(GOOD), packed=True),
+    "cancellation as bytes": cancel_call(nonce("strange"), packed=True),
+    "half a signature": transfer_call(GOOD, bytes(32)),
+    "pause": abi.PAUSE,
+    "blacklist": abi.calldata(abi.BLACKLIST, ALICE.address_bytes),
+    "typehash": abi.TRANSFER_TYPEHASH,
+}
+"""Calls that no function takes, or not with these arguments, or not with native money."""
+
+
+Waiting = tuple[str, frozenset[str], tuple[Hash, Hash]]
+
+
+class BothChains(RuleBasedStateMachine):
+    """Everything one can do to a chain, done to both."""
+
+    town: Town
+
+    @initialize()
+    def begin(self) -> None:
+        self.town.begin()
+        self.anvil = self.town.anvil
+        self.ledger = self.town.ledger("openzeppelin")
+        self.chains: tuple[Control, Control] = (self.anvil, self.ledger)
+        self.snapshots: list[Snapshot] = []
+        self.automine = True
+        self.waiting: list[Waiting] = []
+        self.sent: list[tuple[Hash, Hash]] = []
+        self.spent: list[tuple[Address, bytes]] = []
+
+    @property
+    def now_s(self) -> int:
+        return self.town.clock.now_s()
+
+    # --- how it is done to both ------------------------------------------------------
+
+    def both(self, do: Callable[[Control], Coroutine[Any, Any, Any]]) -> tuple[Any, Any]:
+        """Return what the two chains answer to the same request."""
+        real, ours = (self.town.run(do(chain)) for chain in self.chains)
+        return real, ours
+
+    def send(
+        self,
+        name: str,
+        data: bytes,
+        sender: Wallet,
+        faults: frozenset[str] = frozenset(),
+        value: int = 0,
+    ) -> None:
+        call = Call(sender.address_bytes, TOKEN, data, value)
+        tried = [self.town.run(attempt(chain, call)) for chain in self.chains]
+        assert tried[0] == tried[1]
+        hashes = self.both(lambda chain: chain.send(call))
+        self.sent.append(hashes)
+        self.waiting.append((name, faults, hashes))
+        if self.automine:
+            self.mined()
+
+    def mined(self) -> None:
+        """Compare what became of all that waited."""
+        for name, faults, hashes in self.waiting:
+            reason = self.compare(hashes).revert_reason
+            end = "done" if reason is None else "refused"
+            happened[f"{name}: {end}"] += 1
+            for fault in faults:
+                happened[f"with {fault}: {end}"] += 1
+            if reason is not None:
+                happened[f"for {cause(reason).name}"] += 1
+        self.waiting.clear()
+
+    def compare(self, hashes: tuple[Hash, Hash]) -> Receipt:
+        """Compare what became of one transaction on the two chains; return anvil's receipt."""
+        real, ours = (
+            self.town.run(chain.receipt(tx_hash))
+            for chain, tx_hash in zip(self.chains, hashes, strict=True)
+        )
+        assert outcome(ours) == outcome(real)
+        return real
+
+    def nonce(self, payer: Wallet, is_used: bool) -> bytes:
+        """Return a new nonce, or one that this payer has used up, if there is one."""
+        account = payer.address_bytes
+        gone = [used for who, used in self.ledger.machine.state.authorizations if who == account]
+        if is_used and gone:
+            return gone[len(self.spent) % len(gone)]
+        self.spent.append((account, nonce(len(self.spent))))
+        return self.spent[-1][1]
+
+    # --- the operations --------------------------------------------------------------
+
+    @rule(to=accounts, amount=amounts | TOO_MUCH, by=st.sampled_from([OWNER, OWNER, MALLORY]))
+    def mint(self, to: Address, amount: int, by: Wallet) -> None:
+        self.send("mint", abi.mint(to, amount), by)
+
+    @rule(payer=players, to=accounts, amount=amounts)
+    def transfer(self, payer: Wallet, to: Address, amount: int) -> None:
+        name = "self-transfer" if payer.address_bytes == to else "transfer"
+        self.send(name, abi.transfer(to, amount), payer)
+
+    @rule(payer=payers, to=accounts, amount=amounts, faults=some(SPENDING))
+    def pay(self, payer: Wallet, to: Address, amount: int, faults: frozenset[str]) -> None:
+        self.spend(False, payer, to, amount, faults)
+
+    @rule(payer=payers, to=accounts, amount=amounts, faults=some(SPENDING))
+    def receive(self, payer: Wallet, to: Address, amount: int, faults: frozenset[str]) -> None:
+        self.spend(True, payer, to, amount, faults)
+
+    def spend(self, receive, payer, to, amount, faults) -> None:
+        opens, closes = next((WINDOWS_S[f] for f in WINDOWS_S if f in faults), (-60, 300))
+        auth = authorization(
+            from_=payer.address_bytes,
+            to=to,
+            value=amount,
+            valid_after=self.now_s + opens,
+            valid_before=self.now_s + closes,
+            nonce=self.nonce(payer, "used" in faults),
+        )
+        of_receive = receive != ("the other type" in faults)
+        typehash = RECEIVE_TYPEHASH if of_receive else TRANSFER_TYPEHASH
+        signature = signed(lambda domain: transfer_digest(auth, domain, typehash), payer, faults)
+        payee = next((wallet for wallet in PLAYERS if wallet.address_bytes == to), RELAYER)
+        caller = payee if receive and "a stranger calls" not in faults else RELAYER
+        data = transfer_call(auth, signature, receive=receive)
+        self.send("receive" if receive else "pay", data, caller, faults)
+
+    @rule(ahead=st.integers(-3, 3), length=st.integers(0, 4))
+    def paid_within_blocks(self, ahead: int, length: int) -> None:
+        """OpenZeppelin's own extension: bit 47 at both ends makes them block numbers."""
+        height = self.town.run(self.ledger.height())
+        opens = max(0, height + ahead)
+        auth = authorization(
+            value=1,
+            valid_after=opens | BLOCK_NUMBERS,
+            valid_before=(opens + length) | BLOCK_NUMBERS,
+            nonce=self.nonce(ALICE, is_used=False),
+        )
+        self.send("pay within blocks", transfer_call(auth, signature_of(auth)), RELAYER)
+
+    @rule(payer=players, faults=some(CANCELLING))
+    def cancel(self, payer: Wallet, faults: frozenset[str]) -> None:
+        account, used = payer.address_bytes, self.nonce(payer, "used" in faults)
+        signature = signed(lambda domain: cancel_digest(account, used, domain), payer, faults)
+        data = abi.cancel_authorization(account, used, signature)
+        self.send("cancel", data, RELAYER, faults)
+
+    @rule(name=st.sampled_from(sorted(STRANGE)), value=st.sampled_from([0, 0, 0, 1]))
+    def strange(self, name: str, value: int) -> None:
+        self.send("strange", STRANGE[name], RELAYER, value=value)
+
+    @rule(seconds=st.sampled_from([0.5, 1, 15, 301]))
+    def pass_time(self, seconds: float) -> None:
+        self.town.now[0] += seconds
+        happened["time passes"] += 1
+
+    @rule(blocks=st.integers(1, 3))
+    def mine(self, blocks: int) -> None:
+        self.both(lambda chain: chain.mine(blocks))
+        self.mined()
+        happened["mine"] += 1
+
+    @rule(on=st.booleans())
+    def set_automine(self, on: bool) -> None:
+        self.both(lambda chain: chain.set_automine(on))
+        self.automine = on
+        if on:
+            self.mined()
+        happened[f"automine {'on' if on else 'off'}"] += 1
+
+    @rule()
+    def snapshot(self) -> None:
+        height = self.town.run(self.ledger.height())
+        numbers = self.both(lambda chain: chain.snapshot())
+        self.snapshots.append(Snapshot(height, numbers, list(self.waiting)))
+        happened["snapshot"] += 1
+
+    @precondition(lambda self: self.within_reach())
+    @rule(data=st.data())
+    def revert(self, data: st.DataObject) -> None:
+        snapshot = data.draw(st.sampled_from(self.within_reach()))
+        for chain, number in zip(self.chains, snapshot.numbers, strict=True):
+            self.town.run(chain.revert(number))
+        self.snapshots = self.snapshots[: self.snapshots.index(snapshot)]
+        self.waiting = list(snapshot.waiting)
+        self.compare_the_past()
+        happened["revert"] += 1
+
+    def within_reach(self) -> list["Snapshot"]:
+        """Return the snapshots to go back to; a node that mines at once leaves nothing waiting."""
+        return [s for s in self.snapshots if not (self.automine and s.waiting)]
+
+    @precondition(lambda self: self.town.run(self.ledger.height()))
+    @rule(depth=st.integers(1, 3))
+    def reorg(self, depth: int) -> None:
+        height = self.town.run(self.ledger.height())
+        depth = min(depth, height)
+        self.both(lambda chain: chain.reorg(depth))
+        self.snapshots = [s for s in self.snapshots if s.height <= height - depth]
+        self.mined()
+        self.compare_the_past()
+        happened["reorg"] += 1
+
+    def compare_the_past(self) -> None:
+        """Compare what became of the last few, some of which are undone and so unknown."""
+        for hashes in self.sent[-8:]:
+            self.compare(hashes)
+
+    # --- what must be the same -------------------------------------------------------
+
+    @invariant()
+    def both_are_in_the_same_state(self) -> None:
+        real, ours = (self.town.run(everything(chain, self.spent)) for chain in self.chains)
+        assert ours == real
+
+    @invariant()
+    def both_tell_the_same_events(self) -> None:
+        real, ours = self.both(lambda chain: chain.logs(ALL_LOGS))
+        assert [*map(event, ours)] == [*map(event, real)]
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    height: int
+    numbers: tuple[int, int]
+    waiting: list[Waiting]
+
+
+def event(log: Log) -> tuple:
+    """Return a log without what the chains number differently."""
+    return log.address, log.topics, log.data, log.block_number, log.tx_index, log.index
+
+
+def outcome(receipt: Receipt | None) -> tuple | None:
+    """Return what became of a transaction, None if it is unknown or waits."""
+    if receipt is None:
+        return None
+    place = receipt.block_number, receipt.index
+    return receipt.revert_reason, place, receipt.call, [*map(event, receipt.logs)]
+
+
+async def attempt(chain: Control, call: Call) -> tuple[bytes | None, str | None]:
+    """Return what a call answers when it is only tried, or why it would be refused."""
+    try:
+        return await chain.call(call), None
+    except Reverted as reverted:
+        return None, str(reverted)
+
+
+async def everything(chain: Control, spent: list[tuple[Address, bytes]]) -> dict[str, object]:
+    """Return all one can see of the token, the newest block and the accounts."""
+    views = {"supply": abi.TOTAL_SUPPLY}
+    for account in (*ACCOUNTS, TOKEN, OWNER.address_bytes):
+        views[f"balance of {account.hex()}"] = abi.balance_of(account)
+    for authorizer, used in spent:
+        views[f"state of {used.hex()}"] = abi.authorization_state(authorizer, used)
+    seen: dict[str, object] = dict(zip(views, await answers(chain, [*views.values()]), strict=True))
+    head = await chain.block(await chain.height())
+    seen["head"] = head.number, head.timestamp_s, len(head.tx_hashes)
+    seen["nonces"] = [await chain.account_nonce(wallet.address_bytes) for wallet in EVERYBODY]
+    return seen
+
+
+async def answers(chain: Control, views: list[bytes]) -> list[bytes]:
+    """Return what functions answer; anvil is asked all of them at once."""
+    if isinstance(chain, AnvilChain):
+        asked = [{"to": to_hex(TOKEN), "input": to_hex(view)} for view in views]
+        found = await chain.node.ask_all(*(("eth_call", one, "latest") for one in asked))
+        return [bytes.fromhex(answer[2:]) for answer in found]
+    return [await chain.call(Call(TOKEN, TOKEN, view)) for view in views]
+
+
+def walk_through(chains: BothChains) -> None:
+    """Do everything once by hand, so that every run has done it."""
+    alice, shop = ALICE.address_bytes, SHOP.address_bytes
+    chains.begin()
+    chains.mint(shop, 1000, OWNER)
+    chains.transfer(ALICE, shop, 5)
+    chains.transfer(ALICE, alice, 5)
+    for faults in ({}, *({fault} for fault in SPENDING)):
+        chains.pay(ALICE, shop, 7, frozenset(faults))
+        chains.receive(ALICE, shop, 7, frozenset(faults))
+    for faults in ({}, *({fault} for fault in CANCELLING)):
+        chains.cancel(ALICE, frozenset(faults))
+    for pair in combinations(RIVALS, 2):
+        chains.pay(ALICE, shop, 7, frozenset(pair))
+        chains.receive(ALICE, shop, 7, frozenset(pair))
+        chains.cancel(ALICE, frozenset(pair) & set(CANCELLING))
+    chains.paid_within_blocks(ahead=0, length=2)
+    for name in STRANGE:
+        chains.strange(name, 0)
+        chains.strange(name, 1)
+    for to, amount, by in ((ZERO_ADDRESS, 1, OWNER), (shop, 1, MALLORY), (shop, 2**256 - 1, OWNER)):
+        chains.mint(to, amount, by)
+    for to, amount in ((ZERO_ADDRESS, 1), (shop, 10 * START_BASE), (alice, 10 * START_BASE)):
+        chains.transfer(ALICE, to, amount)
+        chains.pay(ALICE, to, amount, frozenset())
+    chains.both_are_in_the_same_state()
+
+
+WITHOUT_FAULT = ("mint", "transfer", "self-transfer", "pay", "receive", "cancel")
+MUST_SUCCEED = [
+    *(f"{name}: done" for name in (*WITHOUT_FAULT, "pay within blocks", "strange")),
+    *(f"with {fault}: done" for fault in ("opened a second ago", "closes in a second")),
+    *("mine", "automine on", "automine off", "snapshot", "revert", "reorg", "time passes"),
+]
+MUST_BE_REFUSED = [
+    *(f"{name}: refused" for name in (*WITHOUT_FAULT, "pay within blocks", "strange")),
+    *(f"with {fault}: refused" for fault in (*FORGERIES, "the other type", "a stranger calls")),
+    *(f"with {fault}: refused" for fault in ("used", "opens now", "closes now")),
+    *(f"for {seen.name}" for seen in (Cause.WINDOW, Cause.NONCE, Cause.SIGNATURE, Cause.BALANCE)),
+    *(f"for {seen.name}" for seen in (Cause.ADDRESS, Cause.OWNER, Cause.AMOUNT, Cause.CALL)),
+]
+MUST_NOT_SUCCEED = [f"with {forgery}: done" for forgery in (*FORGERIES, "the other type")]
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.clause("5/nonce-once", "5/window", "5/signature-proves", "5/exact-amount")
+def test_whatever_is_done_the_ledger_does_as_the_evm(
+    town: Town, monkeypatch: pytest.MonkeyPatch, record_property: Callable[[str, object], None]
+) -> None:
+    monkeypatch.setattr(BothChains, "town", town, raising=False)
+    happened.clear()
+    walk_through(BothChains())
+    few = settings(max_examples=60, stateful_step_count=50, suppress_health_check=list(HealthCheck))
+    run_state_machine_as_test(BothChains, settings=few)
+    operations = sum(n for name, n in happened.items() if not name.startswith(("for ", "with ")))
+    record_property("told", f"{operations} operations on ledger and EVM, and no disagreement")
+    print(*(f"{count:6} {name}" for name, count in sorted(happened.items())), sep="\n")
+    assert operations >= OPERATIONS
+    assert [name for name in (*MUST_SUCCEED, *MUST_BE_REFUSED) if not happened[name]] == []
+    assert [name for name in MUST_NOT_SUCCEED if happened[name]] == []

@@ -1,0 +1,485 @@
+"""Somebody else's node: we have keys, not power over it, and it can fail us in many ways."""
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from tests.chain.helpers import ALICE, MALLORY, OWNER, RELAYER, SHOP, TOKEN, nonce, payment
+from tests.evm.between import Between, refuses, says
+from tests.evm.helpers import Town
+from x402sim.chain import abi, evm_chain
+from x402sim.chain.base import Call, ChainError, Reverted
+from x402sim.chain.evm import Node, NodeGone
+from x402sim.chain.evm_chain import EvmChain
+from x402sim.chain.sender import GAS_HEADROOM, read_keys
+from x402sim.clock import Clock
+from x402sim.payer.wallet import Wallet
+from x402sim.protocol.crypto import Address, Hash, from_hex
+from x402sim.protocol.networks import MAINNET, TESTNET
+
+KEYS = [from_hex(wallet.private_key, 32) for wallet in (RELAYER, ALICE, OWNER)]
+UNKNOWN = Hash(b"\x99" * 32)
+
+
+def pay_call(name: object = "first", sender: Wallet = RELAYER) -> Call:
+    return Call(sender.address_bytes, TOKEN, payment(name))
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(evm_chain, "POLL_S", 0.01)
+
+
+@pytest.fixture
+def between(town: Town) -> Iterator[Between]:
+    between = Between(town.anvil.url)
+    yield between
+    between.close()
+
+
+@pytest.fixture
+def opened(town: Town) -> Iterator[list[EvmChain]]:
+    chains: list[EvmChain] = []
+    yield chains
+    for chain in chains:
+        chain.close()
+
+
+@pytest.fixture
+def chain(between: Between, opened: list[EvmChain]) -> EvmChain:
+    """A chain on a node that is not ours; `between` sees what it asks and can change answers."""
+    return another(between.url, opened)
+
+
+def another(url: str, opened: list[EvmChain], timeout_s: float = 2) -> EvmChain:
+    opened.append(EvmChain(Node(url, timeout_s=timeout_s), TESTNET, Clock(), KEYS))
+    return opened[-1]
+
+
+@pytest.fixture
+def run(town: Town):
+    return town.run
+
+
+# --- what it is for ------------------------------------------------------------------
+
+
+def test_it_sends_with_its_own_keys_and_asks_for_no_power(run, chain, between):
+    tx_hash = run(chain.send(pay_call()))
+    receipt = run(chain.wait(tx_hash, 5))
+    assert receipt.succeeded
+    assert receipt.call == pay_call()
+    assert receipt.tx_hash == tx_hash
+    powers = {method for method in between.seen if not method.startswith("eth_")}
+    assert powers == set()
+
+
+def test_the_bid_is_above_the_nodes_price(run, chain, between):
+    between.rules["eth_gasPrice"] = says(hex(1000))
+    tx_hash = run(chain.send(pay_call()))
+    assert run(chain.transaction(tx_hash)).gas_price == int(1000 * GAS_HEADROOM)
+
+
+def test_without_a_key_it_does_not_send(run, chain):
+    with pytest.raises(ChainError, match=f"no key for {MALLORY.address}"):
+        run(chain.send(pay_call(sender=MALLORY)))
+
+
+def test_settlements_at_the_same_moment_each_get_a_nonce(run, chain):
+    async def all_at_once() -> list:
+        sent = await asyncio.gather(*(chain.send(pay_call(n)) for n in range(25)))
+        return await asyncio.gather(*(chain.wait(tx_hash, 10) for tx_hash in sent))
+
+    receipts = run(all_at_once())
+    assert all(receipt.succeeded for receipt in receipts)
+    nonces = [run(chain.transaction(receipt.tx_hash)).nonce for receipt in receipts]
+    assert sorted(nonces) == list(range(25))
+
+
+def test_two_programs_with_the_same_key_get_along(run, between, opened):
+    first, second = (another(between.url, opened) for _ in range(2))
+
+    async def by_turns() -> list:
+        chains = [first, second] * 4
+        sent = [await chain.send(pay_call(n)) for n, chain in enumerate(chains)]
+        waits = (chain.wait(tx, 5) for chain, tx in zip(chains, sent, strict=True))
+        return await asyncio.gather(*waits)
+
+    assert [receipt.succeeded for receipt in run(by_turns())] == [True] * 8
+
+
+def test_a_node_that_does_not_count_what_waits_is_no_trouble(run, town, chain, between):
+    no_automine(town)
+    truth = between.truth
+    between.rules["eth_getTransactionCount"] = lambda account, _: truth(
+        "eth_getTransactionCount", account, "latest"
+    )
+    sent = [run(chain.send(pay_call(n))) for n in range(3)]
+    assert between.seen.count("eth_sendRawTransaction") == 3 + 1 + 2  # what waits, offered again
+    run(town.anvil.mine())
+    receipts = [run(chain.wait(tx_hash, 5)) for tx_hash in sent]
+    assert [(receipt.succeeded, receipt.index) for receipt in receipts] == [
+        (True, 0),
+        (True, 1),
+        (True, 2),
+    ]
+
+
+def test_a_token_is_deployed_only_when_told_and_works(run, town, between, opened, chain):
+    sender = RELAYER.address_bytes
+    address = run(chain.deploy(TESTNET, OWNER.address_bytes, sender))
+    assert address != TOKEN
+    network = replace(TESTNET, asset=address)
+    opened.append(EvmChain(Node(between.url), network, Clock(), KEYS))
+    deployed = opened[-1]
+    run(deployed.check(network))
+    mint = Call(OWNER.address_bytes, address, abi.mint(SHOP.address_bytes, 5))
+    assert run(deployed.wait(run(deployed.send(mint)), 5)).succeeded
+    balance = Call(sender, address, abi.balance_of(SHOP.address_bytes))
+    assert int.from_bytes(run(deployed.call(balance))) == 5
+
+
+def test_a_token_whose_name_is_too_long_cannot_be_deployed(run, chain):
+    network = replace(TESTNET, token_name="N" * 32)
+    with pytest.raises(Reverted):
+        run(chain.deploy(network, OWNER.address_bytes, RELAYER.address_bytes))
+
+
+# --- another chain or token than expected --------------------------------------------
+
+
+def test_the_right_chain_and_token_are_taken(run, chain):
+    run(chain.check(TESTNET))
+
+
+def test_another_chain_is_refused(run, chain):
+    with pytest.raises(ChainError, match=r"is chain 338, not 25 \(cronos-mainnet\)"):
+        run(chain.check(MAINNET))
+
+
+def test_an_address_without_code_is_refused(run, between, opened):
+    network = replace(TESTNET, asset=Address(b"\x12" * 20))
+    opened.append(EvmChain(Node(between.url), network, Clock()))
+    with pytest.raises(ChainError, match=f"no contract at 0x{'12' * 20}"):
+        run(opened[-1].check(network))
+
+
+@pytest.mark.parametrize("change", [{"token_version": "2"}, {"token_name": "USDC"}])
+def test_a_token_of_another_domain_is_refused(run, chain, change):
+    with pytest.raises(ChainError, match=r"the EIP-712 domain of 0xc01efA.* is not name"):
+        run(chain.check(replace(TESTNET, **change)))
+
+
+def test_a_token_that_does_not_tell_its_domain_is_taken(run, chain, between):
+    between.rules["eth_call"] = refuses(3, "execution reverted")
+    run(chain.check(TESTNET))
+
+
+# --- a node that fails ---------------------------------------------------------------
+
+ASKS = {
+    "height": lambda chain: chain.height(),
+    "block": lambda chain: chain.block(0),
+    "transaction": lambda chain: chain.transaction(UNKNOWN),
+    "receipt": lambda chain: chain.receipt(UNKNOWN),
+    "call": lambda chain: chain.call(pay_call()),
+    "estimate": lambda chain: chain.estimate_gas(pay_call()),
+    "balance": lambda chain: chain.native_balance(TOKEN),
+    "nonce": lambda chain: chain.account_nonce(TOKEN),
+    "code": lambda chain: chain.code(TOKEN),
+    "gas price": lambda chain: chain.gas_price(),
+    "send": lambda chain: chain.send(pay_call()),
+    "check": lambda chain: chain.check(TESTNET),
+}
+
+
+@pytest.mark.parametrize("name", ASKS)
+def test_a_node_that_is_gone_is_told(run, chain, between, name):
+    between.close()
+    with pytest.raises(NodeGone, match=r"no answer from http://127\.0\.0\.1:\d+ to "):
+        run(ASKS[name](chain))
+
+
+@pytest.mark.parametrize(
+    ("answer", "seen"),
+    [
+        (None, "ConnectionError"),
+        (b"<html>Bad gateway</html>", "JSONDecodeError"),
+        (429, "429"),
+        (502, "502"),
+    ],
+)
+@pytest.mark.parametrize("name", ["height", "receipt", "send"])
+def test_a_node_that_answers_no_json_is_gone(run, chain, between, answer, seen, name):
+    for method in ("eth_blockNumber", "eth_getTransactionReceipt", "eth_gasPrice"):
+        between.rules[method] = lambda *_: answer
+    with pytest.raises(NodeGone, match=seen):
+        run(ASKS[name](chain))
+
+
+@pytest.mark.parametrize("nonsense", ["latest", None, {"number": 1}, [], 7, "0x"])
+@pytest.mark.parametrize("name", ["height", "nonce", "gas price", "code"])
+def test_an_answer_that_makes_no_sense_is_told(run, chain, between, nonsense, name):
+    for method in ("eth_blockNumber", "eth_getTransactionCount", "eth_gasPrice", "eth_getCode"):
+        between.rules[method] = says(nonsense)
+    if name == "code" and nonsense == "0x":
+        assert run(chain.code(TOKEN)) == b""
+        return
+    with pytest.raises(ChainError, match=r"answered eth_\w+ with "):
+        run(ASKS[name](chain))
+
+
+def test_half_a_block_is_told(run, chain, between):
+    between.rules["eth_getBlockByNumber"] = says({"number": "0x1"})
+    with pytest.raises(ChainError, match=r'answered eth_getBlockByNumber with {"number":"0x1"}'):
+        run(chain.block(1))
+
+
+def test_an_error_is_told_in_the_nodes_words(run, chain, between):
+    between.rules["eth_blockNumber"] = refuses(-32005, "daily limit exceeded")
+    with pytest.raises(ChainError, match="daily limit exceeded"):
+        run(chain.height())
+
+
+def test_a_secret_in_the_address_is_not_told(run, opened):
+    chain = another("http://user:hush@127.0.0.1:9/v3/secret-key?token=hidden", opened)
+    with pytest.raises(NodeGone) as caught:
+        run(chain.height())
+    assert str(caught.value).startswith("no answer from http://127.0.0.1:9 to eth_blockNumber: ")
+    assert not [word for word in ("hush", "secret", "hidden") if word in str(caught.value)]
+
+
+def test_a_node_that_never_answers_is_given_up(run, between, opened):
+    chain = another(between.url, opened, timeout_s=0.2)
+    forever = threading.Event()
+    between.rules["eth_blockNumber"] = lambda *_: forever.wait(3)
+    with pytest.raises(NodeGone, match="ReadTimeout"):
+        run(asyncio.wait_for(chain.height(), 2))
+    forever.set()
+
+
+# --- what becomes of a transaction ---------------------------------------------------
+
+
+def no_automine(town: Town) -> None:
+    town.run(town.anvil.set_automine(False))
+
+
+def test_what_is_not_mined_in_time_times_out(run, town, chain):
+    no_automine(town)
+    tx_hash = run(chain.send(pay_call()))
+    with pytest.raises(TimeoutError, match=r"0x[0-9a-f]{64} was not mined within 0\.05 s"):
+        run(chain.wait(tx_hash, 0.05))
+    run(town.anvil.mine())
+    assert run(chain.wait(tx_hash, 5)).succeeded
+
+
+def test_a_node_that_goes_away_while_we_wait_ends_in_a_timeout(run, town, chain, between):
+    no_automine(town)
+    tx_hash = run(chain.send(pay_call()))
+    between.close()
+    with pytest.raises(TimeoutError):
+        run(chain.wait(tx_hash, 0.1))
+
+
+def test_a_node_that_comes_back_while_we_wait_is_asked_again(run, town, chain, between):
+    tx_hash = run(chain.send(pay_call()))
+    answers = iter([None, 503, b"starting"])
+    truth = between.truth
+    between.rules["eth_getTransactionReceipt"] = lambda tx: next(
+        answers, truth("eth_getTransactionReceipt", tx)
+    )
+    assert run(chain.wait(tx_hash, 5)).succeeded
+
+
+def test_what_the_node_drops_is_offered_again(run, town, chain, between):
+    no_automine(town)
+    tx_hash = run(chain.send(pay_call()))
+    run(town.anvil.drop())
+    assert run(chain.transaction(tx_hash)) is None
+
+    async def wait() -> bool:
+        waiting = asyncio.create_task(chain.wait(tx_hash, 5))
+        while await chain.transaction(tx_hash) is None:
+            await asyncio.sleep(0.01)
+        await town.anvil.mine()
+        return (await waiting).succeeded
+
+    assert run(wait())
+    assert between.seen.count("eth_sendRawTransaction") == 2
+
+
+def test_what_was_given_up_and_dropped_does_not_block_what_comes_after_it(run, town, chain):
+    no_automine(town)
+    tx_hash = run(chain.send(pay_call("first")))
+    with pytest.raises(TimeoutError):
+        run(chain.wait(tx_hash, 0.05))
+    run(town.anvil.drop())
+    run(town.anvil.set_automine(True))
+    assert run(chain.wait(run(chain.send(pay_call("second"))), 5)).succeeded
+    assert run(chain.receipt(tx_hash)).succeeded
+
+
+def test_what_another_replaced_can_never_be_mined(run, town, chain, opened):
+    no_automine(town)
+    tx_hash = run(chain.send(pay_call("ours")))
+    run(town.anvil.drop())
+    other = another(town.anvil.url, opened)
+    run(other.send(pay_call("theirs")))
+    run(town.anvil.mine())
+    with pytest.raises(ChainError, match=f"replaced by another .* nonce 0 of {RELAYER.address}"):
+        run(chain.wait(tx_hash, 5))
+
+
+def test_one_node_that_lags_behind_is_no_proof_of_replacement(run, town, chain, between):
+    """Twice in a row it knows a higher nonce and not the transaction; then it catches up."""
+    tx_hash = run(chain.send(pay_call()))
+    truth = between.truth
+    for method in ("eth_getTransactionReceipt", "eth_getTransactionByHash"):
+        forgetful = iter([{"result": None}] * 2 * (1 + (method == "eth_getTransactionByHash")))
+        between.rules[method] = lambda tx, m=method, f=forgetful: next(f, None) or truth(m, tx)
+    assert run(chain.wait(tx_hash, 5)).succeeded
+
+
+def test_a_lost_answer_to_an_offer_is_not_a_failure(run, town, chain, between):
+    """The node has it, but we were not told: sent twice it would be paid twice."""
+
+    def lose(raw: str) -> None:
+        between.truth("eth_sendRawTransaction", raw)
+
+    between.rules["eth_sendRawTransaction"] = lose
+    tx_hash = run(chain.send(pay_call()))
+    del between.rules["eth_sendRawTransaction"]
+    assert run(chain.wait(tx_hash, 5)).succeeded
+    assert run(town.anvil.height()) == 1
+
+
+def test_an_offer_that_did_not_arrive_is_made_again(run, town, chain, between):
+    between.rules["eth_sendRawTransaction"] = lambda raw: None
+    tx_hash = run(chain.send(pay_call()))
+    assert run(town.anvil.height()) == 0
+    del between.rules["eth_sendRawTransaction"]
+    assert run(chain.wait(tx_hash, 5)).succeeded
+
+
+@pytest.mark.parametrize("text", ["already known", "ALREADY known transaction", "already imported"])
+def test_an_offer_the_node_knows_already_is_taken(run, chain, between, text):
+    def known(raw: str) -> dict:
+        between.truth("eth_sendRawTransaction", raw)
+        return {"error": {"code": -32000, "message": text}}
+
+    between.rules["eth_sendRawTransaction"] = known
+    assert run(chain.wait(run(chain.send(pay_call())), 5)).succeeded
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "nonce too low: next nonce 1, tx nonce 0",
+        "invalid nonce; got 0, expected 1: invalid sequence",
+        "replacement transaction underpriced",
+    ],
+)
+def test_a_nonce_that_is_used_is_passed_over(run, town, chain, between, text):
+    """Another node of the same address lagged behind when it was asked for the nonce."""
+    run(chain.send(pay_call("first")))
+    chain._sender._nonces.clear()
+    stale = iter([{"result": "0x0"}])
+    truth = between.truth
+
+    def offer(raw: str) -> dict:
+        answer = truth("eth_sendRawTransaction", raw)
+        return {"error": {"code": -32000, "message": text}} if "error" in answer else answer
+
+    between.rules["eth_sendRawTransaction"] = offer
+    between.rules["eth_getTransactionCount"] = lambda *asked: (
+        next(stale, None) or truth("eth_getTransactionCount", *asked)
+    )
+    tx_hash = run(chain.send(pay_call("second")))
+    assert run(chain.wait(tx_hash, 5)).succeeded
+    assert run(chain.transaction(tx_hash)).nonce == 1
+
+
+def test_if_every_nonce_is_used_it_gives_up(run, chain, between):
+    between.rules["eth_sendRawTransaction"] = refuses(-32000, "nonce too low")
+    with pytest.raises(ChainError, match=f"3 nonces of {RELAYER.address} in a row are used"):
+        run(chain.send(pay_call()))
+
+
+def test_who_cannot_pay_for_the_gas_is_refused_and_the_nonce_is_free_again(run, town, chain):
+    broke = replace(pay_call(), value=10**30)
+    with pytest.raises(ChainError, match=r"(?i)insufficient funds"):
+        run(chain.send(broke))
+    assert run(chain.wait(run(chain.send(pay_call())), 5)).succeeded
+
+
+def test_why_it_reverted_is_traced(run, chain, between):
+    run(chain.send(pay_call()))
+    receipt = run(chain.wait(run(chain.send(pay_call())), 5))
+    assert receipt.revert_reason.startswith("ERC3009UsedAuthorization(")
+    assert "debug_traceTransaction" in between.seen
+
+
+def test_without_traces_it_is_tried_on_the_block_before(run, chain, between):
+    between.rules["debug_traceTransaction"] = refuses(-32601, "the method does not exist")
+    run(chain.send(pay_call()))
+    receipt = run(chain.wait(run(chain.send(pay_call())), 5))
+    used = nonce("first").hex()
+    assert receipt.revert_reason == f"ERC3009UsedAuthorization({ALICE.address}, 0x{used})"
+
+
+@pytest.mark.parametrize(
+    ("rule", "text"),
+    [
+        (says("0x"), "the reason is not known: it would not have failed in the block before"),
+        (refuses(-32000, "missing trie node"), "the reason is not known: missing trie node"),
+    ],
+)
+def test_a_reason_nobody_knows_is_no_success(run, chain, between, rule, text):
+    run(chain.send(pay_call()))
+    tx_hash = run(chain.send(pay_call()))
+    between.rules["debug_traceTransaction"] = refuses(-32601, "the method does not exist")
+    between.rules["eth_call"] = rule
+    receipt = run(chain.wait(tx_hash, 5))
+    assert (receipt.succeeded, receipt.revert_reason) == (False, text)
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        ({"code": 3, "message": "execution reverted", "data": "0x"}, ""),
+        ({"code": 3, "message": "execution reverted: no", "data": "0x"}, ""),
+        ({"code": -32000, "message": "execution reverted"}, ""),
+        ({"code": -32000, "message": "execution reverted: not today"}, "not today"),
+        (
+            {"code": 3, "message": "?", "data": "0x" + abi.revert_data("not today").hex()},
+            "not today",
+        ),
+    ],
+)
+def test_a_revert_is_understood_in_every_nodes_dialect(run, chain, between, error, reason):
+    between.rules["eth_call"] = lambda *_: {"error": error}
+    with pytest.raises(Reverted) as caught:
+        run(chain.call(pay_call()))
+    assert str(caught.value) == reason
+
+
+# --- keys ----------------------------------------------------------------------------
+
+
+def test_keys_are_read_from_text():
+    both = f" {RELAYER.private_key},{ALICE.private_key}, "
+    assert read_keys(both) == KEYS[:2]
+    assert read_keys("") == []
+
+
+@pytest.mark.parametrize("text", ["0x12", "secret", "0x" + "zz" * 32])
+def test_a_bad_key_is_told_without_showing_it(text):
+    with pytest.raises(ValueError, match="expected private keys as 0x and 64 hex") as caught:
+        read_keys(f"{RELAYER.private_key},{text}")
+    shown = repr(caught.value) + str(caught.value.__cause__)
+    assert text not in shown
+    assert RELAYER.private_key not in shown

@@ -1,0 +1,571 @@
+"""The seam: what every chain under test does, done by the ledger and by anvil alike."""
+
+import asyncio
+
+import pytest
+
+from tests.chain.helpers import (
+    ALICE,
+    MALLORY,
+    NATIVE_WEI,
+    NOW_S,
+    OWNER,
+    RELAYER,
+    SHOP,
+    START_BASE,
+    TOKEN,
+    cancel_call,
+    nonce,
+    payment,
+)
+from tests.evm.helpers import Bench, Town
+from x402sim.chain import abi
+from x402sim.chain.base import Call, ChainError, LogFilter, Receipt, Reverted
+from x402sim.chain.machine import GAS_LIMIT, GAS_PRICE_WEI
+from x402sim.payer.wallet import Wallet
+from x402sim.protocol.crypto import Hash, checksum
+from x402sim.world.loop import run_virtual
+
+UNKNOWN = Hash(b"\x99" * 32)
+STRANGER = Wallet(b"\x42" * 32)
+
+
+def pay_call(name: object = "first", **changes: object) -> Call:
+    return Call(RELAYER.address_bytes, TOKEN, payment(name, **changes))
+
+
+def height(bench: Bench) -> int:
+    return bench.run(bench.chain.height())
+
+
+def receipt(bench: Bench, tx_hash: Hash) -> Receipt | None:
+    return bench.run(bench.chain.receipt(tx_hash))
+
+
+def hashes(bench: Bench) -> list[bytes]:
+    return [bench.run(bench.chain.block(n)).hash for n in range(height(bench) + 1)]
+
+
+def on_demand(bench: Bench) -> None:
+    bench.run(bench.chain.set_automine(False))
+
+
+# --- blocks, transactions, receipts --------------------------------------------------
+
+
+def test_each_transaction_is_mined_at_once_in_a_block_of_its_own(either: Bench):
+    sent = [either.put(payment(n)) for n in range(3)]
+    assert height(either) == 3
+    for number, tx_hash in enumerate(sent, 1):
+        block = either.run(either.chain.block(number))
+        assert block.tx_hashes == (tx_hash,)
+        assert either.run(either.chain.block(block.hash)) == block
+        assert block.parent == either.run(either.chain.block(number - 1)).hash
+        mined = receipt(either, tx_hash)
+        assert (mined.block_number, mined.block_hash, mined.index) == (number, block.hash, 0)
+        assert mined.gas_used == mined.cumulative_gas_used == block.gas_used
+        tx = either.run(either.chain.transaction(tx_hash))
+        assert (tx.nonce, tx.block_number, tx.index) == (number - 1, number, 0)
+        assert tx.call == mined.call == pay_call(number - 1)
+        assert (tx.gas_limit, tx.gas_price, mined.gas_price) == (
+            GAS_LIMIT,
+            GAS_PRICE_WEI,
+            GAS_PRICE_WEI,
+        )
+
+
+def test_what_is_not_there_is_none(either: Bench):
+    chain = either.chain
+    for ask in (chain.transaction, chain.receipt, chain.block):
+        assert either.run(ask(UNKNOWN)) is None
+    assert [either.run(chain.block(n)) for n in (1, 99, -1)] == [None, None, None]
+
+
+def test_the_time_of_a_block_is_the_worlds_and_never_goes_back(either: Bench):
+    for now_s in (NOW_S, NOW_S, NOW_S + 7.9, NOW_S + 5, NOW_S + 300):
+        either.town.now[0] = now_s
+        either.run(either.chain.mine())
+    times = [either.run(either.chain.block(n)).timestamp_s - NOW_S for n in range(6)]
+    assert times == [0, 0, 0, 7, 7, 300]
+
+
+def test_a_call_is_judged_by_the_worlds_time_without_a_block(either: Bench):
+    data = payment(valid_before=NOW_S + 10)
+    assert either.tried(data) is None
+    either.town.now[0] += 10
+    assert either.tried(data).startswith("ERC3009InvalidAuthorizationTime")
+    assert height(either) == 0
+    with pytest.raises(Reverted, match="ERC3009InvalidAuthorizationTime"):
+        either.run(either.chain.estimate_gas(Call(RELAYER.address_bytes, TOKEN, data)))
+
+
+def test_what_waits_is_mined_together_in_order_of_arrival(either: Bench):
+    on_demand(either)
+    senders = [RELAYER, ALICE, RELAYER, MALLORY, ALICE]
+    sent = [either.put(payment(n), sender) for n, sender in enumerate(senders)]
+    assert height(either) == 0
+    assert [receipt(either, tx) for tx in sent] == [None] * 5
+    tx = either.run(either.chain.transaction(sent[2]))
+    assert (tx.nonce, tx.block_number, tx.block_hash, tx.index) == (1, None, None, None)
+    assert either.run(either.chain.mine(3)) == 3
+    assert either.run(either.chain.block(1)).tx_hashes == tuple(sent)
+    mined = [receipt(either, tx) for tx in sent]
+    assert [r.index for r in mined] == [0, 1, 2, 3, 4]
+    assert [r.cumulative_gas_used - r.gas_used for r in mined] == [
+        0,
+        *(r.cumulative_gas_used for r in mined[:-1]),
+    ]
+    assert [log.index for r in mined for log in r.logs] == list(range(10))
+
+
+def test_the_time_that_counts_is_that_of_the_block(either: Bench):
+    on_demand(either)
+    tx_hash = either.put(payment(valid_before=NOW_S + 10))
+    either.town.now[0] += 10
+    either.run(either.chain.mine())
+    assert receipt(either, tx_hash).revert_reason.startswith("ERC3009InvalidAuthorizationTime")
+
+
+def test_turning_automine_on_mines_what_waits_at_the_worlds_time(either: Bench):
+    on_demand(either)
+    tx_hash = either.put(payment())
+    either.town.now[0] += 60
+    either.run(either.chain.set_automine(True))
+    assert receipt(either, tx_hash).succeeded
+    assert height(either) == 1
+    assert either.run(either.chain.block(1)).timestamp_s == NOW_S + 60
+    assert receipt(either, either.put(payment(2))).succeeded
+
+
+@pytest.mark.parametrize("blocks", [0, -1, 10_001])
+def test_nonsense_is_not_mined(either: Bench, blocks: int):
+    with pytest.raises(ChainError, match=f"1 to 10000 blocks at a time, not {blocks}"):
+        either.run(either.chain.mine(blocks))
+    assert height(either) == 0
+
+
+def test_a_block_takes_hundreds_of_transactions(either: Bench):
+    on_demand(either)
+    sent = [either.put(abi.transfer(SHOP.address_bytes, 1), ALICE) for _ in range(250)]
+    either.run(either.chain.mine())
+    assert either.run(either.chain.block(1)).tx_hashes == tuple(sent)
+    assert either.balance(SHOP) == 250
+
+
+# --- accounts and gas ----------------------------------------------------------------
+
+
+def test_the_sender_pays_the_gas_even_of_what_reverts(either: Bench):
+    for data in (payment(), payment()):
+        before = either.run(either.chain.native_balance(RELAYER.address_bytes))
+        mined = either.send(data)
+        after = either.run(either.chain.native_balance(RELAYER.address_bytes))
+        assert before - after == mined.gas_used * GAS_PRICE_WEI
+
+
+def test_native_currency_moves(either: Bench):
+    sent = either.put(b"", ALICE, to=STRANGER.address_bytes, value=3 * NATIVE_WEI)
+    assert receipt(either, sent).succeeded
+    assert either.run(either.chain.native_balance(STRANGER.address_bytes)) == 3 * NATIVE_WEI
+    assert receipt(either, sent).call.value == 3 * NATIVE_WEI
+
+
+@pytest.mark.parametrize("value", [0, 1])
+def test_who_cannot_pay_for_the_gas_is_refused(either: Bench, value: int):
+    cost = GAS_LIMIT * GAS_PRICE_WEI + value
+    either.run(either.chain.fund_native(STRANGER.address_bytes, cost - 1))
+    with pytest.raises(ChainError, match=r"(?i)insufficient funds for gas \* price \+ value"):
+        either.put(b"", STRANGER, to=SHOP.address_bytes, value=value)
+    assert either.run(either.chain.account_nonce(STRANGER.address_bytes)) == 0
+    either.run(either.chain.fund_native(STRANGER.address_bytes, 1))
+    either.put(b"", STRANGER, to=SHOP.address_bytes, value=value)
+    assert either.run(either.chain.account_nonce(STRANGER.address_bytes)) == 1
+
+
+def test_too_much_calldata_is_refused(either: Bench):
+    with pytest.raises(ChainError, match=r"(?i)intrinsic gas too"):
+        either.put(b"\xff" * 20_000)
+
+
+def test_an_account_nonce_counts_what_was_sent_waiting_or_mined(either: Bench):
+    count = either.chain.account_nonce
+    on_demand(either)
+    either.put(payment(1))
+    either.put(payment(1))
+    assert [either.run(count(w.address_bytes)) for w in (RELAYER, ALICE)] == [2, 0]
+    either.run(either.chain.mine())
+    either.put(payment(1))
+    assert either.run(count(RELAYER.address_bytes)) == 3
+
+
+def test_equal_calls_of_equal_nonce_by_two_senders_are_two_transactions(either: Bench):
+    first, second = (either.put(payment(), sender) for sender in (RELAYER, MALLORY))
+    assert first != second
+    assert [receipt(either, tx).call.sender for tx in (first, second)] == [
+        RELAYER.address_bytes,
+        MALLORY.address_bytes,
+    ]
+
+
+def test_an_account_sends_without_its_key(either: Bench):
+    keyless = b"\x00" * 19 + b"\x77"
+    either.run(either.chain.endow(keyless, NATIVE_WEI))
+    sent = either.run(either.chain.send(Call(keyless, TOKEN, payment())))
+    assert receipt(either, sent).succeeded
+
+
+def test_sends_at_the_same_moment_each_get_a_nonce(either: Bench):
+    async def all_at_once() -> list[Hash]:
+        sends = [either.chain.send(pay_call(n, value=1)) for n in range(20)]
+        return list(await asyncio.gather(*sends))
+
+    sent = either.run(all_at_once())
+    nonces = [either.run(either.chain.transaction(tx)).nonce for tx in sent]
+    assert sorted(nonces) == list(range(20))
+    assert either.balance(SHOP) == 20
+
+
+def test_the_token_alone_has_code(either: Bench):
+    assert either.run(either.chain.code(TOKEN))
+    assert either.run(either.chain.code(ALICE.address_bytes)) == b""
+    assert either.run(either.chain.gas_price()) == GAS_PRICE_WEI
+
+
+def test_the_estimate_is_what_the_transaction_uses(either: Bench):
+    estimate = either.run(either.chain.estimate_gas(pay_call()))
+    assert either.send(payment()).gas_used == estimate
+
+
+# --- money out of nothing ------------------------------------------------------------
+
+
+def test_funding_mints(either: Bench):
+    either.run(either.chain.fund(SHOP.address_bytes, 25))
+    assert either.balance(SHOP) == 25
+    assert int.from_bytes(either.view(abi.TOTAL_SUPPLY)) == START_BASE + 25
+
+
+def test_funding_that_the_token_refuses_is_an_error(either: Bench):
+    with pytest.raises(ChainError, match=r"Panic\(0x11\)"):
+        either.run(either.chain.fund(SHOP.address_bytes, 2**256 - 1))
+
+
+def test_funding_waits_like_everything_else(either: Bench):
+    on_demand(either)
+    either.run(either.chain.fund(SHOP.address_bytes, 25))
+    assert either.balance(SHOP) == 0
+    either.run(either.chain.mine())
+    assert either.balance(SHOP) == 25
+
+
+# --- logs ----------------------------------------------------------------------------
+
+TRANSFERS = (abi.TRANSFER_EVENT,)
+ALICE_WORD, SHOP_WORD = (abi.word(w.address_bytes) for w in (ALICE, SHOP))
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found"),
+    [
+        (LogFilter(0, 99), [(1, 0), (1, 1), (2, 0), (3, 0)]),
+        (LogFilter(0, 2**63), [(1, 0), (1, 1), (2, 0), (3, 0)]),
+        (LogFilter(2, 2), [(2, 0)]),
+        (LogFilter(3, 2), []),
+        (LogFilter(4, 99), []),
+        (LogFilter(-5, 0), []),
+        (LogFilter(0, 99, (SHOP.address_bytes,)), []),
+        (LogFilter(0, 99, (TOKEN, SHOP.address_bytes), (TRANSFERS,)), [(1, 1), (2, 0)]),
+        (LogFilter(0, 99, (), (TRANSFERS, (), (SHOP_WORD,))), [(1, 1), (2, 0)]),
+        (LogFilter(0, 99, (), (TRANSFERS, (ALICE_WORD,), (SHOP_WORD,))), [(1, 1)]),
+        (LogFilter(0, 99, (), ((), (ALICE_WORD, SHOP_WORD))), [(1, 0), (1, 1), (3, 0)]),
+        (LogFilter(0, 99, (), ((), (), ())), [(1, 0), (1, 1), (2, 0), (3, 0)]),
+    ],
+)
+def test_a_filter_passes_what_it_names(either: Bench, wanted: LogFilter, found: list):
+    either.send(payment())
+    either.send(abi.mint(SHOP.address_bytes, 1), OWNER)
+    either.send(cancel_call(nonce("second")))
+    logs = either.run(either.chain.logs(wanted))
+    assert [(log.block_number, log.index) for log in logs] == found
+
+
+# --- waiting for a receipt -----------------------------------------------------------
+
+
+def test_waiting_for_what_is_mined_returns_at_once(either: Bench):
+    mined = either.send(payment())
+    assert either.run(either.chain.wait(mined.tx_hash, 0)) == mined
+
+
+def test_waiting_ends_with_the_block(either: Bench):
+    on_demand(either)
+    tx_hash = either.put(payment())
+
+    async def wait_and_mine() -> list[Receipt]:
+        waits = [asyncio.create_task(either.chain.wait(tx_hash, 30)) for _ in range(3)]
+        await asyncio.sleep(0.05)
+        assert not any(task.done() for task in waits)
+        await either.chain.mine()
+        return list(await asyncio.wait_for(asyncio.gather(*waits), 5))
+
+    assert either.run(wait_and_mine()) == [receipt(either, tx_hash)] * 3
+
+
+def test_waiting_times_out_and_does_no_harm(either: Bench):
+    on_demand(either)
+    tx_hash = either.put(payment())
+    for hopeless in (tx_hash, UNKNOWN):
+        with pytest.raises(TimeoutError):
+            either.run(either.chain.wait(hopeless, 0.05))
+    either.run(either.chain.mine())
+    assert receipt(either, tx_hash).succeeded
+
+
+# --- going back ----------------------------------------------------------------------
+
+
+def test_snapshots_nest_and_bring_back_what_waited(either: Bench):
+    either.send(payment("before"))
+    on_demand(either)
+    waiting = [either.put(payment(n), sender) for n, sender in ((1, RELAYER), (2, ALICE))]
+    outer = either.run(either.chain.snapshot())
+    either.run(either.chain.mine())
+    inner = either.run(either.chain.snapshot())
+    later = either.put(payment("later"))
+    either.run(either.chain.mine(2))
+    either.run(either.chain.revert(inner))
+    assert (height(either), either.balance(SHOP)) == (2, 30_000)
+    assert either.run(either.chain.transaction(later)) is None
+    either.run(either.chain.revert(outer))
+    assert (height(either), either.balance(SHOP)) == (1, 10_000)
+    assert [receipt(either, tx) for tx in waiting] == [None, None]
+    either.run(either.chain.mine())
+    assert either.run(either.chain.block(2)).tx_hashes == tuple(waiting)
+    assert either.balance(SHOP) == 30_000
+
+
+def test_what_was_sent_since_a_snapshot_does_not_wait_after_it(either: Bench):
+    on_demand(either)
+    number = either.run(either.chain.snapshot())
+    tx_hash = either.put(payment())
+    either.run(either.chain.revert(number))
+    either.run(either.chain.mine())
+    assert either.run(either.chain.transaction(tx_hash)) is None
+    assert either.balance(SHOP) == 0
+
+
+def test_a_revert_uses_up_its_snapshot_and_all_later_ones(either: Bench):
+    first, second, third = (either.run(either.chain.snapshot()) for _ in range(3))
+    assert first < second < third
+    either.run(either.chain.revert(second))
+    for used_up in (second, third, third + 100):
+        with pytest.raises(ChainError, match=f"no snapshot {used_up}; there are: {first}"):
+            either.run(either.chain.revert(used_up))
+    either.run(either.chain.revert(first))
+    with pytest.raises(ChainError, match=f"no snapshot {first}; there are: none"):
+        either.run(either.chain.revert(first))
+
+
+def test_a_reorg_replaces_the_last_blocks_and_mines_their_transactions_in_the_last(either: Bench):
+    sent = [
+        either.put(payment(n), sender) for n, sender in enumerate((ALICE, RELAYER, ALICE, SHOP))
+    ]
+    old = hashes(either)
+    either.town.now[0] += 60
+    either.run(either.chain.reorg(3))
+    new = hashes(either)
+    assert new[:2] == old[:2]
+    assert len(new) == len(old)
+    assert not set(new[2:]) & set(old)
+    blocks = [either.run(either.chain.block(n)) for n in range(1, 5)]
+    assert [b.tx_hashes for b in blocks] == [(sent[0],), (), (), tuple(sent[1:])]
+    assert [b.timestamp_s - NOW_S for b in blocks] == [0, 60, 60, 60]
+    assert [either.run(either.chain.block(gone)) for gone in old[2:]] == [None] * 3
+    assert either.balance(SHOP) == 40_000
+    assert receipt(either, either.put(payment("next"))).succeeded
+
+
+def test_even_an_empty_block_gets_another_hash_each_time(either: Bench):
+    either.run(either.chain.mine())
+    seen = set()
+    for _ in range(4):
+        seen.add(hashes(either)[1])
+        either.run(either.chain.reorg(1))
+    assert len(seen) == 4
+
+
+def test_a_dropped_transaction_is_unknown_and_undone(either: Bench):
+    kept, dropped = either.put(payment(1), ALICE), either.put(payment(2))
+    either.run(either.chain.reorg(2, drop=[dropped]))
+    assert either.run(either.chain.transaction(dropped)) is None
+    assert receipt(either, dropped) is None
+    assert receipt(either, kept).succeeded
+    assert either.balance(SHOP) == 10_000
+    assert not either.is_used(ALICE, nonce(2))
+    assert either.run(either.chain.account_nonce(RELAYER.address_bytes)) == 0
+    assert either.send(payment(2)).succeeded
+
+
+@pytest.mark.parametrize("drop", [False, True])
+def test_a_reorg_mines_what_waits_unless_it_is_dropped(either: Bench, drop: bool):
+    on_demand(either)
+    either.run(either.chain.mine())
+    waiting = either.put(payment())
+    either.run(either.chain.reorg(1, drop=[waiting] if drop else []))
+    assert either.run(either.chain.block(1)).tx_hashes == (() if drop else (waiting,))
+    assert (either.run(either.chain.transaction(waiting)) is None) == drop
+    assert height(either) == 1
+
+
+def test_a_reorg_judges_by_the_new_time(either: Bench):
+    paid = either.put(payment(valid_before=NOW_S + 10))
+    either.town.now[0] += 10
+    either.run(either.chain.reorg(1))
+    assert receipt(either, paid).revert_reason.startswith("ERC3009InvalidAuthorizationTime")
+    assert not either.is_used(ALICE, nonce("first"))
+
+
+@pytest.mark.parametrize("depth", [0, -1, 3, 10**6])
+def test_a_reorg_out_of_reach_is_refused(either: Bench, depth: int):
+    either.run(either.chain.mine(2))
+    before = hashes(either)
+    with pytest.raises(ChainError, match=f"last {depth} blocks; the last 2 can be"):
+        either.run(either.chain.reorg(depth))
+    assert hashes(either) == before
+
+
+def test_a_reorg_ends_the_snapshots_of_what_it_replaced(either: Bench):
+    early = either.run(either.chain.snapshot())
+    either.send(payment(1))
+    late = either.run(either.chain.snapshot())
+    either.run(either.chain.reorg(1))
+    with pytest.raises(ChainError, match=f"no snapshot {late}; there are: {early}"):
+        either.run(either.chain.revert(late))
+    either.run(either.chain.revert(early))
+    assert (either.balance(SHOP), height(either)) == (0, 0)
+
+
+def test_what_was_endowed_in_between_still_pays_after_a_reorg(either: Bench):
+    either.run(either.chain.mine())
+    either.run(either.chain.endow(STRANGER.address_bytes, NATIVE_WEI))
+    tx_hash = either.put(payment(), STRANGER)
+    either.run(either.chain.reorg(2))
+    assert receipt(either, tx_hash).succeeded
+
+
+# --- trouble on demand ---------------------------------------------------------------
+
+
+def test_what_waits_can_be_forgotten(either: Bench):
+    on_demand(either)
+    tx_hash = either.put(payment())
+    either.run(either.chain.drop())
+    assert either.run(either.chain.transaction(tx_hash)) is None
+    assert either.run(either.chain.account_nonce(RELAYER.address_bytes)) == 0
+    either.run(either.chain.mine())
+    assert either.balance(SHOP) == 0
+    again = either.put(payment())
+    either.run(either.chain.mine())
+    assert receipt(either, again).succeeded
+
+
+def test_a_doomed_call_fails_and_may_be_made_again(either: Bench):
+    either.run(either.chain.doom(1))
+    assert either.tried(payment()) is None
+    doomed = either.send(payment())
+    assert not doomed.succeeded
+    assert doomed.revert_reason
+    assert doomed.logs == ()
+    assert either.send(payment()).succeeded
+
+
+# --- anvil's own ---------------------------------------------------------------------
+
+
+def test_whoever_watches_is_told_of_every_operation(anvil: Bench):
+    seen: list[int] = []
+
+    async def look() -> None:
+        seen.append(await anvil.chain.height())
+
+    anvil.chain.watchers.append(look)
+    anvil.put(payment())
+    anvil.run(anvil.chain.mine(2))
+    anvil.run(anvil.chain.reorg(1))
+    assert seen == [1, 3, 3]
+
+
+def test_what_others_send_to_the_node_is_seen_and_survives_a_reorg(anvil: Bench):
+    """A transaction with a signature of its own, from whoever talks to the node directly."""
+    signed = SHOP.account.sign_transaction(
+        {"chainId": 338, "nonce": 0, "gas": 90_000, "gasPrice": 10**9, "to": checksum(TOKEN)}
+        | {"data": abi.transfer(MALLORY.address_bytes, 0)}
+    )
+    raw = "0x" + signed.raw_transaction.hex().removeprefix("0x")
+    anvil.run(anvil.chain.node.ask("eth_sendRawTransactionSync", raw))
+    tx_hash = Hash(bytes(signed.hash))
+    assert receipt(anvil, tx_hash).call.sender == SHOP.address_bytes
+    before = hashes(anvil)
+    anvil.run(anvil.chain.reorg(1))
+    assert receipt(anvil, tx_hash).succeeded
+    assert hashes(anvil) != before
+
+
+def test_waiting_ends_when_somebody_else_mines(anvil: Bench):
+    on_demand(anvil)
+    tx_hash = anvil.put(payment())
+
+    async def wait_and_mine() -> Receipt:
+        wait = asyncio.create_task(anvil.chain.wait(tx_hash, 30))
+        await asyncio.sleep(0.05)
+        await anvil.chain.node.ask("evm_mine")
+        return await asyncio.wait_for(wait, 5)
+
+    assert anvil.run(wait_and_mine()).succeeded
+
+
+def test_a_gap_in_the_nonces_waits_for_what_fills_it(anvil: Bench):
+    """Where a real chain differs from the ledger: without nonce 0, nonce 1 cannot be mined."""
+    dropped, stuck = anvil.put(payment(1)), anvil.put(payment(2))
+    anvil.run(anvil.chain.reorg(2, drop=[dropped]))
+    assert receipt(anvil, stuck) is None
+    assert anvil.send(payment(3)).succeeded
+    anvil.run(anvil.chain.mine())
+    assert receipt(anvil, stuck).succeeded
+    assert anvil.balance(SHOP) == 20_000
+
+
+def test_reset_begins_again(anvil: Bench):
+    on_demand(anvil)
+    anvil.put(payment())
+    anvil.run(anvil.chain.mine(3))
+    old = anvil.run(anvil.chain.snapshot())
+    anvil.put(payment("waiting"))
+    anvil.run(anvil.chain.reset())
+    assert (height(anvil), anvil.balance(ALICE), anvil.balance(SHOP)) == (0, START_BASE, 0)
+    with pytest.raises(ChainError, match=f"no snapshot {old}; there are: none"):
+        anvil.run(anvil.chain.revert(old))
+    tx_hash = anvil.put(payment())
+    assert receipt(anvil, tx_hash) is None
+    anvil.run(anvil.chain.mine())
+    assert anvil.run(anvil.chain.block(1)).tx_hashes == (tx_hash,)
+
+
+def test_on_virtual_time_the_node_takes_no_time_and_a_wait_takes_what_it_should(town: Town):
+    async def story() -> tuple[float, float]:
+        loop, chain = asyncio.get_running_loop(), town.anvil
+        started = loop.time()
+        await chain.set_automine(False)
+        tx_hash = await chain.send(pay_call())
+        sent = loop.time() - started
+
+        async def mine_later() -> None:
+            await asyncio.sleep(100.1)
+            await chain.mine()
+
+        mining = asyncio.create_task(mine_later())
+        await chain.wait(tx_hash, 3600)
+        await mining
+        return sent, loop.time() - started
+
+    assert run_virtual(story) == (0, pytest.approx(100.1))

@@ -1,0 +1,84 @@
+"""What is the token on a real chain made of? The compiled contract, and its constructor.
+
+`build.mjs` makes `Stablecoin.json` from `Stablecoin.sol`; both are shipped.
+"""
+
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+import msgspec
+
+from x402sim.chain import abi
+from x402sim.protocol.crypto import Address, from_hex, keccak256
+from x402sim.protocol.networks import Network
+
+
+class Artifact(msgspec.Struct, frozen=True):
+    """What the compiler made, with what, from which source."""
+
+    contract: str
+    compiler: str
+    settings: dict[str, Any]
+    openzeppelin: str
+    source: str
+    storage: dict[str, int]
+    """The storage slot of each variable."""
+    abi: list[dict[str, Any]]
+    creation: str
+    runtime: str
+    """As hex, with zeros where the constructor puts its immutable values."""
+
+    def signatures(self, kind: str) -> list[str]:
+        """Return the signatures of all of one kind: function, event or error."""
+        return [
+            f"{entry['name']}({','.join(part['type'] for part in entry['inputs'])})"
+            for entry in self.abi
+            if entry["type"] == kind
+        ]
+
+
+@cache
+def artifact() -> Artifact:
+    """Return the committed artifact."""
+    return msgspec.json.decode(
+        files(__name__).joinpath("Stablecoin.json").read_bytes(), type=Artifact
+    )
+
+
+def creation_code(network: Network, owner: Address) -> bytes:
+    """Return what deploys a network's token: the creation code and the constructor's words."""
+    code = artifact().creation
+    texts = [network.token_name, network.token_symbol, network.token_version]
+    tails = [abi.text(text)[32:] for text in texts]
+    head, offset = b"", 32 * (len(texts) + 1)
+    for tail in tails:
+        head += abi.word(offset)
+        offset += len(tail)
+    return from_hex(code, len(code) // 2 - 1) + head + abi.word(owner) + b"".join(tails)
+
+
+def storage(network: Network, owner: Address, balances: dict[Address, int]) -> dict[bytes, bytes]:
+    """Return the storage of a token that was just deployed and whose owner minted `balances`.
+
+    Raises `ValueError` for a name or a symbol that does not fit into one slot (31 bytes).
+    """
+    slots = artifact().storage
+    written = {
+        abi.word(slots["_name"]): _short(network.token_name),
+        abi.word(slots["_symbol"]): _short(network.token_symbol),
+        abi.word(slots["_owner"]): abi.word(owner),
+        abi.word(slots["_totalSupply"]): abi.word(sum(balances.values())),
+    }
+    for account, amount_base in balances.items():
+        slot = keccak256(abi.word(account) + abi.word(slots["_balances"]))
+        written[slot] = abi.word(amount_base)
+    return written
+
+
+def _short(text: str) -> bytes:
+    """Return a string as Solidity stores it within one slot: its bytes, and twice its length."""
+    raw = text.encode()
+    if len(raw) > 31:
+        raise ValueError(f"a token's name and symbol have at most 31 bytes, got {text!r}")
+    return raw.ljust(31, b"\0") + bytes([2 * len(raw)])

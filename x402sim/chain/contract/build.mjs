@@ -1,0 +1,68 @@
+// Compiles Stablecoin.sol to Stablecoin.json, or with --check says whether that is up to date.
+//
+//     npm install --prefix tests/evm                                    # solc, OpenZeppelin, anvil
+//     node x402sim/chain/contract/build.mjs tests/evm [--check]
+//
+// The argument is the directory whose node_modules has `solc` and `@openzeppelin/contracts`.
+// The same packages and the same source always give the same file, byte for byte.
+
+import { createHash } from 'node:crypto'
+import { readFileSync, writeFileSync } from 'node:fs'
+import { createRequire } from 'node:module'
+import { resolve } from 'node:path'
+
+const NAME = 'Stablecoin'
+const SETTINGS = {
+  evmVersion: 'cancun',
+  metadata: { bytecodeHash: 'none' }, // a comment changes no bytecode
+  optimizer: { enabled: true, runs: 200 },
+}
+
+const here = (name) => new URL(name, import.meta.url)
+const [packages, ...options] = process.argv.slice(2)
+if (!packages) throw new Error('which directory has the node_modules? e.g. tests/evm')
+const require = createRequire(resolve(packages, 'package.json'))
+const solc = require('solc')
+const source = readFileSync(here(`${NAME}.sol`), 'utf8')
+
+function compile() {
+  const input = {
+    language: 'Solidity',
+    sources: { [`${NAME}.sol`]: { content: source } },
+    settings: {
+      ...SETTINGS,
+      outputSelection: {
+        [`${NAME}.sol`]: {
+          [NAME]: ['abi', 'evm.bytecode.object', 'evm.deployedBytecode.object', 'storageLayout'],
+        },
+      },
+    },
+  }
+  const read = (path) => ({ contents: readFileSync(require.resolve(path), 'utf8') })
+  const output = JSON.parse(solc.compile(JSON.stringify(input), { import: read }))
+  const problems = (output.errors ?? []).map((error) => error.formattedMessage)
+  if (problems.length) throw new Error(problems.join('\n'))
+  return output.contracts[`${NAME}.sol`][NAME]
+}
+
+const compiled = compile()
+const artifact = {
+  contract: NAME,
+  compiler: `solc ${solc.version()}`,
+  settings: SETTINGS,
+  openzeppelin: require('@openzeppelin/contracts/package.json').version,
+  source: `sha256:${createHash('sha256').update(source).digest('hex')}`,
+  storage: Object.fromEntries(
+    compiled.storageLayout.storage.map(({ label, slot }) => [label, Number(slot)]),
+  ),
+  abi: compiled.abi,
+  creation: `0x${compiled.evm.bytecode.object}`,
+  runtime: `0x${compiled.evm.deployedBytecode.object}`,
+}
+const text = `${JSON.stringify(artifact, null, 1)}\n`
+if (!options.includes('--check')) {
+  writeFileSync(here(`${NAME}.json`), text)
+} else if (text !== readFileSync(here(`${NAME}.json`), 'utf8')) {
+  console.error(`${NAME}.json is not what ${NAME}.sol compiles to: run this without --check`)
+  process.exit(1)
+}

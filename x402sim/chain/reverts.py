@@ -1,0 +1,116 @@
+"""What does a revert say? The data of a refused call as text, and what the text is about.
+
+Circle's token reverts with sentences, OpenZeppelin's with custom errors: those are
+written here as a call of their name, `ERC3009UsedAuthorization(0x…, 0x…)`. `cause` is
+for whoever must not care which token it was.
+"""
+
+from enum import Enum
+from functools import cache
+
+from x402sim.chain import abi
+from x402sim.chain.contract import artifact
+from x402sim.protocol.crypto import Address, checksum, to_hex
+
+PANIC = abi.selector("Panic(uint256)")
+SENTENCE = abi.selector("Error(string)")
+
+
+def text_of(data: bytes) -> str:
+    """Return revert data as text; empty for a revert that says nothing."""
+    selector, words = data[:4], data[4:]
+    if selector == SENTENCE:
+        size = int.from_bytes(words[32:64])
+        return words[64 : 64 + size].decode(errors="replace")
+    if selector == PANIC:
+        return f"Panic({hex(int.from_bytes(words[:32]))})"
+    if selector in _errors():
+        name, kinds = _errors()[selector]
+        return error(name, *(_read(kind, words[32 * n :]) for n, kind in enumerate(kinds)))
+    return f"custom error {to_hex(data)}" if data else ""
+
+
+def error(name: str, *values: Address | bytes | int) -> str:
+    """Return a custom error as text, its values as a block explorer shows them."""
+    return f"{name}({', '.join(map(_shown, values))})"
+
+
+def _shown(value: Address | bytes | int) -> str:
+    if isinstance(value, int):
+        return str(value)
+    return checksum(Address(value)) if len(value) == 20 else to_hex(value)
+
+
+def _read(kind: str, words: bytes) -> bytes | int:
+    match kind:
+        case "address":
+            return words[12:32]
+        case "bytes32":
+            return words[:32]
+        case _:
+            return int.from_bytes(words[:32])
+
+
+@cache
+def _errors() -> dict[bytes, tuple[str, list[str]]]:
+    """Return name and types of our contract's custom errors whose values are single words."""
+    found = {}
+    for signature in artifact().signatures("error"):
+        name, kinds = signature.removesuffix(")").split("(")
+        if "string" not in kinds:
+            found[abi.selector(signature)] = name, kinds.split(",") if kinds else []
+    return found
+
+
+class Cause(Enum):
+    """What a call was refused for, whichever token refused it."""
+
+    EARLY = "the window has not opened"
+    LATE = "the window has closed"
+    WINDOW = "outside the window, early or late"
+    NONCE = "the nonce is used or cancelled"
+    SIGNATURE = "the signature does not prove consent"
+    BALANCE = "the balance is too small"
+    ADDRESS = "not with this account"
+    OWNER = "the owner alone may do this"
+    AMOUNT = "not this amount"
+    PAUSED = "the token is paused"
+    CALL = "no such function, or not with these arguments"
+    OTHER = "something else"
+
+
+_CAUSES = {
+    "FiatTokenV2: authorization is not yet valid": Cause.EARLY,
+    "FiatTokenV2: authorization is expired": Cause.LATE,
+    "FiatTokenV2: authorization is used or canceled": Cause.NONCE,
+    "FiatTokenV2: invalid signature": Cause.SIGNATURE,
+    "FiatTokenV2: caller must be the payee": Cause.ADDRESS,
+    "FiatToken: caller is not a minter": Cause.OWNER,
+    "FiatToken: mint to the zero address": Cause.ADDRESS,
+    "FiatToken: mint amount not greater than 0": Cause.AMOUNT,
+    "ECRecover": Cause.SIGNATURE,
+    "ERC20: transfer amount exceeds balance": Cause.BALANCE,
+    "ERC20: transfer to the zero address": Cause.ADDRESS,
+    "ERC20: transfer from the zero address": Cause.ADDRESS,
+    "Pausable: paused": Cause.PAUSED,
+    "Pausable: caller is not the pauser": Cause.OWNER,
+    "Blacklistable: account is blacklisted": Cause.ADDRESS,
+    "Blacklistable: caller is not the blacklister": Cause.OWNER,
+    "SafeMath: addition overflow": Cause.AMOUNT,
+    "ERC3009InvalidAuthorizationTime": Cause.WINDOW,
+    "ERC3009UsedAuthorization": Cause.NONCE,
+    "ERC3009InvalidSignature": Cause.SIGNATURE,
+    "ECDSAInvalidSignature": Cause.SIGNATURE,
+    "ERC20InsufficientBalance": Cause.BALANCE,
+    "ERC20InvalidReceiver": Cause.ADDRESS,
+    "ERC20InvalidSender": Cause.ADDRESS,
+    "OwnableUnauthorizedAccount": Cause.OWNER,
+    "Panic": Cause.AMOUNT,
+}
+
+
+def cause(reason: str) -> Cause:
+    """Return what a revert reason is about."""
+    if not reason:
+        return Cause.CALL
+    return next((cause for text, cause in _CAUSES.items() if reason.startswith(text)), Cause.OTHER)
