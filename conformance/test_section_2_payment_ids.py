@@ -75,3 +75,12 @@ def _invented(probe: Probe, payment_id: str) -> list[str]:
         PREFIX + opaque[:half] + other(opaque[half : half + 4]) + opaque[half + 4 :],
         PREFIX + other(opaque),
     ]
+
+
+@check("2.2/payment-id", control="unpaid")
+async def an_id_is_not_the_payers_choice(probe: Probe) -> None:
+    """The 402 for an unknown payment id gives another one: an id is issued, not chosen."""
+    chosen = "pay_" + "Chosen" * 6
+    answer = await probe.ask(payment_id=chosen)
+    issued = answer.at(probe.target.payment_required.payment_id)
+    probe.require("another payment id than the one that was sent", issued != chosen, issued)

@@ -1,6 +1,7 @@
 """Judging the service of this package itself, in one process and in virtual time."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import httpx
 
@@ -12,6 +13,9 @@ from x402sim.world.link import Asgi, Latency
 from x402sim.world.loop import run_virtual
 from x402sim.world.parts import Parts, Recipe
 from x402sim.world.stage import Plan, in_process
+
+SWEEP_S = 60
+"""Days go by while a service is judged; it need not look every ten seconds of them."""
 
 
 def judge(
@@ -27,8 +31,10 @@ def judge(
     All depths are open: money, the world around it, and its clock.
     """
 
+    calm = replace(recipe, sweep_s=recipe.sweep_s or SWEEP_S)
+
     async def main() -> list[Result]:
-        async with in_process(Plan(recipe=recipe, latency=latency or {})) as stage:
+        async with in_process(Plan(recipe=calm, latency=latency or {})) as stage:
             assert stage.parts is not None
             mutate(stage.parts)
             setting = Setting(

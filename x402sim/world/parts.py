@@ -7,7 +7,7 @@ by somebody else's.
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +74,8 @@ class Recipe:
     """Whether the RPC sends transactions for the ten accounts, which it has the keys of."""
     has_service: bool = True
     """Whether the service is there; without it the world waits for somebody else's."""
+    sweep_s: int | None = None
+    """Seconds between looks at expired sessions and pending payments, if not as ever."""
     without: tuple[tuple[str, str], ...] = ()
     """Rules to leave out, to see what notices: (name in `TABLES`, clause)."""
 
@@ -229,7 +231,7 @@ def _ledger(
 
 
 def _settings(recipe: Recipe, private_key: bytes, secret: bytes) -> Settings:
-    return Settings(
+    settings = Settings(
         private_key=private_key,
         secret=secret,
         facilitator_url=_url("facilitator"),
@@ -238,6 +240,9 @@ def _settings(recipe: Recipe, private_key: bytes, secret: bytes) -> Settings:
         network=recipe.network,
         decisions=recipe.decisions or Decisions(),
     )
+    if recipe.sweep_s is None:
+        return settings
+    return replace(settings, session_sweep_s=recipe.sweep_s, reconcile_interval_s=recipe.sweep_s)
 
 
 def _facilitator(recipe: Recipe, clock: Clock, ledger: Ledger, wallet: Wallet) -> Facilitator:

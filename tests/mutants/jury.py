@@ -1,0 +1,122 @@
+"""What does the suite say of each mutant, and of the honest services? Judged in parallel."""
+
+import logging
+import os
+import traceback
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
+from functools import cache
+from multiprocessing import get_context
+
+from tests.mutants.change import setting
+from tests.mutants.honest import HONEST, own_target
+from tests.mutants.mutant import FEW, Mutant
+from tests.mutants.rows import MUTANTS
+from x402sim import TESTNET
+from x402sim.clock import stopwatch
+from x402sim.suite.engine import all_checks
+from x402sim.suite.local import judge
+from x402sim.suite.verdict import Outcome, Result
+from x402sim.world.parts import Recipe
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the suite said of one service; `fell` is the trace if the suite itself fell over."""
+
+    name: str
+    results: dict[str, Result]
+    fell: str
+    seconds: float
+
+    def of(self, *outcomes: Outcome) -> list[str]:
+        """Return the ids with one of these outcomes."""
+        return [check_id for check_id, each in self.results.items() if each.outcome in outcomes]
+
+    @property
+    def failed(self) -> list[str]:
+        """The ids that failed."""
+        return self.of(Outcome.FAILED)
+
+
+def judge_one(name: str) -> Verdict:
+    """Run the whole suite against one mutant, or one honest service."""
+    elapsed = stopwatch()
+    results, fell = [], ""
+    try:
+        results = _run(name)
+    except Exception:  # noqa: BLE001 - it is told with the verdict
+        fell = traceback.format_exc()
+    return Verdict(name, {each.id: each for each in results}, fell, elapsed())
+
+
+CHECKS = cache(all_checks)
+UNHURRIED = setting(session_sweep_s=60, reconcile_interval_s=60)
+"""A day of sweeps every ten seconds takes four times as long to judge, and shows no more."""
+
+
+def _run(name: str) -> list[Result]:
+    if name in MUTANTS:
+        with UNHURRIED(), MUTANTS[name].applied():
+            return judge(Recipe(network=TESTNET, seed=1), target=own_target(), checks=CHECKS())
+    honest = HONEST[name]
+    recipe = Recipe(network=TESTNET, seed=honest.seed, decisions=honest.decisions)
+    with honest.applied():
+        return judge(recipe, target=honest.target, checks=CHECKS(), latency=honest.latency)
+
+
+def judge_all(names: Iterable[str]) -> Iterator[Verdict]:
+    """Judge many services on all cores, and yield each verdict as it is given."""
+    pool = ProcessPoolExecutor(
+        os.cpu_count(),
+        mp_context=get_context("spawn"),
+        initializer=logging.disable,  # what a defective service complains of is no news
+        initargs=(logging.CRITICAL,),
+    )
+    with pool:
+        for done in as_completed([pool.submit(judge_one, name) for name in names]):
+            yield done.result()
+
+
+def missed(mutant: Mutant, verdict: Verdict) -> list[str]:
+    """Return the ids that should have failed for a mutant, and did not."""
+    return sorted(mutant.check_ids - set(verdict.failed))
+
+
+def others(mutant: Mutant, verdict: Verdict) -> list[str]:
+    """Return the ids that failed for a mutant besides its own."""
+    return [check_id for check_id in verdict.failed if check_id not in mutant.check_ids]
+
+
+def complaint(verdict: Verdict) -> str:
+    """Say what is wrong with the suite, given its verdict; empty if nothing is."""
+    if verdict.fell:
+        return f"{verdict.name}: the suite fell over\n{verdict.fell}"
+    if verdict.name in HONEST:
+        alarms = verdict.of(Outcome.FAILED, Outcome.INCONCLUSIVE)
+        return "\n".join(f"{verdict.name}: false alarm, {_why(verdict, it)}" for it in alarms)
+    mutant = MUTANTS[verdict.name]
+    unseen = missed(mutant, verdict)
+    if unseen:
+        why = "; ".join(_why(verdict, each) for each in unseen)
+        return f"{mutant.name} ({mutant.does}) is missed: {why}"
+    more = others(mutant, verdict)
+    if len(more) > FEW and not mutant.broad:
+        return f"{mutant.name} also fails {len(more)} others: {', '.join(more)}"
+    return ""
+
+
+def _why(verdict: Verdict, check_id: str) -> str:
+    result = verdict.results.get(check_id)
+    if result is None:
+        return f"there is no check {check_id}"
+    said = result.reason or f"expected {result.expected}, got {result.actual}"
+    return f"{check_id} {result.outcome}" + (
+        "" if said.startswith("expected None") else f" ({said})"
+    )
+
+
+def check_ids() -> list[str]:
+    """Return the ids of all checks, in their order."""
+    return list(dict.fromkeys(check.id for check in CHECKS()))
