@@ -10,10 +10,11 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, fields
 from typing import Any
 
-from tests.mutants.change import Change, answers, edit, setting, settlement_rule, swap
+from tests.mutants.change import Change, answers, edit, settlement_rule, swap
 from tests.mutants.required import ids, requirements
 from x402sim.protocol.messages import SettlementRequest
 from x402sim.service import app, payments
+from x402sim.service.settings import Settings
 from x402sim.spec.decisions import Decisions, alternatives
 from x402sim.suite.engine import folder
 from x402sim.suite.target import Record, Sessions, Target, load
@@ -32,6 +33,7 @@ class Honest:
     decisions: Decisions | None = None
     latency: dict[str, Latency] | None = None
     seed: int = 1
+    sweep_s: int | None = None
     changes: tuple[Change, ...] = ()
 
     @property
@@ -107,7 +109,7 @@ SLOW = constant(0.1)
 HONEST: dict[str, Honest] = {
     each.name: each
     for each in (
-        Honest(name="to the letter"),
+        Honest(name="to the letter", sweep_s=Settings.session_sweep_s),
         Honest(name="with its own target", own_target=True),
         *switched(),
         Honest(name="every decision switched", decisions=alternatives()),
@@ -202,10 +204,7 @@ HONEST: dict[str, Honest] = {
                 ),
             ),
         ),
-        Honest(
-            name="in no hurry",
-            changes=(setting(session_sweep_s=60, reconcile_interval_s=60),),
-        ),
+        Honest(name="in no hurry", sweep_s=300),
         Honest(
             name="a payment is good once",
             changes=(

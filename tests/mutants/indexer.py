@@ -50,13 +50,13 @@ ROWS = (
         needs="clock world",
     ),
     indexer(
-        "asks-again-and-again",
-        "8/indexer-batch",
-        "Records that have a block are asked for again.",
+        "asks-again",
+        "8/indexer-query",
+        "The newest record is asked for again, though it has a block.",
         edit(
             Store.unindexed,
-            'WHERE block_number IS NULL "\n        "AND status',
-            'WHERE "\n        "status',
+            "WHERE block_number IS NULL ",
+            "WHERE (block_number IS NULL OR rowid = (SELECT max(rowid) FROM payments)) ",
         ),
         needs="clock world",
     ),

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from functools import cache
 from multiprocessing import get_context
 
-from tests.mutants.change import setting
 from tests.mutants.honest import HONEST, own_target
 from tests.mutants.mutant import FEW, Mutant
 from tests.mutants.rows import MUTANTS
@@ -52,16 +51,16 @@ def judge_one(name: str) -> Verdict:
 
 
 CHECKS = cache(all_checks)
-UNHURRIED = setting(session_sweep_s=60, reconcile_interval_s=60)
-"""A day of sweeps every ten seconds takes four times as long to judge, and shows no more."""
 
 
 def _run(name: str) -> list[Result]:
     if name in MUTANTS:
-        with UNHURRIED(), MUTANTS[name].applied():
+        with MUTANTS[name].applied():
             return judge(Recipe(network=TESTNET, seed=1), target=own_target(), checks=CHECKS())
     honest = HONEST[name]
-    recipe = Recipe(network=TESTNET, seed=honest.seed, decisions=honest.decisions)
+    recipe = Recipe(
+        network=TESTNET, seed=honest.seed, decisions=honest.decisions, sweep_s=honest.sweep_s
+    )
     with honest.applied():
         return judge(recipe, target=honest.target, checks=CHECKS(), latency=honest.latency)
 

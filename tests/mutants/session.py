@@ -278,10 +278,10 @@ ROWS = (
         "A refund is sent twice, under two nonces, to be sure.",
         edit(
             sessions.pay_back,
-            "        tx_hash =",
+            "    except (Unavailable, OutcomeUnknown)",
             "        if not state.use:\n"
             "            await _transfer(service, refund, keccak256(nonce))\n"
-            "        tx_hash =",
+            "    except (Unavailable, OutcomeUnknown)",
         ),
         needs="clock world",
     ),
