@@ -14,7 +14,7 @@ HOUR_S = 3600
 DAY_S = 24 * HOUR_S
 
 
-@scenario(needs="funds, clock, faults, chain")
+@scenario(needs="funds, clock, faults, sight")
 async def cache_eviction(world: World) -> None:
     alice = await world.payer("alice", balance="1.00")
     required = await alice.ask()

@@ -20,7 +20,7 @@ TROUBLES = (
 )
 
 
-@scenario(needs="funds, faults, chain")
+@scenario(needs="funds, faults, sight")
 async def careful_client(world: World) -> None:
     alice = await world.payer("alice", balance="1.00")
     auth = PaymentAuth(alice.wallet, clock=world.clock, reuse=False, network=world.network)

@@ -22,7 +22,7 @@ CLOCKS = {
 }
 
 
-@scenario(needs="funds, chain")
+@scenario(needs="funds, sight")
 async def clock_skew(world: World) -> None:
     alice = await world.payer("alice", balance="1.00")
     asked = [await alice.ask() for _ in range(4)]

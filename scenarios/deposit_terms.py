@@ -15,7 +15,7 @@ SESSIONS = "/api/sessions/create"
 DEPOSIT, DURATION_S = "0.02", 60
 
 
-@scenario(needs="funds, clock, chain")
+@scenario(needs="funds, clock, sight")
 async def deposit_terms(world: World) -> None:
     alice = await world.payer("alice", balance="1.00")
     required = await alice.ask_session(DEPOSIT, DURATION_S)

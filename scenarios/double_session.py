@@ -13,7 +13,7 @@ from x402sim import World, scenario
 TERMS = ("0.03", 3600)
 
 
-@scenario(needs="funds, faults, chain")
+@scenario(needs="funds, faults, sight")
 async def double_session(world: World) -> None:
     alice = await world.payer("alice", balance="1.00")
     required = await alice.ask_session(*TERMS)

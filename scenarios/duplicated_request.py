@@ -10,7 +10,7 @@ her payment id twice costs nothing. There is one transfer for each thing she bou
 from x402sim import Fault, World, scenario
 
 
-@scenario(needs="funds, faults, chain")
+@scenario(needs="funds, faults, sight")
 async def duplicated_request(world: World) -> None:
     alice = await world.payer("alice", balance="1.00")
     required = await alice.ask()

@@ -12,7 +12,7 @@ from x402sim import World, scenario
 EXPIRED = "Authorization expired"
 
 
-@scenario(needs="funds, chain, virtual time")
+@scenario(needs="funds, sight, virtual time")
 async def expired_window(world: World) -> None:
     alice = await world.payer("alice", balance="1.00")
     held_base = await alice.balance()

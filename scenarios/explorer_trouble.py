@@ -29,7 +29,7 @@ TROUBLES: dict[str, dict[str, Any]] = {
 }
 
 
-@scenario(needs="funds, faults, chain")
+@scenario(needs="funds, faults, sight")
 async def explorer_trouble(world: World) -> None:
     alice = await world.payer("alice", balance="1.00")
     quote = await alice.buy()

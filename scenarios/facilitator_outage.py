@@ -32,7 +32,7 @@ TROUBLES: dict[str, dict[str, Any]] = {
 }
 
 
-@scenario(needs="funds, faults, chain")
+@scenario(needs="funds, faults, sight")
 async def facilitator_outage(world: World) -> None:
     alice = await world.payer("alice", balance="1.00")
     bought = 0

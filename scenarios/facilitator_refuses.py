@@ -12,7 +12,7 @@ from typing import Any
 from x402sim import World, scenario
 
 
-@scenario(needs="funds, chain")
+@scenario(needs="funds, sight")
 async def facilitator_refuses(world: World) -> None:
     alice = await world.payer("alice", balance="1.00")
     mallory = await world.payer("mallory")

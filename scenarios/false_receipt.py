@@ -20,7 +20,7 @@ CHANGES = {
 }
 
 
-@scenario(needs="funds, faults, chain")
+@scenario(needs="funds, faults, sight")
 async def false_receipt(world: World) -> None:
     alice = await world.payer("alice", balance="1.00")
     bob = await world.payer("bob", balance="1.00")

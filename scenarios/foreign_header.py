@@ -13,7 +13,7 @@ from dataclasses import replace
 from x402sim import MAINNET, TESTNET, World, scenario
 
 
-@scenario(needs="funds, chain")
+@scenario(needs="funds, sight")
 async def foreign_header(world: World) -> None:
     alice = await world.payer("alice", balance="1.00")
     required = await alice.ask()

@@ -10,7 +10,7 @@ token thaws, the same header settles it. Frozen past validBefore, the payment ha
 from x402sim import World, scenario
 
 
-@scenario(needs="funds, clock, chain")
+@scenario(needs="funds, clock, chain, fiat token")
 async def frozen_token(world: World) -> None:
     alice = await world.payer("alice", balance="1.00")
 

@@ -14,7 +14,7 @@ BATCH, INTERVAL_S = 100, 300  # section 8
 EARLY, LULL_S, LAG_S = 5, 250, 200
 
 
-@scenario(needs="funds, faults, chain, virtual time")
+@scenario(needs="funds, faults, sight, virtual time")
 async def indexer_backfill(world: World) -> None:
     alice = await world.payer("alice", balance="2.00")
     began = world.clock.now()

@@ -10,7 +10,7 @@ that it can never be paid: his payment has failed, and what was held up moves no
 from x402sim import Fault, World, scenario
 
 
-@scenario(needs="funds, faults, chain, virtual time")
+@scenario(needs="funds, faults, sight, virtual time")
 async def late_settlement(world: World) -> None:
     alice = await world.payer("alice", balance="1.00")
     required = await alice.ask()

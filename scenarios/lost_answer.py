@@ -10,7 +10,7 @@ never hears from the service: she sends the same header again, and learns that s
 from x402sim import Fault, World, scenario
 
 
-@scenario(needs="funds, clock, faults, chain")
+@scenario(needs="funds, clock, faults, sight")
 async def lost_answer(world: World) -> None:
     alice = await world.payer("alice", balance="1.00")
     await world.fault(Fault(victim="facilitator", does="lose answer", path="/settle"))

@@ -11,7 +11,7 @@ import asyncio
 from x402sim import Fault, World, scenario
 
 
-@scenario(needs="funds, faults, chain")
+@scenario(needs="funds, faults, sight")
 async def parallel_authorization(world: World) -> None:
     alice = await world.payer("alice", balance="1.00")
     slow = Fault(victim="facilitator", does="delay answer", path="/verify", seconds=0.1, times=None)

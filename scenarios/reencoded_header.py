@@ -38,7 +38,7 @@ SPELLINGS: dict[str, Callable[[Fields], str]] = {
 }
 
 
-@scenario(needs="funds, chain")
+@scenario(needs="funds, sight")
 async def reencoded_header(world: World) -> None:
     alice = await world.payer("alice", balance="1.00")
     for bought, (name, spelling) in enumerate(SPELLINGS.items(), 1):

@@ -24,7 +24,7 @@ TROUBLES: dict[str, dict[str, Any]] = {
 }
 
 
-@scenario(needs="funds, clock, faults, chain")
+@scenario(needs="funds, clock, faults, sight")
 async def refund_once(world: World) -> None:
     spent = 0
     for name, trouble in TROUBLES.items():

@@ -10,7 +10,7 @@ once more. Nothing moves a second time, and no second payment id is granted.
 from x402sim import World, scenario
 
 
-@scenario(needs="funds, faults, chain")
+@scenario(needs="funds, faults, sight")
 async def replay(world: World) -> None:
     alice = await world.payer("alice", balance="1.00")
     mallory = await world.payer("mallory")

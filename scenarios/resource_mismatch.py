@@ -13,7 +13,7 @@ from x402sim import World, scenario
 QUOTE, SESSIONS = "/api/perp/quote", "/api/sessions/create"
 
 
-@scenario(needs="funds, faults, chain")
+@scenario(needs="funds, faults, sight")
 async def resource_mismatch(world: World) -> None:
     alice = await world.payer("alice", balance="1.00")
     quote, deposit = await alice.ask(), await alice.ask_session("0.50", 3600)

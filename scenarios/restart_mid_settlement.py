@@ -23,7 +23,7 @@ MOMENTS: tuple[Moment, ...] = (
 """Who is asked, what, when it happens, and how many transfers there are by then."""
 
 
-@scenario(needs="funds, clock, faults, chain")
+@scenario(needs="funds, clock, faults, sight")
 async def restart_mid_settlement(world: World) -> None:
     for victim, path, does, moved in MOMENTS:
         name = f"{does} {path}"

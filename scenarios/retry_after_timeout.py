@@ -12,7 +12,7 @@ from x402sim import Fault, World, scenario
 HELD_S, PATIENCE_S = 0.8, 0.3
 
 
-@scenario(needs="funds, faults, chain")
+@scenario(needs="funds, faults, sight")
 async def retry_after_timeout(world: World) -> None:
     for name, signs_again in (("alice", False), ("bob", True)):
         payer = await world.payer(name, balance="1.00")

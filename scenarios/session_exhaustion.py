@@ -13,7 +13,7 @@ import asyncio
 from x402sim import World, scenario
 
 
-@scenario(needs="funds, clock, chain")
+@scenario(needs="funds, clock, sight")
 async def session_exhaustion(world: World) -> None:
     alice = await world.payer("alice", balance="1.00")
     bob = await world.payer("bob", balance="1.00")

@@ -10,7 +10,7 @@ signed has expired there. Nobody is charged unserved, and nobody is served for n
 from x402sim import Fault, World, scenario
 
 
-@scenario(needs="funds, clock, faults, chain, virtual time")
+@scenario(needs="funds, clock, faults, sight, virtual time")
 async def skewed_servers(world: World) -> None:
     early_bird = await world.payer("alice", balance="1.00")
     await world.skew("chain", -90)

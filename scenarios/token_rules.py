@@ -21,7 +21,7 @@ UNSIGNED = "FiatTokenV2: invalid signature"
 STRANGER = "FiatTokenV2: caller must be the payee"
 
 
-@scenario(needs="funds, clock, chain")
+@scenario(needs="funds, clock, chain, fiat token")
 async def token_rules(world: World) -> None:
     alice, bob = await world.payer("alice", balance="1.00"), await world.payer("bob")
     mallory, owed = await world.payer("mallory"), await alice.ask()

@@ -10,7 +10,7 @@ service takes none of it; then it takes the exact amount, which is all it earns.
 from x402sim import World, scenario
 
 
-@scenario(needs="funds, chain")
+@scenario(needs="funds, sight")
 async def wrong_amount(world: World) -> None:
     alice = await world.payer("alice", balance="1.00")
     required = await alice.ask()

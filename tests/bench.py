@@ -120,18 +120,18 @@ class Bench:
     # --- what the chain says -----------------------------------------------------------
 
     def balance(self, wallet: Wallet) -> int:
-        return self.parts.ledger.machine.state.balances.get(wallet.address_bytes, 0)
+        return self.parts.chain.machine.state.balances.get(wallet.address_bytes, 0)
 
     @property
     def earned(self) -> int:
-        state = self.parts.ledger.machine.state
+        state = self.parts.chain.machine.state
         return state.balances.get(self.service.settings.pay_to, 0)
 
     def transfers(self, wallet: Wallet | None = None) -> int:
         """How often money has left (a wallet)."""
         sender: Address | None = wallet.address_bytes if wallet else None
         topics = ((abi.TRANSFER_EVENT,), (abi.word(sender),) if sender else ())
-        return len(self.parts.ledger.machine.logs(LogFilter(0, 10**9, (), topics)))
+        return len(self.parts.chain.machine.logs(LogFilter(0, 10**9, (), topics)))
 
 
 def requirements(wanted: dict[str, Any]) -> PaymentRequirements:

@@ -62,7 +62,7 @@ def test_a_transport_that_comes_to_something_else_is_not_measured(
 def test_a_lifecycle_that_is_refused_is_not_counted() -> None:
     world = TRANSPORTS["plain ASGI"]()
     try:
-        world.parts.ledger.machine.state.balances.clear()
+        world.parts.chain.machine.state.balances.clear()
         with pytest.raises(AssertionError, match="Insufficient USDC balance"):
             world.work(1)
     finally:

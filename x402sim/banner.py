@@ -12,6 +12,12 @@ from x402sim.protocol.networks import network_named
 
 _ORDER = {"pair": "BTC-USD", "side": "long", "leverage": 10, "sizeUsd": 1000}
 
+_CHAINS = {
+    "ledger": "",
+    "anvil": " (anvil's own)",
+    "node": " (passed on to the node)",
+}
+
 
 def show(ready: dict[str, Any], db: Path | None) -> None:
     """Print the ready message, readable at 80 columns and safe to copy from."""
@@ -27,7 +33,7 @@ def show(ready: dict[str, Any], db: Path | None) -> None:
             ("service", url),
             ("facilitator", ready["facilitator"]),
             ("explorer", ready["explorer"]),
-            ("json-rpc", ready["rpc"]),
+            ("json-rpc", f"{ready['rpc']}{_CHAINS[ready['chain']]}"),
             ("control", ready["control"] or "off: this host needs --control-token"),
             ("documentation", f"{url}/docs"),
             ("payTo", ready["payTo"]),

@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import typer
 
 from x402sim.commands.bench import bench
-from x402sim.commands.common import AsJson, give_up
+from x402sim.commands.common import AsJson, Chain, Token, give_up
 from x402sim.commands.conformance import conformance
 from x402sim.commands.diff import diff
 from x402sim.commands.list import list_scenarios
@@ -96,6 +96,14 @@ NoService = Annotated[
         "printed; `conformance --world` judges it.",
     ),
 ]
+Deploy = Annotated[
+    bool,
+    typer.Option(
+        "--deploy",
+        help="Put a new token on that node first, owned by the first key, with money for the ten "
+        "accounts.",
+    ),
+]
 AllowOrigin = Annotated[
     str | None,
     typer.Option(
@@ -113,6 +121,9 @@ def serve(
     seed: Seed = None,
     network: NetworkName = TESTNET.name,
     block_time: BlockTime = None,
+    chain: Chain = "ledger",
+    token: Token = None,
+    deploy: Deploy = False,
     control_token: ControlToken = None,
     allow_origin: AllowOrigin = None,
     no_service: NoService = False,
@@ -125,6 +136,7 @@ def serve(
     """
     from x402sim.chain.base import ChainError
     from x402sim.world import server
+    from x402sim.world.chains import shown
     from x402sim.world.parts import Recipe
 
     logging.basicConfig(format="%(levelname)s %(name)s: %(message)s", level=logging.WARNING)
@@ -133,7 +145,6 @@ def serve(
             host=host,
             port=port,
             control_token=control_token,
-            block_time_s=block_time,
             allow_origin=allow_origin.rstrip("/") if allow_origin else None,
         )
         recipe = Recipe(
@@ -142,6 +153,10 @@ def serve(
             file=db,
             unlocked=listen.is_local,
             has_service=not no_service,
+            block_time_s=block_time,
+            chain=chain,
+            token=token,
+            deploy=deploy,
         )
         parts, sock = server.open_world(recipe, listen)
     except ValueError as error:
@@ -151,6 +166,8 @@ def serve(
     except (sqlite3.Error, ChainError) as error:
         if "locked" in str(error):
             raise give_up(f"another x402sim is using {db}; stop it, or use another") from error
+        if chain != "ledger":
+            raise give_up(f"--chain {shown(chain)}: {error}") from error
         raise give_up(f"cannot use the database {db}: {error}") from error
 
     def on_start(running: Any, ready: dict[str, Any]) -> None:

@@ -32,6 +32,7 @@ FUNCTIONS = {
     "DECIMALS": "decimals()",
     "VERSION": "version()",
     "TOTAL_SUPPLY": "totalSupply()",
+    "OWNER": "owner()",
     "BALANCE_OF": "balanceOf(address)",
     "AUTHORIZATION_STATE": "authorizationState(address,bytes32)",
     "DOMAIN_SEPARATOR": "DOMAIN_SEPARATOR()",

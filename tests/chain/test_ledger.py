@@ -628,7 +628,7 @@ def test_after_a_revert_the_reach_is_that_of_the_shorter_chain(bench):
 
 def test_reset_begins_again(bench):
     busy(bench, "before")
-    bench.ledger.reset()
+    asyncio.run(bench.ledger.reset())
     assert everything(bench) == everything(Bench(now=bench.now))
     assert not bench.ledger.machine.automine
     mine(bench)

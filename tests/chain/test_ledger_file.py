@@ -193,7 +193,7 @@ def test_reset_clears_the_file(file):
     first = Bench(file=file)
     first.send(payment())
     first.now[0] += 60
-    first.ledger.reset()
+    asyncio.run(first.ledger.reset())
     empty = contents(first)
     assert first.state.head.number == 0
     assert first.state.head.timestamp_s == NOW_S + 60

@@ -14,7 +14,7 @@ from x402sim.chain import abi, evm_chain
 from x402sim.chain.base import Call, ChainError, Reverted
 from x402sim.chain.evm import Node, NodeGone
 from x402sim.chain.evm_chain import EvmChain
-from x402sim.chain.sender import GAS_HEADROOM, read_keys
+from x402sim.chain.sender import read_keys
 from x402sim.clock import Clock
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.crypto import Address, Hash, from_hex
@@ -77,10 +77,22 @@ def test_it_sends_with_its_own_keys_and_asks_for_no_power(run, chain, between):
     assert powers == set()
 
 
-def test_the_bid_is_above_the_nodes_price(run, chain, between):
-    between.rules["eth_gasPrice"] = says(hex(1000))
-    tx_hash = run(chain.send(pay_call()))
-    assert run(chain.transaction(tx_hash)).gas_price == int(1000 * GAS_HEADROOM)
+@pytest.mark.parametrize(("advised", "base", "bid"), [(1000, 0, 1000), (1000, 1000, 1250)])
+def test_the_bid_is_what_is_advised_and_above_the_base_fee(run, chain, between, advised, base, bid):
+    newest = between.truth("eth_getBlockByNumber", "latest", False)["result"]
+    between.rules["eth_gasPrice"] = says(hex(advised))
+    between.rules["eth_getBlockByNumber"] = says(newest | {"baseFeePerGas": hex(base)})
+    assert run(chain.transaction(run(chain.send(pay_call())))).gas_price == bid
+
+
+def test_where_only_we_bid_the_bid_does_not_grow(run, chain, between):
+    """A node that advises what was paid last must not be outbid by ourselves, again and again."""
+    paid: list[int] = [1000]
+    between.rules["eth_gasPrice"] = lambda: {"result": hex(paid[-1])}
+    for name in range(5):
+        tx_hash = run(chain.send(pay_call(name)))
+        paid.append(run(chain.transaction(tx_hash)).gas_price)
+    assert set(paid) == {1000}
 
 
 def test_without_a_key_it_does_not_send(run, chain):

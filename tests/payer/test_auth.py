@@ -239,7 +239,7 @@ async def test_an_authorization_that_died_unused_is_replaced(bench: Bench) -> No
     ):
         await quote(bench, auth)
     bench.now[0] += 1000
-    await bench.parts.ledger.mine()
+    await bench.parts.chain.mine()
     assert (await quote(bench, auth)).status_code == 200
     assert (bench.transfers(bench.alice), auth.signed_base) == (1, 20_000)
 

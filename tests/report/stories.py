@@ -142,9 +142,9 @@ class Truth:
         transfers = LogFilter(0, 2**63, (), ((abi.TRANSFER_EVENT,),))
         self.logs = [
             ("0x" + log.tx_hash.hex(), int.from_bytes(log.data))
-            for log in await parts.ledger.logs(transfers)
+            for log in await parts.chain.logs(transfers)
         ]
-        self.supply = parts.ledger.machine.state.supply
+        self.supply = parts.chain.machine.state.supply
 
 
 @cache

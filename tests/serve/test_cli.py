@@ -34,7 +34,7 @@ from x402sim import Wallet
 from x402sim.protocol.messages import PaymentRequired, decode
 
 READY_KEYS = ["event", "service", "facilitator", "explorer", "rpc", "control", "payTo", "asset"]
-READY_KEYS += ["network", "chainId", "accounts"]
+READY_KEYS += ["network", "chain", "chainId", "accounts"]
 
 
 def run(*args: str) -> subprocess.CompletedProcess[str]:

@@ -120,19 +120,19 @@ def test_published_keys_forge_nothing_unless_the_seed_is_published(seed: int | N
 async def test_a_broadcast_payment_is_not_forgotten_whatever_the_facilitator_says(
     bench: Bench, status: int, body: Any
 ) -> None:
-    await bench.parts.ledger.set_automine(False)
+    await bench.parts.chain.set_automine(False)
     required = await bench.ask()
 
     async def broadcast_and_deny(request: httpx.Request, deliver: Any) -> httpx.Response:
         task = asyncio.ensure_future(deliver())
-        while not bench.parts.ledger.machine.state.waiting:
+        while not bench.parts.chain.machine.state.waiting:
             await asyncio.sleep(0)
         task.cancel()
         return await answer(status, body)(request, deliver)
 
     with broken(bench, "facilitator", only("/settle", broadcast_and_deny)):
         assert (await bench.pay(required)).status_code in (409, 502)
-    await bench.parts.ledger.mine()
+    await bench.parts.chain.mine()
     assert await reconcile(bench.service) == 1
     assert (await bench.ask(x_payment_id=required.json()["paymentId"])).status_code == 200
     assert bench.transfers() == 1
@@ -158,7 +158,7 @@ async def test_a_broadcast_payment_is_not_forgotten_whatever_the_facilitator_say
 async def test_a_payment_is_not_given_up_because_a_node_is_silent(bench: Bench, fault: Any) -> None:
     required = await lose_settlement(bench)
     bench.now[0] += 10_000
-    await bench.parts.ledger.mine()
+    await bench.parts.chain.mine()
     with broken(bench, "rpc", fault):
         assert await reconcile(bench.service) == 0
         same = await bench.pay(required)
@@ -189,7 +189,7 @@ async def test_somebody_elses_transfer_pays_for_nothing_here(bench: Bench) -> No
     header = bench.sign(required)
     auth, signature = authorization_of(decode_header(header))
     data = abi.transfer_with_authorization(auth, signature)
-    await bench.parts.ledger.send(Call(bench.bob.address_bytes, TESTNET.asset, data))
+    await bench.parts.chain.send(Call(bench.bob.address_bytes, TESTNET.asset, data))
     bench.now[0] += 100
     mine = await bench.ask()
     refused = await bench.pay(mine, header)
@@ -202,7 +202,7 @@ async def test_somebody_elses_transfer_pays_for_nothing_here(bench: Bench) -> No
 async def test_a_deposit_that_was_undone_buys_nothing_and_is_not_refunded(bench: Bench) -> None:
     session = await bench.open_session("5.00", duration=600)
     bench.now[0] += 301  # mined again after validBefore, the transfer reverts
-    await bench.parts.ledger.reorg(2 if await bench.parts.ledger.height() > 1 else 1)
+    await bench.parts.chain.reorg(2 if await bench.parts.chain.height() > 1 else 1)
     assert bench.earned == 0
     assert (await indexer.run(bench.service)).reverted == 1
     assert (await bench.ask(x_session_id=session["sessionId"])).status_code == 402
@@ -219,7 +219,7 @@ async def test_a_quote_whose_payment_was_undone_is_no_longer_served(bench: Bench
     header = bench.sign(required)
     await bench.pay(required, header)
     bench.now[0] += 300
-    await bench.parts.ledger.reorg(1)
+    await bench.parts.chain.reorg(1)
     await indexer.run(bench.service)
     assert (await bench.ask(x_payment_id=required.json()["paymentId"])).status_code == 402
     again = await bench.pay(required)
@@ -341,7 +341,7 @@ async def test_the_state_is_asked_for_at_the_heads_own_block(bench: Bench) -> No
     await reconcile(bench.service)
     calls = [json.loads(r.content) for r in bench.wires["rpc"].seen]
     (asked,) = (c["params"][1] for c in calls if c["method"] == "eth_call")
-    assert asked == hex(bench.parts.ledger.machine.state.head.number)
+    assert asked == hex(bench.parts.chain.machine.state.head.number)
 
 
 @scene
@@ -365,7 +365,7 @@ async def test_a_chain_may_be_behind_our_clock_but_not_much(
     header = bench.sign(required)
     auth, signature = authorization_of(decode_header(header))
     data = abi.transfer_with_authorization(auth, signature)
-    await bench.parts.ledger.send(Call(bench.bob.address_bytes, TESTNET.asset, data))
+    await bench.parts.chain.send(Call(bench.bob.address_bytes, TESTNET.asset, data))
     bench.now[0] += behind_s
     assert (await bench.pay(required, header)).status_code == status
 
@@ -376,7 +376,7 @@ async def test_a_deposit_undone_after_it_was_indexed_is_not_refunded(bench: Benc
     session = await bench.open_session("5.00", duration=600)
     await indexer.run(bench.service)
     bench.now[0] += 301
-    await bench.parts.ledger.reorg(1)
+    await bench.parts.chain.reorg(1)
     assert bench.earned == 0
     bench.now[0] += 600
     assert await sessions.expire(bench.service) == 0

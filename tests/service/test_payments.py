@@ -161,7 +161,7 @@ async def test_a_poor_payer_can_be_funded_and_pay_after_all(bench: Bench) -> Non
     required, carol = await bench.ask(), Wallet(b"c" * 32)
     refused = await bench.pay(required, bench.sign(required, carol))
     assert (refused.status_code, refused.json()["error"]) == (402, "Insufficient USDC balance")
-    await bench.parts.ledger.fund(carol.address_bytes, 10_000)
+    await bench.parts.chain.fund(carol.address_bytes, 10_000)
     assert (await bench.pay(required, bench.sign(required, carol))).status_code == 200
     assert bench.balance(carol) == 0
 
@@ -214,7 +214,7 @@ async def test_a_nonce_that_was_used_or_cancelled_elsewhere_pays_nothing(bench: 
     auth, _ = authorization_of(decode_header(header))
     cancellation = bench.alice.sign_cancellation(auth.nonce, TESTNET.domain)
     data = abi.cancel_authorization(auth.from_, auth.nonce, cancellation)
-    await bench.parts.ledger.send(Call(bench.alice.address_bytes, TESTNET.asset, data))
+    await bench.parts.chain.send(Call(bench.alice.address_bytes, TESTNET.asset, data))
     refused = await bench.pay(required, header)
     assert (refused.status_code, refused.json()["error"]) == (409, "Nonce already used")
     assert bench.transfers() == 0
@@ -228,7 +228,7 @@ async def test_who_was_front_run_has_paid_all_the_same(bench: Bench) -> None:
     header = bench.sign(required)
     auth, signature = authorization_of(decode_header(header))
     data = abi.transfer_with_authorization(auth, signature)
-    tx_hash = await bench.parts.ledger.send(Call(bench.bob.address_bytes, TESTNET.asset, data))
+    tx_hash = await bench.parts.chain.send(Call(bench.bob.address_bytes, TESTNET.asset, data))
     paid = await bench.pay(required, header)
     assert (paid.status_code, paid.json()["txHash"]) == (200, "0x" + tx_hash.hex())
     assert bench.transfers() == 1
@@ -339,11 +339,11 @@ async def test_what_can_never_be_mined_any_more_has_failed(bench: Bench) -> None
     with broken(bench, "facilitator", only("/settle", answer(500, "oops"))):
         await bench.pay(required)
     bench.now[0] += 299
-    await bench.parts.ledger.mine()
+    await bench.parts.chain.mine()
     assert await reconcile(bench.service) == 0
     bench.now[0] += 1000
     assert await reconcile(bench.service) == 0, "this node has not seen a block so late"
-    await bench.parts.ledger.mine()
+    await bench.parts.chain.mine()
     assert await reconcile(bench.service) == 1
     record = await bench.record(required.json()["paymentId"])
     assert (record["status"], record["tx_hash"]) == ("failed", None)
@@ -416,8 +416,8 @@ async def test_a_settlement_of_something_else_is_not_believed(
 @scene
 async def test_a_payment_that_reverts_on_chain_is_not_granted(bench: Bench) -> None:
     required = await bench.ask()
-    owner = bench.parts.ledger.owner
-    await bench.parts.ledger.send(Call(owner, TESTNET.asset, abi.calldata(abi.PAUSE)))
+    owner = bench.parts.chain.owner
+    await bench.parts.chain.send(Call(owner, TESTNET.asset, abi.calldata(abi.PAUSE)))
     header = bench.sign(required)
     refused = await bench.pay(required, header)
     assert (refused.status_code, refused.json()["error"]) == (502, "Settlement failed")
@@ -425,7 +425,7 @@ async def test_a_payment_that_reverts_on_chain_is_not_granted(bench: Bench) -> N
     assert await pending(bench, required), "its authorization is good until it expires"
     other = await bench.pay(required)
     assert (other.status_code, other.json()["error"]) == (409, "Settlement pending")
-    await bench.parts.ledger.send(Call(owner, TESTNET.asset, abi.calldata(abi.UNPAUSE)))
+    await bench.parts.chain.send(Call(owner, TESTNET.asset, abi.calldata(abi.UNPAUSE)))
     assert (await bench.pay(required, header)).status_code == 200
     assert bench.transfers() == 1
 
@@ -448,13 +448,13 @@ async def test_a_payment_on_its_way_is_not_forgotten_by_a_second_attempt(
     bench: Bench, fault: Any
 ) -> None:
     """The first attempt waits in the mempool, its answer lost; then it is mined."""
-    await bench.parts.ledger.set_automine(False)
+    await bench.parts.chain.set_automine(False)
     required = await bench.ask()
     header = bench.sign(required)
 
     async def send_and_hang_up(request: httpx.Request, deliver: Any) -> httpx.Response:
         task = asyncio.ensure_future(deliver())
-        while not bench.parts.ledger.machine.state.waiting:
+        while not bench.parts.chain.machine.state.waiting:
             await asyncio.sleep(0)
         task.cancel()
         raise httpx.ReadTimeout("the answer is lost", request=request)
@@ -464,6 +464,6 @@ async def test_a_payment_on_its_way_is_not_forgotten_by_a_second_attempt(
     with broken(bench, "facilitator", only("/settle", fault)):
         assert (await bench.pay(required, header)).status_code in (409, 502)
     assert await pending(bench, required)
-    await bench.parts.ledger.mine()
+    await bench.parts.chain.mine()
     assert (await bench.pay(required, header)).status_code == 200
     assert (bench.transfers(), bench.earned) == (1, 10_000)

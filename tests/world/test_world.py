@@ -516,7 +516,7 @@ def test_money_from_nowhere_is_seen() -> None:
     async def story(world: World) -> None:
         assert world.stage.parts is not None
         alice = await world.payer("alice", balance="1.00")
-        state = world.stage.parts.ledger.machine.state
+        state = world.stage.parts.chain.machine.state
         state.put(state.balances, alice.wallet.address_bytes, 5_000_000)
         await alice.buy()
         await alice.buy()
@@ -531,7 +531,7 @@ def test_money_that_vanishes_is_seen() -> None:
     async def story(world: World) -> None:
         assert world.stage.parts is not None
         alice = await world.payer("alice", balance="1.00")
-        state = world.stage.parts.ledger.machine.state
+        state = world.stage.parts.chain.machine.state
         state.put(state.balances, alice.wallet.address_bytes, 20_000)
         await alice.buy()
         await alice.ask()

@@ -16,6 +16,7 @@ from starlette.types import ASGIApp, Message
 from x402sim import web
 from x402sim.chain import abi
 from x402sim.chain.base import LogFilter
+from x402sim.chain.ledger import Ledger
 from x402sim.clock import Clock
 from x402sim.facilitator import engine
 from x402sim.facilitator.engine import Facilitator
@@ -63,7 +64,7 @@ class Transport:
         nonces = Rng(SEED).stream("nonces")
         key = Rng(SEED).secret("payer")
         self.payer = Wallet(key, nonces=lambda: nonces.randbytes(32))
-        run_virtual(lambda: self.parts.ledger.fund(self.payer.address_bytes, FUNDS_BASE))
+        run_virtual(lambda: self.parts.chain.fund(self.payer.address_bytes, FUNDS_BASE))
 
     async def live(self) -> None:
         """Live one lifecycle; raises `AssertionError` if it does not go as it must."""
@@ -82,7 +83,7 @@ class Transport:
         """Close the world."""
         run_virtual(self.parts.http.aclose)
         self.parts.service.store.close()
-        self.parts.ledger.close()
+        self.parts.chain.close()
 
     def settle(self, required: PaymentRequired) -> SettlementRequest:
         """Return the settlement of a 402, newly signed."""
@@ -202,7 +203,7 @@ class _DirectUpstream(Upstream):
     def __init__(self, parts: Parts) -> None:
         account = Wallet(Rng(SEED).secret("facilitator")).address_bytes
         self._facilitator = Facilitator(
-            chain=parts.ledger,
+            chain=parts.chain,
             clock=parts.clock,
             network=TESTNET,
             account=account,
@@ -258,7 +259,8 @@ def outcome(transport: type[Transport], times: int) -> Outcome:
     world = transport()
     try:
         world.work(times)
-        machine = world.parts.ledger.machine
+        assert isinstance(world.parts.chain, Ledger)
+        machine = world.parts.chain.machine
         paid_by = abi.word(world.payer.address_bytes)
         found = machine.logs(LogFilter(0, times + 1, (), ((abi.TRANSFER_EVENT,), (paid_by,))))
         pay_to = world.parts.service.settings.pay_to

@@ -6,7 +6,7 @@ sends for any account without its key.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -64,6 +64,8 @@ class _Saved:
 class AnvilChain(EvmChain):
     """A chain on an anvil that it starts and stops; keeps `chain.base.Control`."""
 
+    is_ours = True
+
     def __init__(
         self,
         network: Network,
@@ -73,18 +75,19 @@ class AnvilChain(EvmChain):
         balances: Mapping[Address, int] | None = None,
         native: Mapping[Address, int] | None = None,
         program: Path | None = None,
+        in_line: bool = False,
     ) -> None:
         """Start a node and put the token on it; blocks until both is done.
 
+        With `in_line` all stands still while the node is asked, as suits virtual time.
         Raises `ChainError` if there is no anvil (saying how to get it), or it fails.
         """
         self.owner = owner
         self._anvil = Anvil(network.chain_id, clock.now_s(), program)
-        super().__init__(Node(self._anvil.url, timeout_s=TIMEOUT_S, parallel=1), network, clock)
+        node = Node(self._anvil.url, timeout_s=TIMEOUT_S, parallel=0 if in_line else 1)
+        super().__init__(node, network, clock)
         self._turn = asyncio.Lock()
         """Held while an operation is done, which takes several questions."""
-        self.watchers: list[Callable[[], Awaitable[None]]] = []
-        """Called after every operation."""
         self._automine = True
         self._doomed = 0
         self._reorgs = 0
@@ -117,6 +120,8 @@ class AnvilChain(EvmChain):
         for account, amount_wei in self._endowed.items():
             ask("anvil_setBalance", to_hex(account), quantity(amount_wei))
         self._genesis = int(ask("evm_snapshot"), 16)
+        first = ask("eth_getBlockByNumber", "0x0", False)
+        self._first = [node_objects.block(first)], sum(balances.values())
 
     # --- what every chain offers -----------------------------------------------------
 
@@ -146,7 +151,7 @@ class AnvilChain(EvmChain):
                 tx_hash = await self.node.read(into, "eth_sendTransactionSync", asked)
             else:
                 tx_hash = await self.node.read(read_hash, "eth_sendTransaction", asked)
-        await self._tell()
+        await self.tell()
         return tx_hash
 
     def _gas_limit(self, call: Call) -> int:
@@ -167,7 +172,36 @@ class AnvilChain(EvmChain):
             alarm.cancel()
             self._news.discard(news)
 
+    async def pass_on(self, body: bytes, *, writes: bool) -> bytes:
+        """Return the node's own answer to somebody's JSON-RPC; what it mines has our time."""
+        if not writes:
+            return await super().pass_on(body, writes=False)
+        async with self._turn:
+            await self._set_time()
+            said = await self.node.forward(body)
+        await self.tell()
+        return said
+
     # --- what only a chain under test offers -----------------------------------------
+
+    @property
+    def automine(self) -> bool:
+        """Whether every transaction is mined at once."""
+        return self._automine
+
+    @property
+    def can_mint(self) -> bool:
+        """Whether `fund` can be done at all: it can."""
+        return True
+
+    def at_first(self) -> tuple[list[Block], int]:
+        """Return block 0 and the supply in it."""
+        return self._first
+
+    async def waiting(self) -> int:
+        """Return how many transactions wait in the mempool, for a block or for a nonce."""
+        status = await self.node.ask("txpool_status")
+        return sum(read_quantity(status[which]) for which in ("pending", "queued"))
 
     async def fund(self, account: Address, amount_base: int) -> None:
         """Mint tokens, in a transaction of the token's owner; raises `ChainError`."""
@@ -183,7 +217,7 @@ class AnvilChain(EvmChain):
             raise ChainError(f"mine 1 to {MAX_BLOCKS} blocks at a time, not {blocks}")
         async with self._turn:
             await self._mine(blocks)
-        await self._tell()
+        await self.tell()
         return await self.height()
 
     async def set_automine(self, on: bool) -> None:
@@ -191,7 +225,7 @@ class AnvilChain(EvmChain):
         async with self._turn:
             self._automine = on
             await self._resume()
-        await self._tell()
+        await self.tell()
 
     async def snapshot(self) -> int:
         """Remember this state; returns the snapshot's id."""
@@ -212,7 +246,7 @@ class AnvilChain(EvmChain):
             await self._put_back(saved.waiting)
             await self._resume()
             self._keep_snapshots(lambda number, _: number < snapshot)
-        await self._tell()
+        await self.tell()
 
     async def reorg(self, depth: int, drop: Collection[Hash] = ()) -> None:
         """Replace the last `depth` blocks by as many others; raises `ChainError`.
@@ -238,12 +272,12 @@ class AnvilChain(EvmChain):
             await self._put_back([again for again in lost if again.hash not in drop])
             await self._mine(1)
             await self._resume()
-        await self._tell()
+        await self.tell()
 
     async def drop(self) -> None:
         """Forget what waits in the mempool, as a node short of memory does."""
         await self.node.ask("anvil_dropAllTransactions")
-        await self._tell()
+        await self.tell()
 
     async def endow(self, account: Address, amount_wei: int) -> None:
         """Set an account's native balance, without a transaction."""
@@ -261,7 +295,7 @@ class AnvilChain(EvmChain):
             await self.node.ask("anvil_dropAllTransactions")
             self._genesis = int(await self.node.ask("evm_snapshot"), 16)
             self._snapshots.clear()
-        await self._tell()
+        await self.tell()
 
     def close(self) -> None:
         """Stop the node."""
@@ -335,10 +369,9 @@ class AnvilChain(EvmChain):
         if not await self.node.ask("evm_revert", hex(snapshot)):
             raise ChainError(f"the node has forgotten snapshot {snapshot}")
 
-    async def _tell(self) -> None:
+    async def tell(self) -> None:
         """Tell whoever watches, then whoever waits for a receipt."""
-        for watcher in self.watchers:
-            await watcher()
+        await super().tell()
         for news in self._news:
             _wake(news)
 

@@ -4,7 +4,7 @@ Reads and `send` are what every chain offers. `Control` is what only a test chai
 does: it makes money, mines on demand, and rewinds.
 """
 
-from collections.abc import Collection
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -155,6 +155,30 @@ class Chain(Protocol):
 class Control(Chain, Protocol):
     """What only a chain under test offers."""
 
+    is_ours: bool
+    """Whether it obeys: it mines on demand, rewinds, and lives by the world's clock."""
+    owner: Address
+    """Who may mint; on a token that has them, pause and blacklist too."""
+    watchers: list[Callable[[], Awaitable[None]]]
+    """Called after every operation."""
+
+    @property
+    def automine(self) -> bool:
+        """Whether every transaction is mined at once."""
+
+    @property
+    def can_mint(self) -> bool:
+        """Whether `fund` can be done at all."""
+
+    def at_first(self) -> tuple[list[Block], int]:
+        """Return the blocks there were when it was opened, oldest first, and the supply."""
+
+    async def supply(self) -> int:
+        """Return all tokens there are, in base units."""
+
+    async def waiting(self) -> int:
+        """Return how many transactions wait in the mempool."""
+
     async def fund(self, account: Address, amount_base: int) -> None:
         """Mint tokens to an account."""
 
@@ -179,3 +203,18 @@ class Control(Chain, Protocol):
         Their transactions are mined again in the last of the new blocks, except those
         in `drop`, which the chain forgets. Raises `ChainError`.
         """
+
+    async def drop(self) -> None:
+        """Forget what waits in the mempool, as a node short of memory does."""
+
+    async def endow(self, account: Address, amount_wei: int) -> None:
+        """Set an account's native balance, without a transaction."""
+
+    async def doom(self, calls: int) -> None:
+        """Let the next `calls` calls of the token fail once they are mined."""
+
+    async def reset(self) -> None:
+        """Begin again with nothing but block 0; it mines on demand if it did so before."""
+
+    def close(self) -> None:
+        """Let go of the file, the node, the connections: whatever it has open."""

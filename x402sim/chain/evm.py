@@ -30,8 +30,9 @@ class NodeGone(ChainError):
 class Node:
     """A JSON-RPC node behind web3's HTTP provider; its answers are plain JSON.
 
-    Requests are made in threads: in a simulation virtual time stands still meanwhile.
-    With `parallel` 1 they are answered in the order they were asked.
+    Requests are made in threads, at most `parallel` at a time; with 1 they are answered in
+    the order they were asked. With 0 there are no threads and all else stands still until
+    the answer is there, so that a simulation is the same every time.
     """
 
     def __init__(self, url: str, *, timeout_s: float = 20, parallel: int = 8) -> None:
@@ -43,7 +44,10 @@ class Node:
         self._provider = HTTPProvider(
             url, {"timeout": timeout_s}, self._session, exception_retry_configuration=None
         )
-        self._threads = ThreadPoolExecutor(parallel, thread_name_prefix="x402sim-node")
+        self._url, self._timeout_s = url, timeout_s
+        self._threads = (
+            ThreadPoolExecutor(parallel, thread_name_prefix="x402sim-node") if parallel else None
+        )
 
     async def ask(self, method: str, *parameters: Any) -> Any:
         """Return a method's result; raises `NodeGone`, `Reverted` and `ChainError`."""
@@ -64,6 +68,20 @@ class Node:
         except (LookupError, TypeError, ValueError) as error:
             raise ChainError(f"{self.name} answered {method} with {shown(answer)}") from error
 
+    async def forward(self, body: bytes) -> bytes:
+        """Return the node's answer to a JSON-RPC request in its own words; raises `NodeGone`."""
+        return await self._in_thread(self._forward_now, body)
+
+    def _forward_now(self, body: bytes) -> bytes:
+        def post() -> bytes:
+            kind = {"Content-Type": "application/json"}
+            return self._session.post(
+                self._url, body, headers=kind, timeout=self._timeout_s
+            ).content
+
+        said: bytes = self._post("a request", post)
+        return said
+
     def ask_now(self, method: str, *parameters: Any) -> Any:
         """Do the same as `ask`, and block until it is answered."""
         return _result(self._post(method, self._provider.make_request, method, parameters))
@@ -83,11 +101,14 @@ class Node:
             raise NodeGone(f"no answer from {self.name} to {what}: {seen}") from error
 
     async def _in_thread(self, work: Callable[..., T], *arguments: Any) -> T:
+        if self._threads is None:
+            return work(*arguments)
         return await asyncio.get_running_loop().run_in_executor(self._threads, work, *arguments)
 
     def close(self) -> None:
         """Close the connections, once all requests are answered."""
-        self._threads.shutdown()
+        if self._threads is not None:
+            self._threads.shutdown()
         self._session.close()
 
 

@@ -6,7 +6,7 @@ can tell, and it ends in a receipt, in `TimeoutError` (nobody knows yet) or in
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from typing import Any, TypeVar
 
@@ -43,21 +43,38 @@ class EvmChain:
     def __init__(
         self, node: Node, network: Network, clock: Clock, keys: Iterable[bytes] = ()
     ) -> None:
+        self.network = network
         self.chain_id = network.chain_id
         self.token = network.asset
         self.node = node
         self._clock = clock
         self._sender = Sender(node, network.chain_id, keys)
+        self.watchers: list[Callable[[], Awaitable[None]]] = []
+        """Called after every operation."""
+
+    @property
+    def keys(self) -> list[Address]:
+        """The accounts we have keys of, in their order."""
+        return self._sender.accounts
+
+    @property
+    def unmined(self) -> int:
+        """How many transactions of ours are not known to be mined."""
+        return self._sender.unmined
 
     async def check(self, network: Network) -> None:
         """Raise `ChainError` unless the node has this network's chain and token."""
+        await self.check_id(network)
+        if not await self.code(self.token):
+            raise ChainError(f"no contract at {checksum(self.token)} on {self.node.name}")
+        await self._check_domain(network)
+
+    async def check_id(self, network: Network) -> None:
+        """Raise `ChainError` unless the node has this network's chain."""
         seen = await self.node.read(read_quantity, "eth_chainId")
         if seen != network.chain_id:
             wanted = f"{network.chain_id} ({network.name})"
             raise ChainError(f"{self.node.name} is chain {seen}, not {wanted}")
-        if not await self.code(self.token):
-            raise ChainError(f"no contract at {checksum(self.token)} on {self.node.name}")
-        await self._check_domain(network)
 
     async def _check_domain(self, network: Network) -> None:
         """Refuse a token for which every signature would be invalid."""
@@ -163,6 +180,10 @@ class EvmChain:
         """Return the price of one unit of gas in wei."""
         return await self.node.read(read_quantity, "eth_gasPrice")
 
+    async def supply(self) -> int:
+        """Return all tokens there are, in base units, as the token counts them."""
+        return int.from_bytes(await self.call(Call(self.token, self.token, abi.TOTAL_SUPPLY)))
+
     # --- sending ---------------------------------------------------------------------
 
     async def send(self, call: Call) -> Hash:
@@ -217,6 +238,23 @@ class EvmChain:
 
     async def _pause(self) -> None:
         await self._clock.sleep(POLL_S)
+
+    # --- others ----------------------------------------------------------------------
+
+    async def pass_on(self, body: bytes, *, writes: bool) -> bytes:
+        """Return the node's own answer to somebody's JSON-RPC; raises `ChainError`.
+
+        `writes` is whether it may change the chain: then whoever watches is told.
+        """
+        said = await self.node.forward(body)
+        if writes:
+            await self.tell()
+        return said
+
+    async def tell(self) -> None:
+        """Tell whoever watches that something may have happened."""
+        for watcher in self.watchers:
+            await watcher()
 
     def close(self) -> None:
         """Close the connections to the node."""

@@ -6,7 +6,7 @@ that file does them all again: the chain outlives a kill -9 at any moment.
 
 import asyncio
 import sqlite3
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,8 @@ _CODE = b"\xfe"
 
 class Ledger:
     """A chain in memory with one token on it; keeps `chain.base.Control`."""
+
+    is_ours = True
 
     def __init__(
         self,
@@ -55,7 +57,7 @@ class Ledger:
             balances or {},
             {owner: PLENTY_WEI, **(native or {})},
         )
-        self.watchers: list[Callable[[], None]] = []
+        self.watchers: list[Callable[[], Awaitable[None]]] = []
         """Called after every operation."""
         self._waiters: dict[Hash, list[asyncio.Future[Receipt]]] = {}
         self._log = _OperationLog(file) if file else None
@@ -101,7 +103,7 @@ class Ledger:
         """Put a transaction into the mempool; raises `ChainError`."""
         if call.value < 0:
             raise ChainError(f"a transaction cannot carry {call.value} wei")
-        tx_hash: Hash = self._do("send", call.sender, call.to, call.data, str(call.value))
+        tx_hash: Hash = await self._do("send", call.sender, call.to, call.data, str(call.value))
         return tx_hash
 
     async def wait(self, tx_hash: Hash, timeout_s: float) -> Receipt:
@@ -135,6 +137,28 @@ class Ledger:
 
     # --- what only a chain under test offers -----------------------------------------
 
+    @property
+    def automine(self) -> bool:
+        """Whether every transaction is mined at once."""
+        return self.machine.automine
+
+    @property
+    def can_mint(self) -> bool:
+        """Whether `fund` can be done at all: it can."""
+        return True
+
+    def at_first(self) -> tuple[list[Block], int]:
+        """Return the blocks there were when it was opened, oldest first, and the supply."""
+        return list(self.machine.state.blocks.values()), self.machine.state.supply
+
+    async def supply(self) -> int:
+        """Return all tokens there are: the sum of all balances, in base units."""
+        return self.machine.state.supply
+
+    async def waiting(self) -> int:
+        """Return how many transactions wait in the mempool."""
+        return len(self.machine.state.waiting)
+
     async def fund(self, account: Address, amount_base: int) -> None:
         """Mint tokens, in a transaction of the token's owner; raises `ChainError`."""
         await self._send_and_check(Call(self.owner, self.token, abi.mint(account, amount_base)))
@@ -147,47 +171,47 @@ class Ledger:
         """Mine blocks, the first with all that waits; return the new height."""
         if not 1 <= blocks <= 10_000:
             raise ChainError(f"mine 1 to 10000 blocks at a time, not {blocks}")
-        self._do("mine", blocks)
+        await self._do("mine", blocks)
         return await self.height()
 
     async def set_automine(self, on: bool) -> None:
         """Mine every transaction at once (on), or only when `mine` is called (off)."""
-        self._do("automine", on)
+        await self._do("automine", on)
 
     async def snapshot(self) -> int:
         """Remember this state; returns the snapshot's id."""
-        snapshot: int = self._do("snapshot")
+        snapshot: int = await self._do("snapshot")
         return snapshot
 
     async def revert(self, snapshot: int) -> None:
         """Go back to a snapshot, which is used up with all later ones; raises `ChainError`."""
-        self._do("revert", snapshot)
+        await self._do("revert", snapshot)
 
     async def reorg(self, depth: int, drop: Collection[Hash] = ()) -> None:
         """Replace the last `depth` blocks by as many others; raises `ChainError`."""
-        self._do("reorg", depth, sorted(drop))
+        await self._do("reorg", depth, sorted(drop))
 
     async def drop(self) -> None:
         """Forget what waits in the mempool, as a node short of memory does."""
-        self._do("drop")
+        await self._do("drop")
 
     async def endow(self, account: Address, amount_wei: int) -> None:
         """Set an account's native balance, without a transaction."""
-        self._do("endow", account, str(amount_wei))
+        await self._do("endow", account, str(amount_wei))
 
     async def doom(self, calls: int) -> None:
         """Let the next `calls` calls of the token revert once they are mined."""
-        self._do("doom", calls)
+        await self._do("doom", calls)
 
-    def reset(self) -> None:
+    async def reset(self) -> None:
         """Begin again with nothing but block 0; it mines on demand if it did so before."""
         automine, self._has_history = self.machine.automine, False
         if self._log:
             self._log.clear()
         self.machine = self._open()
         if not automine:
-            self._do("automine", False)
-        self._tell()
+            await self._do("automine", False)
+        await self._tell()
 
     def close(self) -> None:
         """Close the file, if there is one."""
@@ -240,13 +264,13 @@ class Ledger:
         if origin != self._origin:
             raise ChainError("the file's chain belongs to another database")
 
-    def _do(self, name: str, *arguments: Any) -> Any:
+    async def _do(self, name: str, *arguments: Any) -> Any:
         """Write an operation down, then do it; whoever waits for a receipt is told."""
         at_s = self._clock.now_s()
         if self._log:
             self._log.write(at_s, name, *arguments)
         result = _OPERATIONS[name](self.machine, at_s, *arguments)
-        self._tell()
+        await self._tell()
         return result
 
     def _forget_waiter(self, tx_hash: Hash, waiter: asyncio.Future[Receipt]) -> None:
@@ -255,10 +279,10 @@ class Ledger:
         if others:
             self._waiters[tx_hash] = others
 
-    def _tell(self) -> None:
+    async def _tell(self) -> None:
         """Tell whoever watches, then whoever waits for a receipt."""
         for watcher in self.watchers:
-            watcher()
+            await watcher()
         receipts = self.machine.state.receipts
         for tx_hash in [tx for tx in self._waiters if tx in receipts]:
             for waiter in self._waiters.pop(tx_hash):

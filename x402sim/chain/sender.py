@@ -19,7 +19,8 @@ from x402sim.chain.jsonrpc import Json, read_quantity
 from x402sim.protocol.crypto import Address, Hash, checksum, from_hex, parse_address, to_hex
 
 GAS_HEADROOM = 1.25
-"""How far above the node's price we bid, so that a dearer next block takes us too."""
+"""How far above the base fee we bid, so that a dearer next block takes us too. What a node
+advises is bid as it is: it may be what we bid last, and would grow without end."""
 REPLACED_AFTER = 3
 """How often in a row a node must say that a transaction was replaced; one may lag behind."""
 NONCE_TRIES = 3
@@ -48,6 +49,16 @@ class Sender:
         self._nonces: dict[Address, int] = {}
         self._sent: dict[Hash, _Sent] = {}
 
+    @property
+    def accounts(self) -> list[Address]:
+        """The accounts there are keys of, in their order."""
+        return list(self._keys)
+
+    @property
+    def unmined(self) -> int:
+        """How many transactions were sent and are not known to be mined."""
+        return len(self._sent)
+
     async def send(self, sender: Address, asked: Json) -> Hash:
         """Sign a transaction and offer it to the node; return its hash.
 
@@ -56,7 +67,7 @@ class Sender:
         if sender not in self._keys:
             raise ChainError(f"no key for {checksum(sender)}, so it cannot send")
         async with self._turn:
-            price = int(await self._node.read(read_quantity, "eth_gasPrice") * GAS_HEADROOM)
+            price = await self._bid()
             for _ in range(NONCE_TRIES):
                 nonce = await self._next_nonce(sender)
                 place = {"chainId": self._chain_id, "nonce": nonce, "gasPrice": price}
@@ -68,6 +79,12 @@ class Sender:
                     self._sent[tx_hash] = _Sent(sender, nonce, raw)
                     return tx_hash
         raise ChainError(f"{NONCE_TRIES} nonces of {checksum(sender)} in a row are used")
+
+    async def _bid(self) -> int:
+        """Return what to bid for a unit of gas, in wei."""
+        advised = await self._node.read(read_quantity, "eth_gasPrice")
+        base = await self._node.read(_base_fee, "eth_getBlockByNumber", "latest", False)
+        return max(advised, int(base * GAS_HEADROOM))
 
     async def _next_nonce(self, sender: Address) -> int:
         """Return an account's next nonce.
@@ -127,6 +144,11 @@ class Sender:
     async def _count(self, account: Address, block: str) -> int:
         asked = to_hex(account), block
         return await self._node.read(read_quantity, "eth_getTransactionCount", *asked)
+
+
+def _base_fee(block: Json) -> int:
+    """Return a block's base fee in wei; 0 where there is no such thing."""
+    return read_quantity(block.get("baseFeePerGas") or "0x0")
 
 
 def read_keys(text: str) -> list[bytes]:

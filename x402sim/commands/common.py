@@ -8,6 +8,19 @@ from typing import Annotated
 import typer
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+Chain = Annotated[
+    str,
+    typer.Option(
+        help="What to stand on: ledger (in memory), anvil (a real EVM, started and stopped here; "
+        "extra `evm`), or the URL of a node, with keys in X402SIM_CHAIN_KEYS: the first pays "
+        "for gas, and the token's owner's mints.",
+        metavar="CHAIN",
+    ),
+]
+Token = Annotated[
+    str | None,
+    typer.Option(help="Where the token is on that node, if not at the network's own address."),
+]
 NOT_ALL_HELD, MISUSE = 1, 2
 """Exit codes: it ran and found something wrong; it could not start."""
 

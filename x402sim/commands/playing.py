@@ -14,8 +14,10 @@ from typing import Any
 
 import httpx
 
+from x402sim.chain.base import ChainError
 from x402sim.commands.common import Misuse
 from x402sim.report.reading import SERVICE, Reading
+from x402sim.world.chains import LEDGER, check_chain, shown
 from x402sim.world.run import Run
 from x402sim.world.scenario import Scenario, load, shipped
 from x402sim.world.world import World
@@ -92,10 +94,37 @@ def _loading(what: str) -> Iterator[None]:
         raise Misuse(f"cannot load {what}: {type(error).__name__}: {error}") from error
 
 
-def check_stage(on: str) -> None:
-    """Raise `Misuse` unless `on` names a stage; whether anybody is there, only playing tells."""
+@dataclass(frozen=True, slots=True)
+class Where:
+    """On which stage to play, on which chain, with which token on it, from which seed."""
+
+    on: str = "in-process"
+    chain: str = LEDGER
+    token: str | None = None
+    seed: int = 0
+
+    @property
+    def world(self) -> World:
+        """A new world there; raises `ValueError`."""
+        return World(seed=self.seed, on=self.on, chain=self.chain, token=self.token)
+
+    @property
+    def options(self) -> str:
+        """What one types to play there again; a node is named without what may be secret."""
+        chain = "" if self.chain == LEDGER else f" --chain {shlex.quote(shown(self.chain))}"
+        token = "" if self.token is None else f" --token {shlex.quote(self.token)}"
+        return f"--on {shlex.quote(self.on)}{chain}{token} --seed {self.seed}"
+
+
+def check(where: Where) -> None:
+    """Raise `Misuse` unless there are such a stage and chain; if they answer, playing tells."""
+    on = where.on
     try:
-        World(on=on)
+        check_chain(where.chain)
+    except ValueError as error:
+        raise Misuse(f"--chain: {error}") from error
+    try:
+        _ = where.world
         url = httpx.URL(on)
     except (ValueError, httpx.InvalidURL) as error:
         raise Misuse(f"--on: {error}") from error
@@ -103,14 +132,15 @@ def check_stage(on: str) -> None:
         raise Misuse(f"--on: a URL is http://HOST:PORT, with a port up to {MAX_PORT}, not {on}")
 
 
-def play(chosen: Chosen, on: str, seed: int) -> Played:
-    """Play one scenario; raises `Misuse` if nobody answers on the stage."""
-    again = f"{chosen.command} --on {shlex.quote(on)} --seed {seed}"
+def play(chosen: Chosen, where: Where) -> Played:
+    """Play one scenario; raises `Misuse` if nobody answers on the stage, or it has no chain."""
     try:
-        return Played(World(seed=seed, on=on).play(chosen.scenario), again)
+        return Played(where.world.play(chosen.scenario), f"{chosen.command} {where.options}")
     except (ConnectionError, httpx.HTTPError) as error:
         hint = "start one with `python -m x402sim serve`, or leave --on out"
-        raise Misuse(f"--on {on}: {error or type(error).__name__}; {hint}") from error
+        raise Misuse(f"--on {where.on}: {error or type(error).__name__}; {hint}") from error
+    except ChainError as error:
+        raise Misuse(f"--chain {shown(where.chain)}: {error}") from error
 
 
 def combined_sha256(all_played: Sequence[Played]) -> str:

@@ -6,12 +6,21 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from x402sim.commands.common import MISUSE, NOT_ALL_HELD, AsJson, Misuse, give_up, quiet
+from x402sim.commands.common import (
+    MISUSE,
+    NOT_ALL_HELD,
+    AsJson,
+    Chain,
+    Misuse,
+    Token,
+    give_up,
+    quiet,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from x402sim.commands.playing import Chosen, Played
+    from x402sim.commands.playing import Chosen, Played, Where
 
 _STYLES = {"passed": "", "failed": "bold red", "skipped": "yellow"}
 
@@ -31,6 +40,8 @@ def run(
             metavar="STAGE",
         ),
     ] = "in-process",
+    chain: Chain = "ledger",
+    token: Token = None,
     seed: Annotated[int, typer.Option(help="All that is drawn is drawn from it.")] = 0,
     out: Annotated[
         Path | None,
@@ -49,7 +60,7 @@ def run(
     A scenario is a short script: payers ask, sign, pay and misbehave, things go wrong, time
     goes by, and the money is counted on the chain. In process and over tcp time is virtual
     (a day passes in moments), and the same seed always gives the same journal, to the byte.
-    What a stage cannot offer is skipped, with the reason.
+    What a stage or a chain cannot offer is skipped, with the reason.
 
     Exit code 0: every check held; 1: one did not, and it is told which clause, what was
     expected, what came, and how to play it again; 2: nothing could be played.
@@ -58,31 +69,34 @@ def run(
 
     Examples: `run replay`, `run --out report`, `run mine.py --on http://127.0.0.1:4020`.
     """
+    from x402sim.commands import playing
+
     try:
         with quiet():
-            code = _run(names or [], on, seed, out, as_json, keep_going)
+            where = playing.Where(on=on, chain=chain, token=token, seed=seed)
+            code = _run(names or [], where, out, as_json, keep_going)
     except Misuse as misuse:
         raise give_up(misuse) from misuse
     raise typer.Exit(code)
 
 
 def _run(
-    names: list[str], on: str, seed: int, out: Path | None, as_json: bool, keep_going: bool
+    names: list[str], where: "Where", out: Path | None, as_json: bool, keep_going: bool
 ) -> int:
     """Play, tell and save; return the exit code. Raises `Misuse`."""
     from x402sim.clock import stopwatch
     from x402sim.commands import playing, telling
 
-    playing.check_stage(on)
+    playing.check(where)
     chosen = playing.choose(names)
     if out is not None:
         _prepare(out)
     elapsed = stopwatch()
-    all_played = _play(chosen, on, seed, as_json, keep_going)
+    all_played = _play(chosen, where, as_json, keep_going)
     if as_json:
-        typer.echo(json.dumps(playing.document(seed, all_played)))
+        typer.echo(json.dumps(playing.document(where.seed, all_played)))
     else:
-        _tell_end(all_played, telling.summary(seed, all_played, elapsed()))
+        _tell_end(all_played, telling.summary(where.seed, all_played, elapsed()))
     if out is not None:
         _save(chosen, all_played, out, quietly=as_json)
     outcomes = {played.run.outcome for played in all_played}
@@ -93,7 +107,7 @@ def _run(
 
 
 def _play(
-    chosen: "list[Chosen]", on: str, seed: int, as_json: bool, keep_going: bool
+    chosen: "list[Chosen]", where: "Where", as_json: bool, keep_going: bool
 ) -> "list[Played]":
     """Play one after the other, and tell of each as soon as it is over."""
     from rich.console import Console
@@ -107,7 +121,7 @@ def _play(
     with Progress(len(chosen), shown=not as_json) as progress:
         for number, each in enumerate(chosen):
             progress.tell(f"{number + 1} of {len(chosen)}: {each.scenario.name}", number)
-            played = playing.play(each, on, seed)
+            played = playing.play(each, where)
             all_played.append(played)
             progress.hide()
             if not number:

@@ -103,18 +103,19 @@ async def accounts(control: Control, _: Nothing) -> Any:
 async def state(control: Control, _: Nothing) -> Any:
     """Where the world stands: its clock, chain, database and cache."""
     parts = control.parts
-    machine = parts.ledger.machine
+    chain = parts.chain
+    head = await chain.block(await chain.height())
     return {
         "now": parts.clock.now_ms(),
         "clockAdvancedSeconds": parts.clock.offset_s,
         "network": parts.service.settings.network.name,
         "chain": {
-            "chainId": parts.ledger.chain_id,
-            "height": machine.state.head.number,
-            "timestamp": machine.state.head.timestamp_s,
-            "automine": machine.automine,
-            "waiting": len(machine.state.waiting),
-            "supply": str(machine.state.supply),
+            "chainId": chain.chain_id,
+            "height": head.number if head else None,
+            "timestamp": head.timestamp_s if head else None,
+            "automine": chain.automine,
+            "waiting": await chain.waiting(),
+            "supply": str(await chain.supply()),
         },
         "rows": parts.service.store.counts(),
         "pendingPayments": len(parts.service.store.pending()),
@@ -132,7 +133,7 @@ async def faucet(control: Control, asked: Faucet) -> Any:
         raise Refused(400, "Invalid request body", str(error)) from error
     if not 0 < amount_base <= MAX_STORED:
         raise Refused(400, "Invalid request body", f"cannot mint {amount_base} base units")
-    await control.parts.ledger.fund(account, amount_base)
+    await control.parts.chain.fund(account, amount_base)
     return {"address": asked.address, "balance": str(await balance(control.parts, account))}
 
 
@@ -147,8 +148,8 @@ async def advance(control: Control, asked: Advance) -> Any:
     if parts.clock.now() + asked.seconds > LATEST_S:
         raise Refused(400, "Invalid request body", "the clock cannot go past the year 9000")
     parts.clock.advance(asked.seconds)
-    if parts.ledger.machine.automine:
-        await parts.ledger.mine()
+    if parts.chain.automine:
+        await parts.chain.mine()
     parts.service.entitlements.sweep(parts.clock.now_ms())
     due = asyncio.create_task(_end_what_is_due(parts))
     control.running.add(due)
@@ -166,20 +167,20 @@ async def _end_what_is_due(parts: Parts) -> None:
 
 async def mine(control: Control, asked: Mine) -> Any:
     """Mine blocks: {"blocks": 1}. The first takes all waiting transactions."""
-    return {"height": await control.parts.ledger.mine(asked.blocks)}
+    return {"height": await control.parts.chain.mine(asked.blocks)}
 
 
 async def mining(control: Control, asked: Mining) -> Any:
     """Mine every transaction at once, or only on demand: {"automine": false}."""
-    await control.parts.ledger.set_automine(asked.automine)
+    await control.parts.chain.set_automine(asked.automine)
     return {"automine": asked.automine}
 
 
 async def reorg(control: Control, asked: Reorg) -> Any:
     """Replace the newest blocks: {"depth": 1, "drop": ["0x…"]}. The rest is mined again."""
     drop = [interventions.tx_hash(text) for text in asked.drop]
-    await control.parts.ledger.reorg(asked.depth, drop)
-    return {"height": await control.parts.ledger.height()}
+    await control.parts.chain.reorg(asked.depth, drop)
+    return {"height": await control.parts.chain.height()}
 
 
 async def run_indexer(control: Control, _: Nothing) -> Any:
@@ -190,7 +191,7 @@ async def run_indexer(control: Control, _: Nothing) -> Any:
 async def snapshot(control: Control, _: Nothing) -> Any:
     """Remember chain, database and cache: answers {"snapshot": id}. The clock goes on."""
     service = control.parts.service
-    number = await control.parts.ledger.snapshot()
+    number = await control.parts.chain.snapshot()
     control.saved[number] = _Saved(service.store.copy(), service.entitlements.all())
     return {"snapshot": number}
 
@@ -201,7 +202,7 @@ async def revert(control: Control, asked: Revert) -> Any:
     if saved is None:
         known = ", ".join(map(str, sorted(control.saved))) or "none"
         raise Refused(404, "Unknown snapshot", f"got {asked.snapshot}, there are: {known}")
-    await control.parts.ledger.revert(asked.snapshot)
+    await control.parts.chain.revert(asked.snapshot)
     service = control.parts.service
     service.store.restore(saved.database)
     service.entitlements.clear()
@@ -214,7 +215,7 @@ async def revert(control: Control, asked: Revert) -> Any:
 
 async def reset(control: Control, _: Nothing) -> Any:
     """Begin again: block 0, an empty database, full accounts. The clock stays where it is."""
-    control.parts.ledger.reset()
+    await control.parts.chain.reset()
     control.parts.service.store.clear()
     control.parts.service.entitlements.clear()
     for saved in control.saved.values():

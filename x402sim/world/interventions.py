@@ -10,6 +10,7 @@ from msgspec import Meta
 from x402sim.chain import abi
 from x402sim.chain.base import Call, LogFilter
 from x402sim.chain.ledger import PLENTY_WEI
+from x402sim.chain.reverts import cause
 from x402sim.protocol.crypto import Address, Hash, checksum, from_hex, parse_address, to_hex
 from x402sim.web import Refused
 from x402sim.world.faults import Fault
@@ -74,14 +75,14 @@ async def add_fault(reach: Reach, fault: Fault) -> Any:
 
 
 async def clear_faults(reach: Reach, _: Nothing) -> Any:
-    """Let nothing go wrong any more: no faults, right clocks, no lag, no doom, automine."""
+    """Let nothing go wrong any more: no faults, right clocks, mining and lag as at first."""
     parts = reach.parts
     parts.faults.clear()
     for clock in parts.clocks.values():
         clock.skew_s = 0.0
-    parts.index.lag_s = 0.0
-    await parts.ledger.doom(0)
-    await parts.ledger.set_automine(True)
+    parts.index.lag_s = parts.recipe.explorer_lag_s
+    await parts.chain.doom(0)
+    await parts.chain.set_automine(parts.recipe.block_time_s is None)
     return {"standing": 0}
 
 
@@ -105,38 +106,40 @@ async def crash(reach: Reach, _: Nothing) -> Any:
 
 async def doom(reach: Reach, asked: Doom) -> Any:
     """Let the next calls of the token revert when they are mined: {"calls": 1}."""
-    await reach.parts.ledger.doom(asked.calls)
+    await reach.parts.chain.doom(asked.calls)
     return {"calls": asked.calls}
 
 
 async def drop(reach: Reach, _: Nothing) -> Any:
     """Forget the transactions that wait in the mempool."""
-    await reach.parts.ledger.drop()
+    await reach.parts.chain.drop()
     return {"waiting": 0}
 
 
 async def send(reach: Reach, asked: Send) -> Any:
     """Send a transaction of any account: {"from": "0x…", "to": "0x…", "data": "0x…"}."""
-    ledger = reach.parts.ledger
+    chain = reach.parts.chain
     try:
         data = bytes.fromhex(asked.data.removeprefix("0x"))
         call = Call(parse_address(asked.sender), parse_address(asked.to), data)
     except ValueError as error:
         raise Refused(400, "Invalid request body", str(error)) from error
-    if not await ledger.native_balance(call.sender):
-        await ledger.endow(call.sender, PLENTY_WEI)
-    sent = await ledger.send(call)
-    receipt = await ledger.receipt(sent)
+    if not await chain.native_balance(call.sender):
+        await chain.endow(call.sender, PLENTY_WEI)
+    sent = await chain.send(call)
+    receipt = await chain.receipt(sent)
+    reason = receipt.revert_reason if receipt else None
     return {
         "txHash": to_hex(sent),
         "mined": receipt is not None,
-        "revertReason": receipt.revert_reason if receipt else None,
+        "revertReason": reason,
+        "cause": None if reason is None else cause(reason).value,
     }
 
 
 async def transfers(reach: Reach, _: Nothing) -> Any:
     """All transfers of the token on the chain, oldest first."""
-    found = await reach.parts.ledger.logs(LogFilter(0, 2**63, (), ((abi.TRANSFER_EVENT,),)))
+    found = await reach.parts.chain.logs(LogFilter(0, 2**63, (), ((abi.TRANSFER_EVENT,),)))
     return [
         {
             "from": checksum(Address(log.topics[1][12:])),
@@ -160,8 +163,8 @@ async def balances(reach: Reach, asked: Accounts) -> Any:
 
 async def balance(parts: Parts, account: Address) -> int:
     """Return an account's token balance in base units."""
-    ledger = parts.ledger
-    return int.from_bytes(await ledger.call(Call(account, ledger.token, abi.balance_of(account))))
+    chain = parts.chain
+    return int.from_bytes(await chain.call(Call(account, chain.token, abi.balance_of(account))))
 
 
 async def who(reach: Reach, _: Nothing) -> Any:
@@ -170,13 +173,19 @@ async def who(reach: Reach, _: Nothing) -> Any:
     settings = parts.service.settings
     return {
         "payTo": checksum(settings.pay_to),
-        "asset": checksum(parts.ledger.token),
-        "tokenOwner": checksum(parts.ledger.owner),
+        "asset": checksum(parts.chain.token),
+        "tokenOwner": checksum(parts.chain.owner),
+        "chain": chain_kind(parts),
         "network": settings.network.name,
         "now": parts.clock.now_ms(),
         "journal": parts.journal.length,
-        "service": parts.has_service,
+        "service": parts.recipe.has_service,
     }
+
+
+def chain_kind(parts: Parts) -> str:
+    """Return what a world stands on: "ledger", "anvil", or "node" if that is somebody else's."""
+    return parts.recipe.chain if parts.chain.is_ours else "node"
 
 
 def tx_hash(text: str) -> Hash:

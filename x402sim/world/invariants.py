@@ -1,14 +1,13 @@
 """What must hold after every event of every run, whatever the story.
 
 Money is conserved; no session spends more than its deposit; access is granted only for
-money that moved; a payment id is paid at most once. Each is read from the ledger and
+money that moved; a payment id is paid at most once. Each is read from the chain and
 the database, never from what was answered.
 """
 
 from collections.abc import Callable, Iterator
 
 from x402sim.journal import Event
-from x402sim.protocol.crypto import Hash, from_hex
 from x402sim.world.parts import Parts
 
 CONSERVED = "invariant/value-conserved"
@@ -22,7 +21,9 @@ class Invariants:
 
     def __init__(self, parts: Parts, broken: Callable[[str, str, str], None]) -> None:
         self._parts, self._broken = parts, broken
-        self._supply = parts.ledger.machine.state.supply
+        self._supply = parts.watch.supply_base
+        self._moved: dict[str, list[tuple[str, str, int]]] = {}
+        """What each transaction has moved, as the chain says: from, to, base units."""
         self._minted: dict[str, int] = {}
         self._is_settled = True
         self._presented: dict[str, set[str]] = {}
@@ -49,7 +50,7 @@ class Invariants:
     def _look(self, event: Event) -> Iterator[tuple[str, str, str]]:
         match event.actor, event.event:
             case "chain", "transfer" | "undone":
-                self._count_mints(event)
+                self._count(event)
             case "chain", "authorization":
                 yield from self._paid_once(event)
             case "service", "session debited" | "session opened" | "session refunded":
@@ -60,12 +61,17 @@ class Invariants:
                 ids = self._presented.setdefault(event.data["authorization"], set())
                 ids.add(event.data["payment_id"])
 
-    def _count_mints(self, event: Event) -> None:
-        """Remember what each transaction has minted."""
+    def _count(self, event: Event) -> None:
+        """Remember what each transaction has moved and minted."""
+        tx = event.data["tx"]
         if event.event == "undone":
-            self._minted.pop(event.data["tx"], None)
-        elif int(event.data["sender"], 16) == 0:
-            tx, amount_base = event.data["tx"], int(event.data["amount_base"])
+            self._minted.pop(tx, None)
+            self._moved.pop(tx, None)
+            return
+        sender, to = event.data["sender"].lower(), event.data["to"].lower()
+        amount_base = int(event.data["amount_base"])
+        self._moved.setdefault(tx, []).append((sender, to, amount_base))
+        if int(sender, 16) == 0:
             self._minted[tx] = self._minted.get(tx, 0) + amount_base
 
     def _conserved(self) -> Iterator[tuple[str, str, str]]:
@@ -74,7 +80,7 @@ class Invariants:
             return
         self._is_settled = True
         minted = self._supply + sum(self._minted.values())
-        held = self._parts.ledger.machine.state.supply
+        held = self._parts.watch.supply_base
         if held != minted:
             yield CONSERVED, f"{minted} base units", f"{held} base units"
 
@@ -91,17 +97,10 @@ class Invariants:
     def _granted_if_paid(self, event: Event) -> Iterator[tuple[str, str, str]]:
         """The transaction that a grant names moved exactly this amount from this payer."""
         stored = self._parts.service.store.payment(event.data["payment_id"])
-        receipts = self._parts.ledger.machine.state.receipts
-        receipt = receipts.get(Hash(from_hex(event.data["tx_hash"], 32)))
-        moved = [
-            (log.topics[1][12:].hex(), log.topics[2][12:].hex(), int.from_bytes(log.data))
-            for log in (receipt.logs if receipt else ())
-            if len(log.topics) == 3 and len(log.data) == 32
-        ]
         if stored is None:
             return
-        record = stored.record
-        wanted = record.from_address[2:].lower(), record.to_address[2:].lower(), int(record.amount)
+        moved, record = self._moved.get(event.data["tx_hash"].lower(), []), stored.record
+        wanted = record.from_address.lower(), record.to_address.lower(), int(record.amount)
         if wanted not in moved:
             yield GRANTED_IF_PAID, f"a transfer of {wanted}", f"{moved} for {record.payment_id}"
 

@@ -11,6 +11,7 @@ from x402sim.clock import Clock
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.networks import TESTNET, Network, network_named
 from x402sim.spec.decisions import Decisions
+from x402sim.world.chains import LEDGER
 from x402sim.world.parts import Parts, Recipe
 from x402sim.world.server import Listen, open_world, run, serve
 
@@ -20,7 +21,8 @@ class LocalServer:
 
     `wallets` are the ten funded accounts; `url` is the service, and `facilitator_url`,
     `explorer_url`, `rpc_url` and `control_url` the rest. `clock` is the world's clock:
-    give it to a payer if you advance it. `parts` is what runs inside: read it only
+    give it to a payer if you advance it. `chain` is "ledger", "anvil" or the URL of a node.
+    `parts` is what runs inside: read it only
     while nothing is in flight.
     """
 
@@ -33,14 +35,17 @@ class LocalServer:
         port: int = 0,
         block_time_s: float | None = None,
         decisions: Decisions | None = None,
+        chain: str = LEDGER,
     ) -> None:
         self.clock = Clock()
-        self._listen = Listen(port=port, block_time_s=block_time_s)
+        self._listen = Listen(port=port)
         self._recipe = Recipe(
             network=network_named(network) if isinstance(network, str) else network,
             seed=seed,
             file=Path(file) if file is not None else None,
             decisions=decisions,
+            block_time_s=block_time_s,
+            chain=chain,
         )
         self._ready = threading.Event()
         self._thread: threading.Thread | None = None

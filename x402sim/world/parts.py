@@ -5,7 +5,6 @@ hands each request to the right ASGI application, so that any of them can be rep
 by somebody else's.
 """
 
-import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,9 +14,8 @@ import httpx
 from starlette.types import ASGIApp
 
 from x402sim import web
-from x402sim.chain.ledger import PLENTY_WEI, Ledger
-from x402sim.chain.rpc import rpc_app
-from x402sim.chain.token_rules import CANCEL, RECEIVE, TRANSFER, TokenRules
+from x402sim.chain.base import Control
+from x402sim.chain.token_rules import CANCEL, RECEIVE, TRANSFER
 from x402sim.clock import Clock, SkewedClock
 from x402sim.explorer.app import explorer_app
 from x402sim.explorer.index import Index
@@ -35,14 +33,12 @@ from x402sim.service.state import Service
 from x402sim.service.store import Store
 from x402sim.service.upstream import Upstream
 from x402sim.spec.decisions import Decisions
+from x402sim.world.chains import LEDGER, Ground, People, check_chain, is_url, open_ground
 from x402sim.world.faults import Faults, Victim, faulty
 from x402sim.world.link import Asgi
 from x402sim.world.process import Process
 from x402sim.world.watch import Watch
 
-ACCOUNTS = 10
-PAYER_BALANCE_BASE = 1_000_000_000
-"""What each account starts with: 1000.00 of the token."""
 JOURNAL_LIMIT = 100_000
 
 
@@ -62,7 +58,8 @@ class Recipe:
     """What a world is made of.
 
     The same seed gives the same accounts (without one, those of seed 0), and in memory
-    the same payment ids. With a file, ids must never come twice, and are drawn anew.
+    the same payment ids. With a file, or on somebody's node, ids must never come twice, and
+    are drawn anew.
     """
 
     network: Network
@@ -74,10 +71,28 @@ class Recipe:
     """Whether the RPC sends transactions for the ten accounts, which it has the keys of."""
     has_service: bool = True
     """Whether the service is there; without it the world waits for somebody else's."""
+    chain: str = LEDGER
+    """What it stands on: "ledger", "anvil", or the URL of a node."""
+    token: str | None = None
+    """Where the token is on that node, if not at the network's own address."""
+    deploy: bool = False
+    """Whether to put a new token on that node first."""
+    block_time_s: float | None = None
+    """Seconds between blocks; None mines every transaction at once."""
     sweep_s: int | None = None
     """Seconds between looks at expired sessions and pending payments, if not as ever."""
     without: tuple[tuple[str, str], ...] = ()
     """Rules to leave out, to see what notices: (name in `TABLES`, clause)."""
+
+    def __post_init__(self) -> None:
+        check_chain(self.chain)
+        if self.block_time_s is not None and not 0.01 <= self.block_time_s <= 86400:
+            raise ValueError(f"the block time is 0.01 to 86400 seconds, not {self.block_time_s}")
+
+    @property
+    def remembers(self) -> bool:
+        """Whether something outlives the world, in which nothing may come twice."""
+        return self.file is not None or is_url(self.chain)
 
     def rules(self, table: str) -> Any:
         """Return one of `TABLES` without the rules this recipe leaves out; raises `KeyError`."""
@@ -98,7 +113,8 @@ class Parts:
 
     clock: Clock
     journal: Journal
-    ledger: Ledger
+    chain: Control
+    watch: Watch
     process: Process
     clocks: dict[str, SkewedClock]
     faults: Faults
@@ -109,7 +125,7 @@ class Parts:
     explorer_app: ASGIApp
     rpc_app: ASGIApp
     http: httpx.AsyncClient
-    has_service: bool = True
+    recipe: Recipe
 
     @property
     def service(self) -> Service:
@@ -134,48 +150,48 @@ def build(
 ) -> Parts:
     """Build a world. With a file, one that was there before goes on where it stopped.
 
-    Raises `sqlite3.Error` or `ChainError` if the file cannot be used.
+    Raises `sqlite3.Error` or `ChainError` if file or chain cannot be had.
     """
     clock = clock or Clock()
     clocks = {actor: SkewedClock(clock) for actor in ACTORS}
     journal = Journal(JOURNAL_LIMIT) if journal is None else journal
-    rng = Rng(recipe.seed if recipe.file is None else None)
+    rng = Rng(None if recipe.remembers else recipe.seed)
     keys = Rng(recipe.seed or 0)
-    accounts = tuple(Wallet(keys.secret(f"account {n}")) for n in range(ACCOUNTS))
-    owner, facilitator = Wallet(keys.secret("token owner")), Wallet(keys.secret("facilitator"))
+    people = People.drawn(keys)
     store = Store(recipe.file)
     secret = store.secret("ids", rng.secret("ids"))
     try:
         has_payments = store.counts()["payments"] > 0
-        funded = [*accounts, facilitator]
-        ledger = _ledger(recipe, clocks["chain"], owner, funded, secret, has_payments)
+        ground = open_ground(recipe, clocks["chain"], people, secret, has_payments=has_payments)
     except BaseException:
         store.close()
         raise
-    # A world whose clock was advanced goes on at its newest block's time, not before.
-    clock.advance(max(0.0, ledger.machine.state.head.timestamp_s - clock.now()))
-    ledger.watchers.append(Watch(ledger, journal, clock))
-    index = Index(ledger, clocks["explorer"], recipe.explorer_lag_s)
+    chain = ground.chain
+    blocks, _ = chain.at_first()
+    if chain.is_ours:  # a clock that was advanced goes on at the newest block's time
+        clock.advance(max(0.0, blocks[-1].timestamp_s - clock.now()))
+    watch = Watch(chain, journal, clock)
+    chain.watchers.append(watch)
+    index = Index(chain, clocks["explorer"], recipe.explorer_lag_s)
     faults = Faults(rng.stream("faults"))
 
     def at_its_door(name: Victim, app: ASGIApp) -> ASGIApp:
         return web.recorded(faulty(app, name, faults, clock), name, journal, clock)
 
-    addresses = [wallet.address_bytes for wallet in accounts]
     outside = {
         "facilitator": at_its_door(
             "facilitator",
-            facilitator_app(_facilitator(recipe, clocks["facilitator"], ledger, facilitator)),
+            facilitator_app(_facilitator(recipe, clocks["facilitator"], ground)),
         ),
         "explorer": at_its_door("explorer", explorer_app(index)),
-        "rpc": at_its_door("rpc", rpc_app(ledger, accounts=addresses, unlocked=recipe.unlocked)),
+        "rpc": at_its_door("rpc", ground.rpc_app),
     }
     http = httpx.AsyncClient(
         mounts={_url(name): link(name, app) for name, app in outside.items()},
         trust_env=False,
         timeout=None,  # noqa: S113 - the service has timeouts of its own
     )
-    settings = _settings(recipe, keys.secret("service"), secret)
+    settings = _settings(recipe, ground.network, keys.secret("service"), secret)
     process = Process(
         Service(
             settings=settings,
@@ -193,51 +209,30 @@ def build(
     return Parts(
         clock=clock,
         journal=journal,
-        ledger=ledger,
+        chain=chain,
+        watch=watch,
         process=process,
         clocks=clocks,
         faults=faults,
         index=index,
-        accounts=accounts,
+        accounts=people.accounts,
         service_app=at_its_door("service", process if recipe.has_service else _nobody),
         facilitator_app=outside["facilitator"],
         explorer_app=outside["explorer"],
         rpc_app=outside["rpc"],
         http=http,
-        has_service=recipe.has_service,
+        recipe=recipe,
     )
 
 
-def _ledger(
-    recipe: Recipe,
-    clock: Clock,
-    owner: Wallet,
-    funded: list[Wallet],
-    secret: bytes,
-    has_history: bool,
-) -> Ledger:
-    """Return the chain: tokens for the accounts, gas for them and the facilitator (the last)."""
-    return Ledger(
-        recipe.network,
-        clock,
-        owner=owner.address_bytes,
-        balances={wallet.address_bytes: PAYER_BALANCE_BASE for wallet in funded[:-1]},
-        native={wallet.address_bytes: PLENTY_WEI for wallet in funded},
-        has_history=has_history,
-        origin=hashlib.sha256(b"origin" + secret).digest(),
-        file=recipe.file.with_name(recipe.file.name + ".chain") if recipe.file else None,
-        rules=TokenRules(*(recipe.rules(name) for name in ("transfer", "receive", "cancel"))),
-    )
-
-
-def _settings(recipe: Recipe, private_key: bytes, secret: bytes) -> Settings:
+def _settings(recipe: Recipe, network: Network, private_key: bytes, secret: bytes) -> Settings:
     settings = Settings(
         private_key=private_key,
         secret=secret,
         facilitator_url=_url("facilitator"),
         explorer_url=_url("explorer"),
         rpc_url=_url("rpc"),
-        network=recipe.network,
+        network=network,
         decisions=recipe.decisions or Decisions(),
     )
     if recipe.sweep_s is None:
@@ -245,12 +240,12 @@ def _settings(recipe: Recipe, private_key: bytes, secret: bytes) -> Settings:
     return replace(settings, session_sweep_s=recipe.sweep_s, reconcile_interval_s=recipe.sweep_s)
 
 
-def _facilitator(recipe: Recipe, clock: Clock, ledger: Ledger, wallet: Wallet) -> Facilitator:
+def _facilitator(recipe: Recipe, clock: Clock, ground: Ground) -> Facilitator:
     return Facilitator(
-        chain=ledger,
+        chain=ground.chain,
         clock=clock,
-        network=recipe.network,
-        account=wallet.address_bytes,
+        network=ground.network,
+        account=ground.facilitator,
         started_s=clock.now(),
         rules=recipe.rules("verification"),
     )

@@ -78,9 +78,9 @@ class Run:
     @property
     def command(self) -> str:
         """The command that plays it again."""
-        return (
-            f"python -m x402sim run {self.name} --on {self.on or 'in-process'} --seed {self.seed}"
-        )
+        chain = f" --chain {self._begin['chain']}" if "chain" in self._begin else ""
+        where = f"--on {self.on or 'in-process'}{chain} --seed {self.seed}"
+        return f"python -m x402sim run {self.name} {where}"
 
     @property
     def steps(self) -> "DataFrame":

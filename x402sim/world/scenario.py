@@ -19,7 +19,9 @@ NEEDS = {
     "funds": "a payer with money",
     "clock": "control of the clock",
     "faults": "control of what goes wrong around the service",
-    "chain": "sight and control of the chain",
+    "sight": "sight of the money on the chain",
+    "chain": "control of the chain",
+    "fiat token": "Circle's token, which can be paused, and blacklists",
     "virtual time": "virtual time",
 }
 """What a scenario cannot take for granted, and what each is called."""

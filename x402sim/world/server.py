@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import logging
 import socket
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -15,16 +16,19 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from x402sim import web
+from x402sim.chain.base import ChainError
 from x402sim.clock import Clock
 from x402sim.protocol.crypto import checksum
 from x402sim.world.control import Control, accounts, control_app
 from x402sim.world.faults import ABORT
-from x402sim.world.interventions import Nothing
+from x402sim.world.interventions import Nothing, chain_kind
 from x402sim.world.parts import Parts, Recipe, build
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 HEARTBEAT_S = 60
 """Seconds between blocks when transactions do not wait for one: time goes on, on any chain."""
+LOOK_S = 2
+"""Seconds between looks at a node of somebody else."""
 MAX_HEAD_BYTES = 512 * 1024
 MAX_MESSAGE_BYTES = 8 * web.MAX_BODY_BYTES
 """What a message may take on the wire, chunking and trailers included."""
@@ -39,16 +43,12 @@ class Listen:
     host: str = "127.0.0.1"
     port: int = 4020
     control_token: str | None = None
-    block_time_s: float | None = None
-    """Seconds between blocks; None mines every transaction at once."""
     allow_origin: str | None = None
     """The origin of a web page that may use everything, such as http://localhost:3000."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.port <= 65535:
             raise ValueError(f"a port is a number from 0 to 65535, not {self.port}")
-        if self.block_time_s is not None and not 0.01 <= self.block_time_s <= 86400:
-            raise ValueError(f"the block time is 0.01 to 86400 seconds, not {self.block_time_s}")
 
     @property
     def is_local(self) -> bool:
@@ -92,7 +92,8 @@ def open_world(
 ) -> tuple[Parts, socket.socket]:
     """Return a world and the socket to serve it on.
 
-    Raises `OSError` for the socket, `sqlite3.Error` or `ChainError` for the file.
+    Raises `OSError` for the socket, `sqlite3.Error` or `ChainError` for the file, and
+    `ChainError` for the chain.
     """
     sock = listening_socket(listen)
     try:
@@ -191,7 +192,7 @@ async def ready_message(parts: Parts, listen: Listen, url: str) -> dict[str, Any
     settings = parts.service.settings
     return {
         "event": "ready",
-        "service": url if parts.has_service else None,
+        "service": url if parts.recipe.has_service else None,
         "facilitator": f"{url}/facilitator",
         "explorer": f"{url}/explorer",
         "rpc": f"{url}/rpc",
@@ -199,6 +200,7 @@ async def ready_message(parts: Parts, listen: Listen, url: str) -> dict[str, Any
         "payTo": checksum(settings.pay_to),
         "asset": checksum(settings.network.asset),
         "network": settings.network.name,
+        "chain": chain_kind(parts),
         "chainId": settings.network.chain_id,
         "accounts": await accounts(Control(parts), Nothing()),
     }
@@ -266,28 +268,39 @@ class Server(uvicorn.Server):
 
 
 @asynccontextmanager
-async def running(parts: Parts, listen: Listen) -> AsyncIterator[None]:
+async def running(parts: Parts) -> AsyncIterator[None]:
     """Keep the world's background work going; close everything at the end."""
-    await parts.ledger.set_automine(listen.block_time_s is None)
-    if parts.has_service:
+    await parts.chain.set_automine(parts.recipe.block_time_s is None)
+    if parts.recipe.has_service:
         parts.process.start_background()
-    mining = asyncio.create_task(mine_every(parts, listen.block_time_s or HEARTBEAT_S))
+    beating = asyncio.create_task(_beat(parts))
     try:
         yield
     finally:
-        mining.cancel()
-        await asyncio.gather(mining, return_exceptions=True)
+        beating.cancel()
+        with suppress(asyncio.CancelledError):
+            await beating
         await parts.process.stop()
         await parts.http.aclose()
         parts.service.store.close()
-        parts.ledger.close()
+        parts.chain.close()
 
 
-async def mine_every(parts: Parts, block_time_s: float) -> None:
-    """Mine a block every so many seconds, until cancelled."""
+async def _beat(parts: Parts) -> None:
+    """Mine a block every so many seconds; on a node of somebody else, see what it mined."""
+    chain = parts.chain
     while True:
-        await parts.clock.sleep(block_time_s)
-        await parts.ledger.mine()
+        await parts.clock.sleep(_seconds_to_next_beat(parts))
+        try:
+            await (chain.mine() if chain.is_ours else parts.watch())
+        except ChainError as trouble:  # a node may come back
+            logging.getLogger(__name__).warning("the chain: %s", trouble)
+
+
+def _seconds_to_next_beat(parts: Parts) -> float:
+    if not parts.chain.is_ours:
+        return LOOK_S
+    return parts.recipe.block_time_s or HEARTBEAT_S
 
 
 async def serve(
@@ -299,7 +312,7 @@ async def serve(
     """Serve a world on a socket until the server given to `on_start` is told to exit."""
     message = await ready_message(parts, listen, base_url(listen, sock))
     server = Server(world_app(parts, listen), lambda: on_start(server, message))
-    async with running(parts, listen):
+    async with running(parts):
         await server.serve(sockets=[sock])
 
 

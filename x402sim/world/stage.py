@@ -8,7 +8,7 @@ a URL time is real, and only a world that shows its control plane can be turned.
 import asyncio
 import os
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -21,13 +21,14 @@ from x402sim.clock import Clock, SkewedClock
 from x402sim.journal import Journal
 from x402sim.payer.wallet import Wallet
 from x402sim.rng import Rng
+from x402sim.world import chains
 from x402sim.world.control import control_app
 from x402sim.world.faults import ABORT
 from x402sim.world.link import Asgi, Latency, Link, Wires, constant
 from x402sim.world.loop import VirtualLoop, run_anywhere, run_virtual
 from x402sim.world.parts import Parts, Recipe, build
 from x402sim.world.scenario import NEEDS
-from x402sim.world.server import HEARTBEAT_S, Listen, listening_socket, mine_every
+from x402sim.world.server import Listen, listening_socket, running
 from x402sim.world.server import Protocol as HttpProtocol
 
 START_S = 1_800_000_000
@@ -40,11 +41,10 @@ PAYER_KEY = "X402SIM_PAYER_KEY"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What a world is to be: its recipe, its latencies by hop, its pace of blocks."""
+    """What a world is to be: its recipe, and its latencies by hop."""
 
     recipe: Recipe
     latency: dict[str, Latency] = field(default_factory=dict)
-    block_time_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,30 +189,23 @@ def _at_a_socket(app: ASGIApp, loop: VirtualLoop) -> ASGIApp:
 
 @asynccontextmanager
 async def _world(plan: Plan) -> AsyncIterator[tuple[Parts, Wires, Rng]]:
-    """Build a world on virtual time, keep it going, and close it."""
+    """Build a world, keep it going, and close it; its time is the loop's if that is virtual."""
     loop = asyncio.get_running_loop()
-    clock, rng = Clock(lambda: START_S + loop.time()), Rng(plan.recipe.seed)
-    assert isinstance(loop, VirtualLoop)
-    wires = Wires(clock, Journal(), loop.turn)
+    rng = Rng(None if plan.recipe.remembers else plan.recipe.seed)
+    if isinstance(loop, VirtualLoop):
+        clock = Clock(lambda: START_S + loop.time())
+        wires = Wires(clock, Journal(), loop.turn)
+    else:
+        clock = Clock()
+        wires = Wires(clock, Journal())
 
     def link(name: str, app: ASGIApp) -> Link:
         latency = plan.latency.get(name, constant(0))
         return Link(wires, "service", name, Asgi(app), latency, rng.stream(f"wire to {name}"))
 
     parts = build(plan.recipe, clock, link, wires.journal)
-    await parts.ledger.set_automine(plan.block_time_s is None)
-    parts.process.start_background()
-    mining = asyncio.create_task(mine_every(parts, plan.block_time_s or HEARTBEAT_S))
-    try:
+    async with running(parts):
         yield parts, wires, rng
-    finally:
-        mining.cancel()
-        with suppress(asyncio.CancelledError):
-            await mining
-        await parts.process.stop()
-        await parts.http.aclose()
-        parts.service.store.close()
-        parts.ledger.close()
 
 
 def _stage(
@@ -234,7 +227,7 @@ def _stage(
         wires=wires,
         to_service=to_service,
         base_url=base_url,
-        can=frozenset(NEEDS),
+        can=_possible(parts.recipe.chain, can_mint=parts.chain.can_mint),
         latency=plan.latency.get("service", constant(0)),
         control=control,
         parts=parts,
@@ -243,13 +236,25 @@ def _stage(
     )
 
 
+def _possible(chain: str, *, can_mint: bool = True) -> frozenset[str]:
+    """Return what a story can do in a world of ours, given the kind of chain it stands on."""
+    match chain:
+        case chains.LEDGER:
+            return frozenset(NEEDS)
+        case chains.ANVIL:
+            return frozenset(NEEDS) - {"fiat token"}
+        case _:
+            return frozenset({"faults", "sight", *({"funds"} if can_mint else ())})
+
+
 @asynccontextmanager
 async def at_url(plan: Plan, url: str) -> AsyncIterator[Stage]:
     """Open the stage behind a URL; raises `ConnectionError` if nobody answers there."""
     clock = SkewedClock(Clock())
     async with httpx.AsyncClient(base_url=url.rstrip("/") + "/_sim", timeout=30) as control:
-        has_control = await _meet(control, clock, url)
-        can = {"funds", "clock", "faults", "chain"} if has_control else set()
+        met = await _meet(control, clock, url)
+        has_control = bool(met)
+        can = set(_possible(met.get("chain", chains.LEDGER)) - {"virtual time"} if met else ())
         if PAYER_KEY in os.environ:
             can.add("funds")
         yield Stage(
@@ -266,26 +271,30 @@ async def at_url(plan: Plan, url: str) -> AsyncIterator[Stage]:
         )
 
 
-async def _meet(control: httpx.AsyncClient, clock: SkewedClock, url: str) -> bool:
-    """Tell whether there is a control plane, and set our clock by it."""
+async def _meet(control: httpx.AsyncClient, clock: SkewedClock, url: str) -> dict[str, Any]:
+    """Ask the control plane who is there, and set our clock by it; empty if there is none."""
     try:
         answer = await control.get("who")
     except httpx.TransportError as error:
         raise ConnectionError(f"nobody answers at {url}: {error}") from error
     if answer.status_code != 200 or "now" not in answer.text:
-        return False
+        return {}
     asked_s = Clock().now()  # again, as by now there is a connection
-    now_ms = (await control.get("who")).json()["now"]
-    clock.skew_s = now_ms / 1000 - (asked_s + Clock().now()) / 2
-    return True
+    met: dict[str, Any] = (await control.get("who")).json()
+    clock.skew_s = met["now"] / 1000 - (asked_s + Clock().now()) / 2
+    return met
 
 
-def opener(on: str) -> tuple[Callable[..., Any], Callable[[Plan], Any]]:
+def opener(on: str, chain: str = chains.LEDGER) -> tuple[Callable[..., Any], Callable[[Plan], Any]]:
     """Return how to run, and how to open, the stage named `on`; raises `ValueError`."""
-    if on == "in-process":
-        return run_virtual, in_process
-    if on == "tcp":
-        return run_virtual, over_tcp
     if on.startswith(("http://", "https://")):
+        if chain != chains.LEDGER:
+            raise ValueError(f"{on} stands on a chain of its own; leave {chain} out")
         return run_anywhere, lambda plan: at_url(plan, on)
+    if on == "in-process":
+        return run_anywhere if chains.is_url(chain) else run_virtual, in_process
+    if on == "tcp":
+        if chains.is_url(chain):
+            raise ValueError(f"over tcp time is virtual, but not on {chain}; play in-process")
+        return run_virtual, over_tcp
     raise ValueError(f"a stage is in-process, tcp, or a URL, not {on!r}")

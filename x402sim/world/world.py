@@ -7,6 +7,7 @@ the story the same object is the world: `await world.payer("alice", balance="1.0
 import traceback
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -21,6 +22,7 @@ from x402sim.protocol.networks import TESTNET, Network
 from x402sim.rng import Stream
 from x402sim.spec.decisions import Decisions
 from x402sim.world.actor import Answer, Payer
+from x402sim.world.chains import LEDGER, shown
 from x402sim.world.faults import Fault, When
 from x402sim.world.invariants import Invariants
 from x402sim.world.link import LatencySpec, latency_of
@@ -38,7 +40,10 @@ class World:
     `latency` gives for each hop (`HOPS`, named after who is asked) the seconds of one
     crossing: a number, (median, sigma) of a lognormal, or a list of measured ones.
     `block_time_s` is the time between blocks; None mines each transaction at once.
-    `on` is where to play: "in-process", "tcp", or the URL of a service.
+    `on` is where to play: "in-process", "tcp", or the URL of a service. `chain` is what a world
+    of ours stands on: "ledger" (in memory), "anvil" (a real EVM, of its own), or the URL of
+    a node, where time is real, keys are in X402SIM_CHAIN_KEYS, and the token is at the
+    network's own address or at `token`.
     `without` leaves rules out of the rule tables, to see what notices.
     """
 
@@ -47,30 +52,34 @@ class World:
         *,
         seed: int = 0,
         on: str = "in-process",
+        chain: str = LEDGER,
         latency: Mapping[str, LatencySpec] | None = None,
         block_time_s: float | None = None,
         explorer_lag_s: float = 0.0,
         decisions: Decisions | None = None,
         network: Network = TESTNET,
+        token: str | None = None,
         without: tuple[tuple[str, str], ...] = (),
         invariants: bool = True,
     ) -> None:
         unknown = set(latency or {}) - set(HOPS)
         if unknown:
             raise ValueError(f"no hop {', '.join(sorted(unknown))}; there are: {', '.join(HOPS)}")
-        self.seed, self.on, self.network = seed, on, network
+        self.seed, self.on, self.chain, self.network = seed, on, chain, network
         self._plan = Plan(
             recipe=Recipe(
                 network=network,
                 seed=seed,
                 decisions=decisions,
                 explorer_lag_s=explorer_lag_s,
+                chain=chain,
+                token=token,
+                block_time_s=block_time_s,
                 without=without,
             ),
             latency={hop: latency_of(spec) for hop, spec in (latency or {}).items()},
-            block_time_s=block_time_s,
         )
-        self._run, self._open = opener(on)
+        self._run, self._open = opener(on, chain)
         self._has_invariants = invariants
         self._stage: Stage | None = None
         self._before: dict[str, Any] = {}
@@ -82,7 +91,8 @@ class World:
         """Play a scenario, the shipped scenario of this name, or any `async def story(world)`.
 
         Returns when it is over. What goes wrong in the story is in the run's outcome;
-        raises `ValueError` for an unknown name and `ConnectionError` for a dead URL.
+        raises `ValueError` for an unknown name, `ConnectionError` for a dead URL, and
+        `ChainError` for a chain that cannot be had.
         """
         if self._stage is not None:
             raise RuntimeError("this world is being played in already; make another one")
@@ -114,6 +124,9 @@ class World:
     async def _play_on(self, stage: Stage, scenario: Scenario) -> tuple[str, str]:
         """Play the story; return its outcome and the reason."""
         self._before = await self._look_around()
+        if "asset" in self._before:  # a token that was just deployed has an address of its own
+            asset = parse_address(self._before["asset"])
+            self.network = replace(self.network, asset=asset)
         self._record(
             "begin",
             scenario=scenario.name,
@@ -123,12 +136,14 @@ class World:
             network=self.network.name,
             decimals=self.network.decimals,
             symbol=self.network.token_symbol,
+            **({} if self.chain == LEDGER else {"chain": shown(self.chain)}),
             merchant=self._before.get("payTo"),
             token_owner=self._before.get("tokenOwner"),
         )
         missing = [NEEDS[need] for need in scenario.needs if need not in stage.can]
         if missing:
-            return "skipped", f"{self.on} does not offer {', '.join(missing)}"
+            where = self.on if self.chain == LEDGER else f"{self.on} on {shown(self.chain)}"
+            return "skipped", f"{where} does not offer {', '.join(missing)}"
         if stage.parts is not None and self._has_invariants:
             stage.wires.journal.listeners.append(Invariants(stage.parts, self._broken))
         try:
@@ -213,11 +228,8 @@ class World:
             self.stage.parts.faults.add(fault, when)
 
     async def heal(self) -> None:
-        """End all faults, skews, lags and dooms, and mine at once again."""
+        """End all faults, skews, lags and dooms; mine as at first."""
         await self._control("POST", "faults/clear")
-        if self.stage.parts is not None:
-            await self.stage.parts.ledger.set_automine(self._plan.block_time_s is None)
-            self.stage.parts.index.lag_s = self._plan.recipe.explorer_lag_s
 
     async def skew(self, actor: str, seconds: float) -> None:
         """Make the clock of service, facilitator, explorer or chain wrong."""
@@ -239,7 +251,7 @@ class World:
     async def fund(self, address: str, amount: str) -> None:
         """Mint tokens to an address, in a block of its own."""
         await self._control("POST", "faucet", {"address": address, "amount": amount})
-        if self._plan.block_time_s is not None:
+        if self._plan.recipe.block_time_s is not None:
             await self.mine()
 
     async def mining(self, automine: bool) -> None:
@@ -267,7 +279,11 @@ class World:
         await self._control("POST", "doom", {"calls": calls})
 
     async def transact(self, sender: str, data: str) -> dict[str, Any]:
-        """Send a call of the token from any account: {"txHash", "mined", "revertReason"}."""
+        """Send a call of the token from any account.
+
+        Returns {"txHash", "mined", "revertReason", "cause"}: the reason in the token's own
+        words, and the same for every token (`x402sim.chain.reverts.Cause`).
+        """
         call = {"from": sender, "to": self._before["asset"], "data": data}
         sent: dict[str, Any] = await self._control("POST", "send", call)
         return sent
