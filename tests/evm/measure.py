@@ -68,9 +68,18 @@ FLOWS = [
     Flow("transfer", "ERC-20's transfer", abi.transfer(SHOP.address_bytes, 7), ALICE),
     Flow("mint", "a mint to a holder", abi.mint(ALICE.address_bytes, 7), OWNER),
     Flow("last settlement", "a payment of all that the payer has", paid("f", MALLORY, SHOP, 7)),
+    Flow("settlement of nothing", "a payment of zero", payment("i", value=0)),
+    Flow("settlement to oneself", "a payment to the payer", paid("j", ALICE, ALICE, 10_000)),
+    Flow("view", "a balance, asked by a transaction", abi.balance_of(ALICE.address_bytes)),
     Flow("refused: used nonce", "a payment made twice", payment("b")),
     Flow("refused: expired", "a payment too late", payment("g", valid_before=NOW_S)),
     Flow("refused: balance", "a payment without enough", payment("h", value=10 * START_BASE)),
+    Flow(
+        "refused: transfer",
+        "ERC-20's transfer without enough",
+        abi.transfer(SHOP.address_bytes, 10 * START_BASE),
+        ALICE,
+    ),
     Flow(
         "refused: signature",
         "a payment signed by another",

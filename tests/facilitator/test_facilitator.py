@@ -34,12 +34,16 @@ from tests.chain.helpers import (
 )
 from x402sim import LocalServer
 from x402sim.chain import abi
+from x402sim.chain.base import ChainError
+from x402sim.chain.profiles import PROFILES
+from x402sim.clock import Clock
 from x402sim.facilitator.app import facilitator_app
-from x402sim.facilitator.engine import Facilitator
+from x402sim.facilitator.engine import Facilitator, settle
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.crypto import checksum, to_hex
 from x402sim.protocol.eip3009 import Authorization
 from x402sim.protocol.header import encode_header
+from x402sim.protocol.messages import VerifyRequest, decode
 from x402sim.protocol.networks import MAINNET, TESTNET
 from x402sim.protocol.rules import VERIFICATION, without
 
@@ -71,18 +75,20 @@ def failed(reason: str) -> dict:
 
 
 class Desk:
-    """A facilitator over a bench, asked over HTTP."""
+    """A facilitator over a bench with one token or another, asked over HTTP."""
 
-    def __init__(self, account: Wallet = RELAYER, **changes: Any) -> None:
-        self.bench = Bench()
-        facilitator = Facilitator(
+    def __init__(
+        self, account: Wallet = RELAYER, *, profile: str = "fiat_token", **changes: Any
+    ) -> None:
+        self.bench = Bench(rules=PROFILES[profile])
+        self.facilitator = Facilitator(
             chain=self.bench.ledger,
             clock=self.bench.clock,
             network=TESTNET,
             account=account.address_bytes,
             started_s=self.bench.clock.now(),
         )
-        self.app = facilitator_app(replace(facilitator, **changes))
+        self.app = facilitator_app(replace(self.facilitator, **changes))
 
     def request(self, method: str, path: str, **sent: Any) -> httpx.Response:
         return asyncio.run(self.ask(method, path, **sent))
@@ -103,6 +109,12 @@ class Desk:
 @pytest.fixture
 def desk() -> Desk:
     return Desk()
+
+
+@pytest.fixture(params=PROFILES)
+def either(request: pytest.FixtureRequest) -> Desk:
+    """A facilitator on each token: its words must not depend on whose it is."""
+    return Desk(profile=request.param)
 
 
 def header(
@@ -454,10 +466,6 @@ def test_a_payer_without_any_native_currency_can_pay(desk):
     assert desk.bench.balance(SHOP) == 10_000
 
 
-def owner_calls(data: bytes):
-    return lambda bench: bench.send(data, OWNER)
-
-
 def wait(seconds: float):
     def prepare(bench: Bench) -> None:
         bench.now[0] += seconds
@@ -501,20 +509,35 @@ IN_TIME = authorization(valid_after=NOW_S + 100, valid_before=NOW_S + 200)
             id="a base unit short",
         ),
         pytest.param(
-            owner_calls(abi.PAUSE), authorization(), "Transaction failed on-chain", id="paused"
+            wait(200),
+            authorization(valid_after=NOW_S + 300, valid_before=NOW_S + 100),
+            "Authorization not yet valid",
+            id="early and late",
         ),
         pytest.param(
-            owner_calls(abi.calldata(abi.BLACKLIST, ALICE.address_bytes)),
-            authorization(),
+            wait(0),
+            authorization(to=bytes(20)),
             "Transaction failed on-chain",
-            id="blacklisted",
+            id="to nobody",
         ),
     ],
 )
-def test_settle_tells_the_token_s_refusal_in_its_own_words(desk, prepare, auth, reason):
-    prepare(desk.bench)
+def test_settle_tells_the_token_s_refusal_in_its_own_words(either, prepare, auth, reason):
+    prepare(either.bench)
+    assert_refused(either, auth, reason)
+
+
+@pytest.mark.parametrize(
+    "data", [abi.PAUSE, abi.calldata(abi.BLACKLIST, ALICE.address_bytes)], ids=["all", "the payer"]
+)
+def test_a_token_that_was_stopped_failed_on_chain(desk, data):
+    desk.bench.send(data, OWNER)
+    assert_refused(desk, authorization(), "Transaction failed on-chain")
+
+
+def assert_refused(desk: Desk, auth: Authorization, reason: str) -> None:
     sent, balances = len(desk.bench.state.transactions), dict(desk.bench.state.balances)
-    answer = desk.post(SETTLE, asking(header(auth)))
+    answer = desk.post(SETTLE, asking(header(auth), payTo=checksum(auth.to)))
     del answer["timestamp"]
     expected = failed(reason)
     del expected["timestamp"]
@@ -524,9 +547,34 @@ def test_settle_tells_the_token_s_refusal_in_its_own_words(desk, prepare, auth, 
 
 
 @pytest.mark.parametrize("at_s", [101, 199])
-def test_settle_succeeds_within_the_window(desk, at_s):
-    desk.bench.now[0] += at_s
-    assert desk.post(SETTLE, asking(header(IN_TIME)))["event"] == "payment.settled"
+def test_settle_succeeds_within_the_window(either, at_s):
+    either.bench.now[0] += at_s
+    assert either.post(SETTLE, asking(header(IN_TIME)))["event"] == "payment.settled"
+
+
+@pytest.mark.parametrize(
+    ("skew_s", "prepared_s", "reason"),
+    [
+        pytest.param(5, 100, "Authorization not yet valid", id="just opened, by our clock"),
+        pytest.param(-5, 200, "Authorization expired", id="not yet closed, by our clock"),
+    ],
+)
+def test_a_clock_beside_the_chain_s_tells_early_from_late(either, skew_s, prepared_s, reason):
+    """The chain alone judges the window; ours only says which end of it was missed."""
+    skewed = Clock(lambda: either.bench.now[0] + skew_s)
+    facilitator = replace(either.facilitator, clock=skewed)
+    either.bench.now[0] += prepared_s
+    asked = decode(json.dumps(asking(header(IN_TIME))).encode(), VerifyRequest)
+    answer = asyncio.run(settle(facilitator, asked))
+    assert answer.error == reason
+
+
+def test_a_transaction_that_was_replaced_is_an_answer(either, monkeypatch):
+    async def replaced(tx_hash: bytes, timeout_s: float) -> None:
+        raise ChainError(f"{to_hex(tx_hash)} was replaced by another transaction")
+
+    monkeypatch.setattr(either.bench.ledger, "wait", replaced)
+    assert either.post(SETTLE, asking()) == failed("Transaction failed on-chain")
 
 
 async def until_all_wait() -> None:
@@ -536,10 +584,10 @@ async def until_all_wait() -> None:
 
 
 @pytest.mark.clause("5/nonce-once")
-def test_the_same_payment_settles_once(desk):
-    assert desk.post(SETTLE, asking())["event"] == "payment.settled"
-    assert desk.post(SETTLE, asking()) == failed("Authorization already used")
-    assert desk.bench.balance(SHOP) == 10_000
+def test_the_same_payment_settles_once(either):
+    assert either.post(SETTLE, asking())["event"] == "payment.settled"
+    assert either.post(SETTLE, asking()) == failed("Authorization already used")
+    assert either.bench.balance(SHOP) == 10_000
 
 
 @pytest.mark.clause("5/nonce-once")
@@ -563,8 +611,9 @@ def test_the_same_payment_settled_twice_at_once_moves_money_once():
 @pytest.mark.parametrize(
     "v", [pytest.param(0, id="v 0"), pytest.param(1, id="v 1"), pytest.param(29, id="v 29")]
 )
-def test_a_signature_that_only_the_token_refuses_is_invalid(v):
-    desk = Desk(rules=without(VERIFICATION, "5/signature-proves"))
+@pytest.mark.parametrize("profile", PROFILES)
+def test_a_signature_that_only_the_token_refuses_is_invalid(v, profile):
+    desk = Desk(profile=profile, rules=without(VERIFICATION, "5/signature-proves"))
     signature = signature_of(authorization())[:64] + bytes([v])
     assert desk.post(SETTLE, asking(header(signature=signature))) == failed("Invalid signature")
     assert desk.post(SETTLE, asking(header(by=MALLORY))) == failed("Invalid signature")

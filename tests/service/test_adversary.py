@@ -1,6 +1,7 @@
 """What attackers tried: each of these once worked, or nearly."""
 
 import asyncio
+import json
 from typing import Any
 
 import httpx
@@ -165,6 +166,26 @@ async def test_a_payment_is_not_given_up_because_a_node_is_silent(bench: Bench, 
         assert same.status_code in (409, 502)
     assert await reconcile(bench.service) == 1
     assert (await bench.ask(x_payment_id=required.json()["paymentId"])).status_code == 200
+
+
+@pytest.mark.clause("3/pending-resolved")
+@scene
+async def test_a_block_that_comes_between_two_questions_is_no_failure(bench: Bench) -> None:
+    """Our RPC keeps the newest state only; the nonce is asked for again at once."""
+    required = await lose_settlement(bench)
+    asked: list[str] = []
+
+    async def mine_after_the_head(request: httpx.Request, deliver: Any) -> httpx.Response:
+        response: httpx.Response = await deliver()
+        asked.append(json.loads(request.content)["method"])
+        if len(asked) == 1:
+            await bench.parts.ledger.mine()
+        return response
+
+    with broken(bench, "rpc", mine_after_the_head):
+        assert await reconcile(bench.service) == 1
+    assert asked[:4] == ["eth_getBlockByNumber", "eth_call"] * 2
+    assert (await bench.record(required.json()["paymentId"]))["status"] == "settled"
 
 
 @pytest.mark.clause("3/pending-resolved")

@@ -238,7 +238,7 @@ class Machine:
         except Reverted as reverted:
             state.undo(mark)
             reason, frame = str(reverted), None
-            gas_used += gas.EXECUTION
+            gas_used += gas.refused(call.data, reason)
         fee = min(gas_used * tx.gas_price, state.native.get(call.sender, 0))
         state.put(state.native, call.sender, state.native.get(call.sender, 0) - fee)
         assert tx.block_number is not None

@@ -37,13 +37,12 @@ class Frame:
     state: State
     call: Call
     now_s: int
+    gas_used: int
     logs: list[tuple[tuple[bytes, ...], bytes]] = field(default_factory=list)
-    gas_used: int = gas.EXECUTION
 
     def emit(self, event: bytes, *indexed: bytes, data: bytes = b"") -> None:
         """Emit an event."""
         self.logs.append(((event, *map(abi.word, indexed)), data))
-        self.gas_used += gas.log(1 + len(indexed), len(data))
 
     def require(self, rules: Rules[Case, str], case: Case) -> None:
         """Walk a table; raises `Reverted` with the reason of the first broken row."""
@@ -53,8 +52,8 @@ class Frame:
 
     def set_balance(self, account: Address, amount_base: int) -> None:
         """Write one balance."""
-        old = self.state.put(self.state.balances, account, amount_base)
-        self.gas_used += gas.write(old, amount_base)
+        old_base = self.state.put(self.state.balances, account, amount_base)
+        self.gas_used += gas.amount(old_base or 0, amount_base)
 
     def movement(self, sender: Address, to: Address, amount_base: int) -> Movement:
         """Return what the rules judge when tokens are about to move."""
@@ -64,14 +63,16 @@ class Frame:
         """Move tokens, as ERC-20's _transfer; raises `Reverted`."""
         self.require(self.token.rules.move, self.movement(sender, to, amount_base))
         balances = self.state.balances
-        self.set_balance(sender, balances.get(sender, 0) - amount_base)
-        self.set_balance(to, balances.get(to, 0) + amount_base)
+        if sender == to:
+            self.gas_used += gas.to_oneself()
+        else:
+            self.set_balance(sender, balances.get(sender, 0) - amount_base)
+            self.set_balance(to, balances.get(to, 0) + amount_base)
         self.emit(abi.TRANSFER_EVENT, sender, to, data=abi.word(amount_base))
 
     def use(self, authorizer: Address, nonce: bytes, used: Used) -> None:
         """Use up a nonce, for ever (5/nonce-once)."""
         self.state.put(self.state.authorizations, (authorizer, nonce), used)
-        self.gas_used += gas.SLOT_NEW + gas.ECRECOVER
         event = abi.AUTHORIZATION_USED if used is Used.SETTLED else abi.AUTHORIZATION_CANCELED
         self.emit(event, authorizer, nonce)
 
@@ -86,7 +87,7 @@ class Token:
 
     def run(self, state: State, call: Call, now_s: int) -> tuple[bytes, Frame]:
         """Run one call; return its result and what it did. Raises `Reverted`."""
-        frame = Frame(self, state, call, now_s)
+        frame = Frame(self, state, call, now_s, gas.accepted(call.data))
         function = FUNCTIONS.get(call.data[:4])
         if function is None or call.data[:4] in self.rules.lacks or call.value:
             raise Reverted("")
@@ -191,6 +192,8 @@ def _transfer(frame: Frame, arguments: Arguments) -> bytes:
 def _mint(frame: Frame, arguments: Arguments) -> bytes:
     to, amount_base = arguments.address(0), arguments.uint(1)
     frame.require(frame.token.rules.mint, frame.movement(ZERO_ADDRESS, to, amount_base))
+    supply_base = frame.state.supply
+    frame.gas_used += gas.amount(supply_base, supply_base + amount_base)
     frame.set_balance(to, frame.state.balances.get(to, 0) + amount_base)
     frame.emit(abi.TRANSFER_EVENT, ZERO_ADDRESS, to, data=abi.word(amount_base))
     return abi.word(1)
@@ -204,8 +207,7 @@ def _only_owner(frame: Frame, refusal: str) -> None:
 def _pause(on: bool) -> Callable[[Frame, Arguments], bytes]:
     def run(frame: Frame, _: Arguments) -> bytes:
         _only_owner(frame, "Pausable: caller is not the pauser")
-        old = frame.state.put(frame.state.switches, "paused", on)
-        frame.gas_used += gas.write(old, on)
+        frame.state.put(frame.state.switches, "paused", on)
         frame.emit(abi.topic("Pause()" if on else "Unpause()"))
         return b""
 
@@ -216,8 +218,7 @@ def _blacklist(on: bool) -> Callable[[Frame, Arguments], bytes]:
     def run(frame: Frame, arguments: Arguments) -> bytes:
         _only_owner(frame, "Blacklistable: caller is not the blacklister")
         account = arguments.address(0)
-        old = frame.state.put(frame.state.blacklisted, account, on)
-        frame.gas_used += gas.write(old, on)
+        frame.state.put(frame.state.blacklisted, account, on)
         frame.emit(abi.topic("Blacklisted(address)" if on else "UnBlacklisted(address)"), account)
         return b""
 
@@ -228,7 +229,6 @@ def _view(read: Callable[[Frame, Arguments], int | bytes]) -> Callable[[Frame, A
     """Return a function that reads one word."""
 
     def run(frame: Frame, arguments: Arguments) -> bytes:
-        frame.gas_used += gas.SLOT_READ
         return abi.word(read(frame, arguments))
 
     return run

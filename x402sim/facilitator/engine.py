@@ -10,9 +10,10 @@ from datetime import UTC, datetime
 
 from x402sim.chain import abi
 from x402sim.chain.base import Call, Chain, ChainError, Receipt, Reverted
+from x402sim.chain.reverts import Cause, cause
 from x402sim.clock import Clock
 from x402sim.protocol.crypto import Address, checksum, to_hex
-from x402sim.protocol.eip3009 import Authorization
+from x402sim.protocol.eip3009 import Authorization, is_early
 from x402sim.protocol.header import authorization_of, decode_header
 from x402sim.protocol.messages import (
     BadMessage,
@@ -28,14 +29,14 @@ from x402sim.protocol.rules import VERIFICATION, Rules, Verification, invalid_re
 BAD_HEADER = "Invalid Base64 paymentHeader"
 BAD_SIGNATURE = "Invalid EIP-3009 signature"
 FAILED_ON_CHAIN = "Transaction failed on-chain"
-REVERT_TEXTS = {
-    "FiatTokenV2: authorization is used or canceled": "Authorization already used",
-    "FiatTokenV2: authorization is expired": "Authorization expired",
-    "FiatTokenV2: authorization is not yet valid": "Authorization not yet valid",
-    "FiatTokenV2: invalid signature": "Invalid signature",
-    "ERC20: transfer amount exceeds balance": "ERC20: transfer amount exceeds balance",
+TEXTS = {
+    Cause.NONCE: "Authorization already used",
+    Cause.LATE: "Authorization expired",
+    Cause.EARLY: "Authorization not yet valid",
+    Cause.SIGNATURE: "Invalid signature",
+    Cause.BALANCE: "ERC20: transfer amount exceeds balance",
 }
-"""What the token says, in the facilitator's words; anything else failed on-chain."""
+"""What a token refuses for, in the facilitator's words; anything else failed on-chain."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,20 +95,28 @@ async def settle(facilitator: Facilitator, request: VerifyRequest) -> SettleAnsw
     try:
         await facilitator.chain.call(call)
         tx_hash = await facilitator.chain.send(call)
+        receipt = await facilitator.chain.wait(tx_hash, facilitator.receipt_timeout_s)
     except Reverted as reverted:
-        return _failed(facilitator, _in_our_words(str(reverted)))
-    except ChainError:
+        now_s = facilitator.clock.now_s()
+        return _failed(facilitator, in_our_words(str(reverted), payment.authorization, now_s))
+    except ChainError:  # it was not sent, or another transaction took its place
         return _failed(facilitator, FAILED_ON_CHAIN)
-    receipt = await facilitator.chain.wait(tx_hash, facilitator.receipt_timeout_s)
     if not receipt.succeeded:
         return _failed(facilitator, FAILED_ON_CHAIN)
     return _settled(facilitator, payment.authorization, receipt)
 
 
-def _in_our_words(revert_reason: str) -> str:
-    if revert_reason.startswith("ECRecover:"):
-        return "Invalid signature"
-    return REVERT_TEXTS.get(revert_reason, FAILED_ON_CHAIN)
+def in_our_words(revert_reason: str, auth: Authorization, now_s: int) -> str:
+    """Return what the facilitator says of a revert, whichever token it is.
+
+    A token that does not tell early from late is asked too early if the window has not
+    opened, or its opening is nearer than its end: the chain's clock may differ from ours.
+    """
+    seen = cause(revert_reason)
+    if seen is Cause.WINDOW:
+        is_nearer = now_s - auth.valid_after < auth.valid_before - now_s
+        seen = Cause.EARLY if is_early(auth, now_s) or is_nearer else Cause.LATE
+    return TEXTS.get(seen, FAILED_ON_CHAIN)
 
 
 def _settled(facilitator: Facilitator, auth: Authorization, receipt: Receipt) -> Settled:

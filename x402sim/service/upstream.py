@@ -34,6 +34,10 @@ class Unavailable(Exception):
     """The other side was not reached, or what it said makes no sense; nothing has changed."""
 
 
+class Declined(Unavailable):
+    """It was reached and answered with a JSON-RPC error."""
+
+
 class OutcomeUnknown(Exception):
     """The facilitator was asked to settle, and its answer is lost: money may have moved."""
 
@@ -123,9 +127,15 @@ class Upstream:
     async def nonce_state(self, authorizer: Address, nonce: bytes) -> NonceState:
         """Ask the chain about a nonce; raises `Unavailable`.
 
-        The token's state tells only that it was used up; its events tell how. The state
-        is asked for at the head's own block, so that no older node can answer for it.
+        The token's state tells only that it was used up; its events tell how.
         """
+        try:
+            return await self._nonce_state(authorizer, nonce)
+        except Declined:  # many nodes keep the newest state only, and a block may have come
+            return await self._nonce_state(authorizer, nonce)
+
+    async def _nonce_state(self, authorizer: Address, nonce: bytes) -> NonceState:
+        """Ask once, for the state at the head's own block: no older node can answer for it."""
         try:
             head = await self._rpc("eth_getBlockByNumber", "latest", False)
             head_s = int(head["timestamp"], 16)
@@ -163,7 +173,7 @@ class Upstream:
         block = await self._rpc("eth_getBlockByNumber", receipt["blockNumber"], False)
         return NonceUse(
             tx_hash=tx_hash,
-            canceled=logs[0]["topics"][0] == to_hex(abi.AUTHORIZATION_CANCELED),
+            canceled=from_hex(logs[0]["topics"][0], 32) == abi.AUTHORIZATION_CANCELED,
             mined_s=int(block["timestamp"], 16),
             transfers=tuple(self._transfers(receipt["logs"])),
         )
@@ -171,9 +181,11 @@ class Upstream:
     def _transfers(self, logs: list[dict[str, Any]]) -> Iterator[tuple[Address, Address, int]]:
         """Yield the transfers of this token; another token's are worth nothing here."""
         for log in logs:
-            token, topics = from_hex(log["address"].lower(), 20), log["topics"]
-            if token == self._settings.network.asset and topics[0] == to_hex(abi.TRANSFER_EVENT):
-                sender, to = (Address(from_hex(topic, 32)[12:]) for topic in topics[1:3])
+            if from_hex(log["address"], 20) != self._settings.network.asset:
+                continue
+            event, *indexed = (from_hex(topic, 32) for topic in log["topics"])
+            if event == abi.TRANSFER_EVENT:
+                sender, to = (Address(word[12:]) for word in indexed)
                 yield sender, to, int(log["data"], 16)
 
     async def _search_from(self) -> str:
@@ -218,7 +230,10 @@ class Upstream:
         except BadMessage as error:
             raise Unavailable(f"{request.url} did not answer JSON: {error}") from error
         if not isinstance(body, dict) or "jsonrpc" not in body or "result" not in body:
-            raise Unavailable(f"{request.url} answered {response.text[:200]}")
+            is_error = isinstance(body, dict) and "error" in body
+            raise (Declined if is_error else Unavailable)(
+                f"{request.url} answered {response.text[:200]}"
+            )
         return body["result"]
 
     async def _send(self, request: httpx.Request, timeout_s: float) -> httpx.Response:
