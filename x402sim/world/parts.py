@@ -171,7 +171,6 @@ def build(
     if chain.is_ours:  # a clock that was advanced goes on at the newest block's time
         clock.advance(max(0.0, blocks[-1].timestamp_s - clock.now()))
     watch = Watch(chain, journal, clock)
-    chain.watchers.append(watch)
     index = Index(chain, clocks["explorer"], recipe.explorer_lag_s)
     faults = Faults(rng.stream("faults"))
 

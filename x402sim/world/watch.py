@@ -17,7 +17,7 @@ _USES = {abi.AUTHORIZATION_USED: "used", abi.AUTHORIZATION_CANCELED: "canceled"}
 
 
 class Watch:
-    """Follows a chain's blocks; call it after every operation."""
+    """Follows a chain's blocks, told by the chain after every operation."""
 
     def __init__(self, chain: Control, journal: Journal, clock: Clock) -> None:
         self._chain, self._journal, self._clock = chain, journal, clock
@@ -25,6 +25,7 @@ class Watch:
         self._seen, self.supply_base = chain.at_first()
         """`supply_base` is all tokens there were when it was last called, in base units."""
         self._turn = asyncio.Lock()
+        chain.watchers.append(self)
 
     async def __call__(self) -> None:
         """Record what has changed since the last call."""
