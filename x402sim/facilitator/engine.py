@@ -13,7 +13,7 @@ from x402sim.chain.base import Call, Chain, ChainError, Receipt, Reverted
 from x402sim.chain.reverts import Cause, cause
 from x402sim.clock import Clock
 from x402sim.protocol.crypto import Address, checksum, to_hex
-from x402sim.protocol.eip3009 import Authorization, is_early
+from x402sim.protocol.eip3009 import Authorization, is_early, is_late
 from x402sim.protocol.header import authorization_of, decode_header
 from x402sim.protocol.messages import (
     BadMessage,
@@ -97,8 +97,10 @@ async def settle(facilitator: Facilitator, request: VerifyRequest) -> SettleAnsw
         tx_hash = await facilitator.chain.send(call)
         receipt = await facilitator.chain.wait(tx_hash, facilitator.receipt_timeout_s)
     except Reverted as reverted:
-        now_s = facilitator.clock.now_s()
-        return _failed(facilitator, in_our_words(str(reverted), payment.authorization, now_s))
+        seen = cause(str(reverted))
+        if seen is Cause.WINDOW:  # it does not tell early from late
+            seen = await _early_or_late(facilitator, payment.authorization)
+        return _failed(facilitator, TEXTS.get(seen, FAILED_ON_CHAIN))
     except ChainError:  # it was not sent, or another transaction took its place
         return _failed(facilitator, FAILED_ON_CHAIN)
     if not receipt.succeeded:
@@ -106,17 +108,18 @@ async def settle(facilitator: Facilitator, request: VerifyRequest) -> SettleAnsw
     return _settled(facilitator, payment.authorization, receipt)
 
 
-def in_our_words(revert_reason: str, auth: Authorization, now_s: int) -> str:
-    """Return what the facilitator says of a revert, whichever token it is.
+async def _early_or_late(facilitator: Facilitator, auth: Authorization) -> Cause:
+    """Return which end of its window an authorization is outside of.
 
-    A token that does not tell early from late is asked too early if the window has not
-    opened, or its opening is nearer than its end: the chain's clock may differ from ours.
+    What is late in the newest block stays late. Otherwise our clock tells, which may differ
+    from the chain's: if it sees the window open, the nearer end is the one.
     """
-    seen = cause(revert_reason)
-    if seen is Cause.WINDOW:
-        is_nearer = now_s - auth.valid_after < auth.valid_before - now_s
-        seen = Cause.EARLY if is_early(auth, now_s) or is_nearer else Cause.LATE
-    return TEXTS.get(seen, FAILED_ON_CHAIN)
+    chain, now_s = facilitator.chain, facilitator.clock.now_s()
+    head = await chain.block(await chain.height())
+    if head and is_late(auth, head.timestamp_s):
+        return Cause.LATE
+    is_nearer_opening = now_s - auth.valid_after < auth.valid_before - now_s
+    return Cause.EARLY if is_early(auth, now_s) or is_nearer_opening else Cause.LATE
 
 
 def _settled(facilitator: Facilitator, auth: Authorization, receipt: Receipt) -> Settled:
