@@ -147,6 +147,8 @@ async def advance(control: Control, asked: Advance) -> Any:
     parts = control.parts
     if parts.clock.now() + asked.seconds > LATEST_S:
         raise Refused(400, "Invalid request body", "the clock cannot go past the year 9000")
+    if not parts.chain.is_ours:
+        raise ChainError("the chain is not ours: on it time is real")
     parts.clock.advance(asked.seconds)
     if parts.chain.automine:
         await parts.chain.mine()

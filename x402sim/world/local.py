@@ -21,9 +21,9 @@ class LocalServer:
 
     `wallets` are the ten funded accounts; `url` is the service, and `facilitator_url`,
     `explorer_url`, `rpc_url` and `control_url` the rest. `clock` is the world's clock:
-    give it to a payer if you advance it. `chain` is "ledger", "anvil" or the URL of a node.
-    `parts` is what runs inside: read it only
-    while nothing is in flight.
+    give it to a payer if you advance it. `chain` is "ledger", "anvil" or the URL of a node,
+    where the token is at the network's own address, at `token`, or put there (`deploy`).
+    `parts` is what runs inside: read it only while nothing is in flight.
     """
 
     def __init__(
@@ -36,6 +36,8 @@ class LocalServer:
         block_time_s: float | None = None,
         decisions: Decisions | None = None,
         chain: str = LEDGER,
+        token: str | None = None,
+        deploy: bool = False,
     ) -> None:
         self.clock = Clock()
         self._listen = Listen(port=port)
@@ -46,6 +48,8 @@ class LocalServer:
             decisions=decisions,
             block_time_s=block_time_s,
             chain=chain,
+            token=token,
+            deploy=deploy,
         )
         self._ready = threading.Event()
         self._thread: threading.Thread | None = None

@@ -1,0 +1,256 @@
+"""A whole world on a real chain: the same stories, told the same, event by event."""
+
+import asyncio
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from typer.testing import CliRunner
+
+from x402sim import LocalServer, PaymentAuth, Wallet, World
+from x402sim.chain import contract
+from x402sim.chain.anvil import VARIABLE
+from x402sim.chain.base import ChainError
+from x402sim.cli import app
+from x402sim.protocol.crypto import checksum
+from x402sim.world.run import Run
+from x402sim.world.scenario import Scenario, shipped
+
+FIAT_TOKEN_ONLY = {"frozen_token", "token_rules"}
+HASH = re.compile("0x[0-9a-f]{64}")
+ORDER = {"pair": "BTC-USD", "side": "long", "leverage": 10, "sizeUsd": 1000}
+
+
+@pytest.fixture(autouse=True)
+def anvil_at_hand(program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, str(program))
+
+
+def told(run: Run) -> list[str]:
+    """Return a journal as lines that do not depend on whose chain it was.
+
+    Hashes are numbered in the order they appear; how a refusal is worded, and what it costs
+    until then, is the token's affair (`chain/profiles.py`), that there is one is not.
+    """
+    numbers: dict[str, int] = {}
+    lines = []
+    for event in run.journal:
+        data = {name: value for name, value in event.data.items() if name != "chain"}
+        if data.get("revert_reason"):
+            data |= {"revert_reason": True, "gas": None}
+        line = json.dumps([event.seq, event.at_ms, event.actor, event.event, data])
+        lines.append(HASH.sub(lambda found: f"#{numbers.setdefault(found[0], len(numbers))}", line))
+    return lines
+
+
+# --- the stories ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scenario", shipped(), ids=lambda scenario: scenario.name)
+def test_a_scenario_is_the_same_on_anvil_event_by_event(scenario: Scenario):
+    run = World(chain="anvil").play(scenario)
+    if scenario.name in FIAT_TOKEN_ONLY:
+        assert run.outcome == "skipped"
+        assert run.reason.startswith("in-process on anvil does not offer Circle's token")
+        return
+    assert run.outcome == "passed", run.reason
+    assert told(run) == told(World().play(scenario))
+
+
+def test_over_sockets_too():
+    assert told(World(chain="anvil", on="tcp").play("replay")) == told(World().play("replay"))
+
+
+@pytest.mark.parametrize("name", ["replay", "parallel_authorization", "reorg_before_indexing"])
+def test_the_same_seed_gives_the_same_journal(name: str):
+    runs = [World(chain="anvil", seed=3).play(name) for _ in range(2)]
+    assert runs[0].sha256 == runs[1].sha256
+    assert "--chain anvil --seed 3" in runs[0].command
+
+
+def test_blocks_on_a_pace_of_their_own():
+    async def story(world: World) -> None:
+        alice = await world.payer("alice", balance="1.00")
+        paid = await alice.buy()
+        world.expect(paid.status, 200, "4.1/receipt")
+
+    runs = [World(chain=chain, block_time_s=5).play(story) for chain in ("anvil", "ledger")]
+    assert [run.outcome for run in runs] == ["passed", "passed"]
+    assert told(runs[0]) == told(runs[1])
+
+
+def test_an_invariant_sees_money_out_of_nothing():
+    """The token's own count is asked, so what no event tells of is seen all the same."""
+
+    async def story(world: World) -> None:
+        chain = world.stage.parts.chain
+        slot = f"0x{contract.artifact().storage['_totalSupply']:064x}"
+        await chain.node.ask("anvil_setStorageAt", checksum(chain.token), slot, "0x" + "11" * 32)
+        await (await world.payer("alice", balance="1.00")).buy()
+
+    run = World(chain="anvil").play(story)
+    assert {c["clause"] for c in run.checked if not c["ok"]} == {"invariant/value-conserved"}
+
+
+# --- the mock server -----------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def server(request: pytest.FixtureRequest) -> Iterator[LocalServer]:
+    from tests.evm.conftest import PACKAGES
+    from x402sim.chain.anvil import find_anvil
+
+    patch = pytest.MonkeyPatch()
+    try:
+        patch.setenv(VARIABLE, str(find_anvil(near=PACKAGES)))
+    except ChainError as missing:
+        pytest.skip(str(missing))  # the fixture of each test has told, or failed
+    with LocalServer(chain="anvil", seed=1) as running:
+        yield running
+    patch.undo()
+
+
+def ask(server: LocalServer, method: str, *params: Any) -> Any:
+    body = {"jsonrpc": "2.0", "id": 7, "method": method, "params": list(params)}
+    return httpx.post(server.rpc_url, json=body).json()
+
+
+def control(server: LocalServer, path: str, body: Any = None) -> Any:
+    url = f"{server.control_url}/{path}"
+    return (httpx.get(url) if body is None else httpx.post(url, json=body)).json()
+
+
+def pay(server: LocalServer, account: int) -> PaymentAuth:
+    payer = PaymentAuth(server.wallets[account], max_amount="0.05", clock=server.clock)
+    answer = httpx.post(server.url + "/api/perp/quote", json=ORDER, auth=payer)
+    assert answer.status_code == 200, answer.text
+    return payer
+
+
+def test_a_payment_is_on_the_nodes_own_chain(server: LocalServer):
+    assert server.info["chain"] == "anvil"
+    assert ask(server, "web3_clientVersion")["result"].startswith("anvil/")
+    receipt = pay(server, 0).receipts[0]
+    found = ask(server, "eth_getTransactionReceipt", receipt.tx_hash)["result"]
+    assert (found["status"], found["to"]) == ("0x1", server.info["asset"].lower())
+    assert ask(server, "debug_traceTransaction", receipt.tx_hash)["result"]["gas"] > 50_000
+
+
+def test_what_is_sent_to_the_node_is_seen_and_has_the_worlds_time(server: LocalServer):
+    control(server, "clock/advance", {"seconds": 86_400})
+    (sender, other) = (server.wallets[n].address for n in (1, 2))
+    since = control(server, "who")["journal"]
+    call = {"from": sender, "to": other, "value": "0x1"}
+    tx_hash = ask(server, "eth_sendTransaction", call)["result"]
+    block = ask(server, "eth_getBlockByNumber", "latest", False)["result"]
+    assert block["transactions"] == [tx_hash]
+    assert abs(int(block["timestamp"], 16) - server.clock.now()) < 10
+    journal = httpx.get(f"{server.control_url}/journal", params={"since": since}).text
+    mined = [json.loads(line) for line in journal.splitlines()]
+    assert [e["data"]["tx"] for e in mined if e["event"] == "mined"] == [tx_hash]
+
+
+def test_batches_and_nonsense_are_answered_in_the_nodes_own_words(server: LocalServer):
+    several = [{"jsonrpc": "2.0", "id": n, "method": "eth_chainId", "params": []} for n in (1, 2)]
+    answers = httpx.post(server.rpc_url, json=several).json()
+    assert [(a["id"], a["result"]) for a in answers] == [(1, "0x152"), (2, "0x152")]
+    assert ask(server, "eth_mars")["error"]["code"] == -32601
+    broken = httpx.post(server.rpc_url, content=b"{")
+    assert broken.json()["error"]["code"] == -32700
+    assert "POST" in httpx.get(server.rpc_url).text
+
+
+def test_snapshots_and_reset_work_on_the_node(server: LocalServer):
+    before = control(server, "state")["chain"]
+    snapshot = control(server, "snapshot", {})["snapshot"]
+    pay(server, 3)
+    assert control(server, "state")["chain"]["height"] > before["height"]
+    control(server, "revert", {"snapshot": snapshot})
+    assert control(server, "state")["chain"] == before
+    control(server, "reset", {})
+    assert control(server, "state")["chain"]["height"] == 0
+    assert pay(server, 3).receipts
+
+
+def test_who_may_only_look_gets_what_only_looks():
+    """On a host for everybody the node, which can be told anything, is not told anything."""
+    from x402sim import TESTNET
+    from x402sim.world.parts import Recipe, build
+
+    async def main() -> list[Any]:
+        parts = build(Recipe(network=TESTNET, seed=1, chain="anvil", unlocked=False))
+        transport = httpx.ASGITransport(parts.rpc_app)
+        try:
+            async with httpx.AsyncClient(transport=transport, base_url="http://rpc") as http:
+                calls: list[Any] = [
+                    {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+                    for method, params in (
+                        ("eth_chainId", []),
+                        ("anvil_setBalance", [parts.accounts[0].address, "0x0"]),
+                        ("eth_sendTransaction", [{"from": parts.accounts[0].address}]),
+                        ("evm_snapshot", []),
+                    )
+                ]
+                single = [(await http.post("/", json=call)).json() for call in calls]
+                together = (await http.post("/", json=calls)).json()
+                return [*single, together]
+        finally:
+            await parts.http.aclose()
+            parts.service.store.close()
+            parts.chain.close()
+
+    allowed, *refused = asyncio.run(main())
+    assert allowed["result"] == "0x152"
+    for answer in refused:
+        assert answer["error"]["code"] == -32601
+        assert "is not offered here, only reading: eth_blockNumber" in answer["error"]["message"]
+
+
+# --- what cannot be had --------------------------------------------------------------
+
+
+def refusal(*arguments: str) -> str:
+    result = CliRunner().invoke(app, list(arguments))
+    assert result.exit_code == 2
+    assert result.output.count("\n") == 1, result.output
+    return result.output
+
+
+def test_without_anvil_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    monkeypatch.delenv(VARIABLE)
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.chdir(tmp_path)
+    for command in (["run", "replay"], ["serve", "--port", "0"]):
+        said = refusal(*command, "--chain", "anvil")
+        assert "anvil was not found: npm install -g @foundry-rs/anvil" in said
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["run", "replay", "--chain", "hardhat"], "a chain is ledger, anvil, or the URL of a node"),
+        (["run", "--chain", "anvil", "--on", "http://127.0.0.1:9"], "stands on a chain of its own"),
+        (["serve", "--chain", "anvil", "--db", "x.db"], "anvil forgets its chain"),
+        (["run", "replay", "--chain", "http://127.0.0.1:9"], "X402SIM_CHAIN_KEYS must hold"),
+        (["run", "replay", "--on", "tcp", "--chain", "http://127.0.0.1:9"], "time is virtual"),
+    ],
+)
+def test_what_does_not_go_together(options: list[str], said: str, tmp_path: Path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("X402SIM_CHAIN_KEYS", raising=False)
+    assert said in refusal(*options)
+
+
+def test_the_rules_of_a_real_token_stay(tmp_path: Path):
+    with pytest.raises(ChainError, match="rules of a real token cannot be left out: transfer"):
+        World(chain="anvil", without=(("transfer", "5/window"),)).play("replay")
+
+
+def test_the_funded_accounts_are_those_of_the_ledger(server: LocalServer):
+    with LocalServer(seed=1) as other:
+        assert [w.address for w in server.wallets] == [w.address for w in other.wallets]
+        assert all(isinstance(w, Wallet) for w in other.wallets)
