@@ -214,6 +214,23 @@ def test_mainnet_is_refused_unless_allowed() -> None:
     assert asyncio.run(sign(True)).startswith("0x")
 
 
+def test_a_cookie_is_not_sent_back() -> None:
+    sent = []
+
+    async def greets(request: Request) -> Response:
+        sent.append(request.headers.get("cookie"))
+        return JSONResponse({}, headers={"Set-Cookie": "paid=1; Path=/"})
+
+    @a_check("2.1/resource")
+    async def asks_twice(probe: Probe) -> None:
+        """It asks twice, as a stranger each time."""
+        for _ in range(2):
+            await probe.send("GET", "/")
+
+    judged(Starlette(routes=[Route("/", greets)]), [asks_twice])
+    assert sent == [None, None]
+
+
 KEY = "0x" + "1f" * 32
 SECRETS = {
     "a key": KEY.upper(),
