@@ -14,6 +14,8 @@ from x402sim.world.loop import run_virtual
 from x402sim.world.parts import Parts, Recipe
 from x402sim.world.stage import Plan, in_process
 
+__all__ = ["Recipe", "judge"]
+
 SWEEP_S = 300
 """Days go by while a service is judged; it need not look every ten seconds of them."""
 QUIET_BLOCK_S = 300
