@@ -5,13 +5,14 @@ target may find out at once, when it is asked again, or in the background.
 """
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from x402sim.chain import abi
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.crypto import to_hex
 from x402sim.protocol.header import authorization_of, decode_header
-from x402sim.suite.answers import Challenge
+from x402sim.suite.answers import Challenge, find_session_id
 from x402sim.suite.probe import Probe
 from x402sim.suite.verdict import Failed, Inconclusive, check
 
@@ -131,6 +132,26 @@ async def a_lost_answer_is_resolved_by_itself(probe: Probe) -> None:
         await probe.paid(payer, challenge.amount_base)
 
 
+@check("3/pending-resolved", control="session", needs="money, world, sessions", deposits="0.01")
+async def a_lost_deposit_makes_its_session(probe: Probe) -> None:
+    """A deposit whose answer was lost opens its session all the same, paid for once."""
+    max_spend = await probe.budget_for(1)
+    challenge, payer = probe.read(await probe.ask_session(max_spend)), await probe.payer()
+    header = probe.sign(challenge, payer)
+    await probe.control("POST", "faults", {**SETTLE, "does": "lose answer"})
+    await probe.settle(challenge, header, may_break=True)
+    await _require_moved(probe, payer, "a deposit")
+
+    async def is_served() -> bool:
+        claimed = await probe.ask_session(max_spend, payment_id=challenge.payment_id)
+        again = await probe.settle(challenge, header, may_break=True)
+        session_id = find_session_id(claimed.body) or find_session_id(again.body)
+        return bool(session_id) and probe.has_content(await probe.ask(session_id=session_id))
+
+    await _in_the_end(probe, is_served, "the answer to a deposit is lost")
+    await probe.paid(payer, challenge.amount_base)
+
+
 @check("3/said-failed-but-paid", document="silent", needs="money, world", pays=1)
 async def a_facilitator_that_is_wrong(probe: Probe) -> None:
     """What comes of a settlement that the facilitator calls failed although it was mined."""
@@ -162,6 +183,11 @@ async def _let_in(probe: Probe, challenge: Challenge, header: str, how: str) -> 
         await probe.settle(challenge, header, may_break=True)
         return False
 
+    await _in_the_end(probe, is_let_in, how)
+
+
+async def _in_the_end(probe: Probe, is_let_in: Callable[[], Awaitable[bool]], how: str) -> None:
+    """Fail unless a payer is let in, at once or after minutes of trying."""
     if await probe.eventually(is_let_in):
         return
     if probe.setting.missing("clock"):

@@ -9,7 +9,7 @@ from x402sim.suite.probe import Probe
 from x402sim.suite.verdict import Inconclusive, check
 
 DURATION = 60
-ENDED_S = 3720
+ENDED_S = 3960
 """When a session of 60 seconds, or of 60 minutes, has ended and a sweep has come by."""
 NOBODY = "0x" + "00" * 20
 """Whom minted tokens come from."""

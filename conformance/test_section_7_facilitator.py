@@ -78,7 +78,7 @@ async def _holds(probe: Probe, path: str, trouble: Trouble, times: int | None) -
         probe.require(f"a receipt only for a transfer ({name})", bool(moved), probe.seen(answer))
     probe.require(f"an answer ({name})", not answer.broken, probe.seen(answer))
     asked = await probe.ask(payment_id=challenge.payment_id)
-    if not await probe.transfers(payer):
+    if not moved and not await probe.transfers(payer):
         probe.not_served(asked)
     await _recovers(probe, challenge, header, name)
     paid = len(await probe.transfers(payer))

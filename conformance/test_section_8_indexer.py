@@ -115,11 +115,12 @@ async def a_hundred_the_newest(probe: Probe) -> None:
     """Of 101 payments without a block, a run asks for the 100 newest; the oldest comes later."""
     await _catch_up(probe)
     await probe.control("POST", "explorer/lag", {"seconds": NEVER_S})
-    oldest = _tx_hash(probe, await probe.buy())
+    payer = await probe.payer()
+    oldest = _tx_hash(probe, await probe.buy(payer))
     await probe.advance(2)
     newer: list[str] = []
     while len(newer) < BATCH:
-        bought = await asyncio.gather(*(probe.buy() for _ in range(AT_ONCE)))
+        bought = await asyncio.gather(*(probe.buy(payer) for _ in range(AT_ONCE)))
         newer += [_tx_hash(probe, each) for each in bought]
     hashes = [oldest, *newer]
     await _watch(probe, hashes)

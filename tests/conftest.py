@@ -31,6 +31,16 @@ def pytest_configure(config: pytest.Config) -> None:
         knock_out(config.getoption("--clause"))
 
 
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Print what tests had to tell (their user property "told"), each line once."""
+    reports = [r for kind in terminalreporter.stats.values() for r in kind]
+    told = [
+        text for r in reports for name, text in getattr(r, "user_properties", ()) if name == "told"
+    ]
+    for line in dict.fromkeys(told):
+        terminalreporter.write_line(line)
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     wanted = config.getoption("--clause")
     if wanted:

@@ -1,5 +1,6 @@
 """Target files: they load, wrong ones say where, and another service's shape can be judged."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from tests.conformance.paywall import HOLES, Paywall
 from x402sim import TESTNET
+from x402sim.suite.command import FOUND_SOMETHING, HELD, NO_VERDICT
 from x402sim.suite.engine import all_checks, folder, run
 from x402sim.suite.local import judge
 from x402sim.suite.setting import Setting
@@ -27,6 +29,34 @@ SHIPPED = {file.stem: file for file in (folder() / "targets").glob("*.toml")}
 def test_the_shipped_targets_have_the_names_of_their_files() -> None:
     assert sorted(SHIPPED) == ["cronos-paywall", "spec", "x402sim"]
     assert {load(file).name for file in SHIPPED.values()} == set(SHIPPED)
+
+
+def documented(first: str) -> dict[str, str]:
+    """Return the rows of a table of conformance/README.md: first cell -> second cell."""
+    rows = (folder() / "README.md").read_text("utf-8").split(f"| {first} |")[1].split("\n\n")[0]
+    cells = [row.strip("|").split(" | ") for row in rows.splitlines()[2:]]
+    return {each[0].strip().strip("`"): each[1].strip() for each in cells}
+
+
+def test_every_key_is_documented_with_its_default() -> None:
+    wanted: dict[str, Any] = {}
+    for part in msgspec.structs.fields(Target):
+        value = getattr(Target(), part.name)
+        if isinstance(value, msgspec.Struct):
+            keys = msgspec.structs.asdict(value)
+            wanted |= {f"{part.name}.{key}": default for key, default in keys.items()}
+        else:
+            wanted[part.name] = value
+    told = documented("key")
+    assert list(told) == list(wanted)
+    for key, default in wanted.items():
+        if not isinstance(default, dict | list):
+            assert told[key] == f"`{json.dumps(default)}`", key
+
+
+def test_every_outcome_and_exit_code_is_documented() -> None:
+    assert list(documented("outcome")) == [str(outcome) for outcome in Outcome]
+    assert list(documented("exit code")) == [str(n) for n in (HELD, FOUND_SOMETHING, NO_VERDICT)]
 
 
 def test_the_default_is_spelled_out_in_full() -> None:

@@ -7,7 +7,6 @@ X402SIM_REQUIRE_ANVIL=1, as in CI, they fail.
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -25,16 +24,6 @@ def or_skip(request: pytest.FixtureRequest, missing: str) -> None:
         pytest.fail(f"{missing} ({HOW})")
     request.node.user_properties.append(("told", HOW))
     pytest.skip(missing)
-
-
-def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Print what tests had to tell, each line once."""
-    reports = [r for kind in terminalreporter.stats.values() for r in kind]
-    told = [
-        text for r in reports for name, text in getattr(r, "user_properties", ()) if name == "told"
-    ]
-    for line in dict.fromkeys(told):
-        terminalreporter.write_line(line)
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from tests.mutants.honest import HONEST
-from tests.mutants.jury import Verdict, check_ids, complaint, judge_all, missed, others
+from tests.mutants.jury import Verdict, check_ids, complaint, judge_all, missed, others, sum_up
 from tests.mutants.rows import MUTANTS
 from x402sim.clock import stopwatch
 
@@ -32,9 +32,9 @@ def main() -> int:
     problems = [problem for verdict in in_order if (problem := complaint(verdict))]
     for problem in problems:
         print(f"! {problem}")
-    _sum_up(mutants, in_order, elapsed())
+    print("\n".join(sum_up(in_order, elapsed())))
     if asked.csv or asked.plot:
-        _write(asked, mutants)
+        _write(asked, in_order, mutants)
     return 1 if problems else 0
 
 
@@ -59,23 +59,12 @@ def _line(verdict: Verdict) -> str:
     return f"{mark} {mutant.kind:14} {mutant.name:36} {' '.join(seen) or 'MISSED'}{also}"
 
 
-def _sum_up(mutants: list[Verdict], verdicts: list[Verdict], seconds: float) -> None:
-    seen = sum(not missed(MUTANTS[verdict.name], verdict) for verdict in mutants)
-    honest = [verdict for verdict in verdicts if verdict.name in HONEST]
-    alarms = sum(bool(complaint(verdict)) for verdict in honest)
-    if mutants:
-        share = 100 * seen / len(mutants)
-        print(f"mutation score {seen}/{len(mutants)} = {share:.1f} %")
-    print(f"false alarms   {alarms} of {len(honest)} honest services")
-    print(f"in             {seconds:.0f} s")
-
-
-def _write(asked: argparse.Namespace, mutants: list[Verdict]) -> None:
+def _write(asked: argparse.Namespace, verdicts: list[Verdict], mutants: list[Verdict]) -> None:
     from tests.mutants import matrix
     from x402sim.report.figure import png
 
     if asked.csv:
-        matrix.write_csv(asked.csv, mutants, check_ids())
+        asked.csv.write_text(matrix.as_csv(verdicts, check_ids()), encoding="utf-8")
     if asked.plot:
         asked.plot.write_bytes(png(matrix.draw(mutants, check_ids()).figure))
 

@@ -44,6 +44,12 @@ ROWS = (
         broad="what is paid for is never seen, so nothing that is paid is served",
     ),
     content(
+        "agents-are-names",
+        "2.7/agent",
+        "The list of agents has their names only.",
+        answers(200, "/api/agents", lambda it: {"agents": [each["name"] for each in it["agents"]]}),
+    ),
+    content(
         "no-agents",
         "4.3/list",
         "Nobody listens at /api/agents.",

@@ -1,8 +1,8 @@
 """How does the matrix of mutants and checks look, as a table and as a picture?"""
 
 import csv
+import io
 from collections.abc import Sequence
-from pathlib import Path
 
 from matplotlib.axes import Axes
 from matplotlib.colors import BoundaryNorm, ListedColormap
@@ -10,29 +10,45 @@ from matplotlib.patches import Patch, Rectangle
 
 from tests.mutants.jury import Verdict
 from tests.mutants.rows import MUTANTS
-from x402sim.report.figure import BLACK, LIGHT, ORANGE, SKY, plot, prepare
+from x402sim.report.figure import BLACK, BLUE, LIGHT, ORANGE, plot, prepare
+from x402sim.suite.engine import folder
 from x402sim.suite.verdict import Outcome
 
 COLOURS = {
     Outcome.PASSED: "#FFFFFF",
     Outcome.OBSERVED: "#FFFFFF",
     Outcome.SKIPPED: LIGHT,
-    Outcome.INCONCLUSIVE: SKY,
+    Outcome.INCONCLUSIVE: BLUE,
     Outcome.FAILED: ORANGE,
 }
 _DRAWN = (Outcome.PASSED, Outcome.FAILED, Outcome.INCONCLUSIVE, Outcome.SKIPPED)
 _CELL_MM = 3.6
 
 
-def write_csv(file: Path, verdicts: Sequence[Verdict], checks: Sequence[str]) -> None:
-    """Write a row for each mutant and a column for each check: its outcome."""
-    with file.open("w", newline="", encoding="utf-8") as opened:
-        table = csv.writer(opened)
-        table.writerow(["mutant", "class", "clauses", *checks])
-        for verdict in verdicts:
-            mutant = MUTANTS[verdict.name]
-            outcomes = [_outcome(verdict, check) for check in checks]
-            table.writerow([mutant.name, mutant.kind, " ".join(mutant.clauses), *outcomes])
+FILE = folder() / "mutation_matrix.csv"
+"""The matrix of all services, as it is kept beside the checks."""
+
+
+def as_csv(verdicts: Sequence[Verdict], checks: Sequence[str]) -> str:
+    """Return a row for each service and a column for each check.
+
+    The first columns are its name, its class of defect ("honest" if it has none), and the
+    ids that must fail, with spaces between them. A cell is the outcome; it is empty for
+    what is no news: passed, and observed.
+    """
+    text = io.StringIO()
+    table = csv.writer(text, lineterminator="\n")
+    table.writerow(["service", "class", "must_fail", *checks])
+    for verdict in verdicts:
+        mutant = MUTANTS.get(verdict.name)
+        wanted = sorted(mutant.check_ids) if mutant else []
+        outcomes = [_outcome(verdict, check) for check in checks]
+        news = ["" if each in NO_NEWS else each for each in outcomes]
+        table.writerow([verdict.name, mutant.kind if mutant else "honest", " ".join(wanted), *news])
+    return text.getvalue()
+
+
+NO_NEWS = (Outcome.PASSED, Outcome.OBSERVED)
 
 
 @plot

@@ -1,16 +1,20 @@
 """Does the suite see every defect, by the check of its clause, and accuse nobody else?"""
 
+import csv
 from dataclasses import fields
 
 import pytest
 
+from tests.mutants import matrix
 from tests.mutants.change import edit
 from tests.mutants.honest import HONEST
-from tests.mutants.jury import CHECKS, check_ids, complaint, judge_all, judge_one
+from tests.mutants.jury import CHECKS, check_ids, complaint, judge_all, judge_one, sum_up
 from tests.mutants.rows import MUTANTS
+from x402sim.clock import stopwatch
 from x402sim.service import gate
 from x402sim.spec.decisions import Decisions
 
+HOW = "write it anew: python -m tests.mutants --csv conformance/mutation_matrix.csv"
 KINDS = {
     "binding", "settlement", "replay", "session", "receipt", "error", "concurrency",
     "reconciliation", "required-402", "gate", "content", "indexer", "input", "facilitator",
@@ -50,12 +54,31 @@ def test_the_jury_notices_a_suite_that_sees_nothing(monkeypatch: pytest.MonkeyPa
     assert "is missed: there is no check" in complaint(judge_one("ids-count-up"))
 
 
-ONE_OF_EACH = list({mutant.kind: mutant.name for mutant in MUTANTS.values()}.values())
+def test_the_matrix_has_a_row_for_each_service_and_a_column_for_each_check() -> None:
+    header, *rows = csv.reader(matrix.FILE.read_text(encoding="utf-8").splitlines())
+    assert header == ["service", "class", "must_fail", *check_ids()], HOW
+    assert [row[0] for row in rows] == [*MUTANTS, *HONEST], HOW
+    for name, kind, must_fail, *outcomes in rows:
+        failed = {
+            check_id for check_id, it in zip(header[3:], outcomes, strict=True) if it == "failed"
+        }
+        if name in HONEST:
+            assert (kind, must_fail, failed) == ("honest", "", set()), name
+        else:
+            wanted = MUTANTS[name].check_ids
+            assert (kind, set(must_fail.split())) == (MUTANTS[name].kind, wanted), HOW
+            assert wanted <= failed, name
 
 
-@pytest.mark.timeout(600)
-def test_a_defect_of_each_class_is_seen() -> None:
-    """All of them, and the honest services: `python -m tests.mutants`, some ten minutes."""
-    verdicts = {verdict.name: verdict for verdict in judge_all(ONE_OF_EACH)}
-    problems = [problem for name in verdicts if (problem := complaint(verdicts[name]))]
-    assert not problems, "\n\n".join(sorted(problems))
+@pytest.mark.timeout(1800)
+def test_every_defect_is_seen_and_nobody_else_is_accused(request: pytest.FixtureRequest) -> None:
+    """All of them, on two processes of its own, as `python -m tests.mutants` does."""
+    names = [*MUTANTS, *HONEST]
+    elapsed = stopwatch()
+    verdicts = {verdict.name: verdict for verdict in judge_all(names)}
+    in_order = [verdicts[name] for name in names]
+    for line in sum_up(in_order, elapsed()):
+        request.node.user_properties.append(("told", f"the jury: {line}"))
+    problems = [problem for verdict in in_order if (problem := complaint(verdict))]
+    assert not problems, "\n\n".join(problems)
+    assert matrix.as_csv(in_order, check_ids()) == matrix.FILE.read_text(encoding="utf-8"), HOW

@@ -13,11 +13,18 @@ import pytest
 
 import x402sim
 from notebooks.execute import METADATA, executed, notebooks, read
+from tests.mutants.honest import HONEST
+from tests.mutants.rows import MUTANTS
+from x402sim.suite import local
 
 FILES = notebooks()
 IDS = [file.stem for file in FILES]
 OTHERS = {"pandas", "matplotlib", "httpx", "IPython", *sys.stdlib_module_names}
-PUBLIC = {"x402sim": set(x402sim.__all__), "x402sim.report": {"frames", "plots"}}
+PUBLIC = {
+    "x402sim": set(x402sim.__all__),
+    "x402sim.report": {"frames", "plots"},
+    "x402sim.suite.local": set(local.__all__),
+}
 each_notebook = pytest.mark.parametrize("file", FILES, ids=IDS)
 
 
@@ -28,8 +35,8 @@ def code_cells(notebook: Any) -> list[Any]:
 # --- as they are saved -------------------------------------------------------------------
 
 
-def test_there_are_five() -> None:
-    assert [name[:2] for name in IDS] == ["01", "02", "03", "04", "05"]
+def test_there_are_six() -> None:
+    assert [name[:2] for name in IDS] == ["01", "02", "03", "04", "05", "06"]
 
 
 def imported(code: str) -> Iterator[tuple[str, str]]:
@@ -197,10 +204,22 @@ def lost_answers(answers: dict[str, Any]) -> None:
     assert answers["served_in_the_end"] == 1
 
 
+def conformance_report(answers: dict[str, Any]) -> None:
+    assert answers["own_failures"] == answers["own_inconclusive"] == 0
+    assert "spec/2.1/amount" in answers["failures_without_the_amount"]
+    assert answers["seen"] == answers["defects"] == len(MUTANTS)
+    assert answers["score"] == 1
+    assert answers["honest_services"] == len(HONEST)
+    assert answers["false_alarms"] == 0
+    assert answers["share_with_at_most_two_besides"] > 0.75
+    assert answers["harmless_defect_changed"] == 0
+
+
 CLAIMS: dict[str, Claim] = {
     "01": one_paid_request,
     "02": when_things_break,
     "03": request_or_session,
     "04": the_indexers_limits,
     "05": lost_answers,
+    "06": conformance_report,
 }

@@ -214,6 +214,80 @@ def test_mainnet_is_refused_unless_allowed() -> None:
     assert asyncio.run(sign(True)).startswith("0x")
 
 
+def test_a_cookie_is_not_sent_back() -> None:
+    sent = []
+
+    async def greets(request: Request) -> Response:
+        sent.append(request.headers.get("cookie"))
+        return JSONResponse({}, headers={"Set-Cookie": "paid=1; Path=/"})
+
+    @a_check("2.1/resource")
+    async def asks_twice(probe: Probe) -> None:
+        """It asks twice, as a stranger each time."""
+        for _ in range(2):
+            await probe.send("GET", "/")
+
+    judged(Starlette(routes=[Route("/", greets)]), [asks_twice])
+    assert sent == [None, None]
+
+
+KEY = "0x" + "1f" * 32
+SECRETS = {
+    "a key": KEY.upper(),
+    "a signature": "0x" + "ab" * 65,
+    "a payment header": "0x" + b'{"x402Version":1,"payload":{"signature":"0x00"}}'.hex() * 3,
+    "a payment header in base64": "eyJ4NDAyVmVyc2lvbiI6MX0" * 12,
+    "a payment id": "pay_0123456789abcdef",
+    "a session id": "session_0123456789abcdef",
+}
+
+
+@a_check("2.1/resource")
+async def expects_secrets(probe: Probe) -> None:
+    """It tells all it knows where a failure is told."""
+    raise Failed("", {"wanted": list(SECRETS.values())}, " and ".join(SECRETS.values()))
+
+
+@a_check("2.1/timeout")
+async def doubts_secrets(probe: Probe) -> None:
+    """It tells all it knows where a doubt is told."""
+    raise Inconclusive(" and ".join(SECRETS.values()))
+
+
+@a_check("2.1/pay-to")
+async def falls_over_secrets(probe: Probe) -> None:
+    """It is broken, and its exception tells all it knows."""
+    raise LookupError(*SECRETS.values())
+
+
+@check("5/reuse", document="silent")
+async def observes_secrets(probe: Probe) -> None:
+    """It observes all it knows."""
+    probe.observe(" and ".join(SECRETS.values()))
+
+
+@pytest.mark.parametrize(
+    "case", [expects_secrets, doubts_secrets, falls_over_secrets, observes_secrets]
+)
+def test_no_secret_comes_into_a_result(case: Check) -> None:
+    (result,) = judged(refuses_all(), [case], payer=Wallet(KEY), budget_base=10**6)
+    told = " ".join(str(each) for each in (result.expected, result.actual, result.reason))
+    assert "hidden" in told
+    for name, secret in SECRETS.items():
+        assert secret.lower() not in told.lower(), name
+        assert secret.lower()[12:44] not in told.lower(), name
+
+
+def test_a_hash_and_an_address_are_no_secrets() -> None:
+    @a_check("2.1/resource")
+    async def tells(probe: Probe) -> None:
+        """It tells what everybody may know."""
+        raise Failed("", "0x" + "ab" * 32, "0x" + "cd" * 20)
+
+    (result,) = judged(refuses_all(), [tells])
+    assert (result.expected, result.actual) == ("0x" + "ab" * 32, "0x" + "cd" * 20)
+
+
 def _challenge() -> Any:
     from x402sim.suite.answers import Answer
 
@@ -229,7 +303,7 @@ def _challenge() -> Any:
             "resource": "/api/perp/quote",
         },
     }
-    return Answer(402, httpx.Headers(), "", body, "")
+    return Answer(402, httpx.Headers(), "", body, str)
 
 
 CHALLENGE = _challenge()

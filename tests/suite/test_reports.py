@@ -115,3 +115,14 @@ def test_the_page_gives_the_verdict_of_the_musts() -> None:
     assert "No verdict: 1 checks were inconclusive" in page(URL, STARTED, kinds[2:])
     assert "Every MUST that was checked held (1); 0 were skipped" in page(URL, STARTED, kinds[4:])
     assert "nothing could be checked" in page(URL, STARTED, kinds[3:4])
+
+
+def test_failed_musts_come_first_and_json_is_unfolded() -> None:
+    kinds = of_each_kind()
+    kinds[0]["exchange"] = 'POST /pay\n{"a":{"b":1}}\n-> 200\n{"cut":"sho'
+    text = page(URL, STARTED, [kinds[2], kinds[1], kinds[0]])
+    urgent = text.split("What needs attention")[1].split("<h2>")[0]
+    places = [urgent.index(kinds[n]["id"]) for n in (0, 1, 2)]
+    assert places == sorted(places)
+    unfolded = '{\n  "a": {\n    "b": 1\n  }\n}\n-&gt; 200\n{"cut":"sho</pre>'
+    assert unfolded.replace('"', "&quot;") in urgent

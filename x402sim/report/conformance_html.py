@@ -1,5 +1,6 @@
 """What the conformance suite found, as one self-contained page for people."""
 
+import json
 from html import escape
 from importlib.resources import files
 from itertools import groupby
@@ -16,13 +17,14 @@ _MEANINGS = {
     "inconclusive": "the check could not get to the point; this is not a pass",
     "observed": "the specification is silent; this is what the target does",
 }
+_URGENT, _LEVELS = ("failed", "inconclusive"), ("MUST", "SHOULD", "MAY")
 _TEXTS = {f"spec/{clause.id}": clause.text for clause in CLAUSES}
 
 
 def page(target: str, started: str, results: Results) -> str:
     """Return the page; failures and what was inconclusive come first, then every section."""
     style = files("x402sim.report").joinpath("conformance.css").read_text(encoding="utf-8")
-    urgent = [r for r in results if r["outcome"] in ("failed", "inconclusive")]
+    urgent = sorted((r for r in results if r["outcome"] in _URGENT), key=_urgency)
     parts = [
         f"<h1>Conformance of {escape(target)}</h1>",
         f'<p class="soft">{escape(started)} · {len(results)} ids</p>',
@@ -40,6 +42,11 @@ def page(target: str, started: str, results: Results) -> str:
         f"<title>Conformance of {escape(target)}</title>\n<style>\n{style}</style>\n</head>\n"
         f"<body>\n{body}\n</body>\n</html>\n"
     )
+
+
+def _urgency(result: dict[str, Any]) -> tuple[int, int]:
+    """Return what comes first in a list of what needs attention: failed MUSTs."""
+    return _URGENT.index(result["outcome"]), _LEVELS.index(result["level"])
 
 
 def _verdict(results: Results) -> str:
@@ -91,10 +98,21 @@ def _detail(result: dict[str, Any]) -> str:
     listed = "".join(
         f"<dt>{name}</dt><dd>{escape(str(value))}</dd>" for name, value in facts.items() if value
     )
-    exchange = f"<pre>{escape(result['exchange'])}</pre>" if result["exchange"] else ""
+    exchange = "\n".join(map(_unfolded, str(result["exchange"]).splitlines()))
+    exchange = f"<pre>{escape(exchange)}</pre>" if exchange else ""
     return (
         f'<section><h3><span class="{result["outcome"]}">{MARKS[result["outcome"]]} '
         f"{result['outcome']}</span> <code>{escape(result['id'])}</code> {result['level']}</h3>"
         f"<dl>{listed}</dl>{exchange}<p class='soft'>Again: <code>{escape(result['rerun'])}</code>"
         "</p></section>"
     )
+
+
+def _unfolded(line: str) -> str:
+    """Return a line of an exchange; one of JSON with a field a line, as it is read."""
+    if not line.startswith(("{", "[")):
+        return line
+    try:
+        return json.dumps(json.loads(line), indent=2, ensure_ascii=False)
+    except ValueError:  # it was cut short, or is no JSON after all
+        return line

@@ -1,5 +1,6 @@
 """What a target answers, as data: an answer, a 402, a settled payment, an open session."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,13 +14,16 @@ from x402sim.suite.target import at
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An answer of the target; `status` is 0 if the exchange broke, and `broken` says how."""
+    """An answer of the target; `status` is 0 if the exchange broke, and `broken` says how.
+
+    `show` gives the exchange as a report may have it; it is only asked after a failure.
+    """
 
     status: int
     headers: httpx.Headers
     text: str
     body: Any
-    shown: str
+    show: Callable[[], str]
     broken: str = ""
 
     def at(self, pointer: str) -> Any:

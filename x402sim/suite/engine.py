@@ -10,6 +10,7 @@ from types import ModuleType
 import msgspec
 
 from x402sim.clock import stopwatch
+from x402sim.suite import redact
 from x402sim.suite.probe import Probe
 from x402sim.suite.setting import Ledger, Setting
 from x402sim.suite.verdict import (
@@ -113,9 +114,9 @@ async def _judge(
 
 
 async def run_case(setting: Setting, ledger: Ledger, case: Check) -> Result:
-    """Run one case, after its control."""
+    """Run one case, after its control; nothing it says of the target shows a secret."""
     probe = Probe(setting, ledger)
-    outcome, reason, expected, actual = Outcome.PASSED, "", None, None
+    outcome, reason, expected, actual = Outcome.PASSED, "", "", ""
     try:
         _require_needs(setting, case)
         if case.control:
@@ -134,18 +135,19 @@ async def run_case(setting: Setting, ledger: Ledger, case: Check) -> Result:
     except Exception as bug:  # noqa: BLE001 - a defect of the suite costs one verdict, not all
         outcome, reason = Outcome.INCONCLUSIVE, f"the check itself is broken: {bug!r}"
     finally:
-        await _leave_usable(setting)
+        if probe.has_meddled:
+            await _leave_usable(setting)
     return Result(
         id=case.id,
         level=case.level,
         section=case.section,
         outcome=outcome,
         title=case.title,
-        expected=expected,
-        actual=actual,
-        reason=reason,
+        expected=redact.told(expected, setting.payer) or None,
+        actual=redact.told(actual, setting.payer) or None,
+        reason=redact.told(reason, setting.payer),
         rerun=f"{setting.rerun} --requirement {case.id}".strip(),
-        exchange=probe.last.shown if probe.last and outcome is Outcome.FAILED else "",
+        exchange=probe.last.show() if probe.last and outcome is Outcome.FAILED else "",
     )
 
 

@@ -14,8 +14,12 @@ from x402sim.world.loop import run_virtual
 from x402sim.world.parts import Parts, Recipe
 from x402sim.world.stage import Plan, in_process
 
-SWEEP_S = 60
+__all__ = ["Recipe", "judge"]
+
+SWEEP_S = 300
 """Days go by while a service is judged; it need not look every ten seconds of them."""
+QUIET_BLOCK_S = 300
+"""And where nothing happens on the chain, a block in five minutes will do."""
 
 
 def judge(
@@ -34,8 +38,10 @@ def judge(
     calm = replace(recipe, sweep_s=recipe.sweep_s or SWEEP_S)
 
     async def main() -> list[Result]:
-        async with in_process(Plan(recipe=calm, latency=latency or {})) as stage:
+        plan = Plan(recipe=calm, latency=latency or {}, block_time_s=QUIET_BLOCK_S)
+        async with in_process(plan) as stage:
             assert stage.parts is not None
+            await stage.parts.ledger.set_automine(True)
             mutate(stage.parts)
             setting = Setting(
                 target=target or Target(),

@@ -7,6 +7,7 @@ is inconclusive, one that sees what must not be fails.
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import httpx
@@ -31,7 +32,6 @@ from x402sim.suite.answers import (
 )
 from x402sim.suite.made_up import examples
 from x402sim.suite.setting import Ledger, Setting
-from x402sim.suite.target import Target
 from x402sim.suite.verdict import Failed, Inconclusive, Skipped
 
 JSON = {"Content-Type": "application/json"}
@@ -43,17 +43,13 @@ CENT_BASE = 10_000
 
 
 class Probe:
-    """One check's hands and eyes."""
+    """One check's hands and eyes; `has_meddled` if it asked the world for more than money."""
 
     def __init__(self, setting: Setting, ledger: Ledger) -> None:
-        self.setting, self.ledger = setting, ledger
+        self.setting, self.ledger, self.target = setting, ledger, setting.target
         self.observed: list[str] = []
         self.last: Answer | None = None
-
-    @property
-    def target(self) -> Target:
-        """The target's description."""
-        return self.setting.target
+        self.has_meddled = False
 
     # --- asking ----------------------------------------------------------------------
 
@@ -83,17 +79,18 @@ class Probe:
         try:
             response = await http.send(request)
         except httpx.TransportError as error:
-            shown = redact.exchange(request, None, type(error).__name__)
-            self.last = Answer(0, httpx.Headers(), "", None, shown, type(error).__name__)
-            if not may_break:
-                raise Inconclusive(f"{method} {path} was not answered: {error!r}") from error
-            return self.last
+            broken = type(error).__name__
+            show = partial(redact.exchange, request, None, broken)
+            self.last = Answer(0, httpx.Headers(), "", None, show, broken)
+            if may_break:
+                return self.last
+            raise Inconclusive(f"{method} {path} was not answered: {error!r}") from error
         self.last = Answer(
             response.status_code,
             response.headers,
             response.text,
             decoded(response.content),
-            redact.exchange(request, response),
+            partial(redact.exchange, request, response),
         )
         return self.last
 
@@ -306,6 +303,7 @@ class Probe:
         control = self.setting.control
         if control is None:
             raise Skipped("it needs the world around the target")
+        self.has_meddled |= method != "GET" and path != "faucet"
         try:
             answer = await control.request(method, f"/{path}", json=body or {})
         except httpx.TransportError as error:
@@ -441,8 +439,8 @@ class Probe:
         """Return an answer in one line, for a verdict."""
         if answer.broken:
             return f"no answer ({answer.broken})"
-        return redact.proofless(f"{answer.status} {answer.text[:160]}")
+        return f"{answer.status} {redact.told(answer.text[:2000])[:160]}"
 
     def observe(self, text: str) -> None:
         """Say what the target does where the specification is silent."""
-        self.observed.append(redact.proofless(text))
+        self.observed.append(text)

@@ -6,10 +6,13 @@ from typing import Any
 import httpx
 import msgspec
 
+from x402sim.payer.wallet import Wallet
 from x402sim.protocol.header import authorization_of, decode_header
 from x402sim.protocol.messages import BadMessage, decode
 
 _PROOF = re.compile(r"\b(pay_|session_)([\w-]{4})[\w-]+")
+_SIGNED = re.compile(r"[0-9a-fA-F]{128,}|[A-Za-z0-9+/_=-]{200,}")
+"""A signature (65 bytes), or a payment header in either spelling; a hash has 64 digits."""
 _HEADERS = ("content-type", "x-payment-id", "x-session-id", "retry-after", "location")
 _SECRET_HEADERS = ("authorization", "cookie", "set-cookie", "x-payment")
 _LIMIT = 1500
@@ -32,6 +35,17 @@ def proofless(text: str) -> str:
     return _PROOF.sub(r"\1\2…", text)
 
 
+def told(text: str, payer: Wallet | None = None) -> str:
+    """Return a text as a report may have it: no proof, signature, payment header or key.
+
+    The key is that of the `payer` whose own money is at stake, if one was given.
+    """
+    if payer is not None:
+        key = payer.private_key.removeprefix("0x")
+        text = re.sub(key, "<key, hidden>", text, flags=re.IGNORECASE)
+    return _SIGNED.sub(lambda found: f"<{len(found[0])} characters, hidden>", proofless(text))
+
+
 def _headers(headers: httpx.Headers) -> list[str]:
     shown = [f"{name}: {proofless(value)}" for name, value in headers.items() if name in _HEADERS]
     return shown + [f"{name}: <hidden>" for name in headers if name in _SECRET_HEADERS]
@@ -43,10 +57,10 @@ def _body(content: bytes) -> list[str]:
     try:
         body = decode(content, Any)
     except BadMessage:
-        return [proofless(content[:_LIMIT].decode("utf-8", "replace"))]
+        return [told(content.decode("utf-8", "replace"))[:_LIMIT]]
     if isinstance(body, dict) and isinstance(body.get("paymentHeader"), str):
         body = {**body, "paymentHeader": _header(body["paymentHeader"])}
-    return [proofless(msgspec.json.encode(body).decode())[:_LIMIT]]
+    return [told(msgspec.json.encode(body).decode())[:_LIMIT]]
 
 
 def _header(header: str) -> Any:

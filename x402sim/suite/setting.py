@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from http.cookiejar import DefaultCookiePolicy
 from typing import Any
 
 import httpx
@@ -35,6 +36,10 @@ class Setting:
     allow_mainnet: bool = False
     rerun: str = ""
     """The command that repeats the run, without --requirement."""
+
+    def __post_init__(self) -> None:
+        """Let no cookie of the target come into a later request, which would be no stranger's."""
+        self.http.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=[]))
 
     def missing(self, need: str) -> bool:
         """Tell whether a need of a check is not there."""
