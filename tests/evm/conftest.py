@@ -4,35 +4,18 @@ Without anvil they are skipped, and one line says how to get it; with
 X402SIM_REQUIRE_ANVIL=1, as in CI, they fail.
 """
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.evm.find import anvil_or_skip
 from tests.evm.helpers import Bench, Town
-from x402sim.chain.anvil import find_anvil
-from x402sim.chain.base import ChainError
-
-PACKAGES = Path(__file__).parent
-HOW = "to run the tests of the real chain: npm install --prefix tests/evm"
-
-
-def or_skip(request: pytest.FixtureRequest, missing: str) -> None:
-    """Skip a test for what it needs and is not here; where that is required, fail it."""
-    if os.environ.get("X402SIM_REQUIRE_ANVIL") == "1":
-        pytest.fail(f"{missing} ({HOW})")
-    request.node.user_properties.append(("told", HOW))
-    pytest.skip(missing)
 
 
 @pytest.fixture
 def program(request: pytest.FixtureRequest) -> Path:
-    try:
-        return find_anvil(near=PACKAGES)
-    except ChainError as missing:
-        or_skip(request, str(missing))
-        raise
+    return anvil_or_skip(request)
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,7 @@ import pytest
 from eth_account.messages import encode_typed_data
 
 from tests.chain.helpers import ALICE, OWNER, SHOP, START_BASE, TOKEN, payment
-from tests.evm.conftest import PACKAGES, or_skip
+from tests.evm.find import PACKAGES, or_skip
 from tests.evm.helpers import Bench
 from x402sim.chain import abi, contract
 from x402sim.chain.profiles import OPENZEPPELIN

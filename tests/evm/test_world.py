@@ -11,6 +11,7 @@ import httpx
 import pytest
 from typer.testing import CliRunner
 
+from tests.evm.find import anvil_or_skip
 from x402sim import LocalServer, PaymentAuth, Wallet, World
 from x402sim.chain import contract
 from x402sim.chain.anvil import VARIABLE
@@ -101,14 +102,8 @@ def test_an_invariant_sees_money_out_of_nothing():
 
 @pytest.fixture(scope="module")
 def server(request: pytest.FixtureRequest) -> Iterator[LocalServer]:
-    from tests.evm.conftest import PACKAGES
-    from x402sim.chain.anvil import find_anvil
-
     patch = pytest.MonkeyPatch()
-    try:
-        patch.setenv(VARIABLE, str(find_anvil(near=PACKAGES)))
-    except ChainError as missing:
-        pytest.skip(str(missing))  # the fixture of each test has told, or failed
+    patch.setenv(VARIABLE, str(anvil_or_skip(request)))
     with LocalServer(chain="anvil", seed=1) as running:
         yield running
     patch.undo()

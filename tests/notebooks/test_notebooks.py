@@ -13,10 +13,14 @@ import pytest
 
 import x402sim
 from notebooks.execute import METADATA, executed, notebooks, read
+from tests.evm.find import anvil_or_skip
 from tests.mutants.honest import HONEST
 from tests.mutants.rows import MUTANTS
+from x402sim.chain import gas
+from x402sim.chain.anvil import VARIABLE
 from x402sim.suite import local
 
+MEASURED = json.loads(Path(gas.__file__).with_name("gas_measured.json").read_bytes())["flows"]
 FILES = notebooks()
 IDS = [file.stem for file in FILES]
 OTHERS = {"pandas", "matplotlib", "httpx", "IPython", *sys.stdlib_module_names}
@@ -35,8 +39,8 @@ def code_cells(notebook: Any) -> list[Any]:
 # --- as they are saved -------------------------------------------------------------------
 
 
-def test_there_are_six() -> None:
-    assert [name[:2] for name in IDS] == ["01", "02", "03", "04", "05", "06"]
+def test_there_are_seven() -> None:
+    assert [name[:2] for name in IDS] == ["01", "02", "03", "04", "05", "06", "07"]
 
 
 def imported(code: str) -> Iterator[tuple[str, str]]:
@@ -127,7 +131,15 @@ def visible(output: Any) -> dict[str, str]:
     }
 
 
+@pytest.fixture
+def anvil_if_needed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the notebook about the real chain find anvil; without one, it is not executed."""
+    if request.node.callspec.params["file"].stem[:2] == "07":
+        monkeypatch.setenv(VARIABLE, str(anvil_or_skip(request)))
+
+
 @pytest.mark.timeout(400)
+@pytest.mark.usefixtures("anvil_if_needed")
 @each_notebook
 def test_it_says_the_same_again_and_it_is_true(file: Path) -> None:
     saved = read(file)
@@ -215,6 +227,20 @@ def conformance_report(answers: dict[str, Any]) -> None:
     assert answers["harmless_defect_changed"] == 0
 
 
+def on_a_real_chain(answers: dict[str, Any]) -> None:
+    assert answers["outcomes_equal"]
+    assert answers["all_passed"]
+    assert answers["money_equal"]
+    assert answers["transfers"] == 113 + 1 + 7
+    assert answers["events"] > 3000
+    assert answers["events_that_differ"] == 0
+    assert answers["gas_equal"]
+    assert answers["spread_in_12s"]
+    assert answers["new_slot_gas"] == 22_100 - 5_000
+    assert answers["gas"]["payment"] == pytest.approx(MEASURED["settlement"]["gas"], abs=48)
+    assert answers["gas"]["cancellation"] == pytest.approx(MEASURED["cancellation"]["gas"], abs=48)
+
+
 CLAIMS: dict[str, Claim] = {
     "01": one_paid_request,
     "02": when_things_break,
@@ -222,4 +248,5 @@ CLAIMS: dict[str, Claim] = {
     "04": the_indexers_limits,
     "05": lost_answers,
     "06": conformance_report,
+    "07": on_a_real_chain,
 }

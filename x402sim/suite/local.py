@@ -18,7 +18,7 @@ __all__ = ["Recipe", "judge"]
 
 SWEEP_S = 300
 """Days go by while a service is judged; it need not look every ten seconds of them."""
-QUIET_BLOCK_S = 300
+HEARTBEAT_S = 300
 """And where nothing happens on the chain, a block in five minutes will do."""
 
 
@@ -35,13 +35,11 @@ def judge(
     All depths are open: money, the world around it, and its clock.
     """
 
-    calm = replace(recipe, sweep_s=recipe.sweep_s or SWEEP_S)
+    calm = replace(recipe, sweep_s=recipe.sweep_s or SWEEP_S, heartbeat_s=HEARTBEAT_S)
 
     async def main() -> list[Result]:
-        plan = Plan(recipe=calm, latency=latency or {}, block_time_s=QUIET_BLOCK_S)
-        async with in_process(plan) as stage:
+        async with in_process(Plan(recipe=calm, latency=latency or {})) as stage:
             assert stage.parts is not None
-            await stage.parts.ledger.set_automine(True)
             mutate(stage.parts)
             setting = Setting(
                 target=target or Target(),

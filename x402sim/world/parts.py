@@ -79,6 +79,8 @@ class Recipe:
     """Whether to put a new token on that node first."""
     block_time_s: float | None = None
     """Seconds between blocks; None mines every transaction at once."""
+    heartbeat_s: float = 60
+    """Seconds between blocks when transactions do not wait for one: time goes on, on any chain."""
     sweep_s: int | None = None
     """Seconds between looks at expired sessions and pending payments, if not as ever."""
     without: tuple[tuple[str, str], ...] = ()

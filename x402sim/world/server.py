@@ -25,8 +25,6 @@ from x402sim.world.interventions import Nothing, chain_kind
 from x402sim.world.parts import Parts, Recipe, build
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
-HEARTBEAT_S = 60
-"""Seconds between blocks when transactions do not wait for one: time goes on, on any chain."""
 LOOK_S = 2
 """Seconds between looks at a node of somebody else."""
 MAX_HEAD_BYTES = 512 * 1024
@@ -300,7 +298,7 @@ async def _beat(parts: Parts) -> None:
 def _seconds_to_next_beat(parts: Parts) -> float:
     if not parts.chain.is_ours:
         return LOOK_S
-    return parts.recipe.block_time_s or HEARTBEAT_S
+    return parts.recipe.block_time_s or parts.recipe.heartbeat_s
 
 
 async def serve(
