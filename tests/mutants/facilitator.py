@@ -4,12 +4,26 @@ A deployment that has its payments verified and settled by such a one does not k
 section 5, though its own code may be right.
 """
 
-from tests.mutants.change import leave_out
+from tests.mutants.change import edit, leave_out
 from tests.mutants.mutant import Kind
+from x402sim.facilitator import engine
 
 facilitator = Kind("facilitator")
 
 ROWS = (
+    facilitator(
+        "payer-sends-it-himself",
+        "1/payer-pays-no-gas",
+        "The transaction is sent from the payer's account, which pays the gas.",
+        edit(
+            engine.settle,
+            "Call(facilitator.account,",
+            "Call(payment.authorization.from_,",
+            "        await facilitator.chain.call(call)\n",
+            "        await facilitator.chain.endow(call.sender, 10**24)\n"
+            "        await facilitator.chain.call(call)\n",
+        ),
+    ),
     facilitator(
         "amount-is-not-compared",
         "5/exact-amount",

@@ -225,6 +225,7 @@ def conformance_report(answers: dict[str, Any]) -> None:
     assert answers["false_alarms"] == 0
     assert answers["share_with_at_most_two_besides"] > 0.75
     assert answers["harmless_defect_changed"] == 0
+    assert answers["never_failed"] == 0
 
 
 def on_a_real_chain(answers: dict[str, Any]) -> None:

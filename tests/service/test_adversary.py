@@ -179,7 +179,7 @@ async def test_a_block_that_comes_between_two_questions_is_no_failure(bench: Ben
         response: httpx.Response = await deliver()
         asked.append(json.loads(request.content)["method"])
         if len(asked) == 1:
-            await bench.parts.ledger.mine()
+            await bench.parts.chain.mine()
         return response
 
     with broken(bench, "rpc", mine_after_the_head):

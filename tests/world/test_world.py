@@ -11,7 +11,7 @@ import httpx
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from x402sim import Fault, LocalServer, Run, World
+from x402sim import MAINNET, Decisions, Fault, LocalServer, Run, World
 from x402sim.journal import Event, Journal
 from x402sim.rng import Rng
 from x402sim.service import payments
@@ -216,6 +216,20 @@ def test_a_run_can_be_kept_and_read_again(tmp_path: Path) -> None:
     assert (again.name, again.seed, again.outcome) == ("quote", 7, "passed")
     assert again.checked == run.checked
     assert run.command == "python -m x402sim run quote --on in-process --seed 7"
+
+
+def test_a_world_with_options_tells_the_program_that_plays_it_again() -> None:
+    run = World(
+        seed=2,
+        network=MAINNET,
+        latency={"service": (0.05, 0.4)},
+        decisions=Decisions(short_session_status=403),
+        without=(("freshness", "2.1/validity"),),
+    ).play("expired_window")
+    assert "network=MAINNET" in run.command
+    assert "decisions=Decisions(short_session_status=403)" in run.command
+    names = {"World": World, "Decisions": Decisions, "MAINNET": MAINNET}
+    assert eval(run.command, names).sha256 == run.sha256
 
 
 @pytest.mark.parametrize(

@@ -77,10 +77,19 @@ class Run:
 
     @property
     def command(self) -> str:
-        """The command that plays it again."""
+        """The command that plays it again; of a world with options, the program."""
+        if "options" in self._begin:
+            return self._program(self._begin["options"])
         chain = f" --chain {self._begin['chain']}" if "chain" in self._begin else ""
         where = f"--on {self.on or 'in-process'}{chain} --seed {self.seed}"
         return f"python -m x402sim run {self.name} {where}"
+
+    def _program(self, options: dict[str, str]) -> str:
+        usual = {"on": "in-process", "chain": "ledger"}
+        given = {"on": self.on or "in-process", "chain": self._begin.get("chain", "ledger")}
+        places = {name: repr(value) for name, value in given.items() if value != usual[name]}
+        told = ", ".join(f"{name}={value}" for name, value in {**places, **options}.items())
+        return f"World(seed={self.seed}, {told}).play({self.name!r})"
 
     @property
     def steps(self) -> "DataFrame":

@@ -4,7 +4,6 @@
 the story the same object is the world: `await world.payer("alice", balance="1.00")`.
 """
 
-import traceback
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -21,6 +20,7 @@ from x402sim.protocol.crypto import ZERO_ADDRESS, checksum, parse_address, to_he
 from x402sim.protocol.networks import TESTNET, Network
 from x402sim.rng import Stream
 from x402sim.spec.decisions import Decisions
+from x402sim.world import told
 from x402sim.world.actor import Answer, Payer
 from x402sim.world.chains import LEDGER, shown
 from x402sim.world.faults import Fault, When
@@ -78,6 +78,14 @@ class World:
                 without=without,
             ),
             latency={hop: latency_of(spec) for hop, spec in (latency or {}).items()},
+        )
+        self._options = told.options(
+            latency=dict(latency or {}),
+            block_time_s=block_time_s,
+            explorer_lag_s=explorer_lag_s,
+            decisions=decisions,
+            network=None if network == TESTNET else network,
+            without=without,
         )
         self._run, self._open = opener(on, chain)
         self._has_invariants = invariants
@@ -137,6 +145,7 @@ class World:
             decimals=self.network.decimals,
             symbol=self.network.token_symbol,
             **({} if self.chain == LEDGER else {"chain": shown(self.chain)}),
+            **({"options": self._options} if self._options else {}),
             merchant=self._before.get("payTo"),
             token_owner=self._before.get("tokenOwner"),
         )
@@ -149,7 +158,7 @@ class World:
         try:
             await scenario.play(self)
         except Exception as error:  # noqa: BLE001 - whatever the story raises is its outcome
-            self._record("error", trace=_trace(error))
+            self._record("error", trace=told.trace(error))
             return "failed", f"{type(error).__name__}: {error}"
         finally:
             if stage.control is not None:
@@ -219,7 +228,7 @@ class World:
         `when` is a further condition on a request (its path, query and body, as bytes);
         it cannot be sent to a URL.
         """
-        self._record("fault", **_plain(fault))
+        self._record("fault", **told.fault(fault))
         if when is None:
             await self._control("POST", "faults", msgspec.to_builtins(fault))
         elif self.stage.parts is None:
@@ -379,8 +388,8 @@ class World:
             "check",
             clause=clause,
             ok=actual == expected,
-            expected=_shown(expected),
-            actual=_shown(actual),
+            expected=told.value(expected),
+            actual=told.value(actual),
             exchange=about.exchange if about else self.last_exchange,
         )
 
@@ -426,21 +435,3 @@ class World:
     def _record(self, event: str, **data: Any) -> None:
         stage = self.stage
         stage.wires.journal.record(stage.clock.now_ms(), "world", event, **data)
-
-
-def _shown(value: Any) -> Any:
-    """Return a value as the journal can hold it."""
-    return value if isinstance(value, str | int | float | bool | None) else repr(value)
-
-
-def _plain(fault: Fault) -> dict[str, Any]:
-    """Return what is said of a fault: its fields, but for those that are as ever."""
-    as_ever = {field.name: field.default for field in msgspec.structs.fields(Fault)}
-    told = msgspec.to_builtins(fault)
-    return {name: value for name, value in told.items() if value != as_ever[name]}
-
-
-def _trace(error: Exception) -> list[str]:
-    """Return where an error came from, without any machine's paths."""
-    frames = traceback.extract_tb(error.__traceback__)
-    return [f"{frame.name}: {frame.line}" for frame in frames]
