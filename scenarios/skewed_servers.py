@@ -2,9 +2,9 @@
 
 Covers: 2.1/validity, 3/pending-resolved, 5/window.
 Story: The chain falls 90 seconds behind: it takes no authorization yet, so none is settled. The
-service is 50 seconds fast, then 50 slow: payers with a right clock pay, and a settlement whose
-answer was lost is found all the same. At last the chain is six minutes fast, and what was just
-signed has expired there. Nobody is charged unserved, and nobody is served for nothing.
+service is 50 seconds fast, then 150, then 50 slow: payers with a right clock pay, and a lost
+answer to a settlement is made good all the same. At last the chain is six minutes fast, and what
+was just signed has expired there. Nobody is charged unserved, and nobody is served for nothing.
 """
 
 from x402sim import Fault, World, scenario
@@ -21,7 +21,7 @@ async def skewed_servers(world: World) -> None:
     world.expect(await world.earned(), 0, "5/window")
     await world.skew("chain", 0)
 
-    for skew_s in (50, -50):
+    for skew_s in (50, 150, -50):
         payer = await world.payer(f"payer at {skew_s:+} s", balance="1.00")
         await world.skew("service", skew_s)
         paid = await payer.buy()

@@ -13,9 +13,8 @@ from x402sim.service.state import Service
 from x402sim.service.store import Stored
 from x402sim.service.upstream import NonceUse, Unavailable
 
-CLOCK_SKEW_S = 60
-"""How far a chain's clock may be behind ours: a transfer mined longer before a payment was
-claimed here was somebody else's."""
+BLOCK_TIME_S = 60
+"""How old a chain's newest block may be."""
 
 Finding = Literal["settled", "not settled", "unused", "unknown"]
 """Paid; never to be paid; the nonce is unused so far; or the chain cannot be asked."""
@@ -39,7 +38,8 @@ async def look_up(service: Service, stored: Stored) -> Finding:
         return "not settled" if is_dead else "unused"
     if state.use is None:
         return "unknown"
-    if not _paid(state.use, stored, payer):
+    behind_s = max(0, service.clock.now_s() - state.head_s) + BLOCK_TIME_S
+    if not _paid(state.use, stored, payer, behind_s):
         return "not settled"
     record = stored.record
     granted = grant(service, record.payment_id, state.use.tx_hash, record.from_address)
@@ -73,9 +73,13 @@ def _from_key(key: str) -> tuple[Address, bytes]:
     return Address(raw[:20]), raw[20:]
 
 
-def _paid(use: NonceUse, stored: Stored, payer: Address) -> bool:
-    """Tell whether a nonce's use paid for this payment, and not for something before it."""
+def _paid(use: NonceUse, stored: Stored, payer: Address, behind_s: int) -> bool:
+    """Tell whether a nonce's use paid for this payment, and not for something before it.
+
+    A transfer mined before the payment was claimed here was for something else; the chain's
+    clock may be so many seconds behind ours.
+    """
     record = stored.record
     wanted = (payer, parse_address(record.to_address), int(record.amount))
-    is_ours = use.mined_s >= record.timestamp // 1000 - CLOCK_SKEW_S
+    is_ours = use.mined_s >= record.timestamp // 1000 - behind_s
     return not use.canceled and is_ours and wanted in use.transfers
