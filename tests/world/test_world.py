@@ -16,7 +16,7 @@ from x402sim.journal import Event, Journal
 from x402sim.rng import Rng
 from x402sim.service import payments
 from x402sim.service.store import Claim, Store
-from x402sim.world import invariants
+from x402sim.world import invariants, patience
 from x402sim.world.actor import Payer
 from x402sim.world.link import Asgi, latency_of
 from x402sim.world.scenario import NEEDS, Scenario, find, load
@@ -689,3 +689,42 @@ def test_two_scenarios_are_two_files(tmp_path: Path) -> None:
     file.write_text(GOOD + "\nanother = scenario(a_story.play)\n")
     with pytest.raises(ValueError, match="has 2 scenarios; a file has exactly one"):
         load(file)
+
+
+# --- a story that waits in vain ---------------------------------------------------------------
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(patience, "PATIENCE_S", 86400)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_story_that_waits_for_what_never_happens_ends() -> None:
+    async def forlorn(world: World) -> None:
+        alice = await world.payer("alice", balance="1.00")
+        await alice.ask()
+        await asyncio.Event().wait()
+
+    run = World().play(forlorn)
+    said = "for 1 days only the world was active: what does the story wait for?"
+    assert (run.outcome, run.reason) == ("failed", f"TimeoutError: {said}")
+    (error,) = [event.data for event in run.journal if event.event == "error"]
+    assert "forlorn: await asyncio.Event().wait()" in error["trace"]
+
+
+@pytest.mark.usefixtures("impatient")
+def test_time_that_a_story_lets_go_by_is_not_waiting() -> None:
+    async def patient(world: World) -> None:
+        await world.advance(2 * 86400)
+        await asyncio.sleep(80_000)
+
+    assert World().play(patient).outcome == "passed"
+
+
+def test_a_timeout_of_the_story_itself_is_its_own() -> None:
+    async def hasty(world: World) -> None:
+        async with asyncio.timeout(5):
+            await asyncio.Event().wait()
+
+    assert World().play(hasty).reason == "TimeoutError: "

@@ -39,7 +39,8 @@ def fault(given: Fault) -> dict[str, Any]:
     return {name: value for name, value in told.items() if value != as_ever[name]}
 
 
-def trace(error: Exception) -> list[str]:
-    """Return where an error came from, without any machine's paths."""
+def trace(error: BaseException) -> list[str]:
+    """Return where an error came from, and what caused it before; no machine's paths."""
+    before = trace(error.__cause__) if error.__cause__ else []
     frames = traceback.extract_tb(error.__traceback__)
-    return [f"{frame.name}: {frame.line}" for frame in frames]
+    return before + [f"{frame.name}: {frame.line}" for frame in frames]

@@ -27,6 +27,7 @@ from x402sim.world.faults import Fault, When
 from x402sim.world.invariants import Invariants
 from x402sim.world.link import LatencySpec, latency_of
 from x402sim.world.parts import Recipe
+from x402sim.world.patience import Patience
 from x402sim.world.run import Run
 from x402sim.world.scenario import NEEDS, Scenario, Story, find
 from x402sim.world.stage import Plan, Stage, opener
@@ -155,8 +156,11 @@ class World:
             return "skipped", f"{where} does not offer {', '.join(missing)}"
         if stage.parts is not None and self._has_invariants:
             stage.wires.journal.listeners.append(Invariants(stage.parts, self._broken))
+        patience = Patience()
+        stage.wires.journal.listeners.append(patience)
         try:
-            await scenario.play(self)
+            async with patience:
+                await scenario.play(self)
         except Exception as error:  # noqa: BLE001 - whatever the story raises is its outcome
             self._record("error", trace=told.trace(error))
             return "failed", f"{type(error).__name__}: {error}"
