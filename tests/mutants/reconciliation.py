@@ -88,7 +88,7 @@ ROWS = (
         "used-is-paid",
         "5/nonce-once",
         "A nonce that was cancelled counts as paid.",
-        swap(reconcile, "_paid", lambda use, stored, payer: True),
+        swap(reconcile, "_paid", lambda *_: True),
         needs="world",
     ),
     reconciliation(
