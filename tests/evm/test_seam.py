@@ -1,6 +1,7 @@
 """The seam: what every chain under test does, done by the ledger and by anvil alike."""
 
 import asyncio
+import time
 
 import pytest
 
@@ -493,6 +494,16 @@ def test_whoever_watches_is_told_of_every_operation(anvil: Bench):
     anvil.run(anvil.chain.mine(2))
     anvil.run(anvil.chain.reorg(1))
     assert seen == [1, 3, 3]
+
+
+def test_many_blocks_have_the_worlds_time_however_long_they_take(anvil: Bench):
+    """The node's own clock, which goes on meanwhile, must not come into any of them."""
+    blocks, begun = 0, time.monotonic()
+    while time.monotonic() - begun < 1.5:
+        blocks += 500
+        anvil.run(anvil.chain.mine(500))
+    numbers = range(1, blocks + 1, 25)
+    assert {anvil.run(anvil.chain.block(n)).timestamp_s for n in numbers} == {NOW_S}
 
 
 def test_what_others_send_to_the_node_is_seen_and_survives_a_reorg(anvil: Bench):

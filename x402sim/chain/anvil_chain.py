@@ -119,6 +119,7 @@ class AnvilChain(EvmChain):
             ask("anvil_setStorageAt", token, to_hex(slot), to_hex(word))
         for account, amount_wei in self._endowed.items():
             ask("anvil_setBalance", to_hex(account), quantity(amount_wei))
+        ask("anvil_setBlockTimestampInterval", 0)  # or else its own clock adds a second at times
         self._genesis = int(ask("evm_snapshot"), 16)
         first = ask("eth_getBlockByNumber", "0x0", False)
         self._first = [node_objects.block(first)], sum(balances.values())
