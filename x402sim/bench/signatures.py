@@ -31,7 +31,10 @@ def raw(times: int) -> None:
 
 
 def ours(times: int) -> None:
-    """Do the same with the product's own functions: digests, addresses and checks included."""
+    """Do the same with the product's own functions: digests, addresses and checks included.
+
+    Who recovers the same signature again, gets it from memory, as in life.
+    """
     for number in itertools.islice(_NUMBERS, times):
         auth = Authorization(_SIGNER, _SIGNER, 10_000, 0, 300, number.to_bytes(32))
         signature = sign(transfer_digest(auth, TESTNET.domain), _KEY)
