@@ -192,7 +192,14 @@ def test_who_may_only_look_gets_what_only_looks():
                 ]
                 single = [(await http.post("/", json=call)).json() for call in calls]
                 together = (await http.post("/", json=calls)).json()
-                return [*single, together]
+                twice = b'{"jsonrpc":"2.0","id":1,"method":"eth_chainId","method":"evm_mine"}'
+                told_twice = (await http.post("/", content=twice)).json()
+                back = twice.replace(
+                    b'"eth_chainId","method":"evm_mine"', b'"evm_mine","method":"eth_chainId"'
+                )
+                height = (await http.post("/", content=back)).json(), await parts.chain.height()
+                assert height == ({"jsonrpc": "2.0", "id": 1, "result": "0x152"}, 0)
+                return [*single, together, told_twice]
         finally:
             await parts.http.aclose()
             parts.service.store.close()

@@ -16,7 +16,7 @@ from x402sim.chain import jsonrpc
 from x402sim.chain.base import ChainError
 from x402sim.chain.evm_chain import EvmChain
 from x402sim.chain.jsonrpc import Json
-from x402sim.protocol.messages import BadMessage, decode
+from x402sim.protocol.messages import BadMessage, decode, encode
 from x402sim.web import answer, application, read_body
 
 READS = frozenset(
@@ -62,7 +62,7 @@ def node_rpc_app(chain: EvmChain, *, may_write: bool) -> Starlette:
             text = f"{named} is not offered here, only reading: {', '.join(sorted(READS))}"
             return answer(jsonrpc.error(writes[0].get("id"), NOT_OFFERED, text))
         try:
-            said = await chain.pass_on(body, writes=bool(writes))
+            said = await chain.pass_on(encode(asked), writes=bool(writes))  # as it was read here
         except ChainError as gone:
             return answer(jsonrpc.error(None, NODE_GONE, str(gone)))
         return Response(said, media_type="application/json")

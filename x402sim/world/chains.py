@@ -36,8 +36,11 @@ PAYER_BALANCE_BASE = 1_000_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ground:
-    """A chain, ready to stand on: its network (whose token may be a new one), the account
-    that settles, and the JSON-RPC that is shown of it."""
+    """A chain, ready to stand on.
+
+    The token of its network may be a new one; the facilitator is the account that settles,
+    `rpc_app` the JSON-RPC that is shown.
+    """
 
     chain: Control
     network: Network
@@ -102,9 +105,9 @@ def open_ground(
     if recipe.chain == LEDGER:
         return _ledger(recipe, clock, people, secret, has_payments)
     _require_possible(recipe)
-    return (
-        _anvil(recipe, clock, people) if recipe.chain == ANVIL else _external(recipe, clock, people)
-    )
+    if recipe.chain == ANVIL:
+        return _anvil(recipe, clock, people)
+    return _external(recipe, clock, people)
 
 
 def _require_possible(recipe: "Recipe") -> None:
