@@ -27,6 +27,8 @@ MAX_BLOCKS = 10_000
 """How many blocks can be mined at a time."""
 TIMEOUT_S = 60
 """Mining ten thousand blocks takes a while."""
+RESTLESS_LOOKS = 500
+"""How often to look whether a block that is due has come; each look takes a millisecond."""
 TOO_LITTLE_GAS = 100
 """What a doomed call may use to run: it ends before it does anything."""
 MINER = b"x402sim/mine"
@@ -180,8 +182,15 @@ class AnvilChain(EvmChain):
         async with self._turn:
             await self._set_time()
             said = await self.node.forward(body)
+            await self._come_to_rest()
         await self.tell()
         return said
+
+    async def _come_to_rest(self) -> None:
+        """Let the node mine what somebody sent: it answers before it does."""
+        for _ in range(RESTLESS_LOOKS):
+            if not self._automine or not await self._in("pending"):
+                return
 
     # --- what only a chain under test offers -----------------------------------------
 
