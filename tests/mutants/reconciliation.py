@@ -115,7 +115,7 @@ ROWS = (
         "A nonce that is still unused counts as never to be paid, while its transaction waits.",
         edit(
             reconcile.look_up,
-            'return "not settled" if is_dead else "unused"',
+            'return "not settled" if _is_too_late(stored, state) else "unused"',
             'return "not settled"',
         ),
         needs="world",

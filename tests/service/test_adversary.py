@@ -21,7 +21,7 @@ from x402sim import TESTNET, Wallet
 from x402sim.chain import abi
 from x402sim.chain.base import Call
 from x402sim.clock import Clock
-from x402sim.protocol.crypto import parse_address
+from x402sim.protocol.crypto import Hash, from_hex, parse_address
 from x402sim.protocol.eip3009 import Authorization
 from x402sim.protocol.header import authorization_of, decode_header, encode_header
 from x402sim.rng import Rng
@@ -394,6 +394,26 @@ async def test_an_old_transfer_is_somebody_elses_by_the_chains_clock(
     bench.now[0] += since_s
     await bench.parts.chain.mine()
     assert (await bench.pay(required, header)).status_code == status
+
+
+@pytest.mark.clause("3/refund-once")
+@scene
+async def test_a_deposit_that_was_dropped_for_ever_is_let_go(bench: Bench) -> None:
+    """While it could still be mined again, nothing is decided; when it is too late, it is."""
+    session = await bench.open_session("5.00", duration=60)
+    payment_id, deposit = bench.service.store.deposit_of(session["sessionId"])
+    await bench.parts.chain.reorg(1, drop=[Hash(from_hex(deposit, 32))])
+    bench.now[0] += 120
+    await bench.parts.chain.mine()
+    assert await sessions.expire(bench.service) == 0
+    assert len(bench.service.store.refunds_due()) == 1
+    bench.now[0] += 300
+    await bench.parts.chain.mine()
+    assert await sessions.expire(bench.service) == 0
+    assert bench.service.store.refunds_due() == []
+    assert bench.service.store.payment(payment_id).record.status == "failed"
+    assert bench.balance(bench.alice) == 1_000_000_000
+    assert bench.earned == 0
 
 
 @pytest.mark.clause("3/refund-once")

@@ -11,7 +11,7 @@ from x402sim.protocol.crypto import Address, parse_address
 from x402sim.service.grant import grant
 from x402sim.service.state import Service
 from x402sim.service.store import Stored
-from x402sim.service.upstream import NonceUse, Unavailable
+from x402sim.service.upstream import NonceState, NonceUse, Unavailable
 
 BLOCK_TIME_S = 60
 """How old a chain's newest block may be."""
@@ -34,8 +34,7 @@ async def look_up(service: Service, stored: Stored) -> Finding:
     except Unavailable:
         return "unknown"
     if not state.is_used:
-        is_dead = stored.valid_before_s is not None and state.head_s >= stored.valid_before_s
-        return "not settled" if is_dead else "unused"
+        return "not settled" if _is_too_late(stored, state) else "unused"
     if state.use is None:
         return "unknown"
     behind_s = max(0, service.clock.now_s() - state.head_s) + BLOCK_TIME_S
@@ -44,6 +43,18 @@ async def look_up(service: Service, stored: Stored) -> Finding:
     record = stored.record
     granted = grant(service, record.payment_id, state.use.tx_hash, record.from_address)
     return "settled" if granted else "not settled"
+
+
+async def can_never_be_mined(service: Service, stored: Stored) -> bool:
+    """Tell whether a payment's authorization is unused and too late; raises `Unavailable`."""
+    if stored.authorization_key is None:
+        return False
+    state = await service.upstream.nonce_state(*_from_key(stored.authorization_key))
+    return not state.is_used and _is_too_late(stored, state)
+
+
+def _is_too_late(stored: Stored, state: NonceState) -> bool:
+    return stored.valid_before_s is not None and state.head_s >= stored.valid_before_s
 
 
 async def reconcile(service: Service) -> int:

@@ -21,6 +21,7 @@ from x402sim.protocol.messages import (
 )
 from x402sim.protocol.money import MAX_STORED, to_base
 from x402sim.service.issue import SESSIONS
+from x402sim.service.reconcile import can_never_be_mined
 from x402sim.service.state import Service
 from x402sim.service.store import Refund, Session
 from x402sim.service.upstream import OutcomeUnknown, Unavailable
@@ -94,7 +95,7 @@ async def pay_back(service: Service, refund: Refund) -> bool:
     wallet, nonce = service.settings.wallet, refund_nonce(refund.session_id)
     payment_id, deposit_hash = service.store.deposit_of(refund.session_id)
     try:
-        if await service.upstream.reverted(deposit_hash):
+        if await _is_undone(service, payment_id, deposit_hash):
             service.store.fail(payment_id)
             service.entitlements.remove(payment_id)
             service.note("payment failed", payment_id=payment_id)
@@ -114,6 +115,20 @@ async def pay_back(service: Service, refund: Refund) -> bool:
         tx_hash=tx_hash,
     )
     return True
+
+
+async def _is_undone(service: Service, payment_id: str, deposit_hash: str) -> bool:
+    """Tell whether a deposit has reverted, or was dropped and can never be mined again.
+
+    Raises `Unavailable`.
+    """
+    try:
+        return await service.upstream.reverted(deposit_hash)
+    except Unavailable:
+        stored = service.store.payment(payment_id)
+        if stored is not None and await can_never_be_mined(service, stored):
+            return True
+        raise
 
 
 def refund_nonce(session_id: str) -> bytes:
