@@ -2,10 +2,11 @@
 
 import json
 
+import httpx
 import pytest
 
 from tests.serve.driver import PAY, PRICE, QUOTE, in_parallel, refusal, started
-from x402sim import Wallet
+from x402sim import LocalServer, Wallet
 from x402sim.world.control import ACTIONS
 
 
@@ -358,3 +359,17 @@ def _is_unknown(server, asked):
 
 def _reputation(server):
     return server.http.get("/api/agents").json()["agents"][0]["reputation"]
+
+
+def test_money_from_the_faucet_is_there_at_once_whatever_the_pace_of_blocks():
+    """Whoever is given money pays with it next, as the conformance suite's payers do."""
+    with LocalServer(block_time_s=3600) as server:
+        new = Wallet("0x" + "77" * 32)
+        asked = {"address": new.address, "amount": "2.50"}
+        funded = httpx.post(f"{server.control_url}/faucet", json=asked).json()
+        assert funded["balance"] == "2500000"
+        call = {"from": new.address, "to": new.address}
+        assert httpx.post(f"{server.control_url}/send", json=call).json()["mined"]
+        httpx.post(f"{server.control_url}/faults/clear", json={})
+        state = httpx.get(f"{server.control_url}/state").json()["chain"]
+        assert (state["height"], state["automine"]) == (2, False)

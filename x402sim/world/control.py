@@ -125,7 +125,10 @@ async def state(control: Control, _: Nothing) -> Any:
 
 
 async def faucet(control: Control, asked: Faucet) -> Any:
-    """Mint tokens to an address: {"address": "0x…", "amount": "100.00"}."""
+    """Mint tokens to an address: {"address": "0x…", "amount": "100.00"}.
+
+    Where blocks come at their own pace, it is in one when this answers.
+    """
     decimals = control.parts.service.settings.network.decimals
     try:
         account, amount_base = parse_address(asked.address), to_base(asked.amount, decimals)
@@ -134,6 +137,7 @@ async def faucet(control: Control, asked: Faucet) -> Any:
     if not 0 < amount_base <= MAX_STORED:
         raise Refused(400, "Invalid request body", f"cannot mint {amount_base} base units")
     await control.parts.chain.fund(account, amount_base)
+    await interventions.come_to_a_block(control.parts)
     return {"address": asked.address, "balance": str(await balance(control.parts, account))}
 
 

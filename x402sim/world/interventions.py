@@ -117,7 +117,10 @@ async def drop(reach: Reach, _: Nothing) -> Any:
 
 
 async def send(reach: Reach, asked: Send) -> Any:
-    """Send a transaction of any account: {"from": "0x…", "to": "0x…", "data": "0x…"}."""
+    """Send a transaction of any account: {"from": "0x…", "to": "0x…", "data": "0x…"}.
+
+    Where blocks come at their own pace, it is in one when this answers.
+    """
     chain = reach.parts.chain
     try:
         data = bytes.fromhex(asked.data.removeprefix("0x"))
@@ -127,6 +130,7 @@ async def send(reach: Reach, asked: Send) -> Any:
     if not await chain.native_balance(call.sender):
         await chain.endow(call.sender, PLENTY_WEI)
     sent = await chain.send(call)
+    await come_to_a_block(reach.parts)
     receipt = await chain.receipt(sent)
     reason = receipt.revert_reason if receipt else None
     return {
@@ -181,6 +185,12 @@ async def who(reach: Reach, _: Nothing) -> Any:
         "journal": parts.journal.length,
         "service": parts.recipe.has_service,
     }
+
+
+async def come_to_a_block(parts: Parts) -> None:
+    """Mine what waits now, where blocks come at their own pace: what control does is done."""
+    if parts.recipe.block_time_s is not None:
+        await parts.chain.mine()
 
 
 def chain_kind(parts: Parts) -> str:

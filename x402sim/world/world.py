@@ -264,8 +264,6 @@ class World:
     async def fund(self, address: str, amount: str) -> None:
         """Mint tokens to an address, in a block of its own."""
         await self._control("POST", "faucet", {"address": address, "amount": amount})
-        if self._plan.recipe.block_time_s is not None:
-            await self.mine()
 
     async def mining(self, automine: bool) -> None:
         """Mine every transaction at once, or only on demand."""
