@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.evm.find import anvil_or_skip
-from x402sim import LocalServer, PaymentAuth, Wallet, World
+from x402sim import LocalServer, PaymentAuth, World
 from x402sim.chain import contract
 from x402sim.chain.anvil import VARIABLE
 from x402sim.chain.base import ChainError
@@ -237,6 +237,9 @@ def test_without_anvil_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch, tm
         (["run", "replay", "--chain", "hardhat"], "a chain is ledger, anvil, or the URL of a node"),
         (["run", "--chain", "anvil", "--on", "http://127.0.0.1:9"], "stands on a chain of its own"),
         (["serve", "--chain", "anvil", "--db", "x.db"], "anvil forgets its chain"),
+        (["serve", "--token", "0x" + "12" * 20], "on somebody's node, not on ledger"),
+        (["serve", "--chain", "anvil", "--deploy"], "on somebody's node, not on anvil"),
+        (["run", "replay", "--token", "0x" + "12" * 20], "on somebody's node, not on ledger"),
         (["run", "replay", "--chain", "http://127.0.0.1:9"], "X402SIM_CHAIN_KEYS must hold"),
         (["run", "replay", "--on", "tcp", "--chain", "http://127.0.0.1:9"], "time is virtual"),
     ],
@@ -247,7 +250,7 @@ def test_what_does_not_go_together(options: list[str], said: str, tmp_path: Path
     assert said in refusal(*options)
 
 
-def test_the_rules_of_a_real_token_stay(tmp_path: Path):
+def test_the_rules_of_a_real_token_stay():
     with pytest.raises(ChainError, match="rules of a real token cannot be left out: transfer"):
         World(chain="anvil", without=(("transfer", "5/window"),)).play("replay")
 
@@ -255,4 +258,3 @@ def test_the_rules_of_a_real_token_stay(tmp_path: Path):
 def test_the_funded_accounts_are_those_of_the_ledger(server: LocalServer):
     with LocalServer(seed=1) as other:
         assert [w.address for w in server.wallets] == [w.address for w in other.wallets]
-        assert all(isinstance(w, Wallet) for w in other.wallets)

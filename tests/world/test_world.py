@@ -707,7 +707,7 @@ def test_a_story_that_waits_for_what_never_happens_ends() -> None:
         await asyncio.Event().wait()
 
     run = World().play(forlorn)
-    said = "for 1 days only the world was active: what does the story wait for?"
+    said = "for 24 hours only the world was active: what does the story wait for?"
     assert (run.outcome, run.reason) == ("failed", f"TimeoutError: {said}")
     (error,) = [event.data for event in run.journal if event.event == "error"]
     assert "forlorn: await asyncio.Event().wait()" in error["trace"]

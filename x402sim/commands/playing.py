@@ -16,8 +16,10 @@ import httpx
 
 from x402sim.chain.base import ChainError
 from x402sim.commands.common import Misuse
+from x402sim.protocol.networks import TESTNET
 from x402sim.report.reading import SERVICE, Reading
-from x402sim.world.chains import LEDGER, check_chain, shown
+from x402sim.world.chains import LEDGER, shown
+from x402sim.world.parts import Recipe
 from x402sim.world.run import Run
 from x402sim.world.scenario import Scenario, load, shipped
 from x402sim.world.world import World
@@ -120,7 +122,7 @@ def check(where: Where) -> None:
     """Raise `Misuse` unless there are such a stage and chain; if they answer, playing tells."""
     on = where.on
     try:
-        check_chain(where.chain)
+        Recipe(network=TESTNET, chain=where.chain, token=where.token)
     except ValueError as error:
         raise Misuse(f"--chain: {error}") from error
     try:

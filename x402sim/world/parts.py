@@ -88,6 +88,12 @@ class Recipe:
 
     def __post_init__(self) -> None:
         check_chain(self.chain)
+        if (self.token or self.deploy) and not is_url(self.chain):
+            raise ValueError(
+                f"a token can be named, or put, on somebody's node, not on {self.chain}"
+            )
+        if self.token and self.deploy:
+            raise ValueError("either name a token that is on the node, or have one put there")
         if self.block_time_s is not None and not 0.01 <= self.block_time_s <= 86400:
             raise ValueError(f"the block time is 0.01 to 86400 seconds, not {self.block_time_s}")
 

@@ -52,7 +52,7 @@ class Patience:
         try:
             await self._limit.__aexit__(kind, error, trace)
         except TimeoutError:
-            days = PATIENCE_S // 86400
             raise TimeoutError(
-                f"for {days} days only the world was active: what does the story wait for?"
+                f"for {PATIENCE_S // 3600} hours only the world was active: "
+                "what does the story wait for?"
             ) from error
