@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from x402sim.chain import abi
+from x402sim.protocol import abi
 from x402sim.protocol.crypto import to_hex
 from x402sim.protocol.header import authorization_of, decode_header
 from x402sim.suite.answers import Answer, Challenge

@@ -8,8 +8,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from x402sim.chain import abi
 from x402sim.payer.wallet import Wallet
+from x402sim.protocol import abi
 from x402sim.protocol.crypto import to_hex
 from x402sim.protocol.header import authorization_of, decode_header
 from x402sim.suite.answers import Challenge, find_session_id

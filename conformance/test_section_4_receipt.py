@@ -2,7 +2,7 @@
 
 import asyncio
 
-from x402sim.chain import abi
+from x402sim.protocol import abi
 from x402sim.protocol.crypto import parse_address, to_hex
 from x402sim.suite.answers import Answer, Challenge
 from x402sim.suite.probe import TX_HASH, Probe

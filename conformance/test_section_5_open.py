@@ -1,6 +1,6 @@
 """Section 5, where it is silent: what the target does is observed, and never wrong."""
 
-from x402sim.chain import abi
+from x402sim.protocol import abi
 from x402sim.protocol.crypto import to_hex
 from x402sim.protocol.header import authorization_of, decode_header
 from x402sim.suite.probe import Probe

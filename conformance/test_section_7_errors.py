@@ -6,7 +6,7 @@ text may stand anywhere in the answer.
 
 import asyncio
 
-from x402sim.chain import abi
+from x402sim.protocol import abi
 from x402sim.protocol.crypto import to_hex
 from x402sim.protocol.header import authorization_of, decode_header
 from x402sim.protocol.money import to_decimal

@@ -9,15 +9,15 @@ from typing import Any
 
 import httpx
 
-from x402sim.chain import abi
 from x402sim.chain.base import LogFilter
 from x402sim.clock import Clock
 from x402sim.payer.wallet import Wallet
+from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address
 from x402sim.protocol.messages import PaymentRequirements
 from x402sim.protocol.networks import TESTNET
 from x402sim.spec.decisions import Decisions
-from x402sim.world.parts import Parts, Recipe, build
+from x402sim.world.assembly.parts import Parts, Recipe, build
 
 START = 1_800_000_000
 ORDER = {"pair": "BTC-USD", "side": "long", "leverage": 10, "sizeUsd": 1000}

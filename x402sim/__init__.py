@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from x402sim.payer.session import SessionAuth
     from x402sim.payer.wallet import Wallet
     from x402sim.protocol.networks import MAINNET, TESTNET, Network
+    from x402sim.report.run import Run
     from x402sim.spec.decisions import Decisions
-    from x402sim.world.faults import Fault
-    from x402sim.world.local import LocalServer
-    from x402sim.world.run import Run
-    from x402sim.world.scenario import scenario
-    from x402sim.world.world import World
+    from x402sim.world.server.local import LocalServer
+    from x402sim.world.story.scenario import scenario
+    from x402sim.world.story.world import World
+    from x402sim.world.transport.faults import Fault
 
 __version__ = VERSION
 __all__ = [
@@ -45,16 +45,16 @@ _HOME = {
     "TESTNET": "protocol.networks",
     "Network": "protocol.networks",
     "Decisions": "spec.decisions",
-    "Fault": "world.faults",
-    "LocalServer": "world.local",
+    "Fault": "world.transport.faults",
+    "LocalServer": "world.server.local",
     "PaymentAuth": "payer.auth",
     "PaymentFailed": "payer.auth",
-    "Run": "world.run",
+    "Run": "report.run",
     "SessionAuth": "payer.session",
     "SpendingCapExceeded": "payer.auth",
     "Wallet": "payer.wallet",
-    "World": "world.world",
-    "scenario": "world.scenario",
+    "World": "world.story.world",
+    "scenario": "world.story.scenario",
 }
 
 

@@ -135,9 +135,9 @@ def serve(
     JSON-RPC at `/rpc`, and control at `/_sim`. Ten accounts have money. Ctrl-C stops it.
     """
     from x402sim.chain.base import ChainError
-    from x402sim.world import server
-    from x402sim.world.chains import shown
-    from x402sim.world.parts import Recipe
+    from x402sim.world.assembly.chains import shown
+    from x402sim.world.assembly.parts import Recipe
+    from x402sim.world.server import server
 
     logging.basicConfig(format="%(levelname)s %(name)s: %(message)s", level=logging.WARNING)
     try:
@@ -176,7 +176,7 @@ def serve(
         if as_json:
             print(json.dumps(ready), flush=True)
         else:
-            from x402sim.banner import show
+            from x402sim.commands.banner import show
 
             show(ready, db)
 
@@ -191,7 +191,7 @@ def demo(
     as_json: AsJson = False,
 ) -> None:
     """Pay for a quote through every component, and tell what happened, step by step."""
-    from x402sim.demo import Step, tell
+    from x402sim.commands.demo_story import Step, tell
 
     steps: list[Step] = []
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 from coincurve import PrivateKey
 
-from x402sim.chain import abi
 from x402sim.chain.base import Call, Receipt
-from x402sim.chain.ledger import Ledger
-from x402sim.chain.token_rules import TokenRules
+from x402sim.chain.ledger.ledger import Ledger
+from x402sim.chain.ledger.token_rules import TokenRules
 from x402sim.clock import Clock
 from x402sim.payer.wallet import Wallet
+from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address, sign
 from x402sim.protocol.eip3009 import (
     RECEIVE_TYPEHASH,

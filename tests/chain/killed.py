@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tests.chain.helpers import MALLORY, START_BASE, Bench, cancel_call, nonce, payment
 from x402sim.chain.base import ChainError
-from x402sim.chain.ledger import Ledger
+from x402sim.chain.ledger.ledger import Ledger
 
 OPERATIONS = 600
 

@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.strategies import addresses, authorizations, bytes32, uint256
-from x402sim.chain import abi
-from x402sim.protocol import eip3009
+from x402sim.protocol import abi, eip3009
 from x402sim.protocol.crypto import checksum
 
 TERMS = ["address", "address", "uint256", "uint256", "uint256", "bytes32"]

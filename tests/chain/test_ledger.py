@@ -20,10 +20,11 @@ from tests.chain.helpers import (
     nonce,
     payment,
 )
-from x402sim.chain import abi, gas
 from x402sim.chain.base import Block, Call, ChainError, LogFilter, Receipt
-from x402sim.chain.machine import GAS_LIMIT, GAS_PRICE_WEI, KEPT_BLOCKS
+from x402sim.chain.ledger import gas
+from x402sim.chain.ledger.machine import GAS_LIMIT, GAS_PRICE_WEI, KEPT_BLOCKS
 from x402sim.payer.wallet import Wallet
+from x402sim.protocol import abi
 from x402sim.protocol.crypto import Hash
 
 UNKNOWN = Hash(b"\xee" * 32)

@@ -23,7 +23,7 @@ from tests.chain.helpers import (
 )
 from tests.chain.killed import operate
 from x402sim.chain.base import ChainError
-from x402sim.chain.ledger import Ledger
+from x402sim.chain.ledger.ledger import Ledger
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.networks import MAINNET, TESTNET, Network
 

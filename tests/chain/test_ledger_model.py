@@ -34,9 +34,9 @@ from tests.chain.helpers import (
     signature_of,
     transfer_call,
 )
-from x402sim.chain import abi
 from x402sim.chain.base import Log, LogFilter
 from x402sim.payer.wallet import Wallet
+from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address, Hash
 
 PLAYERS = [ALICE, MALLORY, SHOP]

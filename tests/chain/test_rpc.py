@@ -19,12 +19,13 @@ from hypothesis import strategies as st
 from web3 import HTTPProvider, Web3
 from web3.exceptions import ContractLogicError, TransactionNotFound, Web3RPCError
 
-from x402sim.chain import abi, jsonrpc
 from x402sim.chain.base import Call, Log, LogFilter
-from x402sim.chain.ledger import Ledger
-from x402sim.chain.rpc import MAX_BATCH, rpc_app, rpc_route
-from x402sim.chain.rpc_methods import METHODS
+from x402sim.chain.ledger.ledger import Ledger
+from x402sim.chain.rpc import jsonrpc
+from x402sim.chain.rpc.app import MAX_BATCH, rpc_app, rpc_route
+from x402sim.chain.rpc.methods import METHODS
 from x402sim.clock import Clock
+from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address, Hash, address_of, checksum, keccak256, sign, to_hex
 from x402sim.protocol.eip3009 import Authorization, transfer_digest
 from x402sim.protocol.networks import TESTNET

@@ -24,9 +24,9 @@ from tests.chain.helpers import (
     transfer_call,
 )
 from tests.strategies import CURVE_ORDER
-from x402sim.chain import abi
-from x402sim.chain.token_rules import CANCEL, RECEIVE, TRANSFER, TokenRules
+from x402sim.chain.ledger.token_rules import CANCEL, RECEIVE, TRANSFER, TokenRules
 from x402sim.payer.wallet import Wallet
+from x402sim.protocol import abi
 from x402sim.protocol.crypto import ZERO_ADDRESS, Address, checksum
 from x402sim.protocol.networks import MAINNET, TESTNET
 from x402sim.protocol.rules import without

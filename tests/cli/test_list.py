@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from tests.cli import stories
 from x402sim.cli import app
 from x402sim.spec.clauses import CLAUSES
-from x402sim.world.scenario import NEEDS
+from x402sim.world.story.scenario import NEEDS
 
 SCENARIOS = Path(__file__).parents[2] / "scenarios"
 

@@ -20,7 +20,7 @@ from tests.cli import stories
 from tests.serve.driver import command, environment
 from x402sim import LocalServer, World
 from x402sim.cli import app
-from x402sim.world import server as world_server
+from x402sim.world.server import server as world_server
 
 HASH = re.compile("[0-9a-f]{64}")
 

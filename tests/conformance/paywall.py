@@ -14,8 +14,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
-from x402sim.chain import abi
 from x402sim.clock import Clock
+from x402sim.protocol import abi
 from x402sim.protocol.crypto import checksum, to_hex
 from x402sim.protocol.header import authorization_of, decode_header
 from x402sim.protocol.messages import BadMessage, decode

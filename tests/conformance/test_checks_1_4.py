@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from x402sim import TESTNET
-from x402sim.protocol.errors import Refusal
+from x402sim.protocol.refusals import Refusal
 from x402sim.service import app, background, gate, grant, indexer, payments, sessions
 from x402sim.service.issue import Issuer
 from x402sim.service.store import Store
@@ -22,8 +22,8 @@ from x402sim.suite.engine import all_checks, folder, matching
 from x402sim.suite.local import judge
 from x402sim.suite.target import Record, Sessions, Target
 from x402sim.suite.verdict import Check, Outcome, Result
-from x402sim.world.link import constant
-from x402sim.world.parts import Recipe
+from x402sim.world.assembly.parts import Recipe
+from x402sim.world.transport.link import constant
 
 OWN = Target(
     record=Record(path="/api/payments/{paymentId}"),

@@ -11,8 +11,8 @@ import pytest
 from starlette.requests import Request
 
 from x402sim import TESTNET, web
-from x402sim.protocol import errors
-from x402sim.protocol.errors import Refusal
+from x402sim.protocol import refusals
+from x402sim.protocol.refusals import Refusal
 from x402sim.service import app, gate
 from x402sim.service.entitlements import Entitlements
 from x402sim.service.settings import Settings
@@ -24,11 +24,11 @@ from x402sim.suite.local import judge
 from x402sim.suite.setting import Setting
 from x402sim.suite.target import Target
 from x402sim.suite.verdict import Check, Outcome, Result
-from x402sim.world import parts, process
-from x402sim.world.link import constant
+from x402sim.world.assembly import parts, process
+from x402sim.world.assembly.parts import Recipe
 from x402sim.world.loop import run_virtual
-from x402sim.world.parts import Recipe
-from x402sim.world.stage import Plan, in_process
+from x402sim.world.story.stage import Plan, in_process
+from x402sim.world.transport.link import constant
 
 SECTIONS = "56789"
 
@@ -151,7 +151,7 @@ def in_floats(session: Session, amount_base: int) -> bool:
 
 def told(text: str, instead: Refusal) -> Break:
     """The facilitator's error is told as another one."""
-    return swapped(errors, "FACILITATOR_ERRORS", {**errors.FACILITATOR_ERRORS, text: instead})
+    return swapped(refusals, "FACILITATOR_ERRORS", {**refusals.FACILITATOR_ERRORS, text: instead})
 
 
 async def debited_first(service: Any, request: Request) -> Any:

@@ -16,10 +16,10 @@ from x402sim.suite.local import judge
 from x402sim.suite.setting import Setting
 from x402sim.suite.target import Agents, Target, at, load
 from x402sim.suite.verdict import Outcome, Result
-from x402sim.world.link import Asgi
+from x402sim.world.assembly.parts import Recipe
 from x402sim.world.loop import run_virtual
-from x402sim.world.parts import Recipe
-from x402sim.world.stage import Plan, in_process
+from x402sim.world.story.stage import Plan, in_process
+from x402sim.world.transport.link import Asgi
 
 SHIPPED = {file.stem: file for file in (folder() / "targets").glob("*.toml")}
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from x402sim.chain.anvil import find_anvil
 from x402sim.chain.base import ChainError
+from x402sim.chain.node.anvil import find_anvil
 
 PACKAGES = Path(__file__).parent
 HOW = "to run the tests of the real chain: npm install --prefix tests/evm"

@@ -16,13 +16,13 @@ from tests.chain.helpers import (
     START_BASE,
     TOKEN,
 )
-from x402sim.chain import abi
-from x402sim.chain.anvil_chain import AnvilChain
 from x402sim.chain.base import Call, Control, Receipt, Reverted
-from x402sim.chain.ledger import Ledger
-from x402sim.chain.profiles import PROFILES
+from x402sim.chain.ledger.ledger import Ledger
+from x402sim.chain.ledger.profiles import PROFILES
+from x402sim.chain.node.anvil_chain import AnvilChain
 from x402sim.clock import Clock
 from x402sim.payer.wallet import Wallet
+from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address
 from x402sim.protocol.networks import TESTNET
 

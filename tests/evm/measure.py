@@ -25,12 +25,14 @@ from tests.chain.helpers import (
     transfer_call,
 )
 from tests.evm.helpers import Bench, Town
-from x402sim import chain
-from x402sim.chain import abi, contract, gas
-from x402sim.chain.anvil import HARDFORK, find_anvil
+from x402sim.chain import contract
+from x402sim.chain import ledger as home
+from x402sim.chain.ledger import gas
+from x402sim.chain.node.anvil import HARDFORK, find_anvil
 from x402sim.payer.wallet import Wallet
+from x402sim.protocol import abi
 
-TABLE = Path(str(files(chain))) / "gas_measured.json"
+TABLE = Path(str(files(home))) / "gas_measured.json"
 
 
 @dataclass(frozen=True)

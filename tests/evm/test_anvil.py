@@ -14,10 +14,10 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.chain.helpers import NOW_S
-from x402sim.chain import anvil
-from x402sim.chain.anvil import Anvil, find_anvil
 from x402sim.chain.base import ChainError
-from x402sim.chain.evm import Node
+from x402sim.chain.node import anvil
+from x402sim.chain.node.anvil import Anvil, find_anvil
+from x402sim.chain.node.evm import Node
 
 
 def script(path: Path, text: str = "exit 0") -> Path:
@@ -162,7 +162,7 @@ PARENT = """
 import sys
 import time
 from pathlib import Path
-from x402sim.chain.anvil import Anvil
+from x402sim.chain.node.anvil import Anvil
 print(Anvil(338, 1, Path(sys.argv[1])).url, flush=True)
 sys.stdin.read()
 """

@@ -15,9 +15,10 @@ from eth_account.messages import encode_typed_data
 from tests.chain.helpers import ALICE, OWNER, SHOP, START_BASE, TOKEN, payment
 from tests.evm.find import PACKAGES, or_skip
 from tests.evm.helpers import Bench
-from x402sim.chain import abi, contract
-from x402sim.chain.profiles import OPENZEPPELIN
-from x402sim.chain.token import FUNCTIONS
+from x402sim.chain import contract
+from x402sim.chain.ledger.profiles import OPENZEPPELIN
+from x402sim.chain.ledger.token import FUNCTIONS
+from x402sim.protocol import abi
 from x402sim.protocol.crypto import ZERO_ADDRESS, checksum
 from x402sim.protocol.networks import MAINNET, TESTNET
 

@@ -40,12 +40,12 @@ from tests.chain.helpers import (
 )
 from tests.evm.helpers import EVERYBODY, PLAYERS, Town
 from tests.strategies import CURVE_ORDER
-from x402sim.chain import abi
-from x402sim.chain.anvil_chain import AnvilChain
 from x402sim.chain.base import Call, Control, Log, LogFilter, Receipt, Reverted
-from x402sim.chain.profiles import BLOCK_NUMBERS
+from x402sim.chain.ledger.profiles import BLOCK_NUMBERS
+from x402sim.chain.node.anvil_chain import AnvilChain
 from x402sim.chain.reverts import Cause, cause
 from x402sim.payer.wallet import Wallet
+from x402sim.protocol import abi
 from x402sim.protocol.crypto import ZERO_ADDRESS, Address, Hash, sign, to_hex
 from x402sim.protocol.eip3009 import (
     RECEIVE_TYPEHASH,

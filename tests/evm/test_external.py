@@ -10,13 +10,14 @@ import pytest
 from tests.chain.helpers import ALICE, MALLORY, OWNER, RELAYER, SHOP, TOKEN, nonce, payment
 from tests.evm.between import Between, refuses, says
 from tests.evm.helpers import Town
-from x402sim.chain import abi, evm_chain
 from x402sim.chain.base import Call, ChainError, Reverted
-from x402sim.chain.evm import Node, NodeGone
-from x402sim.chain.evm_chain import EvmChain
-from x402sim.chain.sender import read_keys
+from x402sim.chain.node import evm_chain
+from x402sim.chain.node.evm import Node, NodeGone
+from x402sim.chain.node.evm_chain import EvmChain
+from x402sim.chain.node.sender import read_keys
 from x402sim.clock import Clock
 from x402sim.payer.wallet import Wallet
+from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address, Hash, from_hex
 from x402sim.protocol.networks import MAINNET, TESTNET
 

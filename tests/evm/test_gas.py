@@ -7,8 +7,8 @@ import pytest
 from tests.chain.helpers import ALICE, MALLORY, OWNER, RELAYER, SHOP
 from tests.evm.helpers import Bench, Town
 from tests.evm.measure import FLOWS, TABLE, measure, paid
-from x402sim.chain import abi
-from x402sim.chain.profiles import PROFILES
+from x402sim.chain.ledger.profiles import PROFILES
+from x402sim.protocol import abi
 
 MEASURED = json.loads(TABLE.read_text())["flows"]
 

@@ -11,12 +11,12 @@ from typer.testing import CliRunner
 
 from tests.evm.find import anvil_or_skip
 from x402sim import TESTNET, LocalServer, PaymentAuth, World
-from x402sim.chain.anvil import Anvil
+from x402sim.chain.node.anvil import Anvil
 from x402sim.cli import app
 from x402sim.clock import Clock
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.crypto import parse_address
-from x402sim.world import chains
+from x402sim.world.assembly import chains
 
 OWNER = Wallet("0x" + "51" * 32)
 STRANGER = Wallet("0x" + "52" * 32)

@@ -36,9 +36,9 @@ from tests.evm.test_equality import (
     signed,
     some,
 )
-from x402sim.chain import abi
-from x402sim.chain.profiles import BLOCK_NUMBERS, FIAT_TOKEN, OPENZEPPELIN
+from x402sim.chain.ledger.profiles import BLOCK_NUMBERS, FIAT_TOKEN, OPENZEPPELIN
 from x402sim.payer.wallet import Wallet
+from x402sim.protocol import abi
 from x402sim.protocol.crypto import ZERO_ADDRESS, checksum
 from x402sim.protocol.eip3009 import (
     RECEIVE_TYPEHASH,

@@ -24,10 +24,10 @@ from tests.chain.helpers import (
     transfer_call,
 )
 from tests.evm.helpers import Bench
-from x402sim.chain import abi
-from x402sim.chain.anvil_chain import AnvilChain
-from x402sim.chain.rpc import rpc_app
+from x402sim.chain.node.anvil_chain import AnvilChain
+from x402sim.chain.rpc.app import rpc_app
 from x402sim.facilitator.engine import Facilitator, settle
+from x402sim.protocol import abi
 from x402sim.protocol.crypto import checksum, from_hex, to_hex
 from x402sim.protocol.header import encode_header
 from x402sim.protocol.messages import FacilitatorRequirements, Failed, VerifyRequest

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.chain import test_token
-from x402sim.chain import contract, profiles, token_rules
+from x402sim.chain import contract
+from x402sim.chain.ledger import profiles, token_rules
 from x402sim.chain.reverts import Cause, cause, error, text_of
 from x402sim.protocol.crypto import checksum
 from x402sim.protocol.rules import Rules

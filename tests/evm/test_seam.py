@@ -20,10 +20,10 @@ from tests.chain.helpers import (
     payment,
 )
 from tests.evm.helpers import Bench, Town
-from x402sim.chain import abi
 from x402sim.chain.base import Call, ChainError, LogFilter, Receipt, Reverted
-from x402sim.chain.machine import GAS_LIMIT, GAS_PRICE_WEI
+from x402sim.chain.ledger.machine import GAS_LIMIT, GAS_PRICE_WEI
 from x402sim.payer.wallet import Wallet
+from x402sim.protocol import abi
 from x402sim.protocol.crypto import Hash, checksum
 from x402sim.world.loop import run_virtual
 

@@ -14,12 +14,12 @@ from typer.testing import CliRunner
 from tests.evm.find import anvil_or_skip
 from x402sim import LocalServer, PaymentAuth, World
 from x402sim.chain import contract
-from x402sim.chain.anvil import VARIABLE
 from x402sim.chain.base import ChainError
+from x402sim.chain.node.anvil import VARIABLE
 from x402sim.cli import app
 from x402sim.protocol.crypto import checksum
-from x402sim.world.run import Run
-from x402sim.world.scenario import Scenario, shipped
+from x402sim.report.run import Run
+from x402sim.world.story.scenario import Scenario, shipped
 
 FIAT_TOKEN_ONLY = {"frozen_token", "token_rules"}
 HASH = re.compile("0x[0-9a-f]{64}")
@@ -35,7 +35,7 @@ def told(run: Run) -> list[str]:
     """Return a journal as lines that do not depend on whose chain it was.
 
     Hashes are numbered in the order they appear; how a refusal is worded, and what it costs
-    until then, is the token's affair (`chain/profiles.py`), that there is one is not.
+    until then, is the token's affair (`chain/ledger/profiles.py`), that there is one is not.
     """
     numbers: dict[str, int] = {}
     lines = []
@@ -174,7 +174,7 @@ def test_snapshots_and_reset_work_on_the_node(server: LocalServer):
 def test_who_may_only_look_gets_what_only_looks():
     """On a host for everybody the node, which can be told anything, is not told anything."""
     from x402sim import TESTNET
-    from x402sim.world.parts import Recipe, build
+    from x402sim.world.assembly.parts import Recipe, build
 
     async def main() -> list[Any]:
         parts = build(Recipe(network=TESTNET, seed=1, chain="anvil", unlocked=False))

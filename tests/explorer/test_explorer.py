@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from x402sim.chain.base import Call
-from x402sim.chain.ledger import Ledger
+from x402sim.chain.ledger.ledger import Ledger
 from x402sim.clock import Clock
 from x402sim.explorer.app import explorer_app
 from x402sim.explorer.index import Index

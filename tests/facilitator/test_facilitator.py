@@ -33,13 +33,13 @@ from tests.chain.helpers import (
     signature_of,
 )
 from x402sim import LocalServer
-from x402sim.chain import abi
 from x402sim.chain.base import ChainError
-from x402sim.chain.profiles import PROFILES
+from x402sim.chain.ledger.profiles import PROFILES
 from x402sim.clock import Clock
 from x402sim.facilitator.app import facilitator_app
 from x402sim.facilitator.engine import Facilitator, settle
 from x402sim.payer.wallet import Wallet
+from x402sim.protocol import abi
 from x402sim.protocol.crypto import checksum, to_hex
 from x402sim.protocol.eip3009 import Authorization
 from x402sim.protocol.header import encode_header

@@ -11,7 +11,7 @@ from x402sim.service import payments
 from x402sim.service.entitlements import Entitlements
 from x402sim.service.issue import QUOTE, Issuer
 from x402sim.service.store import Store
-from x402sim.world import parts
+from x402sim.world.assembly import parts
 
 binding = Kind("binding")
 

@@ -20,7 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from x402sim.protocol.rules import Presented, without
 from x402sim.service import store
-from x402sim.world import parts, process
+from x402sim.world.assembly import parts, process
 
 Change = Callable[[], AbstractContextManager[Any]]
 

@@ -2,8 +2,8 @@
 
 from tests.mutants.change import edit, schema, swap
 from tests.mutants.mutant import Kind
-from x402sim.protocol.errors import SettlementRefused, refusal_of
 from x402sim.protocol.messages import Failed, Receipt, SettlementRequest
+from x402sim.protocol.refusals import SettlementRefused, refusal_of
 from x402sim.service import app, payments
 from x402sim.service.state import Service
 

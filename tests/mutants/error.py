@@ -2,7 +2,7 @@
 
 from tests.mutants.change import Change, edit, swap
 from tests.mutants.mutant import Kind
-from x402sim.protocol.errors import Refusal
+from x402sim.protocol.refusals import Refusal
 from x402sim.service import app
 
 error = Kind("error")

@@ -9,7 +9,7 @@ from x402sim.protocol.crypto import checksum
 from x402sim.protocol.networks import MAINNET
 from x402sim.service import app
 from x402sim.service.issue import Issuer, Terms
-from x402sim.world import parts
+from x402sim.world.assembly import parts
 
 required = Kind("required-402")
 

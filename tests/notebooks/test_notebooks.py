@@ -16,8 +16,8 @@ from notebooks.execute import METADATA, executed, notebooks, read
 from tests.evm.find import anvil_or_skip
 from tests.mutants.honest import HONEST
 from tests.mutants.rows import MUTANTS
-from x402sim.chain import gas
-from x402sim.chain.anvil import VARIABLE
+from x402sim.chain.ledger import gas
+from x402sim.chain.node.anvil import VARIABLE
 from x402sim.suite import local
 
 MEASURED = json.loads(Path(gas.__file__).with_name("gas_measured.json").read_bytes())["flows"]
@@ -79,7 +79,7 @@ def test_it_uses_public_names_only(file: Path) -> None:
 @pytest.mark.parametrize(
     "code",
     [
-        "from x402sim.world.stage import Stage", "import x402sim.journal", "import numpy",
+        "from x402sim.world.story.stage import Stage", "import x402sim.journal", "import numpy",
         "from x402sim import rng", "from x402sim.report import figure", "run._begin",
         "from x402sim.report.figure import png",
     ],

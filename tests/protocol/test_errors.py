@@ -1,6 +1,6 @@
 import pytest
 
-from x402sim.protocol.errors import (
+from x402sim.protocol.refusals import (
     FACILITATOR_ERRORS,
     Refusal,
     SettlementRefused,

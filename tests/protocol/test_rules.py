@@ -7,9 +7,9 @@ from coincurve import PrivateKey
 from tests.strategies import requirements, signed_elsewhere
 from x402sim.protocol.crypto import Address, address_of
 from x402sim.protocol.eip3009 import Authorization
-from x402sim.protocol.errors import Refusal
 from x402sim.protocol.messages import FacilitatorRequirements
 from x402sim.protocol.networks import MAINNET, TESTNET
+from x402sim.protocol.refusals import Refusal
 from x402sim.protocol.rules import (
     FRESHNESS,
     SETTLEMENT,

@@ -5,9 +5,9 @@ from collections.abc import Awaitable, Callable
 from functools import cache
 
 from x402sim import Fault, Run, World
-from x402sim.chain import abi
 from x402sim.chain.base import LogFilter
 from x402sim.journal import Journal
+from x402sim.protocol import abi
 
 LATENCY = {"service": (0.04, 0.4), "facilitator": (0.12, 0.5), "explorer": 0.05, "rpc": [0.01]}
 NASTY = 'al<b>ice & "$x$"'

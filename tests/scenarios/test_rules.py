@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pytest
 
 from x402sim import World
-from x402sim.world.parts import TABLES
-from x402sim.world.scenario import Scenario, shipped
+from x402sim.world.assembly.parts import TABLES
+from x402sim.world.story.scenario import Scenario, shipped
 
 LIKELY = {
     "settlement": ("tampered_requirements", "foreign_header"),

@@ -13,8 +13,8 @@ import pytest
 import x402sim
 from x402sim import Run, World
 from x402sim.spec.clauses import CLAUSES
-from x402sim.world.parts import TABLES
-from x402sim.world.scenario import shipped
+from x402sim.world.assembly.parts import TABLES
+from x402sim.world.story.scenario import shipped
 
 ROOT = Path(__file__).parents[2]
 OPEN_TO_ALL = {*sys.stdlib_module_names, "httpx"}
@@ -59,7 +59,7 @@ def test_the_same_happens_over_tcp(name: str) -> None:
 def test_another_process_with_another_hash_seed_gives_the_same_journals() -> None:
     code = (
         "import logging; logging.disable()\n"
-        "from x402sim import World\nfrom x402sim.world.scenario import shipped\n"
+        "from x402sim import World\nfrom x402sim.world.story.scenario import shipped\n"
         f"for each in shipped(): print(each.name, World(seed={SEED}).play(each).sha256)"
     )
     other = subprocess.run(

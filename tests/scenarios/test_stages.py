@@ -7,8 +7,8 @@ import pytest
 from tests.scenarios.renew import SIX
 from tests.serve.driver import Server, started
 from x402sim import LocalServer, World
-from x402sim.world.scenario import NEEDS, Scenario, shipped
-from x402sim.world.stage import PAYER_KEY
+from x402sim.world.story.scenario import NEEDS, Scenario, shipped
+from x402sim.world.story.stage import PAYER_KEY
 
 SHIPPED = shipped()
 IS_OUR_OWN = {"virtual time"}

@@ -21,7 +21,7 @@ from typing import Any
 import httpx
 
 from x402sim import MAINNET, Wallet
-from x402sim.chain import abi
+from x402sim.protocol import abi
 from x402sim.protocol.crypto import parse_address, to_hex
 from x402sim.protocol.eip3009 import Authorization
 from x402sim.protocol.header import encode_header

@@ -22,7 +22,7 @@ from tests.serve.driver import (
     write_header,
 )
 from x402sim import Wallet
-from x402sim.chain import abi
+from x402sim.protocol import abi
 from x402sim.protocol.crypto import to_hex
 from x402sim.protocol.messages import PaymentRequired, decode
 from x402sim.protocol.networks import MAINNET, TESTNET

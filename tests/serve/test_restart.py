@@ -23,7 +23,7 @@ from tests.serve.driver import (
     refusal,
     started,
 )
-from x402sim.chain import abi
+from x402sim.protocol import abi
 from x402sim.protocol.crypto import to_hex
 
 THREADS = 4

@@ -18,9 +18,9 @@ from tests.bench import (
     scene,
 )  # fmt: skip
 from x402sim import TESTNET, Wallet
-from x402sim.chain import abi
 from x402sim.chain.base import Call
 from x402sim.clock import Clock
+from x402sim.protocol import abi
 from x402sim.protocol.crypto import Hash, from_hex, parse_address
 from x402sim.protocol.eip3009 import Authorization
 from x402sim.protocol.header import authorization_of, decode_header, encode_header
@@ -28,7 +28,7 @@ from x402sim.rng import Rng
 from x402sim.service import indexer, sessions
 from x402sim.service.issue import Issuer
 from x402sim.service.reconcile import reconcile
-from x402sim.world.parts import Recipe, build
+from x402sim.world.assembly.parts import Recipe, build
 
 
 def rpc_says(method: str, result: Any) -> Any:

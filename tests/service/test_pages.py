@@ -15,13 +15,13 @@ from openapi_spec_validator import validate
 
 from x402sim.protocol import messages
 from x402sim.protocol.crypto import checksum
-from x402sim.protocol.errors import Refusal, status_of
 from x402sim.protocol.header import authorization_of, decode_header
 from x402sim.protocol.messages import FacilitatorRequirements, SettlementRequest
 from x402sim.protocol.networks import NETWORKS
+from x402sim.protocol.refusals import Refusal, status_of
 from x402sim.protocol.rules import VERIFICATION, Verification, invalid_reason
-from x402sim.service.openapi import openapi
-from x402sim.service.pages import PAGES, in_force, llms_txt, page, sign_script
+from x402sim.service.docs.openapi import openapi
+from x402sim.service.docs.pages import PAGES, in_force, llms_txt, page, sign_script
 from x402sim.spec.clauses import CLAUSES
 from x402sim.spec.decisions import Decisions, alternatives, decisions
 
@@ -319,7 +319,7 @@ def test_the_price_and_the_network_are_the_deployments():
 
 
 def shipped(name: str) -> str:
-    return files("x402sim.service").joinpath(name).read_text(encoding="utf-8")
+    return files("x402sim.service.docs").joinpath(name).read_text(encoding="utf-8")
 
 
 class Tags(HTMLParser):

@@ -18,8 +18,8 @@ from tests.bench import (
     requirements,
     scene,
 )  # fmt: skip
-from x402sim.chain import abi
 from x402sim.chain.base import Call
+from x402sim.protocol import abi
 from x402sim.protocol.header import authorization_of, decode_header
 from x402sim.protocol.networks import TESTNET
 from x402sim.service.reconcile import reconcile

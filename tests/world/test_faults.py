@@ -13,8 +13,8 @@ import pytest
 
 from x402sim import Fault, LocalServer, Run, World
 from x402sim.rng import Rng
-from x402sim.world.actor import Answer, Payer
-from x402sim.world.faults import Faults
+from x402sim.world.story.payer import Answer, Payer
+from x402sim.world.transport.faults import Faults
 
 QUOTE, PAY = "/api/perp/quote", "/api/pay"
 SETTLE = {"victim": "facilitator", "path": "/settle"}

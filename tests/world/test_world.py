@@ -16,11 +16,11 @@ from x402sim.journal import Event, Journal
 from x402sim.rng import Rng
 from x402sim.service import payments
 from x402sim.service.store import Claim, Store
-from x402sim.world import invariants, patience
-from x402sim.world.actor import Payer
-from x402sim.world.link import Asgi, latency_of
-from x402sim.world.scenario import NEEDS, Scenario, find, load
-from x402sim.world.server import Listen
+from x402sim.world.server.server import Listen
+from x402sim.world.story import idle_timeout, invariants
+from x402sim.world.story.payer import Payer
+from x402sim.world.story.scenario import NEEDS, Scenario, find, load
+from x402sim.world.transport.link import Asgi, latency_of
 
 ROOT = Path(__file__).parents[2]
 Story = Callable[[World], Awaitable[None]]
@@ -696,7 +696,7 @@ def test_two_scenarios_are_two_files(tmp_path: Path) -> None:
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(patience, "PATIENCE_S", 86400)
+    monkeypatch.setattr(idle_timeout, "PATIENCE_S", 86400)
 
 
 @pytest.mark.usefixtures("impatient")

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 
 from x402sim.payer.auth import PaymentAuth
 from x402sim.payer.session import SessionAuth
-from x402sim.world.actor import ORDER, QUOTE
-from x402sim.world.link import LatencySpec
-from x402sim.world.run import Run
-from x402sim.world.world import World
+from x402sim.report.run import Run
+from x402sim.world.story.payer import ORDER, QUOTE
+from x402sim.world.story.world import World
+from x402sim.world.transport.link import LatencySpec
 
 SEED = 1
 PAUSE_S = 7200

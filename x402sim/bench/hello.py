@@ -8,7 +8,7 @@ import sys
 import uvicorn
 from starlette.types import Receive, Scope, Send
 
-from x402sim.world.server import Listen, listening_socket, run
+from x402sim.world.server.server import Listen, listening_socket, run
 
 
 async def app(scope: Scope, receive: Receive, send: Send) -> None:

@@ -14,13 +14,13 @@ import msgspec
 from starlette.types import ASGIApp, Message
 
 from x402sim import web
-from x402sim.chain import abi
 from x402sim.chain.base import LogFilter
-from x402sim.chain.ledger import Ledger
+from x402sim.chain.ledger.ledger import Ledger
 from x402sim.clock import Clock
 from x402sim.facilitator import engine
 from x402sim.facilitator.engine import Facilitator
 from x402sim.payer.wallet import Wallet
+from x402sim.protocol import abi
 from x402sim.protocol.crypto import to_hex
 from x402sim.protocol.messages import (
     FacilitatorRequirements,
@@ -40,12 +40,12 @@ from x402sim.rng import Rng
 from x402sim.service import gate, payments, quotes
 from x402sim.service.issue import QUOTE
 from x402sim.service.upstream import Upstream, facilitator_request
-from x402sim.world.faults import faulty
-from x402sim.world.link import Asgi
+from x402sim.world.assembly.parts import Parts, Recipe, build
+from x402sim.world.assembly.process import Process
 from x402sim.world.loop import run_virtual
-from x402sim.world.parts import Parts, Recipe, build
-from x402sim.world.process import Process
-from x402sim.world.stage import START_S
+from x402sim.world.story.stage import START_S
+from x402sim.world.transport.faults import faulty
+from x402sim.world.transport.link import Asgi
 
 SEED = 1
 FUNDS_BASE = 10**15

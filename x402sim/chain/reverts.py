@@ -8,8 +8,8 @@ for whoever must not care which token it was.
 from enum import Enum
 from functools import cache
 
-from x402sim.chain import abi
 from x402sim.chain.contract import artifact
+from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address, checksum, to_hex
 
 PANIC = abi.selector("Panic(uint256)")

@@ -11,7 +11,7 @@ import typer
 from x402sim.commands.common import AsJson, Misuse, give_up
 
 if TYPE_CHECKING:
-    from x402sim.world.scenario import Scenario
+    from x402sim.world.story.scenario import Scenario
 
 
 def list_scenarios(
@@ -75,7 +75,7 @@ def _story(scenario: "Scenario", command: str) -> str:
 
 
 def _tell_needs(scenarios: "list[Scenario]") -> None:
-    from x402sim.world.scenario import NEEDS
+    from x402sim.world.story.scenario import NEEDS
 
     for need, meaning in NEEDS.items():
         who = [each.name for each in scenarios if need in each.needs]

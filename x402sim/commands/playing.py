@@ -18,11 +18,11 @@ from x402sim.chain.base import ChainError
 from x402sim.commands.common import Misuse
 from x402sim.protocol.networks import TESTNET
 from x402sim.report.reading import SERVICE, Reading
-from x402sim.world.chains import LEDGER, shown
-from x402sim.world.parts import Recipe
-from x402sim.world.run import Run
-from x402sim.world.scenario import Scenario, load, shipped
-from x402sim.world.world import World
+from x402sim.report.run import Run
+from x402sim.world.assembly.chains import LEDGER, shown
+from x402sim.world.assembly.parts import Recipe
+from x402sim.world.story.scenario import Scenario, load, shipped
+from x402sim.world.story.world import World
 
 MAX_PORT = 65_535
 

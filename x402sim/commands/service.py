@@ -27,13 +27,13 @@ def service(
     set for a simulated world. Ctrl-C stops it.
     """
     from x402sim.service.settings import settings_from_env
-    from x402sim.world import alone, server
+    from x402sim.world.server import server, standalone
 
     try:
         settings = settings_from_env(os.environ)
         listen = server.Listen(host=host, port=port)
         sock = server.listening_socket(listen)
-        process, http = alone.open_service(settings, db)
+        process, http = standalone.open_service(settings, db)
     except ValueError as error:
         raise give_up(error) from error
     except OSError as error:
@@ -46,5 +46,5 @@ def service(
             signal.signal(number, lambda *_: setattr(running, "should_exit", True))
         typer.echo(f"x402sim service at {server.base_url(listen, sock)}; Ctrl-C stops it")
 
-    server.run(alone.serve_alone(process, http, sock, on_start))
+    server.run(standalone.serve_alone(process, http, sock, on_start))
     typer.echo("stopped")

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from x402sim.commands.playing import Played, combined_sha256
+from x402sim.report.run import OUTCOMES
 from x402sim.report.trace import failed_checks
 from x402sim.spec.clauses import CLAUSES
-from x402sim.world.run import OUTCOMES
 
 WIDTH = 80
 MAX_CHECKS = 5

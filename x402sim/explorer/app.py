@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from x402sim.chain.jsonrpc import (
+from x402sim.chain.rpc.jsonrpc import (
     BadParams,
     Json,
     error,

@@ -8,10 +8,10 @@ Clauses: 1/payer-pays-no-gas, 4.1/verify-signature, 4.1/settle-on-chain, 5/exact
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from x402sim.chain import abi
 from x402sim.chain.base import Call, Chain, ChainError, Receipt, Reverted
 from x402sim.chain.reverts import Cause, cause
 from x402sim.clock import Clock
+from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address, checksum, to_hex
 from x402sim.protocol.eip3009 import Authorization, is_early, is_late
 from x402sim.protocol.header import authorization_of, decode_header

@@ -16,7 +16,6 @@ import httpx
 from x402sim.clock import Clock
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.crypto import checksum
-from x402sim.protocol.errors import Refusal
 from x402sim.protocol.header import Spelling
 from x402sim.protocol.messages import (
     BadMessage,
@@ -30,6 +29,7 @@ from x402sim.protocol.messages import (
 )
 from x402sim.protocol.money import parse_base, to_base, to_decimal
 from x402sim.protocol.networks import TESTNET, Network
+from x402sim.protocol.refusals import Refusal
 
 Flow = Generator[httpx.Request, httpx.Response, httpx.Response]
 

@@ -13,9 +13,9 @@ from typing import Generic, TypeVar
 
 from x402sim.protocol.crypto import BadSignature, recover
 from x402sim.protocol.eip3009 import Authorization, transfer_digest
-from x402sim.protocol.errors import Refusal
 from x402sim.protocol.messages import FacilitatorRequirements, PaymentRequirements
 from x402sim.protocol.networks import Network
+from x402sim.protocol.refusals import Refusal
 
 Case = TypeVar("Case")
 Verdict = TypeVar("Verdict")

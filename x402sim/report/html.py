@@ -17,7 +17,7 @@ from x402sim.spec.clauses import CLAUSES
 from x402sim.version import VERSION
 
 if TYPE_CHECKING:
-    from x402sim.world.run import Run
+    from x402sim.report.run import Run
 
 _GLYPHS = {"passed": "✓", "failed": "✗", "skipped": "\N{EN DASH}"}
 _TEXTS = {clause.id: clause.text for clause in CLAUSES}

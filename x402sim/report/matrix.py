@@ -22,7 +22,7 @@ from x402sim.report.figure import (
 )
 
 if TYPE_CHECKING:
-    from x402sim.world.run import Run
+    from x402sim.report.run import Run
 
 _CELL_IN = 0.21
 LEAST_MM = 100, 25

@@ -6,7 +6,7 @@ from typing import Any
 import pandas as pd
 
 from x402sim.journal import Event, Journal
-from x402sim.report import fates
+from x402sim.report import outcomes
 from x402sim.report.columns import (
     Kind,
     amount,
@@ -96,7 +96,7 @@ _PAYMENTS: dict[str, Kind] = {
     "payment_id": text,
     "payer": category,
     "resource": category,
-    "status": one_of(*fates.STATUSES),
+    "status": one_of(*outcomes.STATUSES),
     "amount_base": amount,
     "asked_s": seconds,
     "settled_s": seconds,
@@ -124,9 +124,9 @@ def payments(journal: Journal) -> pd.DataFrame:
     | block, gas | Int64 | where that transaction stands in the chain, and the gas it used; NA if it does not stand, or the chain cannot be seen |
     """  # noqa: E501 - a table
     reading = Reading(journal)
-    book = fates.Payments(reading)
+    book = outcomes.Payments(reading)
 
-    def row(payment: fates.Payment) -> Sequence[Any]:
+    def row(payment: outcomes.Payment) -> Sequence[Any]:
         standing = book.included.get(payment.tx or "")
         moments = (payment.asked_ms, payment.settled_ms, payment.indexed_ms)
         return (
@@ -147,7 +147,7 @@ def payments(journal: Journal) -> pd.DataFrame:
 _SESSIONS: dict[str, Kind] = {
     "session_id": category,
     "payer": category,
-    "event": one_of(*fates.CHANGES),
+    "event": one_of(*outcomes.CHANGES),
     "t_s": seconds,
     "at": moment,
     "expires_s": seconds,
@@ -185,7 +185,7 @@ def sessions(journal: Journal) -> pd.DataFrame:
             session.refunded,
             session.remaining,
         )
-        for event, session in fates.Sessions(reading).changes()
+        for event, session in outcomes.Sessions(reading).changes()
     )
     return frame(_SESSIONS, rows, reading.decimals)
 

@@ -12,7 +12,7 @@ from x402sim.report.figure import png
 from x402sim.report.reading import SERVICE, Reading, is_
 
 if TYPE_CHECKING:
-    from x402sim.world.run import Run
+    from x402sim.report.run import Run
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,7 +41,7 @@ from x402sim.report.reading import MINT, Reading, journal_of
 from x402sim.report.sequence import sequence
 
 if TYPE_CHECKING:
-    from x402sim.world.run import Run
+    from x402sim.report.run import Run
 
 __all__ = ["backlog", "balances", "latency", "outcomes", "sequence", "session_burn_down"]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from x402sim.journal import Event, Journal
 
 if TYPE_CHECKING:
-    from x402sim.world.run import Run
+    from x402sim.report.run import Run
 
 PAY = "/api/pay"
 SERVICE = "service"

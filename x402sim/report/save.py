@@ -19,7 +19,7 @@ from x402sim.report.pictures import pictures
 from x402sim.report.reading import Reading
 
 if TYPE_CHECKING:
-    from x402sim.world.run import Run
+    from x402sim.report.run import Run
 
 _ARROW_TYPES = {
     "float64": pa.float64(),

@@ -29,7 +29,7 @@ from x402sim.report.rows import Row, rows
 from x402sim.report.trace import CHAIN
 
 if TYPE_CHECKING:
-    from x402sim.world.run import Run
+    from x402sim.report.run import Run
 
 ROWS = 40
 """In a figure of its own; in axes that are given, as many as fit."""

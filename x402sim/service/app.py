@@ -13,13 +13,13 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from x402sim import web
-from x402sim.protocol.errors import SettlementRefused, status_of
 from x402sim.protocol.messages import QuoteRequest, SessionRequest, SettlementRequest
+from x402sim.protocol.refusals import SettlementRefused, status_of
 from x402sim.service import gate, payments, quotes, sessions
 from x402sim.service.agents import agents
+from x402sim.service.docs.openapi import openapi
+from x402sim.service.docs.pages import llms_txt, page
 from x402sim.service.issue import AGENTS, QUOTE, SESSIONS
-from x402sim.service.openapi import openapi
-from x402sim.service.pages import llms_txt, page
 from x402sim.service.state import Service
 from x402sim.version import VERSION
 from x402sim.web import Refused
@@ -146,7 +146,7 @@ async def health(service: Service, _: Request) -> Response:
 
 def _asset(name: str, media_type: str) -> Handler:
     """Return a handler for a file that ships with the package."""
-    content = files("x402sim.service").joinpath(name).read_bytes()
+    content = files("x402sim.service.docs").joinpath(name).read_bytes()
     headers = {"Content-Security-Policy": _CSP}
 
     async def serve(_: Service, __: Request) -> Response:

@@ -9,10 +9,10 @@ Clauses: 4.1/*, 5/nonce-once, 5/exact-amount, 7/*.
 from typing import Literal
 
 from x402sim.protocol.crypto import checksum, parse_address
-from x402sim.protocol.errors import Refusal, SettlementRefused, refusal_of
 from x402sim.protocol.header import authorization_of, decode_header
 from x402sim.protocol.messages import BadMessage, Receipt, Settled, SettlementRequest
 from x402sim.protocol.money import MAX_STORED
+from x402sim.protocol.refusals import Refusal, SettlementRefused, refusal_of
 from x402sim.protocol.rules import Presented, Rules, first_broken
 from x402sim.service.grant import grant
 from x402sim.service.issue import Terms

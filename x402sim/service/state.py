@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from x402sim.clock import Clock
-from x402sim.protocol.errors import Refusal
+from x402sim.protocol.refusals import Refusal
 from x402sim.protocol.rules import FRESHNESS, SETTLEMENT, Presented, Rules
 from x402sim.service.entitlements import Entitlements
 from x402sim.service.issue import Issuer

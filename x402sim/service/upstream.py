@@ -12,7 +12,7 @@ from typing import Any
 
 import httpx
 
-from x402sim.chain import abi
+from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address, from_hex, parse_address, to_hex
 from x402sim.protocol.header import authorization_of, decode_header
 from x402sim.protocol.messages import (

@@ -284,7 +284,7 @@ CLAUSES: tuple[Clause, ...] = (
     _must(
         "4.5/llms-txt",
         "A plain-text index of all documentation pages is served at /llms.txt.",
-        "service.pages:llms_txt",
+        "service.docs.pages:llms_txt",
     ),
     # 5. Authentication
     _must(
@@ -320,7 +320,7 @@ CLAUSES: tuple[Clause, ...] = (
     _must(
         "5/nonce-once",
         "A nonce of a payer is used once, which prevents replay and double-spending.",
-        "chain.token:Frame.use",
+        "chain.ledger.token:Frame.use",
     ),
     _must(
         "5/window",
@@ -352,7 +352,7 @@ CLAUSES: tuple[Clause, ...] = (
     _must(
         "7/insufficient-balance",
         'A payer without the amount: "Insufficient USDC balance".',
-        "protocol.errors:refusal_of",
+        "protocol.refusals:refusal_of",
     ),
     _must(
         "7/invalid-signature",
@@ -367,7 +367,7 @@ CLAUSES: tuple[Clause, ...] = (
     _must(
         "7/authorization-expired",
         'validBefore has passed: "Authorization expired".',
-        "protocol.errors:refusal_of",
+        "protocol.refusals:refusal_of",
     ),
     _must(
         "7/payment-already-settled",

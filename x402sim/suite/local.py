@@ -9,10 +9,10 @@ from x402sim.suite.engine import all_checks, run
 from x402sim.suite.setting import Setting
 from x402sim.suite.target import Target
 from x402sim.suite.verdict import Check, Result
-from x402sim.world.link import Asgi, Latency
+from x402sim.world.assembly.parts import Parts, Recipe
 from x402sim.world.loop import run_virtual
-from x402sim.world.parts import Parts, Recipe
-from x402sim.world.stage import Plan, in_process
+from x402sim.world.story.stage import Plan, in_process
+from x402sim.world.transport.link import Asgi, Latency
 
 __all__ = ["Recipe", "judge"]
 

@@ -30,7 +30,7 @@ from x402sim.suite.answers import (
     decoded,
     find_session_id,
 )
-from x402sim.suite.made_up import examples
+from x402sim.suite.examples import examples
 from x402sim.suite.setting import Ledger, Setting
 from x402sim.suite.verdict import Failed, Inconclusive, Skipped
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from x402sim.chain import abi
+from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address, from_hex, keccak256
 from x402sim.protocol.networks import Network
 

@@ -1,0 +1,370 @@
+"""The in-memory side of the seam: the machine, a clock, and an optional log on disk.
+
+With a file every operation is written down before it is done, and a ledger opened on
+that file does them all again: the chain outlives a kill -9 at any moment.
+"""
+
+import asyncio
+import sqlite3
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from x402sim.chain.base import Block, Call, ChainError, Log, LogFilter, Receipt, Transaction
+from x402sim.chain.ledger.machine import GAS_PRICE_WEI, Machine
+from x402sim.chain.ledger.token import Token
+from x402sim.chain.ledger.token_rules import TokenRules
+from x402sim.clock import Clock
+from x402sim.protocol import abi
+from x402sim.protocol.crypto import Address, Hash
+from x402sim.protocol.networks import Network
+
+PLENTY_WEI = 10**12 * 10**18
+"""More native currency than anyone can spend on gas."""
+_CODE = b"\xfe"
+"""What eth_getCode says of the token: not empty, and INVALID if anyone ran it."""
+
+
+class Ledger:
+    """A chain in memory with one token on it; keeps `chain.base.Control`."""
+
+    is_ours = True
+
+    def __init__(
+        self,
+        network: Network,
+        clock: Clock,
+        *,
+        owner: Address,
+        balances: Mapping[Address, int] | None = None,
+        native: Mapping[Address, int] | None = None,
+        file: Path | None = None,
+        origin: bytes = b"",
+        has_history: bool = False,
+        rules: TokenRules | None = None,
+    ) -> None:
+        self.chain_id = network.chain_id
+        self.token = network.asset
+        self.owner = owner
+        self._origin = origin
+        self._has_history = has_history
+        self._clock = clock
+        self._new_machine: Callable[[int], Machine] = lambda genesis_s: Machine(
+            Token(network, owner, rules),
+            genesis_s,
+            balances or {},
+            {owner: PLENTY_WEI, **(native or {})},
+        )
+        self.watchers: list[Callable[[], Awaitable[None]]] = []
+        """Called after every operation."""
+        self._waiters: dict[Hash, list[asyncio.Future[Receipt]]] = {}
+        self._log = _OperationLog(file) if file else None
+        try:
+            self.machine = self._open()
+        except BaseException:
+            self.close()
+            raise
+
+    # --- what every chain offers -----------------------------------------------------
+
+    async def height(self) -> int:
+        """Return the number of the newest block."""
+        return self.machine.state.head.number
+
+    async def block(self, which: int | Hash) -> Block | None:
+        """Return a block by number or hash."""
+        state = self.machine.state
+        number = which if isinstance(which, int) else state.block_numbers.get(which, -1)
+        return state.blocks.get(number)
+
+    async def transaction(self, tx_hash: Hash) -> Transaction | None:
+        """Return a transaction, mined or waiting."""
+        return self.machine.state.transactions.get(tx_hash)
+
+    async def receipt(self, tx_hash: Hash) -> Receipt | None:
+        """Return the receipt of a mined transaction."""
+        return self.machine.state.receipts.get(tx_hash)
+
+    async def logs(self, wanted: LogFilter) -> list[Log]:
+        """Return the logs that pass the filter, oldest first."""
+        return self.machine.logs(wanted)
+
+    async def call(self, call: Call) -> bytes:
+        """Run a call on the newest state without keeping it; raises `Reverted`."""
+        return self.machine.call(call, self._clock.now_s())[0]
+
+    async def estimate_gas(self, call: Call) -> int:
+        """Return the gas a call would use now; raises `Reverted`."""
+        return self.machine.call(call, self._clock.now_s())[1]
+
+    async def send(self, call: Call) -> Hash:
+        """Put a transaction into the mempool; raises `ChainError`."""
+        if call.value < 0:
+            raise ChainError(f"a transaction cannot carry {call.value} wei")
+        tx_hash: Hash = await self._do("send", call.sender, call.to, call.data, str(call.value))
+        return tx_hash
+
+    async def wait(self, tx_hash: Hash, timeout_s: float) -> Receipt:
+        """Return the receipt once the transaction is mined; raises `TimeoutError`."""
+        receipt = self.machine.state.receipts.get(tx_hash)
+        if receipt:
+            return receipt
+        waiter: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
+        self._waiters.setdefault(tx_hash, []).append(waiter)
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await waiter
+        finally:
+            self._forget_waiter(tx_hash, waiter)
+
+    async def native_balance(self, account: Address) -> int:
+        """Return an account's native balance in wei."""
+        return self.machine.state.native.get(account, 0)
+
+    async def account_nonce(self, account: Address) -> int:
+        """Return the number of transactions an account has sent, waiting ones included."""
+        return self.machine.state.account_nonces.get(account, 0)
+
+    async def code(self, account: Address) -> bytes:
+        """Return one meaningless byte for the token, nothing for any other account."""
+        return _CODE if account == self.token else b""
+
+    async def gas_price(self) -> int:
+        """Return the price of one unit of gas in wei."""
+        return GAS_PRICE_WEI
+
+    # --- what only a chain under test offers -----------------------------------------
+
+    @property
+    def automine(self) -> bool:
+        """Whether every transaction is mined at once."""
+        return self.machine.automine
+
+    @property
+    def can_mint(self) -> bool:
+        """Whether `fund` can be done at all: it can."""
+        return True
+
+    def at_first(self) -> tuple[list[Block], int]:
+        """Return the blocks there were when it was opened, oldest first, and the supply."""
+        return list(self.machine.state.blocks.values()), self.machine.state.supply
+
+    async def supply(self) -> int:
+        """Return all tokens there are: the sum of all balances, in base units."""
+        return self.machine.state.supply
+
+    async def waiting(self) -> int:
+        """Return how many transactions wait in the mempool."""
+        return len(self.machine.state.waiting)
+
+    async def fund(self, account: Address, amount_base: int) -> None:
+        """Mint tokens, in a transaction of the token's owner; raises `ChainError`."""
+        await self._send_and_check(Call(self.owner, self.token, abi.mint(account, amount_base)))
+
+    async def fund_native(self, account: Address, amount_wei: int) -> None:
+        """Give native currency, in a transaction of the token's owner; raises `ChainError`."""
+        await self._send_and_check(Call(self.owner, account, b"", amount_wei))
+
+    async def mine(self, blocks: int = 1) -> int:
+        """Mine blocks, the first with all that waits; return the new height."""
+        if not 1 <= blocks <= 10_000:
+            raise ChainError(f"mine 1 to 10000 blocks at a time, not {blocks}")
+        await self._do("mine", blocks)
+        return await self.height()
+
+    async def set_automine(self, on: bool) -> None:
+        """Mine every transaction at once (on), or only when `mine` is called (off)."""
+        await self._do("automine", on)
+
+    async def snapshot(self) -> int:
+        """Remember this state; returns the snapshot's id."""
+        snapshot: int = await self._do("snapshot")
+        return snapshot
+
+    async def revert(self, snapshot: int) -> None:
+        """Go back to a snapshot, which is used up with all later ones; raises `ChainError`."""
+        await self._do("revert", snapshot)
+
+    async def reorg(self, depth: int, drop: Collection[Hash] = ()) -> None:
+        """Replace the last `depth` blocks by as many others; raises `ChainError`."""
+        await self._do("reorg", depth, sorted(drop))
+
+    async def drop(self) -> None:
+        """Forget what waits in the mempool, as a node short of memory does."""
+        await self._do("drop")
+
+    async def endow(self, account: Address, amount_wei: int) -> None:
+        """Set an account's native balance, without a transaction."""
+        await self._do("endow", account, str(amount_wei))
+
+    async def doom(self, calls: int) -> None:
+        """Let the next `calls` calls of the token revert once they are mined."""
+        await self._do("doom", calls)
+
+    async def reset(self) -> None:
+        """Begin again with nothing but block 0; it mines on demand if it did so before."""
+        automine, self._has_history = self.machine.automine, False
+        if self._log:
+            self._log.clear()
+        self.machine = self._open()
+        if not automine:
+            await self._do("automine", False)
+        await self._tell()
+
+    def close(self) -> None:
+        """Close the file, if there is one."""
+        if self._log:
+            self._log.close()
+
+    # --- operations ------------------------------------------------------------------
+
+    async def _send_and_check(self, call: Call) -> None:
+        tx_hash = await self.send(call)
+        receipt = await self.receipt(tx_hash)
+        if receipt and receipt.revert_reason is not None:
+            raise ChainError(receipt.revert_reason)
+
+    def _open(self) -> Machine:
+        """Return a new machine that has done all that is written in the log."""
+        if self._log is None:
+            return self._new_machine(self._clock.now_s())
+        operations = self._log.read()
+        if not operations and self._has_history:
+            raise ChainError("the chain file is empty, but its database has payments")
+        if not operations:
+            at_s = self._clock.now_s()
+            self._log.write(at_s, "genesis", self.chain_id, self.owner, self._origin)
+            return self._new_machine(at_s)
+        try:
+            return self._replay(operations)
+        except (LookupError, TypeError, ValueError) as error:
+            raise ChainError(f"the chain file is damaged: {error!r}") from error
+
+    def _replay(self, operations: list[tuple[int, str, list[Any]]]) -> Machine:
+        """Return a machine that has done these operations; the first is the genesis."""
+        genesis_s, _, origin = operations[0]
+        self._check_origin(origin)
+        machine = self._new_machine(genesis_s)
+        for at_s, name, arguments in operations[1:]:
+            try:
+                _OPERATIONS[name](machine, at_s, *arguments)
+            except ChainError:
+                continue  # it was refused then, and it is refused now
+        return machine
+
+    def _check_origin(self, arguments: list[Any]) -> None:
+        """Refuse to go on with another world's chain; raises `ChainError`."""
+        chain_id, owner, origin = arguments
+        if chain_id != self.chain_id:
+            raise ChainError(f"the file holds chain {chain_id}, not {self.chain_id}")
+        if owner != self.owner:
+            raise ChainError("the file was made with another seed")
+        if origin != self._origin:
+            raise ChainError("the file's chain belongs to another database")
+
+    async def _do(self, name: str, *arguments: Any) -> Any:
+        """Write an operation down, then do it; whoever waits for a receipt is told."""
+        at_s = self._clock.now_s()
+        if self._log:
+            self._log.write(at_s, name, *arguments)
+        result = _OPERATIONS[name](self.machine, at_s, *arguments)
+        await self._tell()
+        return result
+
+    def _forget_waiter(self, tx_hash: Hash, waiter: asyncio.Future[Receipt]) -> None:
+        """Keep nothing of whoever gave up waiting."""
+        others = [other for other in self._waiters.pop(tx_hash, []) if other is not waiter]
+        if others:
+            self._waiters[tx_hash] = others
+
+    async def _tell(self) -> None:
+        """Tell whoever watches, then whoever waits for a receipt."""
+        for watcher in self.watchers:
+            await watcher()
+        receipts = self.machine.state.receipts
+        for tx_hash in [tx for tx in self._waiters if tx in receipts]:
+            for waiter in self._waiters.pop(tx_hash):
+                if not waiter.done():
+                    waiter.set_result(receipts[tx_hash])
+
+
+def _send(machine: Machine, at_s: int, sender: bytes, to: bytes, data: bytes, value: str) -> Hash:
+    return machine.send(at_s, Call(Address(sender), Address(to), data, int(value)))
+
+
+def _automine(machine: Machine, at_s: int, on: bool) -> None:
+    machine.automine = on
+    if on and machine.state.waiting:
+        machine.mine(at_s, 1)
+
+
+def _drop(machine: Machine, _: int) -> None:
+    machine.drop()
+
+
+def _doom(machine: Machine, _: int, calls: int) -> None:
+    machine.doomed = calls
+
+
+def _endow(machine: Machine, _: int, account: bytes, amount_wei: str) -> None:
+    machine.state.put(machine.state.native, Address(account), int(amount_wei))
+
+
+def _snapshot(machine: Machine, _: int) -> int:
+    return machine.snapshot()
+
+
+def _revert(machine: Machine, _: int, snapshot: int) -> None:
+    machine.revert(snapshot)
+
+
+_OPERATIONS: dict[str, Callable[..., Any]] = {
+    "send": _send,
+    "automine": _automine,
+    "mine": Machine.mine,
+    "drop": _drop,
+    "doom": _doom,
+    "endow": _endow,
+    "snapshot": _snapshot,
+    "revert": _revert,
+    "reorg": Machine.reorg,
+}
+
+
+class _OperationLog:
+    """A SQLite table of operations, one msgpack row each, committed one by one."""
+
+    def __init__(self, file: Path) -> None:
+        self._db = sqlite3.connect(file, isolation_level=None, timeout=0.5)
+        try:
+            self._db.execute("PRAGMA locking_mode=EXCLUSIVE")  # a second world must not write here
+            self._db.execute("PRAGMA journal_mode=WAL")
+            self._db.execute("PRAGMA synchronous=FULL")
+            self._db.execute(
+                "CREATE TABLE IF NOT EXISTS operations(seq INTEGER PRIMARY KEY, op BLOB)"
+            )
+        except sqlite3.Error:
+            self._db.close()
+            raise
+
+    def write(self, at_s: int, name: str, *arguments: Any) -> None:
+        try:
+            row = msgspec.msgpack.encode((at_s, name, arguments))
+        except OverflowError as error:
+            raise ChainError(f"{name}: {error}") from error
+        self._db.execute("INSERT INTO operations(op) VALUES (?)", (row,))
+
+    def read(self) -> list[tuple[int, str, list[Any]]]:
+        rows = self._db.execute("SELECT op FROM operations ORDER BY seq")
+        try:
+            return [msgspec.msgpack.decode(row) for (row,) in rows]
+        except msgspec.MsgspecError as error:
+            raise ChainError(f"the chain file is damaged: {error}") from error
+
+    def clear(self) -> None:
+        self._db.execute("DELETE FROM operations")
+
+    def close(self) -> None:
+        self._db.close()

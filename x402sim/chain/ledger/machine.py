@@ -1,0 +1,290 @@
+"""The chain as a deterministic machine: operations in, blocks out, no clock of its own.
+
+Every operation is given the second it happens at, so the same operations always make
+the same chain: that is how a ledger on disk is opened again, and why equal seeds give
+equal blocks.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+
+from x402sim.chain.base import (
+    Block,
+    Call,
+    ChainError,
+    Log,
+    LogFilter,
+    Receipt,
+    Reverted,
+    Transaction,
+)
+from x402sim.chain.ledger import gas
+from x402sim.chain.ledger.state import State
+from x402sim.chain.ledger.token import Frame, Token
+from x402sim.protocol.crypto import Address, Hash, keccak256
+
+GAS_LIMIT = 200_000
+GAS_PRICE_WEI = 5_000 * 10**9
+"""Five thousand gwei, what Cronos asks."""
+KEPT_BLOCKS = 1024
+"""At least this many of the newest blocks can be reorganised."""
+
+
+class Machine:
+    """One chain with one token; `genesis_s` is the time of block 0."""
+
+    def __init__(
+        self,
+        token: Token,
+        genesis_s: int,
+        balances: Mapping[Address, int],
+        native: Mapping[Address, int],
+    ) -> None:
+        self.token = token
+        self.state = State()
+        self.automine = True
+        self.doomed = 0
+        """How many of the next calls of the token revert, whatever they say."""
+        self._arrivals = 0
+        self._block_marks: dict[int, int] = {}
+        self._snapshots: dict[int, int] = {}
+        self._last_snapshot = 0
+        self._reorgs = 0
+        self.state.balances.update(balances)
+        self.state.native.update(native)
+        self._add_block(genesis_s, [])
+
+    # --- operations ------------------------------------------------------------------
+
+    def send(self, at_s: int, call: Call) -> Hash:
+        """Put a transaction into the mempool (mined at once when automining).
+
+        Raises `ChainError` if the sender cannot pay for it, or it is too large.
+        """
+        if gas.intrinsic(call.data) > GAS_LIMIT:
+            raise ChainError(f"intrinsic gas too high: {len(call.data)} bytes of calldata")
+        cost = GAS_LIMIT * GAS_PRICE_WEI + call.value
+        held = self.state.native.get(call.sender, 0)
+        if held < cost:
+            raise ChainError(
+                f"insufficient funds for gas * price + value: have {held} wei, want {cost}"
+            )
+        tx = self._transaction(call, self.state.account_nonces.get(call.sender, 0))
+        self._enqueue(tx)
+        if self.automine:
+            self.mine(at_s, 1)
+        return tx.hash
+
+    def mine(self, at_s: int, blocks: int) -> None:
+        """Mine blocks; the first takes all that waits, in order of arrival."""
+        for _ in range(blocks):
+            self._add_block(at_s, self._in_order_of_arrival())
+
+    def drop(self) -> None:
+        """Forget what waits in the mempool; the nonces of its senders are free again."""
+        for tx_hash in self._in_order_of_arrival()[::-1]:
+            tx = self.state.transactions[tx_hash]
+            self.state.put(self.state.account_nonces, tx.call.sender, tx.nonce)
+            self.state.remove(self.state.waiting, tx_hash)
+            self.state.remove(self.state.transactions, tx_hash)
+
+    def snapshot(self) -> int:
+        """Remember this state; return its id."""
+        self._last_snapshot += 1
+        self._snapshots[self._last_snapshot] = self.state.mark()
+        return self._last_snapshot
+
+    def revert(self, snapshot: int) -> None:
+        """Go back to a snapshot; it and all later ones are used up. Raises `ChainError`."""
+        if snapshot not in self._snapshots:
+            known = ", ".join(map(str, self._snapshots)) or "none"
+            raise ChainError(f"no snapshot {snapshot}; there are: {known}")
+        self._undo_to(self._snapshots[snapshot])
+        self._snapshots = {k: v for k, v in self._snapshots.items() if k < snapshot}
+
+    def reorg(self, at_s: int, depth: int, drop: Collection[Hash]) -> None:
+        """Replace the last `depth` blocks by as many others; raises `ChainError`.
+
+        Their transactions wait again and are mined in the last of the new blocks,
+        except those in `drop`.
+        """
+        height = self.state.head.number
+        deepest = min(height, len(self._block_marks))
+        if not 1 <= depth <= deepest:
+            raise ChainError(f"cannot replace the last {depth} blocks; the last {deepest} can be")
+        replaced = range(height - depth + 1, height + 1)
+        lost = [tx_hash for n in replaced for tx_hash in self.state.blocks[n].tx_hashes]
+        lost += self._in_order_of_arrival()
+        kept = [self.state.transactions[tx_hash] for tx_hash in lost if tx_hash not in drop]
+        self._undo_to(self._block_marks[replaced[0]])
+        self._reorgs += 1
+        nonces = self.state.account_nonces
+        for tx_hash in list(self.state.waiting):
+            tx = self.state.transactions[tx_hash]
+            self.state.put(nonces, tx.call.sender, min(tx.nonce, nonces[tx.call.sender]))
+            self.state.remove(self.state.waiting, tx_hash)
+            self.state.remove(self.state.transactions, tx_hash)
+        for _ in range(depth - 1):
+            self._add_block(at_s, [])
+        for tx in kept:
+            self._enqueue(replace(tx, block_number=None, block_hash=None, index=None))
+        self.mine(at_s, 1)
+
+    # --- reading ---------------------------------------------------------------------
+
+    def call(self, call: Call, at_s: int) -> tuple[bytes, int]:
+        """Run a call and forget it; return its result and gas. Raises `Reverted`."""
+        if call.to != self.token.network.asset:
+            return b"", gas.intrinsic(call.data)
+        mark = self.state.mark()
+        try:
+            result, frame = self.token.run(self.state, call, max(at_s, self.state.head.timestamp_s))
+        finally:
+            self.state.undo(mark)
+        return result, gas.intrinsic(call.data) + frame.gas_used
+
+    def logs(self, wanted: LogFilter) -> list[Log]:
+        """Return the logs that pass a filter, oldest first."""
+        last = min(wanted.to_block, self.state.head.number)
+        blocks = (self.state.blocks[n] for n in range(max(0, wanted.from_block), last + 1))
+        receipts = (self.state.receipts[tx] for block in blocks for tx in block.tx_hashes)
+        return [log for receipt in receipts for log in receipt.logs if _passes(log, wanted)]
+
+    # --- blocks ----------------------------------------------------------------------
+
+    def _transaction(self, call: Call, nonce: int) -> Transaction:
+        chain_id = self.token.network.chain_id
+        identity = b"".join(
+            (
+                chain_id.to_bytes(8),
+                call.sender,
+                nonce.to_bytes(8),
+                call.to,
+                call.value.to_bytes(32),
+                call.data,
+            )
+        )
+        return Transaction(Hash(keccak256(identity)), call, nonce, GAS_LIMIT, GAS_PRICE_WEI)
+
+    def _in_order_of_arrival(self) -> list[Hash]:
+        return sorted(self.state.waiting, key=self.state.waiting.__getitem__)
+
+    def _enqueue(self, tx: Transaction) -> None:
+        state, sender = self.state, tx.call.sender
+        self._arrivals += 1
+        state.put(state.transactions, tx.hash, tx)
+        state.put(state.waiting, tx.hash, self._arrivals)
+        state.put(
+            state.account_nonces, sender, max(tx.nonce + 1, state.account_nonces.get(sender, 0))
+        )
+
+    def _undo_to(self, mark: int) -> None:
+        """Go back, and forget the blocks and snapshots that are no more."""
+        self.state.undo(mark)
+        height = self.state.head.number
+        self._block_marks = {n: m for n, m in self._block_marks.items() if n <= height}
+        self._snapshots = {k: m for k, m in self._snapshots.items() if m <= mark}
+
+    def _add_block(self, at_s: int, waiting: list[Hash]) -> None:
+        """Mine one block. Its time is `at_s`, but never before its parent's."""
+        state = self.state
+        number = len(state.blocks)
+        self._block_marks[number] = state.mark()
+        parent = state.blocks[number - 1] if number else None
+        timestamp_s = max(at_s, parent.timestamp_s) if parent else at_s
+        parent_hash = parent.hash if parent else Hash(bytes(32))
+        seal = parent_hash + number.to_bytes(8) + timestamp_s.to_bytes(8)
+        block_hash = Hash(keccak256(seal + self._reorgs.to_bytes(8) + b"".join(waiting)))
+        included: list[Hash] = []
+        gas_used = logs = 0
+        for tx_hash in waiting:
+            state.remove(state.waiting, tx_hash)
+            tx = replace(
+                state.transactions[tx_hash],
+                block_number=number,
+                block_hash=block_hash,
+                index=len(included),
+            )
+            receipt = self._execute(tx, timestamp_s, gas_used, logs)
+            state.put(state.transactions, tx_hash, tx)
+            state.put(state.receipts, tx_hash, receipt)
+            gas_used, logs = receipt.cumulative_gas_used, logs + len(receipt.logs)
+            included.append(tx_hash)
+        block = Block(number, block_hash, parent_hash, timestamp_s, tuple(included), gas_used)
+        state.put(state.blocks, number, block)
+        state.put(state.block_numbers, block_hash, number)
+        self._forget_old_marks(number)
+
+    def _forget_old_marks(self, number: int) -> None:
+        """Let go of what no reorg or snapshot can reach any more, a batch at a time."""
+        if number % KEPT_BLOCKS or self._snapshots:
+            return
+        oldest = number - KEPT_BLOCKS
+        self._block_marks = {n: m for n, m in self._block_marks.items() if n > oldest}
+        self.state.forget(min(self._block_marks.values()))
+
+    def _execute(self, tx: Transaction, now_s: int, gas_before: int, logs_before: int) -> Receipt:
+        """Run one transaction; whatever it reverts, its sender pays the gas."""
+        state, call = self.state, tx.call
+        gas_used, reason = gas.intrinsic(call.data), None
+        frame: Frame | None = None
+        mark = state.mark()
+        try:
+            if call.to == self.token.network.asset:
+                self._meet_doom()
+                _, frame = self.token.run(state, call, now_s)
+                gas_used += frame.gas_used
+            self._pay(call.sender, call.to, call.value)
+        except Reverted as reverted:
+            state.undo(mark)
+            reason, frame = str(reverted), None
+            gas_used += gas.refused(call.data, reason)
+        fee = min(gas_used * tx.gas_price, state.native.get(call.sender, 0))
+        state.put(state.native, call.sender, state.native.get(call.sender, 0) - fee)
+        assert tx.block_number is not None
+        assert tx.block_hash is not None
+        assert tx.index is not None
+        place = (tx.block_number, tx.block_hash, tx.hash, tx.index)
+        emitted = frame.logs if frame else []
+        logs = tuple(
+            Log(call.to, topics, data, *place, logs_before + i)
+            for i, (topics, data) in enumerate(emitted)
+        )
+        return Receipt(
+            tx_hash=tx.hash,
+            block_number=tx.block_number,
+            block_hash=tx.block_hash,
+            index=tx.index,
+            call=call,
+            gas_used=gas_used,
+            gas_price=tx.gas_price,
+            cumulative_gas_used=gas_before + gas_used,
+            logs=logs,
+            revert_reason=reason,
+        )
+
+    def _meet_doom(self) -> None:
+        """Raise `Reverted` if this call is one of those that shall fail."""
+        if self.doomed:
+            self.doomed -= 1
+            raise Reverted("doomed")
+
+    def _pay(self, sender: Address, to: Address, value: int) -> None:
+        """Move native currency; raises `Reverted` if there is not enough."""
+        if not value:
+            return
+        native = self.state.native
+        if native.get(sender, 0) < value:
+            raise Reverted("insufficient native balance")
+        self.state.put(native, sender, native.get(sender, 0) - value)
+        self.state.put(native, to, native.get(to, 0) + value)
+
+
+def _passes(log: Log, wanted: LogFilter) -> bool:
+    if wanted.addresses and log.address not in wanted.addresses:
+        return False
+    if len(wanted.topics) > len(log.topics):
+        return False
+    return all(
+        not any_of or t in any_of for any_of, t in zip(wanted.topics, log.topics, strict=False)
+    )

@@ -1,0 +1,147 @@
+"""Whose token is it? Circle's, which the ledger follows by default, or OpenZeppelin's.
+
+`fiat_token` is FiatToken v2.2, as its source reads. `openzeppelin` is the contract in
+`chain/contract` on OpenZeppelin's ERC3009, what a node of ours runs; an EVM proves this
+profile of the ledger right. Both accept and refuse the same payments, but:
+
+| | `fiat_token` | `openzeppelin` |
+|---|---|---|
+| a refusal says | a sentence | a custom error with values |
+| order of checks | (payee), window, nonce, signature | signature, (payee), window, nonce |
+| early and late | two texts | one, `ERC3009InvalidAuthorizationTime` |
+| v not 27 or 28, or no key | two texts | one, `ECDSAInvalidSignature` |
+| window with bit 47 set at both ends | seconds | numbers of blocks |
+| signature as `bytes` | overloads for any length | no such functions |
+| pause, blacklist | yes | no such functions |
+| a payer that is a contract | is asked, EIP-1271 (the ledger has none) | refused |
+| typehashes | can be read | no such functions |
+| minting 0 | refused | an event |
+| most tokens there can be | 2**255 - 1 | 2**256 - 1 |
+
+The same in both: the edges of the window are outside it, a cancellation uses up the
+nonce and has no window, transfers and receipts have different signatures but share one
+nonce, a revert leaves no trace, zero value and paying oneself are legal.
+Clauses: 5/signature-proves, 5/nonce-once, 5/window.
+"""
+
+from x402sim.chain.ledger.token_rules import Movement, Spend, TokenRules
+from x402sim.chain.reverts import error
+from x402sim.protocol import abi
+from x402sim.protocol.crypto import HALF_ORDER, ZERO_ADDRESS, BadSignature, recover
+from x402sim.protocol.money import MAX_UINT256
+from x402sim.protocol.rules import Rule, Rules
+
+BLOCK_NUMBERS = 1 << 47
+"""Set at both ends of a window, this bit makes its ends block numbers."""
+
+
+def _is_open(case: Spend) -> bool:
+    auth = case.authorization
+    flag = auth.valid_after & auth.valid_before & BLOCK_NUMBERS
+    current = case.state.head.number + 1 if flag else case.now_s
+    return auth.valid_after & ~flag < current < auth.valid_before & ~flag
+
+
+def _signature_fault(case: Spend) -> str:
+    s = case.signature[32:64]
+    if int.from_bytes(s) > HALF_ORDER:
+        return error("ECDSAInvalidSignatureS", s)
+    try:
+        signer = recover(case.digest, case.signature)
+    except BadSignature:
+        return error("ECDSAInvalidSignature")
+    return "" if signer == case.authorization.from_ else error("ERC3009InvalidSignature")
+
+
+_SIGNED: Rule[Spend, str] = Rule(
+    "5/signature-proves",
+    lambda c: not _signature_fault(c),
+    "ERC3009InvalidSignature",
+    _signature_fault,
+)
+_PAYEE_CALLS: Rule[Spend, str] = Rule(
+    "token/payee-calls",
+    lambda c: c.caller == c.authorization.to,
+    "ERC20InvalidReceiver",
+    lambda c: error("ERC20InvalidReceiver", c.authorization.to),
+)
+_OPEN: Rule[Spend, str] = Rule(
+    "5/window",
+    _is_open,
+    "ERC3009InvalidAuthorizationTime",
+    lambda c: error(
+        "ERC3009InvalidAuthorizationTime",
+        c.authorization.valid_after,
+        c.authorization.valid_before,
+    ),
+)
+_UNUSED: Rule[Spend, str] = Rule(
+    "5/nonce-once",
+    Spend.is_unused,
+    "ERC3009UsedAuthorization",
+    lambda c: error("ERC3009UsedAuthorization", c.authorization.from_, c.authorization.nonce),
+)
+_PAYEE: Rule[Movement, str] = Rule(
+    "token/payee",
+    lambda m: m.to != ZERO_ADDRESS,
+    "ERC20InvalidReceiver",
+    lambda m: error("ERC20InvalidReceiver", m.to),
+)
+_MINT: Rules[Movement, str] = (
+    Rule(
+        "token/minter",
+        lambda m: m.caller == m.owner,
+        "OwnableUnauthorizedAccount",
+        lambda m: error("OwnableUnauthorizedAccount", m.caller),
+    ),
+    _PAYEE,
+    Rule(
+        "token/supply",
+        lambda m: m.state.supply + m.amount_base <= MAX_UINT256,
+        "Panic(0x11)",
+    ),
+)
+_MOVE: Rules[Movement, str] = (
+    Rule(
+        "token/payer",
+        lambda m: m.from_ != ZERO_ADDRESS,
+        "ERC20InvalidSender",
+        lambda m: error("ERC20InvalidSender", m.from_),
+    ),
+    _PAYEE,
+    Rule(
+        "token/balance",
+        lambda m: m.amount_base <= m.held_base,
+        "ERC20InsufficientBalance",
+        lambda m: error("ERC20InsufficientBalance", m.from_, m.held_base, m.amount_base),
+    ),
+)
+_LACKS = frozenset(
+    (
+        abi.TRANSFER_WITH_AUTHORIZATION_BYTES,
+        abi.RECEIVE_WITH_AUTHORIZATION_BYTES,
+        abi.CANCEL_AUTHORIZATION_BYTES,
+        abi.PAUSE,
+        abi.UNPAUSE,
+        abi.PAUSED,
+        abi.BLACKLIST,
+        abi.UNBLACKLIST,
+        abi.IS_BLACKLISTED,
+        abi.TRANSFER_TYPEHASH,
+        abi.RECEIVE_TYPEHASH,
+        abi.CANCEL_TYPEHASH,
+    )
+)
+
+FIAT_TOKEN = TokenRules()
+OPENZEPPELIN = TokenRules(
+    transfer=(_SIGNED, _OPEN, _UNUSED),
+    receive=(_SIGNED, _PAYEE_CALLS, _OPEN, _UNUSED),
+    cancel=(_SIGNED, _UNUSED),
+    send=(),
+    mint=_MINT,
+    move=_MOVE,
+    lacks=_LACKS,
+)
+PROFILES = {"fiat_token": FIAT_TOKEN, "openzeppelin": OPENZEPPELIN}
+"""The tokens a ledger can be, by name."""

@@ -1,0 +1,163 @@
+"""When does the token refuse a call? Circle's FiatToken v2.2, as tables.
+
+The order of the rows is the order of its checks: the window and the nonce come before
+the signature. Both edges of the window are outside it. `profiles` has the tables of
+another token.
+Clauses: 5/signature-proves, 5/nonce-once, 5/window.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from x402sim.chain.ledger.state import State
+from x402sim.protocol.crypto import ZERO_ADDRESS, Address, BadSignature, recover
+from x402sim.protocol.eip3009 import Authorization, is_early, is_late
+from x402sim.protocol.money import MAX_UINT256
+from x402sim.protocol.rules import Rule, Rules
+
+
+@dataclass(frozen=True, slots=True)
+class Spend:
+    """An authorized transfer or a cancellation, as the token is about to judge it."""
+
+    state: State
+    caller: Address
+    now_s: int
+    authorization: Authorization
+    digest: bytes
+    signature: bytes
+
+    def is_unused(self) -> bool:
+        """Tell whether this nonce of this payer was neither used nor cancelled."""
+        auth = self.authorization
+        return (auth.from_, auth.nonce) not in self.state.authorizations
+
+    def signature_fault(self) -> str:
+        """Return why the signature does not prove the payer's consent; empty if it does."""
+        try:
+            signer = recover(self.digest, self.signature)
+        except BadSignature as bad:
+            return str(bad)
+        return "" if signer == self.authorization.from_ else "FiatTokenV2: invalid signature"
+
+
+@dataclass(frozen=True, slots=True)
+class Movement:
+    """Tokens about to go from one account to another; what is minted comes from nobody."""
+
+    state: State
+    caller: Address
+    owner: Address
+    from_: Address
+    to: Address
+    amount_base: int
+
+    @property
+    def held_base(self) -> int:
+        """What the sender has."""
+        return self.state.balances.get(self.from_, 0)
+
+
+Case = TypeVar("Case", bound=Spend | Movement)
+
+
+def _not_paused(case: Spend | Movement) -> bool:
+    return not case.state.switches.get("paused")
+
+
+def _not_blacklisted(clause: str, account: Callable[[Case], Address]) -> Rule[Case, str]:
+    return Rule(
+        clause,
+        lambda case: not case.state.blacklisted.get(account(case)),
+        "Blacklistable: account is blacklisted",
+    )
+
+
+# --- authorizations ------------------------------------------------------------------
+
+_NOT_PAUSED: Rule[Spend, str] = Rule("token/not-paused", _not_paused, "Pausable: paused")
+_UNUSED: Rule[Spend, str] = Rule(
+    "5/nonce-once", Spend.is_unused, "FiatTokenV2: authorization is used or canceled"
+)
+_SIGNED: Rule[Spend, str] = Rule(
+    "5/signature-proves",
+    lambda c: not c.signature_fault(),
+    "FiatTokenV2: invalid signature",
+    Spend.signature_fault,
+)
+TRANSFER: Rules[Spend, str] = (
+    _NOT_PAUSED,
+    _not_blacklisted("token/payer-not-blacklisted", lambda c: c.authorization.from_),
+    _not_blacklisted("token/payee-not-blacklisted", lambda c: c.authorization.to),
+    Rule(
+        "5/window-opens",
+        lambda c: not is_early(c.authorization, c.now_s),
+        "FiatTokenV2: authorization is not yet valid",
+    ),
+    Rule(
+        "5/window-closes",
+        lambda c: not is_late(c.authorization, c.now_s),
+        "FiatTokenV2: authorization is expired",
+    ),
+    _UNUSED,
+    _SIGNED,
+)
+RECEIVE: Rules[Spend, str] = (
+    *TRANSFER[:3],
+    Rule(
+        "token/payee-calls",
+        lambda c: c.caller == c.authorization.to,
+        "FiatTokenV2: caller must be the payee",
+    ),
+    *TRANSFER[3:],
+)
+CANCEL: Rules[Spend, str] = (_NOT_PAUSED, _UNUSED, _SIGNED)
+
+# --- movements -----------------------------------------------------------------------
+
+SEND: Rules[Movement, str] = (
+    Rule("token/not-paused", _not_paused, "Pausable: paused"),
+    _not_blacklisted("token/payer-not-blacklisted", lambda m: m.from_),
+    _not_blacklisted("token/payee-not-blacklisted", lambda m: m.to),
+)
+"""ERC-20's transfer, before the tokens move."""
+
+MINT: Rules[Movement, str] = (
+    Rule("token/not-paused", _not_paused, "Pausable: paused"),
+    Rule("token/minter", lambda m: m.caller == m.owner, "FiatToken: caller is not a minter"),
+    _not_blacklisted("token/minter-not-blacklisted", lambda m: m.caller),
+    _not_blacklisted("token/payee-not-blacklisted", lambda m: m.to),
+    Rule("token/payee", lambda m: m.to != ZERO_ADDRESS, "FiatToken: mint to the zero address"),
+    Rule("token/amount", lambda m: m.amount_base > 0, "FiatToken: mint amount not greater than 0"),
+    Rule(
+        "token/supply",
+        lambda m: m.state.supply + m.amount_base <= MAX_UINT256 >> 1,
+        "SafeMath: addition overflow",
+    ),
+)
+
+MOVE: Rules[Movement, str] = (
+    Rule("token/payer", lambda m: m.from_ != ZERO_ADDRESS, "ERC20: transfer from the zero address"),
+    Rule("token/payee", lambda m: m.to != ZERO_ADDRESS, "ERC20: transfer to the zero address"),
+    Rule(
+        "token/balance",
+        lambda m: m.amount_base <= m.held_base,
+        "ERC20: transfer amount exceeds balance",
+    ),
+)
+"""Whatever moves tokens from an account that has them."""
+
+
+@dataclass(frozen=True, slots=True)
+class TokenRules:
+    """All tables of one token; an experiment may run a token with a row left out."""
+
+    transfer: Rules[Spend, str] = TRANSFER
+    receive: Rules[Spend, str] = RECEIVE
+    cancel: Rules[Spend, str] = CANCEL
+    send: Rules[Movement, str] = SEND
+    mint: Rules[Movement, str] = MINT
+    move: Rules[Movement, str] = MOVE
+    lacks: frozenset[bytes] = frozenset()
+    """Selectors of FiatToken's functions that this token does not have."""

@@ -1,0 +1,1 @@
+"""A chain behind JSON-RPC: an anvil of our own, or an existing node."""

@@ -1,0 +1,131 @@
+"""Where is anvil, and how is it started and stopped?
+
+Anvil is Foundry's test node. It is found by the variable X402SIM_ANVIL, on PATH, or in
+the npm package @foundry-rs/anvil, and it ends when we do.
+"""
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from x402sim.chain.base import ChainError
+from x402sim.chain.ledger.machine import KEPT_BLOCKS
+from x402sim.chain.node import subprocess_guard
+
+VARIABLE = "X402SIM_ANVIL"
+HOW_TO_GET_IT = f"npm install -g @foundry-rs/anvil, or set {VARIABLE} to its path"
+HARDFORK = "cancun"
+"""Whose rules it runs by; the prices in `gas` are the same."""
+BLOCK_GAS_LIMIT = 10**12
+"""A block takes all that waits."""
+PORT_TRIES = 3
+START_TIMEOUT_S = 20
+_POLL_S = 0.01
+
+
+def find_anvil(environ: Mapping[str, str] = os.environ, near: Path | None = None) -> Path:
+    """Return the path of the anvil program; raises `ChainError` saying how to get it.
+
+    After PATH, the npm packages of `near` and the directories above it are searched; by
+    default `near` is the current directory.
+    """
+    if named := environ.get(VARIABLE):
+        if shutil.which(named):
+            return Path(named)
+        raise ChainError(f"{VARIABLE} is {named!r}, which is no program")
+    here = (near or Path.cwd()).resolve()
+    packages = [str(directory / "node_modules/.bin") for directory in (here, *here.parents)]
+    found = shutil.which("anvil", path=os.pathsep.join([environ.get("PATH", ""), *packages]))
+    if found is None:
+        raise ChainError(f"anvil was not found: {HOW_TO_GET_IT}")
+    return Path(found)
+
+
+class Anvil:
+    """A running anvil on a free port of this machine; `url` is its JSON-RPC address."""
+
+    def __init__(self, chain_id: int, genesis_s: int, program: Path | None = None) -> None:
+        """Start a node with an empty chain; raises `ChainError` if it does not come up."""
+        self._program = program or find_anvil()
+        self._words = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `stop`
+        try:
+            for _ in range(PORT_TRIES):  # between choosing a port and taking it, another may
+                self._start(chain_id, genesis_s)
+                if self._comes_up():
+                    return
+            raise ChainError(f"anvil did not start: {self._last_words()}")
+        except BaseException:
+            self.stop()
+            raise
+
+    def _start(self, chain_id: int, genesis_s: int) -> None:
+        self._port = _free_port()
+        self.url = f"http://127.0.0.1:{self._port}"
+        command = [str(self._program), *_options(chain_id, genesis_s, self._port)]
+        self._process = subprocess.Popen(  # noqa: S603 - the program that was found
+            [sys.executable, "-I", "-S", subprocess_guard.__file__, *command],
+            stdin=subprocess.PIPE,
+            stdout=self._words,
+            stderr=self._words,
+            start_new_session=True,  # Ctrl-C is ours to handle; we stop it when we are ready
+        )
+
+    def _comes_up(self) -> bool:
+        """Wait until it takes connections; False if it ends instead, or takes too long."""
+        for _ in range(round(START_TIMEOUT_S / _POLL_S)):
+            try:
+                self._process.wait(_POLL_S)
+            except subprocess.TimeoutExpired:
+                with socket.socket() as probe:
+                    if probe.connect_ex(("127.0.0.1", self._port)) == 0:
+                        return True
+            else:
+                break
+        self._end()
+        return False
+
+    def _last_words(self) -> str:
+        self._words.seek(0)
+        said = self._words.read().decode(errors="replace").strip()
+        return said.splitlines()[-1] if said else f"{self._program} said nothing"
+
+    def _end(self) -> None:
+        """Let go of the leash."""
+        assert self._process.stdin
+        self._process.stdin.close()
+        self._process.wait()
+
+    def stop(self) -> None:
+        """End the node."""
+        if hasattr(self, "_process"):
+            self._end()
+        self._words.close()
+
+
+def _free_port() -> int:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        port: int = sock.getsockname()[1]
+        return port
+
+
+def _options(chain_id: int, genesis_s: int, port: int) -> list[str]:
+    return [
+        *("--port", str(port)),
+        *("--chain-id", str(chain_id)),
+        *("--timestamp", str(genesis_s)),
+        *("--hardfork", HARDFORK),
+        *("--accounts", "0"),
+        *("--order", "fifo"),
+        *("--gas-limit", str(BLOCK_GAS_LIMIT)),
+        *("--block-base-fee-per-gas", "0"),  # and so it stays: only the price we bid is paid
+        *("--prune-history", str(KEPT_BLOCKS)),  # in memory; on disk it leaves them behind
+        "--auto-impersonate",
+        "--disable-default-create2-deployer",
+        "--quiet",
+    ]

@@ -1,0 +1,132 @@
+"""A node that speaks Ethereum's JSON-RPC, behind web3: the only file that imports it.
+
+A node may be slow, gone, or talk nonsense. Each of these is a `ChainError`, and no
+question waits for ever.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+import requests
+from web3 import HTTPProvider
+from web3.types import RPCEndpoint
+
+from x402sim.chain import reverts
+from x402sim.chain.base import ChainError, Reverted
+from x402sim.chain.rpc.jsonrpc import Json, read_bytes, shown
+
+T = TypeVar("T")
+Question = tuple[Any, ...]
+"""A JSON-RPC method and its parameters."""
+
+
+class NodeGone(ChainError):
+    """The node does not answer; whether it got the request is not known."""
+
+
+class Node:
+    """A JSON-RPC node behind web3's HTTP provider; its answers are plain JSON.
+
+    Requests are made in threads, at most `parallel` at a time; with 1 they are answered in
+    the order they were asked. With 0 there are no threads and all else stands still until
+    the answer is there, so that a simulation is the same every time.
+    """
+
+    def __init__(self, url: str, *, timeout_s: float = 20, parallel: int = 8) -> None:
+        parts = urlsplit(url)
+        self.name = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+        """The node without path and password, which are often secret."""
+        self._session = requests.Session()
+        self._session.trust_env = parts.hostname not in ("127.0.0.1", "localhost")  # no proxy
+        self._provider = HTTPProvider(
+            url, {"timeout": timeout_s}, self._session, exception_retry_configuration=None
+        )
+        self._url, self._timeout_s = url, timeout_s
+        self._threads = (
+            ThreadPoolExecutor(parallel, thread_name_prefix="x402sim-node") if parallel else None
+        )
+
+    async def ask(self, method: str, *parameters: Any) -> Any:
+        """Return a method's result; raises `NodeGone`, `Reverted` and `ChainError`."""
+        return await self._in_thread(self.ask_now, method, *parameters)
+
+    async def ask_all(self, *questions: Question) -> list[Any]:
+        """Return the results of several methods, asked in one batch; raises as `ask`."""
+        return await self._in_thread(self._ask_all_now, questions)
+
+    async def read(self, into: Callable[[Any], T], method: str, *parameters: Any) -> T:
+        """Return a method's result, read by `into`; raises `ChainError` if it cannot be read."""
+        return self.understand(into, method, await self.ask(method, *parameters))
+
+    def understand(self, into: Callable[[Any], T], method: str, answer: Any) -> T:
+        """Return an answer, read by `into`; raises `ChainError` if it cannot be read."""
+        try:
+            return into(answer)
+        except (LookupError, TypeError, ValueError) as error:
+            raise ChainError(f"{self.name} answered {method} with {shown(answer)}") from error
+
+    async def forward(self, body: bytes) -> bytes:
+        """Return the node's answer to a JSON-RPC request in its own words; raises `NodeGone`."""
+        return await self._in_thread(self._forward_now, body)
+
+    def _forward_now(self, body: bytes) -> bytes:
+        def post() -> bytes:
+            kind = {"Content-Type": "application/json"}
+            return self._session.post(
+                self._url, body, headers=kind, timeout=self._timeout_s
+            ).content
+
+        said: bytes = self._post("a request", post)
+        return said
+
+    def ask_now(self, method: str, *parameters: Any) -> Any:
+        """Do the same as `ask`, and block until it is answered."""
+        return _result(self._post(method, self._provider.make_request, method, parameters))
+
+    def _ask_all_now(self, questions: Sequence[Question]) -> list[Any]:
+        asked = [(RPCEndpoint(method), parameters) for method, *parameters in questions]
+        answers = self._post("a batch", self._provider.make_batch_request, asked)
+        if not isinstance(answers, list):
+            raise ChainError(f"{self.name} answered a batch with {shown(answers)}")
+        return [_result(answer) for answer in answers]
+
+    def _post(self, what: str, send: Callable[..., Any], *arguments: Any) -> Any:
+        try:
+            return send(*arguments)
+        except (OSError, ValueError) as error:
+            seen = getattr(getattr(error, "response", None), "status_code", type(error).__name__)
+            raise NodeGone(f"no answer from {self.name} to {what}: {seen}") from error
+
+    async def _in_thread(self, work: Callable[..., T], *arguments: Any) -> T:
+        if self._threads is None:
+            return work(*arguments)
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work, *arguments)
+
+    def close(self) -> None:
+        """Close the connections, once all requests are answered."""
+        if self._threads is not None:
+            self._threads.shutdown()
+        self._session.close()
+
+
+def _result(answer: Any) -> Any:
+    """Return the result in a JSON-RPC answer; raises what its error says."""
+    if not isinstance(answer, dict):
+        raise ChainError(f"the node answered {shown(answer)}, which is no JSON-RPC")
+    error = answer.get("error")
+    if error is not None:
+        raise _refusal(error if isinstance(error, dict) else {"message": str(error)})
+    return answer.get("result")
+
+
+def _refusal(error: Json) -> Exception:
+    """Return what a JSON-RPC error is: a revert, with its reason, or a refusal."""
+    message, data = str(error.get("message", error)), error.get("data")
+    if error.get("code") != 3 and not message.startswith("execution reverted"):
+        return ChainError(message)
+    if isinstance(data, str):
+        return Reverted(reverts.text_of(read_bytes(data)))
+    return Reverted(message.removeprefix("execution reverted").removeprefix(": "))

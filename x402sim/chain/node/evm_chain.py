@@ -1,0 +1,275 @@
+"""The real side of the seam: a token on any node that speaks Ethereum's JSON-RPC.
+
+Nothing waits for ever. What was sent may be mined although nobody answered: only `wait`
+can tell, and it ends in a receipt, in `TimeoutError` (nobody knows yet) or in
+`ChainError` (it can never be mined).
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
+from typing import Any, TypeVar
+
+from x402sim.chain import contract, reverts
+from x402sim.chain.base import (
+    Block,
+    Call,
+    ChainError,
+    Log,
+    LogFilter,
+    Receipt,
+    Reverted,
+    Transaction,
+)
+from x402sim.chain.ledger import gas
+from x402sim.chain.node import objects
+from x402sim.chain.node.evm import Node, NodeGone
+from x402sim.chain.node.sender import Sender
+from x402sim.chain.rpc.jsonrpc import Json, quantity, read_bytes, read_quantity
+from x402sim.clock import Clock
+from x402sim.protocol import abi
+from x402sim.protocol.crypto import Address, Hash, checksum, to_hex
+from x402sim.protocol.eip3009 import separator
+from x402sim.protocol.networks import Network
+
+GAS_LIMIT = 200_000
+"""More than any call of a stablecoin needs."""
+DEPLOY_TIMEOUT_S = 120
+POLL_S = 0.25
+NOT_KNOWN = "the reason is not known"
+T = TypeVar("T")
+
+
+class EvmChain:
+    """A token on a node; keeps `chain.base.Chain`. It sends for the accounts it has keys of."""
+
+    def __init__(
+        self, node: Node, network: Network, clock: Clock, keys: Iterable[bytes] = ()
+    ) -> None:
+        self.network = network
+        self.chain_id = network.chain_id
+        self.token = network.asset
+        self.node = node
+        self._clock = clock
+        self._sender = Sender(node, network.chain_id, keys)
+        self.watchers: list[Callable[[], Awaitable[None]]] = []
+        """Called after every operation."""
+
+    @property
+    def keys(self) -> list[Address]:
+        """The accounts we have keys of, in their order."""
+        return self._sender.accounts
+
+    @property
+    def unmined(self) -> int:
+        """How many transactions of ours are not known to be mined."""
+        return self._sender.unmined
+
+    async def check(self, network: Network) -> None:
+        """Raise `ChainError` unless the node has this network's chain and token."""
+        await self.check_id(network)
+        if not await self.code(self.token):
+            raise ChainError(f"no contract at {checksum(self.token)} on {self.node.name}")
+        await self._check_domain(network)
+
+    async def check_id(self, network: Network) -> None:
+        """Raise `ChainError` unless the node has this network's chain."""
+        seen = await self.node.read(read_quantity, "eth_chainId")
+        if seen != network.chain_id:
+            wanted = f"{network.chain_id} ({network.name})"
+            raise ChainError(f"{self.node.name} is chain {seen}, not {wanted}")
+
+    async def _check_domain(self, network: Network) -> None:
+        """Refuse a token for which every signature would be invalid."""
+        try:
+            seen = await self.call(Call(self.token, self.token, abi.DOMAIN_SEPARATOR))
+        except Reverted:
+            return  # it has no such function, so we cannot know
+        if seen != separator(network.domain):
+            expected = f"name {network.token_name!r} and version {network.token_version!r}"
+            raise ChainError(f"the EIP-712 domain of {checksum(self.token)} is not {expected}")
+
+    # --- reading ---------------------------------------------------------------------
+
+    async def height(self) -> int:
+        """Return the number of the newest block."""
+        return await self.node.read(read_quantity, "eth_blockNumber")
+
+    async def block(self, which: int | Hash) -> Block | None:
+        """Return a block by number or hash."""
+        into = _maybe(objects.block)
+        if isinstance(which, bytes):
+            return await self.node.read(into, "eth_getBlockByHash", to_hex(which), False)
+        if which < 0:
+            return None
+        return await self.node.read(into, "eth_getBlockByNumber", quantity(which), False)
+
+    async def transaction(self, tx_hash: Hash) -> Transaction | None:
+        """Return a transaction, mined or waiting."""
+        into = _maybe(objects.transaction)
+        return await self.node.read(into, "eth_getTransactionByHash", to_hex(tx_hash))
+
+    async def receipt(self, tx_hash: Hash) -> Receipt | None:
+        """Return the receipt of a mined transaction."""
+        asked = to_hex(tx_hash)
+        found, tx = await self.node.ask_all(
+            ("eth_getTransactionReceipt", asked), ("eth_getTransactionByHash", asked)
+        )
+        if found is None or tx is None:
+            return None
+        read = self.node.understand(objects.transaction, "eth_getTransactionByHash", tx)
+        reason = None if found.get("status") == "0x1" else await self._revert_reason(read)
+        into = partial(objects.receipt, asked=read.call, revert_reason=reason)
+        return self.node.understand(into, "eth_getTransactionReceipt", found)
+
+    async def _revert_reason(self, tx: Transaction) -> str:
+        """Return why a mined transaction failed: as traced, or as tried on the block before."""
+        asked = to_hex(tx.hash), {"tracer": "callTracer"}
+        try:
+            trace = await self.node.ask("debug_traceTransaction", *asked)
+        except ChainError:  # few public nodes trace
+            return await self._tried_again(tx)
+        said = read_bytes(trace.get("output") or "0x")
+        if said or trace.get("error") == "execution reverted":
+            return reverts.text_of(said)
+        return str(trace.get("error", ""))
+
+    async def _tried_again(self, tx: Transaction) -> str:
+        before = quantity((tx.block_number or 1) - 1)
+        try:
+            await self.node.ask("eth_call", objects.asked_call(tx.call), before)
+        except Reverted as reverted:
+            return str(reverted)
+        except ChainError as unknown:
+            return f"{NOT_KNOWN}: {unknown}"
+        return f"{NOT_KNOWN}: it would not have failed in the block before"
+
+    async def logs(self, wanted: LogFilter) -> list[Log]:
+        """Return the logs that pass the filter, oldest first."""
+        first, last = max(0, wanted.from_block), min(await self.height(), wanted.to_block)
+        if first > last:
+            return []
+        asked = objects.asked_logs(wanted, first, last)
+        return await self.node.read(objects.logs, "eth_getLogs", asked)
+
+    async def call(self, call: Call) -> bytes:
+        """Run a call on the newest state without keeping it; raises `Reverted`."""
+        asked = objects.asked_call(call), "latest", *await self._as_of()
+        return await self.node.read(read_bytes, "eth_call", *asked)
+
+    async def estimate_gas(self, call: Call) -> int:
+        """Return the gas a call would use now; raises `Reverted`."""
+        asked = objects.asked_call(call), "latest", *await self._as_of()
+        return await self.node.read(read_quantity, "eth_estimateGas", *asked)
+
+    async def _as_of(self) -> tuple[Json, ...]:
+        """Return the overrides that give a call its time; a real node has its own."""
+        return ()
+
+    async def native_balance(self, account: Address) -> int:
+        """Return an account's native balance in wei."""
+        return await self.node.read(read_quantity, "eth_getBalance", to_hex(account), "latest")
+
+    async def account_nonce(self, account: Address) -> int:
+        """Return the number of transactions an account has sent, waiting ones included."""
+        asked = to_hex(account), "pending"
+        return await self.node.read(read_quantity, "eth_getTransactionCount", *asked)
+
+    async def code(self, account: Address) -> bytes:
+        """Return a contract's code."""
+        return await self.node.read(read_bytes, "eth_getCode", to_hex(account), "latest")
+
+    async def gas_price(self) -> int:
+        """Return the price of one unit of gas in wei."""
+        return await self.node.read(read_quantity, "eth_gasPrice")
+
+    async def supply(self) -> int:
+        """Return all tokens there are, in base units, as the token counts them."""
+        return int.from_bytes(await self.call(Call(self.token, self.token, abi.TOTAL_SUPPLY)))
+
+    # --- sending ---------------------------------------------------------------------
+
+    async def send(self, call: Call) -> Hash:
+        """Sign a transaction and put it into the node's mempool.
+
+        Raises `ChainError` if there is no key for the account, or the node will not take it.
+        """
+        require_fit(call)
+        asked = {"to": checksum(call.to), "data": call.data, "value": call.value}
+        return await self._sender.send(call.sender, {**asked, "gas": GAS_LIMIT})
+
+    async def deploy(self, network: Network, owner: Address, sender: Address) -> Address:
+        """Deploy a network's token, minted by `owner`; return its address.
+
+        Raises `ChainError`, and `TimeoutError` if it is not mined in two minutes.
+        """
+        code = contract.creation_code(network, owner)
+        asked = {"from": to_hex(sender), "input": to_hex(code)}
+        needed = await self.node.read(read_quantity, "eth_estimateGas", asked)
+        tx_hash = await self._sender.send(sender, {"data": code, "value": 0, "gas": needed})
+        if not (await self.wait(tx_hash, DEPLOY_TIMEOUT_S)).succeeded:
+            raise ChainError(f"the token could not be deployed: {to_hex(tx_hash)}")
+        into = objects.created_contract
+        return await self.node.read(into, "eth_getTransactionReceipt", to_hex(tx_hash))
+
+    async def wait(self, tx_hash: Hash, timeout_s: float) -> Receipt:
+        """Return the receipt once the transaction is mined.
+
+        Raises `TimeoutError` if it is not mined in time; it may be later. Raises
+        `ChainError` if it never can be, because another took its nonce.
+        """
+        receipt = await self._look(tx_hash)
+        try:
+            async with asyncio.timeout(timeout_s):
+                while receipt is None:
+                    await self._pause()
+                    receipt = await self._look(tx_hash)
+        except TimeoutError:
+            raise TimeoutError(f"{to_hex(tx_hash)} was not mined within {timeout_s} s") from None
+        self._sender.forget(tx_hash)
+        return receipt
+
+    async def _look(self, tx_hash: Hash) -> Receipt | None:
+        """Return the receipt, None if there is none yet or the node does not answer."""
+        try:
+            receipt = await self.receipt(tx_hash)
+            if receipt is None:
+                await self._sender.see_to(tx_hash)
+        except NodeGone:
+            return None
+        return receipt
+
+    async def _pause(self) -> None:
+        await self._clock.sleep(POLL_S)
+
+    # --- others ----------------------------------------------------------------------
+
+    async def pass_on(self, body: bytes, *, writes: bool) -> bytes:
+        """Return the node's own answer to somebody's JSON-RPC; raises `ChainError`.
+
+        `writes` is whether it may change the chain: then whoever watches is told.
+        """
+        said = await self.node.forward(body)
+        if writes:
+            await self.tell()
+        return said
+
+    async def tell(self) -> None:
+        """Tell whoever watches that something may have happened."""
+        for watcher in self.watchers:
+            await watcher()
+
+    def close(self) -> None:
+        """Close the connections to the node."""
+        self.node.close()
+
+
+def _maybe(into: Callable[[Any], T]) -> Callable[[Any], T | None]:
+    """Return the reader of something that a node may not have."""
+    return lambda given: None if given is None else into(given)
+
+
+def require_fit(call: Call) -> None:
+    """Refuse a call whose data alone costs more than `GAS_LIMIT`; raises `ChainError`."""
+    if gas.intrinsic(call.data) > GAS_LIMIT:
+        raise ChainError(f"intrinsic gas too high: {len(call.data)} bytes of calldata")

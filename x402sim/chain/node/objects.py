@@ -1,0 +1,117 @@
+"""How does a node spell the chain? Its JSON-RPC objects in, calls and filters out; all pure.
+
+The other way round from `jsonrpc`, which spells our own chain for others.
+"""
+
+from x402sim.chain.base import Block, Call, Log, LogFilter, Receipt, Transaction
+from x402sim.chain.rpc.jsonrpc import (
+    Json,
+    quantity,
+    read_address,
+    read_bytes,
+    read_hash,
+    read_quantity,
+)
+from x402sim.protocol.crypto import ZERO_ADDRESS, Address, Hash, to_hex
+
+
+def block(given: Json) -> Block:
+    """Return a block that came with the hashes of its transactions; raises `BadParams`."""
+    return Block(
+        number=read_quantity(given["number"]),
+        hash=read_hash(given["hash"]),
+        parent=read_hash(given["parentHash"]),
+        timestamp_s=read_quantity(given["timestamp"]),
+        tx_hashes=tuple(map(read_hash, given["transactions"])),
+        gas_used=read_quantity(given["gasUsed"]),
+    )
+
+
+def transaction(given: Json) -> Transaction:
+    """Return a transaction, mined or waiting; raises `BadParams`."""
+    mined = given.get("blockHash") is not None  # a waiting one may name the block to be
+    return Transaction(
+        hash=read_hash(given["hash"]),
+        call=call(given),
+        nonce=read_quantity(given["nonce"]),
+        gas_limit=read_quantity(given["gas"]),
+        gas_price=read_quantity(given.get("gasPrice") or given["maxFeePerGas"]),
+        block_number=read_quantity(given["blockNumber"]) if mined else None,
+        block_hash=read_hash(given["blockHash"]) if mined else None,
+        index=read_quantity(given["transactionIndex"]) if mined else None,
+    )
+
+
+def call(given: Json) -> Call:
+    """Return what a transaction object asks; a contract's creation is a call of nobody."""
+    return Call(
+        sender=read_address(given["from"]),
+        to=read_address(given["to"]) if given.get("to") else ZERO_ADDRESS,
+        data=read_bytes(given["input"]),
+        value=read_quantity(given["value"]),
+    )
+
+
+def receipt(given: Json, asked: Call, revert_reason: str | None) -> Receipt:
+    """Return a receipt, with the call it is about and why that failed; raises `BadParams`."""
+    return Receipt(
+        tx_hash=read_hash(given["transactionHash"]),
+        block_number=read_quantity(given["blockNumber"]),
+        block_hash=read_hash(given["blockHash"]),
+        index=read_quantity(given["transactionIndex"]),
+        call=asked,
+        gas_used=read_quantity(given["gasUsed"]),
+        gas_price=read_quantity(given["effectiveGasPrice"]),
+        cumulative_gas_used=read_quantity(given["cumulativeGasUsed"]),
+        logs=tuple(logs(given["logs"])),
+        revert_reason=revert_reason,
+    )
+
+
+def log(given: Json) -> Log:
+    """Return an event; raises `BadParams`."""
+    return Log(
+        address=read_address(given["address"]),
+        topics=tuple(map(read_hash, given["topics"])),
+        data=read_bytes(given["data"]),
+        block_number=read_quantity(given["blockNumber"]),
+        block_hash=read_hash(given["blockHash"]),
+        tx_hash=read_hash(given["transactionHash"]),
+        tx_index=read_quantity(given["transactionIndex"]),
+        index=read_quantity(given["logIndex"]),
+    )
+
+
+def logs(given: list[Json]) -> list[Log]:
+    """Return events; raises `BadParams`."""
+    return list(map(log, given))
+
+
+def transaction_hash(given: Json) -> Hash:
+    """Return the hash of the transaction that a receipt is of."""
+    return read_hash(given["transactionHash"])
+
+
+def created_contract(given: Json) -> Address:
+    """Return the address of the contract that a receipt says was created."""
+    return read_address(given["contractAddress"])
+
+
+def asked_call(asked: Call) -> Json:
+    """Return a call as the object that eth_call and eth_sendTransaction take."""
+    return {
+        "from": to_hex(asked.sender),
+        "to": to_hex(asked.to),
+        "input": to_hex(asked.data),
+        "value": quantity(asked.value),
+    }
+
+
+def asked_logs(wanted: LogFilter, first: int, last: int) -> Json:
+    """Return a filter as eth_getLogs takes it, between two blocks that exist."""
+    return {
+        "fromBlock": quantity(first),
+        "toBlock": quantity(last),
+        "address": list(map(to_hex, wanted.addresses)),
+        "topics": [list(map(to_hex, any_of)) or None for any_of in wanted.topics],
+    }

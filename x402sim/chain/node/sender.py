@@ -1,0 +1,160 @@
+"""How does a transaction of ours come into a block, whatever the node does with it?
+
+Accounts have nonces, and nothing is mined behind a gap in them: each is given out once,
+and what a node has dropped is offered to it again. An offer without an answer may have
+arrived, so it counts as sent; only waiting for it can tell.
+"""
+
+import asyncio
+import re
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+
+from eth_account import Account
+
+from x402sim.chain.base import ChainError
+from x402sim.chain.node.evm import Node, NodeGone
+from x402sim.chain.rpc.jsonrpc import Json, read_quantity
+from x402sim.protocol.crypto import Address, Hash, checksum, from_hex, parse_address, to_hex
+
+GAS_HEADROOM = 1.25
+"""How far above the base fee we bid, so that a dearer next block takes us too. What a node
+advises is bid as it is: it may be what we bid last, and would grow without end."""
+REPLACED_AFTER = 3
+"""How often in a row a node must say that a transaction was replaced; one may lag behind."""
+NONCE_TRIES = 3
+_NONCE_USED = re.compile("nonce too low|invalid nonce|invalid sequence|underpriced")
+_KNOWN = re.compile("already known|already imported|known transaction|already in mempool")
+
+
+@dataclass(slots=True)
+class _Sent:
+    """A transaction of ours that may not be mined yet."""
+
+    sender: Address
+    nonce: int
+    raw: str
+    seen_replaced: int = 0
+
+
+class Sender:
+    """The accounts we have keys of, on one node."""
+
+    def __init__(self, node: Node, chain_id: int, keys: Iterable[bytes]) -> None:
+        self._node, self._chain_id = node, chain_id
+        self._keys = {parse_address(Account.from_key(key).address): key for key in keys}
+        self._turn = asyncio.Lock()
+        """Held from taking a nonce until its transaction is sent."""
+        self._nonces: dict[Address, int] = {}
+        self._sent: dict[Hash, _Sent] = {}
+
+    @property
+    def accounts(self) -> list[Address]:
+        """The accounts there are keys of, in their order."""
+        return list(self._keys)
+
+    @property
+    def unmined(self) -> int:
+        """How many transactions were sent and are not known to be mined."""
+        return len(self._sent)
+
+    async def send(self, sender: Address, asked: Json) -> Hash:
+        """Sign a transaction and offer it to the node; return its hash.
+
+        Raises `ChainError` if there is no key for the account, or the node will not take it.
+        """
+        if sender not in self._keys:
+            raise ChainError(f"no key for {checksum(sender)}, so it cannot send")
+        async with self._turn:
+            price = await self._bid()
+            for _ in range(NONCE_TRIES):
+                nonce = await self._next_nonce(sender)
+                place = {"chainId": self._chain_id, "nonce": nonce, "gasPrice": price}
+                signed = Account.sign_transaction({**asked, **place}, self._keys[sender])
+                tx_hash, raw = Hash(bytes(signed.hash)), to_hex(signed.raw_transaction)
+                accepted = await self._offer(raw)
+                self._nonces[sender] = nonce + 1
+                if accepted:
+                    self._sent[tx_hash] = _Sent(sender, nonce, raw)
+                    return tx_hash
+        raise ChainError(f"{NONCE_TRIES} nonces of {checksum(sender)} in a row are used")
+
+    async def _bid(self) -> int:
+        """Return what to bid for a unit of gas, in wei."""
+        advised = await self._node.read(read_quantity, "eth_gasPrice")
+        base = await self._node.read(_base_fee, "eth_getBlockByNumber", "latest", False)
+        return max(advised, int(base * GAS_HEADROOM))
+
+    async def _next_nonce(self, sender: Address) -> int:
+        """Return an account's next nonce.
+
+        What the node has dropped of ours is offered again first: nothing can be mined
+        behind a gap in the nonces.
+        """
+        known = await self._count(sender, "pending")
+        for sent in [s for s in self._sent.values() if s.sender == sender and s.nonce >= known]:
+            with suppress(ChainError):
+                await self._offer(sent.raw)
+        return max(known, self._nonces.get(sender, 0))
+
+    async def _offer(self, raw: str) -> bool:
+        """Offer a signed transaction to the node; False if its nonce is used already.
+
+        An offer without an answer counts as accepted: it may have arrived, and `see_to`
+        makes it again if not. Raises `ChainError`.
+        """
+        try:
+            await self._node.ask("eth_sendRawTransaction", raw)
+        except NodeGone:
+            return True
+        except ChainError as refused:
+            if _KNOWN.search(str(refused)):
+                return True
+            if _NONCE_USED.search(str(refused)):
+                return False
+            raise
+        return True
+
+    async def see_to(self, tx_hash: Hash) -> None:
+        """Offer a transaction of ours that is not mined again, if the node has dropped it.
+
+        Raises `ChainError` if it was replaced. One answer is no proof of that: behind one
+        address there are often several nodes, and one may lag.
+        """
+        sent = self._sent.get(tx_hash)
+        if sent is None:
+            return
+        if await self._node.ask("eth_getTransactionByHash", to_hex(tx_hash)):
+            sent.seen_replaced = 0
+        elif await self._count(sent.sender, "latest") > sent.nonce:
+            sent.seen_replaced += 1
+        else:
+            sent.seen_replaced = 0
+            with suppress(ChainError):
+                await self._offer(sent.raw)
+        if sent.seen_replaced >= REPLACED_AFTER:
+            who = f"nonce {sent.nonce} of {checksum(sent.sender)}"
+            raise ChainError(f"{to_hex(tx_hash)} was replaced by another transaction with {who}")
+
+    def forget(self, tx_hash: Hash) -> None:
+        """Care no more for a transaction: it is mined."""
+        self._sent.pop(tx_hash, None)
+
+    async def _count(self, account: Address, block: str) -> int:
+        asked = to_hex(account), block
+        return await self._node.read(read_quantity, "eth_getTransactionCount", *asked)
+
+
+def _base_fee(block: Json) -> int:
+    """Return a block's base fee in wei; 0 where there is no such thing."""
+    return read_quantity(block.get("baseFeePerGas") or "0x0")
+
+
+def read_keys(text: str) -> list[bytes]:
+    """Return private keys written as 0x-hex between commas; raises `ValueError`, showing none."""
+    keys = [key.strip() for key in text.split(",") if key.strip()]
+    try:
+        return [from_hex(key, 32) for key in keys]
+    except ValueError:
+        raise ValueError("expected private keys as 0x and 64 hex digits, with commas") from None

@@ -1,0 +1,157 @@
+"""The chain over HTTP: JSON-RPC 2.0, single calls and batches.
+
+POST answers one call or a batch, always with status 200; GET answers a page about the
+methods, made from their table.
+"""
+
+import asyncio
+import inspect
+import re
+from collections.abc import Awaitable, Sequence
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+
+from x402sim.chain.base import Chain, ChainError, Reverted
+from x402sim.chain.rpc.jsonrpc import BadParams, Json, error, is_id, result, shown, why_invalid
+from x402sim.chain.rpc.methods import METHODS, Method, Node
+from x402sim.protocol import abi
+from x402sim.protocol.crypto import Address, to_hex
+from x402sim.protocol.messages import BadMessage, decode
+from x402sim.web import answer, application, read_body
+
+MAX_BATCH = 100
+PARSE_ERROR, INVALID_REQUEST, UNKNOWN_METHOD, BAD_PARAMS = -32700, -32600, -32601, -32602
+REFUSED, REVERTED = -32000, 3
+
+
+class UnknownMethod(Exception):
+    """A method that is not offered here; the text says where to see those that are."""
+
+
+def documentation() -> str:
+    """Return the page about the methods, as plain text made from the table."""
+    rows = [f"{name}({_parameters(method)})\n    {doc}" for name, (method, doc) in METHODS.items()]
+    return "\n".join(
+        (
+            "Ethereum JSON-RPC 2.0, a subset. POST one call or a batch here, for example",
+            '    {"jsonrpc": "2.0", "id": 1, "method": "eth_blockNumber", "params": []}',
+            "The tags latest, pending, safe and finalized all mean the newest block.",
+            "",
+            *rows,
+            "",
+        )
+    )
+
+
+def _parameters(method: Method) -> str:
+    _, *parameters = inspect.signature(method).parameters.values()
+    return ", ".join(p.name + ("" if p.default is p.empty else "?") for p in parameters)
+
+
+# --- JSON-RPC 2.0 --------------------------------------------------------------------
+
+
+def _find(name: str) -> Method:
+    if name not in METHODS:
+        raise UnknownMethod(f"no method {shown(name)}; a GET of this address lists those offered")
+    return METHODS[name][0]
+
+
+def _bind(method: Method, node: Node, params: Any) -> Awaitable[Any]:
+    """Return the call of a method; raises `BadParams` for too few or too many parameters."""
+    given = [] if params is None else params
+    if not isinstance(given, list):
+        raise BadParams(f"expected params as an array, got {shown(given)}")
+    try:
+        bound = inspect.signature(method).bind(node, *given)
+    except TypeError:
+        text = f"expected parameters ({_parameters(method)}), got {len(given)} of them"
+        raise BadParams(text) from None
+    return method(*bound.args)
+
+
+async def _answer_one(node: Node, request: Any) -> Json | None:
+    """Return the answer to one request; None to a notification, which wants none."""
+    problem = why_invalid(request)
+    seen_id = request.get("id") if isinstance(request, dict) else None
+    if problem:
+        return error(seen_id if is_id(seen_id) else None, INVALID_REQUEST, problem)
+    reply = await _perform(node, seen_id, request)
+    return reply if "id" in request else None
+
+
+async def _perform(node: Node, request_id: Any, request: Json) -> Json:
+    try:
+        method = _find(request["method"])
+        return result(request_id, await _bind(method, node, request.get("params")))
+    except UnknownMethod as unknown:
+        return error(request_id, UNKNOWN_METHOD, str(unknown))
+    except BadParams as wrong:
+        return error(request_id, BAD_PARAMS, str(wrong))
+    except ChainError as refused:
+        return error(request_id, REFUSED, str(refused))
+    except Reverted as reverted:
+        return _revert(request_id, str(reverted))
+
+
+def _revert(request_id: Any, reason: str) -> Json:
+    if not reason:  # a revert without data, as of an unknown function
+        return error(request_id, REVERTED, "execution reverted", "0x")
+    data = to_hex(abi.revert_data(reason))
+    return error(request_id, REVERTED, f"execution reverted: {reason}", data)
+
+
+async def _answer(node: Node, body: bytes) -> Json | list[Json] | None:
+    try:
+        payload = decode(body, Any)
+    except BadMessage as wrong:
+        return error(None, PARSE_ERROR, f"cannot be read as JSON: {wrong}")
+    if not isinstance(payload, list):
+        return await _answer_one(node, payload)
+    if not 1 <= len(payload) <= MAX_BATCH:
+        text = f"expected a batch of 1 to {MAX_BATCH} requests, got {len(payload)}"
+        return error(None, INVALID_REQUEST, text)
+    replies = []
+    for request in payload:
+        replies.append(await _answer_one(node, request))
+        await asyncio.sleep(0)  # noqa: TID251 - no time passes; others get their turn
+    return [reply for reply in replies if reply is not None] or None
+
+
+# --- HTTP ----------------------------------------------------------------------------
+
+
+def rpc_route(
+    path: str, chain: Chain, *, accounts: Sequence[Address] = (), unlocked: bool = False
+) -> Route:
+    """Return the one route that answers JSON-RPC at `path`, with and without a final slash.
+
+    GET gives the page about the methods. Transactions are taken only if `unlocked`, and
+    only from `accounts`.
+    """
+    node = Node(chain, tuple(accounts), unlocked)
+
+    async def rpc(request: Request) -> Response:
+        if request.method != "POST":
+            return PlainTextResponse(documentation())
+        reply = await _answer(node, await read_body(request))
+        return Response(status_code=204) if reply is None else answer(reply)
+
+    prefix = path.rstrip("/")
+    route = Route(prefix or "/", rpc, methods=["GET", "POST"])
+    # Starlette tells /rpc from /rpc/, and a Mount answers only the latter.
+    route.path_regex = re.compile(f"^{re.escape(prefix)}/?$")
+    return route
+
+
+def rpc_app(chain: Chain, *, accounts: Sequence[Address] = (), unlocked: bool = False) -> Starlette:
+    """Return an application that answers JSON-RPC at its root.
+
+    Within another application take `rpc_route` instead: Starlette's Mount leaves the
+    mounted path without a final slash unanswered.
+    """
+    return application([rpc_route("/", chain, accounts=accounts, unlocked=unlocked)])

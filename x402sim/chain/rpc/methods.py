@@ -1,0 +1,293 @@
+"""What each Ethereum JSON-RPC method answers, and the table of them.
+
+Only the newest state is kept: a question about an older one is refused, never answered
+wrongly.
+"""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from x402sim.chain.base import Block, Call, Chain, ChainError, LogFilter
+from x402sim.chain.rpc.jsonrpc import (
+    BLOCK_GAS_LIMIT,
+    BadParams,
+    Json,
+    block_object,
+    log_object,
+    quantity,
+    read_address,
+    read_addresses,
+    read_block_number,
+    read_bool,
+    read_call,
+    read_hash,
+    read_object,
+    read_quantity,
+    read_topics,
+    receipt_object,
+    shown,
+    transaction_object,
+)
+from x402sim.protocol.crypto import Address, to_hex
+from x402sim.version import VERSION
+
+MAX_FEE_HISTORY = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A chain, the accounts a caller may list, and whether it may send from them."""
+
+    chain: Chain
+    accounts: tuple[Address, ...]
+    unlocked: bool
+
+
+# --- what the methods share ----------------------------------------------------------
+
+
+async def _number(node: Node, which: Any) -> int:
+    return read_block_number(which, await node.chain.height())
+
+
+async def _only_newest(node: Node, which: Any) -> None:
+    """Refuse any state but the newest; `which` may be an EIP-1898 object.
+
+    Raises `BadParams` and `ChainError`.
+    """
+    head = await node.chain.height()
+    number = await _named_block(node, which) if isinstance(which, dict) else None
+    number = read_block_number(which, head) if number is None else number
+    if number != head:
+        raise ChainError(
+            f"only the newest state is kept, that of block {head}; asked for block {number}"
+        )
+
+
+async def _named_block(node: Node, which: Json) -> int:
+    fields = read_object(which, "a block")
+    if fields.keys() & {"blockHash", "blockNumber"} == {"blockNumber"}:
+        return read_quantity(fields["blockNumber"], "blockNumber")
+    if "blockNumber" in fields or "blockHash" not in fields:
+        raise BadParams(f"a block: expected blockHash or blockNumber, got {shown(which)}")
+    return (await _known_block(node, fields["blockHash"])).number
+
+
+async def _known_block(node: Node, block_hash: Any) -> Block:
+    block = await node.chain.block(read_hash(block_hash, "blockHash"))
+    if block is None:
+        raise ChainError(f"unknown block {block_hash}")
+    return block
+
+
+async def _block_object(node: Node, block: Block | None, full: Any) -> Json | None:
+    whole = read_bool(full, "whether to give whole transactions")
+    if block is None:
+        return None
+    hashes = block.tx_hashes
+    found = [await node.chain.transaction(h) for h in hashes] if whole else []
+    return block_object(
+        block,
+        transactions=[transaction_object(tx, node.chain.chain_id) for tx in found if tx]
+        if whole
+        else [to_hex(tx_hash) for tx_hash in hashes],
+        logs=await node.chain.logs(LogFilter(block.number, block.number)),
+        base_fee_wei=await node.chain.gas_price(),
+    )
+
+
+def _no_overrides(overrides: Any) -> None:
+    if overrides is not None:
+        raise BadParams(f"state overrides are not offered, got {shown(overrides)}")
+
+
+# --- the methods ---------------------------------------------------------------------
+
+
+async def _client_version(node: Node) -> str:
+    return f"x402sim/{VERSION}"
+
+
+async def _net_version(node: Node) -> str:
+    return str(node.chain.chain_id)
+
+
+async def _chain_id(node: Node) -> Any:
+    return quantity(node.chain.chain_id)
+
+
+async def _syncing(node: Node) -> bool:
+    return False
+
+
+async def _height(node: Node) -> Any:
+    return quantity(await node.chain.height())
+
+
+async def _gas_price(node: Node) -> Any:
+    return quantity(await node.chain.gas_price())
+
+
+async def _priority_fee(node: Node) -> Any:
+    return quantity(0)
+
+
+async def _fee_history(node: Node, count: Any, newest: Any, percentiles: Any = None) -> Json:
+    size = count if type(count) is int else read_quantity(count, "count")
+    if not 1 <= size <= MAX_FEE_HISTORY:
+        raise BadParams(f"count: expected 1 to {MAX_FEE_HISTORY}, got {size}")
+    if not isinstance(percentiles, list | None) or len(percentiles or ()) > 100:
+        raise BadParams(f"percentiles: expected a list of at most 100, got {shown(percentiles)}")
+    last = await _number(node, newest)
+    head = await node.chain.height()
+    if last > head:
+        raise ChainError(f"block {last} is not mined yet; the newest is block {head}")
+    numbers = range(max(0, last - size + 1), last + 1)
+    blocks = [await node.chain.block(n) for n in numbers]
+    reward = {} if percentiles is None else {"reward": [["0x0"] * len(percentiles)] * len(blocks)}
+    return {
+        "oldestBlock": quantity(numbers.start),
+        "baseFeePerGas": [await _gas_price(node)] * (len(blocks) + 1),
+        "gasUsedRatio": [b.gas_used / BLOCK_GAS_LIMIT if b else 0.0 for b in blocks],
+        **reward,
+    }
+
+
+async def _accounts(node: Node) -> list[str]:
+    return [to_hex(account) for account in node.accounts]
+
+
+async def _balance(node: Node, address: Any, block: Any = None) -> Any:
+    account = read_address(address)
+    await _only_newest(node, block)
+    return quantity(await node.chain.native_balance(account))
+
+
+async def _transaction_count(node: Node, address: Any, block: Any = None) -> Any:
+    account = read_address(address)
+    await _only_newest(node, block)
+    return quantity(await node.chain.account_nonce(account))
+
+
+async def _code(node: Node, address: Any, block: Any = None) -> str:
+    account = read_address(address)
+    await _only_newest(node, block)
+    return to_hex(await node.chain.code(account))
+
+
+async def _block_by_number(node: Node, block: Any, full: Any = False) -> Json | None:
+    number = await _number(node, block)
+    return await _block_object(node, await node.chain.block(number), full)
+
+
+async def _block_by_hash(node: Node, block_hash: Any, full: Any = False) -> Json | None:
+    return await _block_object(node, await node.chain.block(read_hash(block_hash)), full)
+
+
+async def _transaction(node: Node, tx_hash: Any) -> Json | None:
+    tx = await node.chain.transaction(read_hash(tx_hash))
+    return transaction_object(tx, node.chain.chain_id) if tx else None
+
+
+async def _receipt(node: Node, tx_hash: Any) -> Json | None:
+    receipt = await node.chain.receipt(read_hash(tx_hash))
+    return receipt_object(receipt) if receipt else None
+
+
+async def _logs(node: Node, filter: Any) -> list[Json]:  # noqa: A002 - shown on the page
+    fields = read_object(filter, "a filter")
+    first, last = await _range(node, fields)
+    addresses, topics = read_addresses(fields.get("address")), read_topics(fields.get("topics"))
+    if first > last:  # it begins after the newest block
+        return []
+    found = await node.chain.logs(LogFilter(first, last, addresses, topics))
+    return [log_object(log) for log in found]
+
+
+async def _range(node: Node, fields: Json) -> tuple[int, int]:
+    if "blockHash" in fields:
+        if fields.keys() & {"fromBlock", "toBlock"}:
+            raise BadParams("a filter: expected blockHash, or fromBlock and toBlock, not both")
+        number = (await _known_block(node, fields["blockHash"])).number
+        return number, number
+    first = await _number(node, fields.get("fromBlock"))
+    last = await _number(node, fields.get("toBlock"))
+    if first > last:
+        raise BadParams(f"a filter: fromBlock {first} is after toBlock {last}")
+    return first, min(last, await node.chain.height())
+
+
+async def _call(node: Node, transaction: Any, block: Any = None, overrides: Any = None) -> str:
+    call = read_call(transaction)
+    _no_overrides(overrides)
+    await _only_newest(node, block)
+    return to_hex(await node.chain.call(call))
+
+
+async def _estimate_gas(
+    node: Node, transaction: Any, block: Any = None, overrides: Any = None
+) -> Any:
+    call = read_call(transaction)
+    _no_overrides(overrides)
+    await _only_newest(node, block)
+    return quantity(await node.chain.estimate_gas(call))
+
+
+async def _send_transaction(node: Node, transaction: Any) -> str:
+    call = read_call(transaction)
+    fields = read_object(transaction, "a transaction")
+    if "from" not in fields:
+        raise BadParams("a transaction: expected `from`, an account of eth_accounts")
+    _only_unlocked(node, call)
+    await _only_matching(node, call, fields)
+    return to_hex(await node.chain.send(call))
+
+
+def _only_unlocked(node: Node, call: Call) -> None:
+    if not node.unlocked:
+        raise ChainError("no account is unlocked: this chain takes no transactions over JSON-RPC")
+    if call.sender not in node.accounts:
+        raise ChainError(f"account {to_hex(call.sender)} is not unlocked; see eth_accounts")
+
+
+async def _only_matching(node: Node, call: Call, fields: Json) -> None:
+    """Refuse a chain id or nonce that the transaction would not get; raises `ChainError`."""
+    real = {"chainId": node.chain.chain_id, "nonce": await node.chain.account_nonce(call.sender)}
+    for name, wanted in real.items():
+        if name in fields and (seen := read_quantity(fields[name], name)) != wanted:
+            raise ChainError(f"{name} is {seen}, but must be {wanted}")
+
+
+Method = Callable[..., Awaitable[Any]]
+METHODS: dict[str, tuple[Method, str]] = {
+    "web3_clientVersion": (_client_version, "the name and version of this server"),
+    "net_version": (_net_version, "the chain id, as a decimal string"),
+    "eth_chainId": (_chain_id, "the chain id"),
+    "eth_syncing": (_syncing, "false: the chain is always in step"),
+    "eth_blockNumber": (_height, "the number of the newest block"),
+    "eth_gasPrice": (_gas_price, "the price of one unit of gas in wei; it is all base fee"),
+    "eth_maxPriorityFeePerGas": (_priority_fee, "zero: nobody need tip"),
+    "eth_feeHistory": (_fee_history, "base fees and how full the blocks were; tips are zero"),
+    "eth_accounts": (_accounts, "the accounts of this server"),
+    "eth_getBalance": (_balance, "an account's native balance in wei, newest state only"),
+    "eth_getTransactionCount": (
+        _transaction_count,
+        "how many transactions an account has sent, waiting ones included under every tag",
+    ),
+    "eth_getCode": (_code, "a contract's code; 0x for any other account; newest state only"),
+    "eth_getBlockByNumber": (_block_by_number, "a block by tag or number, null if not mined"),
+    "eth_getBlockByHash": (_block_by_hash, "a block by hash, null if unknown"),
+    "eth_getTransactionByHash": (
+        _transaction,
+        "a transaction, null if unknown; unsigned (v=r=s=0)",
+    ),
+    "eth_getTransactionReceipt": (_receipt, "the receipt of a transaction, null until mined"),
+    "eth_getLogs": (_logs, "events, by fromBlock and toBlock or blockHash, address, topics"),
+    "eth_call": (_call, "the result of a call, newest state only"),
+    "eth_estimateGas": (_estimate_gas, "the gas a call would use, newest state only"),
+    "eth_sendTransaction": (
+        _send_transaction,
+        "send from an unlocked account; gas and fees are the chain's own",
+    ),
+}

@@ -1,0 +1,77 @@
+"""A node's own JSON-RPC, shown at an address of ours.
+
+What is asked is passed on, and answered in the node's own words. Whoever may only look
+gets the methods of `READS`; the rest, with which a test node can be told anything, is for
+whoever may control the world.
+"""
+
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+
+from x402sim.chain.base import ChainError
+from x402sim.chain.node.evm_chain import EvmChain
+from x402sim.chain.rpc import jsonrpc
+from x402sim.chain.rpc.jsonrpc import Json
+from x402sim.protocol.messages import BadMessage, decode, encode
+from x402sim.web import answer, application, read_body
+
+READS = frozenset(
+    (
+        "eth_blockNumber",
+        "eth_call",
+        "eth_chainId",
+        "eth_estimateGas",
+        "eth_feeHistory",
+        "eth_gasPrice",
+        "eth_getBalance",
+        "eth_getBlockByHash",
+        "eth_getBlockByNumber",
+        "eth_getCode",
+        "eth_getLogs",
+        "eth_getStorageAt",
+        "eth_getTransactionByHash",
+        "eth_getTransactionCount",
+        "eth_getTransactionReceipt",
+        "eth_maxPriorityFeePerGas",
+        "eth_syncing",
+        "net_version",
+        "web3_clientVersion",
+    )
+)
+PARSE_ERROR, NODE_GONE, NOT_OFFERED = -32700, -32000, -32601
+
+
+def node_rpc_app(chain: EvmChain, *, may_write: bool) -> Starlette:
+    """Return an application that passes JSON-RPC on to the node of `chain`."""
+
+    async def rpc(request: Request) -> Response:
+        if request.method != "POST":
+            return PlainTextResponse(f"The JSON-RPC of {chain.node.name}: POST what you ask it.\n")
+        body = await read_body(request)
+        try:
+            asked = decode(body, Any)
+        except BadMessage as wrong:
+            return answer(jsonrpc.error(None, PARSE_ERROR, f"cannot be read as JSON: {wrong}"))
+        writes = [each for each in _calls(asked) if each.get("method") not in READS]
+        if writes and not may_write:
+            named = jsonrpc.shown(writes[0].get("method"))
+            text = f"{named} is not offered here, only reading: {', '.join(sorted(READS))}"
+            return answer(jsonrpc.error(writes[0].get("id"), NOT_OFFERED, text))
+        try:
+            said = await chain.pass_on(encode(asked), writes=bool(writes))  # as it was read here
+        except ChainError as gone:
+            return answer(jsonrpc.error(None, NODE_GONE, str(gone)))
+        return Response(said, media_type="application/json")
+
+    return application([Route("/", rpc, methods=["GET", "POST"])])
+
+
+def _calls(asked: Any) -> list[Json]:
+    """Return the calls in a request, one or a batch; what is none is the node's to refuse."""
+    return [
+        each for each in (asked if isinstance(asked, list) else [asked]) if isinstance(each, dict)
+    ]

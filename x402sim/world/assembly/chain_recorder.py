@@ -1,0 +1,100 @@
+"""What the chain does, written to the journal as it does it.
+
+`mined` for each transaction with its gas and outcome, `transfer` for each movement of
+the token, `authorization` for each one used up or cancelled, `undone` for each transaction
+that a reorganisation takes back.
+"""
+
+import asyncio
+
+from x402sim.chain.base import Block, Control, Log, Receipt
+from x402sim.clock import Clock
+from x402sim.journal import Journal
+from x402sim.protocol import abi
+from x402sim.protocol.crypto import Address, checksum, to_hex
+
+_USES = {abi.AUTHORIZATION_USED: "used", abi.AUTHORIZATION_CANCELED: "canceled"}
+
+
+class Watch:
+    """Follows a chain's blocks, told by the chain after every operation."""
+
+    def __init__(self, chain: Control, journal: Journal, clock: Clock) -> None:
+        self._chain, self._journal, self._clock = chain, journal, clock
+        self._seen: list[Block]
+        self._seen, self.supply_base = chain.at_first()
+        """`supply_base` is all tokens there were when it was last called, in base units."""
+        self._turn = asyncio.Lock()
+        chain.watchers.append(self)
+
+    async def __call__(self) -> None:
+        """Record what has changed since the last call."""
+        async with self._turn:
+            height = await self._chain.height()
+            while self._seen and await self._is_gone(self._seen[-1], height):
+                for tx_hash in self._seen.pop().tx_hashes:
+                    self._record("undone", tx=to_hex(tx_hash))
+            for number in range(self._next, height + 1):
+                block = await self._chain.block(number)
+                receipts = (
+                    [await self._chain.receipt(tx) for tx in block.tx_hashes] if block else []
+                )
+                if block is None or None in receipts:
+                    break  # it was replaced meanwhile; whoever did it calls again
+                self._seen.append(block)
+                for receipt in filter(None, receipts):
+                    self._tell(block, receipt)
+            self.supply_base = await self._chain.supply()
+
+    @property
+    def _next(self) -> int:
+        return self._seen[-1].number + 1 if self._seen else 0
+
+    async def _is_gone(self, block: Block, height: int) -> bool:
+        if block.number > height:
+            return True
+        now_there = await self._chain.block(block.number)
+        return now_there is None or now_there.hash != block.hash
+
+    def _tell(self, block: Block, receipt: Receipt) -> None:
+        self._record(
+            "mined",
+            tx=to_hex(receipt.tx_hash),
+            block=block.number,
+            block_time_s=block.timestamp_s,
+            sender=checksum(receipt.call.sender),
+            call=abi.NAMES.get(receipt.call.data[:4], ""),
+            gas=receipt.gas_used,
+            gas_price_wei=str(receipt.gas_price),
+            revert_reason=receipt.revert_reason,
+        )
+        for log in receipt.logs:
+            if log.address != self._chain.token or not log.topics:
+                continue  # another contract's
+            if log.topics[0] == abi.TRANSFER_EVENT:
+                self._tell_transfer(log)
+            elif log.topics[0] in _USES:
+                self._tell_use(log)
+
+    def _tell_transfer(self, log: Log) -> None:
+        sender, to = (checksum(Address(topic[12:])) for topic in log.topics[1:3])
+        self._record(
+            "transfer",
+            tx=to_hex(log.tx_hash),
+            block=log.block_number,
+            sender=sender,
+            to=to,
+            amount_base=str(int.from_bytes(log.data)),
+        )
+
+    def _tell_use(self, log: Log) -> None:
+        self._record(
+            "authorization",
+            tx=to_hex(log.tx_hash),
+            authorizer=checksum(Address(log.topics[1][12:])),
+            authorization=log.topics[2].hex(),
+            use=_USES[log.topics[0]],
+        )
+
+    def _record(self, event: str, **data: object) -> None:
+        self._journal.record(self._clock.now_ms(), "chain", event, **data)

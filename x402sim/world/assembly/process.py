@@ -1,0 +1,68 @@
+"""The service as a process: it can die at any moment, and start again on its database."""
+
+import asyncio
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+from starlette.types import Receive, Scope, Send
+
+from x402sim.service.app import service_app
+from x402sim.service.background import run_background
+from x402sim.service.entitlements import Entitlements
+from x402sim.service.state import KeyedLocks, Service
+from x402sim.world.transport.faults import ABORT
+
+
+class Process:
+    """An ASGI application and its background work, which crash and restart together."""
+
+    def __init__(self, service: Service) -> None:
+        self.service = service
+        self.crashes = 0
+        self._app = service_app(service)
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._background: asyncio.Task[None] | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request; if the service dies meanwhile, the connection breaks."""
+        life, task = self.crashes, asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        try:
+            await self._app(scope, receive, send)
+        except asyncio.CancelledError:
+            if life == self.crashes:
+                raise
+            task.uncancel()
+            await scope[ABORT]("lost")
+        finally:
+            self._tasks.discard(task)
+
+    def start_background(self) -> None:
+        """Start the indexer, the sweeps and the reconciler."""
+        self._background = asyncio.create_task(run_background(self.service))
+
+    def crash(self) -> None:
+        """Die and start again: what is in flight is lost, and so is all but the database."""
+        self.crashes += 1
+        for task in self._tasks:
+            task.cancel()
+        settings = self.service.settings
+        self.service = replace(
+            self.service,
+            entitlements=Entitlements(settings.entitlement_lifetime_s),
+            settling=KeyedLocks(),
+            refunding=KeyedLocks(),
+        )
+        self._app = service_app(self.service)
+        if self._background:
+            self._background.cancel()
+            self.start_background()
+
+    async def stop(self) -> None:
+        """End the background work."""
+        if self._background:
+            self._background.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._background

@@ -1,0 +1,1 @@
+"""A world on one TCP port: the server, its control plane, the service alone."""

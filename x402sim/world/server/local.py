@@ -1,0 +1,146 @@
+"""The whole world in a thread of this process, for tests and notebooks."""
+
+import threading
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import uvicorn
+
+from x402sim.clock import Clock
+from x402sim.payer.wallet import Wallet
+from x402sim.protocol.networks import TESTNET, Network, network_named
+from x402sim.spec.decisions import Decisions
+from x402sim.world.assembly.chains import LEDGER
+from x402sim.world.assembly.parts import Parts, Recipe
+from x402sim.world.server.server import Listen, open_world, run, serve
+
+
+class LocalServer:
+    """A whole world on a free local port, in a thread of this process.
+
+    `wallets` are the ten funded accounts; `url` is the service, and `facilitator_url`,
+    `explorer_url`, `rpc_url` and `control_url` the rest. `clock` is the world's clock:
+    give it to a payer if you advance it. `chain` is "ledger", "anvil" or the URL of a node,
+    where the token is at the network's own address, at `token`, or put there (`deploy`).
+    `parts` is what runs inside: read it only while nothing is in flight.
+    """
+
+    def __init__(
+        self,
+        *,
+        seed: int | None = None,
+        network: Network | str = TESTNET,
+        file: str | Path | None = None,
+        port: int = 0,
+        block_time_s: float | None = None,
+        decisions: Decisions | None = None,
+        chain: str = LEDGER,
+        token: str | None = None,
+        deploy: bool = False,
+    ) -> None:
+        self.clock = Clock()
+        self._listen = Listen(port=port)
+        self._recipe = Recipe(
+            network=network_named(network) if isinstance(network, str) else network,
+            seed=seed,
+            file=Path(file) if file is not None else None,
+            decisions=decisions,
+            block_time_s=block_time_s,
+            chain=chain,
+            token=token,
+            deploy=deploy,
+        )
+        self._ready = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._server: uvicorn.Server | None = None
+        self._failure: BaseException | None = None
+        self.info: dict[str, Any] = {}
+        self.parts: Parts | None = None
+
+    @property
+    def url(self) -> str:
+        """The service's URL."""
+        return self._info("service")
+
+    @property
+    def facilitator_url(self) -> str:
+        """The facilitator's base URL."""
+        return self._info("facilitator")
+
+    @property
+    def explorer_url(self) -> str:
+        """The explorer's base URL."""
+        return self._info("explorer")
+
+    @property
+    def rpc_url(self) -> str:
+        """The chain's JSON-RPC URL."""
+        return self._info("rpc")
+
+    @property
+    def control_url(self) -> str:
+        """The control plane's URL."""
+        return self._info("control")
+
+    @property
+    def wallets(self) -> list[Wallet]:
+        """The ten funded accounts."""
+        self._info("accounts")
+        return [Wallet(account["privateKey"]) for account in self.info["accounts"]]
+
+    def _info(self, name: str) -> str:
+        """Return what the ready message says; raises `RuntimeError` if it is not running."""
+        if name not in self.info:
+            raise RuntimeError("not running: use `with LocalServer() as server:`, or start()")
+        return str(self.info[name])
+
+    def start(self) -> "LocalServer":
+        """Start serving; returns when it is ready. Raises what kept it from starting."""
+        if self.info:
+            raise RuntimeError(f"this server is running already, at {self.url}")
+        self._ready.clear()
+        self._failure = None
+        self._thread = threading.Thread(target=self._run, name="x402sim", daemon=True)
+        self._thread.start()
+        self._ready.wait()
+        if not self.info:
+            self._thread.join()
+        self._raise_failure()
+        return self
+
+    def stop(self) -> None:
+        """Stop serving; returns when everything is closed."""
+        if self._server and self._thread:
+            self._server.should_exit = True
+            self._thread.join()
+            self._server, self.info = None, {}
+            self._raise_failure()
+
+    def _raise_failure(self) -> None:
+        if self._failure:
+            raise self._failure
+
+    def __enter__(self) -> "LocalServer":
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def _run(self) -> None:
+        try:
+            self.parts, sock = open_world(self._recipe, self._listen, self.clock)
+            run(serve(self.parts, self._listen, sock, self._started))
+        except BaseException as failure:  # noqa: BLE001 - handed to the thread that asked
+            self._failure = failure
+        finally:
+            self._ready.set()
+
+    def _started(self, server: uvicorn.Server, info: dict[str, Any]) -> None:
+        self._server, self.info = server, info
+        self._ready.set()

@@ -1,0 +1,60 @@
+"""The service alone, against a facilitator, an explorer and a node of somebody else's."""
+
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import httpx
+import uvicorn
+
+from x402sim.clock import Clock
+from x402sim.rng import Rng
+from x402sim.service.entitlements import Entitlements
+from x402sim.service.issue import Issuer
+from x402sim.service.settings import Settings
+from x402sim.service.state import Service
+from x402sim.service.store import Store
+from x402sim.service.upstream import Upstream
+from x402sim.world.assembly.process import Process
+from x402sim.world.server.server import Server
+
+
+def open_service(settings: Settings, file: Path | None) -> tuple[Process, httpx.AsyncClient]:
+    """Return the service with its database, and the client it calls others with.
+
+    Raises `sqlite3.Error` if the file cannot be used.
+    """
+    http = httpx.AsyncClient(timeout=None)  # noqa: S113 - the service has timeouts of its own
+    service = Service(
+        settings=settings,
+        clock=Clock(),
+        store=Store(file),
+        issuer=Issuer(settings, Rng().stream("payment ids")),
+        entitlements=Entitlements(settings.entitlement_lifetime_s),
+        upstream=Upstream(http, settings),
+    )
+    return Process(service), http
+
+
+@asynccontextmanager
+async def _running(process: Process, http: httpx.AsyncClient) -> AsyncIterator[None]:
+    process.start_background()
+    try:
+        yield
+    finally:
+        await process.stop()
+        await http.aclose()
+        process.service.store.close()
+
+
+async def serve_alone(
+    process: Process,
+    http: httpx.AsyncClient,
+    sock: socket.socket,
+    on_start: Callable[[uvicorn.Server], None],
+) -> None:
+    """Serve until the server given to `on_start` is told to exit."""
+    server = Server(process, lambda: on_start(server))
+    async with _running(process, http):
+        await server.serve(sockets=[sock])

@@ -1,0 +1,1 @@
+"""What a story plays with: the world, its payers, scenarios, stages, invariants."""

@@ -1,0 +1,275 @@
+"""A payer of a story: it asks, signs, pays and remembers, and may do each of them wrongly."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import msgspec
+from coincurve import PrivateKey
+
+from x402sim.payer.wallet import Wallet
+from x402sim.protocol import abi
+from x402sim.protocol.crypto import from_hex, parse_address, sign, to_hex
+from x402sim.protocol.eip3009 import RECEIVE_TYPEHASH, Authorization, Domain, transfer_digest
+from x402sim.protocol.header import Spelling, authorization_of, decode_header, encode_header
+from x402sim.protocol.messages import BadMessage, PaymentRequirements, decode, encode
+from x402sim.protocol.money import to_base
+from x402sim.protocol.networks import Network
+
+if TYPE_CHECKING:
+    from x402sim.world.story.world import World
+
+QUOTE, SESSIONS = "/api/perp/quote", "/api/sessions/create"
+ORDER = {"pair": "BTC-USD", "side": "long", "leverage": 10, "sizeUsd": 1000}
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What came back: `status` is None if nothing did, and then `error` is why.
+
+    `body` is the JSON object of the answer; empty if it is none.
+    """
+
+    status: int | None
+    body: dict[str, Any]
+    exchange: int
+    text: str = ""
+    broken: str | None = None
+
+    @property
+    def error(self) -> str | None:
+        """The error's text, or what broke the exchange."""
+        return self.broken or self.body.get("error")
+
+    @property
+    def reason(self) -> str:
+        """What the error says beyond its text; empty if nothing."""
+        return str(self.body.get("reason", ""))
+
+    @property
+    def payment_id(self) -> str:
+        """The payment id of a 402 or a receipt."""
+        return str(self.body["paymentId"])
+
+    @property
+    def requirements(self) -> dict[str, Any]:
+        """The payment requirements of a 402, without the description (2.1)."""
+        wanted: dict[str, Any] = self.body["paymentRequirements"]
+        return {name: value for name, value in wanted.items() if name != "description"}
+
+    @property
+    def price_base(self) -> int:
+        """What a 402 asks for, in base units."""
+        return int(self.requirements["maxAmountRequired"])
+
+
+class Payer:
+    """One payer: a name, a wallet, and a wire to the service."""
+
+    def __init__(self, world: "World", name: str, wallet: Wallet, http: httpx.AsyncClient) -> None:
+        self.world, self.name, self.wallet = world, name, wallet
+        self.http = http
+        self.skew_s = 0.0
+        """How many seconds this payer's own clock is wrong."""
+
+    @property
+    def address(self) -> str:
+        """The payer's address."""
+        return self.wallet.address
+
+    def now_s(self) -> int:
+        """Return the time by this payer's clock, in Unix seconds."""
+        return int(self.world.clock.now() + self.skew_s)
+
+    # --- over HTTP -------------------------------------------------------------------
+
+    async def send(
+        self, method: str, path: str, *, json: Any = None, headers: dict[str, str] | None = None
+    ) -> Answer:
+        """Send one request to the service; a broken exchange is an answer too."""
+        content = json if isinstance(json, bytes) else msgspec.json.encode(json)
+        has_body = json is not None
+        request = self.http.build_request(
+            method, path, content=content if has_body else None, headers=headers
+        )
+        if has_body:
+            request.headers["Content-Type"] = "application/json"
+        try:
+            response = await self.http.send(request)
+        except httpx.TransportError as error:
+            answer = Answer(None, {}, request.extensions["exchange"], broken=type(error).__name__)
+        else:
+            exchange = request.extensions["exchange"]
+            answer = Answer(response.status_code, _object(response), exchange, response.text)
+        self.world.last_exchange = answer.exchange
+        return answer
+
+    async def ask(
+        self,
+        resource: str = QUOTE,
+        *,
+        payment_id: str | None = None,
+        session_id: str | None = None,
+        order: Any = None,
+    ) -> Answer:
+        """Ask for a protected resource, with a proof of payment or without."""
+        proofs = {"X-Payment-Id": payment_id, "X-Session-Id": session_id}
+        headers = {name: value for name, value in proofs.items() if value is not None}
+        return await self.send("POST", resource, json=order or ORDER, headers=headers)
+
+    async def ask_session(
+        self, max_spend: str, duration: int, *, payment_id: str | None = None
+    ) -> Answer:
+        """Ask for a session of `max_spend` tokens and `duration` seconds."""
+        headers = {"X-Payment-Id": payment_id} if payment_id is not None else {}
+        body = {"maxSpend": max_spend, "duration": duration}
+        return await self.send("POST", SESSIONS, json=body, headers=headers)
+
+    async def pay(
+        self,
+        required: Answer,
+        header: str | None = None,
+        *,
+        payment_id: str | None = None,
+        requirements: dict[str, Any] | None = None,
+    ) -> Answer:
+        """Send a payment to /api/pay: for a 402, with a new header unless one is given.
+
+        `payment_id` and `requirements` (only the fields that differ) replace the 402's own.
+        """
+        body = {
+            "paymentId": payment_id if payment_id is not None else required.payment_id,
+            "paymentHeader": header if header is not None else self.sign(required),
+            "paymentRequirements": {**required.requirements, **(requirements or {})},
+        }
+        return await self.send("POST", "/api/pay", json=body)
+
+    async def buy(self) -> Answer:
+        """Ask for a quote, pay, and return the receipt (or the refusal)."""
+        return await self.pay(await self.ask())
+
+    async def open_session(self, max_spend: str, duration: int) -> Answer:
+        """Pay a deposit and return the answer that names the session."""
+        required = await self.ask_session(max_spend, duration)
+        await self.pay(required)
+        return await self.ask_session(max_spend, duration, payment_id=required.payment_id)
+
+    async def payment(self, payment_id: str) -> dict[str, Any]:
+        """Return the stored record of a payment, as the service shows it; empty if none."""
+        return (await self.send("GET", f"/api/payments/{payment_id}")).body
+
+    async def session(self, session_id: str) -> dict[str, Any]:
+        """Return a session, as the service shows it."""
+        return (await self.send("GET", f"/api/sessions/{session_id}")).body
+
+    # --- signing ---------------------------------------------------------------------
+
+    def sign(
+        self,
+        required: Answer,
+        *,
+        spelling: Spelling = "hex",
+        by: Wallet | None = None,
+        network: Network | None = None,
+        receive: bool = False,
+        **wrong: Any,
+    ) -> str:
+        """Return a payment header for a 402, signed by this payer's clock.
+
+        `wrong` replaces fields of the authorization *before* signing: `to` (an address),
+        `value`, `valid_after`, `valid_before` (integers), `nonce` (32 bytes). `by` is who
+        signs instead; the authorization still names this payer. `network` is whose token
+        it signs for, and names in the header. With `receive` it is signed as a
+        ReceiveWithAuthorization, which only the payee may submit.
+        """
+        wanted: PaymentRequirements = decode(
+            msgspec.json.encode(required.requirements), PaymentRequirements
+        )
+        auth = self.wallet.authorize(wanted, self.now_s())
+        if "to" in wrong:
+            wrong["to"] = parse_address(wrong["to"])
+        auth = _replace(auth, wrong)
+        network = network or self.world.network
+        signature = _signature(by or self.wallet, auth, network.domain, receive=receive)
+        return encode_header(auth, signature, network, spelling)
+
+    def forge(self, header: str, *, spelling: Spelling = "hex", **changed: Any) -> str:
+        """Return a header with fields changed *after* signing (as in `sign`)."""
+        auth, signature = authorization_of(decode_header(header))
+        if "to" in changed:
+            changed["to"] = parse_address(changed["to"])
+        return encode_header(_replace(auth, changed), signature, self.world.network, spelling)
+
+    def relabel(
+        self,
+        header: str,
+        *,
+        scheme: str | None = None,
+        network: str | None = None,
+        asset: str | None = None,
+    ) -> str:
+        """Return a header that names another scheme, network or token; no signature covers them."""
+        labelled = decode_header(header)
+        changed = msgspec.structs.replace(
+            labelled,
+            scheme=scheme or labelled.scheme,
+            network=network or labelled.network,
+            payload=msgspec.structs.replace(
+                labelled.payload, asset=asset or labelled.payload.asset
+            ),
+        )
+        return to_hex(encode(changed))
+
+    def window(self, header: str) -> tuple[int, int]:
+        """Return validAfter and validBefore of a header, in Unix seconds; both are outside it."""
+        auth, _ = authorization_of(decode_header(header))
+        return auth.valid_after, auth.valid_before
+
+    # --- on the chain, on its own account --------------------------------------------
+
+    async def balance(self) -> int:
+        """Return this payer's balance on the chain, in base units."""
+        return await self.world.balance(self.address)
+
+    async def transfer(self, to: str, amount: str) -> dict[str, Any]:
+        """Send tokens in a transaction of this payer's own."""
+        amount_base = to_base(amount, self.world.network.decimals)
+        return await self._call(abi.transfer(parse_address(to), amount_base))
+
+    async def cancel(self, header: str, *, by: Wallet | None = None) -> dict[str, Any]:
+        """Cancel the authorization of a header, on the chain."""
+        auth, _ = authorization_of(decode_header(header))
+        signature = (by or self.wallet).sign_cancellation(auth.nonce, self.world.network.domain)
+        return await self._call(abi.cancel_authorization(auth.from_, auth.nonce, signature))
+
+    async def submit(self, header: str, *, receive: bool = False) -> dict[str, Any]:
+        """Put a signed authorization on the chain oneself, as anyone may."""
+        auth, signature = authorization_of(decode_header(header))
+        return await self._call(abi.transfer_with_authorization(auth, signature, receive=receive))
+
+    async def _call(self, data: bytes) -> dict[str, Any]:
+        return await self.world.transact(self.address, to_hex(data))
+
+
+def _object(response: httpx.Response) -> dict[str, Any]:
+    """Return the JSON object of an answer; empty if it is none."""
+    try:
+        body = decode(response.content, Any)
+    except BadMessage:
+        return {}
+    return body if isinstance(body, dict) else {}
+
+
+def _signature(wallet: Wallet, auth: Authorization, domain: Domain, *, receive: bool) -> bytes:
+    if not receive:
+        return wallet.sign(auth, domain)
+    key = PrivateKey(from_hex(wallet.private_key, 32))
+    return sign(transfer_digest(auth, domain, RECEIVE_TYPEHASH), key)
+
+
+def _replace(auth: Authorization, changes: dict[str, Any]) -> Authorization:
+    fields = {name: getattr(auth, name) for name in Authorization.__dataclass_fields__}
+    unknown = set(changes) - set(fields)
+    if unknown:
+        raise TypeError(f"an authorization has no {', '.join(sorted(unknown))}")
+    return Authorization(**(fields | changes))

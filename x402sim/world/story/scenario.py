@@ -1,0 +1,123 @@
+"""A scenario: a short story as a coroutine function, with its title, its clauses and its needs."""
+
+import importlib.util
+import inspect
+import re
+import sys
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, overload
+
+from x402sim.spec.clauses import CLAUSES
+
+if TYPE_CHECKING:
+    from x402sim.world.story.world import World
+
+Story = Callable[["World"], Awaitable[None]]
+NEEDS = {
+    "funds": "a payer with money",
+    "clock": "control of the clock",
+    "faults": "control of what goes wrong around the service",
+    "sight": "sight of the money on the chain",
+    "chain": "control of the chain",
+    "fiat token": "Circle's token, which can be paused, and blacklists",
+    "virtual time": "virtual time",
+}
+"""What a scenario cannot take for granted, and what each is called."""
+_DOCSTRING = re.compile(
+    r"(?P<title>[^\n]+)\n\nCovers: (?P<covers>.+?)\.\nStory: (?P<story>.+)", re.DOTALL
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """One scenario: `covers` are clause ids, `needs` names of `NEEDS`."""
+
+    name: str
+    title: str
+    covers: tuple[str, ...]
+    story: str
+    needs: tuple[str, ...]
+    play: Story
+
+
+@overload
+def scenario(story: Story) -> Scenario: ...
+@overload
+def scenario(*, needs: str = "") -> Callable[[Story], Scenario]: ...
+def scenario(story: Story | None = None, *, needs: str = "") -> Any:
+    """Make a scenario of `async def name(world)`; `needs` are names of `NEEDS`, with commas.
+
+    Title, `Covers:` and `Story:` come from the docstring of its module, or its own. Raises
+    `ValueError` if they are missing, or a clause or a need is unknown.
+    """
+    if story is None:
+        return lambda story: _make(story, needs)
+    return _make(story, needs)
+
+
+def _make(story: Story, needs: str) -> Scenario:
+    name: str = story.__name__
+    text = inspect.getdoc(story) or inspect.getdoc(inspect.getmodule(story)) or ""
+    told = _DOCSTRING.fullmatch(text.strip())
+    if told is None:
+        shape = "TITLE\\n\\nCovers: CLAUSE, CLAUSE.\\nStory: TEXT"
+        raise ValueError(f"scenario {name} needs a docstring of the form {shape}")
+    covers = tuple(re.split(r",\s*", told["covers"].strip()))
+    wanted = tuple(re.split(r",\s*", needs)) if needs else ()
+    _refuse_unknown(name, "clause", covers, [clause.id for clause in CLAUSES])
+    _refuse_unknown(name, "need", wanted, list(NEEDS))
+    title, words = told["title"].rstrip("."), " ".join(told["story"].split())
+    return Scenario(name, title, covers, words, wanted, story)
+
+
+def _refuse_unknown(name: str, kind: str, given: tuple[str, ...], known: list[str]) -> None:
+    unknown = [each for each in given if each not in known]
+    if unknown:
+        raise ValueError(f"scenario {name}: there is no {kind} {', '.join(unknown)}")
+
+
+def shipped() -> list[Scenario]:
+    """Return the scenarios that come with x402sim, in order of name."""
+    package = Path(__file__).parents[2]
+    folder = next(
+        folder
+        for folder in (package / "scenarios", package.parent / "scenarios")
+        if folder.is_dir()
+    )
+    return [load(file) for file in sorted(folder.glob("*.py"))]
+
+
+def load(file: Path) -> Scenario:
+    """Return the scenario in a Python file; raises `ValueError` unless there is exactly one."""
+    spec = importlib.util.spec_from_file_location(f"x402sim_scenario_{file.stem}", file)
+    if spec is None or spec.loader is None:
+        raise ValueError(f"{file} is no Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # so that a story can find the docstring of its module
+    spec.loader.exec_module(module)
+    found = [value for value in vars(module).values() if isinstance(value, Scenario)]
+    if len(found) != 1:
+        raise ValueError(f"{file} has {len(found)} scenarios; a file has exactly one")
+    return found[0]
+
+
+def find(names: list[str]) -> list[Scenario]:
+    """Return the scenarios of these names or files, all shipped ones without any.
+
+    Raises `ValueError` naming what is unknown and what there is.
+    """
+    known = {each.name: each for each in shipped()}
+    if not names:
+        return list(known.values())
+    found = []
+    for name in names:
+        if name in known:
+            found.append(known[name])
+        elif name.endswith(".py") and Path(name).is_file():
+            found.append(load(Path(name)))
+        else:
+            there_are = ", ".join(known)
+            raise ValueError(f"there is no scenario {name!r}; there are: {there_are}")
+    return found

@@ -1,0 +1,1 @@
+"""How messages travel between parts: links with latency, and faults."""

@@ -1,0 +1,300 @@
+"""The wire between two parts: in one process or over TCP, it takes time, and it is recorded.
+
+A hop has a latency each way, drawn from a distribution with a random stream of its own,
+so that one hop's luck never changes another's. What crosses it is written to the
+journal: `request` as it is sent, then `answer`, or `no answer` and why.
+"""
+
+import asyncio
+import itertools
+import math
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import Any
+from urllib.parse import unquote
+
+import httpx
+import msgspec
+from starlette.types import ASGIApp, Message
+
+from x402sim.clock import Clock
+from x402sim.journal import Journal
+from x402sim.protocol.header import authorization_of, decode_header
+from x402sim.protocol.messages import BadMessage, decode
+from x402sim.rng import Stream
+from x402sim.world.transport.faults import ABORT
+
+Latency = Callable[[Stream], float]
+"""Draws the seconds that one crossing takes."""
+LatencySpec = float | tuple[float, float] | Sequence[float]
+"""Seconds, always the same; (median in seconds, sigma) of a lognormal; or measured seconds."""
+
+
+def constant(seconds: float) -> Latency:
+    """Return a latency that is always the same."""
+    return lambda _: seconds
+
+
+def lognormal(median_s: float, sigma: float) -> Latency:
+    """Return a latency as networks have it: usually near the median, sometimes far above."""
+    return lambda stream: median_s * stream.lognormvariate(0, sigma)
+
+
+def empirical(samples_s: Sequence[float]) -> Latency:
+    """Return a latency that draws from measured ones."""
+    samples = list(samples_s)
+    return lambda stream: stream.choice(samples)
+
+
+def latency_of(spec: LatencySpec) -> Latency:
+    """Return the latency a spec describes; raises `ValueError` if it is none."""
+    if isinstance(spec, int | float):
+        seconds, latency = [spec], constant(spec)
+    elif isinstance(spec, tuple) and len(spec) == 2:
+        seconds, latency = list(spec), lognormal(*spec)
+    else:
+        seconds, latency = list(spec), empirical(spec)
+    if not seconds or not all(0 <= each < math.inf for each in seconds):
+        raise ValueError(f"a latency is seconds, (median, sigma) or measured seconds, not {spec!r}")
+    return latency
+
+
+class Asgi(httpx.AsyncBaseTransport):
+    """An ASGI application as an httpx transport that behaves like a server on a socket.
+
+    The application runs in a task of its own: a caller that gives up leaves it working.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        """Hand a request to the application; raises `httpx.TransportError` if it is lost."""
+        answered: asyncio.Future[httpx.Response] = asyncio.get_running_loop().create_future()
+        body = await request.aread()
+        task = asyncio.create_task(self._serve(request, body, answered))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return await answered
+
+    async def _serve(
+        self, request: httpx.Request, body: bytes, answered: "asyncio.Future[httpx.Response]"
+    ) -> None:
+        start: Message = {}
+        parts: list[bytes] = []
+        incoming: Iterator[Message] = iter(
+            ({"type": "http.request", "body": body, "more_body": False},)
+        )
+
+        def conclude(outcome: httpx.Response | Exception) -> None:
+            if answered.done():
+                return  # the caller has given up
+            if isinstance(outcome, Exception):
+                answered.set_exception(outcome)
+            else:
+                answered.set_result(outcome)
+
+        async def receive() -> Message:
+            return next(incoming, {"type": "http.disconnect"})
+
+        async def send(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                start.update(message)
+                return
+            parts.append(message.get("body", b""))
+            if not message.get("more_body"):
+                content = b"" if request.method == "HEAD" else b"".join(parts)
+                conclude(httpx.Response(start["status"], headers=start["headers"], content=content))
+
+        async def abort(how: str) -> None:
+            kind = httpx.ConnectError if how == "refused" else httpx.RemoteProtocolError
+            conclude(kind(f"the connection is {how}", request=request))
+
+        try:
+            await self._app(_scope(request, abort), receive, send)
+        except Exception as bug:  # noqa: BLE001 - the application has logged and answered it
+            conclude(httpx.RemoteProtocolError(repr(bug), request=request))
+        finally:
+            conclude(httpx.RemoteProtocolError("the server said nothing", request=request))
+
+
+def _scope(request: httpx.Request, abort: Callable[[str], Awaitable[None]]) -> dict[str, Any]:
+    url = request.url
+    target = request.extensions.get("target", url.raw_path).split(b"?")[0]
+    return {
+        "type": "http",
+        "asgi": {"version": "3.0"},
+        "http_version": "1.1",
+        "method": request.method,
+        "scheme": url.scheme,
+        "path": unquote(target.decode("ascii")),
+        "raw_path": target,
+        "query_string": url.query,
+        "root_path": "",
+        "headers": [(name.lower(), value) for name, value in request.headers.raw],
+        "server": (url.host, url.port),
+        "client": ("127.0.0.1", 123),
+        ABORT: abort,
+    }
+
+
+Turn = Callable[[int], Awaitable[None]]
+
+
+async def _at_once(_: int) -> None:
+    """Deliver in real time: there is no order but that of arrival."""
+
+
+class Wires:
+    """What the wires of one world share: a clock, a journal and a count of exchanges.
+
+    `turn` is awaited before a message is delivered, with the number of its exchange: on
+    a virtual loop one is delivered at a time, whatever it travels through.
+    """
+
+    def __init__(self, clock: Clock, journal: Journal, turn: Turn = _at_once) -> None:
+        self.clock, self.journal, self.turn = clock, journal, turn
+        self._numbers = itertools.count(1)
+
+    def next_exchange(self) -> int:
+        """Return the number of the next exchange."""
+        return next(self._numbers)
+
+
+class Link(httpx.AsyncBaseTransport):
+    """A wire from one caller to one part, over any other transport."""
+
+    def __init__(
+        self,
+        wires: Wires,
+        caller: str,
+        to: str,
+        inner: httpx.AsyncBaseTransport,
+        latency: Latency,
+        luck: Stream,
+    ) -> None:
+        self._wires, self._caller, self._to = wires, caller, to
+        self._inner, self._latency, self._luck = inner, latency, luck
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        """Carry a request there and its answer back; raises `httpx.TransportError`."""
+        exchange = request.extensions["exchange"] = self._wires.next_exchange()
+        body = await request.aread()
+        sent = {"method": request.method, "path": _path(request, body, self._to)}
+        self._record("request", exchange, **sent, **_facts(request, body))
+        timeout_s = request.extensions.get("timeout", {}).get("read")
+        is_told = False
+        try:
+            async with asyncio.timeout(timeout_s):
+                response = await self._cross(request, exchange)
+            self._record("answer", exchange, status=response.status_code, **_told(response))
+            is_told = True
+            return response
+        except TimeoutError as error:
+            self._record("no answer", exchange, reason="timeout")
+            is_told = True
+            raise httpx.ReadTimeout(f"no answer in {timeout_s} s", request=request) from error
+        except httpx.TransportError as error:
+            self._record("no answer", exchange, reason=type(error).__name__)
+            is_told = True
+            raise
+        finally:
+            if not is_told:
+                self._record("no answer", exchange, reason="given up")
+
+    async def _cross(self, request: httpx.Request, exchange: int) -> httpx.Response:
+        await self._travel(exchange)
+        try:
+            response = await self._inner.handle_async_request(request)
+            await response.aread()
+        except httpx.TransportError:
+            await self._wires.turn(exchange)
+            raise
+        await self._travel(exchange)
+        return response
+
+    async def _travel(self, exchange: int) -> None:
+        seconds = self._latency(self._luck)
+        if seconds:
+            await self._wires.clock.sleep(seconds)
+        await self._wires.turn(exchange)
+
+    def _record(self, event: str, exchange: int, **data: Any) -> None:
+        at_ms = self._wires.clock.now_ms()
+        self._wires.journal.record(
+            at_ms, self._caller, event, exchange=exchange, to=self._to, **data
+        )
+
+    async def aclose(self) -> None:
+        """Close what is underneath."""
+        await self._inner.aclose()
+
+
+class _Body(msgspec.Struct, frozen=True):
+    """What the journal wants to know of a body, whoever sent it."""
+
+    method: Any = None
+    payment_id: Any = msgspec.field(name="paymentId", default=None)
+    payment_header: Any = msgspec.field(name="paymentHeader", default=None)
+    session_id: Any = msgspec.field(name="sessionId", default=None)
+    error: Any = None
+    success: Any = None
+    is_valid: Any = msgspec.field(name="isValid", default=None)
+    tx_hash: Any = msgspec.field(name="txHash", default=None)
+
+
+def _read(body: bytes) -> _Body:
+    try:
+        read: _Body = decode(body, _Body)
+    except BadMessage:
+        return _Body()
+    return read
+
+
+def _path(request: httpx.Request, body: bytes, to: str) -> str:
+    """Return what is asked: the path, or the JSON-RPC method."""
+    if to == "rpc":
+        return str(_read(body).method)[:60]
+    path = request.url.path[:200]
+    action = request.url.params.get("action") if to == "explorer" else None
+    return f"{path}?{action}" if action else path
+
+
+def _facts(request: httpx.Request, body: bytes) -> dict[str, Any]:
+    """Return what a request is about: payment id, session id, authorization."""
+    said = _read(body) if body else _Body()
+    facts = {
+        "payment_id": request.headers.get("x-payment-id") or said.payment_id,
+        "session_id": request.headers.get("x-session-id"),
+    }
+    if isinstance(said.payment_header, str):
+        try:
+            auth, _ = authorization_of(decode_header(said.payment_header))
+            facts["authorization"] = auth.nonce.hex()
+        except BadMessage:
+            facts["authorization"] = "unreadable"
+    return _short(facts)
+
+
+def _told(response: httpx.Response) -> dict[str, Any]:
+    """Return what an answer says: which error, which ids."""
+    said = _read(response.content)
+    error = said.error
+    if isinstance(error, dict):
+        error = error.get("message")
+    facts = {
+        "error": error,
+        "payment_id": said.payment_id,
+        "session_id": said.session_id,
+        "tx_hash": said.tx_hash,
+        "ok": said.is_valid if said.success is None else said.success,
+    }
+    return _short(facts)
+
+
+def _short(facts: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: value[:120] if isinstance(value, str) else value
+        for name, value in facts.items()
+        if isinstance(value, str | bool)
+    }
