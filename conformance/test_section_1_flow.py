@@ -91,8 +91,8 @@ async def the_indexer_runs_by_itself(probe: Probe) -> None:
     await probe.buy()
 
     async def is_asked() -> bool:
-        events = await probe.journal(since)
-        return any((e["actor"], e["event"]) == ("explorer", "answered") for e in events)
+        entries = await probe.journal(since)
+        return any(entry.event.actor == "explorer" for entry in entries)
 
     await probe.advance(INDEXER_TURN_S)
     asked = await probe.eventually(is_asked)

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from x402sim.events import AnswerSent, Event, Transfer
 from x402sim.payer.wallet import Wallet
 from x402sim.suite.answers import Answer, Challenge
 from x402sim.suite.probe import Probe
@@ -42,9 +43,9 @@ LETTERS = "pay_0xAZ09{}[]\"\\'%/.:,;- \0\n\u20ac\U0001f4b6"
 async def _calls(probe: Probe, since: int) -> list[str]:
     """Return what the world's facilitator was asked: "verify 200", "settle 200"."""
     return [
-        f"{event['data']['path'].rsplit('/', 1)[-1]} {event['data']['status']}"
-        for event in await probe.journal(since)
-        if (event["actor"], event["event"]) == ("facilitator", "answered")
+        f"{event.path.rsplit('/', 1)[-1]} {event.status}"
+        for event in [entry.event for entry in await probe.journal(since)]
+        if isinstance(event, AnswerSent) and event.actor == "facilitator"
     ]
 
 
@@ -82,22 +83,22 @@ async def verified_before_settled_before_answered(probe: Probe) -> None:
     answer = await probe.settle(challenge, probe.sign(challenge, payer))
     probe.settled(answer)
     await probe.paid(payer, challenge.amount_base)
-    events = await probe.journal(since)
-    verified = next((e["seq"] for e in events if _is_verification(e)), None)
-    moved = next(e["seq"] for e in events if _is_transfer_of(payer, e))
+    entries = await probe.journal(since)
+    verified = next((e.seq for e in entries if _is_verification(e.event)), None)
+    moved = next(e.seq for e in entries if _is_transfer_of(payer, e.event))
     in_order = verified is not None and verified < moved
     seen = f"events of the world's journal: verified {verified}, transferred {moved}"
     probe.require("a verification before the transfer", in_order, seen)
 
 
-def _is_verification(event: dict[str, Any]) -> bool:
-    is_answer = (event["actor"], event["event"]) == ("facilitator", "answered")
-    return is_answer and event["data"]["path"].endswith("/verify")
+def _is_verification(event: Event) -> bool:
+    if not isinstance(event, AnswerSent):
+        return False
+    return event.actor == "facilitator" and event.path.endswith("/verify")
 
 
-def _is_transfer_of(payer: Wallet, event: dict[str, Any]) -> bool:
-    is_transfer = (event["actor"], event["event"]) == ("chain", "transfer")
-    return is_transfer and event["data"]["sender"] == payer.address
+def _is_transfer_of(payer: Wallet, event: Event) -> bool:
+    return isinstance(event, Transfer) and event.sender == payer.address
 
 
 @check("4.1/order", control="payment", needs="money, world", pays=1)

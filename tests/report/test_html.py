@@ -5,9 +5,11 @@ from base64 import b64decode
 from html.parser import HTMLParser
 
 import pytest
+from msgspec import structs
 
 from tests.report.stories import NASTY, run, skipped
 from x402sim import Run
+from x402sim.events import Begin, End
 from x402sim.journal import Journal
 from x402sim.report import html
 
@@ -56,7 +58,7 @@ def test_a_fragment_shows_outcome_checks_diagram_hash_and_command(name: str) -> 
         found.outcome,
         found.sha256,
         found.command,
-        *{c["clause"] for c in found.checked},
+        *{c.clause for c in found.checked},
     ):
         assert words in fragment.words
     (image,) = fragment.all("img")
@@ -82,9 +84,13 @@ def test_nothing_a_run_contains_becomes_markup(page: Reader) -> None:
 
 def test_even_a_name_is_escaped() -> None:
     journal = Journal()
-    for event in skipped().journal:
-        data = {"scenario": '"><script>', "title": "<script>", "outcome": '"><script>'}
-        journal.record(event.at_ms, event.actor, event.event, **{**event.data, **data})
+    for entry in skipped().journal:
+        event = entry.event
+        if isinstance(event, Begin):
+            event = structs.replace(event, scenario='"><script>', title="<script>")
+        if isinstance(event, End):
+            event = structs.replace(event, outcome='"><script>')
+        journal.record(entry.at_ms, event)
     assert Reader(html.page([Run(journal=journal)])).all("script") == []
     assert Reader(html.fragment(Run(journal=journal))).all("script") == []
 
@@ -122,9 +128,7 @@ def test_only_what_failed_is_open(page: Reader) -> None:
 
 def test_a_failed_check_comes_with_what_was_expected_and_what_happened(page: Reader) -> None:
     (failed,) = {
-        check["exchange"]
-        for check in run("failing").checked
-        if check["exchange"] and not check["ok"]
+        check.exchange for check in run("failing").checked if check.exchange and not check.ok
     }
     assert f"What happened in exchange {failed}" in page.words
     assert "refused: Insufficient USDC balance" in page.words

@@ -11,6 +11,8 @@ from typing import Any
 import httpx
 
 from x402sim.clock import Clock
+from x402sim.events import AnswerSent, Event, name_of
+from x402sim.journal import Journal
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import parse_address, to_hex
 from x402sim.protocol.messages import PaymentRequired, Receipt, decode
@@ -135,11 +137,12 @@ def _balance(server: LocalServer, http: httpx.Client, account: str) -> int:
 
 
 def _journal(server: LocalServer, http: httpx.Client) -> list[str]:
-    lines = http.get(f"{server.control_url}/journal").iter_lines()
-    events = [decode(line.encode(), dict[str, Any]) for line in lines]
-    return [
-        f"{e['actor']} {e['data']['path']} {e['data']['status']}"
-        if e["event"] == "answered"
-        else e["event"]
-        for e in events
-    ]
+    """Return what has happened so far, a few words for each event."""
+    journal = Journal.load(http.get(f"{server.control_url}/journal").content)
+    return [_few_words(entry.event) for entry in journal]
+
+
+def _few_words(event: Event) -> str:
+    if isinstance(event, AnswerSent):
+        return f"{event.actor} {event.path} {event.status}"
+    return name_of(event)

@@ -5,9 +5,9 @@ Everything is readable at 80 columns.
 
 import textwrap
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from x402sim.commands.playing import Played, combined_sha256
+from x402sim.events import Check, StoryRaised
 from x402sim.report.run import OUTCOMES
 from x402sim.report.trace import failed_checks
 from x402sim.spec.clauses import CLAUSES
@@ -72,27 +72,27 @@ def failure(played: Played) -> Iterator[str]:
     last_told = None
     for check, trace in broken[:MAX_CHECKS]:
         yield from _check(check)
-        yield from _exchange(check["exchange"], trace, told=check["exchange"] == last_told)
-        last_told = check["exchange"]
+        yield from _exchange(check.exchange, trace, told=check.exchange == last_told)
+        last_told = check.exchange
     if len(broken) > MAX_CHECKS:
         yield f"\n  and {len(broken) - MAX_CHECKS} more; --json has them all"
-    for event in run.journal:
-        if (event.actor, event.event) == ("world", "error"):
+    for entry in run.journal:
+        if isinstance(entry.event, StoryRaised):
             yield "\n  the story raised it here:"
-            yield from (_cut(f"    {frame}") for frame in event.data["trace"])
+            yield from (_cut(f"    {frame}") for frame in entry.event.trace)
     yield f"\n  play it again: {played.again}"
 
 
-def _check(check: dict[str, Any]) -> Iterator[str]:
-    clause = str(check["clause"])
-    yield "\n" + _fill(f"{clause}: {_SENTENCES.get(clause, 'must hold in every run')}", 2)
-    for name in ("expected", "actual"):
-        first, *rest = textwrap.wrap(repr(check[name]), WIDTH - 14) or [""]
+def _check(check: Check) -> Iterator[str]:
+    must = _SENTENCES.get(check.clause, "must hold in every run")
+    yield "\n" + _fill(f"{check.clause}: {must}", 2)
+    for name, value in ("expected", check.expected), ("actual", check.actual):
+        first, *rest = textwrap.wrap(repr(value), WIDTH - 14) or [""]
         yield f"    {name:<9} {first}"
         yield from (f"    {'':<9} {line}" for line in rest)
 
 
-def _exchange(number: int, trace: list[str], *, told: bool) -> Iterator[str]:
+def _exchange(number: int | None, trace: list[str], *, told: bool) -> Iterator[str]:
     """Yield what happened from the request a check is about to its answer."""
     if told:
         yield f"    it is about exchange {number}, too"

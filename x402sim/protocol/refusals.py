@@ -27,10 +27,14 @@ class Refusal(Enum):
 
 @dataclass(eq=False)
 class SettlementRefused(Exception):
-    """A settlement that did not grant anything; `reason` says more where there is more to say."""
+    """A settlement that did not grant anything; `reason` says more where there is more to say.
+
+    `final` is False as long as this attempt may still move money.
+    """
 
     refusal: Refusal
     reason: str | None = None
+    final: bool = True
 
     def __str__(self) -> str:
         return self.refusal.value + (f": {self.reason}" if self.reason else "")

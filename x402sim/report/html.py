@@ -95,14 +95,14 @@ def _summary(runs: "Sequence[Run]") -> str:
         if (count := sum(run.outcome == outcome for run in runs))
     ]
     checks = sum(len(run.checked) for run in runs)
-    held = sum(check["ok"] for run in runs for check in run.checked)
+    held = sum(check.ok for run in runs for check in run.checked)
     return f"{', '.join(counts) or 'No scenarios'}; {held} of {checks} checks held."
 
 
 def _overview(runs: "Sequence[Run]") -> str:
     rows = "".join(
         f'<tr><td><a href="#{escape(name)}">{escape(name)}</a></td><td>{_outcome(run)}</td>'
-        f'<td class="number">{sum(check["ok"] for check in run.checked)} of {len(run.checked)}</td>'
+        f'<td class="number">{sum(check.ok for check in run.checked)} of {len(run.checked)}</td>'
         f'<td class="number">{run.seed}</td><td class="wide">{escape(run.title)}</td>'
         f"<td><code>{run.sha256[:12]}</code></td></tr>\n"
         for run, name in zip(runs, anchors(runs), strict=True)
@@ -134,7 +134,7 @@ def _outcome(run: "Run") -> str:
 
 
 def _held(run: "Run") -> str:
-    held = sum(check["ok"] for check in run.checked)
+    held = sum(check.ok for check in run.checked)
     return f"{run.name}, seed {run.seed}: {held} of {len(run.checked)} checks held"
 
 
@@ -144,12 +144,9 @@ def _reason(run: "Run") -> str:
 
 def _checks(run: "Run") -> str:
     """Return a table of the checks: a row for each that failed, and one for each other clause."""
-    failed = [check for check in run.checked if not check["ok"]]
-    held = [str(check["clause"]) for check in run.checked if check["ok"]]
-    rows = [
-        _check_row("failed", str(check["clause"]), check["expected"], check["actual"])
-        for check in failed
-    ]
+    failed = [check for check in run.checked if not check.ok]
+    held = [check.clause for check in run.checked if check.ok]
+    rows = [_check_row("failed", check.clause, check.expected, check.actual) for check in failed]
     rows += [_held_row(clause, held.count(clause)) for clause in dict.fromkeys(held)]
     if not rows:
         return ""
@@ -190,7 +187,7 @@ def _shown(value: Any) -> str:
 def _failures(run: "Run") -> str:
     """Return what happened during each request that a failed check is about."""
     traces = dict.fromkeys(
-        (check["exchange"], tuple(trace)) for check, trace in failed_checks(run.journal) if trace
+        (check.exchange, tuple(trace)) for check, trace in failed_checks(run.journal) if trace
     )
     return "".join(
         f"<h3>What happened in exchange {number}</h3>\n<pre>{escape(chr(10).join(trace))}</pre>"

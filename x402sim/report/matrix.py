@@ -38,7 +38,7 @@ def outcomes(runs: "Sequence[Run]", ax: Axes | None = None) -> Axes:
     a grey bar: the scenario was skipped. An empty cell is a clause it does not check. A
     cross before the name: the scenario failed, by a check or because its story broke.
     """
-    clauses = sorted({str(check["clause"]) for run in runs for check in run.checked}, key=_in_book)
+    clauses = sorted({check.clause for run in runs for check in run.checked}, key=_in_book)
     names = _run_names(runs)
     if ax is None:
         longest = max(map(len, names), default=0) * 0.075, max(map(len, clauses), default=0) * 0.075
@@ -110,7 +110,7 @@ def _draw_run(ax: Axes, y: int, run: "Run", clauses: list[str]) -> None:
         ax.text(-0.3, y, text, va="center", size=letters, color=BLACK)
     held: dict[str, bool] = {}
     for check in run.checked:
-        held[check["clause"]] = held.get(check["clause"], True) and check["ok"]
+        held[check.clause] = held.get(check.clause, True) and check.ok
     for clause, ok in held.items():
         glyph, fill, ink = _GLYPHS["passed" if ok else "failed"]
         x = clauses.index(clause)

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 from matplotlib.axes import Axes
 
+from x402sim.events import AuthorizationConsumed, Check, Event, IndexerRan, SessionOpened
 from x402sim.journal import Journal
 from x402sim.report import plots
 from x402sim.report.figure import png
-from x402sim.report.reading import SERVICE, Reading, is_
+from x402sim.report.reading import Reading
 
 if TYPE_CHECKING:
     from x402sim.report.run import Run
@@ -25,20 +26,23 @@ class Picture:
     is_worth_it: Callable[[Reading], bool]
 
 
-def _has(actor: str, event: str, fact: str = "") -> Callable[[Reading], bool]:
-    """Tell of a run whether it takes any time, and such an event (with this fact) is in it."""
-    return lambda reading: (
-        reading.events[-1].at_ms > reading.events[0].at_ms
-        and any(
-            is_(each, actor, event) and (not fact or each.data[fact]) for each in reading.events
-        )
-    )
+def _has(kind: type[Event]) -> Callable[[Reading], bool]:
+    """Tell of a run whether it takes any time, and has such an event."""
+    return lambda reading: _takes_time(reading) and any(reading.of(kind))
+
+
+def _has_indexed(reading: Reading) -> bool:
+    return _takes_time(reading) and any(ran.asked for _, ran in reading.of(IndexerRan))
+
+
+def _takes_time(reading: Reading) -> bool:
+    return reading.entries[-1].at_ms > reading.entries[0].at_ms
 
 
 def _first_failure(journal: Journal) -> int:
     """Return the exchange that the first failed check is about; the first one if none failed."""
-    failed = (event.data for event in journal if is_(event, "world", "check"))
-    return next((int(check["exchange"]) for check in failed if not check["ok"]), 1)
+    checks = (check for _, check in Reading(journal).of(Check))
+    return next((check.exchange or 0 for check in checks if not check.ok), 1)
 
 
 PICTURES = (
@@ -54,13 +58,13 @@ PICTURES = (
         "balances",
         "What each party has gained or lost on the chain so far, without what was minted for it.",
         plots.balances,
-        _has("chain", "authorization"),
+        _has(AuthorizationConsumed),
     ),
     Picture(
         "session_burn_down",
         "What is left of each session's budget.",
         plots.session_burn_down,
-        _has(SERVICE, "session opened"),
+        _has(SessionOpened),
     ),
     Picture(
         "latency",
@@ -75,7 +79,7 @@ PICTURES = (
         "backlog",
         "Settled payments whose block number the indexer has not found yet.",
         plots.backlog,
-        _has(SERVICE, "indexer ran", "asked"),
+        _has_indexed,
     ),
 )
 MATRIX = "Which checks held (tick) and which did not (cross), by scenario and clause."

@@ -4,14 +4,16 @@ import hashlib
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from x402sim.journal import Event, Journal
+from x402sim.events import Begin, Check, End, Event, name_of
+from x402sim.journal import Journal
 from x402sim.report import need_extra
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
+Kind = TypeVar("Kind", bound=Event)
 OUTCOMES = ("passed", "failed", "skipped")
 
 
@@ -27,48 +29,49 @@ class Run:
     real_s: float | None = None
 
     @cached_property
-    def _begin(self) -> dict[str, Any]:
-        return self._one("begin").data
+    def _begin(self) -> Begin:
+        return self._one(Begin)
 
     @cached_property
-    def _end(self) -> dict[str, Any]:
-        return self._one("end").data
+    def _end(self) -> End:
+        return self._one(End)
 
-    def _one(self, name: str) -> Event:
-        found = [event for event in self.journal if (event.actor, event.event) == ("world", name)]
+    def _one(self, kind: type[Kind]) -> Kind:
+        found = [entry.event for entry in self.journal if isinstance(entry.event, kind)]
         if len(found) != 1:
+            name = name_of(kind)
             raise ValueError(f"this journal has {len(found)} {name!r} events, a run has one")
         return found[0]
 
     @property
     def name(self) -> str:
         """The scenario's name."""
-        return str(self._begin["scenario"])
+        return self._begin.scenario
 
     @property
     def title(self) -> str:
         """The scenario's title."""
-        return str(self._begin["title"])
+        return self._begin.title
 
     @property
     def seed(self) -> int:
         """The seed it was played with."""
-        return int(self._begin["seed"])
+        return self._begin.seed
 
     @property
     def outcome(self) -> str:
         """passed, failed or skipped."""
-        return str(self._end["outcome"])
+        return self._end.outcome
 
     @property
     def reason(self) -> str:
         """Why it failed or was skipped; empty if it passed."""
-        return str(self._end["reason"])
+        return self._end.reason
 
     @property
-    def checked(self) -> list[dict[str, Any]]:
+    def checked(self) -> list[Check]:
         """Every check as it was made: clause, ok, expected, actual, exchange."""
-        return [event.data for event in self.journal if event.event == "check"]
+        return [entry.event for entry in self.journal if isinstance(entry.event, Check)]
 
     @cached_property
     def sha256(self) -> str:
@@ -78,15 +81,15 @@ class Run:
     @property
     def command(self) -> str:
         """The command that plays it again; of a world with options, the program."""
-        if "options" in self._begin:
-            return self._program(self._begin["options"])
-        chain = f" --chain {self._begin['chain']}" if "chain" in self._begin else ""
+        if self._begin.options:
+            return self._program(self._begin.options)
+        chain = f" --chain {self._begin.chain}" if self._begin.chain else ""
         where = f"--on {self.on or 'in-process'}{chain} --seed {self.seed}"
         return f"python -m x402sim run {self.name} {where}"
 
     def _program(self, options: dict[str, str]) -> str:
         usual = {"on": "in-process", "chain": "ledger"}
-        given = {"on": self.on or "in-process", "chain": self._begin.get("chain", "ledger")}
+        given = {"on": self.on or "in-process", "chain": self._begin.chain or "ledger"}
         places = {name: repr(value) for name, value in given.items() if value != usual[name]}
         told = ", ".join(f"{name}={value}" for name, value in {**places, **options}.items())
         return f"World(seed={self.seed}, {told}).play({self.name!r})"
@@ -147,7 +150,7 @@ class Run:
     def load(cls, file: str | Path) -> "Run":
         """Return the run whose `journal.ndjson` this is; raises `ValueError`."""
         run = cls(journal=Journal.load(Path(file).read_bytes()))
-        run._one("begin"), run._one("end")
+        run._one(Begin), run._one(End)
         return run
 
     def _repr_html_(self) -> str:
@@ -158,7 +161,7 @@ class Run:
         return html.fragment(self)
 
     def __repr__(self) -> str:
-        held = sum(check["ok"] for check in self.checked)
+        held = sum(check.ok for check in self.checked)
         return f"Run({self.name}: {self.outcome}, {held} of {len(self.checked)} checks held)"
 
 

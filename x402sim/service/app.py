@@ -13,8 +13,9 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from x402sim import web
+from x402sim.events import PaymentRefused
 from x402sim.protocol.messages import QuoteRequest, SessionRequest, SettlementRequest
-from x402sim.protocol.refusals import SettlementRefused, status_of
+from x402sim.protocol.refusals import Refusal, SettlementRefused, status_of
 from x402sim.service import gate, payments, quotes, sessions
 from x402sim.service.agents import agents
 from x402sim.service.docs.openapi import openapi
@@ -52,7 +53,15 @@ async def pay(service: Service, request: Request) -> Response:
     try:
         return web.answer(await payments.pay(service, asked))
     except SettlementRefused as refused:
-        service.note("payment refused", payment_id=asked.payment_id[:80], reason=str(refused))
+        service.record(
+            PaymentRefused(
+                payment_id=asked.payment_id[:80],
+                refusal=refused.refusal.value,
+                reason=refused.reason,
+                final=refused.final,
+                validated=refused.refusal is not Refusal.MISMATCH,
+            )
+        )
         status = status_of(refused.refusal, service.settings.decisions)
         return web.error(status, refused.refusal.value, refused.reason)
 

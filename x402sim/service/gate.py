@@ -10,6 +10,7 @@ Clauses: 5/cache-first, 5/stored-records, 5/resource-binding, 5/session-conditio
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from x402sim import events
 from x402sim.service.state import Service
 
 
@@ -77,10 +78,12 @@ def spend(service: Service, granted: Pass) -> bool:
     )
     if debited:
         session = service.store.session(granted.session_id)
-        service.note(
-            "session debited",
-            session_id=granted.session_id,
-            amount_base=granted.amount_base,
-            released_base=session.released if session else None,
-        )
+        if session is not None:
+            service.record(
+                events.SessionDebited(
+                    session_id=granted.session_id,
+                    amount_base=granted.amount_base,
+                    released_base=session.released,
+                )
+            )
     return debited

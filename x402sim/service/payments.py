@@ -8,6 +8,7 @@ Clauses: 4.1/*, 5/nonce-once, 5/exact-amount, 7/*.
 
 from typing import Literal
 
+from x402sim import events
 from x402sim.protocol.crypto import checksum, parse_address
 from x402sim.protocol.header import authorization_of, decode_header
 from x402sim.protocol.messages import BadMessage, Receipt, Settled, SettlementRequest
@@ -103,7 +104,7 @@ async def settle(service: Service, request: SettlementRequest, *, resumed: bool)
         reason = str(error) if resumed else f"nothing was charged: {error}"
         refused, over_if = SettlementRefused(Refusal.UNREACHABLE, reason), _WHATEVER_IT_SAYS
     except OutcomeUnknown as error:
-        service.note("settlement answer lost", payment_id=payment_id)
+        service.record(events.SettlementAnswerLost(payment_id=payment_id))
         refused, over_if = SettlementRefused(Refusal.UNREACHABLE, str(error)), _NEVER_PAID
     else:
         if isinstance(outcome, Settled):
@@ -161,6 +162,7 @@ async def _was_paid_all_the_same(
         said if said in (Refusal.UNREACHABLE, Refusal.FAILED) else Refusal.PENDING,
         f"{refused.reason}; it may still be paid: send the same payment header again, or ask "
         "GET /api/payments/{paymentId}; do not sign another one",
+        final=False,
     )
 
 
@@ -201,7 +203,9 @@ async def earlier_attempt(
         return None
     if is_same:
         return "pending"
-    raise SettlementRefused(Refusal.PENDING, "an earlier payment header may still settle")
+    raise SettlementRefused(
+        Refusal.PENDING, "an earlier payment header may still settle", final=False
+    )
 
 
 def _stored(service: Service, payment_id: str) -> Stored:

@@ -7,6 +7,7 @@ Clauses: 5/nonce-once, 3/pending-resolved.
 
 from typing import Literal
 
+from x402sim import events
 from x402sim.protocol.crypto import Address, parse_address
 from x402sim.service.grant import grant
 from x402sim.service.state import Service
@@ -69,7 +70,7 @@ async def reconcile(service: Service) -> int:
             finding = await look_up(service, stored)
             if finding == "not settled":
                 service.store.fail(payment_id)
-                service.note("payment failed", payment_id=payment_id)
+                service.record(events.PaymentFailed(payment_id=payment_id))
             resolved += finding in ("settled", "not settled")
     return resolved
 

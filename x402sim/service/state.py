@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from x402sim.clock import Clock
+from x402sim.events import ServiceEvent
 from x402sim.protocol.refusals import Refusal
 from x402sim.protocol.rules import FRESHNESS, SETTLEMENT, Presented, Rules
 from x402sim.service.entitlements import Entitlements
@@ -37,7 +38,7 @@ class KeyedLocks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Service:
-    """A service at work; `note` writes an event to the journal."""
+    """A service at work; `record` writes an event to the journal."""
 
     settings: Settings
     clock: Clock
@@ -45,7 +46,7 @@ class Service:
     issuer: Issuer
     entitlements: Entitlements
     upstream: Upstream
-    note: Callable[..., None] = lambda event, **data: None
+    record: Callable[[ServiceEvent], None] = lambda event: None
     settlement_rules: Rules[Presented, Refusal] = SETTLEMENT
     freshness_rules: Rules[Presented, Refusal] = FRESHNESS
     settling: KeyedLocks = field(default_factory=KeyedLocks)

@@ -13,6 +13,7 @@ from typing import Any
 import httpx
 import msgspec
 
+from x402sim.journal import Entry, Journal
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.crypto import parse_address
 from x402sim.protocol.eip3009 import Authorization
@@ -353,15 +354,15 @@ class Probe:
         """Return the number that the next event of the world's journal will have."""
         return int((await self.control("GET", "who"))["journal"])
 
-    async def journal(self, since: int) -> list[dict[str, Any]]:
-        """Return the events of the world's journal from number `since` on, oldest first."""
+    async def journal(self, since: int) -> list[Entry]:
+        """Return the entries of the world's journal from number `since` on, oldest first."""
         if self.setting.control is None:
             raise Skipped("it needs the world around the target")
         try:
             answer = await self.setting.control.get("/journal", params={"since": since})
             answer.raise_for_status()
-            return [msgspec.json.decode(line) for line in answer.content.splitlines()]
-        except (httpx.HTTPError, msgspec.MsgspecError) as error:
+            return list(Journal.load(answer.content))
+        except (httpx.HTTPError, ValueError) as error:
             raise Inconclusive(f"the world's journal was not read: {error!r}") from error
 
     async def eventually(self, holds: Callable[[], Awaitable[bool]], within_s: float = 1) -> bool:

@@ -17,6 +17,7 @@ from x402sim import web
 from x402sim.chain.base import Control
 from x402sim.chain.ledger.token_rules import CANCEL, RECEIVE, TRANSFER
 from x402sim.clock import Clock, SkewedClock
+from x402sim.events import Part
 from x402sim.explorer.app import explorer_app
 from x402sim.explorer.index import Index
 from x402sim.facilitator.app import facilitator_app
@@ -141,7 +142,7 @@ class Parts:
         return self.process.service
 
 
-Link = Callable[[str, ASGIApp], httpx.AsyncBaseTransport]
+Link = Callable[[Part, ASGIApp], httpx.AsyncBaseTransport]
 """Makes the wire to one part ("facilitator", "explorer", "rpc") from its application."""
 
 
@@ -185,7 +186,7 @@ def build(
     def at_its_door(name: Victim, app: ASGIApp) -> ASGIApp:
         return web.recorded(faulty(app, name, faults, clock), name, journal, clock)
 
-    outside = {
+    outside: dict[Part, ASGIApp] = {
         "facilitator": at_its_door(
             "facilitator",
             facilitator_app(_facilitator(recipe, clocks["facilitator"], ground)),
@@ -207,7 +208,7 @@ def build(
             issuer=Issuer(settings, rng.stream("payment ids")),
             entitlements=Entitlements(settings.entitlement_lifetime_s),
             upstream=Upstream(http, settings),
-            note=lambda event, **data: journal.record(clock.now_ms(), "service", event, **data),
+            record=lambda event: journal.record(clock.now_ms(), event),
             settlement_rules=recipe.rules("settlement"),
             freshness_rules=recipe.rules("freshness"),
         )

@@ -18,6 +18,7 @@ from uvicorn import Config
 from uvicorn.server import ServerState
 
 from x402sim.clock import Clock, SkewedClock
+from x402sim.events import Part
 from x402sim.journal import Journal
 from x402sim.payer.wallet import Wallet
 from x402sim.rng import Rng
@@ -63,7 +64,7 @@ class Stage:
     to_facilitator: Callable[[], httpx.AsyncBaseTransport] | None = None
     facilitator_url: str = ""
 
-    def client(self, caller: str, to: str = "service") -> httpx.AsyncClient:
+    def client(self, caller: str, to: Part = "service") -> httpx.AsyncClient:
         """Return a caller's wire to the service or the facilitator."""
         make, url = self.to_service, self.base_url
         if to == "facilitator":
@@ -199,7 +200,7 @@ async def _world(plan: Plan) -> AsyncIterator[tuple[Parts, Wires, Rng]]:
         clock = Clock()
         wires = Wires(clock, Journal())
 
-    def link(name: str, app: ASGIApp) -> Link:
+    def link(name: Part, app: ASGIApp) -> Link:
         latency = plan.latency.get(name, constant(0))
         return Link(wires, "service", name, Asgi(app), latency, rng.stream(f"wire to {name}"))
 

@@ -12,7 +12,9 @@ from typing import Any
 import httpx
 import msgspec
 
+from x402sim import events
 from x402sim.clock import Clock, stopwatch
+from x402sim.journal import Journal
 from x402sim.payer.auth import PaymentAuth
 from x402sim.payer.session import SessionAuth
 from x402sim.protocol import abi
@@ -123,32 +125,33 @@ class World:
                 outcome, reason = await self._play_on(stage, scenario)
                 if stage.parts is None and stage.control is not None:
                     journal.merge(await self._remote_events())
-                self._record("end", outcome=outcome, reason=reason)
+                self._record(events.End(outcome=outcome, reason=reason))
                 return Run(journal=journal, on=self.on, real_s=elapsed())
             finally:
                 for client in self._clients:
                     await client.aclose()
                 self._stage = None
 
-    async def _play_on(self, stage: Stage, scenario: Scenario) -> tuple[str, str]:
+    async def _play_on(self, stage: Stage, scenario: Scenario) -> tuple[events.Outcome, str]:
         """Play the story; return its outcome and the reason."""
         self._before = await self._look_around()
         if "asset" in self._before:  # a token that was just deployed has an address of its own
             asset = parse_address(self._before["asset"])
             self.network = replace(self.network, asset=asset)
         self._record(
-            "begin",
-            scenario=scenario.name,
-            title=scenario.title,
-            seed=self.seed,
-            start_ms=stage.clock.now_ms(),
-            network=self.network.name,
-            decimals=self.network.decimals,
-            symbol=self.network.token_symbol,
-            **({} if self.chain == LEDGER else {"chain": shown(self.chain)}),
-            **({"options": self._options} if self._options else {}),
-            merchant=self._before.get("payTo"),
-            token_owner=self._before.get("tokenOwner"),
+            events.Begin(
+                scenario=scenario.name,
+                title=scenario.title,
+                seed=self.seed,
+                start_ms=stage.clock.now_ms(),
+                network=self.network.name,
+                decimals=self.network.decimals,
+                symbol=self.network.token_symbol,
+                chain=None if self.chain == LEDGER else shown(self.chain),
+                options=self._options,
+                merchant=self._before.get("payTo"),
+                token_owner=self._before.get("tokenOwner"),
+            )
         )
         missing = [NEEDS[need] for need in scenario.needs if need not in stage.can]
         if missing:
@@ -162,13 +165,13 @@ class World:
             async with patience:
                 await scenario.play(self)
         except Exception as error:  # noqa: BLE001 - whatever the story raises is its outcome
-            self._record("error", trace=serialize.trace(error))
+            self._record(events.StoryRaised(trace=serialize.trace(error)))
             return "failed", f"{type(error).__name__}: {error}"
         finally:
             if stage.control is not None:
                 await self.heal()
-        checks = [event.data for event in stage.wires.journal if event.event == "check"]
-        failed = [check for check in checks if not check["ok"]]
+        checks = [e.event for e in stage.wires.journal if isinstance(e.event, events.Check)]
+        failed = [check for check in checks if not check.ok]
         if failed:
             return "failed", f"{len(failed)} of {len(checks)} checks did not hold"
         if scenario.covers and not checks:
@@ -201,7 +204,7 @@ class World:
     async def payer(self, name: str, *, balance: str | None = None) -> Payer:
         """Return a new payer with a wire to the service and `balance` tokens, if any."""
         wallet = self.stage.wallet(name)
-        self._record("joined", name=name, address=wallet.address)
+        self._record(events.PayerJoined(name=name, address=wallet.address))
         if balance is not None and self.stage.control is not None:
             await self.fund(wallet.address, balance)
         http = self.stage.client(name)
@@ -217,7 +220,7 @@ class World:
 
     async def advance(self, seconds: float) -> None:
         """Let time go by (needs "clock"); what is due happens meanwhile."""
-        self._record("time goes by", seconds=seconds)
+        self._record(events.TimeAdvanced(seconds=seconds))
         await self.stage.advance(seconds)
 
     async def until(self, at_s: float) -> None:
@@ -232,7 +235,7 @@ class World:
         `when` is a further condition on a request (its path, query and body, as bytes);
         it cannot be sent to a URL.
         """
-        self._record("fault", **serialize.fault(fault))
+        self._record(events.FaultInjected(**msgspec.structs.asdict(fault)))
         if when is None:
             await self._control("POST", "faults", msgspec.to_builtins(fault))
         elif self.stage.parts is None:
@@ -244,19 +247,19 @@ class World:
         """End all faults, skews, lags and dooms; mine as at first."""
         await self._control("POST", "faults/clear")
 
-    async def skew(self, actor: str, seconds: float) -> None:
+    async def skew(self, actor: events.Skewable, seconds: float) -> None:
         """Make the clock of service, facilitator, explorer or chain wrong."""
-        self._record("skew", victim=actor, seconds=seconds)
+        self._record(events.ClockSkewed(victim=actor, seconds=seconds))
         await self._control("POST", "clock/skew", {"actor": actor, "seconds": seconds})
 
     async def explorer_lag(self, seconds: float) -> None:
         """Let the explorer learn of each block so many seconds late."""
-        self._record("explorer lag", seconds=seconds)
+        self._record(events.ExplorerLagged(seconds=seconds))
         await self._control("POST", "explorer/lag", {"seconds": seconds})
 
     async def crash(self) -> None:
         """Kill the service and start it again on its database."""
-        self._record("crash")
+        self._record(events.ServiceCrashed())
         await self._control("POST", "crash")
 
     # --- the chain -------------------------------------------------------------------
@@ -267,7 +270,7 @@ class World:
 
     async def mining(self, automine: bool) -> None:
         """Mine every transaction at once, or only on demand."""
-        self._record("mining", automine=automine)
+        self._record(events.MiningSwitched(automine=automine))
         await self._control("POST", "mining", {"automine": automine})
 
     async def mine(self, blocks: int = 1) -> None:
@@ -276,17 +279,17 @@ class World:
 
     async def reorg(self, depth: int, drop: list[str] | None = None) -> None:
         """Replace the newest blocks; the transactions in `drop` (hashes) are forgotten."""
-        self._record("reorg", depth=depth)
+        self._record(events.ChainReorganised(depth=depth))
         await self._control("POST", "reorg", {"depth": depth, "drop": drop or []})
 
     async def drop_waiting(self) -> None:
         """Let the node forget the transactions in its mempool."""
-        self._record("mempool dropped")
+        self._record(events.MempoolDropped())
         await self._control("POST", "drop")
 
     async def revert_next(self, calls: int = 1) -> None:
         """Let the next calls of the token revert when they are mined."""
-        self._record("doom", calls=calls)
+        self._record(events.RevertsForced(calls=calls))
         await self._control("POST", "doom", {"calls": calls})
 
     async def transact(self, sender: str, data: str) -> dict[str, Any]:
@@ -387,23 +390,32 @@ class World:
         `about` is the answer the check is about, if that is not the newest one.
         """
         self._record(
-            "check",
-            clause=clause,
-            ok=actual == expected,
-            expected=serialize.value(expected),
-            actual=serialize.value(actual),
-            exchange=about.exchange if about else self.last_exchange,
+            events.Check(
+                clause=clause,
+                ok=bool(actual == expected),
+                expected=serialize.value(expected),
+                actual=serialize.value(actual),
+                exchange=(about.exchange if about else self.last_exchange) or None,
+            )
         )
 
-    def note(self, event: str, **data: Any) -> None:
-        """Write an event of the story's own to the journal."""
-        self._record(event, **data)
+    def note(self, name: str, /, **data: Any) -> None:
+        """Write a note to the journal: a name and JSON data of your own choice.
+
+        Raises `TypeError` for data that JSON cannot hold.
+        """
+        self._record(events.Note(name=name, data=msgspec.to_builtins(data)))
 
     def _broken(self, clause: str, expected: str, actual: str) -> None:
         self._record(
-            "check", clause=clause, ok=False, expected=expected, actual=actual,
-            exchange=self.last_exchange,
-        )  # fmt: skip
+            events.Check(
+                clause=clause,
+                ok=False,
+                expected=expected,
+                actual=actual,
+                exchange=self.last_exchange or None,
+            )
+        )
 
     # --- the control plane -----------------------------------------------------------
 
@@ -425,15 +437,12 @@ class World:
         known = {each["txHash"] for each in await self._control("GET", "transfers")}
         return {**found, "earned": earned, "known": known}
 
-    async def _remote_events(self) -> list[Any]:
+    async def _remote_events(self) -> Journal:
         """Return what the world behind a URL has written to its own journal since."""
-        from x402sim.journal import Event
-
         assert self.stage.control is not None
         since = {"since": str(self._before["journal"])}
-        lines = (await self.stage.control.get("/journal", params=since)).content.splitlines()
-        return [msgspec.json.decode(line, type=Event) for line in lines]
+        return Journal.load((await self.stage.control.get("/journal", params=since)).content)
 
-    def _record(self, event: str, **data: Any) -> None:
+    def _record(self, event: events.StoryEvent) -> None:
         stage = self.stage
-        stage.wires.journal.record(stage.clock.now_ms(), "world", event, **data)
+        stage.wires.journal.record(stage.clock.now_ms(), event)
