@@ -36,9 +36,9 @@ def answer(message: Any, status: int = 200) -> Response:
     return Response(encode(message), status, media_type="application/json")
 
 
-def error(status: int, text: str, reason: str | None = None) -> Response:
-    """Return an error as a JSON response."""
-    return answer(ErrorBody(error=text, reason=reason), status)
+def error(status: int, text: str, reason: str | None = None, final: bool | None = None) -> Response:
+    """Return an error as a JSON response; `final` is for a refused settlement."""
+    return answer(ErrorBody(error=text, reason=reason, final=final), status)
 
 
 async def read_body(request: Request) -> bytes:

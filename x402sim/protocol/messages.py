@@ -56,10 +56,14 @@ class Receipt(Wire, frozen=True):
 
 
 class ErrorBody(Wire, frozen=True, omit_defaults=True):
-    """Every error other than a 402 (decision 7/error-body)."""
+    """Every error other than a 402 (decision 7/error-body).
+
+    `final` is in the errors of POST /api/pay only (decision 7/final).
+    """
 
     error: str
     reason: str | None = None
+    final: bool | None = None
 
 
 class QuoteRequest(Wire, frozen=True):

@@ -54,7 +54,7 @@ async def pay(service: Service, request: Request) -> Response:
     except SettlementRefused as refused:
         service.note("payment refused", payment_id=asked.payment_id[:80], reason=str(refused))
         status = status_of(refused.refusal, service.settings.decisions)
-        return web.error(status, refused.refusal.value, refused.reason)
+        return web.error(status, refused.refusal.value, refused.reason, refused.final)
 
 
 async def create_session(service: Service, request: Request) -> Response:

@@ -12,11 +12,18 @@ from x402sim.protocol.crypto import checksum, parse_address
 from x402sim.protocol.header import authorization_of, decode_header
 from x402sim.protocol.messages import BadMessage, Receipt, Settled, SettlementRequest
 from x402sim.protocol.money import MAX_STORED
-from x402sim.protocol.refusals import Refusal, SettlementRefused, refusal_of
+from x402sim.protocol.refusals import (
+    NEVER_PAID,
+    NOT_SEEN_PAID,
+    Finding,
+    Refusal,
+    SettlementRefused,
+    refusal_of,
+)
 from x402sim.protocol.rules import Presented, Rules, first_broken
 from x402sim.service.grant import grant
 from x402sim.service.issue import Terms
-from x402sim.service.reconcile import Finding, authorization_key, look_up
+from x402sim.service.reconcile import authorization_key, look_up
 from x402sim.service.state import Service
 from x402sim.service.store import Claim, Stored
 from x402sim.service.upstream import OutcomeUnknown, Unavailable
@@ -57,7 +64,8 @@ async def verify(service: Service, request: SettlementRequest) -> None:
     try:
         verdict = await service.upstream.verify(request.payment_header, requirements)
     except Unavailable as error:
-        raise SettlementRefused(Refusal.UNREACHABLE, f"nothing was charged: {error}") from error
+        reason = f"nothing was charged: {error}"
+        raise SettlementRefused(Refusal.UNREACHABLE, reason, final=True) from error
     if not verdict.is_valid:
         raise SettlementRefused(Refusal.INVALID_SIGNATURE, verdict.invalid_reason)
 
@@ -101,34 +109,26 @@ async def settle(service: Service, request: SettlementRequest, *, resumed: bool)
         )
     except Unavailable as error:
         reason = str(error) if resumed else f"nothing was charged: {error}"
-        refused, over_if = SettlementRefused(Refusal.UNREACHABLE, reason), _WHATEVER_IT_SAYS
+        refused = SettlementRefused(Refusal.UNREACHABLE, reason, final=True)
+        over_if = NOT_SEEN_PAID
     except OutcomeUnknown as error:
         service.note("settlement answer lost", payment_id=payment_id)
-        refused, over_if = SettlementRefused(Refusal.UNREACHABLE, str(error)), _NEVER_PAID
+        refused = SettlementRefused(Refusal.UNREACHABLE, str(error), final=True)
+        over_if = NEVER_PAID
     else:
         if isinstance(outcome, Settled):
             _grant_settled(service, payment_id, outcome)
             return
-        refused = SettlementRefused(refusal_of(outcome.error), outcome.error)
+        refused = SettlementRefused(refusal_of(outcome.error), outcome.error, final=True)
         if refused.refusal is Refusal.EXPIRED:
             refused.reason = _why_expired(service, request)
-        over_if = _OVER_IF.get(refused.refusal, _NEVER_PAID)
+        over_if = refused.refusal.row.over_if
     if resumed:
-        over_if = _NEVER_PAID
+        over_if = NEVER_PAID
     if await _was_paid_all_the_same(service, payment_id, refused, over_if):
         return
     service.store.release(payment_id)
     raise refused
-
-
-_NEVER_PAID: frozenset[Finding] = frozenset({"not settled"})
-_WHATEVER_IT_SAYS: frozenset[Finding] = frozenset({"not settled", "unused", "unknown"})
-_OVER_IF: dict[Refusal, frozenset[Finding]] = {
-    Refusal.INVALID_SIGNATURE: _WHATEVER_IT_SAYS,  # it was never put on the chain
-    Refusal.INSUFFICIENT_BALANCE: _WHATEVER_IT_SAYS,
-    Refusal.EXPIRED: frozenset({"not settled", "unused"}),  # no block to come takes it
-}
-"""What the chain must say for a first attempt to be over, after each refusal."""
 
 
 def _grant_settled(service: Service, payment_id: str, settled: Settled) -> None:
@@ -137,7 +137,7 @@ def _grant_settled(service: Service, payment_id: str, settled: Settled) -> None:
     if not grant(service, payment_id, settled.tx_hash, payer):
         service.store.release(payment_id)
         reason = f"transaction {settled.tx_hash} already paid for another payment id"
-        raise SettlementRefused(Refusal.FAILED, reason)
+        raise SettlementRefused(Refusal.FAILED, reason, final=True)
 
 
 async def _was_paid_all_the_same(
@@ -161,6 +161,7 @@ async def _was_paid_all_the_same(
         said if said in (Refusal.UNREACHABLE, Refusal.FAILED) else Refusal.PENDING,
         f"{refused.reason}; it may still be paid: send the same payment header again, or ask "
         "GET /api/payments/{paymentId}; do not sign another one",
+        final=False,
     )
 
 
@@ -208,7 +209,7 @@ def _stored(service: Service, payment_id: str) -> Stored:
     """Return a payment that was claimed; raises `SettlementRefused` if the world was rewound."""
     stored = service.store.payment(payment_id)
     if stored is None:
-        raise SettlementRefused(Refusal.FAILED, "the record of this payment is gone")
+        raise SettlementRefused(Refusal.FAILED, "the record of this payment is gone", final=False)
     return stored
 
 

@@ -5,9 +5,8 @@ used or cancelled, and the Transfer tells whether this merchant was paid this am
 Clauses: 5/nonce-once, 3/pending-resolved.
 """
 
-from typing import Literal
-
 from x402sim.protocol.crypto import Address, parse_address
+from x402sim.protocol.refusals import Finding
 from x402sim.service.grant import grant
 from x402sim.service.state import Service
 from x402sim.service.store import Stored
@@ -15,9 +14,6 @@ from x402sim.service.upstream import NonceState, NonceUse, Unavailable
 
 BLOCK_TIME_S = 60
 """How old a chain's newest block may be."""
-
-Finding = Literal["settled", "not settled", "unused", "unknown"]
-"""Paid; never to be paid; the nonce is unused so far; or the chain cannot be asked."""
 
 
 async def look_up(service: Service, stored: Stored) -> Finding:

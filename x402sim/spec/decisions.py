@@ -330,6 +330,14 @@ FIXED: tuple[Decision, ...] = (
         "The shape of the 402's own error field",
     ),
     Decision(
+        "7/final",
+        "How does a payer learn whether a refused payment may still be made?",
+        "By `final` in every error of POST /api/pay: `true` if this attempt charged nothing and "
+        "never will, `false` if it may still be paid",
+        "By the words of `reason`",
+        "A program reads a field; words change",
+    ),
+    Decision(
         "2.8/mainnet-domain",
         "Which EIP-712 domain version has the mainnet token?",
         "2, as in the TypeScript client library's fix of January 2026",

@@ -93,7 +93,10 @@ _FIELDS: Mapping[str, Mapping[str, str]] = {
     },
     "ErrorBody": {
         "error": "What happened, as one of the known texts.",
-        "reason": "More, where there is more to say.",
+        "reason": "Details, where there are any.",
+        "final": "In errors of POST /api/pay. True: this attempt is over; it charged nothing, and "
+        "it never will. False: it may still be paid; send the same payment header again, and "
+        "sign no other before the first has expired.",
     },
     "QuoteRequest": {
         "pair": "Trading pair, <BASE>-<QUOTE>.",

@@ -1,9 +1,9 @@
 import pytest
 
 from x402sim.protocol.refusals import (
-    FACILITATOR_ERRORS,
     Refusal,
     SettlementRefused,
+    is_final,
     refusal_of,
     status_of,
 )
@@ -83,4 +83,32 @@ def test_a_facilitators_error_becomes_a_text_of_section_7(facilitator_error, ref
 
 def test_no_facilitator_error_claims_what_only_the_service_can_know():
     own = {Refusal.ALREADY_SETTLED, Refusal.MISMATCH, Refusal.PENDING, Refusal.UNREACHABLE}
-    assert own.isdisjoint(FACILITATOR_ERRORS.values())
+    assert not any(refusal.row.facilitator_errors for refusal in own)
+
+
+def test_a_facilitator_error_stands_in_one_row():
+    named = [error for refusal in Refusal for error in refusal.row.facilitator_errors]
+    assert len(named) == len(set(named))
+
+
+# --- whether an attempt is over --------------------------------------------------------------
+
+
+@pytest.mark.parametrize("told", [True, False])
+@pytest.mark.parametrize("text", [*(refusal.text for refusal in Refusal), "Too Many Requests"])
+def test_what_the_answer_says_counts_before_its_text(text, told):
+    assert is_final(text, told) is told
+
+
+def test_without_the_field_only_known_texts_are_final():
+    final = {refusal for refusal in Refusal if is_final(refusal.text)}
+    assert set(Refusal) - final == {Refusal.PENDING, Refusal.UNREACHABLE, Refusal.FAILED}
+    assert not is_final("Too Many Requests")
+    assert not is_final("nonce already used")
+
+
+@pytest.mark.parametrize("refusal", Refusal, ids=lambda refusal: refusal.name)
+def test_a_refusal_is_as_final_as_its_row_unless_the_service_says_otherwise(refusal):
+    assert SettlementRefused(refusal).final is (refusal.row.final is True)
+    assert SettlementRefused(refusal, final=True).final
+    assert not SettlementRefused(refusal, final=False).final
