@@ -162,7 +162,7 @@ class Decisions:
         503,
         slug="7/facilitator-unreachable",
         asks="What answers when the facilitator cannot be reached or talks nonsense?",
-        choice="502 `Facilitator unreachable`; `reason` says whether money may have moved",
+        choice="502 `Facilitator unreachable`; `final` says whether money may have moved",
         alternatives="503",
         reason="The fault lies behind this server, and the payer must not sign a second time",
     )

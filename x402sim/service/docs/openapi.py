@@ -20,7 +20,7 @@ from x402sim.service.docs.openapi_messages import (
     schemas,
 )
 from x402sim.service.docs.pages import PAGES, decision_named, in_force
-from x402sim.service.docs.texts import text
+from x402sim.service.docs.templates import render
 from x402sim.spec.decisions import Decisions
 
 
@@ -37,7 +37,7 @@ def openapi(*, decisions: Decisions, price_base: int, network: str, version: str
             "title": "Pay-per-request API service",
             "version": version,
             "summary": "HTTP 402, paid with the x402 protocol and an EIP-3009 authorization.",
-            "description": text("openapi.md", network=network).rstrip(),
+            "description": render("openapi.md", network=network).rstrip(),
             "license": {"name": "MIT", "identifier": "MIT"},
         },
         "servers": [{"url": ".", "description": "Where this document was read"}],
