@@ -332,7 +332,7 @@ FIXED: tuple[Decision, ...] = (
     Decision(
         "7/final",
         "How does a payer learn whether a refused payment may still be made?",
-        "By `final` in every error of POST /api/pay: `true` if this attempt charged nothing and "
+        "By `final` in every settlement error: `true` if this attempt charged nothing and "
         "never will, `false` if it may still be paid",
         "By the words of `reason`",
         "A program reads a field; words change",

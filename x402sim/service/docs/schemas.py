@@ -86,7 +86,7 @@ _FIELDS: Mapping[str, Mapping[str, str]] = {
     "ErrorBody": {
         "error": "What happened, as one of the known texts.",
         "reason": "Details, where there are any.",
-        "final": "In errors of POST /api/pay. True: this attempt is over; it charged nothing, and "
+        "final": "In settlement errors (7). True: this attempt is over; it charged nothing, and "
         "it never will. False: it may still be paid; send the same payment header again, and "
         "sign no other before the first has expired.",
     },
