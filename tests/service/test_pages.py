@@ -20,8 +20,9 @@ from x402sim.protocol.messages import RequiredPayment, SettlementRequest
 from x402sim.protocol.networks import NETWORKS
 from x402sim.protocol.refusals import Refusal, status_of
 from x402sim.protocol.rules import VERIFICATION, Verification, first_broken
+from x402sim.service.docs import pages
 from x402sim.service.docs.openapi import openapi
-from x402sim.service.docs.pages import PAGES, in_force, llms_txt, page, sign_script
+from x402sim.service.docs.pages import PAGES, in_force, interactive_page, llms_txt, sign_script
 from x402sim.spec.clauses import CLAUSES
 from x402sim.spec.decisions import Decisions, alternatives, decisions
 
@@ -36,6 +37,10 @@ BOTH = pytest.mark.parametrize("choices", [Decisions(), alternatives()], ids=["o
 
 
 OURS = Decisions()
+
+
+def page(name: str, choices: Decisions) -> str | None:
+    return pages.page(name, choices, "http://service.test")
 
 
 def document(choices: Decisions = OURS, network: str = "cronos-testnet") -> dict:
@@ -97,7 +102,7 @@ def test_a_page_is_whole(name, choices):
     assert text.startswith("# ")
     assert page(f"{name}.md", choices) == text
     assert text.count("```") % 2 == 0
-    assert not re.search(r"@(?!pay\.json)\w", text), "a word that was not filled in"
+    assert not re.search(r"{{|{%|&\w+;", text), "not filled in, or escaped as if it were HTML"
 
 
 @BOTH
@@ -309,7 +314,9 @@ def test_the_price_and_the_network_are_the_deployments():
 
 
 def shipped(name: str) -> str:
-    return files("x402sim.service.docs").joinpath(name).read_text(encoding="utf-8")
+    if name == "docs.html":
+        return interactive_page()
+    return files("x402sim.service.docs").joinpath("assets", name).read_text(encoding="utf-8")
 
 
 class Tags(HTMLParser):

@@ -11,16 +11,11 @@ from weakref import WeakKeyDictionary
 import httpx
 
 from x402sim.clock import Clock
-from x402sim.payer.auth import (
-    PLAIN,
-    PaymentAuth,
-    PaymentFailed,
-    SpendingCapExceeded,
-    decode_or_fail,
-    origin_of,
-)
+from x402sim.payer.auth import PaymentAuth
+from x402sim.payer.errors import PaymentFailed, SpendingCapExceeded
+from x402sim.payer.reading import decode_or_fail, is_header_value, origin_of
 from x402sim.payer.wallet import Wallet
-from x402sim.protocol.messages import Wire
+from x402sim.protocol.messages import SessionRequest, Wire, encode
 from x402sim.protocol.money import to_base, to_decimal
 from x402sim.protocol.networks import TESTNET, Network
 
@@ -139,20 +134,26 @@ class SessionAuth(httpx.Auth):
         create = httpx.Request(
             "POST",
             request.url.copy_with(path=self._create_path, query=None, fragment=None),
-            json={"maxSpend": self.max_spend, "duration": self._duration},
+            content=encode(SessionRequest(max_spend=self.max_spend, duration=self._duration)),
+            headers={"Content-Type": "application/json"},
             extensions=request.extensions,
         )
         try:
             response = yield from self.payment.exchange(create)
         except SpendingCapExceeded as over:
-            limit = f"max_sessions={self._max_sessions} of max_spend={self.max_spend}"
-            raise SpendingCapExceeded(f"no session pays, and {limit} allow no other") from over
+            raise SpendingCapExceeded(
+                "no session has enough budget, and "
+                f"max_sessions={self._max_sessions} of max_spend={self.max_spend} allows no other. "
+                "Raise max_sessions or max_spend to go on."
+            ) from over
         if response.is_error:
             said = f"{response.status_code} {response.text[:200]}"
-            raise PaymentFailed(f"the session was not opened: {said}")
+            raise PaymentFailed(f"the session was not opened: the server answered {said}")
         view: _SessionAnswer = decode_or_fail(response, _SessionAnswer)
-        if not PLAIN.fullmatch(view.session_id):
-            raise PaymentFailed(f"no usable sessionId in {response.text[:200]!r}")
+        if not is_header_value(view.session_id):
+            raise PaymentFailed(
+                f"the session has no usable id: {view.session_id[:80]!r} cannot be sent as a header"
+            )
         self._sessions[origin] = self.session_id = view.session_id
 
 

@@ -73,10 +73,7 @@ class Receipt(Wire, frozen=True):
 
 
 class ErrorBody(Wire, frozen=True, omit_defaults=True):
-    """Every error other than a 402 (decision 7/error-body).
-
-    `final` is in the errors of POST /api/pay only (decision 7/final).
-    """
+    """Every error other than a 402 (decisions 7/error-body and 7/final)."""
 
     error: str
     reason: str | None = None

@@ -139,7 +139,7 @@ class Refusal(Enum):
             remedy=_AGAIN.capitalize(),
             final=None,
             resend=True,
-            example="nothing was charged: connection refused",
+            example="the facilitator did not answer; it may still be paid",
         ),
     )
     FAILED = (
@@ -150,7 +150,7 @@ class Refusal(Enum):
             remedy="If `final` is true, resolve that reason and ask for a new 402. Otherwise "
             + _AGAIN,
             final=None,
-            example="Transaction failed on-chain",
+            example="Transaction failed on-chain; it may still be paid",
         ),
     )
 

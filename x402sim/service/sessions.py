@@ -25,7 +25,7 @@ from x402sim.service.state import Service
 from x402sim.service.store.sessions import Refund, Session
 from x402sim.service.upstream.calls import OutcomeUnknown, Unavailable
 from x402sim.service.upstream.facilitator import Moved
-from x402sim.web import Refused
+from x402sim.web import bad_body
 
 log = logging.getLogger("x402sim")
 
@@ -43,10 +43,10 @@ def offer(service: Service, request: SessionRequest) -> PaymentRequired:
         decimals = service.settings.network.decimals
         deposit_base = to_base(request.max_spend, decimals, fraction_digits=2)
     except ValueError as error:
-        raise Refused(400, "Invalid request body", f"{error} - at `$.maxSpend`") from error
+        raise bad_body(f"{error} - at `$.maxSpend`") from error
     if not 0 < deposit_base <= MAX_STORED:
         limits = f"expected more than 0.00 and at most {MAX_STORED} base units"
-        raise Refused(400, "Invalid request body", f"{limits} - at `$.maxSpend`")
+        raise bad_body(f"{limits} - at `$.maxSpend`")
     now_s = service.clock.now_s()
     return service.issuer.issue(SESSIONS, deposit_base, now_s, request.duration)
 
