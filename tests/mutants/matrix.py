@@ -10,7 +10,7 @@ from matplotlib.patches import Patch, Rectangle
 
 from tests.mutants.jury import Verdict
 from tests.mutants.rows import MUTANTS
-from x402sim.report.figure import BLACK, BLUE, LIGHT, ORANGE, plot, prepare
+from x402sim.report.plots.figure import BLACK, BLUE, LIGHT, ORANGE, plot, prepare
 from x402sim.suite.engine import folder
 from x402sim.suite.verdict import Outcome
 

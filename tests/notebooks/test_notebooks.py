@@ -80,8 +80,8 @@ def test_it_uses_public_names_only(file: Path) -> None:
     "code",
     [
         "from x402sim.world.story.stage import Stage", "import x402sim.journal", "import numpy",
-        "from x402sim import rng", "from x402sim.report import figure", "run._begin",
-        "from x402sim.report.figure import png",
+        "from x402sim import rng", "from x402sim.report.plots import figure", "run._begin",
+        "from x402sim.report.plots.figure import png",
     ],
 )  # fmt: skip
 def test_a_private_name_would_be_found(code: str) -> None:

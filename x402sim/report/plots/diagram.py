@@ -1,15 +1,10 @@
-"""Who said what to whom, in which order: the sequence diagram of a run.
-
-Time runs downwards, not to scale.
-"""
+"""How is the sequence diagram drawn? Messages in order, with time downwards, not to scale."""
 
 from textwrap import wrap
-from typing import TYPE_CHECKING
 
 from matplotlib.axes import Axes
 
-from x402sim.journal import Journal
-from x402sim.report.figure import (
+from x402sim.report.plots.figure import (
     BLACK,
     BLUE,
     GREY,
@@ -24,12 +19,9 @@ from x402sim.report.figure import (
     size,
     width_in,
 )
-from x402sim.report.reading import SERVICE, Reading, journal_of
-from x402sim.report.rows import Row, rows
+from x402sim.report.plots.rows import Row, rows
+from x402sim.report.reading import SERVICE, Reading, Source, journal_of
 from x402sim.report.trace import CHAIN
-
-if TYPE_CHECKING:
-    from x402sim.report.run import Run
 
 ROWS = 40
 """In a figure of its own; in axes that are given, as many as fit."""
@@ -46,7 +38,7 @@ _MASK = {"facecolor": "white", "edgecolor": "none", "pad": 0.6}
 
 @plot
 def sequence(
-    source: "Run | Journal",
+    source: Source,
     ax: Axes | None = None,
     *,
     exchange: int = 1,

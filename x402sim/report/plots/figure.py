@@ -1,7 +1,7 @@
-"""How does every plot look? Sizes, colours, axes of time, and bytes that are always the same.
+"""How does every plot look? Sizes, colours, time axes, legends, and reproducible PNG and SVG.
 
-Colours are Okabe and Ito's, which colour-blind readers tell apart. Figures are made
-without pyplot, so that nothing is left behind in it.
+The colours are Okabe and Ito's, which colour-blind readers can tell apart. Figures are made
+without pyplot, so its global state stays untouched.
 """
 
 import io
@@ -14,6 +14,7 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from PIL import Image
 
 P = ParamSpec("P")
@@ -40,7 +41,7 @@ _STYLE: Any = {
 _UNITS = ((2 * 86_400, 86_400, "d"), (2 * 3600, 3600, "h"), (300, 60, "min"), (0, 1, "s"))
 
 
-class Picture(Figure):
+class NotebookFigure(Figure):
     """A figure that shows itself in a notebook, whether or not pyplot is loaded there."""
 
     def _repr_png_(self) -> tuple[bytes, dict[str, int]]:
@@ -60,7 +61,7 @@ def plot(draw: Callable[P, Axes]) -> Callable[P, Axes]:
 
 def new_axes(width_mm: float = WIDTH_MM, height_mm: float = HEIGHT_MM) -> Axes:
     """Return the axes of a new figure of this size."""
-    figure = Picture(figsize=(width_mm / 25.4, height_mm / 25.4), layout="constrained")
+    figure = NotebookFigure(figsize=(width_mm / 25.4, height_mm / 25.4), layout="constrained")
     FigureCanvasAgg(figure)
     return figure.add_subplot()
 
@@ -148,6 +149,28 @@ def _apart(ys: Sequence[float], gap: float, low: float, high: float) -> list[flo
         for above, below in pairwise(order[::-1]):
             at[below] = min(at[below], at[above] - gap)
     return at
+
+
+def line_sample(name: str, colour: str, dashes: Any) -> Line2D:
+    """Return a legend's entry for a line."""
+    return Line2D([], [], color=colour, ls=dashes, lw=1.4, label=plain(name)[:24])
+
+
+def mark_sample(name: str, marker: str, face: str, edge: str = GREY) -> Line2D:
+    """Return a legend's entry for a marker."""
+    return Line2D([], [], ls="", marker=marker, ms=4.5, mec=edge, mfc=face, label=name)
+
+
+def legend(ax: Axes, handles: list[Line2D]) -> None:
+    """Put a legend above the axes, as many entries in a row as fit."""
+    widths_in = [len(str(each.get_label())) * 0.58 * size(ax) / 72 + 0.5 for each in handles]
+    is_one_row = sum(widths_in) <= width_in(ax)
+    columns = len(handles) if is_one_row else max(1, int(width_in(ax) / max(widths_in)))
+    ax.legend(
+        handles=handles, loc="lower left", bbox_to_anchor=(0, 1), frameon=False,
+        ncols=columns, fontsize=size(ax), handlelength=2.2, handletextpad=0.4,
+        columnspacing=1.2, borderaxespad=0.2,
+    )  # fmt: skip
 
 
 def png(figure: Any, dpi: int = DPI) -> bytes:
