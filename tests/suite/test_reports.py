@@ -81,7 +81,7 @@ def test_a_junit_failure_says_what_to_do() -> None:
     text = report.as_junit(URL, STARTED, of_each_kind()).decode()
     read = JUnitXml.fromstring(text.encode())
     (failure,) = next(c for s in read for c in s if c.name == "spec/2.2/body").result
-    for piece in ("expected:", "<script>alert('1')</script>", "again: again", "POST /"):
+    for piece in ("expected:", "<script>alert('1')</script>", "run it again: again", "POST /"):
         assert piece in failure.text
 
 

@@ -38,7 +38,7 @@ def save_run(run: Summary, folder: Path) -> Path:
 def save_runs(
     runs: Sequence[Summary], folder: Path, *, stories: Mapping[str, str] | None = None
 ) -> Path:
-    """Write each run into a folder of its own, and one report.html and matrix above them.
+    """Write each run into its own folder, and report.html and outcomes.png beside the folders.
 
     `stories` are the scenarios' stories by name, for the report. Returns the folder.
     """

@@ -11,12 +11,12 @@ from x402sim.report.plots.figure import (
     GREY,
     LIGHT,
     VERMILLION,
+    empty_axes,
+    font_size,
     height_in,
-    nothing,
     plain,
-    plot,
     prepare,
-    size,
+    styled,
     width_in,
 )
 from x402sim.report.reading import Source, journal_of
@@ -28,7 +28,7 @@ LEAST_MM = 100, 25
 _GLYPHS = {"passed": ("✓", "#b7e0d2", BLACK), "failed": ("✗", VERMILLION, "white")}
 
 
-@plot
+@styled
 def outcomes(runs: Sequence[Source], ax: Axes | None = None) -> Axes:
     """Draw a matrix of scenarios and clauses: which checks held, which failed.
 
@@ -52,7 +52,7 @@ def outcomes(runs: Sequence[Source], ax: Axes | None = None) -> Axes:
     else:
         ax = prepare(ax)
     if not summaries:
-        return nothing(ax, "no runs")
+        return empty_axes(ax, "no runs")
     _draw_grid(ax, names, clauses)
     for y, summary in enumerate(summaries):
         _draw_run(ax, y, summary, clauses)
@@ -81,7 +81,7 @@ def _by_section(clause: str) -> tuple[int, float, str]:
 def _draw_grid(ax: Axes, names: list[str], clauses: list[str]) -> None:
     ax.set_xlim(-0.5, max(1, len(clauses)) - 0.5)
     ax.set_ylim(len(names) - 0.5, -0.5)
-    letters = min(size(ax), 0.62 * 72 * min(
+    letters = min(font_size(ax), 0.62 * 72 * min(
         height_in(ax) / max(1, len(names)), width_in(ax) / max(1, len(clauses))
     ))  # fmt: skip
     ax.xaxis.tick_top()

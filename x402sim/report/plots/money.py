@@ -12,36 +12,36 @@ from x402sim.report.plots.figure import (
     GREY,
     LIGHT,
     LINES,
-    ends,
+    empty_axes,
+    label_ends,
     legend,
     line_sample,
     mark_sample,
-    nothing,
     plain,
-    plot,
     prepare,
+    styled,
     time_axis,
 )
 from x402sim.report.reading import MINT, Reading, Source, journal_of
 
 MOST_LINES = len(LINES)
-"""More parties or sessions than can be told apart are shown together."""
+"""More parties are drawn as one total, more sessions as thin grey lines."""
 Points = list[tuple[float, int]]
-"""What a line goes through: moments in seconds, and amounts in base units."""
+"""The points of a line: (seconds, base units)."""
 
 
-@plot
+@styled
 def balances(source: Source, ax: Axes | None = None, *, with_funding: bool = False) -> Axes:
-    """Draw how much each party has gained or lost so far, on the chain.
+    """Draw each party's net gain or loss on the chain over time.
 
-    What was minted for a party does not count, so that a cent can be seen beside a
-    thousand; `with_funding` counts it. Many payers are one line, their total.
+    Minted tokens are left out, so that small payments stay visible; `with_funding` includes
+    them. If the parties are too many to tell apart, all but the merchant are one line.
     """
     reading = Reading(journal_of(source))
     held = _held(reading, with_funding)
     ax = prepare(ax)
     if not held:
-        return nothing(ax, "no transfers")
+        return empty_axes(ax, "no transfers")
     if len(held) > MOST_LINES:
         held = _payers_together(held)
     last_s = reading.since(reading.events[-1].at_ms) or 0.0
@@ -61,13 +61,13 @@ def balances(source: Source, ax: Axes | None = None, *, with_funding: bool = Fal
             color=colour, ls=dashes, lw=1.4, label=plain(name),
         )  # fmt: skip
     at = [line[-1][1] / scale for line in held.values()]
-    ends(ax, last_s / unit_s, at, texts, [colour for colour, _ in LINES[: len(at)]])
+    label_ends(ax, last_s / unit_s, at, texts, [colour for colour, _ in LINES[: len(at)]])
     ax.hlines(0, 0, last_s / unit_s, color=LIGHT, lw=0.8, zorder=0)
     return ax
 
 
 def _held(reading: Reading, with_funding: bool) -> dict[str, Points]:
-    """Return what each party has after each movement, the merchant first."""
+    """Return each party's balance after each transfer, the merchant first."""
     lines: dict[str, Points] = {}
     for event, moved, sign in reading.movements():
         parties = [reading.name(moved.data[side]) for side in ("sender", "to")]
@@ -82,7 +82,7 @@ def _held(reading: Reading, with_funding: bool) -> dict[str, Points]:
 
 
 def _payers_together(held: dict[str, Points]) -> dict[str, Points]:
-    """Return the merchant's line, and one for the total of everyone else."""
+    """Return the merchant's line, and one line for the total of all others."""
     others = [line for name, line in held.items() if name != "merchant"]
     changes = sorted(
         (after[0], after[1] - before[1]) for line in others for before, after in pairwise(line)
@@ -96,18 +96,18 @@ def _payers_together(held: dict[str, Points]) -> dict[str, Points]:
 _MARKS = {"opened": "o", "expired": "v", "refunded": "s"}
 
 
-@plot
+@styled
 def session_burn_down(source: Source, ax: Axes | None = None) -> Axes:
-    """Draw what is left of each session's budget over time.
+    """Draw each session's remaining budget over time.
 
-    A disc is where a session was opened, a triangle where it expired, a square where the
-    rest was paid back. More than a few sessions are drawn alike, as thin lines.
+    Disc: opened; triangle: expired; square: refunded. More than five sessions are thin grey
+    lines without marks.
     """
     reading = Reading(journal_of(source))
     table = frames.sessions(journal_of(source))
     ax = prepare(ax)
     if table.empty:
-        return nothing(ax, "no sessions")
+        return empty_axes(ax, "no sessions")
     groups = [group for _, group in table.groupby("session_id", observed=True, sort=False)]
     unit_s = time_axis(ax, float(table["t_s"].max()), y=f"remaining budget ({reading.symbol})")
     are_few = len(groups) <= MOST_LINES

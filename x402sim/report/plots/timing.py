@@ -15,36 +15,36 @@ from x402sim.report.plots.figure import (
     GREY,
     PURPLE,
     VERMILLION,
-    label,
+    empty_axes,
+    font_size,
+    label_axes,
     legend,
     mark_sample,
-    nothing,
     plain,
-    plot,
     prepare,
-    size,
+    styled,
     time_axis,
 )
 from x402sim.report.reading import Reading, Source, journal_of
 
 _MOST_HOPS = 12
 _ENOUGH = 5
-"""Answers, to speak of their middle half."""
+"""Answers needed to draw quartiles."""
 _HOPS = {"service": BLUE, "facilitator": VERMILLION, "explorer": GREEN, "rpc": PURPLE}
 
 
-@plot
+@styled
 def latency(source: Source, ax: Axes | None = None) -> Axes:
-    """Draw how long the answers of each part took, by what was asked.
+    """Draw the latency of each hop, one row for each kind of request.
 
-    A dot is the median, a thick line the middle half, a thin line all but the fastest and
-    slowest 5 %; each answer is a faint tick. What was never answered is counted.
+    Dot: median; thick line: middle half; thin line: 5th to 95th percentile; faint ticks: single
+    answers. Unanswered requests are counted in the row's text.
     """
     table = frames.latency(journal_of(source))
     groups = _by_hop(table)
     ax = prepare(ax, height_mm=14 + 8 * max(2, len(groups)))
     if not groups:
-        return nothing(ax, "no exchanges")
+        return empty_axes(ax, "no exchanges")
     slowest = float(table["latency_s"].max())
     scale, unit = (1, "s") if slowest >= 1 else (1000, "ms")
     for y, (to, what, group) in enumerate(groups):
@@ -53,12 +53,12 @@ def latency(source: Source, ax: Axes | None = None) -> Axes:
     ax.set_ylim(len(groups) - 0.45, -0.65)
     ax.set_yticks([])
     ax.spines["left"].set_visible(False)
-    label(ax, f"latency ({unit})", "")
+    label_axes(ax, f"latency ({unit})", "")
     return ax
 
 
 def _by_hop(table: Any) -> list[tuple[str, str, Any]]:
-    """Return the exchanges by who was asked for what, in order of appearance."""
+    """Return the exchanges grouped by callee and path, at most `_MOST_HOPS` groups."""
     what = table["path"].astype("str").map(_without_ids)
     order = {to: n for n, to in enumerate(_HOPS)}
     groups = [
@@ -70,7 +70,7 @@ def _by_hop(table: Any) -> list[tuple[str, str, Any]]:
 
 
 def _without_ids(path: str) -> str:
-    """Return what a path asks for, whichever payment or session it is about."""
+    """Return a path without the id at its end; of a URL's query, only the query."""
     path = path.rpartition("?")[2]
     head, _, tail = path.rpartition("/")
     return f"{head}/…" if tail.startswith(("pay_", "session_")) else path
@@ -89,12 +89,12 @@ def _draw_hop(ax: Axes, y: int, name: str, group: Any, colour: str, scale: tuple
     ):  # fmt: skip
         ax.text(
             x, y - 0.2, plain(text), transform=ax.get_yaxis_transform(), ha=side, va="center",
-            size=size(ax) - 0.5, color=shade,
+            size=font_size(ax) - 0.5, color=shade,
         )  # fmt: skip
 
 
 def _draw_spread(ax: Axes, y: float, took: Any, colour: str) -> None:
-    """Draw each answer as a tick, and what they have in common if they are enough."""
+    """Draw each answer as a tick, and median and quartiles if there are enough answers."""
     ticks = np.unique(took)
     ax.plot(ticks, np.full(len(ticks), y), "|", color=colour, ms=6, alpha=_faint(len(ticks)))
     if len(took) >= _ENOUGH:
@@ -109,7 +109,7 @@ def _faint(ticks: int) -> float:
 
 
 def _latency_axis(ax: Axes, took: Any) -> None:
-    """Use a logarithmic axis where it helps and can be: no answer took no time at all."""
+    """Use a logarithmic axis if the latencies span more than a factor of 20, and none is zero."""
     took = took[~np.isnan(took)]
     if len(took) and took.min() > 0 and took.max() / took.min() > 20:
         ax.set_xscale("log")
@@ -123,18 +123,17 @@ def _latency_axis(ax: Axes, took: Any) -> None:
 _MANY_RUNS = 100
 
 
-@plot
+@styled
 def backlog(source: Source, ax: Axes | None = None) -> Axes:
     """Draw how many settled payments have no block number yet, over time.
 
-    The line rises with each settled payment and falls as the indexer completes records.
-    A dot is a run of the indexer that completed all it asked for, a ring one that did not.
+    Dot: an indexer run that found every record it asked for; ring: a run that did not.
     """
     journal = journal_of(source)
     reading, runs, paid = Reading(journal), frames.backlog(journal), frames.payments(journal)
     ax = prepare(ax)
     if runs.empty and paid["settled_s"].isna().all():
-        return nothing(ax, "nothing to index")
+        return empty_axes(ax, "nothing to index")
     last_s = reading.since(reading.events[-1].at_ms) or 0.0
     unit_s = time_axis(ax, last_s, y="payments without a block number")
     moves = sorted(
