@@ -96,7 +96,7 @@ def _case(suite: ET.Element, result: dict[str, Any]) -> None:
 
 
 def explained(result: dict[str, Any]) -> str:
-    """Return a failure in full: requirement, expected, actual, exchange, command to run it again."""
+    """Return a failure in full, with the exchange and the command that repeats the check."""
     parts = [
         f"{result['id']} ({result['level']}): {result['title']}",
         f"expected: {result['expected']}",
