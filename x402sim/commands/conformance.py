@@ -95,12 +95,12 @@ def conformance(
     held and nothing was inconclusive; 1: something failed; 2: misuse, unreachable, or
     inconclusive.
     """
-    from x402sim.suite import command
+    from x402sim.suite import command, printing
 
     try:
         checks = command.select(requirement or [])
         if show_list:
-            command.show_list(checks)
+            printing.show_list(checks)
             return
         access = replace(
             _access(base_url, target, payer_key, budget, pay_to),
