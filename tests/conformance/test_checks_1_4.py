@@ -19,16 +19,17 @@ from x402sim.service.store.payments import Payments
 from x402sim.service.store.sessions import Sessions as StoredSessions
 from x402sim.spec.clauses import CLAUSES
 from x402sim.spec.decisions import Decisions, alternatives
+from x402sim.suite.check import Check
 from x402sim.suite.engine import all_checks, folder, matching
 from x402sim.suite.local import judge
-from x402sim.suite.target import Record, Sessions, Target
-from x402sim.suite.verdict import Check, Outcome, Result
+from x402sim.suite.target import RecordEndpoint, SessionsEndpoint, Target
+from x402sim.suite.verdict import Outcome, Result
 from x402sim.world.assembly.parts import Recipe
 from x402sim.world.transport.link import constant
 
 OWN = Target(
-    record=Record(path="/api/payments/{paymentId}"),
-    sessions=Sessions(view="/api/sessions/{sessionId}"),
+    record=RecordEndpoint(path="/api/payments/{paymentId}"),
+    sessions=SessionsEndpoint(view="/api/sessions/{sessionId}"),
 )
 SECTIONS = ("spec/1", "spec/2", "spec/3", "spec/4", "silent/1", "silent/2", "silent/3", "silent/4")
 
@@ -302,7 +303,7 @@ def test_another_text_for_a_bad_signature(monkeypatch: pytest.MonkeyPatch) -> No
 def test_a_service_that_refuses_everything_proves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gate, "is_entitled", lambda *_: False)
     found = outcomes("spec/2.1", "spec/4.1")
-    resting = {c.id for c in checks("spec/2.1", "spec/4.1") if c.control == "payment"}
+    resting = {c.id for c in checks("spec/2.1", "spec/4.1") if c.baseline == "payment"}
     passed = {check_id for check_id, each in found.items() if each.outcome is Outcome.PASSED}
     assert not passed & resting
 

@@ -20,11 +20,12 @@ from x402sim.service.store.sessions import Session, Sessions
 from x402sim.service.upstream import cronos
 from x402sim.spec.clauses import CLAUSES
 from x402sim.spec.decisions import Decisions, alternatives
+from x402sim.suite.check import Check
 from x402sim.suite.engine import all_checks, folder, run
 from x402sim.suite.local import judge
 from x402sim.suite.setting import Setting
 from x402sim.suite.target import Target
-from x402sim.suite.verdict import Check, Outcome, Result
+from x402sim.suite.verdict import Outcome, Result
 from x402sim.world.assembly import parts, process
 from x402sim.world.assembly.parts import Recipe
 from x402sim.world.loop import run_virtual
