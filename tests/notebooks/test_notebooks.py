@@ -13,7 +13,7 @@ import pytest
 
 import x402sim
 from notebooks.execute import METADATA, executed, notebooks, read
-from tests.evm.find import anvil_or_skip
+from tests.evm import find
 from tests.mutants.honest import HONEST
 from tests.mutants.rows import MUTANTS
 from x402sim.chain.ledger import gas
@@ -133,9 +133,9 @@ def visible(output: Any) -> dict[str, str]:
 
 @pytest.fixture
 def anvil_if_needed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the notebook about the real chain find anvil, or skip the test."""
+    """Let the notebook about the real chain find anvil."""
     if request.node.callspec.params["file"].stem[:2] == "07":
-        monkeypatch.setenv(VARIABLE, str(anvil_or_skip(request)))
+        monkeypatch.setenv(VARIABLE, str(find.anvil()))
 
 
 @pytest.mark.timeout(400)
