@@ -1,10 +1,9 @@
 import pytest
 
 from x402sim.protocol.refusals import (
-    FACILITATOR_ERRORS,
     Refusal,
     SettlementRefused,
-    refusal_of,
+    is_final,
     status_of,
 )
 from x402sim.spec.decisions import Decisions, alternatives
@@ -64,23 +63,24 @@ def test_a_reason_is_told_after_the_text():
     assert str(refused) == "Payment requirements do not match: scheme: issued exact, got upto"
 
 
-@pytest.mark.parametrize(
-    ("facilitator_error", "refusal"),
-    [
-        ("Authorization already used", Refusal.NONCE_USED),
-        ("Authorization expired", Refusal.EXPIRED),
-        ("Authorization not yet valid", Refusal.INVALID_SIGNATURE),
-        ("ERC20: transfer amount exceeds balance", Refusal.INSUFFICIENT_BALANCE),
-        ("Invalid signature", Refusal.INVALID_SIGNATURE),
-        ("Transaction failed on-chain", Refusal.FAILED),
-        ("", Refusal.FAILED),
-        ("authorization expired", Refusal.FAILED),
-    ],
-)
-def test_a_facilitators_error_becomes_a_text_of_section_7(facilitator_error, refusal):
-    assert refusal_of(facilitator_error) is refusal
+# --- whether an attempt is over --------------------------------------------------------------
 
 
-def test_no_facilitator_error_claims_what_only_the_service_can_know():
-    own = {Refusal.ALREADY_SETTLED, Refusal.MISMATCH, Refusal.PENDING, Refusal.UNREACHABLE}
-    assert own.isdisjoint(FACILITATOR_ERRORS.values())
+@pytest.mark.parametrize("told", [True, False])
+@pytest.mark.parametrize("text", [*(refusal.text for refusal in Refusal), "Too Many Requests"])
+def test_what_the_answer_says_counts_before_its_text(text, told):
+    assert is_final(text, told) is told
+
+
+def test_without_the_field_only_known_texts_are_final():
+    final = {refusal for refusal in Refusal if is_final(refusal.text)}
+    assert set(Refusal) - final == {Refusal.PENDING, Refusal.UNREACHABLE, Refusal.FAILED}
+    assert not is_final("Too Many Requests")
+    assert not is_final("nonce already used")
+
+
+@pytest.mark.parametrize("refusal", Refusal, ids=lambda refusal: refusal.name)
+def test_a_refusal_is_as_final_as_its_row_unless_the_service_says_otherwise(refusal):
+    assert SettlementRefused(refusal).final is (refusal.row.final is True)
+    assert SettlementRefused(refusal, final=True).final
+    assert not SettlementRefused(refusal, final=False).final
