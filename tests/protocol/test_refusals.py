@@ -4,7 +4,6 @@ from x402sim.protocol.refusals import (
     Refusal,
     SettlementRefused,
     is_final,
-    refusal_of,
     status_of,
 )
 from x402sim.spec.decisions import Decisions, alternatives
@@ -62,33 +61,6 @@ def test_one_switch_moves_one_status(switch):
 def test_a_reason_is_told_after_the_text():
     refused = SettlementRefused(Refusal.MISMATCH, "scheme: issued exact, got upto")
     assert str(refused) == "Payment requirements do not match: scheme: issued exact, got upto"
-
-
-@pytest.mark.parametrize(
-    ("facilitator_error", "refusal"),
-    [
-        ("Authorization already used", Refusal.NONCE_USED),
-        ("Authorization expired", Refusal.EXPIRED),
-        ("Authorization not yet valid", Refusal.INVALID_SIGNATURE),
-        ("ERC20: transfer amount exceeds balance", Refusal.INSUFFICIENT_BALANCE),
-        ("Invalid signature", Refusal.INVALID_SIGNATURE),
-        ("Transaction failed on-chain", Refusal.FAILED),
-        ("", Refusal.FAILED),
-        ("authorization expired", Refusal.FAILED),
-    ],
-)
-def test_a_facilitators_error_becomes_a_text_of_section_7(facilitator_error, refusal):
-    assert refusal_of(facilitator_error) is refusal
-
-
-def test_no_facilitator_error_claims_what_only_the_service_can_know():
-    own = {Refusal.ALREADY_SETTLED, Refusal.MISMATCH, Refusal.PENDING, Refusal.UNREACHABLE}
-    assert not any(refusal.row.facilitator_errors for refusal in own)
-
-
-def test_a_facilitator_error_stands_in_one_row():
-    named = [error for refusal in Refusal for error in refusal.row.facilitator_errors]
-    assert len(named) == len(set(named))
 
 
 # --- whether an attempt is over --------------------------------------------------------------

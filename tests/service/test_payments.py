@@ -358,7 +358,7 @@ async def test_a_lost_payment_cannot_be_claimed_with_another_ones_transfer(bench
     first, second = await bench.ask(), await bench.ask()
     header = bench.sign(first)
     await bench.pay(first, header)
-    bench.service.store._db.execute("UPDATE payments SET authorization_key = NULL")
+    bench.service.store.database.execute("UPDATE payments SET payer = NULL, nonce = NULL")
     with broken(bench, "facilitator", only("/settle", lose_answer)):
         refused = await bench.pay(second, header)
     assert refused.status_code == 502

@@ -40,8 +40,6 @@ class Row:
     """Whether the outcome of earlier attempts with the same payment id stays as it was."""
     over_if: frozenset[Finding] = NEVER_PAID
     """What the chain must say for a first attempt, refused so by the facilitator, to be over."""
-    facilitator_errors: tuple[str, ...] = ()
-    """The facilitator's settlement errors that become this refusal."""
     example: str | None = None
     """A `reason`, for the documentation."""
 
@@ -73,7 +71,6 @@ class Refusal(Enum):
             cause="Payer wallet lacks the token amount.",
             remedy="Fund the wallet.",
             over_if=NOT_SEEN_PAID,  # it was never put on the chain
-            facilitator_errors=("ERC20: transfer amount exceeds balance",),
         ),
     )
     INVALID_SIGNATURE = (
@@ -83,7 +80,6 @@ class Refusal(Enum):
             cause="Signature verification failed.",
             remedy="Generate a new payment header.",
             over_if=NOT_SEEN_PAID,
-            facilitator_errors=("Invalid signature", "Authorization not yet valid"),
         ),
     )
     NONCE_USED = (
@@ -92,7 +88,6 @@ class Refusal(Enum):
             status="nonce_used_status",
             cause="Replay or stale nonce.",
             remedy="Get a fresh nonce from the token contract.",
-            facilitator_errors=("Authorization already used",),
         ),
     )
     EXPIRED = (
@@ -102,7 +97,6 @@ class Refusal(Enum):
             cause="validBefore has passed.",
             remedy="Generate a new authorization.",
             over_if=NOT_PAID_YET,  # no block to come takes it
-            facilitator_errors=("Authorization expired",),
         ),
     )
     ALREADY_SETTLED = (
@@ -238,15 +232,6 @@ def status_of(error: Refusal | RequestError, decisions: Decisions) -> int:
 def refusal_named(text: str) -> Refusal | None:
     """Return the refusal with this text on the wire, or None if it is not one of ours."""
     return next((refusal for refusal in Refusal if refusal.value == text), None)
-
-
-def refusal_of(facilitator_error: str) -> Refusal:
-    """Translate a facilitator's settlement error into the text of section 7.
-
-    Any error that no row names is `FAILED`. 7/insufficient-balance, 7/authorization-expired.
-    """
-    named = (refusal for refusal in Refusal if facilitator_error in refusal.row.facilitator_errors)
-    return next(named, Refusal.FAILED)
 
 
 def is_final(error: str, told: bool | None = None) -> bool:

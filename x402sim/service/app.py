@@ -58,7 +58,7 @@ async def create_session(service: Service, request: Request) -> Response:
     body = await web.read_body(request)
     payment_id = request.headers.get("x-payment-id")
     if payment_id is not None and gate.is_entitled(service, payment_id, SESSIONS):
-        session = service.store.session_paid_by(payment_id)
+        session = service.store.sessions.paid_by(payment_id)
         if session is not None:
             status = service.settings.decisions.session_created_status
             return web.answer(sessions.view(session), status)
@@ -67,7 +67,7 @@ async def create_session(service: Service, request: Request) -> Response:
 
 async def show_session(service: Service, request: Request) -> Response:
     """GET /api/sessions/{id}: a session's budget, for whoever knows its id (2.6/remaining)."""
-    session = service.store.session("session_" + request.path_params["rest"])
+    session = service.store.sessions.get("session_" + request.path_params["rest"])
     if session is None:
         raise web.refused(RequestError.UNKNOWN_SESSION)
     return web.answer(sessions.view(session))
@@ -75,7 +75,7 @@ async def show_session(service: Service, request: Request) -> Response:
 
 async def show_payment(service: Service, request: Request) -> Response:
     """GET /api/payments/{id}: the stored record (2.4/record)."""
-    stored = service.store.payment(request.path_params["payment_id"])
+    stored = service.store.payments.get(request.path_params["payment_id"])
     if stored is None:
         raise web.refused(RequestError.UNKNOWN_PAYMENT)
     return web.answer(stored.record)
