@@ -262,7 +262,7 @@ async def a_transfer_that_reverts_grants_nothing(probe: Probe) -> None:
     """A transaction that was mined and reverted is no payment."""
     challenge, payer = await probe.challenge(), await probe.payer()
     header = probe.sign(challenge, payer)
-    await probe.control("POST", "doom", {"calls": 1})
+    await probe.control("POST", "force-revert", {"calls": 1})
     await _is_not_settled(probe, challenge, payer, header)
 
 

@@ -104,7 +104,7 @@ async def without_money_no_record_is_settled(probe: Probe) -> None:
 async def a_reverted_transfer_is_no_payment(probe: Probe) -> None:
     """A settlement whose transaction reverts on the chain opens nothing."""
     challenge, payer = await probe.challenge(), await probe.payer()
-    await probe.control("POST", "doom", {"calls": 1})
+    await probe.control("POST", "force-revert", {"calls": 1})
     answer = await probe.settle(challenge, probe.sign(challenge, payer))
     if await probe.transfers(payer):
         raise Inconclusive("the target settled it once more, and then it went well")

@@ -135,18 +135,20 @@ def serve(
     JSON-RPC at `/rpc`, and control at `/_sim`. Ten accounts have money. Ctrl-C stops it.
     """
     from x402sim.chain.base import ChainError
-    from x402sim.world.assembly.chains import shown
-    from x402sim.world.assembly.parts import Recipe
-    from x402sim.world.server import server
+    from x402sim.world.assembly.recipe import Recipe
+    from x402sim.world.chains.parse import DEFAULT_CHAIN, parse_chain
+    from x402sim.world.server import serve as server
+    from x402sim.world.server.listen import Listen
 
     logging.basicConfig(format="%(levelname)s %(name)s: %(message)s", level=logging.WARNING)
     try:
-        listen = server.Listen(
+        listen = Listen(
             host=host,
             port=port,
             control_token=control_token,
             allow_origin=allow_origin.rstrip("/") if allow_origin else None,
         )
+        backend = parse_chain(chain, token=token, deploy=deploy)
         recipe = Recipe(
             network=network_named(network),
             seed=seed,
@@ -154,9 +156,7 @@ def serve(
             unlocked=listen.is_local,
             has_service=not no_service,
             block_time_s=block_time,
-            chain=chain,
-            token=token,
-            deploy=deploy,
+            chain=backend,
         )
         parts, sock = server.open_world(recipe, listen)
     except ValueError as error:
@@ -166,8 +166,8 @@ def serve(
     except (sqlite3.Error, ChainError) as error:
         if "locked" in str(error):
             raise give_up(f"another x402sim is using {db}; stop it, or use another") from error
-        if chain != "ledger":
-            raise give_up(f"--chain {shown(chain)}: {error}") from error
+        if backend != DEFAULT_CHAIN:
+            raise give_up(f"--chain {backend.name}: {error}") from error
         raise give_up(f"cannot use the database {db}: {error}") from error
 
     def on_start(running: Any, ready: dict[str, Any]) -> None:

@@ -22,7 +22,7 @@ from x402sim.suite.engine import all_checks, folder, matching
 from x402sim.suite.local import judge
 from x402sim.suite.target import Record, Sessions, Target
 from x402sim.suite.verdict import Check, Outcome, Result
-from x402sim.world.assembly.parts import Recipe
+from x402sim.world.assembly.recipe import Recipe
 from x402sim.world.transport.link import constant
 
 OWN = Target(

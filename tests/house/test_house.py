@@ -57,7 +57,7 @@ def test_public_names_are_few_and_exist() -> None:
         x402sim.nothing  # noqa: B018
 
 
-@pytest.mark.parametrize("module", ["x402sim", "x402sim.cli", "x402sim.world.server.server"])
+@pytest.mark.parametrize("module", ["x402sim", "x402sim.cli", "x402sim.world.server.serve"])
 def test_importing_is_cheap(module: str) -> None:
     code = f"import sys, {module}; print([m for m in {HEAVY!r} if m in sys.modules])"
     assert run(sys.executable, "-c", code).stdout.strip() == "[]"

@@ -17,7 +17,7 @@ from x402sim.service.state import Service
 from x402sim.service.store import Store
 from x402sim.service.upstream import Upstream
 from x402sim.world.assembly.process import Process
-from x402sim.world.server.server import Server
+from x402sim.world.server.http import Server
 
 
 def open_service(settings: Settings, file: Path | None) -> tuple[Process, httpx.AsyncClient]:
