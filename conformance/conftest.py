@@ -152,7 +152,7 @@ class CheckItem(pytest.Item):
             return f"inconclusive: {result.reason}"
         return (
             f"{result.id} {result.level}: {result.title}\nexpected: {result.expected}\n"
-            f"actual:   {result.actual}\n\n{result.exchange}\n\nrun again: {result.rerun}"
+            f"actual:   {result.actual}\n\n{result.exchange}\n\nrun it again: {result.rerun}"
         )
 
     def reportinfo(self) -> tuple[Any, None, str]:

@@ -107,7 +107,7 @@ def test_a_failing_check_tells_clause_expected_actual_trace_and_command(tmp_path
         "0.01 alice → merchant",
         "service ✗ facilitator    connection lost",
         "alice ← service          200",
-        f"run again: python -m x402sim run {shlex.quote(file)} --on in-process --seed 7",
+        f"run it again: python -m x402sim run {shlex.quote(file)} --on in-process --seed 7",
         "1 passed, 1 failed",
     ):
         assert text in told, told
@@ -120,7 +120,7 @@ def test_the_command_plays_the_same_again(tmp_path: Path) -> None:
     folder = tmp_path / "my own"
     folder.mkdir()
     done = run(stories.write(folder, stories.FAILS), "--seed", "3")
-    (again,) = re.findall("run again: (.+)", done.stdout)
+    (again,) = re.findall("run it again: (.+)", done.stdout)
     arguments = shlex.split(again)[3:]
     assert arguments[0] == "run"
     second = process(*arguments[1:])
@@ -150,7 +150,7 @@ def test_it_reads_at_80_columns(tmp_path: Path) -> None:
     done = run(stories.write(tmp_path, body, long), "cache_eviction")
     assert done.exit_code == 1
     for line in done.stdout.splitlines():
-        assert len(line) <= 80 or line.startswith("  run again: "), line
+        assert len(line) <= 80 or line.startswith("  run it again: "), line
 
 
 def test_by_default_it_plays_on_after_a_failure(tmp_path: Path) -> None:
