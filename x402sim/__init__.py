@@ -12,7 +12,8 @@ from x402sim.version import VERSION
 if TYPE_CHECKING:
     from x402sim.chain.base import ChainError
     from x402sim.journal import Journal
-    from x402sim.payer.auth import PaymentAuth, PaymentFailed, SpendingCapExceeded
+    from x402sim.payer.auth import PaymentAuth
+    from x402sim.payer.errors import PaymentFailed, SpendingCapExceeded
     from x402sim.payer.session import SessionAuth
     from x402sim.payer.wallet import Wallet
     from x402sim.protocol.networks import MAINNET, TESTNET, Network
@@ -62,11 +63,11 @@ _HOME = {
     "Network": "protocol.networks",
     "Payer": "world.story.payer",
     "PaymentAuth": "payer.auth",
-    "PaymentFailed": "payer.auth",
+    "PaymentFailed": "payer.errors",
     "Run": "report.run",
     "Scenario": "world.story.scenario",
     "SessionAuth": "payer.session",
-    "SpendingCapExceeded": "payer.auth",
+    "SpendingCapExceeded": "payer.errors",
     "Wallet": "payer.wallet",
     "World": "world.story.world",
     "scenario": "world.story.scenario",

@@ -2,10 +2,12 @@
 
 from tests.mutants.change import edit, schema, swap
 from tests.mutants.mutant import Kind
-from x402sim.protocol.messages import Failed, Receipt, SettlementRequest
-from x402sim.protocol.refusals import SettlementRefused, refusal_of
+from x402sim.protocol.cronos import Failed
+from x402sim.protocol.messages import Receipt, SettlementRequest
+from x402sim.protocol.refusals import SettlementRefused
 from x402sim.service import app, payments
 from x402sim.service.state import Service
+from x402sim.service.upstream.cronos import refusal_of
 
 concurrency = Kind("concurrency")
 DEBIT = (

@@ -3,6 +3,7 @@
 from tests.mutants.change import answers, edit
 from tests.mutants.mutant import Kind
 from x402sim.service import app
+from x402sim.service.docs import routes
 from x402sim.service.issue import QUOTE
 
 content = Kind("content")
@@ -75,15 +76,15 @@ ROWS = (
         "no-llms-txt",
         "4.5/llms-txt",
         "Nobody listens at /llms.txt.",
-        edit(app.service_app, 'route("/llms.txt", llms),', ""),
+        edit(routes.documentation, 'Route("/llms.txt", llms),', ""),
     ),
     content(
         "llms-txt-is-a-page",
         "4.5/llms-txt",
         "The documentation index is the front page of a web application.",
         edit(
-            app.llms,
-            'PlainTextResponse(llms_txt(str(request.base_url).rstrip("/")))',
+            routes.llms,
+            "PlainTextResponse(llms_txt(_base(request)))",
             'Response("<!doctype html><div id=root></div>", media_type="text/html")',
         ),
     ),
@@ -91,12 +92,12 @@ ROWS = (
         "llms-txt-is-empty",
         "4.5/llms-txt",
         "The documentation index lists nothing.",
-        edit(app.llms, 'llms_txt(str(request.base_url).rstrip("/"))', '""'),
+        edit(routes.llms, "llms_txt(_base(request))", '""'),
     ),
     content(
         "llms-txt-leads-nowhere",
         "4.5/llms-txt",
         "The pages in the documentation index do not exist.",
-        edit(app.documentation, "if text is None:", "if True:"),
+        edit(routes.markdown, "if text is None:", "if True:"),
     ),
 )

@@ -73,7 +73,7 @@ ROWS = (
         "A refusal is a 200 with success false.",
         edit(
             app.pay,
-            "web.error(status, refused.refusal.value, refused.reason)",
+            "web.error(status, refused.refusal.value, refused.reason, final=refused.final)",
             'web.answer({"success": False, "error": refused.refusal.value})',
         ),
         broad="every refused settlement looks like an accepted one",

@@ -17,8 +17,8 @@ from x402sim.service import app, payments
 from x402sim.service.settings import Settings
 from x402sim.spec.decisions import Decisions, alternatives
 from x402sim.suite.engine import folder
-from x402sim.suite.target import Record, Sessions, Target, load
-from x402sim.world.transport.link import Latency, constant
+from x402sim.suite.target import RecordEndpoint, SessionsEndpoint, Target, load
+from x402sim.world.transport.latency import Latency, constant
 
 OWN = "x402sim.toml"
 """The target file of our own service, which says where its records can be read."""
@@ -57,8 +57,8 @@ def own_target() -> Target:
         return load(file)
     return Target(
         name="x402sim",
-        record=Record(path="/api/payments/{paymentId}"),
-        sessions=Sessions(view="/api/sessions/{sessionId}"),
+        record=RecordEndpoint(path="/api/payments/{paymentId}"),
+        sessions=SessionsEndpoint(view="/api/sessions/{sessionId}"),
     )
 
 

@@ -5,7 +5,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 from tests.mutants.change import Change
-from x402sim.suite.verdict import DOCUMENT
+from x402sim.suite.check import DOCUMENT
 
 FEW = 6
 """How many other ids a defect may fail: more, and a failure would not lead to its cause."""

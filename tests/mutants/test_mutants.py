@@ -1,16 +1,18 @@
 """Does the suite see every defect, by the check of its clause, and accuse nobody else?"""
 
 import csv
+import logging
+from collections.abc import Iterator
 from dataclasses import fields
 
+import httpx
 import pytest
 
 from tests.mutants import matrix
 from tests.mutants.change import edit
 from tests.mutants.honest import HONEST
-from tests.mutants.jury import CHECKS, check_ids, complaint, judge_all, judge_one, sum_up
+from tests.mutants.jury import CHECKS, check_ids, complaint, judge_one
 from tests.mutants.rows import MUTANTS
-from x402sim.clock import stopwatch
 from x402sim.service import gate
 from x402sim.spec.decisions import Decisions
 
@@ -70,15 +72,39 @@ def test_the_matrix_has_a_row_for_each_service_and_a_column_for_each_check() -> 
             assert wanted <= failed, name
 
 
-@pytest.mark.timeout(1800)
-def test_every_defect_is_seen_and_nobody_else_is_accused(request: pytest.FixtureRequest) -> None:
-    """All of them, on two processes of its own, as `python -m tests.mutants` does."""
-    names = [*MUTANTS, *HONEST]
-    elapsed = stopwatch()
-    verdicts = {verdict.name: verdict for verdict in judge_all(names)}
-    in_order = [verdicts[name] for name in names]
-    for line in sum_up(in_order, elapsed()):
-        request.node.user_properties.append(("told", f"the jury: {line}"))
-    problems = [problem for verdict in in_order if (problem := complaint(verdict))]
-    assert not problems, "\n\n".join(problems)
-    assert matrix.as_csv(in_order, check_ids()) == matrix.FILE.read_text(encoding="utf-8"), HOW
+@pytest.fixture
+def calm(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Judge quietly and quickly, as `python -m tests.mutants` does."""
+    monkeypatch.setattr(httpx.Cookies, "extract_cookies", lambda self, response: None)
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+@pytest.mark.usefixtures("calm")
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_defect_fails_the_checks_of_its_clauses(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every defect, but of the suite only the checks that must fail."""
+    own = [check for check in CHECKS() if check.id in MUTANTS[name].check_ids]
+    monkeypatch.setattr("tests.mutants.jury.CHECKS", lambda: own)
+    assert not complaint(judge_one(name))
+
+
+@pytest.mark.usefixtures("calm")
+@pytest.mark.parametrize("name", ["more fields", "errors as objects", "every decision switched"])
+def test_an_honest_service_passes_the_whole_suite(name: str) -> None:
+    assert not complaint(judge_one(name))
+
+
+@pytest.mark.thorough
+@pytest.mark.usefixtures("calm")
+@pytest.mark.parametrize("name", [*MUTANTS, *HONEST])
+def test_the_whole_suite_says_of_a_service_what_the_matrix_says(name: str) -> None:
+    """Its defect is found, few other checks fail, and the committed row is what they say."""
+    verdict = judge_one(name)
+    assert not complaint(verdict)
+    rows = {row[0]: row for row in csv.reader(matrix.FILE.read_text(encoding="utf-8").splitlines())}
+    _, row = csv.reader(matrix.as_csv([verdict], check_ids()).splitlines())
+    assert row == rows[name], HOW

@@ -1,6 +1,6 @@
-"""A bare uvicorn that says hello: as fast as any Python server of this kind can answer.
+"""A bare uvicorn that answers "hello": the speed limit of a Python server of this kind.
 
-`python -m x402sim.bench.hello` prints its port and serves until it is told to end.
+`python -m x402sim.bench.hello` prints its port and serves until SIGTERM.
 """
 
 import sys

@@ -27,7 +27,10 @@ from x402sim.service.issue import Issuer
 from x402sim.service.settings import Settings
 from x402sim.service.state import Service
 from x402sim.service.store import Store
-from x402sim.service.upstream import Upstream
+from x402sim.service.upstream.cronos import CRONOS
+from x402sim.service.upstream.explorer import ExplorerClient
+from x402sim.service.upstream.facilitator import FacilitatorClient
+from x402sim.service.upstream.rpc import RpcClient
 from x402sim.spec.decisions import Decisions
 from x402sim.spec.needs import Need
 from x402sim.world.assembly.chain_recorder import Watch
@@ -222,7 +225,9 @@ def _service(site: _Site, settings: Settings, store: Store, http: httpx.AsyncCli
         store=store,
         issuer=Issuer(settings, site.rng.stream("payment ids")),
         entitlements=Entitlements(settings.entitlement_lifetime_s),
-        upstream=Upstream(http, settings),
+        facilitator=FacilitatorClient(http, settings, CRONOS),
+        explorer=ExplorerClient(http, settings),
+        rpc=RpcClient(http, settings),
         note=lambda event, **data: journal.record(clock.now_ms(), "service", event, **data),
         settlement_rules=site.recipe.rules("settlement"),
         freshness_rules=site.recipe.rules("freshness"),

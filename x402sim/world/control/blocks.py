@@ -6,7 +6,7 @@ import msgspec
 from msgspec import Meta
 
 from x402sim.protocol.crypto import Hash, from_hex
-from x402sim.web import Refused
+from x402sim.web import bad_body
 from x402sim.world.control.plane import Nothing, Plane, mining, rewinding
 
 
@@ -69,4 +69,4 @@ def _tx_hash(text: str) -> Hash:
     try:
         return Hash(from_hex(text, 32))
     except ValueError as error:
-        raise Refused(400, "Invalid request body", str(error)) from error
+        raise bad_body(str(error)) from error

@@ -8,7 +8,7 @@ from msgspec import Meta
 
 from x402sim.service import sessions
 from x402sim.service.reconcile import reconcile
-from x402sim.web import Refused
+from x402sim.web import bad_body
 from x402sim.world.assembly.parts import Parts
 from x402sim.world.control.plane import Plane, mining
 
@@ -45,7 +45,7 @@ async def advance(plane: Plane, asked: Advance) -> Any:
     """
     parts = plane.parts
     if parts.clock.now() + asked.seconds > LATEST_S:
-        raise Refused(400, "Invalid request body", "the clock cannot go past the year 9000")
+        raise bad_body("the clock cannot go past the year 9000")
     blocks = mining(parts)
     parts.clock.advance(asked.seconds)
     if blocks.automine:

@@ -72,7 +72,7 @@ async def state(plane: Plane, _: Nothing) -> Any:
             "supply": str(await chain.supply()),
         },
         "rows": parts.service.store.counts(),
-        "pendingPayments": len(parts.service.store.pending()),
+        "pendingPayments": len(parts.service.store.payments.pending()),
         "cachedEntitlements": len(parts.service.entitlements),
         "snapshots": sorted(plane.saved),
     }

@@ -10,7 +10,7 @@ from x402sim.chain.reverts import cause
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address, checksum, to_hex
 from x402sim.protocol.money import MAX_STORED, to_base
-from x402sim.web import Refused
+from x402sim.web import bad_body
 from x402sim.world.control.plane import (
     Nothing,
     Plane,
@@ -53,9 +53,9 @@ async def faucet(plane: Plane, asked: Faucet) -> Any:
     try:
         amount_base = to_base(asked.amount, parts.service.settings.network.decimals)
     except ValueError as error:
-        raise Refused(400, "Invalid request body", str(error)) from error
+        raise bad_body(str(error)) from error
     if not 0 < amount_base <= MAX_STORED:
-        raise Refused(400, "Invalid request body", f"cannot mint {amount_base} base units")
+        raise bad_body(f"cannot mint {amount_base} base units")
     await minting(parts).fund(account, amount_base)
     await mine_now(parts)
     return {"address": asked.address, "balance": str(await balance_of(parts, account))}
@@ -108,5 +108,5 @@ def _call(asked: Send) -> Call:
     try:
         data = bytes.fromhex(asked.data.removeprefix("0x"))
     except ValueError as error:
-        raise Refused(400, "Invalid request body", str(error)) from error
+        raise bad_body(str(error)) from error
     return Call(account_of(asked.sender), account_of(asked.to), data)

@@ -14,7 +14,7 @@ from x402sim.chain.base import Call, ChainError, Mining, Minting, Rewinding
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address, checksum, parse_address
 from x402sim.service.entitlements import Entitlement
-from x402sim.web import Refused
+from x402sim.web import bad_body
 from x402sim.world.assembly.parts import Parts
 
 
@@ -81,7 +81,7 @@ def account_of(text: str) -> Address:
     try:
         return parse_address(text)
     except ValueError as error:
-        raise Refused(400, "Invalid request body", str(error)) from error
+        raise bad_body(str(error)) from error
 
 
 async def balance_of(parts: Parts, account: Address) -> int:
