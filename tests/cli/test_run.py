@@ -20,7 +20,7 @@ from tests.cli import stories
 from tests.serve.driver import command, environment
 from x402sim import LocalServer, World
 from x402sim.cli import app
-from x402sim.world.server import server as world_server
+from x402sim.world.server import serve as world_server
 
 HASH = re.compile("[0-9a-f]{64}")
 
@@ -107,7 +107,7 @@ def test_a_failing_check_tells_clause_expected_actual_trace_and_command(tmp_path
         "0.01 alice → merchant",
         "service ✗ facilitator    connection lost",
         "alice ← service          200",
-        f"run again: python -m x402sim run {shlex.quote(file)} --on in-process --seed 7",
+        f"run it again: python -m x402sim run {shlex.quote(file)} --on in-process --seed 7",
         "1 passed, 1 failed",
     ):
         assert text in told, told
@@ -120,7 +120,7 @@ def test_the_command_plays_the_same_again(tmp_path: Path) -> None:
     folder = tmp_path / "my own"
     folder.mkdir()
     done = run(stories.write(folder, stories.FAILS), "--seed", "3")
-    (again,) = re.findall("run again: (.+)", done.stdout)
+    (again,) = re.findall("run it again: (.+)", done.stdout)
     arguments = shlex.split(again)[3:]
     assert arguments[0] == "run"
     second = process(*arguments[1:])
@@ -150,7 +150,7 @@ def test_it_reads_at_80_columns(tmp_path: Path) -> None:
     done = run(stories.write(tmp_path, body, long), "cache_eviction")
     assert done.exit_code == 1
     for line in done.stdout.splitlines():
-        assert len(line) <= 80 or line.startswith("  run again: "), line
+        assert len(line) <= 80 or line.startswith("  run it again: "), line
 
 
 def test_by_default_it_plays_on_after_a_failure(tmp_path: Path) -> None:
@@ -274,7 +274,8 @@ def test_a_file_that_is_no_scenario(tmp_path: Path, text: str, says: str) -> Non
 @pytest.mark.parametrize(
     ("on", "says"),
     [
-        ("moon", "a stage is in-process, tcp, or a URL, not 'moon'"),
+        ("moon", "unknown stage 'moon'. Possible: in-process, tcp, http://HOST:PORT"),
+        ("in-proces", "did you mean 'in-process'?"),
         ("http://127.0.0.1:1", "nobody answers at http://127.0.0.1:1"),
         ("http://127.0.0.1:99999", "with a port up to 65535"),
         ("http://", "expected http://HOST:PORT"),

@@ -105,9 +105,9 @@ def test_with_the_url_alone_no_money_is_asked_for(duo: Duo) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ([], "which service?"),
+        ([], "no service to judge"),
         (["localhost:1"], "starts with http"),
-        (["http://127.0.0.1:9"], "nobody answers at http://127.0.0.1:9"),
+        (["http://127.0.0.1:9"], "no answer from http://127.0.0.1:9"),
         (["http://127.0.0.1:9", "--target", "nowhere.toml"], "unknown target 'nowhere.toml'"),
         (["http://127.0.0.1:9", "--requirement", "11/"], "unknown id '11/'"),
         (["http://127.0.0.1:9", "--payer-key", "0x12"], "a private key is"),
@@ -126,7 +126,7 @@ def test_misuse_is_told_in_one_line(options: list[str], said: str) -> None:
 def test_a_world_that_is_none_is_told(duo: Duo) -> None:
     done = conformance(duo.url, "--world", duo.url)
     assert done.returncode == 2
-    assert "is no world of x402sim serve" in done.stderr
+    assert "is not the control API of `x402sim serve`" in done.stderr
 
 
 def test_the_list_names_ids_needs_and_cost() -> None:

@@ -138,9 +138,9 @@ async def run_case(setting: Setting, state: RunState, case: Check) -> Result:
         section=case.section,
         outcome=outcome,
         title=case.title,
-        expected=redact.told(expected, setting.payer) or None,
-        actual=redact.told(actual, setting.payer) or None,
-        reason=redact.told(reason, setting.payer),
+        expected=redact.redacted(expected, setting.payer) or None,
+        actual=redact.redacted(actual, setting.payer) or None,
+        reason=redact.redacted(reason, setting.payer),
         rerun=f"{setting.rerun} --requirement {case.id}".strip(),
         exchange=probe.last.show() if probe.last and outcome is Outcome.FAILED else "",
     )
