@@ -265,7 +265,7 @@ async def a_transfer_that_reverts_grants_nothing(probe: Probe) -> None:
     """A transaction that was mined and reverted grants nothing."""
     challenge, payer = await probe.challenge(), await probe.money.payer()
     header = probe.money.sign(challenge, payer)
-    await probe.world.post("doom", {"calls": 1})
+    await probe.world.post("force-revert", {"calls": 1})
     await _is_not_settled(probe, challenge, payer, header)
 
 

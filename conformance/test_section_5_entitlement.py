@@ -108,7 +108,7 @@ async def without_money_no_record_is_settled(probe: Probe) -> None:
 async def a_reverted_transfer_is_no_payment(probe: Probe) -> None:
     """A settlement whose transaction reverts grants nothing."""
     challenge, payer = await probe.challenge(), await probe.money.payer()
-    await probe.world.post("doom", {"calls": 1})
+    await probe.world.post("force-revert", {"calls": 1})
     answer = await probe.settle(challenge, probe.money.sign(challenge, payer))
     if await probe.world.transfers(payer):
         raise Inconclusive("the target retried the settlement, and it succeeded")

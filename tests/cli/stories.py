@@ -10,11 +10,11 @@ Story: Alice buys a quote.
 
 import asyncio
 
-from x402sim import Fault, World, scenario
+from x402sim import Fault, LiveWorld, scenario
 
 
 @scenario(needs="{needs}")
-async def {name}(world: World) -> None:
+async def {name}(world: LiveWorld) -> None:
 '''
 
 HOLDS = """
@@ -45,7 +45,7 @@ NEVER_ENDS = """
 """
 
 
-def write(folder: Path, body: str, name: str = "mine", needs: str = "funds, chain") -> str:
+def write(folder: Path, body: str, name: str = "mine", needs: str = "funds, control chain") -> str:
     """Write a scenario into a file; return its path."""
     file = folder / f"{name}.py"
     file.write_text(_HEAD.format(title=f"{name}: of my own", name=name, needs=needs) + body)

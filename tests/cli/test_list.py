@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from tests.cli import stories
 from x402sim.cli import app
 from x402sim.spec.clauses import CLAUSES
-from x402sim.world.story.scenario import NEEDS
+from x402sim.spec.needs import Need
 
 SCENARIOS = Path(__file__).parents[2] / "scenarios"
 
@@ -56,7 +56,7 @@ def test_a_users_own_file_is_shown_too(tmp_path: Path) -> None:
         "name": "mine",
         "title": "mine: of my own",
         "covers": ["4.1/receipt", "5/nonce-once"],
-        "needs": ["funds", "chain"],
+        "needs": ["funds", "control chain"],
         "story": "Alice buys a quote.",
         "file": file,
     }
@@ -65,12 +65,12 @@ def test_a_users_own_file_is_shown_too(tmp_path: Path) -> None:
 
 def test_needs_lists_each_need_with_its_scenarios() -> None:
     told = listed("--needs").stdout
-    for need, meaning in NEEDS.items():
-        assert f"{need}: {meaning}" in told
+    scenarios = json.loads(listed("--json").stdout)
+    for need in Need:
+        is_needed = any(need in each["needs"] for each in scenarios)
+        assert (f"{need}: {need.meaning}\n" in told) == is_needed
     after = told.split("virtual time: ")[1]
-    wanting = [
-        e["name"] for e in json.loads(listed("--json").stdout) if "virtual time" in e["needs"]
-    ]
+    wanting = [each["name"] for each in scenarios if "virtual time" in each["needs"]]
     assert after.split("\n", 1)[1].replace(",", "").split() == wanting
 
 

@@ -20,7 +20,7 @@ from tests.cli import stories
 from tests.serve.driver import command, environment
 from x402sim import LocalServer, World
 from x402sim.cli import app
-from x402sim.world.server import server as world_server
+from x402sim.world.server import serve as world_server
 
 HASH = re.compile("[0-9a-f]{64}")
 
@@ -274,7 +274,8 @@ def test_a_file_without_a_valid_scenario(tmp_path: Path, text: str, says: str) -
 @pytest.mark.parametrize(
     ("on", "says"),
     [
-        ("moon", "a stage is in-process, tcp, or a URL, not 'moon'"),
+        ("moon", "unknown stage 'moon'. Possible: in-process, tcp, http://HOST:PORT"),
+        ("in-proces", "did you mean 'in-process'?"),
         ("http://127.0.0.1:1", "nobody answers at http://127.0.0.1:1"),
         ("http://127.0.0.1:99999", "with a port up to 65535"),
         ("http://", "expected http://HOST:PORT"),

@@ -24,8 +24,8 @@ from x402sim.suite.engine import all_checks, folder, matching
 from x402sim.suite.local import judge
 from x402sim.suite.target import RecordEndpoint, SessionsEndpoint, Target
 from x402sim.suite.verdict import Outcome, Result
-from x402sim.world.assembly.parts import Recipe
-from x402sim.world.transport.link import constant
+from x402sim.world.assembly.recipe import Recipe
+from x402sim.world.transport.latency import constant
 
 OWN = Target(
     record=RecordEndpoint(path="/api/payments/{paymentId}"),

@@ -27,10 +27,11 @@ from x402sim.suite.setting import Setting
 from x402sim.suite.target import Target
 from x402sim.suite.verdict import Outcome, Result
 from x402sim.world.assembly import parts, process
-from x402sim.world.assembly.parts import Recipe
+from x402sim.world.assembly.recipe import Recipe
 from x402sim.world.loop import run_virtual
-from x402sim.world.story.stage import Plan, in_process
-from x402sim.world.transport.link import constant
+from x402sim.world.stages.in_process import InProcess
+from x402sim.world.stages.stage import Plan
+from x402sim.world.transport.latency import constant
 
 SECTIONS = "56789"
 
@@ -90,7 +91,7 @@ def judged_from_outside(own_money: bool) -> list[Result]:
     declared = sum(price * each.pays + round(float(each.deposits) * token) for each in checks())
 
     async def main() -> list[Result]:
-        async with in_process(Plan(recipe=Recipe(network=TESTNET, seed=1))) as stage:
+        async with InProcess().open(Plan(recipe=Recipe(network=TESTNET, seed=1))) as stage:
             assert stage.parts is not None
             setting = Setting(
                 target=Target(),

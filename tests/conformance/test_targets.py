@@ -16,9 +16,10 @@ from x402sim.suite.local import judge
 from x402sim.suite.setting import Setting
 from x402sim.suite.target import AgentsEndpoint, Target, at, load
 from x402sim.suite.verdict import Outcome, Result
-from x402sim.world.assembly.parts import Recipe
+from x402sim.world.assembly.recipe import Recipe
 from x402sim.world.loop import run_virtual
-from x402sim.world.story.stage import Plan, in_process
+from x402sim.world.stages.in_process import InProcess
+from x402sim.world.stages.stage import Plan
 from x402sim.world.transport.link import Asgi
 
 SHIPPED = {file.stem: file for file in (folder() / "targets").glob("*.toml")}
@@ -133,7 +134,7 @@ def judged(*defects: str, target: Target | None = None, sections: str = "") -> d
 
     async def main() -> list[Result]:
         recipe = Recipe(network=TESTNET, seed=1, has_service=False)
-        async with in_process(Plan(recipe=recipe)) as stage:
+        async with InProcess().open(Plan(recipe=recipe)) as stage:
             parts = stage.parts
             assert parts is not None
 

@@ -20,7 +20,7 @@ ROWS = (
             "Call(facilitator.account,",
             "Call(payment.authorization.from_,",
             "        await facilitator.chain.call(call)\n",
-            "        await facilitator.chain.endow(call.sender, 10**24)\n"
+            "        await facilitator.chain.set_native_balance(call.sender, 10**24)\n"
             "        await facilitator.chain.call(call)\n",
         ),
     ),

@@ -27,7 +27,7 @@ from x402sim.suite.probe import Probe
 from x402sim.suite.setting import RunState, Setting
 from x402sim.suite.target import Target
 from x402sim.suite.verdict import CheckFailed, Inconclusive, Outcome, Result, Skipped
-from x402sim.world.assembly.parts import Recipe
+from x402sim.world.assembly.recipe import Recipe
 
 OURS = Recipe(network=TESTNET, seed=1)
 

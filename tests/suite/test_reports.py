@@ -20,7 +20,7 @@ from x402sim.report.conformance_html import page
 from x402sim.suite.engine import all_checks
 from x402sim.suite.local import judge
 from x402sim.suite.verdict import Outcome, Result
-from x402sim.world.assembly.parts import Recipe
+from x402sim.world.assembly.recipe import Recipe
 
 HERE = Path(__file__).parent
 STARTED = "2026-01-02T03:04:05+00:00"

@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from x402sim.payer.auth import PaymentAuth
 from x402sim.payer.session import SessionAuth
 from x402sim.report.run import Run
+from x402sim.world.story.live import LiveWorld
 from x402sim.world.story.payer import ORDER, QUOTE
 from x402sim.world.story.world import World
-from x402sim.world.transport.link import LatencySpec
+from x402sim.world.transport.latency import LatencySpec
 
 SEED = 1
 PAUSE_S = 7200
@@ -79,7 +80,7 @@ def simulate(payers: int, hours: float, each_hour: Callable[[float], None] = lam
 def play(payers: int, hours: float, each_hour: Callable[[float], None] = lambda _: None) -> Run:
     """Simulate this many hours; return the run."""
 
-    async def day(world: World) -> None:
+    async def day(world: LiveWorld) -> None:
         ends_s = world.clock.now() + hours * 3600
 
         async def watch() -> None:
@@ -95,7 +96,7 @@ def play(payers: int, hours: float, each_hour: Callable[[float], None] = lambda 
     return World(seed=SEED, latency=LATENCY).play(day)
 
 
-async def _payer(world: World, number: int, ends_s: float) -> None:
+async def _payer(world: LiveWorld, number: int, ends_s: float) -> None:
     """Request quotes until the day is over."""
     rng = world.rng(f"payer {number}")
     someone = await world.payer(f"payer {number}", balance=SPENDING_CAP)

@@ -8,7 +8,8 @@ import sys
 import uvicorn
 from starlette.types import Receive, Scope, Send
 
-from x402sim.world.server.server import Listen, listening_socket, run
+from x402sim.world.server.listen import Listen, listening_socket
+from x402sim.world.server.serve import run
 
 
 async def app(scope: Scope, receive: Receive, send: Send) -> None:

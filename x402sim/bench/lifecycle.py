@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Message
 
 from x402sim import web
 from x402sim.chain.base import LogFilter
-from x402sim.chain.ledger.ledger import Ledger
+from x402sim.chain.ledger.ledger import LedgerChain
 from x402sim.clock import Clock
 from x402sim.facilitator import engine
 from x402sim.facilitator.engine import Asked, Facilitator
@@ -40,10 +40,11 @@ from x402sim.service.issue import QUOTE
 from x402sim.service.upstream import facilitator
 from x402sim.service.upstream.cronos import CRONOS
 from x402sim.service.upstream.facilitator import FacilitatorClient, Moved, NotMoved, Verdict
-from x402sim.world.assembly.parts import Parts, Recipe, build
+from x402sim.world.assembly.parts import Parts, build
 from x402sim.world.assembly.process import Process
+from x402sim.world.assembly.recipe import Recipe
 from x402sim.world.loop import run_virtual
-from x402sim.world.story.stage import START_S
+from x402sim.world.stages.stage import START_S
 from x402sim.world.transport.faults import faulty
 from x402sim.world.transport.link import Asgi
 
@@ -64,7 +65,9 @@ class Transport:
         nonces = Rng(SEED).stream("nonces")
         key = Rng(SEED).secret("payer")
         self.payer = Wallet(key, nonces=lambda: nonces.randbytes(32))
-        run_virtual(lambda: self.parts.chain.fund(self.payer.address_bytes, FUNDS_BASE))
+        minting = self.parts.chain.minting
+        assert minting is not None
+        run_virtual(lambda: minting.fund(self.payer.address_bytes, FUNDS_BASE))
 
     async def live(self) -> None:
         """Run one lifecycle; raises `AssertionError` for an unexpected answer."""
@@ -270,7 +273,7 @@ def totals(transport: type[Transport], times: int) -> Totals:
     world = transport()
     try:
         world.work(times)
-        assert isinstance(world.parts.chain, Ledger)
+        assert isinstance(world.parts.chain, LedgerChain)
         machine = world.parts.chain.machine
         paid_by = abi.word(world.payer.address_bytes)
         found = machine.logs(LogFilter(0, times + 1, (), ((abi.TRANSFER_EVENT,), (paid_by,))))

@@ -10,10 +10,13 @@ from x402sim.suite.engine import all_checks, run
 from x402sim.suite.setting import Setting
 from x402sim.suite.target import Target
 from x402sim.suite.verdict import Result
-from x402sim.world.assembly.parts import Parts, Recipe
+from x402sim.world.assembly.parts import Parts
+from x402sim.world.assembly.recipe import Recipe
 from x402sim.world.loop import run_virtual
-from x402sim.world.story.stage import Plan, in_process
-from x402sim.world.transport.link import Asgi, Latency
+from x402sim.world.stages.in_process import InProcess
+from x402sim.world.stages.stage import Plan
+from x402sim.world.transport.latency import Latency
+from x402sim.world.transport.link import Asgi
 
 __all__ = ["Recipe", "judge"]
 
@@ -39,7 +42,7 @@ def judge(
     calm = replace(recipe, sweep_s=recipe.sweep_s or SWEEP_S, heartbeat_s=HEARTBEAT_S)
 
     async def main() -> list[Result]:
-        async with in_process(Plan(recipe=calm, latency=latency or {})) as stage:
+        async with InProcess().open(Plan(recipe=calm, latency=latency or {})) as stage:
             assert stage.parts is not None
             mutate(stage.parts)
             setting = Setting(
