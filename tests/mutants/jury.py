@@ -58,14 +58,10 @@ CHECKS = cache(all_checks)
 
 def _run(name: str) -> list[Result]:
     if name in MUTANTS:
-        with MUTANTS[name].applied():
-            return judge(Recipe(network=TESTNET, seed=1), target=own_target(), checks=CHECKS())
+        recipe = MUTANTS[name].recipe(Recipe(network=TESTNET, seed=1))
+        return judge(recipe, target=own_target(), checks=CHECKS())
     honest = HONEST[name]
-    recipe = Recipe(
-        network=TESTNET, seed=honest.seed, decisions=honest.decisions, sweep_s=honest.sweep_s
-    )
-    with honest.applied():
-        return judge(recipe, target=honest.target, checks=CHECKS(), latency=honest.latency)
+    return judge(honest.recipe, target=honest.target, checks=CHECKS(), latency=honest.latency)
 
 
 def _calm() -> None:

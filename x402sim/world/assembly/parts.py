@@ -35,6 +35,7 @@ from x402sim.service.upstream import Upstream
 from x402sim.spec.decisions import Decisions
 from x402sim.world.assembly.chain_recorder import Watch
 from x402sim.world.assembly.chains import LEDGER, Ground, People, check_chain, is_url, open_ground
+from x402sim.world.assembly.hooks import NO_HOOKS, Hooks
 from x402sim.world.assembly.process import Process
 from x402sim.world.transport.faults import Faults, Victim, faulty
 from x402sim.world.transport.link import Asgi
@@ -85,6 +86,8 @@ class Recipe:
     """Seconds between looks at expired sessions and pending payments, if not as ever."""
     without: tuple[tuple[str, str], ...] = ()
     """Rules to leave out, to see what notices: (name in `TABLES`, clause)."""
+    hooks: Hooks = NO_HOOKS
+    """Functions that change settings, service, its application, or the facilitator."""
 
     def __post_init__(self) -> None:
         check_chain(self.chain)
@@ -210,7 +213,8 @@ def build(
             note=lambda event, **data: journal.record(clock.now_ms(), "service", event, **data),
             settlement_rules=recipe.rules("settlement"),
             freshness_rules=recipe.rules("freshness"),
-        )
+        ),
+        recipe.hooks,
     )
     faults.on_crash = process.crash
     return Parts(
@@ -242,19 +246,23 @@ def _settings(recipe: Recipe, network: Network, private_key: bytes, secret: byte
         network=network,
         decisions=recipe.decisions or Decisions(),
     )
-    if recipe.sweep_s is None:
-        return settings
-    return replace(settings, session_sweep_s=recipe.sweep_s, reconcile_interval_s=recipe.sweep_s)
+    if recipe.sweep_s is not None:
+        settings = replace(
+            settings, session_sweep_s=recipe.sweep_s, reconcile_interval_s=recipe.sweep_s
+        )
+    return recipe.hooks.settings(settings)
 
 
 def _facilitator(recipe: Recipe, clock: Clock, ground: Ground) -> Facilitator:
-    return Facilitator(
-        chain=ground.chain,
-        clock=clock,
-        network=ground.network,
-        account=ground.facilitator,
-        started_s=clock.now(),
-        rules=recipe.rules("verification"),
+    return recipe.hooks.facilitator(
+        Facilitator(
+            chain=ground.chain,
+            clock=clock,
+            network=ground.network,
+            account=ground.facilitator,
+            started_s=clock.now(),
+            rules=recipe.rules("verification"),
+        )
     )
 
 
