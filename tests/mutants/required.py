@@ -47,7 +47,7 @@ def requirements(**changes: Any) -> Change:
 
 
 def ids(spell: Callable[[bytes, int, int], str]) -> Change:
-    """Spell payment ids from 32 random bytes, the time of expiry in seconds, and a count."""
+    """Spell payment ids from 32 bytes of luck, the time of expiry in seconds, and a count."""
 
     class Respelled(Wrapper):
         """An issuer that remembers which of its ids stands for which of the real ones."""
@@ -56,9 +56,10 @@ def ids(spell: Callable[[bytes, int, int], str]) -> Change:
 
         def issue(self, *terms: Any) -> Any:
             required = self.inner.issue(*terms)
-            luck = hashlib.sha256(required.payment_id.encode()).digest()
+            count = len(self.real) + 1
+            luck = hashlib.sha256(str(count).encode()).digest()
             expires_s = self.inner.read(required.payment_id).expires_s
-            name = spell(luck, expires_s, len(self.real) + 1)
+            name = spell(luck, expires_s, count)
             self.real[name] = required.payment_id
             return msgspec.structs.replace(required, payment_id=name)
 
