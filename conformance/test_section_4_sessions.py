@@ -5,9 +5,12 @@ from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from x402sim.protocol.money import to_base
-from x402sim.suite.answers import Answer, find_session_id
+from x402sim.suite.answers import TargetAnswer, find_session_id, read_402
+from x402sim.suite.check import check
+from x402sim.suite.examples import examples
+from x402sim.suite.expect import expect, expect_served, require
 from x402sim.suite.probe import Probe
-from x402sim.suite.verdict import Failed, Inconclusive, check
+from x402sim.suite.verdict import CheckFailed, Inconclusive
 
 EXACT = ("8.20", "0.29", "1.00", "0.01", "4.35", "1.10", "0.57", "10.00")
 """Amounts of two fraction digits; binary fractions get most of them wrong."""
@@ -25,15 +28,15 @@ MALFORMED: tuple[Any, ...] = (
 async def a_session_asks_for_its_deposit(probe: Probe) -> None:
     """A request for a session is answered 402, with the body of 2.2 and the deposit as amount."""
     answer, places = await probe.ask_session("1.00"), probe.target.payment_required
-    probe.expect("status", answer.status, 402)
+    expect("status", answer.status, 402)
     if places.error:
-        probe.expect("error", answer.at(places.error), places.error_text)
+        expect("error", answer.at(places.error), places.error_text)
     payment_id, wanted = answer.at(places.payment_id), answer.at(places.requirements)
     is_id = isinstance(payment_id, str) and payment_id.startswith("pay_")
-    probe.require("a payment id pay_…", is_id, repr(payment_id))
-    probe.require("requirements, an object", isinstance(wanted, dict), repr(wanted))
-    probe.expect("the scheme", wanted.get("scheme"), "exact")
-    probe.expect("maxAmountRequired", wanted.get("maxAmountRequired"), str(to_base("1.00", 6)))
+    require("a payment id pay_…", is_id, repr(payment_id))
+    require("requirements, an object", isinstance(wanted, dict), repr(wanted))
+    expect("the scheme", wanted.get("scheme"), "exact")
+    expect("maxAmountRequired", wanted.get("maxAmountRequired"), str(to_base("1.00", 6)))
 
 
 @check("4.4/max-spend", needs="sessions")
@@ -41,11 +44,11 @@ async def the_deposit_is_exact(probe: Probe) -> None:
     """The deposit is maxSpend in base units, exactly, also where a float is not."""
     for max_spend in EXACT:
         answer = await probe.ask_session(max_spend)
-        probe.expect(f"the status for {max_spend}", answer.status, 402)
-        probe.expect(f"the deposit for {max_spend}", _asked(probe, answer), to_base(max_spend, 6))
+        expect(f"the status for {max_spend}", answer.status, 402)
+        expect(f"the deposit for {max_spend}", _asked(answer), to_base(max_spend, 6))
 
 
-@check("4.4/max-spend", control="unpaid", needs="sessions")
+@check("4.4/max-spend", baseline="unpaid", needs="sessions")
 async def a_malformed_budget_has_no_price(probe: Probe) -> None:
     """What is no amount gets no 402; what is another spelling of one, none for another amount."""
     for max_spend in MALFORMED:
@@ -53,27 +56,27 @@ async def a_malformed_budget_has_no_price(probe: Probe) -> None:
     body = {"duration": probe.target.sessions.duration}
     nothing = await probe.send("POST", probe.target.sessions.path, json=body)
     is_refused = nothing.status >= 400 and nothing.status != 402
-    probe.require("a refusal without maxSpend", is_refused, probe.seen(nothing))
+    require("a refusal without maxSpend", is_refused, nothing.summary)
 
 
 @check("4.4/max-spend", needs="sessions")
 async def any_deposit_is_exact(probe: Probe) -> None:
     """Made-up amounts of two fraction digits: a 402 asks for exactly that."""
-    small = probe.examples(MADE_UP, lambda st: st.integers(1, MODEST_CENTS))
-    large = probe.examples(MADE_UP, lambda st: st.integers(MODEST_CENTS, 10**12))
+    small = examples(MADE_UP, lambda st: st.integers(1, MODEST_CENTS))
+    large = examples(MADE_UP, lambda st: st.integers(MODEST_CENTS, 10**12))
     for cents in sorted({*small, *large}):
         max_spend = f"{cents // 100}.{cents % 100:02}"
         answer = await probe.ask_session(max_spend)
         if cents <= MODEST_CENTS or answer.status == 402:
-            asked, deposit_base = _asked(probe, answer), to_base(max_spend, 6)
-            probe.expect(f"the deposit for {max_spend}", asked, deposit_base)
+            asked, deposit_base = _asked(answer), to_base(max_spend, 6)
+            expect(f"the deposit for {max_spend}", asked, deposit_base)
 
 
-@check("4.4/max-spend", control="unpaid", needs="sessions")
+@check("4.4/max-spend", baseline="unpaid", needs="sessions")
 async def any_text_has_its_own_price_or_none(probe: Probe) -> None:
     """Made-up texts of digits, signs, points and spaces: no 402 for another amount."""
-    texts = probe.examples(MADE_UP, lambda st: st.text("0123456789.,+-_e ", max_size=9))
-    near = probe.examples(MADE_UP, _nearly_decimal)
+    texts = examples(MADE_UP, lambda st: st.text("0123456789.,+-_e ", max_size=9))
+    near = examples(MADE_UP, _nearly_decimal)
     for text in sorted({*texts, *near}, key=lambda each: (len(each), each)):
         _no_other_price(probe, text, await probe.ask_session(text))
 
@@ -87,25 +90,25 @@ def _nearly_decimal(st: Any) -> Any:
     return parts.map("".join)
 
 
-def _asked(probe: Probe, answer: Answer) -> int:
+def _asked(answer: TargetAnswer) -> int:
     """Return the deposit a 402 asks for; fails if it asks for none."""
     if answer.status != 402:
-        raise Failed("a request for a session", "402 with a deposit", probe.seen(answer))
-    return probe.read(answer).amount_base
+        raise CheckFailed("a request for a session", "402 with a deposit", answer.summary)
+    return read_402(answer).amount_base
 
 
-def _no_other_price(probe: Probe, max_spend: Any, answer: Answer) -> None:
+def _no_other_price(probe: Probe, max_spend: Any, answer: TargetAnswer) -> None:
     """Fail if a request got a session, or a 402 that asks for another amount than it says.
 
     How strictly maxSpend is read is open, but 1,50 must not cost 1.00.
     """
     said = f"maxSpend {max_spend!r}"
-    probe.require(f"{said}: a refusal or a 402", answer.status >= 400, probe.seen(answer))
+    require(f"{said}: a refusal or a 402", answer.status >= 400, answer.summary)
     if answer.status == 402:
         wanted = answer.at(probe.target.payment_required.requirements + "/maxAmountRequired")
         exact = _exact_base(max_spend)
         demand = f"{said}: " + ("no 402" if exact is None else f"{exact}, or no 402")
-        probe.require(demand, exact is not None and wanted == str(exact), repr(wanted))
+        require(demand, exact is not None and wanted == str(exact), repr(wanted))
 
 
 def _exact_base(max_spend: Any) -> int | None:
@@ -122,48 +125,48 @@ def _exact_base(max_spend: Any) -> int | None:
 # --- once the deposit is paid ------------------------------------------------------------
 
 
-@check("4.4/deposit-flow", control="payment", needs="money, sessions", deposits="0.02")
+@check("4.4/deposit-flow", baseline="payment", needs="funds, sessions", deposits="0.02")
 async def a_paid_deposit_opens_a_session(probe: Probe) -> None:
     """The deposit is settled like any payment, and then the session can be spent."""
     max_spend = await probe.budget_for(2)
-    challenge = probe.read(await probe.ask_session(max_spend))
-    receipt = await probe.settle(challenge, probe.sign(challenge, await probe.payer()))
-    probe.settled(receipt)
+    challenge = read_402(await probe.ask_session(max_spend))
+    receipt = await probe.settle(challenge, probe.money.sign(challenge, await probe.money.payer()))
+    probe.money.expect_settled(receipt)
     answer = await probe.ask_session(max_spend, payment_id=challenge.payment_id)
     session_id = find_session_id(receipt.body) or find_session_id(answer.body)
     if session_id is None:
-        raise Inconclusive(f"no session id (session_…) is to be found: {probe.seen(answer)}")
-    probe.served(await probe.ask(session_id=session_id))
+        raise Inconclusive(f"no session id (session_…) is to be found: {answer.summary}")
+    expect_served(await probe.ask(session_id=session_id))
 
 
-@check("4.4/deposit-flow", needs="money, sessions, world", deposits="0.02")
+@check("4.4/deposit-flow", needs="funds, sessions, world", deposits="0.02")
 async def the_deposit_is_what_is_paid(probe: Probe) -> None:
     """Opening a session moves the deposit, once, and spending it moves nothing more."""
     session = await probe.open_session(await probe.budget_for(2))
-    probe.served(await probe.ask(session_id=session.session_id))
-    await probe.paid(session.paid.payer, session.paid.challenge.amount_base)
+    expect_served(await probe.ask(session_id=session.session_id))
+    await probe.world.expect_payments(session.paid.payer, session.paid.challenge.amount_base)
 
 
-@check("4.4/deposit-flow", needs="money, sessions", deposits="0.02")
+@check("4.4/deposit-flow", needs="funds, sessions", deposits="0.02")
 async def every_session_has_its_own_id(probe: Probe) -> None:
     """Two deposits, of the same amount and at the same time, open two sessions."""
     max_spend = await probe.budget_for(1)
     first, second = await asyncio.gather(*(probe.open_session(max_spend) for _ in range(2)))
     different = first.session_id != second.session_id
-    probe.require("two session ids", different, "the same id twice")
+    require("two session ids", different, "the same id twice")
 
 
-@check("4.4/duration-unit", document="silent", needs="money, sessions", deposits="0.01")
+@check("4.4/duration-unit", document="silent", needs="funds, sessions", deposits="0.01")
 async def the_unit_of_duration(probe: Probe) -> None:
     """Whether a session of duration 1 is over after a second."""
     max_spend = await probe.budget_for(1)
     required = await probe.ask_session(max_spend, 1)
     if required.status != 402:
-        probe.observe(f"duration 1: {probe.seen(required)}")
+        probe.observe(f"duration 1: {required.summary}")
         return
-    paid = await probe.pay(probe.read(required))
+    paid = await probe.pay(read_402(required))
     answer = await probe.ask_session(max_spend, 1, payment_id=paid.challenge.payment_id)
     session_id = find_session_id(paid.receipt.body) or find_session_id(answer.body)
-    await probe.setting.clock.sleep(1)
-    is_over = not probe.has_content(await probe.ask(session_id=session_id))
+    await probe.clock.sleep(1)
+    is_over = not (await probe.ask(session_id=session_id)).has_content
     probe.observe("seconds, it seems: it is over" if is_over else "longer than seconds: it lasts")

@@ -8,9 +8,11 @@ import asyncio
 from typing import Any
 
 from x402sim.protocol.money import to_base
-from x402sim.suite.answers import OpenSession, find_session_id
+from x402sim.suite.answers import OpenSession, find_session_id, read_402
+from x402sim.suite.check import check
+from x402sim.suite.expect import expect, expect_not_served, expect_served, expect_withheld, require
 from x402sim.suite.probe import Probe
-from x402sim.suite.verdict import Inconclusive, Skipped, check
+from x402sim.suite.verdict import Inconclusive, Skipped
 
 AT_ONCE = 20
 INVENTED = ("", "session_", "session_x", "null", "*", "%", "session_%", "' OR '1'='1", "__proto__")
@@ -35,30 +37,30 @@ async def _open(probe: Probe, requests: int) -> tuple[OpenSession, int]:
 async def _burst(probe: Probe, session: OpenSession, requests: int) -> int:
     """Send requests at the same time; return how many were served."""
     asked = (probe.ask(session_id=session.session_id) for _ in range(requests))
-    return sum(map(probe.has_content, await asyncio.gather(*asked)))
+    return sum(answer.has_content for answer in await asyncio.gather(*asked))
 
 
 async def _drain(probe: Probe, session: OpenSession, at_most: int) -> int:
     """Send requests one after the other until one is not served; return how many were."""
     served = 0
-    while served < at_most and probe.has_content(await probe.ask(session_id=session.session_id)):
+    while served < at_most and (await probe.ask(session_id=session.session_id)).has_content:
         served += 1
     return served
 
 
-@check("5/session-condition", needs="money, sessions", deposits="0.01")
+@check("5/session-condition", needs="funds, sessions", deposits="0.01")
 async def the_last_unit_is_served(probe: Probe) -> None:
     """A budget of exactly the price is enough: the first request is served, without a 402."""
     session, _ = await _open(probe, 1)
-    probe.served(await probe.ask(session_id=session.session_id))
+    expect_served(await probe.ask(session_id=session.session_id))
 
 
-@check("5/session-condition", needs="money, sessions", deposits="0.29")
+@check("5/session-condition", needs="funds, sessions", deposits="0.29")
 async def all_of_the_budget_can_be_spent(probe: Probe) -> None:
     """A deposit for 29 requests is worth 29, as exact arithmetic says."""
     session, worth = await _open(probe, 29)
     served = await _drain(probe, session, worth)
-    probe.expect("requests served for the whole deposit", served, worth)
+    expect("requests served for the whole deposit", served, worth)
 
 
 @check("5/session-condition", needs="world, sessions")
@@ -69,30 +71,30 @@ async def a_larger_budget_can_be_spent_at_once(probe: Probe) -> None:
     for _ in range(worth // AT_ONCE):
         served += await _burst(probe, session, AT_ONCE)
     served += await _drain(probe, session, worth - served)
-    probe.expect("requests served for the whole deposit", served, worth)
+    expect("requests served for the whole deposit", served, worth)
 
 
-@check("5/session-condition", control="unpaid", needs="sessions")
+@check("5/session-condition", baseline="unpaid", needs="sessions")
 async def an_invented_session_is_worth_nothing(probe: Probe) -> None:
     """The id of no session opens nothing."""
     challenge = await probe.challenge()
     for session_id in (*INVENTED, challenge.payment_id, "session_" + "a" * 8000):
-        probe.withheld(await probe.ask(session_id=session_id, may_break=True))
+        expect_withheld(await probe.ask(session_id=session_id, may_break=True))
 
 
-@check("5/session-condition", control="session", needs="money, sessions", deposits="0.02")
+@check("5/session-condition", baseline="session", needs="funds, sessions", deposits="0.02")
 async def each_id_in_its_own_header(probe: Probe) -> None:
     """A session's id is no payment id, and its deposit's payment id is no session's."""
     session, _ = await _open(probe, 1)
-    probe.not_served(await probe.ask(payment_id=session.session_id), is_402=True)
-    probe.withheld(await probe.ask(session_id=session.paid.challenge.payment_id))
-    probe.withheld(await probe.ask(session_id=session.session_id[:-1]))
+    expect_not_served(await probe.ask(payment_id=session.session_id), is_402=True)
+    expect_withheld(await probe.ask(session_id=session.paid.challenge.payment_id))
+    expect_withheld(await probe.ask(session_id=session.session_id[:-1]))
 
 
-@check("5/session-debit", control="session", needs="money, sessions", deposits="0.01")
+@check("5/session-debit", baseline="session", needs="funds, sessions", deposits="0.01")
 async def a_budget_is_what_was_deposited(probe: Probe) -> None:
     """Asking for more after the deposit is paid does not make the budget larger."""
-    paid = await probe.pay(probe.read(await probe.ask_session(await probe.budget_for(1))))
+    paid = await probe.pay(read_402(await probe.ask_session(await probe.budget_for(1))))
     more = await probe.budget_for(5)
     answer = await probe.ask_session(more, payment_id=paid.challenge.payment_id)
     session_id = find_session_id(paid.receipt.body) or find_session_id(answer.body)
@@ -100,19 +102,19 @@ async def a_budget_is_what_was_deposited(probe: Probe) -> None:
         await _spends_at_most(probe, OpenSession(session_id, paid, answer), 1)
 
 
-@check("5/session-debit", control="session", needs="money, sessions", deposits="0.03")
+@check("5/session-debit", baseline="session", needs="funds, sessions", deposits="0.03")
 async def nothing_beyond_the_budget(probe: Probe) -> None:
     """Each request served takes its price from the budget: when it is spent, no more is served."""
     await _spends_at_most(probe, *await _open(probe, 3))
 
 
-@check("5/session-debit", control="session", needs="money, sessions", deposits="0.01")
+@check("5/session-debit", baseline="session", needs="funds, sessions", deposits="0.01")
 async def the_last_unit_is_spent_once(probe: Probe) -> None:
     """Of many requests at the same time, a budget for one serves one."""
     await _spends_at_most(probe, *await _open(probe, 1), at_once=8)
 
 
-@check("5/session-debit", control="session", needs="money, sessions", deposits="0.03")
+@check("5/session-debit", baseline="session", needs="funds, sessions", deposits="0.03")
 async def no_unit_is_spent_twice(probe: Probe) -> None:
     """Of many requests at the same time, a budget for three serves three."""
     await _spends_at_most(probe, *await _open(probe, 3), at_once=10)
@@ -125,14 +127,14 @@ async def _spends_at_most(
     served = await _burst(probe, session, at_once)
     served += await _drain(probe, session, worth + 1)
     served += await _drain(probe, session, 1)
-    probe.require(f"at most {worth} requests served", served <= worth, f"{served} were")
+    require(f"at most {worth} requests served", served <= worth, f"{served} were")
 
 
 @check(
     "5/debit-only-when-served",
     document="kit",
-    control="session",
-    needs="money, sessions",
+    baseline="session",
+    needs="funds, sessions",
     deposits="0.02",
 )
 async def a_bad_request_costs_nothing(probe: Probe) -> None:
@@ -141,4 +143,4 @@ async def a_bad_request_costs_nothing(probe: Probe) -> None:
     for body in BAD_BODIES:
         if (await probe.ask(session_id=session.session_id, body=body)).status < 400:
             raise Skipped(f"the target has a use for a body like {body!r}")
-    probe.served(await probe.ask(session_id=session.session_id))
+    expect_served(await probe.ask(session_id=session.session_id))

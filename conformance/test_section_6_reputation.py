@@ -6,8 +6,12 @@ one, it is another after a payment was matched.
 
 from typing import Any
 
+from x402sim.suite.answers import read_402
+from x402sim.suite.check import check
+from x402sim.suite.control_api import eventually
+from x402sim.suite.expect import require
 from x402sim.suite.probe import Probe
-from x402sim.suite.verdict import Skipped, check
+from x402sim.suite.verdict import Skipped
 
 INDEXER_INTERVAL_S = 300
 
@@ -35,7 +39,7 @@ async def _proof(probe: Probe) -> dict[str, str]:
     answer = await probe.send("GET", probe.target.agents.path)
     if answer.status != 402:
         return {}
-    paid = await probe.pay(probe.read(answer))
+    paid = await probe.pay(read_402(answer))
     return {"X-Payment-Id": paid.challenge.payment_id}
 
 
@@ -43,13 +47,13 @@ async def _proof(probe: Probe) -> dict[str, str]:
 async def a_matched_payment_counts(probe: Probe) -> None:
     """After the indexer has matched a payment, the reputation shown is another."""
     proof = await _proof(probe)
-    await probe.advance(INDEXER_INTERVAL_S + 1)
+    await probe.world.advance(INDEXER_INTERVAL_S + 1)
     before = await _reputations(probe, proof)
     await probe.buy()
-    await probe.advance(INDEXER_INTERVAL_S + 1)
+    await probe.world.advance(INDEXER_INTERVAL_S + 1)
 
     async def has_changed() -> bool:
         return await _reputations(probe, proof) != before
 
-    changed = await probe.eventually(has_changed)
-    probe.require("another reputation than before", changed, f"still {before}")
+    changed = await eventually(probe.clock, has_changed)
+    require("another reputation than before", changed, f"still {before}")

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from x402sim.suite.answers import Challenge
+from x402sim.suite.check import check
+from x402sim.suite.expect import expect_not_served, expect_served, require
 from x402sim.suite.probe import Probe
-from x402sim.suite.verdict import check
 
 FAILED = (
     '{"x402Version":1,"event":"payment.failed","network":"cronos-testnet",'
@@ -65,24 +66,24 @@ SETTLE = (
 
 async def _holds(probe: Probe, path: str, trouble: Trouble, times: int | None) -> None:
     """Pay while the facilitator is in trouble; fail if what is said is not what happened."""
-    challenge, payer = await probe.challenge(), await probe.payer()
-    header = probe.sign(challenge, payer)
+    challenge, payer = await probe.challenge(), await probe.money.payer()
+    header = probe.money.sign(challenge, payer)
     aim = {"victim": "facilitator", "path": path, "times": times, "does": trouble.does}
-    await probe.control("POST", "faults", {**aim, **trouble.more})
+    await probe.world.fault({**aim, **trouble.more})
     answer = await probe.settle(challenge, header, may_break=True)
-    await probe.control("POST", "faults/clear")
-    moved = [int(each["amount"]) for each in await probe.transfers(payer)]
+    await probe.world.clear_faults()
+    moved = [int(each["amount"]) for each in await probe.world.transfers(payer)]
     name = f"{path}: {trouble.name}"
-    probe.require(f"at most one payment ({name})", len(moved) <= 1, moved)
+    require(f"at most one payment ({name})", len(moved) <= 1, moved)
     if answer.status == 200:
-        probe.require(f"a receipt only for a transfer ({name})", bool(moved), probe.seen(answer))
-    probe.require(f"an answer ({name})", not answer.broken, probe.seen(answer))
+        require(f"a receipt only for a transfer ({name})", bool(moved), answer.summary)
+    require(f"an answer ({name})", not answer.broken, answer.summary)
     asked = await probe.ask(payment_id=challenge.payment_id)
-    if not moved and not await probe.transfers(payer):
-        probe.not_served(asked)
+    if not moved and not await probe.world.transfers(payer):
+        expect_not_served(asked)
     await _recovers(probe, challenge, header, name)
-    paid = len(await probe.transfers(payer))
-    probe.require(f"one payment in all ({name})", paid <= 1, f"{paid} transfers")
+    paid = len(await probe.world.transfers(payer))
+    require(f"one payment in all ({name})", paid <= 1, f"{paid} transfers")
 
 
 async def _recovers(probe: Probe, challenge: Challenge, header: str, name: str) -> None:
@@ -90,10 +91,10 @@ async def _recovers(probe: Probe, challenge: Challenge, header: str, name: str) 
     answer = await probe.settle(challenge, header)
     if answer.status == 200:
         served = await probe.ask(payment_id=challenge.payment_id)
-        probe.require(f"access after a receipt ({name})", probe.has_content(served), served.status)
+        require(f"access after a receipt ({name})", served.has_content, served.status)
 
 
-@check("7/verify-trouble", document="kit", control="payment", needs="world")
+@check("7/verify-trouble", document="kit", baseline="payment", needs="world")
 async def verification_in_trouble(probe: Probe) -> None:
     """While the facilitator cannot verify, nothing is granted without money; then all is well."""
     for trouble in VERIFY:
@@ -101,7 +102,7 @@ async def verification_in_trouble(probe: Probe) -> None:
     await _works_again(probe)
 
 
-@check("7/settle-trouble", document="kit", control="payment", needs="world")
+@check("7/settle-trouble", document="kit", baseline="payment", needs="world")
 async def settlement_in_trouble(probe: Probe) -> None:
     """While the facilitator cannot settle, nothing is granted without money; then all is well."""
     for trouble in SETTLE:
@@ -109,7 +110,7 @@ async def settlement_in_trouble(probe: Probe) -> None:
     await _works_again(probe)
 
 
-@check("7/settle-trouble", document="kit", control="payment", needs="world")
+@check("7/settle-trouble", document="kit", baseline="payment", needs="world")
 async def settlement_in_trouble_once(probe: Probe) -> None:
     """The same, if only the first call fails, so that a target that tries again gets through."""
     for trouble in BOTH[:5]:
@@ -119,5 +120,5 @@ async def settlement_in_trouble_once(probe: Probe) -> None:
 
 async def _works_again(probe: Probe) -> None:
     paid = await probe.buy()
-    await probe.paid(paid.payer, paid.challenge.amount_base)
-    probe.served(await probe.ask(payment_id=paid.challenge.payment_id))
+    await probe.world.expect_payments(paid.payer, paid.challenge.amount_base)
+    expect_served(await probe.ask(payment_id=paid.challenge.payment_id))

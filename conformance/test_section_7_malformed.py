@@ -9,9 +9,11 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from x402sim.suite.answers import Answer
+from x402sim.suite.answers import TargetAnswer
+from x402sim.suite.check import check
+from x402sim.suite.examples import examples
+from x402sim.suite.expect import expect_not_served, expect_refused, expect_withheld, require
 from x402sim.suite.probe import Probe
-from x402sim.suite.verdict import check
 
 TEXTS = (
     "Insufficient USDC balance",
@@ -74,17 +76,17 @@ NOT_IMPLEMENTED = 501
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")
 
 
-def _stands(probe: Probe, answer: Answer, sent: str) -> None:
+def _stands(answer: TargetAnswer, sent: str) -> None:
     """Fail if the target stumbled over what was sent, or gave content for it."""
     has_stumbled = answer.status >= 500 and not any(text in answer.text for text in TEXTS)
-    probe.require(f"no 5xx for {sent}", not has_stumbled, probe.seen(answer))
-    _shows_no_trace(probe, answer, sent)
-    probe.withheld(answer)
+    require(f"no 5xx for {sent}", not has_stumbled, answer.summary)
+    _shows_no_trace(answer, sent)
+    expect_withheld(answer)
 
 
-def _shows_no_trace(probe: Probe, answer: Answer, sent: str) -> None:
+def _shows_no_trace(answer: TargetAnswer, sent: str) -> None:
     shown = TRACE.search(answer.text) if answer.status >= 400 else None
-    probe.require(f"no stack trace for {sent}", not shown, probe.seen(answer))
+    require(f"no stack trace for {sent}", not shown, answer.summary)
 
 
 def _endpoints(probe: Probe) -> list[tuple[str, str]]:
@@ -110,7 +112,7 @@ def _twisted(body: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
 # --- bodies --------------------------------------------------------------------------
 
 
-@check("7/malformed-body", document="kit", control="unpaid")
+@check("7/malformed-body", document="kit", baseline="unpaid")
 async def a_body_that_cannot_be_read(probe: Probe) -> None:
     """A body that is no JSON object, or too large or deep, is no 5xx and brings no content."""
     for method, path in _endpoints(probe):
@@ -118,49 +120,49 @@ async def a_body_that_cannot_be_read(probe: Probe) -> None:
             answer = await probe.send(
                 method, path, content=content, headers=_JSON, may_break=len(content) >= MIB
             )
-            _stands(probe, answer, f"{name}, {method} {path}")
+            _stands(answer, f"{name}, {method} {path}")
 
 
 _JSON = {"Content-Type": "application/json"}
 
 
-@check("7/malformed-body", document="kit", control="unpaid")
+@check("7/malformed-body", document="kit", baseline="unpaid")
 async def a_body_of_another_type(probe: Probe) -> None:
     """A body under another Content-Type is no 5xx and brings no content."""
     for method, path in _endpoints(probe):
         for content_type in CONTENT_TYPES:
             headers = {"Content-Type": content_type}
             answer = await probe.send(method, path, content=b'{"pair": "A-B"}', headers=headers)
-            _stands(probe, answer, f"Content-Type {content_type!r}, {method} {path}")
+            _stands(answer, f"Content-Type {content_type!r}, {method} {path}")
 
 
-@check("7/malformed-body", document="kit", control="unpaid")
+@check("7/malformed-body", document="kit", baseline="unpaid")
 async def a_request_of_the_wrong_types(probe: Probe) -> None:
     """A request for the resource or for a session with any wrong field is no 5xx."""
     target = probe.target
-    order = probe.ledger.body or target.protected.bodies[0]
+    order = probe.state.body or target.protected.bodies[0]
     if target.protected.method != "GET":
         for name, body in _twisted(order):
-            _stands(probe, await probe.ask(body=body), name)
+            _stands(await probe.ask(body=body), name)
     if target.sessions.exists:
         for name, body in _twisted({"maxSpend": "0.02", "duration": target.sessions.duration}):
-            _stands(probe, await probe.send("POST", target.sessions.path, json=body), name)
+            _stands(await probe.send("POST", target.sessions.path, json=body), name)
 
 
-@check("7/malformed-body", document="kit", control="unpaid")
+@check("7/malformed-body", document="kit", baseline="unpaid")
 async def a_settlement_of_the_wrong_types(probe: Probe) -> None:
     """A settlement with any field wrong, in the requirements too, is no 5xx."""
     challenge = await probe.challenge()
     body = {
         "paymentId": challenge.payment_id,
-        "paymentHeader": probe.sign(challenge, probe.stranger()),
+        "paymentHeader": probe.money.sign(challenge, probe.money.stranger()),
         "paymentRequirements": challenge.to_send,
     }
     for name, twisted in _twisted(body):
-        _stands(probe, await probe.send("POST", probe.target.pay.path, json=twisted), name)
+        _stands(await probe.send("POST", probe.target.pay.path, json=twisted), name)
 
 
-@check("7/malformed-body", document="kit", control="unpaid")
+@check("7/malformed-body", document="kit", baseline="unpaid")
 async def a_body_made_up(probe: Probe) -> None:
     """Whatever JSON is sent, there is no 5xx and no content."""
 
@@ -170,31 +172,31 @@ async def a_body_made_up(probe: Probe) -> None:
         names = st.sampled_from(["pair", "leverage", "paymentId", "paymentHeader", "maxSpend"])
         return st.recursive(leaves, lambda each: st.lists(each) | st.dictionaries(names, each))
 
-    for example in probe.examples(20, anything):
+    for example in examples(20, anything):
         content = json.dumps(example).encode()
         for method, path in _endpoints(probe):
             answer = await probe.send(method, path, content=content, headers=_JSON)
-            _stands(probe, answer, f"{content[:80]!r}, {method} {path}")
+            _stands(answer, f"{content[:80]!r}, {method} {path}")
 
 
 # --- proofs of payment, payment headers, methods -------------------------------------
 
 
-@check("7/malformed-proof", document="kit", control="unpaid")
+@check("7/malformed-proof", document="kit", baseline="unpaid")
 async def a_proof_that_is_none(probe: Probe) -> None:
     """Whatever bytes stand in a header of proof, there is no 5xx and no content."""
-    endpoint, body = probe.target.protected, probe.ledger.body or probe.target.protected.bodies[0]
+    endpoint, body = probe.target.protected, probe.state.body or probe.target.protected.bodies[0]
     for header in ("X-Payment-Id", "X-Session-Id"):
         for proof in PROOFS:
             answer = await probe.send(
                 endpoint.method, endpoint.path, json=body, headers={header: proof}
             )
-            _stands(probe, answer, f"{header}: {proof[:40]!r}")
+            _stands(answer, f"{header}: {proof[:40]!r}")
         huge = {header: "A" * MIB}
         answer = await probe.send(
             endpoint.method, endpoint.path, json=body, headers=huge, may_break=True
         )
-        _stands(probe, answer, f"{header} of a mebibyte")
+        _stands(answer, f"{header} of a mebibyte")
 
 
 def malformed_headers() -> Iterator[str]:
@@ -218,27 +220,27 @@ def malformed_headers() -> Iterator[str]:
         yield "0x" + json.dumps({**header, "payload": inner}).encode().hex()
 
 
-@check("7/malformed-header", document="kit", control="unpaid")
+@check("7/malformed-header", document="kit", baseline="unpaid")
 async def a_payment_header_that_is_none(probe: Probe) -> None:
     """A payment header that cannot be read settles nothing, and is no 5xx."""
     challenge = await probe.challenge()
     for header in malformed_headers():
         answer = await probe.settle(challenge, header)
-        _stands(probe, answer, f"the payment header {header[:60]!r}")
-        probe.refused(answer)
-    probe.not_served(await probe.ask(payment_id=challenge.payment_id), is_402=True)
+        _stands(answer, f"the payment header {header[:60]!r}")
+        expect_refused(answer)
+    expect_not_served(await probe.ask(payment_id=challenge.payment_id), is_402=True)
 
 
-@check("7/malformed-header", document="kit", control="unpaid")
+@check("7/malformed-header", document="kit", baseline="unpaid")
 async def a_window_without_end(probe: Probe) -> None:
     """An authorization that is valid for ever, as the token allows it, is no 5xx."""
     challenge = await probe.challenge()
     for valid_before in (2**53, 2**63, 2**64, 2**256 - 1):
-        header = probe.sign(challenge, probe.stranger(), valid_before=valid_before)
-        _stands(probe, await probe.settle(challenge, header), f"validBefore {valid_before}")
+        header = probe.money.sign(challenge, probe.money.stranger(), valid_before=valid_before)
+        _stands(await probe.settle(challenge, header), f"validBefore {valid_before}")
 
 
-@check("7/other-methods", document="kit", control="unpaid")
+@check("7/other-methods", document="kit", baseline="unpaid")
 async def another_method(probe: Probe) -> None:
     """No method brings content without proof of payment, and none is a 5xx."""
     target = probe.target
@@ -248,10 +250,10 @@ async def another_method(probe: Probe) -> None:
         for method in METHODS:
             answer = await probe.send(method, path)
             if answer.status != NOT_IMPLEMENTED:
-                _stands(probe, answer, f"{method} {path}")
+                _stands(answer, f"{method} {path}")
 
 
-@check("7/malformed-paid", document="kit", needs="money", pays=1)
+@check("7/malformed-paid", document="kit", needs="funds", pays=1)
 async def a_bad_body_with_a_good_proof(probe: Probe) -> None:
     """A paid request with a body that cannot be read is no 5xx either."""
     paid, endpoint = await probe.buy(), probe.target.protected
@@ -260,11 +262,11 @@ async def a_bad_body_with_a_good_proof(probe: Probe) -> None:
         answer = await probe.send(
             endpoint.method, endpoint.path, content=content, headers=proof, may_break=True
         )
-        probe.require(f"no 5xx for {name}", answer.status < 500, probe.seen(answer))
-        _shows_no_trace(probe, answer, name)
+        require(f"no 5xx for {name}", answer.status < 500, answer.summary)
+        _shows_no_trace(answer, name)
     if endpoint.method == "GET":
         return
-    for name, twisted in _twisted(probe.ledger.body or endpoint.bodies[0]):
+    for name, twisted in _twisted(probe.state.body or endpoint.bodies[0]):
         answer = await probe.send(endpoint.method, endpoint.path, json=twisted, headers=proof)
-        probe.require(f"no 5xx for {name}", answer.status < 500, probe.seen(answer))
-        _shows_no_trace(probe, answer, name)
+        require(f"no 5xx for {name}", answer.status < 500, answer.summary)
+        _shows_no_trace(answer, name)

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from x402sim.version import VERSION
 
 if TYPE_CHECKING:
-    from x402sim.payer.auth import PaymentAuth, PaymentFailed, SpendingCapExceeded
+    from x402sim.payer.auth import PaymentAuth
+    from x402sim.payer.errors import PaymentFailed, SpendingCapExceeded
     from x402sim.payer.session import SessionAuth
     from x402sim.payer.wallet import Wallet
     from x402sim.protocol.networks import MAINNET, TESTNET, Network
@@ -48,10 +49,10 @@ _HOME = {
     "Fault": "world.transport.faults",
     "LocalServer": "world.server.local",
     "PaymentAuth": "payer.auth",
-    "PaymentFailed": "payer.auth",
+    "PaymentFailed": "payer.errors",
     "Run": "report.run",
     "SessionAuth": "payer.session",
-    "SpendingCapExceeded": "payer.auth",
+    "SpendingCapExceeded": "payer.errors",
     "Wallet": "payer.wallet",
     "World": "world.story.world",
     "scenario": "world.story.scenario",

@@ -107,7 +107,7 @@ def test_a_failing_check_tells_clause_expected_actual_trace_and_command(tmp_path
         "0.01 alice → merchant",
         "service ✗ facilitator    connection lost",
         "alice ← service          200",
-        f"play it again: python -m x402sim run {shlex.quote(file)} --on in-process --seed 7",
+        f"run again: python -m x402sim run {shlex.quote(file)} --on in-process --seed 7",
         "1 passed, 1 failed",
     ):
         assert text in told, told
@@ -120,7 +120,7 @@ def test_the_command_plays_the_same_again(tmp_path: Path) -> None:
     folder = tmp_path / "my own"
     folder.mkdir()
     done = run(stories.write(folder, stories.FAILS), "--seed", "3")
-    (again,) = re.findall("play it again: (.+)", done.stdout)
+    (again,) = re.findall("run again: (.+)", done.stdout)
     arguments = shlex.split(again)[3:]
     assert arguments[0] == "run"
     second = process(*arguments[1:])
@@ -150,7 +150,7 @@ def test_it_reads_at_80_columns(tmp_path: Path) -> None:
     done = run(stories.write(tmp_path, body, long), "cache_eviction")
     assert done.exit_code == 1
     for line in done.stdout.splitlines():
-        assert len(line) <= 80 or line.startswith("  play it again: "), line
+        assert len(line) <= 80 or line.startswith("  run again: "), line
 
 
 def test_by_default_it_plays_on_after_a_failure(tmp_path: Path) -> None:
@@ -219,7 +219,7 @@ def test_a_url_is_played_on_and_what_it_cannot_offer_is_skipped() -> None:
         found = result("late_settlement", "replay", "--on", url)
     assert done.exit_code == 0, done.output
     assert "2 passed, 1 skipped" in done.stdout
-    assert f"skipped, as {url} does not offer virtual time:\n  late_settlement" in done.stdout
+    assert f"skipped, because {url} does not offer virtual time:\n  late_settlement" in done.stdout
     assert [each["outcome"] for each in found["scenarios"]] == ["skipped", "passed"]
     assert found["scenarios"][0]["reason"] == f"{url} does not offer virtual time"
     assert found["scenarios"][0]["checks"] == []
@@ -230,7 +230,7 @@ def test_if_nothing_can_be_played_it_is_not_called_success() -> None:
         done = run("late_settlement", "--on", server.url, "--json")
     assert done.exit_code == 2
     assert json.loads(done.stdout)["scenarios"][0]["outcome"] == "skipped"
-    assert "nothing could be played" in done.stderr
+    assert "nothing was played" in done.stderr
 
 
 def test_a_service_without_control_is_asked_what_a_stranger_may(monkeypatch: Any) -> None:
@@ -246,9 +246,9 @@ def test_a_service_without_control_is_asked_what_a_stranger_may(monkeypatch: Any
 
 
 def test_an_unknown_name() -> None:
-    assert_gives_up(run("replai"), "no scenario 'replai'", "do you mean replay?", "`list`")
-    assert_gives_up(run("qqqq"), "no scenario 'qqqq'", "ends with .py", "`list`")
-    assert_gives_up(run("replay", "nowhere.py"), "there is no file nowhere.py")
+    assert_gives_up(run("replai"), "unknown scenario 'replai'", "did you mean 'replay'?", "`list`")
+    assert_gives_up(run("qqqq"), "unknown scenario 'qqqq'", "ends in .py", "`list`")
+    assert_gives_up(run("replay", "nowhere.py"), "no such file: nowhere.py")
 
 
 @pytest.mark.parametrize(
@@ -277,7 +277,7 @@ def test_a_file_that_is_no_scenario(tmp_path: Path, text: str, says: str) -> Non
         ("moon", "a stage is in-process, tcp, or a URL, not 'moon'"),
         ("http://127.0.0.1:1", "nobody answers at http://127.0.0.1:1"),
         ("http://127.0.0.1:99999", "with a port up to 65535"),
-        ("http://", "a URL is http://HOST:PORT"),
+        ("http://", "expected http://HOST:PORT"),
     ],
 )
 def test_a_stage_that_is_not_there(on: str, says: str) -> None:

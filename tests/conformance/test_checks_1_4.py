@@ -15,19 +15,21 @@ from x402sim import TESTNET
 from x402sim.protocol.refusals import Refusal
 from x402sim.service import app, background, gate, grant, indexer, payments, sessions
 from x402sim.service.issue import Issuer
-from x402sim.service.store import Store
+from x402sim.service.store.payments import Payments
+from x402sim.service.store.sessions import Sessions as StoredSessions
 from x402sim.spec.clauses import CLAUSES
 from x402sim.spec.decisions import Decisions, alternatives
+from x402sim.suite.check import Check
 from x402sim.suite.engine import all_checks, folder, matching
 from x402sim.suite.local import judge
-from x402sim.suite.target import Record, Sessions, Target
-from x402sim.suite.verdict import Check, Outcome, Result
+from x402sim.suite.target import RecordEndpoint, SessionsEndpoint, Target
+from x402sim.suite.verdict import Outcome, Result
 from x402sim.world.assembly.parts import Recipe
 from x402sim.world.transport.link import constant
 
 OWN = Target(
-    record=Record(path="/api/payments/{paymentId}"),
-    sessions=Sessions(view="/api/sessions/{sessionId}"),
+    record=RecordEndpoint(path="/api/payments/{paymentId}"),
+    sessions=SessionsEndpoint(view="/api/sessions/{sessionId}"),
 )
 SECTIONS = ("spec/1", "spec/2", "spec/3", "spec/4", "silent/1", "silent/2", "silent/3", "silent/4")
 
@@ -223,7 +225,7 @@ def test_an_unknown_outcome_that_nobody_looks_into(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_refund_that_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Store, "refunds_due", lambda self: [])
+    monkeypatch.setattr(StoredSessions, "refunds_due", lambda self: [])
     assert failed("spec/3") == {"spec/3/expiry-refund", "spec/3/refund-once"}
 
 
@@ -234,7 +236,7 @@ def test_a_refund_with_a_new_nonce_each_time(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_record_that_grants_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Store, "grants", lambda self, payment_id, resource: False)
+    monkeypatch.setattr(Payments, "grants", lambda self, payment_id, resource: False)
     found = failed("spec/1", "spec/3", "spec/4.1")
     assert found == {
         "spec/3/record-outlives-cache", "spec/3/indexed-status", "spec/4.1/store-settled",
@@ -243,9 +245,9 @@ def test_a_record_that_grants_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_an_indexer_that_ends_the_access(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        Store,
+        Payments,
         "set_block",
-        lambda self, payment_id, block: self._did(
+        lambda self, payment_id, block: self._db.execute(
             "UPDATE payments SET block_number = ?, status = 'failed' WHERE payment_id = ?",
             block, payment_id,
         ),
@@ -262,13 +264,15 @@ def test_an_indexer_that_sleeps(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_session_of_what_was_asked_for_last(monkeypatch: pytest.MonkeyPatch) -> None:
-    right = Store.session_paid_by
+    right = StoredSessions.paid_by
 
-    def generous(self: Store, payment_id: str) -> Any:
-        self._did("UPDATE sessions SET deposited = 50000000 WHERE payment_id = ?", payment_id)
+    def generous(self: StoredSessions, payment_id: str) -> Any:
+        self._db.execute(
+            "UPDATE sessions SET deposited = 50000000 WHERE payment_id = ?", payment_id
+        )
         return right(self, payment_id)
 
-    monkeypatch.setattr(Store, "session_paid_by", generous)
+    monkeypatch.setattr(StoredSessions, "paid_by", generous)
     found = failed("spec/1", "spec/3/deposit", "spec/4.4")
     assert found == {"spec/3/deposit-makes-session"}
 
@@ -276,10 +280,10 @@ def test_a_session_of_what_was_asked_for_last(monkeypatch: pytest.MonkeyPatch) -
 def test_access_before_the_money_has_moved(monkeypatch: pytest.MonkeyPatch) -> None:
     right = payments.claim
 
-    def eager(service: Any, request: Any, terms: Any) -> None:
-        right(service, request, terms)
-        entitlement = grant.Entitlement(request.payment_id, terms.resource, "", 10**14)
+    def eager(service: Any, attempt: Any) -> Any:
+        entitlement = grant.Entitlement(attempt.payment_id, attempt.terms.resource, "", 10**14)
         service.entitlements.add(entitlement)
+        return right(service, attempt)
 
     monkeypatch.setattr(payments, "claim", eager)
     assert "spec/4.1/order" in failed("spec/4.1")
@@ -299,7 +303,7 @@ def test_another_text_for_a_bad_signature(monkeypatch: pytest.MonkeyPatch) -> No
 def test_a_service_that_refuses_everything_proves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gate, "is_entitled", lambda *_: False)
     found = outcomes("spec/2.1", "spec/4.1")
-    resting = {c.id for c in checks("spec/2.1", "spec/4.1") if c.control == "payment"}
+    resting = {c.id for c in checks("spec/2.1", "spec/4.1") if c.baseline == "payment"}
     passed = {check_id for check_id, each in found.items() if each.outcome is Outcome.PASSED}
     assert not passed & resting
 

@@ -11,19 +11,21 @@ import pytest
 from starlette.requests import Request
 
 from x402sim import TESTNET, web
-from x402sim.protocol import refusals
 from x402sim.protocol.refusals import Refusal
 from x402sim.service import app, gate
 from x402sim.service.entitlements import Entitlements
 from x402sim.service.settings import Settings
-from x402sim.service.store import Session, Store
+from x402sim.service.store.payments import Payments
+from x402sim.service.store.sessions import Session, Sessions
+from x402sim.service.upstream import cronos
 from x402sim.spec.clauses import CLAUSES
 from x402sim.spec.decisions import Decisions, alternatives
+from x402sim.suite.check import Check
 from x402sim.suite.engine import all_checks, folder, run
 from x402sim.suite.local import judge
 from x402sim.suite.setting import Setting
 from x402sim.suite.target import Target
-from x402sim.suite.verdict import Check, Outcome, Result
+from x402sim.suite.verdict import Outcome, Result
 from x402sim.world.assembly import parts, process
 from x402sim.world.assembly.parts import Recipe
 from x402sim.world.loop import run_virtual
@@ -127,22 +129,22 @@ def settings(**values: Any) -> Break:
 def granted_if(condition: str) -> Break:
     """Records grant access under another condition."""
 
-    def grants(self: Store, payment_id: str, resource: str) -> bool:
+    def grants(self: Payments, payment_id: str, resource: str) -> bool:
         sql = f"SELECT 1 FROM payments WHERE {condition}"
         asked = {"id": payment_id, "resource": resource}
-        return self._db.execute(sql, asked).fetchone() is not None
+        return self._db.named(sql, asked) is not None
 
-    return swapped(Store, "grants", grants)
+    return swapped(Payments, "grants", grants)
 
 
 def spendable_if(holds: Callable[[Session, int], bool]) -> Break:
     """A session can be spent under another condition."""
 
-    def can_spend(service: Any, session_id: str, amount_base: int) -> bool:
-        session = service.store.session(session_id)
+    def can_pay(self: Sessions, session_id: str, amount_base: int, now_ms: int) -> bool:
+        session = self.get(session_id)
         return session is not None and holds(session, amount_base)
 
-    return swapped(gate, "can_spend", can_spend)
+    return swapped(Sessions, "can_pay", can_pay)
 
 
 def in_floats(session: Session, amount_base: int) -> bool:
@@ -151,7 +153,7 @@ def in_floats(session: Session, amount_base: int) -> bool:
 
 def told(text: str, instead: Refusal) -> Break:
     """The facilitator's error is told as another one."""
-    return swapped(refusals, "FACILITATOR_ERRORS", {**refusals.FACILITATOR_ERRORS, text: instead})
+    return swapped(cronos, "_REFUSALS", {**cronos._REFUSALS, text: instead})
 
 
 async def debited_first(service: Any, request: Request) -> Any:
@@ -219,7 +221,7 @@ DEFECTS: dict[str, tuple[Break, set[str]]] = {
     ),
     "a budget is counted in floats": (spendable_if(in_floats), {"5/session-condition"}),
     "nothing is debited": (
-        swapped(Store, "debit", lambda *_: True),
+        swapped(Sessions, "debit", lambda *_: 0),
         {"5/session-debit"},
     ),
     "the debit comes first": (
@@ -252,7 +254,7 @@ DEFECTS: dict[str, tuple[Break, set[str]]] = {
         {"8/cache-sweep", "8/cache-lifetime"},
     ),
     "reputations stand still": (
-        swapped(Store, "update_reputation", lambda _: None),
+        swapped(Payments, "update_reputation", lambda _: None),
         {"6/reputation"},
     ),
 }

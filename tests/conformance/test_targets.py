@@ -14,7 +14,7 @@ from x402sim.suite.command import FOUND_SOMETHING, HELD, NO_VERDICT
 from x402sim.suite.engine import all_checks, folder, run
 from x402sim.suite.local import judge
 from x402sim.suite.setting import Setting
-from x402sim.suite.target import Agents, Target, at, load
+from x402sim.suite.target import AgentsEndpoint, Target, at, load
 from x402sim.suite.verdict import Outcome, Result
 from x402sim.world.assembly.parts import Recipe
 from x402sim.world.loop import run_virtual
@@ -200,6 +200,6 @@ def test_an_entitlement_for_any_route_is_found_where_there_are_two(
     holes: tuple[str, ...], outcome: str
 ) -> None:
     shape = load(SHIPPED["cronos-paywall"])
-    target = msgspec.structs.replace(shape, agents=Agents(path="/api/more"))
+    target = msgspec.structs.replace(shape, agents=AgentsEndpoint(path="/api/more"))
     results = judged(*holes, target=target, sections="5")
     assert results["spec/5/resource-binding"].outcome == outcome

@@ -11,7 +11,6 @@ import httpx
 import pytest
 from typer.testing import CliRunner
 
-from tests.evm.find import anvil_or_skip
 from x402sim import LocalServer, PaymentAuth, World
 from x402sim.chain import contract
 from x402sim.chain.base import ChainError
@@ -101,9 +100,9 @@ def test_an_invariant_sees_money_out_of_nothing():
 
 
 @pytest.fixture(scope="module")
-def server(request: pytest.FixtureRequest) -> Iterator[LocalServer]:
+def server(program: Path) -> Iterator[LocalServer]:
     patch = pytest.MonkeyPatch()
-    patch.setenv(VARIABLE, str(anvil_or_skip(request)))
+    patch.setenv(VARIABLE, str(program))
     with LocalServer(chain="anvil", seed=1) as running:
         yield running
     patch.undo()

@@ -61,7 +61,7 @@ def _line(verdict: Verdict) -> str:
 
 def _write(asked: argparse.Namespace, verdicts: list[Verdict], mutants: list[Verdict]) -> None:
     from tests.mutants import matrix
-    from x402sim.report.figure import png
+    from x402sim.report.plots.figure import png
 
     if asked.csv:
         asked.csv.write_text(matrix.as_csv(verdicts, check_ids()), encoding="utf-8")

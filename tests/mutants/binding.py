@@ -187,7 +187,7 @@ ROWS = (
         "records-forget-the-resource",
         "5/resource-binding",
         "A stored payment opens every resource.",
-        collaborator(store=AnyResource),
+        collaborator(payments=AnyResource),
     ),
     binding(
         "path-by-its-beginning",

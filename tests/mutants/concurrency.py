@@ -81,7 +81,7 @@ def debits_overwrite(recipe: Recipe) -> Recipe:
 
     async def handler(service: Service, request: Request, serve: Serve) -> Answer:
         session_id = request.headers.get("x-session-id", "")
-        if service.store.session(session_id) is None:
+        if service.store.sessions.get(session_id) is None:
             return await serve(request)
         with at_work.on(session_id) as is_second:
             await service.clock.sleep(PAUSE_S)
@@ -92,7 +92,7 @@ def debits_overwrite(recipe: Recipe) -> Recipe:
 
 async def compared_too_early(service: Service, request: Request, serve: Serve) -> Answer:
     """Serve a session that had enough left a moment ago."""
-    found = service.store.session(request.headers.get("x-session-id", ""))
+    found = service.store.sessions.get(request.headers.get("x-session-id", ""))
     if found is None or found.remaining < service.settings.quote_price_base:
         return await serve(request)
     await service.clock.sleep(PAUSE_S)
@@ -124,7 +124,7 @@ def mixed_up(recipe: Recipe) -> Recipe:
     async def handler(service: Service, request: Request, serve: Serve) -> Answer:
         last[0] = request.field("paymentId")
         reply = await serve(request)
-        stored = service.store.payment(last[0])
+        stored = service.store.payments.get(last[0])
         if reply.status != 200 or stored is None:
             return reply
         shown = {"paymentId": last[0], "txHash": str(stored.record.tx_hash)}

@@ -38,7 +38,7 @@ class PendingOpens(Wrapper):
     """A store that grants as soon as a payment is claimed."""
 
     def grants(self, payment_id: str, resource: str) -> bool:
-        stored = self.inner.payment(payment_id)
+        stored = self.inner.get(payment_id)
         return (
             stored is not None
             and stored.record.resource_url == resource
@@ -49,13 +49,13 @@ class PendingOpens(Wrapper):
 class ClaimOpens(Wrapper):
     """A store whose claims are entitlements at once."""
 
-    def claim(self, claim: Any) -> bool:
-        is_taken: bool = self.inner.claim(claim)
-        if is_taken:
+    def claim(self, claim: Any) -> Any:
+        claimed = self.inner.claim(claim)
+        if claimed is not None:
             now_ms = self.service.clock.now_ms()
-            paid = Entitlement(claim.payment_id, claim.resource_url, "", now_ms)
+            paid = Entitlement(claim.payment_id, claim.issued.resource, "", now_ms)
             self.service.entitlements.add(paid)
-        return is_taken
+        return claimed
 
 
 def ids_are_alike(key: Callable[[str], str]) -> Change:
@@ -66,9 +66,9 @@ def ids_are_alike(key: Callable[[str], str]) -> Change:
 
         known: dict[str, str]
 
-        def claim(self, claim: Any) -> bool:
+        def claim(self, claim: Any) -> Any:
             self.known[key(claim.payment_id)] = claim.payment_id
-            return bool(self.inner.claim(claim))
+            return self.inner.claim(claim)
 
         def grants(self, payment_id: str, resource: str) -> bool:
             return bool(self.inner.grants(self.known.get(key(payment_id), payment_id), resource))
@@ -76,12 +76,12 @@ def ids_are_alike(key: Callable[[str], str]) -> Change:
     def change(recipe: Recipe) -> Recipe:
         known: dict[str, str] = {}  # it outlives a crash, as a database does
 
-        def alike(store: Any, service: Service) -> Alike:
-            made = Alike(store, service)
+        def alike(payments: Any, service: Service) -> Alike:
+            made = Alike(payments, service)
             made.known = known
             return made
 
-        return collaborator(store=alike)(recipe)
+        return collaborator(payments=alike)(recipe)
 
     return change
 
@@ -103,7 +103,7 @@ class NeverAdds(Wrapper):
 def is_unknown(service: Service, request: Request) -> bool:
     """Tell whether a request names a session that does not exist."""
     session_id = request.headers.get("x-session-id")
-    return session_id is not None and service.store.session(session_id) is None
+    return session_id is not None and service.store.sessions.get(session_id) is None
 
 
 ROWS = (
@@ -137,14 +137,14 @@ ROWS = (
         "pending-id-opens",
         "5/stored-records",
         "A payment opens while its settlement is still unknown.",
-        collaborator(store=PendingOpens),
+        collaborator(payments=PendingOpens),
         needs="world",
     ),
     gate(
         "verified-id-opens",
         "4.1/order",
         "The entitlement is cached once the payment is claimed, before any money moves.",
-        collaborator(store=ClaimOpens),
+        collaborator(payments=ClaimOpens),
         broad="whatever was verified and not settled is served",
     ),
     gate(
@@ -163,7 +163,7 @@ ROWS = (
         "forgotten-after-a-day",
         "3/record-outlives-cache",
         "Only the cache is asked: after 24 hours, who has paid is kept out.",
-        collaborator(store=GrantsNothing),
+        collaborator(payments=GrantsNothing),
         needs="clock",
     ),
     gate(

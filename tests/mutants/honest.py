@@ -21,7 +21,7 @@ from x402sim.service.settings import Settings
 from x402sim.service.state import Service
 from x402sim.spec.decisions import Decisions, alternatives
 from x402sim.suite.engine import folder
-from x402sim.suite.target import Record, Sessions, Target, load
+from x402sim.suite.target import RecordEndpoint, SessionsEndpoint, Target, load
 from x402sim.world.assembly.parts import Recipe
 from x402sim.world.transport.link import Latency, constant
 
@@ -62,8 +62,8 @@ def own_target() -> Target:
         return load(file)
     return Target(
         name="x402sim",
-        record=Record(path="/api/payments/{paymentId}"),
-        sessions=Sessions(view="/api/sessions/{sessionId}"),
+        record=RecordEndpoint(path="/api/payments/{paymentId}"),
+        sessions=SessionsEndpoint(view="/api/sessions/{sessionId}"),
     )
 
 
@@ -129,7 +129,7 @@ def good_once(recipe: Recipe) -> Recipe:
             used.add(request.headers.get("x-payment-id", ""))
         return reply
 
-    unused = collaborator(entitlements=Unused, store=Unused)
+    unused = collaborator(entitlements=Unused, payments=Unused)
     return all_of(unused, middleware(handler, QUOTE))(recipe)
 
 

@@ -9,7 +9,8 @@ from tests.mutants.middleware import answers
 from tests.mutants.mutant import Kind
 from tests.mutants.settlement import RECORD
 from tests.mutants.wrapper import Wrapper, altered, collaborator
-from x402sim.service.upstream import OnChain, Unavailable
+from x402sim.service.upstream.calls import Unavailable
+from x402sim.service.upstream.explorer import OnChain
 
 indexer = Kind("indexer")
 EVERY = 10**6
@@ -91,14 +92,14 @@ class ReputationStays(Wrapper):
 class StatusIsIndexed(Wrapper):
     """A store in which the status of a record with a block is "indexed"."""
 
-    def payment(self, payment_id: str) -> Any:
-        stored = self.inner.payment(payment_id)
+    def get(self, payment_id: str) -> Any:
+        stored = self.inner.get(payment_id)
         if stored is None or stored.record.block_number is None:
             return stored
         return altered(stored, record=msgspec.structs.replace(stored.record, status="indexed"))
 
     def grants(self, payment_id: str, resource: str) -> bool:
-        stored = self.payment(payment_id)
+        stored = self.get(payment_id)
         is_indexed = stored is not None and stored.record.status == "indexed"
         return not is_indexed and bool(self.inner.grants(payment_id, resource))
 
@@ -132,7 +133,7 @@ ROWS = (
         "oldest-first",
         "8/indexer-batch",
         "The oldest records are completed first.",
-        collaborator(store=OldestFirst),
+        collaborator(payments=OldestFirst),
         needs="clock world",
     ),
     indexer(
@@ -146,56 +147,56 @@ ROWS = (
         "asks-again",
         "8/indexer-query",
         "The newest record is asked for again, though it has a block.",
-        collaborator(store=AsksAgain),
+        collaborator(payments=AsksAgain),
         needs="clock world",
     ),
     indexer(
         "never-asks",
         "8/indexer-query",
         "The explorer is not asked: every record is in block 1.",
-        collaborator(upstream=NeverAsks),
+        collaborator(explorer=NeverAsks),
         needs="clock world",
     ),
     indexer(
         "next-block",
         "2.4/block-null",
         "The block that is stored is the one after the transaction's.",
-        collaborator(store=NextBlock),
+        collaborator(payments=NextBlock),
         needs="clock record",
     ),
     indexer(
         "unknown-is-block-zero",
         "8/indexer-query",
         "A transaction that the explorer does not know yet is stored in block 0.",
-        collaborator(upstream=UnknownIsIn),
+        collaborator(explorer=UnknownIsIn),
         needs="clock world record",
     ),
     indexer(
         "unknown-is-failed",
         "8/indexer-query",
         "A payment that the explorer does not know yet has failed: who has paid is kept out.",
-        collaborator(upstream=UnknownHasFailed),
+        collaborator(explorer=UnknownHasFailed),
         needs="clock world",
     ),
     indexer(
         "one-failure-ends-the-run",
         "8/indexer-query",
         "After one transaction that the explorer fails on, the older ones are not asked for.",
-        collaborator(upstream=FailureEndsTheRun),
+        collaborator(explorer=FailureEndsTheRun),
         needs="clock world",
     ),
     indexer(
         "reputation-stays",
         "6/reputation",
         "Reputations are not updated after payments were matched.",
-        collaborator(store=ReputationStays),
+        collaborator(payments=ReputationStays),
         needs="clock world agents",
     ),
     indexer(
         "status-is-indexed",
         "3/record-outlives-cache",
         'The indexer writes the status "indexed", which grants nothing once the cache is empty.',
-        collaborator(store=StatusIsIndexed),
+        collaborator(payments=StatusIsIndexed),
         needs="clock",
     ),
     indexer(

@@ -18,9 +18,10 @@ from tests.mutants.mutant import FEW, Mutant
 from tests.mutants.rows import MUTANTS
 from x402sim import TESTNET
 from x402sim.clock import stopwatch
+from x402sim.suite.check import Check
 from x402sim.suite.engine import all_checks
 from x402sim.suite.local import judge
-from x402sim.suite.verdict import Check, Outcome, Result
+from x402sim.suite.verdict import Outcome, Result
 from x402sim.world.assembly.parts import Recipe
 
 

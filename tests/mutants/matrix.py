@@ -10,7 +10,7 @@ from matplotlib.patches import Patch, Rectangle
 
 from tests.mutants.jury import Verdict
 from tests.mutants.rows import MUTANTS
-from x402sim.report.figure import BLACK, BLUE, LIGHT, ORANGE, plot, prepare
+from x402sim.report.plots.figure import BLACK, BLUE, LIGHT, ORANGE, prepare, styled
 from x402sim.suite.engine import folder
 from x402sim.suite.verdict import Outcome
 
@@ -61,7 +61,7 @@ FIRST = ("service", "class", "must_fail")
 NO_NEWS = (Outcome.PASSED, Outcome.OBSERVED)
 
 
-@plot
+@styled
 def draw(verdicts: Sequence[Verdict], checks: Sequence[str], ax: Axes | None = None) -> Axes:
     """Draw a row for each mutant, a column for each check, and frame where it must fail."""
     rows, columns = len(verdicts), len(checks)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from tests.mutants.change import Change, all_of
-from x402sim.suite.verdict import DOCUMENT
+from x402sim.suite.check import DOCUMENT
 from x402sim.world.assembly.parts import Recipe
 
 FEW = 6

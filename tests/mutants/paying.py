@@ -11,8 +11,7 @@ import msgspec
 
 from tests.mutants.middleware import Answer, Request, Serve
 from x402sim.protocol.eip3009 import Authorization
-from x402sim.protocol.header import authorization_of, decode_header
-from x402sim.protocol.messages import BadMessage
+from x402sim.protocol.header import present
 
 PAY = "/api/pay"
 ALREADY_SETTLED = "Payment already settled"
@@ -23,10 +22,7 @@ NO_PROOF: dict[str, str | None] = {"x_payment_id": None, "x_session_id": None}
 
 def authorization(header: str) -> Authorization | None:
     """Return what a payment header authorizes; None if it cannot be read."""
-    try:
-        return authorization_of(decode_header(header))[0]
-    except BadMessage:
-        return None
+    return present(header).authorization
 
 
 def with_id(reply: Answer, payment_id: str) -> Answer:

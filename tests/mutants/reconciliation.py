@@ -4,54 +4,55 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from tests.mutants.change import Change
 from tests.mutants.mutant import Kind
-from tests.mutants.paying import authorization
 from tests.mutants.settlement import made_up
 from tests.mutants.wrapper import Wrapper, altered, collaborator
-from x402sim.service.upstream import OutcomeUnknown, Unavailable
+from x402sim.protocol.header import PresentedPayment
+from x402sim.service.upstream.calls import OutcomeUnknown, Unavailable
 
 reconciliation = Kind("reconciliation")
 FAR_S = 2**62
 """A time that no authorization is valid at."""
 
 
-def lost_is_failed(when: Callable[[OutcomeUnknown], bool]) -> Any:
-    """Return an upstream that takes some lost answers for failures, and does not ask the chain."""
+def lost_is_failed(when: Callable[[OutcomeUnknown], bool]) -> Change:
+    """Take some lost answers to settlements for failures, and do not ask the chain then."""
+    lost_nonces: set[bytes] = set()
 
     class LostIsFailed(Wrapper):
-        """Remembers the nonces whose answers it has lost, until the chain is asked for them."""
+        """A facilitator whose lost answers are failures."""
 
-        def __init__(self, *of: Any) -> None:
-            super().__init__(*of)
-            self._lost: set[bytes] = set()
-
-        async def settle(self, header: str, requirements: Any) -> Any:
+        async def settle(self, payment: PresentedPayment, requirements: Any) -> Any:
             try:
-                return await self.inner.settle(header, requirements)
+                return await self.inner.settle(payment, requirements)
             except OutcomeUnknown as lost:
-                auth = authorization(header)
+                auth = payment.authorization
                 if auth is None or auth.from_ == self.service.settings.wallet or not when(lost):
                     raise
-                self._lost.add(auth.nonce)
+                lost_nonces.add(auth.nonce)
                 raise Unavailable(str(lost)) from lost
 
+    class NotAskedOnce(Wrapper):
+        """A node that is not asked, once, about a nonce whose answer was lost."""
+
         async def nonce_state(self, authorizer: Any, nonce: bytes) -> Any:
-            if nonce in self._lost:
-                self._lost.remove(nonce)
+            if nonce in lost_nonces:
+                lost_nonces.remove(nonce)
                 raise Unavailable("nobody asks the chain")
             return await self.inner.nonce_state(authorizer, nonce)
 
-    return LostIsFailed
+    return collaborator(facilitator=LostIsFailed, rpc=NotAskedOnce)
 
 
 class LostIsSettled(Wrapper):
     """Takes a lost answer for success."""
 
-    async def settle(self, header: str, requirements: Any) -> Any:
+    async def settle(self, payment: PresentedPayment, requirements: Any) -> Any:
         try:
-            return await self.inner.settle(header, requirements)
+            return await self.inner.settle(payment, requirements)
         except OutcomeUnknown:
-            return made_up(header, requirements)
+            return made_up(payment, requirements)
 
 
 class NobodyAsks(Wrapper):
@@ -66,9 +67,9 @@ class NobodyAsks(Wrapper):
 class FoundMakesNoSession(Wrapper):
     """A store that opens sessions for the payments only whose answer came."""
 
-    def settle(self, payment_id: str, tx_hash: str, payer: str, session: Any) -> bool:
-        is_found = tx_hash in self.service.upstream.found
-        return bool(self.inner.settle(payment_id, tx_hash, payer, None if is_found else session))
+    def settle(self, payment_id: str, tx_hash: str, session: Any) -> bool:
+        is_found = tx_hash in self.service.rpc.found  # type: ignore[attr-defined]
+        return bool(self.inner.settle(payment_id, tx_hash, None if is_found else session))
 
 
 class Finds(Wrapper):
@@ -98,7 +99,7 @@ class Transfers(tuple[Any, ...]):
 
 
 def counts_as_paid(is_paid: Callable[[Any, Any], bool], *, canceled: bool = False) -> Any:
-    """Return an upstream whose uses of nonces count as payments in other cases."""
+    """Return a node whose uses of nonces count as payments in other cases."""
 
     class OtherUses(Wrapper):
         """What it says of transfers is compared in this way."""
@@ -132,52 +133,50 @@ ROWS = (
         "lost-answer-is-a-failure",
         "3/pending-resolved",
         "A settlement whose answer is lost is forgotten: paid again, it is charged twice.",
-        collaborator(upstream=lost_is_failed(lambda lost: True)),
+        lost_is_failed(lambda lost: True),
         needs="world",
     ),
     reconciliation(
         "lost-answer-is-a-success",
         "4.1/settle-on-chain",
         "A settlement whose answer is lost is granted, although no money may have moved.",
-        collaborator(upstream=LostIsSettled),
+        collaborator(facilitator=LostIsSettled),
         needs="world",
     ),
     reconciliation(
         "internal-error-is-a-failure",
         "3/pending-resolved",
         "A facilitator that answers 500 after it has settled is taken for one that has not.",
-        collaborator(
-            upstream=lost_is_failed(lambda lost: bool(re.search(r"\b5\d\d\b", str(lost))))
-        ),
+        lost_is_failed(lambda lost: bool(re.search(r"\b5\d\d\b", str(lost)))),
         needs="world",
     ),
     reconciliation(
         "pending-for-ever",
         "3/pending-resolved",
         "Nobody asks the chain: a payment whose answer was lost stays pending.",
-        collaborator(upstream=NobodyAsks),
+        collaborator(rpc=NobodyAsks),
         needs="world",
     ),
     reconciliation(
         "lost-deposit-makes-no-session",
         "3/pending-resolved",
         "A deposit whose answer was lost is found on the chain, and no session comes of it.",
-        collaborator(upstream=Finds),
-        collaborator(store=FoundMakesNoSession),
+        collaborator(rpc=Finds),
+        collaborator(payments=FoundMakesNoSession),
         needs="world",
     ),
     reconciliation(
         "used-is-paid",
         "5/nonce-once",
         "A nonce that was cancelled counts as paid.",
-        collaborator(upstream=counts_as_paid(lambda wanted, moved: True, canceled=True)),
+        collaborator(rpc=counts_as_paid(lambda wanted, moved: True, canceled=True)),
         needs="world",
     ),
     reconciliation(
         "any-transfer-counts",
         "3/pending-resolved",
         "A nonce that was used to pay another account counts as paid.",
-        collaborator(upstream=counts_as_paid(lambda wanted, moved: bool(moved))),
+        collaborator(rpc=counts_as_paid(lambda wanted, moved: bool(moved))),
         needs="world",
     ),
     reconciliation(
@@ -185,7 +184,7 @@ ROWS = (
         "3/pending-resolved",
         "A nonce that was used to pay the merchant less counts as paid.",
         collaborator(
-            upstream=counts_as_paid(lambda wanted, moved: wanted[:2] in [it[:2] for it in moved])
+            rpc=counts_as_paid(lambda wanted, moved: wanted[:2] in [it[:2] for it in moved])
         ),
         needs="world",
     ),
@@ -193,7 +192,7 @@ ROWS = (
         "unused-is-never-paid",
         "3/pending-resolved",
         "A nonce that is still unused counts as never to be paid, while its transaction waits.",
-        collaborator(upstream=UnusedIsOver),
+        collaborator(rpc=UnusedIsOver),
         needs="world",
     ),
 )

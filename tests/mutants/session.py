@@ -20,11 +20,10 @@ from tests.mutants.middleware import (
     unlocked,
 )
 from tests.mutants.mutant import Kind
-from tests.mutants.paying import authorization
 from tests.mutants.wrapper import Wrapper, altered, collaborator
 from x402sim.protocol.crypto import checksum, keccak256, sign
 from x402sim.protocol.eip3009 import transfer_digest
-from x402sim.protocol.header import encode_header
+from x402sim.protocol.header import PresentedPayment, encode_header, present
 from x402sim.protocol.money import to_base
 from x402sim.service.issue import QUOTE, SESSIONS
 from x402sim.service.state import Service
@@ -89,7 +88,7 @@ def another(budgets: Budgets, reply: Answer) -> Answer:
 
 async def any_payment(service: Service, budgets: Budgets, asked: Request, reply: Answer) -> Answer:
     """Open a session with the budget of the 402, if its payment id has paid for anything."""
-    stored = service.store.payment(asked.headers["x-payment-id"])
+    stored = service.store.payments.get(asked.headers["x-payment-id"])
     if reply.status != 402 or stored is None or stored.record.status != "settled":
         return reply
     amount = reply.json["paymentRequirements"]["maxAmountRequired"]
@@ -118,7 +117,7 @@ def sess(change: Callable[[str], str]) -> Callable[[Request], Request]:
 async def without_end(service: Service, request: Request, serve: Serve) -> Answer:
     """Serve a session once more although its budget is spent."""
     reply = await serve(request)
-    found = service.store.session(request.headers.get("x-session-id", ""))
+    found = service.store.sessions.get(request.headers.get("x-session-id", ""))
     is_spent = reply.status == 402 and found is not None and found.status == "active"
     return await serve(free(request)) if is_spent else reply
 
@@ -129,43 +128,43 @@ async def debited_at_once(service: Service, request: Request, serve: Serve) -> A
     session_id = request.headers.get("x-session-id")
     if reply.status == 400 and session_id is not None:
         price_base = service.settings.quote_price_base
-        service.store.debit(session_id, price_base, QUOTE, service.clock.now_ms())
+        service.store.sessions.debit(session_id, price_base, QUOTE, service.clock.now_ms())
     return reply
 
 
 class LastUnitRefused(Wrapper):
     """A store that debits only if something is left afterwards."""
 
-    def debit(self, session_id: str, amount_base: int, *of: Any) -> bool:
-        found = self.inner.session(session_id)
+    def debit(self, session_id: str, amount_base: int, *of: Any) -> Any:
+        found = self.inner.get(session_id)
         if found is None or found.remaining <= amount_base:
-            return False
-        return bool(self.inner.debit(session_id, amount_base, *of))
+            return None
+        return self.inner.debit(session_id, amount_base, *of)
 
 
 class NeverDebits(Wrapper):
     """A store that does not raise released."""
 
-    def debit(self, session_id: str, amount_base: int, *_: Any) -> bool:
-        found = self.inner.session(session_id)
-        return found is not None and found.status == "active" and found.remaining >= amount_base
+    def debit(self, session_id: str, amount_base: int, _: str, now_ms: int) -> Any:
+        if not self.inner.can_pay(session_id, amount_base, now_ms):
+            return None
+        return self.inner.get(session_id).released
 
 
 class DebitsHalf(Wrapper):
     """A store that raises released by half of the price."""
 
-    def debit(self, session_id: str, amount_base: int, *of: Any) -> bool:
-        found = self.inner.session(session_id)
-        if found is None or found.remaining < amount_base:
-            return False
-        return bool(self.inner.debit(session_id, amount_base // 2, *of))
+    def debit(self, session_id: str, amount_base: int, resource: str, now_ms: int) -> Any:
+        if not self.inner.can_pay(session_id, amount_base, now_ms):
+            return None
+        return self.inner.debit(session_id, amount_base // 2, resource, now_ms)
 
 
 class DebitsTwice(Wrapper):
     """A store that raises released twice."""
 
-    def debit(self, *of: Any) -> bool:
-        return self.inner.debit(*of) and self.inner.debit(*of)
+    def debit(self, *of: Any) -> Any:
+        return None if self.inner.debit(*of) is None else self.inner.debit(*of)
 
 
 # --- the end -------------------------------------------------------------------------
@@ -173,7 +172,7 @@ class DebitsTwice(Wrapper):
 
 def has_expired(service: Service, request: Request) -> bool:
     """Tell whether a request names a session whose time has passed."""
-    found = service.store.session(request.headers.get("x-session-id", ""))
+    found = service.store.sessions.get(request.headers.get("x-session-id", ""))
     return found is not None and found.expires_ms <= service.clock.now_ms()
 
 
@@ -189,7 +188,7 @@ class OwesTheDeposit(Wrapper):
 
     def refunds_due(self) -> list[Any]:
         return [
-            altered(due, amount=self.inner.session(due.session_id).deposited)
+            altered(due, amount=self.inner.get(due.session_id).deposited)
             for due in self.inner.refunds_due()
         ]
 
@@ -203,24 +202,24 @@ class OwesTheMerchant(Wrapper):
 
 
 class Refunds(Wrapper):
-    """An upstream that can sign refunds again, under other nonces."""
+    """A facilitator for which refunds can be signed again, with other nonces."""
 
-    def _signed(self, header: str, nonce: bytes) -> str | None:
-        """Return a refund's header with another nonce; None if it is no refund."""
-        auth, settings = authorization(header), self.service.settings
+    def _signed(self, payment: PresentedPayment, nonce: bytes) -> PresentedPayment | None:
+        """Return a refund with another nonce; None if it is no refund."""
+        auth, settings = payment.authorization, self.service.settings
         if auth is None or auth.from_ != settings.wallet:
             return None
         other = replace(auth, nonce=nonce)
         signature = sign(transfer_digest(other, settings.network.domain), settings.key)
-        return encode_header(other, signature, settings.network)
+        return present(encode_header(other, signature, settings.network))
 
 
 class RefundsTwice(Refunds):
     """Sends a refund a second time, to be sure."""
 
-    async def settle(self, header: str, requirements: Any) -> Any:
-        outcome = await self.inner.settle(header, requirements)
-        again = self._signed(header, keccak256(header.encode()))
+    async def settle(self, payment: PresentedPayment, requirements: Any) -> Any:
+        outcome = await self.inner.settle(payment, requirements)
+        again = self._signed(payment, keccak256(payment.text.encode()))
         if again is not None:
             await self.inner.settle(again, requirements)
         return outcome
@@ -229,10 +228,10 @@ class RefundsTwice(Refunds):
 class RefundsWithANewNonce(Refunds):
     """Signs a refund anew, with another nonce, whenever it is sent."""
 
-    async def settle(self, header: str, requirements: Any) -> Any:
+    async def settle(self, payment: PresentedPayment, requirements: Any) -> Any:
         now = self.service.clock.now()
-        signed = self._signed(header, keccak256(f"{header} {now}".encode()))
-        return await self.inner.settle(signed or header, requirements)
+        signed = self._signed(payment, keccak256(f"{payment.text} {now}".encode()))
+        return await self.inner.settle(signed or payment, requirements)
 
 
 ROWS = (
@@ -331,7 +330,7 @@ ROWS = (
         "last-unit-is-refused",
         "5/session-condition",
         "A session needs more budget than the request costs.",
-        collaborator(store=LastUnitRefused),
+        collaborator(sessions=LastUnitRefused),
     ),
     session(
         "budget-without-end",
@@ -344,19 +343,19 @@ ROWS = (
         "never-debited",
         "5/session-debit",
         "A served request does not raise released.",
-        collaborator(store=NeverDebits),
+        collaborator(sessions=NeverDebits),
     ),
     session(
         "debited-by-half",
         "5/session-debit",
         "A served request raises released by half its price.",
-        collaborator(store=DebitsHalf),
+        collaborator(sessions=DebitsHalf),
     ),
     session(
         "debited-twice",
         "5/session-condition",
         "A served request is debited twice.",
-        collaborator(store=DebitsTwice),
+        collaborator(sessions=DebitsTwice),
     ),
     session(
         "debited-before-the-body-is-read",
@@ -397,35 +396,35 @@ ROWS = (
         "never-refunded",
         "3/expiry-refund",
         "An expired session's balance stays with the merchant.",
-        collaborator(store=OwesNothing),
+        collaborator(sessions=OwesNothing),
         needs="clock world",
     ),
     session(
         "whole-deposit-refunded",
         "3/expiry-refund",
         "What was spent is refunded too.",
-        collaborator(store=OwesTheDeposit),
+        collaborator(sessions=OwesTheDeposit),
         needs="clock world",
     ),
     session(
         "refunded-to-the-merchant",
         "3/expiry-refund",
         "The refund goes to the merchant's own wallet.",
-        collaborator(store=OwesTheMerchant),
+        collaborator(sessions=OwesTheMerchant),
         needs="clock world",
     ),
     session(
         "refunded-twice",
         "3/refund-once",
         "A refund is sent twice, under two nonces, to be sure.",
-        collaborator(upstream=RefundsTwice),
+        collaborator(facilitator=RefundsTwice),
         needs="clock world",
     ),
     session(
         "refunded-again-after-a-lost-answer",
         "3/refund-once",
         "A refund whose answer is lost is signed anew, with another nonce, and paid twice.",
-        collaborator(upstream=RefundsWithANewNonce),
+        collaborator(facilitator=RefundsWithANewNonce),
         needs="clock world",
     ),
 )

@@ -8,45 +8,42 @@ import msgspec
 from tests.mutants.change import setting
 from tests.mutants.middleware import answers
 from tests.mutants.mutant import Kind
-from tests.mutants.paying import authorization
 from tests.mutants.wrapper import Wrapper, altered, collaborator
 from x402sim.protocol.crypto import checksum
-from x402sim.protocol.messages import BadMessage, Failed, Settled, VerifyAnswer
+from x402sim.protocol.header import PresentedPayment
+from x402sim.protocol.messages import BadMessage
 from x402sim.protocol.refusals import Refusal, SettlementRefused
-from x402sim.service.upstream import Unavailable
+from x402sim.service.upstream.calls import Unavailable
+from x402sim.service.upstream.facilitator import Moved, NotMoved, Verdict
 
 settlement = Kind("settlement")
 RECORD = "/api/payments/"
-YES = VerifyAnswer(is_valid=True, invalid_reason=None)
+YES = Verdict(is_valid=True)
 
 
-def made_up(header: str, requirements: Any) -> Settled:
-    """Return what a facilitator says of a payment that it has settled, but has not."""
-    auth = authorization(header)
-    assert auth is not None
-    return Settled(
-        x402_version=1,
-        tx_hash="0x" + hashlib.sha256(header.encode()).hexdigest(),
-        from_=checksum(auth.from_),
+def made_up(payment: PresentedPayment, requirements: Any) -> Moved:
+    """Return what a facilitator answers for a payment that it has settled."""
+    auth = payment.authorization
+    return Moved(
+        tx_hash="0x" + hashlib.sha256(payment.text.encode()).hexdigest(),
+        payer=checksum(auth.from_) if auth else "",
         to=requirements.pay_to,
-        value=requirements.max_amount_required,
-        block_number=1,
+        amount=requirements.max_amount_required,
         network=requirements.network,
-        timestamp="2027-01-15T08:00:00.000Z",
     )
 
 
 class NeverVerifies(Wrapper):
     """Takes every payment for verified, without asking."""
 
-    async def verify(self, *_: Any) -> VerifyAnswer:
+    async def verify(self, *_: Any) -> Verdict:
         return YES
 
 
 class IgnoresTheVerdict(Wrapper):
     """Has every payment verified, and does not look at the verdict."""
 
-    async def verify(self, *asked: Any) -> VerifyAnswer:
+    async def verify(self, *asked: Any) -> Verdict:
         await self.inner.verify(*asked)
         return YES
 
@@ -76,29 +73,29 @@ class OutageIsAYes(Wrapper):
 class SignedAWhileAgo(Wrapper):
     """Refuses what was signed more than half a minute ago."""
 
-    async def verify(self, header: str, *of: Any) -> Any:
-        auth = authorization(header)
+    async def verify(self, payment: PresentedPayment, *of: Any) -> Any:
+        auth = payment.authorization
         if auth is not None and self.service.clock.now_s() - auth.valid_after > 90:
             raise SettlementRefused(Refusal.EXPIRED)
-        return await self.inner.verify(header, *of)
+        return await self.inner.verify(payment, *of)
 
 
 class EveryAnswerIsSettled(Wrapper):
     """Takes whatever the facilitator answers for success."""
 
-    async def settle(self, header: str, requirements: Any) -> Any:
-        outcome = await self.inner.settle(header, requirements)
-        return made_up(header, requirements) if isinstance(outcome, Failed) else outcome
+    async def settle(self, payment: PresentedPayment, requirements: Any) -> Any:
+        outcome = await self.inner.settle(payment, requirements)
+        return made_up(payment, requirements) if isinstance(outcome, NotMoved) else outcome
 
 
 class PriceOfAQuote(Wrapper):
     """Asks the facilitator for the price of a quote, whatever was to be paid."""
 
-    async def verify(self, header: str, requirements: Any) -> Any:
-        return await self.inner.verify(header, self._cheap(requirements))
+    async def verify(self, payment: PresentedPayment, requirements: Any) -> Any:
+        return await self.inner.verify(payment, self._cheap(requirements))
 
-    async def settle(self, header: str, requirements: Any) -> Any:
-        return await self.inner.settle(header, self._cheap(requirements))
+    async def settle(self, payment: PresentedPayment, requirements: Any) -> Any:
+        return await self.inner.settle(payment, self._cheap(requirements))
 
     def _cheap(self, requirements: Any) -> Any:
         return msgspec.structs.replace(requirements, max_amount_required="10000")
@@ -107,8 +104,8 @@ class PriceOfAQuote(Wrapper):
 class InMemoryOnly(Wrapper):
     """A store in which no payment is ever settled: its status is "failed"."""
 
-    def payment(self, payment_id: str) -> Any:
-        stored = self.inner.payment(payment_id)
+    def get(self, payment_id: str) -> Any:
+        stored = self.inner.get(payment_id)
         if stored is not None and stored.record.status == "settled":
             record = msgspec.structs.replace(stored.record, status="failed")
             return altered(stored, record=record)
@@ -132,54 +129,54 @@ ROWS = (
         "verify-is-left-out",
         "4.1/verify-signature",
         "The facilitator is asked to settle without being asked to verify.",
-        collaborator(upstream=NeverVerifies),
+        collaborator(facilitator=NeverVerifies),
         needs="world",
     ),
     settlement(
         "verdict-is-ignored",
         "4.1/verify-signature",
         "The facilitator is asked to verify, and its verdict is not looked at.",
-        collaborator(upstream=IgnoresTheVerdict),
+        collaborator(facilitator=IgnoresTheVerdict),
         needs="world",
     ),
     settlement(
         "any-text-is-true",
         "4.1/verify-signature",
         'The verdict "false", in quotation marks, counts as true.',
-        collaborator(upstream=AnyTextIsTrue),
+        collaborator(facilitator=AnyTextIsTrue),
         needs="world",
     ),
     settlement(
         "outage-is-a-yes",
         "4.1/verify-signature",
         "When verification is out of order, everything counts as valid.",
-        collaborator(upstream=OutageIsAYes),
+        collaborator(facilitator=OutageIsAYes),
         needs="world",
     ),
     settlement(
         "signed-a-while-ago",
         "2.3/window",
         "An authorization is refused half a minute after it was signed.",
-        collaborator(upstream=SignedAWhileAgo),
+        collaborator(facilitator=SignedAWhileAgo),
     ),
     settlement(
         "every-200-is-settled",
         "4.1/settle-on-chain",
         "The facilitator's answer 200 is taken for success, although it reports a failure.",
-        collaborator(upstream=EveryAnswerIsSettled),
+        collaborator(facilitator=EveryAnswerIsSettled),
         broad="whatever the chain refuses is settled",
     ),
     settlement(
         "always-the-price-of-a-quote",
         "4.4/deposit-flow",
         "The facilitator is always asked for the price of a quote, so no deposit settles.",
-        collaborator(upstream=PriceOfAQuote),
+        collaborator(facilitator=PriceOfAQuote),
     ),
     settlement(
         "kept-in-memory-only",
         "4.1/store-settled",
         'The stored record does not become "settled": only the cache knows of the payment.',
-        collaborator(store=InMemoryOnly),
+        collaborator(payments=InMemoryOnly),
         needs="record",
         broad="no record is ever complete, so nothing that rests on records works",
     ),

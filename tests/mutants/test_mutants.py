@@ -5,7 +5,6 @@ each class by the checks of its clauses, and one honest service by all.
 """
 
 import ast
-from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
 
@@ -117,33 +116,12 @@ def test_the_matrix_has_a_row_for_each_service_and_a_column_for_each_check() -> 
             assert wanted <= failed, name
 
 
-AT_ONCE = 8
-"""How many services one test judges: few enough to spread over processes."""
-
-
-def chunks() -> list[Sequence[str]]:
-    """Return the names of all services, a few of one class at a time."""
-    kinds = [*EVERY_DAY, "honest"]
-    of_kind = {kind: [name for name, it in MUTANTS.items() if it.kind == kind] for kind in kinds}
-    of_kind["honest"] = [*HONEST]
-    return [
-        names[first : first + AT_ONCE]
-        for names in of_kind.values()
-        for first in range(0, len(names), AT_ONCE)
-    ]
-
-
 @pytest.mark.thorough
-@pytest.mark.timeout(900)
-@pytest.mark.parametrize("names", chunks(), ids=lambda names: f"{names[0]} to {names[-1]}")
-def test_every_defect_is_seen_and_nobody_else_is_accused(names: Sequence[str]) -> None:
-    """A few services at a time; the verdicts are those of the matrix that is kept."""
-    kept = {row[0]: row for row in matrix.kept()}
-    verdicts = [judge_one(name) for name in names]
-    problems = [problem for verdict in verdicts if (problem := complaint(verdict))]
-    assert not problems, "\n\n".join(problems)
-    for verdict in verdicts:
-        row = matrix.row(verdict, check_ids())
-        now = dict(zip(check_ids(), row[3:], strict=True))
-        before = dict(zip(check_ids(), kept[verdict.name][3:], strict=True))
-        assert now == before, f"{verdict.name} is judged otherwise; {HOW}"
+@pytest.mark.parametrize("name", [*MUTANTS, *HONEST])
+def test_the_whole_suite_judges_a_service_as_the_matrix_says(name: str) -> None:
+    """Its defect is seen, few other checks fail, and the verdicts are those of its row."""
+    verdict = judge_one(name)
+    assert complaint(verdict) == ""
+    row, kept = matrix.row(verdict, check_ids()), {it[0]: it for it in matrix.kept()}[name]
+    now, before = (dict(zip(check_ids(), it[3:], strict=True)) for it in (row, kept))
+    assert now == before, f"{name} is judged otherwise; {HOW}"

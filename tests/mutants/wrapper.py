@@ -1,6 +1,6 @@
 """How is a collaborator of the service replaced by a defective one?
 
-A defective store, issuer, cache or upstream is a `Wrapper` around the real one that
+A defective store, issuer, cache or client is a `Wrapper` around the real one that
 overrides a public method or two.
 """
 
@@ -37,13 +37,20 @@ class Wrapper:
 
 
 def collaborator(**wrappers: Callable[[Any, Service], Any]) -> Change:
-    """Wrap collaborators of the service, by their names in `Service`.
+    """Wrap collaborators of the service, by their names in `Service` or in its store.
 
     Each wrapper gets the real one and the service as it was before.
     """
 
     def change(service: Service) -> Service:
-        made = {name: wrap(getattr(service, name), service) for name, wrap in wrappers.items()}
+        made: dict[str, Any] = {}
+        store = Wrapper(service.store, service)
+        for name, wrap in wrappers.items():
+            if hasattr(service.store, name):
+                setattr(store, name, wrap(getattr(service.store, name), service))
+                made["store"] = store
+            else:
+                made[name] = wrap(getattr(service, name), service)
         return replace(service, **made)
 
     return on_service(change)

@@ -128,7 +128,7 @@ class Truth:
     async def look(self, world: World) -> None:
         parts = world.stage.parts
         assert parts is not None
-        store = parts.service.store._db
+        store = parts.service.store.database
         self.payments = dict(store.execute("SELECT payment_id, status FROM payments").fetchall())
         self.sessions = store.execute(
             "SELECT session_id, deposited, released FROM sessions"

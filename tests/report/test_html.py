@@ -7,9 +7,9 @@ from html.parser import HTMLParser
 import pytest
 
 from tests.report.stories import NASTY, run, skipped
-from x402sim import Run
 from x402sim.journal import Journal
 from x402sim.report import html
+from x402sim.report.summary import Summary
 
 VOID = {"meta", "img", "br", "hr"}
 
@@ -45,7 +45,7 @@ class Reader(HTMLParser):
 @pytest.fixture(scope="module")
 def page() -> Reader:
     runs = [run("replayed"), run("failing"), run("sessions"), skipped()]
-    return Reader(html.page(runs, stories={"replayed": "Alice pays <once>."}))
+    return Reader(html.page([r.summary for r in runs], stories={"replayed": "Alice pays <once>."}))
 
 
 @pytest.mark.parametrize("name", ["replayed", "failing"])
@@ -73,7 +73,7 @@ def test_a_run_that_was_skipped_says_why() -> None:
 
 
 def test_nothing_a_run_contains_becomes_markup(page: Reader) -> None:
-    for reader in (page, Reader(html.fragment(run("failing")))):
+    for reader in (page, Reader(html.fragment(run("failing").summary))):
         assert not {"script", "b", "i", "clock"} & {name for name, _ in reader.elements}
         assert "<script>alert(1)</script>" in reader.words
         assert "the <i>story</i> broke" in reader.words
@@ -85,8 +85,8 @@ def test_even_a_name_is_escaped() -> None:
     for event in skipped().journal:
         data = {"scenario": '"><script>', "title": "<script>", "outcome": '"><script>'}
         journal.record(event.at_ms, event.actor, event.event, **{**event.data, **data})
-    assert Reader(html.page([Run(journal=journal)])).all("script") == []
-    assert Reader(html.fragment(Run(journal=journal))).all("script") == []
+    assert Reader(html.page([Summary(journal)])).all("script") == []
+    assert Reader(html.fragment(Summary(journal))).all("script") == []
 
 
 def test_the_page_needs_nothing_but_itself(page: Reader) -> None:
@@ -126,9 +126,9 @@ def test_a_failed_check_comes_with_what_was_expected_and_what_happened(page: Rea
         for check in run("failing").checked
         if check["exchange"] and not check["ok"]
     }
-    assert f"What happened in exchange {failed}" in page.words
+    assert f"Trace of exchange {failed}" in page.words
     assert "refused: Insufficient USDC balance" in page.words
-    assert page.words.count("What happened in exchange") == 1, "two checks, one request, one trace"
+    assert page.words.count("Trace of exchange") == 1, "two checks, one request, one trace"
     assert run("failing").command in page.words
 
 
@@ -142,12 +142,12 @@ def test_the_story_is_told(page: Reader) -> None:
 
 def test_a_run_is_shown_through_the_plots_that_have_something_to_show(page: Reader) -> None:
     captions = [str(image["alt"]).split(":")[0].split(".")[0] for image in page.all("img")]
-    assert sum(c.startswith("What is left of each session") for c in captions) == 1
-    assert sum(c.startswith("Who said what to whom") for c in captions) == 3
-    assert sum(c.startswith("Which checks held") for c in captions) == 1
+    assert sum(c.startswith("Remaining budget of each session") for c in captions) == 1
+    assert sum(c.startswith("Requests and answers in order") for c in captions) == 3
+    assert sum(c.startswith("Checks that held") for c in captions) == 1
 
 
 def test_two_runs_of_a_scenario_have_two_names() -> None:
-    runs = [run("replayed"), run("replayed"), run("lost")]
+    runs = [run(name).summary for name in ("replayed", "replayed", "lost")]
     assert html.anchors(runs) == ["replayed-1", "replayed-2", "lost"]
     Reader(html.page(runs))

@@ -17,10 +17,11 @@ from matplotlib.text import Text
 from tests.report.stories import NAMES, run, skipped
 from x402sim import Run
 from x402sim.journal import Journal
-from x402sim.report import figure, plots
-from x402sim.report.figure import BLACK, BLUE, GREY, ORANGE, VERMILLION
+from x402sim.report import plots
+from x402sim.report.plots import figure
+from x402sim.report.plots.figure import BLACK, BLUE, GREY, ORANGE, VERMILLION
+from x402sim.report.plots.rows import rows
 from x402sim.report.reading import Reading
-from x402sim.report.rows import rows
 
 PLOTS: list[Callable[..., Axes]] = [
     plots.sequence, plots.balances, plots.session_burn_down, plots.latency, plots.backlog,
@@ -112,7 +113,7 @@ def test_a_png_is_as_large_as_it_says() -> None:
 
 def test_pyplot_is_not_needed() -> None:
     code = (
-        "import sys; from tests.report.stories import run; from x402sim.report import plots, figure;"
+        "import sys; from tests.report.stories import run; from x402sim.report import plots; from x402sim.report.plots import figure;"
         "figure.png(plots.balances(run('replayed')).figure); print('matplotlib.pyplot' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -14,6 +14,7 @@ from x402sim import Run
 from x402sim.journal import Journal
 from x402sim.report import save
 from x402sim.report.frames import TABLES
+from x402sim.report.summary import Summary
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -53,7 +54,7 @@ def test_parquet_gives_the_frame_back(table: str, saved: Path) -> None:
 def test_parquet_types_do_not_depend_on_what_happened(
     table: str, saved: Path, tmp_path: Path
 ) -> None:
-    save.save_run(skipped(), tmp_path)
+    save.save_run(skipped().summary, tmp_path)
     empty, full = (
         pq.read_schema(f / f"{table}.parquet").remove_metadata() for f in (tmp_path, saved)
     )
@@ -91,7 +92,7 @@ def test_amounts_beyond_64_bits_are_texts_in_parquet(tmp_path: Path) -> None:
                 to="0x2",
                 amount_base=str(huge),
             )
-    save.save_run(Run(journal=journal), tmp_path)
+    save.save_run(Summary(journal), tmp_path)
     (row,) = pd.read_parquet(tmp_path / "transfers.parquet").itertuples()
     assert row.amount_base == str(huge)
     assert row.amount == f"{huge // 10**6}.{huge % 10**6:06d}"
@@ -99,7 +100,9 @@ def test_amounts_beyond_64_bits_are_texts_in_parquet(tmp_path: Path) -> None:
 
 def test_many_runs_have_a_folder_each_and_one_report(tmp_path: Path) -> None:
     runs = [run("replayed"), run("lost"), run("replayed")]
-    save.save_runs(runs, tmp_path, stories={"lost": "The answer is lost."})
+    save.save_runs(
+        [each.summary for each in runs], tmp_path, stories={"lost": "The answer is lost."}
+    )
     assert {file.name for file in tmp_path.iterdir()} == {
         "replayed-1", "replayed-2", "lost", "outcomes.png", "report.html",
     }  # fmt: skip
@@ -115,7 +118,7 @@ def test_a_name_leads_out_of_no_folder(tmp_path: Path) -> None:
         journal.record(
             event.at_ms, event.actor, event.event, **{**event.data, "scenario": "../evil"}
         )
-    save.save_runs([Run(journal=journal)], tmp_path / "out")
+    save.save_runs([Summary(journal)], tmp_path / "out")
     assert {file.name for file in tmp_path.iterdir()} == {"out"}
 
 

@@ -90,7 +90,7 @@ def test_with_a_payer_only_it_pays_no_more_than_the_budget(duo: Duo) -> None:
     assert done.returncode in (0, 2), done.stdout
     assert told["summary"]["failed"] == 0
     assert any("budget has" in result["reason"] for result in told["results"])
-    assert "the budget is 0.03 tokens" in " ".join(done.stderr.split())
+    assert "The budget is 0.03 tokens" in " ".join(done.stderr.split())
     assert key not in done.stdout + done.stderr
 
 
@@ -108,8 +108,8 @@ def test_with_the_url_alone_no_money_is_asked_for(duo: Duo) -> None:
         ([], "which service?"),
         (["localhost:1"], "starts with http"),
         (["http://127.0.0.1:9"], "nobody answers at http://127.0.0.1:9"),
-        (["http://127.0.0.1:9", "--target", "nowhere.toml"], "no target file 'nowhere.toml'"),
-        (["http://127.0.0.1:9", "--requirement", "11/"], "no check's id starts with '11/'"),
+        (["http://127.0.0.1:9", "--target", "nowhere.toml"], "unknown target 'nowhere.toml'"),
+        (["http://127.0.0.1:9", "--requirement", "11/"], "unknown id '11/'"),
         (["http://127.0.0.1:9", "--payer-key", "0x12"], "a private key is"),
         (["http://127.0.0.1:9", "--budget", "lots"], "lots"),
         (["http://127.0.0.1:9", "--pay-to", "0x12"], "0x12"),
@@ -133,7 +133,7 @@ def test_the_list_names_ids_needs_and_cost() -> None:
     done = conformance("--list", "--requirement", "spec/2.2")
     assert done.returncode == 0
     assert "spec/2.2/payment-id" in done.stdout
-    assert "needs money" in done.stdout
+    assert "needs funds" in done.stdout
     assert "spec/5/" not in done.stdout
 
 
@@ -155,7 +155,7 @@ def test_pytest_without_a_url_is_misuse() -> None:
         cwd=ROOT, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 2
-    assert "which service? --base-url" in done.stdout + done.stderr
+    assert "give --base-url" in done.stdout + done.stderr
 
 
 def test_a_service_without_settings_says_which() -> None:

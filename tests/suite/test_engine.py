@@ -16,14 +16,17 @@ from x402sim import TESTNET
 from x402sim.clock import Clock
 from x402sim.payer.wallet import Wallet
 from x402sim.rng import Rng
-from x402sim.suite.answers import find_session_id
+from x402sim.spec.needs import Need
+from x402sim.suite.answers import Challenge, TargetAnswer, find_session_id, read_402
+from x402sim.suite.check import HOW_TO_PROVIDE, Check, check
 from x402sim.suite.command import conclude
 from x402sim.suite.engine import all_checks, matching, run
+from x402sim.suite.expect import expect, expect_refused
 from x402sim.suite.local import judge
 from x402sim.suite.probe import Probe
-from x402sim.suite.setting import Ledger, Setting
+from x402sim.suite.setting import RunState, Setting
 from x402sim.suite.target import Target
-from x402sim.suite.verdict import Check, Failed, Inconclusive, Outcome, Result, Skipped, check
+from x402sim.suite.verdict import CheckFailed, Inconclusive, Outcome, Result, Skipped
 from x402sim.world.assembly.parts import Recipe
 
 OURS = Recipe(network=TESTNET, seed=1)
@@ -56,17 +59,17 @@ def refuses_all() -> Starlette:
     return Starlette(routes=[Route("/{path:path}", nothing, methods=["GET", "POST"])])
 
 
-@a_check(control="payment", needs="money")
+@a_check(baseline="payment", needs="funds")
 async def a_refusal(probe: Probe) -> None:
     """Anything is refused."""
-    probe.refused(await probe.send("POST", "/api/pay", json={}))
+    expect_refused(await probe.send("POST", "/api/pay", json={}))
 
 
 @a_check("2.1/amount")
 async def broken(probe: Probe) -> None:
     """It always fails."""
     await probe.send("GET", "/")
-    probe.expect("the answer", 1, 2)
+    expect("the answer", 1, 2)
 
 
 @a_check("2.1/asset")
@@ -89,18 +92,18 @@ async def silent(probe: Probe) -> None:
 def test_a_target_that_refuses_everything_does_not_pass_a_refusal() -> None:
     (result,) = judged(refuses_all(), [a_refusal], payer=Wallet(b"\1" * 32), budget_base=10**6)
     assert result.outcome is Outcome.INCONCLUSIVE
-    assert "positive control" in result.reason
+    assert "the baseline (payment) was not accepted" in result.reason
 
 
-def test_the_same_refusal_passes_where_the_control_is_accepted() -> None:
+def test_the_same_refusal_passes_where_the_baseline_is_accepted() -> None:
     (result,) = judge(OURS, checks=[a_refusal])
     assert result.outcome is Outcome.PASSED
 
 
-def test_a_control_that_fails_at_the_end_takes_the_passes_back() -> None:
+def test_a_baseline_refused_at_the_end_makes_passes_inconclusive() -> None:
     turned_off = []
 
-    @a_check("2.1/resource", control="payment", needs="money")
+    @a_check("2.1/resource", baseline="payment", needs="funds")
     async def turns_the_target_off(probe: Probe) -> None:
         """It breaks the target, and then sees a refusal."""
         turned_off[0].process._app = refuses_all()
@@ -181,7 +184,7 @@ def test_a_defect_of_the_suite_is_no_verdict_on_the_target() -> None:
 
     result, other = judged(refuses_all(), [buggy, holds])
     assert (result.outcome, other.outcome) == (Outcome.INCONCLUSIVE, Outcome.PASSED)
-    assert "the check itself is broken: ZeroDivisionError" in result.reason
+    assert "the check itself has a bug: ZeroDivisionError" in result.reason
 
 
 def test_the_budget_is_never_passed() -> None:
@@ -189,13 +192,13 @@ def test_the_budget_is_never_passed() -> None:
 
     async def main() -> int:
         async with setting_for(refuses_all(), payer=wallet, budget_base=25_000) as setting:
-            probe = Probe(setting, Ledger())
-            challenge = probe.read(CHALLENGE)
-            probe.sign(challenge, wallet)
-            probe.sign(challenge, wallet)
+            probe = Probe(setting, RunState())
+            challenge = read_402(CHALLENGE)
+            probe.money.sign(challenge, wallet)
+            probe.money.sign(challenge, wallet)
             with pytest.raises(Skipped, match=r"budget has 0\.005"):
-                probe.sign(challenge, wallet)
-            return probe.ledger.signed_base
+                probe.money.sign(challenge, wallet)
+            return probe.state.signed_base
 
     assert asyncio.run(main()) == 20_000
 
@@ -203,11 +206,9 @@ def test_the_budget_is_never_passed() -> None:
 def test_mainnet_is_refused_unless_allowed() -> None:
     async def sign(allowed: bool) -> str:
         async with setting_for(refuses_all(), allow_mainnet=allowed) as setting:
-            probe = Probe(setting, Ledger())
+            probe = Probe(setting, RunState())
             wanted = {**CHALLENGE.body["paymentRequirements"], "network": "cronos-mainnet"}
-            from x402sim.suite.answers import Challenge
-
-            return probe.sign(Challenge(CHALLENGE, "pay_1", wanted), Wallet(b"\1" * 32))
+            return probe.money.sign(Challenge(CHALLENGE, "pay_1", wanted), Wallet(b"\1" * 32))
 
     with pytest.raises(Skipped, match="mainnet"):
         asyncio.run(sign(False))
@@ -245,7 +246,7 @@ SECRETS = {
 @a_check("2.1/resource")
 async def expects_secrets(probe: Probe) -> None:
     """It tells all it knows where a failure is told."""
-    raise Failed("", {"wanted": list(SECRETS.values())}, " and ".join(SECRETS.values()))
+    raise CheckFailed("", {"wanted": list(SECRETS.values())}, " and ".join(SECRETS.values()))
 
 
 @a_check("2.1/timeout")
@@ -282,15 +283,13 @@ def test_a_hash_and_an_address_are_no_secrets() -> None:
     @a_check("2.1/resource")
     async def tells(probe: Probe) -> None:
         """It tells what everybody may know."""
-        raise Failed("", "0x" + "ab" * 32, "0x" + "cd" * 20)
+        raise CheckFailed("", "0x" + "ab" * 32, "0x" + "cd" * 20)
 
     (result,) = judged(refuses_all(), [tells])
     assert (result.expected, result.actual) == ("0x" + "ab" * 32, "0x" + "cd" * 20)
 
 
 def _challenge() -> Any:
-    from x402sim.suite.answers import Answer
-
     body = {
         "paymentId": "pay_1",
         "paymentRequirements": {
@@ -303,7 +302,7 @@ def _challenge() -> Any:
             "resource": "/api/perp/quote",
         },
     }
-    return Answer(402, httpx.Headers(), "", body, str)
+    return TargetAnswer(Target(), 402, httpx.Headers(), "", body, str)
 
 
 CHALLENGE = _challenge()
@@ -316,15 +315,37 @@ def test_ids_are_clauses_or_named_otherwise_and_select_by_prefix() -> None:
     assert matching(checks, "2.2/") == [c for c in checks if c.id.startswith("spec/2.2/")]
 
 
-def test_a_check_must_have_a_title_a_clause_and_known_needs() -> None:
+def test_a_check_without_a_docstring_is_refused() -> None:
     async def untitled(probe: Probe) -> None: ...
 
     with pytest.raises(ValueError, match="no docstring"):
         check("2.2/body")(untitled)
-    with pytest.raises(ValueError, match="no clause"):
-        check("2.2/bodies")
-    with pytest.raises(ValueError, match="no need wings"):
-        check("2.2/body", needs="wings")
+
+
+@pytest.mark.parametrize(
+    ("clause", "options", "said"),
+    [
+        ("2.2/bdy", {}, "unknown clause '2.2/bdy'; did you mean '2.2/body'? Possible: 2.2/"),
+        ("2.2/body", {"needs": "fund"}, "unknown need 'fund'; did you mean 'funds'?"),
+        ("2.2/body", {"needs": "funds, faults"}, "unknown need of a check 'faults'"),
+        ("2.2/body", {"baseline": "pament"}, "unknown baseline 'pament'; did you mean 'payment'?"),
+    ],
+)
+def test_a_misspelt_name_is_refused_with_the_nearest(
+    clause: str, options: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(ValueError) as raised:
+        check(clause, **options)
+    assert said in str(raised.value)
+
+
+def test_every_need_of_a_check_can_be_told_missing() -> None:
+    async def main() -> set[Need]:
+        async with setting_for(refuses_all()) as setting:
+            return {need for need in HOW_TO_PROVIDE if setting.missing(need)}
+
+    target_has = {Need.SESSIONS, Need.AGENTS, Need.LLMS}
+    assert asyncio.run(main()) == set(HOW_TO_PROVIDE) - target_has
 
 
 def test_a_session_id_is_found_wherever_it_stands() -> None:
@@ -334,14 +355,14 @@ def test_a_session_id_is_found_wherever_it_stands() -> None:
 
 
 def test_a_verdict_shows_no_proof_and_no_signature() -> None:
-    @a_check("2.1/scheme", needs="money")
+    @a_check("2.1/scheme", needs="funds")
     async def shows(probe: Probe) -> None:
         """It fails after a payment."""
         paid = await probe.buy()
         secrets.append(paid.header)
         secrets.append(paid.challenge.payment_id)
         await probe.settle(paid.challenge, paid.header)
-        raise Failed("it", 1, probe.seen(paid.receipt))
+        raise CheckFailed("it", 1, paid.receipt.summary)
 
     secrets: list[str] = []
     (result,) = judge(OURS, checks=[shows])

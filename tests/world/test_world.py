@@ -15,7 +15,8 @@ from x402sim import MAINNET, Decisions, Fault, LocalServer, Run, World
 from x402sim.journal import Event, Journal
 from x402sim.rng import Rng
 from x402sim.service import payments
-from x402sim.service.store import Claim, Store
+from x402sim.service.store.payments import Claim, Payments, Stored
+from x402sim.service.store.sessions import Sessions
 from x402sim.world.server.server import Listen
 from x402sim.world.story import idle_timeout, invariants
 from x402sim.world.story.payer import Payer
@@ -559,7 +560,7 @@ def test_spending_more_than_the_deposit_is_seen() -> None:
         alice = await world.payer("alice", balance="1.00")
         session = await alice.open_session("0.02", 600)
         assert (await alice.ask(session_id=session.body["sessionId"])).status == 200
-        db = world.stage.parts.service.store._db
+        db = world.stage.parts.service.store.database
         db.execute("PRAGMA ignore_check_constraints = ON")
         db.execute("UPDATE sessions SET released = 30000")
         world.stage.parts.service.note(
@@ -570,10 +571,12 @@ def test_spending_more_than_the_deposit_is_seen() -> None:
 
 
 def test_a_debit_that_does_not_look_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    def debit(store: Store, session_id: str, amount: int, *_: Any) -> bool:
-        store._db.execute("PRAGMA ignore_check_constraints = ON")
-        store._db.execute("UPDATE sessions SET released = released + ?", (amount,))
-        return True
+    def debit(sessions: Sessions, session_id: str, amount: int, *_: Any) -> int:
+        sessions._db.execute("PRAGMA ignore_check_constraints = ON")
+        sessions._db.execute("UPDATE sessions SET released = released + ?", amount)
+        session = sessions.get(session_id)
+        assert session is not None
+        return session.released
 
     async def story(world: World) -> None:
         alice = await world.payer("alice", balance="1.00")
@@ -581,8 +584,8 @@ def test_a_debit_that_does_not_look_is_seen(monkeypatch: pytest.MonkeyPatch) -> 
         asked = (alice.ask(session_id=session.body["sessionId"]) for _ in range(2))
         await asyncio.gather(*asked)
 
-    monkeypatch.setattr(Store, "debit", debit)
-    monkeypatch.setattr("x402sim.service.gate.can_spend", lambda *_: True)
+    monkeypatch.setattr(Sessions, "debit", debit)
+    monkeypatch.setattr(Sessions, "can_pay", lambda *_: True)
     assert broken(World(seed=1).play(story)) == [invariants.WITHIN_DEPOSIT]
 
 
@@ -620,9 +623,9 @@ def test_two_transfers_for_one_payment_are_seen(monkeypatch: pytest.MonkeyPatch)
     async def forgetful(*_: Any) -> None:
         """Forget earlier attempts, as a service without a record would."""
 
-    def claim(store: Store, wanted: Claim) -> bool:
-        store._db.execute("DELETE FROM payments WHERE payment_id = ?", (wanted.payment_id,))
-        return honest(store, wanted)
+    def claim(stored: Payments, wanted: Claim) -> Stored | None:
+        stored._db.execute("DELETE FROM payments WHERE payment_id = ?", wanted.payment_id)
+        return honest(stored, wanted)
 
     async def story(world: World) -> None:
         alice = await world.payer("alice", balance="1.00")
@@ -630,9 +633,9 @@ def test_two_transfers_for_one_payment_are_seen(monkeypatch: pytest.MonkeyPatch)
         for _ in range(2):
             assert (await alice.pay(required)).status == 200
 
-    honest = Store.claim
+    honest = Payments.claim
     monkeypatch.setattr(payments, "earlier_attempt", forgetful)
-    monkeypatch.setattr(Store, "claim", claim)
+    monkeypatch.setattr(Payments, "claim", claim)
     assert broken(World(seed=1).play(story)) == [invariants.PAID_ONCE]
 
 

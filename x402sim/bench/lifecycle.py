@@ -7,7 +7,6 @@ runs whichever way its messages travel, and the same money moves.
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import httpx
 import msgspec
@@ -18,28 +17,29 @@ from x402sim.chain.base import LogFilter
 from x402sim.chain.ledger.ledger import Ledger
 from x402sim.clock import Clock
 from x402sim.facilitator import engine
-from x402sim.facilitator.engine import Facilitator
+from x402sim.facilitator.engine import Asked, Facilitator
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol import abi
-from x402sim.protocol.crypto import to_hex
+from x402sim.protocol.crypto import checksum, to_hex
+from x402sim.protocol.header import PresentedPayment
 from x402sim.protocol.messages import (
-    FacilitatorRequirements,
     PaymentRequired,
     PaymentRequirements,
     QuoteRequest,
     Receipt,
-    SettleAnswer,
+    RequiredPayment,
     SettlementRequest,
-    VerifyAnswer,
-    VerifyRequest,
     decode,
     encode,
 )
 from x402sim.protocol.networks import TESTNET
+from x402sim.protocol.refusals import Refusal
 from x402sim.rng import Rng
 from x402sim.service import gate, payments, quotes
 from x402sim.service.issue import QUOTE
-from x402sim.service.upstream import Upstream, facilitator_request
+from x402sim.service.upstream import facilitator
+from x402sim.service.upstream.cronos import CRONOS
+from x402sim.service.upstream.facilitator import FacilitatorClient, Moved, NotMoved, Verdict
 from x402sim.world.assembly.parts import Parts, Recipe, build
 from x402sim.world.assembly.process import Process
 from x402sim.world.loop import run_virtual
@@ -137,7 +137,7 @@ class PlainAsgi(_Posting):
     def __init__(self) -> None:
         super().__init__()
         parts = self.parts
-        service = replace(parts.service, upstream=_AsgiUpstream(parts))
+        service = replace(parts.service, facilitator=_AsgiFacilitator(parts))
         door = faulty(Process(service), "service", parts.faults, parts.clock)
         self._app = web.recorded(door, "service", parts.journal, parts.clock)
 
@@ -147,11 +147,11 @@ class PlainAsgi(_Posting):
 
 
 class Direct(Transport):
-    """No HTTP at all: the service's functions, whose upstream is the facilitator's functions."""
+    """No HTTP at all: the service's functions call the facilitator's functions."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._service = replace(self.parts.service, upstream=_DirectUpstream(self.parts))
+        self._service = replace(self.parts.service, facilitator=_DirectFacilitator(self.parts))
 
     async def live(self) -> None:
         """Ask, sign, pay, and be served, as `service.app` does it."""
@@ -172,32 +172,30 @@ TRANSPORTS: dict[str, type[Transport]] = {
 }
 
 
-class _AsgiUpstream(Upstream):
+class _AsgiFacilitator(FacilitatorClient):
     """The facilitator, one ASGI call away."""
 
     def __init__(self, parts: Parts) -> None:
         self._app = parts.facilitator_app
 
-    async def verify(self, header: str, requirements: PaymentRequirements) -> VerifyAnswer:
+    async def verify(self, payment: PresentedPayment, requirements: PaymentRequirements) -> Verdict:
         """Ask the facilitator whether a payment is valid."""
-        verdict: VerifyAnswer = await self._ask("verify", header, requirements, VerifyAnswer)
-        return verdict
-
-    async def settle(self, header: str, requirements: PaymentRequirements) -> SettleAnswer:
-        """Ask the facilitator to settle."""
-        outcome: SettleAnswer = await self._ask("settle", header, requirements, SettleAnswer)
-        return outcome
-
-    async def _ask(
-        self, verb: str, header: str, requirements: PaymentRequirements, kind: Any
-    ) -> Any:
-        body = facilitator_request(header, requirements)
-        status, answer = await _call(self._app, f"/v2/x402/{verb}", body, {})
+        body = CRONOS.request(payment, requirements)
+        status, answer = await _call(self._app, CRONOS.verify_path, body, {})
         assert status == 200, answer
-        return decode(answer, kind)
+        return CRONOS.read_verdict(answer)
+
+    async def settle(
+        self, payment: PresentedPayment, requirements: PaymentRequirements
+    ) -> facilitator.Outcome:
+        """Ask the facilitator to settle."""
+        body = CRONOS.request(payment, requirements)
+        status, answer = await _call(self._app, CRONOS.settle_path, body, {})
+        assert status == 200, answer
+        return CRONOS.read_outcome(answer)
 
 
-class _DirectUpstream(Upstream):
+class _DirectFacilitator(FacilitatorClient):
     """The facilitator, one function call away."""
 
     def __init__(self, parts: Parts) -> None:
@@ -210,18 +208,31 @@ class _DirectUpstream(Upstream):
             started_s=START_S,
         )
 
-    async def verify(self, header: str, requirements: PaymentRequirements) -> VerifyAnswer:
+    async def verify(self, payment: PresentedPayment, requirements: PaymentRequirements) -> Verdict:
         """Have the facilitator verify."""
-        return engine.verify(self._facilitator, _asked(header, requirements))
+        rejected = engine.verify(self._facilitator, _asked(payment, requirements))
+        return Verdict(is_valid=rejected is None, reason=rejected.why.value if rejected else None)
 
-    async def settle(self, header: str, requirements: PaymentRequirements) -> SettleAnswer:
+    async def settle(
+        self, payment: PresentedPayment, requirements: PaymentRequirements
+    ) -> facilitator.Outcome:
         """Have the facilitator settle."""
-        return await engine.settle(self._facilitator, _asked(header, requirements))
+        moved = await engine.settle(self._facilitator, _asked(payment, requirements))
+        if not isinstance(moved, engine.Moved):
+            return NotMoved(Refusal.FAILED, moved.why.value)
+        auth = moved.authorization
+        return Moved(
+            to_hex(moved.tx_hash),
+            checksum(auth.from_),
+            checksum(auth.to),
+            str(auth.value),
+            requirements.network,
+        )
 
 
-def _asked(header: str, requirements: PaymentRequirements) -> VerifyRequest:
-    wanted = msgspec.convert(requirements, FacilitatorRequirements, from_attributes=True)
-    return VerifyRequest(x402_version=1, payment_header=header, payment_requirements=wanted)
+def _asked(payment: PresentedPayment, requirements: PaymentRequirements) -> Asked:
+    wanted = msgspec.convert(requirements, RequiredPayment, from_attributes=True)
+    return Asked(payment.signed, wanted)
 
 
 async def _call(app: ASGIApp, path: str, body: bytes, headers: dict[str, str]) -> tuple[int, bytes]:

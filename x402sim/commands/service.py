@@ -1,4 +1,4 @@
-"""`service`: the service alone, in a world of somebody else's."""
+"""`service`: the service only, against external dependencies."""
 
 import os
 import signal
@@ -8,23 +8,23 @@ from typing import Annotated, Any
 
 import typer
 
-from x402sim.commands.common import give_up
+from x402sim.commands.common import Host, Port, give_up
 
 
 def service(
-    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="Port; 0 takes a free one.", max=65535, min=0)] = 4021,
+    host: Host = "127.0.0.1",
+    port: Port = 4021,
     db: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Keep payments and sessions in this SQLite file."),
     ] = None,
 ) -> None:
-    """Start the service alone, against a facilitator, an explorer and a node you name.
+    """Start the service only, against an external facilitator, explorer and node.
 
-    Its settings are environment variables: PRIVATE_KEY (the server wallet, which receives
-    deposits and pays refunds), FACILITATOR_URL, EXPLORER_URL and RPC_URL; NETWORK,
-    MERCHANT_ADDRESS and TOKEN_ADDRESS have defaults. `serve --no-service` prints what to
-    set for a simulated world. Ctrl-C stops it.
+    Environment variables configure it: PRIVATE_KEY (the server wallet, which receives
+    deposits and pays refunds), FACILITATOR_URL, EXPLORER_URL and RPC_URL are required;
+    NETWORK, MERCHANT_ADDRESS and TOKEN_ADDRESS have defaults. `serve --no-service` prints
+    the settings for a simulated world. Ctrl-C stops the service.
     """
     from x402sim.service.settings import settings_from_env
     from x402sim.world.server import server, standalone

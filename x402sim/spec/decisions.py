@@ -162,7 +162,7 @@ class Decisions:
         503,
         slug="7/facilitator-unreachable",
         asks="What answers when the facilitator cannot be reached or talks nonsense?",
-        choice="502 `Facilitator unreachable`; `reason` says whether money may have moved",
+        choice="502 `Facilitator unreachable`; `final` says whether money may have moved",
         alternatives="503",
         reason="The fault lies behind this server, and the payer must not sign a second time",
     )
@@ -328,6 +328,14 @@ FIXED: tuple[Decision, ...] = (
         '`{"error": text}`, with a further `reason` where there is more to say',
         "RFC 9457 problem details",
         "The shape of the 402's own error field",
+    ),
+    Decision(
+        "7/final",
+        "How does a payer learn whether a refused payment may still be made?",
+        "By `final` in every settlement error: `true` if this attempt charged nothing and "
+        "never will, `false` if it may still be paid",
+        "By the words of `reason`",
+        "A program reads a field; words change",
     ),
     Decision(
         "2.8/mainnet-domain",

@@ -5,10 +5,11 @@ from dataclasses import replace
 
 import httpx
 
+from x402sim.suite.check import Check
 from x402sim.suite.engine import all_checks, run
 from x402sim.suite.setting import Setting
 from x402sim.suite.target import Target
-from x402sim.suite.verdict import Check, Result
+from x402sim.suite.verdict import Result
 from x402sim.world.assembly.parts import Parts, Recipe
 from x402sim.world.loop import run_virtual
 from x402sim.world.story.stage import Plan, in_process

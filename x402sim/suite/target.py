@@ -31,7 +31,7 @@ def _quote() -> dict[str, Literal["string", "number"]]:
     }
 
 
-class Protected(_Part, frozen=True, kw_only=True):
+class ProtectedEndpoint(_Part, frozen=True, kw_only=True):
     """A protected endpoint. `bodies` are tried in order; the first one served is used.
 
     `content` is where an answer has what was paid for, and `fields` what that must hold.
@@ -46,7 +46,7 @@ class Protected(_Part, frozen=True, kw_only=True):
     fields: dict[str, Literal["string", "number"]] = msgspec.field(default_factory=_quote)
 
 
-class Required(_Part, frozen=True, kw_only=True):
+class PaymentRequiredShape(_Part, frozen=True, kw_only=True):
     """The body of a 402: where its parts are."""
 
     error: str = "/error"
@@ -58,14 +58,14 @@ class Required(_Part, frozen=True, kw_only=True):
     max_timeout_s: int | None = 300
 
 
-class Pay(_Part, frozen=True, kw_only=True):
+class PayEndpoint(_Part, frozen=True, kw_only=True):
     """The settlement endpoint, and which spelling of the payment header it takes."""
 
     path: str = "/api/pay"
     spelling: Literal["hex", "base64"] = "hex"
 
 
-class Receipt(_Part, frozen=True, kw_only=True):
+class ReceiptShape(_Part, frozen=True, kw_only=True):
     """The answer to a settlement: where its parts are, and which exist."""
 
     success: str = "/success"
@@ -74,7 +74,7 @@ class Receipt(_Part, frozen=True, kw_only=True):
     timestamp: str = "/timestamp"
 
 
-class Sessions(_Part, frozen=True, kw_only=True):
+class SessionsEndpoint(_Part, frozen=True, kw_only=True):
     """Session budgets. The session's id is the first string session_… in the answer."""
 
     exists: bool = True
@@ -84,21 +84,21 @@ class Sessions(_Part, frozen=True, kw_only=True):
     """The path of a session's state, with {sessionId}, if it can be read."""
 
 
-class Agents(_Part, frozen=True, kw_only=True):
+class AgentsEndpoint(_Part, frozen=True, kw_only=True):
     """The list of agents."""
 
     exists: bool = True
     path: str = "/api/agents"
 
 
-class Llms(_Part, frozen=True, kw_only=True):
+class LlmsIndex(_Part, frozen=True, kw_only=True):
     """The documentation index."""
 
     exists: bool = True
     path: str = "/llms.txt"
 
 
-class Record(_Part, frozen=True, kw_only=True):
+class RecordEndpoint(_Part, frozen=True, kw_only=True):
     """The stored payment, if it can be read: its path, with {paymentId}."""
 
     path: str = ""
@@ -113,15 +113,15 @@ class Target(_Part, frozen=True, kw_only=True):
     """
 
     name: str = "spec"
-    protected: Protected = Protected()
-    payment_required: Required = Required()
-    pay: Pay = Pay()
-    receipt: Receipt = Receipt()
+    protected: ProtectedEndpoint = ProtectedEndpoint()
+    payment_required: PaymentRequiredShape = PaymentRequiredShape()
+    pay: PayEndpoint = PayEndpoint()
+    receipt: ReceiptShape = ReceiptShape()
     statuses: dict[str, list[int]] = {}
-    sessions: Sessions = Sessions()
-    agents: Agents = Agents()
-    llms: Llms = Llms()
-    record: Record = Record()
+    sessions: SessionsEndpoint = SessionsEndpoint()
+    agents: AgentsEndpoint = AgentsEndpoint()
+    llms: LlmsIndex = LlmsIndex()
+    record: RecordEndpoint = RecordEndpoint()
     not_kept: dict[str, str] = {}
 
 

@@ -31,7 +31,10 @@ from x402sim.service.issue import Issuer
 from x402sim.service.settings import Settings
 from x402sim.service.state import Service
 from x402sim.service.store import Store
-from x402sim.service.upstream import Upstream
+from x402sim.service.upstream.cronos import CRONOS
+from x402sim.service.upstream.explorer import ExplorerClient
+from x402sim.service.upstream.facilitator import FacilitatorClient
+from x402sim.service.upstream.rpc import RpcClient
 from x402sim.spec.decisions import Decisions
 from x402sim.world.assembly.chain_recorder import Watch
 from x402sim.world.assembly.chains import LEDGER, Ground, People, check_chain, is_url, open_ground
@@ -209,7 +212,9 @@ def build(
             store=store,
             issuer=Issuer(settings, rng.stream("payment ids")),
             entitlements=Entitlements(settings.entitlement_lifetime_s),
-            upstream=Upstream(http, settings),
+            facilitator=FacilitatorClient(http, settings, CRONOS),
+            explorer=ExplorerClient(http, settings),
+            rpc=RpcClient(http, settings),
             note=lambda event, **data: journal.record(clock.now_ms(), "service", event, **data),
             settlement_rules=recipe.rules("settlement"),
             freshness_rules=recipe.rules("freshness"),

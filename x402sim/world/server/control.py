@@ -25,7 +25,7 @@ from x402sim.protocol.money import MAX_STORED, to_base
 from x402sim.service import indexer, sessions
 from x402sim.service.entitlements import Entitlement
 from x402sim.service.reconcile import reconcile
-from x402sim.web import Refused
+from x402sim.web import Refused, bad_body
 from x402sim.world.assembly.parts import Parts
 from x402sim.world.server import interventions
 from x402sim.world.server.interventions import Nothing, Reach, balance
@@ -118,7 +118,7 @@ async def state(control: Control, _: Nothing) -> Any:
             "supply": str(await chain.supply()),
         },
         "rows": parts.service.store.counts(),
-        "pendingPayments": len(parts.service.store.pending()),
+        "pendingPayments": len(parts.service.store.payments.pending()),
         "cachedEntitlements": len(parts.service.entitlements),
         "snapshots": sorted(control.saved),
     }
@@ -133,9 +133,9 @@ async def faucet(control: Control, asked: Faucet) -> Any:
     try:
         account, amount_base = parse_address(asked.address), to_base(asked.amount, decimals)
     except ValueError as error:
-        raise Refused(400, "Invalid request body", str(error)) from error
+        raise bad_body(str(error)) from error
     if not 0 < amount_base <= MAX_STORED:
-        raise Refused(400, "Invalid request body", f"cannot mint {amount_base} base units")
+        raise bad_body(f"cannot mint {amount_base} base units")
     await control.parts.chain.fund(account, amount_base)
     await interventions.come_to_a_block(control.parts)
     return {"address": asked.address, "balance": str(await balance(control.parts, account))}
@@ -150,7 +150,7 @@ async def advance(control: Control, asked: Advance) -> Any:
     """
     parts = control.parts
     if parts.clock.now() + asked.seconds > LATEST_S:
-        raise Refused(400, "Invalid request body", "the clock cannot go past the year 9000")
+        raise bad_body("the clock cannot go past the year 9000")
     if not parts.chain.is_ours:
         raise ChainError("the chain is not ours: on it time is real")
     parts.clock.advance(asked.seconds)

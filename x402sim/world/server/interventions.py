@@ -12,7 +12,7 @@ from x402sim.chain.ledger.ledger import PLENTY_WEI
 from x402sim.chain.reverts import cause
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address, Hash, checksum, from_hex, parse_address, to_hex
-from x402sim.web import Refused
+from x402sim.web import bad_body
 from x402sim.world.assembly.parts import Parts
 from x402sim.world.transport.faults import Fault
 
@@ -126,7 +126,7 @@ async def send(reach: Reach, asked: Send) -> Any:
         data = bytes.fromhex(asked.data.removeprefix("0x"))
         call = Call(parse_address(asked.sender), parse_address(asked.to), data)
     except ValueError as error:
-        raise Refused(400, "Invalid request body", str(error)) from error
+        raise bad_body(str(error)) from error
     if not await chain.native_balance(call.sender):
         await chain.endow(call.sender, PLENTY_WEI)
     sent = await chain.send(call)
@@ -161,7 +161,7 @@ async def balances(reach: Reach, asked: Accounts) -> Any:
     try:
         wanted = [parse_address(account) for account in asked.accounts]
     except ValueError as error:
-        raise Refused(400, "Invalid request body", str(error)) from error
+        raise bad_body(str(error)) from error
     return [str(await balance(reach.parts, account)) for account in wanted]
 
 
@@ -203,7 +203,7 @@ def tx_hash(text: str) -> Hash:
     try:
         return Hash(from_hex(text, 32))
     except ValueError as error:
-        raise Refused(400, "Invalid request body", str(error)) from error
+        raise bad_body(str(error)) from error
 
 
 Action = Callable[[Any, Any], Awaitable[Any]]

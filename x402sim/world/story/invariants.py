@@ -86,7 +86,7 @@ class Invariants:
 
     def _within_deposit(self, session_id: str) -> Iterator[tuple[str, str, str]]:
         """What a session has released and what was paid back is not more than its deposit."""
-        session = self._parts.service.store.session(session_id)
+        session = self._parts.service.store.sessions.get(session_id)
         if session is None:
             return
         refunded = session.remaining if session.refund_status == "settled" else 0
@@ -96,7 +96,7 @@ class Invariants:
 
     def _granted_if_paid(self, event: Event) -> Iterator[tuple[str, str, str]]:
         """The transaction that a grant names moved exactly this amount from this payer."""
-        stored = self._parts.service.store.payment(event.data["payment_id"])
+        stored = self._parts.service.store.payments.get(event.data["payment_id"])
         if stored is None:
             return
         moved, record = self._moved.get(event.data["tx_hash"].lower(), []), stored.record
