@@ -56,10 +56,10 @@ def test_since_returns_the_kept_entries_from_there_on(seq, kept):
                 refusal="Invalid signature",
                 reason=None,
                 final=True,
-                validated=True,
+                leaves_earlier=False,
             ),
             '{"seq":0,"at_ms":5,"event":"payment refused","actor":"service","payment_id":"pay_1",'
-            '"refusal":"Invalid signature","reason":null,"final":true,"validated":true}',
+            '"refusal":"Invalid signature","reason":null,"final":true,"leaves_earlier":false}',
         ),
         (
             Transfer(tx_hash="0x1", block=2, sender="0x3", to="0x4", amount_base="10000"),

@@ -237,15 +237,15 @@ class PaymentRefused(_Service, frozen=True, kw_only=True):
     """Written when POST /api/pay refuses an attempt to pay.
 
     `refusal` is the error's text, `reason` says more. `final` is False as long as this
-    attempt may still move money. `validated` is False if the requirements are not those
-    issued under this payment id: earlier attempts with it are then unaffected.
+    attempt may still move money. `leaves_earlier` tells that the outcome of earlier attempts
+    with this payment id stays as it was.
     """
 
     payment_id: str
     refusal: str
     reason: str | None
     final: bool
-    validated: bool
+    leaves_earlier: bool
 
 
 class PaymentFailed(_Service, frozen=True, kw_only=True):

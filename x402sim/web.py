@@ -1,7 +1,7 @@
 """Bytes in, bytes out: what every HTTP application of the kit shares.
 
-A body has at most 1 MiB; every error is `{"error": text}` with a further `reason`
-where there is more to say; no failure shows a stack trace.
+A body has at most 1 MiB. Every error is `{"error": text}`, with a `reason` where there are
+details. No failure shows a stack trace.
 """
 
 import logging
@@ -19,8 +19,11 @@ from x402sim.clock import Clock
 from x402sim.events import AnswerSent, Part
 from x402sim.journal import Journal
 from x402sim.protocol.messages import BadMessage, ErrorBody, decode, encode
+from x402sim.protocol.refusals import RequestError, status_of
+from x402sim.spec.decisions import Decisions
 
 MAX_BODY_BYTES = 1 << 20
+_DEFAULT = Decisions()
 log = logging.getLogger("x402sim")
 
 
@@ -32,14 +35,26 @@ class Refused(Exception):
         self.status, self.error, self.reason = status, error, reason
 
 
+def refused(
+    error: RequestError, reason: str | None = None, *, decisions: Decisions = _DEFAULT
+) -> Refused:
+    """Return the exception that is sent as this error; `reason` gives details of this case."""
+    return Refused(status_of(error, decisions), error.text, reason or error.meaning)
+
+
+def bad_body(reason: str) -> Refused:
+    """Return the exception for a body that cannot be read; `reason` says what is wrong."""
+    return refused(RequestError.INVALID_BODY, reason)
+
+
 def answer(message: Any, status: int = 200) -> Response:
     """Return a message as a JSON response."""
     return Response(encode(message), status, media_type="application/json")
 
 
-def error(status: int, text: str, reason: str | None = None) -> Response:
-    """Return an error as a JSON response."""
-    return answer(ErrorBody(error=text, reason=reason), status)
+def error(status: int, text: str, reason: str | None = None, final: bool | None = None) -> Response:
+    """Return an error as a JSON response; `final` is for a refused settlement."""
+    return answer(ErrorBody(error=text, reason=reason, final=final), status)
 
 
 async def read_body(request: Request) -> bytes:
@@ -61,11 +76,11 @@ def parse(body: bytes, kind: type[Any]) -> Any:
     try:
         return decode(body, kind)
     except BadMessage as wrong:
-        raise Refused(400, "Invalid request body", str(wrong)) from wrong
+        raise bad_body(str(wrong)) from wrong
 
 
 def _too_large() -> Refused:
-    return Refused(413, "Request body too large", f"at most {MAX_BODY_BYTES} bytes are read")
+    return refused(RequestError.BODY_TOO_LARGE, f"at most {MAX_BODY_BYTES} bytes are read")
 
 
 def application(
@@ -92,7 +107,9 @@ async def _on_refused(_: Request, refused: Any) -> Response:
     return error(refused.status, refused.error, refused.reason)
 
 
-_TEXTS = {404: "Not found", 405: "Method not allowed"}
+_TEXTS = {
+    error.status: error.text for error in (RequestError.NOT_FOUND, RequestError.METHOD_NOT_ALLOWED)
+}
 
 
 async def _on_http_exception(request: Request, raised: Any) -> Response:
@@ -103,12 +120,12 @@ async def _on_http_exception(request: Request, raised: Any) -> Response:
 
 
 async def _on_disconnect(_: Request, __: Any) -> Response:
-    return error(400, "Client disconnected")
+    return error(400, RequestError.DISCONNECTED.text)
 
 
 async def _on_bug(request: Request, raised: Any) -> Response:
     log.error("%s %s failed", request.method, request.url.path, exc_info=raised)
-    return error(500, "Internal server error")
+    return error(500, RequestError.INTERNAL.text)
 
 
 def recorded(app: ASGIApp, part: Part, journal: Journal, clock: Clock) -> ASGIApp:

@@ -37,13 +37,12 @@ from x402sim.chain.base import ChainError
 from x402sim.chain.ledger.profiles import PROFILES
 from x402sim.clock import Clock
 from x402sim.facilitator.app import facilitator_app
-from x402sim.facilitator.engine import Facilitator, settle
+from x402sim.facilitator.engine import Facilitator
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import checksum, to_hex
 from x402sim.protocol.eip3009 import Authorization
 from x402sim.protocol.header import encode_header
-from x402sim.protocol.messages import VerifyRequest, decode
 from x402sim.protocol.networks import MAINNET, TESTNET
 from x402sim.protocol.rules import VERIFICATION, without
 
@@ -564,9 +563,8 @@ def test_a_clock_beside_the_chain_s_tells_early_from_late(either, skew_s, prepar
     skewed = Clock(lambda: either.bench.now[0] + skew_s)
     facilitator = replace(either.facilitator, clock=skewed)
     either.bench.now[0] += prepared_s
-    asked = decode(json.dumps(asking(header(IN_TIME))).encode(), VerifyRequest)
-    answer = asyncio.run(settle(facilitator, asked))
-    assert answer.error == reason
+    either.app = facilitator_app(facilitator)
+    assert either.post(SETTLE, asking(header(IN_TIME)))["error"] == reason
 
 
 def test_a_transaction_that_was_replaced_is_an_answer(either, monkeypatch):

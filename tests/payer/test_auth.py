@@ -244,6 +244,112 @@ async def test_an_authorization_that_died_unused_is_replaced(bench: Bench) -> No
     assert (bench.transfers(bench.alice), auth.signed_base) == (1, 20_000)
 
 
+def reworded(bench: Bench, **changed: Any) -> Callable[[httpx.Request], Awaitable[httpx.Response]]:
+    """The service, with other words in its settlement errors; a field that is None is left out."""
+
+    async def serve(request: httpx.Request) -> httpx.Response:
+        response = await forward(bench, request)
+        if request.url.path != "/api/pay" or response.status_code == 200:
+            return response
+        body = {**response.json(), **changed}
+        told = {name: value for name, value in body.items() if value is not None}
+        return httpx.Response(response.status_code, json=told)
+
+    return serve
+
+
+@pytest.mark.parametrize(
+    "words",
+    [{"reason": "Bitte warten."}, {"error": "Bitte warten."}, {"final": None}, {"reason": None}],
+    ids=["another reason", "another error", "no final", "no reason"],
+)
+@scene
+async def test_a_pending_payment_is_known_by_its_field_not_by_its_words(
+    bench: Bench, words: dict[str, Any]
+) -> None:
+    auth = payer(bench)
+    serve = httpx.MockTransport(reworded(bench, **words))
+    async with httpx.AsyncClient(transport=serve) as http:
+        with (
+            broken(bench, "facilitator", only("/settle", lose_answer)),
+            broken(bench, "rpc", lose_request),
+            pytest.raises(PaymentFailed, match="not known whether"),
+        ):
+            await http.post(URL, json=ORDER, auth=auth)
+        assert (await http.post(URL, json=ORDER, auth=auth)).status_code == 200
+    assert (bench.transfers(bench.alice), auth.signed_base) == (1, 10_000)
+
+
+def forgetful(error: dict[str, Any]) -> tuple[PaymentAuth, httpx.Client]:
+    """A payer, and a server that answers every settlement with this error."""
+
+    def serve(request: httpx.Request) -> httpx.Response:
+        if request.url.path == "/api/pay":
+            return httpx.Response(400, json=error)
+        wanted = {
+            "scheme": "exact", "network": "cronos-testnet", "payTo": "0x" + "2" * 40,
+            "asset": "0xc01efAaF7C5C61bEbFAeb358E1161b537b8bC0e0", "maxAmountRequired": "10000",
+            "maxTimeoutSeconds": 300, "resource": "/",
+        }  # fmt: skip
+        return httpx.Response(402, json={
+            "error": "", "paymentId": "pay_x", "paymentRequirements": wanted, "message": "",
+            "network": "",
+        })  # fmt: skip
+
+    auth = PaymentAuth(Wallet.create())
+    return auth, httpx.Client(transport=httpx.MockTransport(serve), auth=auth)
+
+
+@pytest.mark.parametrize(
+    ("error", "signatures"),
+    [
+        ({"error": "Nein.", "final": True}, 2),
+        ({"error": "Nein.", "final": False}, 1),
+        ({"error": "Nein."}, 1),
+        ({"error": "Invalid signature"}, 2),
+        ({"error": "Invalid signature", "final": False}, 1),
+        ({"error": "Settlement pending", "final": True}, 1),
+        ({"error": "Settlement failed", "reason": "it may still be paid", "final": True}, 2),
+        ({"error": "Settlement failed", "reason": "refused for good"}, 1),
+        ({"error": "Facilitator unreachable", "final": True}, 1),
+        ({"error": "Facilitator unreachable", "final": "yes"}, 1),
+        ({"title": "problem", "final": True}, 1),
+    ],
+)  # fmt: skip
+def test_another_authorization_is_signed_only_after_a_final_answer(
+    error: dict[str, Any], signatures: int
+) -> None:
+    """Two requests: the second signs again only if the first attempt is certainly over."""
+    auth, http = forgetful(error)
+    with http:
+        for _ in range(2):
+            with pytest.raises(PaymentFailed):
+                http.get("http://x/")
+    assert auth.signed_base == signatures * 10_000
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (
+            {"error": "Insufficient USDC balance", "final": True},
+            r"refused: 400 Insufficient USDC balance\. Fund the wallet\.",
+        ),
+        (
+            {"error": "Facilitator unreachable", "reason": "nothing was charged", "final": True},
+            r"was not made: 400 Facilitator unreachable: nothing was charged\. Repeat the request",
+        ),
+        ({"error": "Slow down"}, r"not known whether .* 400 Slow down\. Repeat the request"),
+    ],
+)
+def test_a_failed_payment_says_what_was_seen_and_what_to_do(
+    error: dict[str, Any], text: str
+) -> None:
+    _, http = forgetful(error)
+    with http, pytest.raises(PaymentFailed, match=text):
+        http.get("http://x/")
+
+
 @scene
 async def test_other_answers_pass_through(bench: Bench) -> None:
     auth = payer(bench)
@@ -359,7 +465,7 @@ async def test_proofs_are_not_shown_to_other_hosts(bench: Bench) -> None:
     async with httpx.AsyncClient(transport=httpx.MockTransport(serve)) as http:
         for auth in (session, payment):
             assert (await http.post(URL, json=ORDER, auth=auth)).status_code == 200
-        with pytest.raises(PaymentFailed, match="not opened: 404"):
+        with pytest.raises(PaymentFailed, match="not opened: the server answered 404"):
             await http.post("http://evil.test/api/perp/quote", auth=session)
         await http.post("http://evil.test/api/perp/quote", auth=payment)
     assert len(seen) == 2

@@ -7,15 +7,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.strategies import json_values, requirements
-from x402sim.protocol import messages
+from x402sim.protocol import cronos, messages
+from x402sim.protocol.cronos import (
+    FacilitatorRequest,
+    Failed,
+    SettleAnswer,
+    Settled,
+    VerifyAnswer,
+    VerifyRequest,
+)
 from x402sim.protocol.messages import (
     MAX_BRACKETS,
     Agent,
     BadMessage,
     ErrorBody,
-    FacilitatorRequest,
-    FacilitatorRequirements,
-    Failed,
     HeaderPayload,
     PaymentHeader,
     PaymentRecord,
@@ -24,17 +29,15 @@ from x402sim.protocol.messages import (
     Quote,
     QuoteRequest,
     Receipt,
+    RequiredPayment,
     SessionRequest,
     SessionView,
-    SettleAnswer,
-    Settled,
     SettlementRequest,
-    VerifyAnswer,
-    VerifyRequest,
     decode,
     encode,
 )
 
+UPTIME = {"uptime": 1.5, "responseTime": [1, 500], "message": "OK", "timestamp": 1_700}
 PAY_TO, ASSET = "0x" + "22" * 20, "0x" + "33" * 20
 CORE = {
     "scheme": "exact",
@@ -116,7 +119,7 @@ WIRE = {
         "payTo": PAY_TO,
         "reputation": 3,
     },
-    FacilitatorRequirements: CORE,
+    RequiredPayment: CORE,
     FacilitatorRequest: {
         "x402Version": 1,
         "paymentHeader": "e30=",
@@ -142,6 +145,12 @@ WIRE = {
         "timestamp": "2025-11-04T20:19:11.000Z",
         "error": "Authorization already used",
     },
+    cronos.Kind: {"x402Version": 1, "scheme": "exact", "network": "cronos-testnet"},
+    cronos.Supported: {
+        "kinds": [{"x402Version": 1, "scheme": "exact", "network": "cronos-testnet"}]
+    },
+    cronos.Uptime: UPTIME,
+    cronos.Health: {"status": "success", "results": UPTIME},
     HeaderPayload: PAYLOAD,
     PaymentHeader: {
         "x402Version": 1,
@@ -162,7 +171,7 @@ def to_json(value: object) -> bytes:
 def test_every_message_is_written_down_here():
     defined = {
         value
-        for value in vars(messages).values()
+        for value in (*vars(messages).values(), *vars(cronos).values())
         if isinstance(value, type) and issubclass(value, msgspec.Struct)
     } - {msgspec.Struct, messages.Wire}
     assert defined == set(WIRE)

@@ -6,7 +6,7 @@ from functools import cache
 
 from msgspec import structs
 
-from x402sim import Fault, Run, World
+from x402sim import Fault, LiveWorld, Run, World
 from x402sim.chain.base import LogFilter
 from x402sim.events import Begin, End
 from x402sim.journal import Journal
@@ -16,7 +16,7 @@ LATENCY = {"service": (0.04, 0.4), "facilitator": (0.12, 0.5), "explorer": 0.05,
 NASTY = 'al<b>ice & "$x$"'
 
 
-async def replayed(world: World) -> None:
+async def replayed(world: LiveWorld) -> None:
     """Two payers, one good payment, two refusals, one payment id nobody pays for."""
     alice = await world.payer("alice", balance="1.00")
     mallory = await world.payer("mallory")
@@ -31,7 +31,7 @@ async def replayed(world: World) -> None:
     await alice.ask()
 
 
-async def lost(world: World) -> None:
+async def lost(world: LiveWorld) -> None:
     """The answer of the facilitator is lost, then that of the service; paid once all the same."""
     alice = await world.payer("alice", balance="1.00")
     await world.fault(Fault(victim="facilitator", does="lose answer", path="/settle"))
@@ -45,7 +45,7 @@ async def lost(world: World) -> None:
     world.expect((await alice.pay(required, header)).status, 409, "7/payment-already-settled")
 
 
-async def pending(world: World) -> None:
+async def pending(world: LiveWorld) -> None:
     """The facilitator's answer is lost, and the story ends before anyone finds out."""
     alice = await world.payer("alice", balance="1.00")
     await world.fault(Fault(victim="facilitator", does="lose request", path="/settle"))
@@ -54,7 +54,7 @@ async def pending(world: World) -> None:
     await poor.buy()
 
 
-async def sessions(world: World) -> None:
+async def sessions(world: LiveWorld) -> None:
     """Two sessions: one is refunded in part, one is spent to the end."""
     alice = await world.payer("alice", balance="1.00")
     bob = await world.payer("bob", balance="1.00")
@@ -68,7 +68,7 @@ async def sessions(world: World) -> None:
     world.expect(await alice.balance(), 970_000, "3/expiry-refund")
 
 
-async def indexed(world: World) -> None:
+async def indexed(world: LiveWorld) -> None:
     """More payments than one batch, an explorer that lags, one run that finds nothing."""
     payers = [await world.payer(f"payer {n}", balance="5.00") for n in range(6)]
     await world.explorer_lag(400)
@@ -83,7 +83,7 @@ async def indexed(world: World) -> None:
     world.expect((await world.run_indexer())["backlog"], 0, "1/indexer")
 
 
-async def reorganised(world: World) -> None:
+async def reorganised(world: LiveWorld) -> None:
     """A payment and a plain transfer are undone; only the transfer is mined again."""
     alice = await world.payer("alice", balance="1.00")
     eve = await world.payer("eve", balance="0.50")
@@ -92,7 +92,7 @@ async def reorganised(world: World) -> None:
     await world.reorg(2, [paid.body["txHash"]])
 
 
-async def failing(world: World) -> None:
+async def failing(world: LiveWorld) -> None:
     """Two checks do not hold, one does, and then the story breaks; names are nasty."""
     alice = await world.payer(NASTY, balance="0.005")
     bob = await world.payer("bob", balance="1.00")
@@ -104,7 +104,7 @@ async def failing(world: World) -> None:
     raise RuntimeError("the <i>story</i> broke")
 
 
-async def meddled(world: World) -> None:
+async def meddled(world: LiveWorld) -> None:
     """Everything that a story can do to the world, once."""
     alice = await world.payer("alice", balance="1.00")
     paid = await alice.buy()
@@ -113,7 +113,7 @@ async def meddled(world: World) -> None:
     await world.fault(Fault(victim="explorer", does="delay answer", seconds=2, times=None))
     await world.crash()
     await world.reorg(1, [paid.body["txHash"]])
-    await world.revert_next(2)
+    await world.force_revert(2)
     await world.mining(False)
     await world.drop_waiting()
     await world.mining(True)
@@ -128,10 +128,10 @@ NAMES = [story.__name__ for story in STORIES]
 class Truth:
     """What the ledger and the database say at the end of a story, whatever the journal says."""
 
-    async def look(self, world: World) -> None:
+    async def look(self, world: LiveWorld) -> None:
         parts = world.stage.parts
         assert parts is not None
-        store = parts.service.store._db
+        store = parts.service.store.database
         self.payments = dict(store.execute("SELECT payment_id, status FROM payments").fetchall())
         self.sessions = store.execute(
             "SELECT session_id, deposited, released FROM sessions"
@@ -164,9 +164,9 @@ def run(name: str) -> Run:
 
 
 def _told(
-    story: Callable[[World], Awaitable[None]], truth: Truth
-) -> Callable[[World], Awaitable[None]]:
-    async def told(world: World) -> None:
+    story: Callable[[LiveWorld], Awaitable[None]], truth: Truth
+) -> Callable[[LiveWorld], Awaitable[None]]:
+    async def told(world: LiveWorld) -> None:
         try:
             await story(world)
         finally:

@@ -674,7 +674,7 @@ def _settled(_: Server, payer: Payer) -> httpx.Response:
 def test_each_text_of_section_7_with_the_status_we_decided(server, payer, provoke, status, text):
     answer = provoke(server, payer)
     assert refusal(answer) == (status, text)
-    assert answer.json().keys() <= {"error", "reason"}
+    assert answer.json().keys() <= {"error", "reason", "final"}
 
 
 def test_after_all_this_the_money_adds_up(server):

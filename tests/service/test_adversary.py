@@ -28,7 +28,8 @@ from x402sim.rng import Rng
 from x402sim.service import indexer, sessions
 from x402sim.service.issue import Issuer
 from x402sim.service.reconcile import reconcile
-from x402sim.world.assembly.parts import Recipe, build
+from x402sim.world.assembly.parts import build
+from x402sim.world.assembly.recipe import Recipe
 
 
 def rpc_says(method: str, result: Any) -> Any:
@@ -231,7 +232,7 @@ async def test_a_deposit_that_was_undone_buys_nothing_and_is_not_refunded(bench:
     bench.now[0] += 600
     assert await sessions.expire(bench.service) == 0
     assert bench.balance(bench.alice) == 1_000_000_000
-    assert bench.service.store.refunds_due() == []
+    assert bench.service.store.sessions.refunds_due() == []
 
 
 @pytest.mark.clause("3/indexed-status")
@@ -401,17 +402,17 @@ async def test_an_old_transfer_is_somebody_elses_by_the_chains_clock(
 async def test_a_deposit_that_was_dropped_for_ever_is_let_go(bench: Bench) -> None:
     """While it could still be mined again, nothing is decided; when it is too late, it is."""
     session = await bench.open_session("5.00", duration=60)
-    payment_id, deposit = bench.service.store.deposit_of(session["sessionId"])
+    payment_id, deposit = bench.service.store.sessions.deposit_of(session["sessionId"])
     await bench.parts.chain.reorg(1, drop=[Hash(from_hex(deposit, 32))])
     bench.now[0] += 120
     await bench.parts.chain.mine()
     assert await sessions.expire(bench.service) == 0
-    assert len(bench.service.store.refunds_due()) == 1
+    assert len(bench.service.store.sessions.refunds_due()) == 1
     bench.now[0] += 300
     await bench.parts.chain.mine()
     assert await sessions.expire(bench.service) == 0
-    assert bench.service.store.refunds_due() == []
-    assert bench.service.store.payment(payment_id).record.status == "failed"
+    assert bench.service.store.sessions.refunds_due() == []
+    assert bench.service.store.payments.get(payment_id).record.status == "failed"
     assert bench.balance(bench.alice) == 1_000_000_000
     assert bench.earned == 0
 
@@ -427,6 +428,6 @@ async def test_a_deposit_undone_after_it_was_indexed_is_not_refunded(bench: Benc
     bench.now[0] += 600
     assert await sessions.expire(bench.service) == 0
     assert bench.balance(bench.alice) == 1_000_000_000
-    assert bench.service.store.refunds_due() == []
+    assert bench.service.store.sessions.refunds_due() == []
     shown = (await bench.http.get(f"/api/sessions/{session['sessionId']}")).json()
     assert shown["status"] == "expired"

@@ -3,7 +3,6 @@
 import pytest
 
 from tests.bench import ORDER, Bench, scene
-from x402sim.service.gate import can_spend
 
 DAY = 24 * 3600
 
@@ -136,7 +135,8 @@ async def test_a_session_is_spent_to_its_last_unit(bench: Bench) -> None:
     assert answers == [200, 200, 200, 402]
     shown = (await bench.http.get(f"/api/sessions/{session['sessionId']}")).json()
     assert (shown["deposited"], shown["released"], shown["remaining"]) == ("30000", "30000", "0")
-    assert not can_spend(bench.service, session["sessionId"], 1)
+    now_ms = bench.clock.now_ms()
+    assert not bench.service.store.sessions.can_pay(session["sessionId"], 1, now_ms)
 
 
 @pytest.mark.clause("5/session-debit")

@@ -130,7 +130,7 @@ async def test_a_refund_happens_once_whatever_is_lost(bench: Bench, fault: objec
     await sessions.expire(bench.service)
     assert (bench.balance(bench.alice), bench.earned) == (before, 0)
     assert bench.transfers() == 2
-    assert bench.service.store.refunds_due() == []
+    assert bench.service.store.sessions.refunds_due() == []
 
 
 @pytest.mark.clause("3/refund-once")
@@ -141,7 +141,7 @@ async def test_the_token_itself_refuses_a_second_refund(bench: Bench) -> None:
     await bench.open_session("0.05", duration=6000)
     bench.now[0] += 60
     await sessions.expire(bench.service)
-    bench.service.store._db.execute("UPDATE refunds SET status = 'pending', tx_hash = NULL")
+    bench.service.store.database.execute("UPDATE refunds SET status = 'pending', tx_hash = NULL")
     assert await sessions.expire(bench.service) == 1
     assert bench.earned == 50_000
     shown = (await bench.http.get(f"/api/sessions/{session['sessionId']}")).json()

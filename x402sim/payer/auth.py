@@ -1,66 +1,35 @@
-"""Paying as httpx authentication: any httpx client, sync or async, can pay.
+"""Pay as httpx authentication: any httpx client, sync or async, can pay.
 
 `PaymentAuth` answers a 402 by signing, settling and repeating the request. It signs no
-more than its caps allow, and after a lost answer it does not sign again.
+more than its caps allow. When it is not known whether a payment was made, it sends the
+same authorization again and signs no other.
 Clauses: 1/sign-settle-repeat.
 """
 
-import re
 import threading
 from collections.abc import Generator
 from dataclasses import dataclass
-from typing import Any
 
 import httpx
+from msgspec import UNSET
+from msgspec.structs import replace
 
 from x402sim.clock import Clock
+from x402sim.payer.errors import PaymentFailed, SpendingCapExceeded
+from x402sim.payer.reading import AttemptOver, origin_of, read_offer, read_settlement
 from x402sim.payer.wallet import Wallet
-from x402sim.protocol.crypto import checksum
 from x402sim.protocol.header import Spelling
 from x402sim.protocol.messages import (
-    BadMessage,
-    ErrorBody,
     PaymentRequired,
     PaymentRequirements,
     Receipt,
     SettlementRequest,
-    decode,
     encode,
 )
 from x402sim.protocol.money import parse_base, to_base, to_decimal
 from x402sim.protocol.networks import TESTNET, Network
-from x402sim.protocol.refusals import Refusal
 
 Flow = Generator[httpx.Request, httpx.Response, httpx.Response]
-
-
-class PaymentFailed(Exception):
-    """The payment was not made, or it is not known whether it was; the text says which."""
-
-
-class SpendingCapExceeded(PaymentFailed):
-    """More was asked than this payer may spend; nothing was signed."""
-
-
-class _RefusedForGood(PaymentFailed):
-    """The server says that this payment was not made and never will be."""
-
-
-_FOR_GOOD = {
-    refusal.value
-    for refusal in (
-        Refusal.INSUFFICIENT_BALANCE,
-        Refusal.INVALID_SIGNATURE,
-        Refusal.NONCE_USED,
-        Refusal.EXPIRED,
-        Refusal.MISMATCH,
-    )
-}
-"""What only the service says, and only of a payment that was not made; a 429 is not of these."""
-
-
-PLAIN = re.compile(r"[!-~]{1,256}")
-"""What can be sent as a header."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +47,11 @@ class PaymentAuth(httpx.Auth):
     `max_amount` caps one payment and `max_total` everything this object ever signs,
     both as decimal strings of the token ("0.10"): a signed authorization counts whether
     or not the server says it used it. A payment id is used again for the same resource
-    unless `reuse` is False. When an answer of /api/pay is lost, the next request for the
-    resource sends the same authorization again instead of signing another.
+    unless `reuse` is False. When it is not known whether a payment was made, the next
+    request for the resource sends the same authorization again and signs no other.
 
     One object may serve many requests at once, in threads or tasks. A payment id is proof
-    of payment for whoever shows it: do not let the client follow redirects to strangers.
+    of payment for whoever shows it: do not let the client follow redirects to other hosts.
     Raises `SpendingCapExceeded` and `PaymentFailed` out of the client's call.
     """
 
@@ -131,13 +100,13 @@ class PaymentAuth(httpx.Auth):
             return response
         if known and self._granted.get(resource) == known:
             self._granted.pop(resource, None)
-        asked = self._read(request, response)
+        offer = read_offer(request, response, self.network)
         signed = yield from self._settle_lost(request, resource)
         if signed is None:
-            signed = self._sign(asked)
+            signed = self._sign(offer)
             try:
                 yield from self._settle(request, resource, signed)
-            except _RefusedForGood as refused:
+            except AttemptOver as refused:
                 raise PaymentFailed(str(refused)) from None
         if self._reuse:
             self._granted[resource] = signed.payment_id
@@ -145,13 +114,13 @@ class PaymentAuth(httpx.Auth):
         return response
 
     def _proof_for(self, resource: str) -> str | None:
-        """Return a payment id to show at once: one to use again, or one never answered."""
+        """Return a payment id to send at once: one whose answer was lost, or one to reuse."""
         with self._lock:
             unanswered = self._unanswered.get(resource)
             return unanswered.pop() if unanswered else self._granted.get(resource)
 
     def _show(self, request: httpx.Request, resource: str, payment_id: str | None) -> Flow:
-        """Send the request with a payment id; without an answer the id is kept for the next."""
+        """Send the request with a payment id; if no answer arrives, the next request sends it."""
         if payment_id is not None:
             request.headers["X-Payment-Id"] = payment_id
         is_answered = False
@@ -164,31 +133,9 @@ class PaymentAuth(httpx.Auth):
                 with self._lock:
                     self._unanswered.setdefault(resource, []).append(payment_id)
 
-    def _read(self, request: httpx.Request, response: httpx.Response) -> PaymentRequired:
-        """Return what the 402 asks for, if this payer can give it; raises `PaymentFailed`."""
-        try:
-            asked: PaymentRequired = decode(response.content, PaymentRequired)
-        except BadMessage as error:
-            raise PaymentFailed(f"the 402 has no readable payment requirements: {error}") from error
-        wanted = asked.payment_requirements
-        ours = {
-            "scheme": ("exact", wanted.scheme),
-            "network": (self.network.name, wanted.network),
-            "asset": (checksum(self.network.asset).lower(), wanted.asset.lower()),
-            "resource": (request.url.path, wanted.resource),
-        }
-        for name, (mine, theirs) in ours.items():
-            if mine != theirs:
-                raise PaymentFailed(f"the 402 asks for {name} {theirs!r}, this payer has {mine!r}")
-        if not PLAIN.fullmatch(asked.payment_id):
-            raise PaymentFailed(f"the 402 has no usable payment id: {asked.payment_id[:80]!r}")
-        if not 1 <= wanted.max_timeout_seconds < 2**31:
-            raise PaymentFailed(f"the 402 allows {wanted.max_timeout_seconds} seconds to pay")
-        return asked
-
-    def _sign(self, asked: PaymentRequired) -> _Signed:
-        """Sign for what is asked, within the caps; raises `PaymentFailed`."""
-        requirements = asked.payment_requirements
+    def _sign(self, offer: PaymentRequired) -> _Signed:
+        """Sign for what a 402 asks, within the caps; raises `PaymentFailed`."""
+        requirements = offer.payment_requirements
         with self._lock:
             try:
                 amount_base = parse_base(requirements.max_amount_required)
@@ -202,22 +149,22 @@ class PaymentAuth(httpx.Auth):
             except ValueError as error:
                 raise PaymentFailed(f"the 402 cannot be paid: {error}") from error
             self.signed_base += amount_base
-        return _Signed(asked.payment_id, header, requirements)
+        return _Signed(offer.payment_id, header, requirements)
 
     def _check_caps(self, amount_base: int) -> None:
         """Raise `SpendingCapExceeded` if this amount is more than is allowed."""
         left_base = self.max_total_base - self.signed_base
         if amount_base > self.max_amount_base:
-            allowed = f"max_amount {self._tokens(self.max_amount_base)} for one payment"
+            cap = "max_amount"
+            allowed = f"{cap} allows {self._tokens(self.max_amount_base)} for one payment"
         elif amount_base > left_base:
+            cap = "max_total"
             total = self._tokens(self.max_total_base)
-            allowed = f"{self._tokens(left_base)}, what is left of max_total {total}"
+            allowed = f"{self._tokens(left_base)} is left of {cap} {total}"
         else:
             return
         asked = self._tokens(amount_base)
-        raise SpendingCapExceeded(
-            f"the 402 asks for {asked}, allowed is {allowed}; raise the cap if it is worth it"
-        )
+        raise SpendingCapExceeded(f"the 402 asks for {asked}; {allowed}. Raise {cap} to pay it.")
 
     def _tokens(self, amount_base: int) -> str:
         return f"{to_decimal(amount_base, self.network.decimals)} {self.network.token_symbol}"
@@ -225,7 +172,7 @@ class PaymentAuth(httpx.Auth):
     def _settle_lost(
         self, request: httpx.Request, resource: str
     ) -> Generator[httpx.Request, httpx.Response, _Signed | None]:
-        """Send again what was signed before and never answered; None if none was settled."""
+        """Send the payments again whose outcome is not known; None if none was settled."""
         while True:
             with self._lock:
                 lost = self._lost.get(resource)
@@ -234,24 +181,26 @@ class PaymentAuth(httpx.Auth):
                 return None
             try:
                 yield from self._settle(request, resource, signed)
-            except _RefusedForGood:
+            except AttemptOver:
                 continue
             return signed
 
     def _settle(
         self, request: httpx.Request, resource: str, signed: _Signed
     ) -> Generator[httpx.Request, httpx.Response, None]:
-        """Send a payment to /api/pay until it is settled; raises `PaymentFailed`.
+        """Send a payment to /api/pay; raises `PaymentFailed` unless it is settled.
 
-        Without a clear answer it is kept, to be sent again: also when the exchange is
-        broken off here, as it is when the connection breaks.
+        The payment is kept and sent again later unless the answer is final. That includes a
+        connection that breaks: httpx then closes this generator.
         """
         is_clear = False
         try:
             response = yield self._settlement(request, signed)
-            self._conclude(response)
+            receipt = read_settlement(response)
             is_clear = True
-        except _RefusedForGood:
+            if receipt is not None:
+                self.receipts.append(receipt)
+        except AttemptOver:
             is_clear = True
             raise
         finally:
@@ -259,32 +208,11 @@ class PaymentAuth(httpx.Auth):
                 with self._lock:
                     self._lost.setdefault(resource, []).append(signed)
 
-    def _conclude(self, response: httpx.Response) -> None:
-        """Read the answer of /api/pay; raises `PaymentFailed` unless it is settled."""
-        if response.status_code == 200:
-            self.receipts.append(decode_or_fail(response, Receipt))
-            return
-        error: ErrorBody = decode_or_fail(response, ErrorBody)
-        if error.error == Refusal.ALREADY_SETTLED.value:
-            return
-        said = f"{response.status_code} {error.error}"
-        said += f": {error.reason}" if error.reason else ""
-        if error.error in _FOR_GOOD:
-            raise _RefusedForGood(f"the payment was refused: {said}")
-        raise PaymentFailed(
-            f"it is not known whether the payment was made ({said}); the next request "
-            "sends the same authorization again"
-        )
-
     def _settlement(self, request: httpx.Request, signed: _Signed) -> httpx.Request:
-        requirements = signed.requirements
-        fields = {name: getattr(requirements, name) for name in requirements.__struct_fields__}
         body = SettlementRequest(
             payment_id=signed.payment_id,
             payment_header=signed.header,
-            payment_requirements=PaymentRequirements(
-                **{name: value for name, value in fields.items() if name != "description"}
-            ),
+            payment_requirements=replace(signed.requirements, description=UNSET),
         )
         return httpx.Request(
             "POST",
@@ -293,19 +221,3 @@ class PaymentAuth(httpx.Auth):
             headers={"Content-Type": "application/json"},
             extensions=request.extensions,
         )
-
-
-def origin_of(request: httpx.Request) -> str:
-    """Return what a proof of payment is for: this server, and no other."""
-    return f"{request.url.scheme}://{request.url.netloc.decode('ascii')}"
-
-
-def decode_or_fail(response: httpx.Response, kind: type[Any]) -> Any:
-    """Return the answer as a message; raises `PaymentFailed` if it is none."""
-    try:
-        return decode(response.content, kind)
-    except BadMessage as error:
-        raise PaymentFailed(
-            f"it is not known whether the payment was made: {response.status_code} "
-            f"{response.text[:200]!r}"
-        ) from error

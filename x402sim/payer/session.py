@@ -1,4 +1,4 @@
-"""Spending a session as httpx authentication: one deposit, then no 402 and no signature.
+"""Spend a session as httpx authentication: one deposit, then no 402 and no signature.
 
 Clauses: 1/session-no-402.
 """
@@ -11,16 +11,11 @@ from weakref import WeakKeyDictionary
 import httpx
 
 from x402sim.clock import Clock
-from x402sim.payer.auth import (
-    PLAIN,
-    PaymentAuth,
-    PaymentFailed,
-    SpendingCapExceeded,
-    decode_or_fail,
-    origin_of,
-)
+from x402sim.payer.auth import PaymentAuth
+from x402sim.payer.errors import PaymentFailed, SpendingCapExceeded
+from x402sim.payer.reading import decode_or_fail, is_header_value, origin_of
 from x402sim.payer.wallet import Wallet
-from x402sim.protocol.messages import Wire
+from x402sim.protocol.messages import SessionRequest, Wire, encode
 from x402sim.protocol.money import to_base, to_decimal
 from x402sim.protocol.networks import TESTNET, Network
 
@@ -34,14 +29,14 @@ class _SessionAnswer(Wire, frozen=True):
 class SessionAuth(httpx.Auth):
     """Pay one deposit of `max_spend`, then send X-Session-Id (1/session-no-402).
 
-    A session opens with the first request to a server and lasts `duration` (in the
-    server's unit: seconds). When the budget or the time is over, another one is opened,
-    up to `max_sessions` in all (one); then `SpendingCapExceeded` is raised. With
-    `session_id` an existing session is spent, at the first server asked, and no other is
-    opened unless `max_sessions` allows it.
+    The first request to a server opens a session, which lasts `duration` (in the server's
+    unit: seconds). When its budget or time is over, the next request opens another one, up
+    to `max_sessions` in all (default 1), and then raises `SpendingCapExceeded`. With
+    `session_id`, an existing session is spent at the first server asked, and `max_sessions`
+    is 0 by default.
 
-    Requests at the same time share a session. Its id is as good as money: it is sent
-    only to the server that made it, but do not let the client follow redirects to others.
+    Concurrent requests share a session. Whoever has its id can spend it: it is sent only to
+    the server that made it, but do not let the client follow redirects to other hosts.
     """
 
     requires_response_body = True
@@ -139,20 +134,26 @@ class SessionAuth(httpx.Auth):
         create = httpx.Request(
             "POST",
             request.url.copy_with(path=self._create_path, query=None, fragment=None),
-            json={"maxSpend": self.max_spend, "duration": self._duration},
+            content=encode(SessionRequest(max_spend=self.max_spend, duration=self._duration)),
+            headers={"Content-Type": "application/json"},
             extensions=request.extensions,
         )
         try:
             response = yield from self.payment.exchange(create)
         except SpendingCapExceeded as over:
-            limit = f"max_sessions={self._max_sessions} of max_spend={self.max_spend}"
-            raise SpendingCapExceeded(f"no session pays, and {limit} allow no other") from over
+            raise SpendingCapExceeded(
+                "no session has enough budget, and "
+                f"max_sessions={self._max_sessions} of max_spend={self.max_spend} allows no other. "
+                "Raise max_sessions or max_spend to go on."
+            ) from over
         if response.is_error:
             said = f"{response.status_code} {response.text[:200]}"
-            raise PaymentFailed(f"the session was not opened: {said}")
+            raise PaymentFailed(f"the session was not opened: the server answered {said}")
         view: _SessionAnswer = decode_or_fail(response, _SessionAnswer)
-        if not PLAIN.fullmatch(view.session_id):
-            raise PaymentFailed(f"no usable sessionId in {response.text[:200]!r}")
+        if not is_header_value(view.session_id):
+            raise PaymentFailed(
+                f"the session has no usable id: {view.session_id[:80]!r} cannot be sent as a header"
+            )
         self._sessions[origin] = self.session_id = view.session_id
 
 

@@ -1,13 +1,16 @@
 """The payment header (2.3): one object, two spellings.
 
 `hex` is the specification's: 0x and the hex of the UTF-8 JSON. `base64` is what the
-public Cronos client libraries send: base64 of the same JSON.
+public Cronos client libraries send: base64 of the same JSON. `read_header` decodes it
+for whoever must understand it; `present` is for the service, which passes it on.
 Clauses: 2.3/hex-header, 2.3/contents.
 """
 
 import base64
 import binascii
 from typing import Literal
+
+import msgspec
 
 from x402sim.protocol.crypto import checksum, from_hex, parse_address, to_hex
 from x402sim.protocol.eip3009 import Authorization
@@ -16,6 +19,31 @@ from x402sim.protocol.money import MAX_UINT256, parse_base
 from x402sim.protocol.networks import Network
 
 Spelling = Literal["hex", "base64"]
+
+
+class SignedPayment(msgspec.Struct, frozen=True, kw_only=True):
+    """What a payment header says: a signed authorization, and for which scheme and token."""
+
+    scheme: str
+    network: str
+    asset: str
+    authorization: Authorization
+    signature: bytes
+
+
+class PresentedPayment(msgspec.Struct, frozen=True):
+    """A payment header as it came, and what it says; `signed` is None if it cannot be read.
+
+    The text goes to the facilitator unchanged, readable or not: the facilitator judges it.
+    """
+
+    text: str
+    signed: SignedPayment | None
+
+    @property
+    def authorization(self) -> Authorization | None:
+        """The authorization in the header, if it can be read."""
+        return self.signed.authorization if self.signed else None
 
 
 def encode_header(
@@ -73,6 +101,27 @@ def authorization_of(header: PaymentHeader) -> tuple[Authorization, bytes]:
     except ValueError as error:
         raise BadMessage(f"bad payload: {error}") from error
     return auth, signature
+
+
+def read_header(text: str) -> SignedPayment:
+    """Decode a payment header in either spelling; raises `BadMessage`."""
+    header = decode_header(text)
+    authorization, signature = authorization_of(header)
+    return SignedPayment(
+        scheme=header.scheme,
+        network=header.network,
+        asset=header.payload.asset,
+        authorization=authorization,
+        signature=signature,
+    )
+
+
+def present(text: str) -> PresentedPayment:
+    """Decode a payment header if it can be decoded, and keep its text as it came."""
+    try:
+        return PresentedPayment(text, read_header(text))
+    except BadMessage:
+        return PresentedPayment(text, None)
 
 
 _URL_SAFE = str.maketrans("-_", "+/")

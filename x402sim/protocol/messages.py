@@ -1,7 +1,8 @@
-"""The messages on the wire, of sections 2 and 4 and of the facilitator's API.
+"""The messages on the wire, of sections 2 and 4, and how any message is written and read.
 
-Names are snake_case here and camelCase outside; this is the only file where the two
-meet. Unknown fields are ignored, known ones are typed strictly.
+Names are snake_case here and camelCase on the wire: `Wire` converts them. The messages of
+a facilitator are in the file of its dialect (`cronos.py`). Unknown fields are ignored,
+known ones are typed strictly.
 Clauses: 2.1/*, 2.2/*, 2.4/record, 4.1/receipt, 4.2/quote.
 """
 
@@ -15,6 +16,11 @@ class Wire(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A message with camelCase names on the wire."""
 
 
+def wire_name(kind: type[Wire], field: str) -> str:
+    """Return the name on the wire of a message's field; raises `KeyError`."""
+    return {each.name: each.encode_name for each in msgspec.structs.fields(kind)}[field]
+
+
 class PaymentRequirements(Wire, frozen=True):
     """What is to be paid, for what, to whom (2.1); the description is not sent back."""
 
@@ -26,6 +32,17 @@ class PaymentRequirements(Wire, frozen=True):
     max_timeout_seconds: int
     resource: str
     description: str | None | UnsetType = UNSET
+
+
+class RequiredPayment(Wire, frozen=True):
+    """The requirements as a facilitator reads them; it ignores every other field."""
+
+    scheme: str
+    network: str
+    pay_to: str
+    asset: str
+    max_amount_required: str
+    max_timeout_seconds: int
 
 
 class PaymentRequired(Wire, frozen=True):
@@ -56,10 +73,11 @@ class Receipt(Wire, frozen=True):
 
 
 class ErrorBody(Wire, frozen=True, omit_defaults=True):
-    """Every error other than a 402 (decision 7/error-body)."""
+    """Every error other than a 402 (decisions 7/error-body and 7/final)."""
 
     error: str
     reason: str | None = None
+    final: bool | None = None
 
 
 class QuoteRequest(Wire, frozen=True):
@@ -124,68 +142,6 @@ class Agent(Wire, frozen=True):
     price: str
     pay_to: str
     reputation: int
-
-
-# --- the facilitator's API -----------------------------------------------------------
-
-
-class FacilitatorRequirements(Wire, frozen=True):
-    """The requirements as the facilitator reads them; it takes no interest in the rest."""
-
-    scheme: str
-    network: str
-    pay_to: str
-    asset: str
-    max_amount_required: str
-    max_timeout_seconds: int
-
-
-class FacilitatorRequest(Wire, frozen=True):
-    """The body of the facilitator's /verify and /settle, as the service sends it."""
-
-    x402_version: int
-    payment_header: str
-    payment_requirements: PaymentRequirements
-
-
-class VerifyRequest(Wire, frozen=True):
-    """The same body, as the facilitator reads it."""
-
-    x402_version: int
-    payment_header: str
-    payment_requirements: FacilitatorRequirements
-
-
-class VerifyAnswer(Wire, frozen=True):
-    """The answer of /verify; the reason of a valid header is null, not absent."""
-
-    is_valid: bool
-    invalid_reason: str | None
-
-
-class Settled(Wire, frozen=True, tag_field="event", tag="payment.settled"):
-    """The answer of /settle when the money has moved."""
-
-    x402_version: int
-    tx_hash: str
-    from_: str = msgspec.field(name="from")
-    to: str
-    value: str
-    block_number: int
-    network: str
-    timestamp: str
-
-
-class Failed(Wire, frozen=True, tag_field="event", tag="payment.failed"):
-    """The answer of /settle when it has not."""
-
-    x402_version: int
-    network: str
-    timestamp: str
-    error: str
-
-
-SettleAnswer = Settled | Failed
 
 
 # --- the payment header --------------------------------------------------------------

@@ -2,18 +2,22 @@
 
 `SETTLEMENT` says when the service takes a presented payment for the one it issued;
 `VERIFICATION` says when the facilitator takes an authorization for valid. The token's
-own table is in `chain.token`. A table with one row left out is a defective service:
-`without` makes those, and the tests must notice every one of them.
+own table is in `chain.ledger.token_rules`. A table with one row left out makes a defective
+service: `without` makes those, and the tests must notice every one of them.
 Clauses: 2.1/*, 5/exact-amount, 5/exact-recipient, 5/signature-proves.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import Enum
 from typing import Generic, TypeVar
 
+import msgspec
+
 from x402sim.protocol.crypto import BadSignature, recover
-from x402sim.protocol.eip3009 import Authorization, transfer_digest
-from x402sim.protocol.messages import FacilitatorRequirements, PaymentRequirements
+from x402sim.protocol.eip3009 import transfer_digest
+from x402sim.protocol.header import SignedPayment
+from x402sim.protocol.messages import PaymentRequirements, RequiredPayment, wire_name
 from x402sim.protocol.networks import Network
 from x402sim.protocol.refusals import Refusal
 
@@ -50,8 +54,7 @@ def without(rules: Rules[Case, Verdict], clause: str) -> Rules[Case, Verdict]:
 # --- the service: is this the payment that was asked for? ----------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Presented:
+class Presented(msgspec.Struct, frozen=True):
     """Requirements sent to /api/pay, beside those issued under the same payment id."""
 
     requirements: PaymentRequirements
@@ -60,25 +63,32 @@ class Presented:
     now_s: int
 
 
-def _field(
-    clause: str, name: str, read: Callable[[PaymentRequirements], object]
+def _same(
+    clause: str, field: str, normal: Callable[[str], object] = lambda value: value
 ) -> Rule[Presented, Refusal]:
+    """Return the row that demands one field as it was issued, both brought to a `normal` form."""
+    name = wire_name(PaymentRequirements, field)
     return Rule(
         clause,
-        lambda case: read(case.requirements) == read(case.issued),
+        lambda case: (
+            normal(getattr(case.requirements, field)) == normal(getattr(case.issued, field))
+        ),
         Refusal.MISMATCH,
-        lambda case: f"{name}: issued {read(case.issued)}, got {str(read(case.requirements))[:80]}",
+        lambda case: (
+            f"{name}: issued {normal(getattr(case.issued, field))}, "
+            f"got {str(normal(getattr(case.requirements, field)))[:80]}"
+        ),
     )
 
 
 SETTLEMENT: Rules[Presented, Refusal] = (
-    _field("2.1/scheme", "scheme", lambda r: r.scheme),
-    _field("2.1/network", "network", lambda r: r.network),
-    _field("2.1/pay-to", "payTo", lambda r: r.pay_to.lower()),
-    _field("2.1/asset", "asset", lambda r: r.asset.lower()),
-    _field("2.1/amount", "maxAmountRequired", lambda r: r.max_amount_required),
-    _field("2.1/timeout", "maxTimeoutSeconds", lambda r: r.max_timeout_seconds),
-    _field("2.1/resource", "resource", lambda r: r.resource),
+    _same("2.1/scheme", "scheme"),
+    _same("2.1/network", "network"),
+    _same("2.1/pay-to", "pay_to", str.lower),
+    _same("2.1/asset", "asset", str.lower),
+    _same("2.1/amount", "max_amount_required"),
+    _same("2.1/timeout", "max_timeout_seconds"),
+    _same("2.1/resource", "resource"),
     Rule(
         "2.1/description",
         lambda case: (
@@ -108,23 +118,31 @@ FRESHNESS: Rules[Presented, Refusal] = (
 # --- the facilitator: is this authorization valid for these requirements? ------------
 
 
-@dataclass(frozen=True, slots=True)
-class Verification:
-    """A decoded payment header beside the requirements it should satisfy."""
+class Invalid(Enum):
+    """Why a payment does not pay what is required; each dialect has its own text for it."""
 
-    scheme: str
-    network: str
-    asset: str
-    authorization: Authorization
-    signature: bytes
-    requirements: FacilitatorRequirements
+    HEADER = "the payment header cannot be read"
+    SCHEME = "another scheme"
+    NETWORK = "another network"
+    ASSET = "another token"
+    RECIPIENT = "another recipient"
+    AMOUNT = "another amount"
+    SIGNATURE = "not signed by the payer"
+
+
+class Verification(msgspec.Struct, frozen=True):
+    """A signed payment beside the requirements it should satisfy."""
+
+    payment: SignedPayment
+    requirements: RequiredPayment
     supported: Network
 
     def is_signed_by_payer(self) -> bool:
         """Recover the signer and compare it with `from` (5/signature-proves)."""
-        digest = transfer_digest(self.authorization, self.supported.domain)
+        authorization = self.payment.authorization
+        digest = transfer_digest(authorization, self.supported.domain)
         try:
-            return recover(digest, self.signature) == self.authorization.from_
+            return recover(digest, self.payment.signature) == authorization.from_
         except BadSignature:
             return False
 
@@ -135,54 +153,44 @@ def _odd(wanted: str, *got: str) -> str:
     return next((value for value in odd if value.lower() != wanted.lower()), odd[0])
 
 
-def _says(text: str) -> str:
-    return text[:100]
-
-
 def _asset(case: Verification) -> str:
     return "0x" + case.supported.asset.hex()
 
 
-VERIFICATION: Rules[Verification, str] = (
+VERIFICATION: Rules[Verification, Invalid] = (
     Rule(
         "2.1/scheme",
-        lambda case: case.scheme == case.requirements.scheme == "exact",
-        "Unsupported scheme: {}",
-        lambda case: _odd("exact", case.requirements.scheme, case.scheme),
+        lambda case: case.payment.scheme == case.requirements.scheme == "exact",
+        Invalid.SCHEME,
+        lambda case: _odd("exact", case.requirements.scheme, case.payment.scheme),
     ),
     Rule(
         "2.1/network",
-        lambda case: case.network == case.requirements.network == case.supported.name,
-        "Unsupported network: {}",
-        lambda case: _odd(case.supported.name, case.requirements.network, case.network),
+        lambda case: case.payment.network == case.requirements.network == case.supported.name,
+        Invalid.NETWORK,
+        lambda case: _odd(case.supported.name, case.requirements.network, case.payment.network),
     ),
     Rule(
         "2.1/asset",
-        lambda case: case.asset.lower() == case.requirements.asset.lower() == _asset(case),
-        "Unsupported asset: {}",
-        lambda case: _odd(_asset(case), case.requirements.asset, case.asset),
+        lambda case: case.payment.asset.lower() == case.requirements.asset.lower() == _asset(case),
+        Invalid.ASSET,
+        lambda case: _odd(_asset(case), case.requirements.asset, case.payment.asset),
     ),
     Rule(
         "5/exact-recipient",
-        lambda case: case.requirements.pay_to.lower() == "0x" + case.authorization.to.hex(),
-        "Recipient does not match payTo address",
+        lambda case: case.requirements.pay_to.lower() == "0x" + case.payment.authorization.to.hex(),
+        Invalid.RECIPIENT,
     ),
     Rule(
         "5/exact-amount",
-        lambda case: case.requirements.max_amount_required == str(case.authorization.value),
-        "Invalid amount: {}",
-        lambda case: str(case.authorization.value),
+        lambda case: case.requirements.max_amount_required == str(case.payment.authorization.value),
+        Invalid.AMOUNT,
+        lambda case: str(case.payment.authorization.value),
     ),
     Rule(
         "5/signature-proves",
         lambda case: case.is_signed_by_payer(),
-        "Invalid EIP-3009 signature",
+        Invalid.SIGNATURE,
     ),
 )
 """In the order of the Cronos facilitator's list of reasons."""
-
-
-def invalid_reason(rules: Rules[Verification, str], case: Verification) -> str | None:
-    """Return the facilitator's reason why a payment is invalid, or None if it is valid."""
-    broken = first_broken(rules, case)
-    return broken.refusal.format(_says(broken.reason(case))) if broken else None

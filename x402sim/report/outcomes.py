@@ -11,13 +11,11 @@ from typing import assert_never
 
 from x402sim import events
 from x402sim.journal import Entry
-from x402sim.protocol.refusals import Refusal
+from x402sim.protocol.refusals import is_final, refusal_named
 from x402sim.report.reading import PAY, SERVICE, Reading, is_payment_required
 
 STATUSES = ("settled", "pending", "failed", "refused", "unpaid")
 CHANGES = ("opened", "debited", "expired", "refunded", "failed")
-_NOT_FINAL = frozenset({Refusal.PENDING, Refusal.UNREACHABLE, Refusal.FAILED})
-"""The refusals after which a payment may still settle, if the answer does not say."""
 
 
 @dataclass(slots=True)
@@ -45,15 +43,15 @@ class Payment:
         """Whether no attempt changes it any more: it was paid, or its transaction reverted."""
         return self.over == "settled" or (self.over == "failed" and self.tx is not None)
 
-    def refuse(self, *, final: bool, validated: bool) -> None:
+    def refuse(self, *, final: bool, leaves_earlier: bool) -> None:
         """One attempt was refused; see `events.PaymentRefused` for the two facts."""
         if self.is_final or not final:
             return
-        if validated:
-            self.unresolved, self.over = 0, "refused"
-        else:  # earlier attempts are unaffected
+        if leaves_earlier:
             self.unresolved = max(0, self.unresolved - 1)
             self.over = "refused" if self.over == "unpaid" else self.over
+        else:
+            self.unresolved, self.over = 0, "refused"
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,9 +134,10 @@ class Payments:
             payment.over, payment.settled_ms = "settled", at_ms
             payment.tx = answer.tx_hash
         elif answer.error is not None:
-            refusal = _refusal(answer.error)
+            refusal = refusal_named(answer.error)
             payment.refuse(
-                final=_is_final(answer, refusal), validated=refusal is not Refusal.MISMATCH
+                final=is_final(answer.error, answer.final),
+                leaves_earlier=refusal is not None and refusal.row.leaves_earlier,
             )
 
     # --- what the service says -------------------------------------------------------
@@ -148,7 +147,9 @@ class Payments:
             case events.PaymentSettled():
                 self._settled(event, at_ms)
             case events.PaymentRefused():
-                self._of(event.payment_id).refuse(final=event.final, validated=event.validated)
+                self._of(event.payment_id).refuse(
+                    final=event.final, leaves_earlier=event.leaves_earlier
+                )
             case events.PaymentFailed():
                 payment = self._of(event.payment_id)
                 payment.unresolved, payment.over = 0, "failed"
@@ -180,24 +181,6 @@ class Payments:
                 pass
             case _:
                 assert_never(event)
-
-
-def _refusal(error: str) -> Refusal | None:
-    """Return the refusal of this text, if the specification, or we, have one."""
-    try:
-        return Refusal(error)
-    except ValueError:
-        return None
-
-
-def _is_final(answer: events.AnswerReceived, refusal: Refusal | None) -> bool:
-    """Tell whether a refused attempt is over: what the answer says, or its refusal means.
-
-    Nothing is known about a text of somebody else's: the attempt may still settle.
-    """
-    if answer.final is not None:
-        return answer.final
-    return refusal is not None and refusal not in _NOT_FINAL
 
 
 @dataclass(slots=True)

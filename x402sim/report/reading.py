@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeVar, assert_never
+from typing import Protocol, TypeVar, assert_never
 
 from x402sim.events import (
     AnswerReceived,
@@ -16,9 +16,6 @@ from x402sim.events import (
     Transfer,
 )
 from x402sim.journal import Entry, Journal
-
-if TYPE_CHECKING:
-    from x402sim.report.run import Run
 
 Kind = TypeVar("Kind", bound=Event)
 PAY = "/api/pay"
@@ -207,7 +204,20 @@ class Reading:
                         yield Movement(entry, transfer, moved.seq, is_undone=True)
 
 
-def journal_of(source: "Run | Journal") -> Journal:
+class HasJournal(Protocol):
+    """What has a journal, such as a run."""
+
+    @property
+    def journal(self) -> Journal:
+        """The journal."""
+        ...
+
+
+Source = Journal | HasJournal
+"""What every plot takes: a journal, or what has one."""
+
+
+def journal_of(source: Source) -> Journal:
     """Return the journal of a run, or the journal itself."""
     return source if isinstance(source, Journal) else source.journal
 

@@ -1,4 +1,4 @@
-"""What is for sale: the list of agents.
+"""The list of agents: what the service sells.
 
 Clauses: 4.3/list, 2.7/agent.
 """
@@ -19,6 +19,6 @@ def agents(service: Service) -> list[Agent]:
             resource=QUOTE,
             price=str(service.settings.quote_price_base),
             pay_to=checksum(service.settings.pay_to),
-            reputation=service.store.reputation(QUOTE),
+            reputation=service.store.payments.reputation(QUOTE),
         )
     ]

@@ -1,33 +1,26 @@
 """The service's HTTP: bytes become a message, a message becomes bytes, nothing else.
 
 Clauses: 1/unpaid-402, 1/repeat-served, 4.2/price, 4.2/quote, 4.3/list, 4.4/deposit-402,
-4.4/deposit-flow, 4.5/llms-txt, 7/payment-required, 9/no-version-segment.
+4.4/deposit-flow, 7/payment-required, 9/no-version-segment.
 """
 
 from collections.abc import Awaitable, Callable
-from importlib.resources import files
 
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
 from x402sim import web
 from x402sim.events import PaymentRefused
 from x402sim.protocol.messages import QuoteRequest, SessionRequest, SettlementRequest
-from x402sim.protocol.refusals import Refusal, SettlementRefused, status_of
+from x402sim.protocol.refusals import RequestError, SettlementRefused, status_of
 from x402sim.service import gate, payments, quotes, sessions
 from x402sim.service.agents import agents
-from x402sim.service.docs.openapi import openapi
-from x402sim.service.docs.pages import llms_txt, page
+from x402sim.service.docs.routes import documentation
 from x402sim.service.issue import AGENTS, QUOTE, SESSIONS
 from x402sim.service.state import Service
-from x402sim.version import VERSION
-from x402sim.web import Refused
 
-_CSP = (
-    "default-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-)
 Handler = Callable[[Service, Request], Awaitable[Response]]
 
 
@@ -56,14 +49,14 @@ async def pay(service: Service, request: Request) -> Response:
         service.record(
             PaymentRefused(
                 payment_id=asked.payment_id[:80],
-                refusal=refused.refusal.value,
+                refusal=refused.refusal.text,
                 reason=refused.reason,
                 final=refused.final,
-                validated=refused.refusal is not Refusal.MISMATCH,
+                leaves_earlier=refused.refusal.row.leaves_earlier,
             )
         )
         status = status_of(refused.refusal, service.settings.decisions)
-        return web.error(status, refused.refusal.value, refused.reason)
+        return web.error(status, refused.refusal.value, refused.reason, final=refused.final)
 
 
 async def create_session(service: Service, request: Request) -> Response:
@@ -74,7 +67,7 @@ async def create_session(service: Service, request: Request) -> Response:
     body = await web.read_body(request)
     payment_id = request.headers.get("x-payment-id")
     if payment_id is not None and gate.is_entitled(service, payment_id, SESSIONS):
-        session = service.store.session_paid_by(payment_id)
+        session = service.store.sessions.paid_by(payment_id)
         if session is not None:
             status = service.settings.decisions.session_created_status
             return web.answer(sessions.view(session), status)
@@ -83,17 +76,17 @@ async def create_session(service: Service, request: Request) -> Response:
 
 async def show_session(service: Service, request: Request) -> Response:
     """GET /api/sessions/{id}: a session's budget, for whoever knows its id (2.6/remaining)."""
-    session = service.store.session("session_" + request.path_params["rest"])
+    session = service.store.sessions.get("session_" + request.path_params["rest"])
     if session is None:
-        raise Refused(404, "Unknown session")
+        raise web.refused(RequestError.UNKNOWN_SESSION)
     return web.answer(sessions.view(session))
 
 
 async def show_payment(service: Service, request: Request) -> Response:
     """GET /api/payments/{id}: the stored record (2.4/record)."""
-    stored = service.store.payment(request.path_params["payment_id"])
+    stored = service.store.payments.get(request.path_params["payment_id"])
     if stored is None:
-        raise Refused(404, "Unknown payment", "no settlement of this id is stored")
+        raise web.refused(RequestError.UNKNOWN_PAYMENT)
     return web.answer(stored.record)
 
 
@@ -111,57 +104,16 @@ def payment_required(
     service: Service, request: Request, resource: str, amount_base: int
 ) -> Response:
     """Return the 402 with new payment requirements (1/unpaid-402, 7/payment-required)."""
-    status = service.settings.decisions.short_session_status
-    if status != 402 and "x-session-id" in request.headers:
-        return web.error(status, "Session cannot pay", "unknown, expired, or short of budget")
+    decisions = service.settings.decisions
+    if decisions.short_session_status != 402 and "x-session-id" in request.headers:
+        raise web.refused(RequestError.SESSION_CANNOT_PAY, decisions=decisions)
     now_s = service.clock.now_s()
     return web.answer(service.issuer.issue(resource, amount_base, now_s), 402)
-
-
-# --- documentation -------------------------------------------------------------------
-
-
-async def llms(_: Service, request: Request) -> Response:
-    """GET /llms.txt, and GET /: the index of all documentation pages (4.5/llms-txt)."""
-    return PlainTextResponse(llms_txt(str(request.base_url).rstrip("/")))
-
-
-async def documentation(service: Service, request: Request) -> Response:
-    """GET /docs/NAME.md: one documentation page."""
-    text = page(request.path_params["name"], service.settings.decisions)
-    if text is None:
-        raise Refused(404, "Not found", "see /llms.txt for the documentation pages")
-    base = str(request.base_url).rstrip("/")
-    return Response(text.replace("{base_url}", base), media_type="text/markdown")
-
-
-async def openapi_json(service: Service, _: Request) -> Response:
-    """GET /openapi.json: this API, for machines."""
-    settings = service.settings
-    return web.answer(
-        openapi(
-            decisions=settings.decisions,
-            price_base=settings.quote_price_base,
-            network=settings.network.name,
-            version=VERSION,
-        )
-    )
 
 
 async def health(service: Service, _: Request) -> Response:
     """GET /healthz: whether the service runs, and how much it holds."""
     return web.answer({"status": "ok", "network": service.settings.network.name})
-
-
-def _asset(name: str, media_type: str) -> Handler:
-    """Return a handler for a file that ships with the package."""
-    content = files("x402sim.service.docs").joinpath(name).read_bytes()
-    headers = {"Content-Security-Policy": _CSP}
-
-    async def serve(_: Service, __: Request) -> Response:
-        return Response(content, media_type=media_type, headers=headers)
-
-    return serve
 
 
 def service_app(service: Service) -> Starlette:
@@ -181,13 +133,7 @@ def service_app(service: Service) -> Starlette:
             route("/api/sessions/session_{rest}", show_session),
             route("/api/payments/{payment_id}", show_payment),
             route(AGENTS, list_agents),
-            route("/", llms),
-            route("/llms.txt", llms),
-            route("/docs", _asset("docs.html", "text/html")),
-            route("/docs.js", _asset("docs.js", "text/javascript")),
-            route("/docs.css", _asset("docs.css", "text/css")),
-            route("/docs/{name}", documentation),
-            route("/openapi.json", openapi_json),
             route("/healthz", health),
+            *documentation(service),
         ]
     )

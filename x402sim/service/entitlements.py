@@ -3,11 +3,10 @@
 Clauses: 2.5/entitlement, 3/discarded-after-24h, 8/cache-lifetime, 8/cache-sweep.
 """
 
-from dataclasses import dataclass
+import msgspec
 
 
-@dataclass(frozen=True, slots=True)
-class Entitlement:
+class Entitlement(msgspec.Struct, frozen=True):
     """The fields of section 2.5 (2.5/entitlement); `timestamp_ms` is the time of creation."""
 
     payment_id: str

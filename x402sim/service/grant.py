@@ -10,54 +10,53 @@ from x402sim import events
 from x402sim.service.entitlements import Entitlement
 from x402sim.service.issue import SESSIONS
 from x402sim.service.state import Service
+from x402sim.service.store.payments import Stored
+from x402sim.service.store.sessions import NewSession
 
 
-def grant(service: Service, payment_id: str, tx_hash: str, payer: str) -> bool:
+def grant(service: Service, stored: Stored, tx_hash: str) -> bool:
     """Turn a pending payment into a settled one and grant its entitlement (steps 5 and 6).
 
-    A deposit also becomes a session, in the same database transaction
-    (3/deposit-makes-session). False, and
-    nothing is granted, if the payment is not pending or the transaction already paid
-    for another one.
+    A deposit also opens a session, in the same database transaction
+    (3/deposit-makes-session). False, and nothing is granted, if the payment is not pending
+    or the transaction already paid for another one.
     """
-    stored = service.store.payment(payment_id)
-    if stored is None:
-        return False
-    now_ms = service.clock.now_ms()
+    record, now_ms = stored.record, service.clock.now_ms()
+    payment_id, payer = record.payment_id, record.from_address
     session = None
-    if stored.record.resource_url == SESSIONS:
+    if record.resource_url == SESSIONS:
         unit_ms = service.settings.decisions.duration_unit_s * 1000
         expires_ms = now_ms + stored.duration * unit_ms
-        session = session_id(service, payment_id), now_ms, expires_ms
-    if not service.store.settle(payment_id, tx_hash, payer, session):
+        session = NewSession(session_id(service, payment_id), now_ms, expires_ms)
+    if not service.store.payments.settle(payment_id, tx_hash, session):
         return False
-    service.entitlements.add(Entitlement(payment_id, stored.record.resource_url, payer, now_ms))
+    service.entitlements.add(Entitlement(payment_id, record.resource_url, payer, now_ms))
     service.record(
         events.PaymentSettled(
             payment_id=payment_id,
             tx_hash=tx_hash,
             payer=payer,
-            amount_base=int(stored.record.amount),
-            resource=stored.record.resource_url,
+            amount_base=int(record.amount),
+            resource=record.resource_url,
         )
     )
     if session is not None:
         service.record(
             events.SessionOpened(
-                session_id=session[0],
+                session_id=session.session_id,
                 payment_id=payment_id,
                 payer=payer,
-                deposited_base=int(stored.record.amount),
-                expires_ms=session[2],
+                deposited_base=int(record.amount),
+                expires_ms=session.expires_ms,
             )
         )
     return True
 
 
 def session_id(service: Service, payment_id: str) -> str:
-    """Return the id of the session a deposit makes (2.6/id-prefix).
+    """Return the id of the session that a deposit opens (2.6/id-prefix).
 
-    Only this server can compute it, and it is the same however often it is asked.
+    Only this server can compute it, and it is the same every time.
     """
     message = b"session " + payment_id.encode()
     return "session_" + hmac.digest(service.settings.id_secret, message, "sha256").hex()[:40]

@@ -11,7 +11,7 @@ import msgspec
 
 from x402sim import events
 from x402sim.service.state import Service
-from x402sim.service.upstream import Unavailable
+from x402sim.service.upstream.calls import Unavailable
 
 log = logging.getLogger("x402sim")
 
@@ -36,15 +36,15 @@ async def run(service: Service) -> IndexerRun:
     A reverted transaction makes its payment failed, any other stays settled
     (3/indexed-status).
     """
-    batch = service.store.unindexed(service.settings.indexer_batch)
+    batch = service.store.payments.unindexed(service.settings.indexer_batch)
     findings = [await _index(service, payment_id, tx_hash) for payment_id, tx_hash in batch]
     if "matched" in findings:
-        service.store.update_reputation()
+        service.store.payments.update_reputation()
     counts = {name: findings.count(name) for name in ("matched", "reverted", "unknown")}
     done = IndexerRun(
         asked=len(batch),
         unanswered=findings.count("unanswered"),
-        backlog=service.store.backlog(),
+        backlog=service.store.payments.backlog(),
         **counts,
     )
     service.record(events.IndexerRan(**msgspec.structs.asdict(done)))
@@ -52,18 +52,18 @@ async def run(service: Service) -> IndexerRun:
 
 
 async def _index(service: Service, payment_id: str, tx_hash: str) -> str:
-    """Look one payment up (8/indexer-query) and write down what was found."""
+    """Ask for one payment (8/indexer-query) and store the answer."""
     try:
-        found = await service.upstream.transaction(tx_hash)
+        found = await service.explorer.transaction(tx_hash)
     except Unavailable as error:
         log.warning("the explorer did not answer for %s: %s", tx_hash, error)
         return "unanswered"
     if found is None:
         return "unknown"
-    service.store.set_block(payment_id, found.block_number)
+    service.store.payments.set_block(payment_id, found.block_number)
     service.record(events.PaymentIndexed(payment_id=payment_id, block=found.block_number))
     if not found.succeeded:
-        service.store.fail(payment_id)
+        service.store.payments.fail(payment_id)
         service.entitlements.remove(payment_id)
         service.record(events.PaymentFailed(payment_id=payment_id))
         return "reverted"

@@ -1,10 +1,10 @@
-"""The 402: requirements are issued without being remembered.
+"""The 402: the service issues payment requirements and stores nothing.
 
 A payment id carries its own proof. It is a MAC over what was issued (resource, amount,
 expiry, a session's duration, and this deployment's network, asset and payee), followed
 by those terms, enciphered under that MAC. So an unpaid request costs no memory, ids
-survive a restart, no two are alike, none can be guessed, and one that was invented or
-issued elsewhere is not readable here.
+survive a restart, no two are equal, nobody can guess one, and the service cannot read an
+id that was invented or issued elsewhere.
 Clauses: 2.1/*, 2.2/*, 8/timeout.
 """
 
@@ -12,7 +12,8 @@ import base64
 import hmac
 import re
 import struct
-from dataclasses import dataclass
+
+import msgspec
 
 from x402sim.protocol.crypto import checksum
 from x402sim.protocol.messages import PaymentRequired, PaymentRequirements
@@ -22,22 +23,35 @@ from x402sim.service.settings import Settings
 QUOTE = "/api/perp/quote"
 SESSIONS = "/api/sessions/create"
 AGENTS = "/api/agents"
-RESOURCES = (QUOTE, SESSIONS, AGENTS)
-_DESCRIPTIONS = {
-    QUOTE: "A quote for a perpetual position",
-    SESSIONS: "The deposit of a session budget",
-    AGENTS: "The list of agents",
+
+
+class Resource(msgspec.Struct, frozen=True):
+    """Something for sale: the number that payment ids carry for it, and its description."""
+
+    number: int
+    description: str
+
+
+RESOURCES = {
+    QUOTE: Resource(0, "A quote for a perpetual position"),
+    SESSIONS: Resource(1, "The deposit of a session budget"),
+    AGENTS: Resource(2, "The list of agents"),
 }
+"""What can be paid for, by path. A number is never changed, and never used again.
+
+Payment ids that were issued carry it: under another number they would pay for another
+resource. A new resource takes the next number; a resource that is removed leaves a gap.
+"""
+_PATHS = {resource.number: path for path, resource in RESOURCES.items()}
 
 PREFIX = "pay_"
 _SPELLING = re.compile("pay_[A-Za-z0-9_-]{60}")
 _MAC_BYTES = 16
-_TERMS = struct.Struct(">BQQI")  # resource, amount, expiry, duration
+_TERMS = struct.Struct(">BQQI")  # the resource's number, amount, expiry, duration
 _SALT_BYTES = 45 - _MAC_BYTES - _TERMS.size  # 45 bytes are 60 letters of base64, none padding
 
 
-@dataclass(frozen=True, slots=True)
-class Terms:
+class Terms(msgspec.Struct, frozen=True):
     """What a payment id stands for: amounts in base units, Unix seconds, seconds."""
 
     resource: str
@@ -91,11 +105,14 @@ class Issuer:
             max_amount_required=str(terms.amount_base),
             max_timeout_seconds=settings.max_timeout_s,
             resource=terms.resource,
-            description=_DESCRIPTIONS[terms.resource],
+            description=RESOURCES[terms.resource].description,
         )
 
     def read(self, payment_id: str) -> Terms | None:
-        """Return the terms a payment id was issued for; None if not here (2.2/payment-id)."""
+        """Return the terms a payment id was issued for (2.2/payment-id).
+
+        None if it was not issued here, or its resource is no longer sold.
+        """
         if not _SPELLING.fullmatch(payment_id):
             return None
         raw = base64.urlsafe_b64decode(payment_id.removeprefix(PREFIX))
@@ -103,12 +120,13 @@ class Issuer:
         plain = self._cipher(mac, sealed)
         if not hmac.compare_digest(mac, self._mac(plain)):
             return None
-        index, amount_base, expires_s, duration = _TERMS.unpack(plain[_SALT_BYTES:])
-        return Terms(RESOURCES[index], amount_base, expires_s, duration)
+        number, amount_base, expires_s, duration = _TERMS.unpack(plain[_SALT_BYTES:])
+        path = _PATHS.get(number)
+        return Terms(path, amount_base, expires_s, duration) if path else None
 
     def _seal(self, terms: Terms) -> str:
-        index = RESOURCES.index(terms.resource)
-        packed = _TERMS.pack(index, terms.amount_base, terms.expires_s, terms.duration)
+        number = RESOURCES[terms.resource].number
+        packed = _TERMS.pack(number, terms.amount_base, terms.expires_s, terms.duration)
         plain = self._salts.randbytes(_SALT_BYTES) + packed
         mac = self._mac(plain)
         return PREFIX + base64.urlsafe_b64encode(mac + self._cipher(mac, plain)).decode()

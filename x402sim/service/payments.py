@@ -6,164 +6,140 @@ lost answer can charge twice or lose a payment.
 Clauses: 4.1/*, 5/nonce-once, 5/exact-amount, 7/*.
 """
 
-from typing import Literal
+import msgspec
 
 from x402sim import events
-from x402sim.protocol.crypto import checksum, parse_address
-from x402sim.protocol.header import authorization_of, decode_header
-from x402sim.protocol.messages import BadMessage, Receipt, Settled, SettlementRequest
-from x402sim.protocol.money import MAX_STORED
-from x402sim.protocol.refusals import Refusal, SettlementRefused, refusal_of
+from x402sim.protocol.header import PresentedPayment, present
+from x402sim.protocol.messages import PaymentRequirements, Receipt, SettlementRequest
+from x402sim.protocol.refusals import NEVER_PAID, NOT_SEEN_PAID, Refusal, SettlementRefused
 from x402sim.protocol.rules import Presented, Rules, first_broken
 from x402sim.service.grant import grant
 from x402sim.service.issue import Terms
-from x402sim.service.reconcile import Finding, authorization_key, look_up
+from x402sim.service.reconcile import look_up, paid_all_the_same
 from x402sim.service.state import Service
-from x402sim.service.store import Claim, Stored
-from x402sim.service.upstream import OutcomeUnknown, Unavailable
+from x402sim.service.store.payments import Claim, Stored
+from x402sim.service.upstream.calls import OutcomeUnknown, Unavailable
+from x402sim.service.upstream.facilitator import Moved
+
+
+class Attempt(msgspec.Struct, frozen=True):
+    """One request to settle, with everything in it decoded."""
+
+    payment_id: str
+    payment: PresentedPayment
+    requirements: PaymentRequirements
+    terms: Terms
+    issued: PaymentRequirements
 
 
 async def pay(service: Service, request: SettlementRequest) -> Receipt:
     """Settle a payment and grant access (4.1/order); raises `SettlementRefused`."""
-    terms = validate(service, request)  # step 1
-    async with service.settling.hold(request.payment_id):
-        earlier = await earlier_attempt(service, request)
-        if earlier is None:
-            _require(service.freshness_rules, service, request, terms)
-            await verify(service, request)  # steps 2 and 3
-            claim(service, request, terms)
-        if earlier != "settled":
-            await settle(service, request, resumed=earlier == "pending")  # steps 4, 5 and 6
-        return receipt(service, request.payment_id)  # step 7
+    attempt = validate(service, request)  # step 1
+    async with service.settling.hold(attempt.payment_id):
+        stored = await earlier_attempt(service, attempt)
+        resumed = stored is not None
+        if stored is None:
+            _require(service, service.freshness_rules, attempt)
+            await verify(service, attempt)  # steps 2 and 3
+            stored = claim(service, attempt)
+        if stored.record.status == "pending":
+            await settle(service, attempt, stored, resumed=resumed)  # steps 4, 5 and 6
+        return receipt(service, attempt.payment_id)  # step 7
 
 
-def validate(service: Service, request: SettlementRequest) -> Terms:
+def validate(service: Service, request: SettlementRequest) -> Attempt:
     """Step 1: the requirements must be those issued under this payment id (4.1/validate).
 
-    Returns what was issued; raises `SettlementRefused`.
+    Decodes the payment header, once. Raises `SettlementRefused`.
     """
     terms = service.issuer.read(request.payment_id)
     if terms is None:
         raise SettlementRefused(Refusal.MISMATCH, "this payment id was not issued here")
-    _require(service.settlement_rules, service, request, terms)
-    return terms
+    attempt = Attempt(
+        payment_id=request.payment_id,
+        payment=present(request.payment_header),
+        requirements=request.payment_requirements,
+        terms=terms,
+        issued=service.issuer.requirements(terms),
+    )
+    _require(service, service.settlement_rules, attempt)
+    return attempt
 
 
-async def verify(service: Service, request: SettlementRequest) -> None:
+async def verify(service: Service, attempt: Attempt) -> None:
     """Steps 2 and 3: have the facilitator verify the signature (4.1/verify-signature).
 
     Raises `SettlementRefused` "Invalid signature" if it does not (7/invalid-signature).
     """
-    requirements = request.payment_requirements
     try:
-        verdict = await service.upstream.verify(request.payment_header, requirements)
+        verdict = await service.facilitator.verify(attempt.payment, attempt.requirements)
     except Unavailable as error:
-        raise SettlementRefused(Refusal.UNREACHABLE, f"nothing was charged: {error}") from error
+        reason = f"nothing was charged: {error}"
+        raise SettlementRefused(Refusal.UNREACHABLE, reason, final=True) from error
     if not verdict.is_valid:
-        raise SettlementRefused(Refusal.INVALID_SIGNATURE, verdict.invalid_reason)
+        raise SettlementRefused(Refusal.INVALID_SIGNATURE, verdict.reason)
 
 
-def claim(service: Service, request: SettlementRequest, terms: Terms) -> None:
+def claim(service: Service, attempt: Attempt) -> Stored:
     """Take the payment id and the authorization, before money can move.
 
     An authorization that is taken already is refused (7/nonce-already-used).
     """
-    issued = service.issuer.requirements(terms)
-    payer, key, valid_before_s = _read(request.payment_header)
-    taken = service.store.claim(
+    stored = service.store.payments.claim(
         Claim(
-            payment_id=request.payment_id,
-            from_address=payer,
-            to_address=issued.pay_to,
-            amount=issued.max_amount_required,
-            resource_url=issued.resource,
+            payment_id=attempt.payment_id,
+            payment=attempt.payment,
+            issued=attempt.issued,
             timestamp_ms=service.clock.now_ms(),
-            header=request.payment_header,
-            authorization_key=key,
-            valid_before_s=valid_before_s,
-            duration=terms.duration,
+            duration=attempt.terms.duration,
         )
     )
-    if not taken:
+    if stored is None:
         raise SettlementRefused(Refusal.NONCE_USED, "it pays for another payment id")
+    return stored
 
 
-async def settle(service: Service, request: SettlementRequest, *, resumed: bool) -> None:
+async def settle(service: Service, attempt: Attempt, stored: Stored, *, resumed: bool) -> None:
     """Steps 4 to 6: have the facilitator settle, store the record, cache the entitlement.
 
     Clause 4.1/settle-on-chain. Raises `SettlementRefused`; the payment stays pending if
     money may have moved or may still move, and is forgotten if it certainly never will.
-    A payment that is `resumed` may be on its way since its first attempt.
+    The facilitator may have received a `resumed` payment before.
     """
-    payment_id = request.payment_id
+    payment_id = attempt.payment_id
     try:
-        outcome = await service.upstream.settle(
-            request.payment_header, request.payment_requirements
-        )
+        outcome = await service.facilitator.settle(attempt.payment, attempt.requirements)
     except Unavailable as error:
         reason = str(error) if resumed else f"nothing was charged: {error}"
-        refused, over_if = SettlementRefused(Refusal.UNREACHABLE, reason), _WHATEVER_IT_SAYS
+        refused = SettlementRefused(Refusal.UNREACHABLE, reason, final=True)
+        over_if = NOT_SEEN_PAID
     except OutcomeUnknown as error:
         service.record(events.SettlementAnswerLost(payment_id=payment_id))
-        refused, over_if = SettlementRefused(Refusal.UNREACHABLE, str(error)), _NEVER_PAID
+        refused = SettlementRefused(Refusal.UNREACHABLE, str(error), final=True)
+        over_if = NEVER_PAID
     else:
-        if isinstance(outcome, Settled):
-            _grant_settled(service, payment_id, outcome)
+        if isinstance(outcome, Moved):
+            _grant_settled(service, stored, outcome.tx_hash)
             return
-        refused = SettlementRefused(refusal_of(outcome.error), outcome.error)
-        if refused.refusal is Refusal.EXPIRED:
-            refused.reason = _why_expired(service, request)
-        over_if = _OVER_IF.get(refused.refusal, _NEVER_PAID)
+        reason = outcome.reason
+        if outcome.refusal is Refusal.EXPIRED:
+            reason = _why_expired(service, attempt.payment)
+        refused = SettlementRefused(outcome.refusal, reason, final=True)
+        over_if = outcome.refusal.row.over_if
     if resumed:
-        over_if = _NEVER_PAID
-    if await _was_paid_all_the_same(service, payment_id, refused, over_if):
+        over_if = NEVER_PAID
+    if await paid_all_the_same(service, _stored(service, payment_id), refused, over_if):
         return
-    service.store.release(payment_id)
+    service.store.payments.release(payment_id)
     raise refused
 
 
-_NEVER_PAID: frozenset[Finding] = frozenset({"not settled"})
-_WHATEVER_IT_SAYS: frozenset[Finding] = frozenset({"not settled", "unused", "unknown"})
-_OVER_IF: dict[Refusal, frozenset[Finding]] = {
-    Refusal.INVALID_SIGNATURE: _WHATEVER_IT_SAYS,  # it was never put on the chain
-    Refusal.INSUFFICIENT_BALANCE: _WHATEVER_IT_SAYS,
-    Refusal.EXPIRED: frozenset({"not settled", "unused"}),  # no block to come takes it
-}
-"""What the chain must say for a first attempt to be over, after each refusal."""
-
-
-def _grant_settled(service: Service, payment_id: str, settled: Settled) -> None:
+def _grant_settled(service: Service, stored: Stored, tx_hash: str) -> None:
     """Steps 5 and 6; raises `SettlementRefused` if that transaction paid for another id."""
-    payer = checksum(parse_address(settled.from_))
-    if not grant(service, payment_id, settled.tx_hash, payer):
-        service.store.release(payment_id)
-        reason = f"transaction {settled.tx_hash} already paid for another payment id"
-        raise SettlementRefused(Refusal.FAILED, reason)
-
-
-async def _was_paid_all_the_same(
-    service: Service,
-    payment_id: str,
-    refused: SettlementRefused,
-    over_if: frozenset[Finding],
-) -> bool:
-    """Ask the chain, after the facilitator did not settle or did not say.
-
-    Anyone may submit a signed authorization, so even a refusal can mean "paid". False
-    if it is over; raises `SettlementRefused` as long as it may still be paid.
-    """
-    finding = await look_up(service, _stored(service, payment_id))
-    if finding == "settled":
-        return True
-    if finding in over_if:
-        return False
-    said = refused.refusal
-    raise SettlementRefused(
-        said if said in (Refusal.UNREACHABLE, Refusal.FAILED) else Refusal.PENDING,
-        f"{refused.reason}; it may still be paid: send the same payment header again, or ask "
-        "GET /api/payments/{paymentId}; do not sign another one",
-        final=False,
-    )
+    if not grant(service, stored, tx_hash):
+        service.store.payments.release(stored.record.payment_id)
+        reason = f"transaction {tx_hash} already paid for another payment id"
+        raise SettlementRefused(Refusal.FAILED, reason, final=True)
 
 
 def receipt(service: Service, payment_id: str) -> Receipt:
@@ -177,56 +153,51 @@ def receipt(service: Service, payment_id: str) -> Receipt:
     )
 
 
-async def earlier_attempt(
-    service: Service, request: SettlementRequest
-) -> Literal["settled", "pending"] | None:
-    """Tell what is left of an earlier attempt with this payment id.
+async def earlier_attempt(service: Service, attempt: Attempt) -> Stored | None:
+    """Return what is left of an earlier attempt with this payment id.
 
-    None if nothing is in the way; "settled" if it was open until now and the chain says
-    it was paid; "pending" if the same header may be sent to the facilitator again.
-    Raises `SettlementRefused` if the id is used (7/payment-already-settled), or if
+    None if nothing is in the way. A settled record if it was pending until now and the
+    chain says it was paid; a pending one if the same header may be sent to the facilitator
+    again. Raises `SettlementRefused` if the id is used (7/payment-already-settled), or if
     another header's outcome is still unknown.
     """
-    stored = service.store.payment(request.payment_id)
+    payments = service.store.payments
+    stored = payments.get(attempt.payment_id)
     if stored is None or (stored.record.status == "failed" and not stored.record.tx_hash):
         return None
     if stored.record.status != "pending":
         raise SettlementRefused(Refusal.ALREADY_SETTLED)
-    is_same = stored.header == request.payment_header
+    is_same = stored.header == attempt.payment.text
     finding = await look_up(service, stored)
     if finding == "settled":
         if is_same:
-            return "settled"
+            return payments.get(attempt.payment_id)
         raise SettlementRefused(Refusal.ALREADY_SETTLED)
     if finding == "not settled":
-        service.store.release(request.payment_id)
+        payments.release(attempt.payment_id)
         return None
     if is_same:
-        return "pending"
-    raise SettlementRefused(
-        Refusal.PENDING, "an earlier payment header may still settle", final=False
-    )
+        return stored
+    raise SettlementRefused(Refusal.PENDING, "an earlier payment header may still settle")
 
 
 def _stored(service: Service, payment_id: str) -> Stored:
-    """Return a payment that was claimed; raises `SettlementRefused` if the world was rewound."""
-    stored = service.store.payment(payment_id)
+    """Return a payment that was claimed.
+
+    Raises `SettlementRefused` if the control plane restored an older database meanwhile.
+    """
+    stored = service.store.payments.get(payment_id)
     if stored is None:
-        raise SettlementRefused(Refusal.FAILED, "the record of this payment is gone")
+        raise SettlementRefused(Refusal.FAILED, "the record of this payment is gone", final=False)
     return stored
 
 
-def _require(
-    rules: Rules[Presented, Refusal],
-    service: Service,
-    request: SettlementRequest,
-    terms: Terms,
-) -> None:
-    """Walk a rule table; raises `SettlementRefused` with the first broken row."""
+def _require(service: Service, rules: Rules[Presented, Refusal], attempt: Attempt) -> None:
+    """Check a rule table; raises `SettlementRefused` with the first broken row."""
     case = Presented(
-        requirements=request.payment_requirements,
-        issued=service.issuer.requirements(terms),
-        expires_s=terms.expires_s,
+        requirements=attempt.requirements,
+        issued=attempt.issued,
+        expires_s=attempt.terms.expires_s,
         now_s=service.clock.now_s(),
     )
     broken = first_broken(rules, case)
@@ -234,20 +205,8 @@ def _require(
         raise SettlementRefused(broken.refusal, broken.reason(case))
 
 
-def _why_expired(service: Service, request: SettlementRequest) -> str:
-    """Say which times did not fit, so that a payer sees whose clock is wrong."""
-    valid_before_s, now_s = _read(request.payment_header)[2], service.clock.now_s()
-    return f"validBefore is {valid_before_s}, the server's clock says {now_s}"
-
-
-def _read(header: str) -> tuple[str, str | None, int | None]:
-    """Return what the header says of payer, authorization and validBefore, if it is readable.
-
-    For the record and for finding a lost settlement; the facilitator judges the rest.
-    """
-    try:
-        auth, _ = authorization_of(decode_header(header))
-    except BadMessage:
-        return "", None, None
-    key = authorization_key(auth.from_, auth.nonce)
-    return checksum(auth.from_), key, min(auth.valid_before, MAX_STORED)
+def _why_expired(service: Service, payment: PresentedPayment) -> str:
+    """Name the times that do not fit, so that a payer sees whose clock is wrong."""
+    auth, now_s = payment.authorization, service.clock.now_s()
+    until_s = auth.valid_before if auth else None
+    return f"validBefore is {until_s}, the server's clock says {now_s}"

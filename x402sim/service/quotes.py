@@ -8,7 +8,7 @@ Clauses: 4.2/quote.
 from x402sim.protocol.crypto import keccak256
 from x402sim.protocol.messages import Quote, QuoteRequest
 from x402sim.service.settings import Settings
-from x402sim.web import Refused
+from x402sim.web import bad_body
 
 VENUES = ("Fulcrum", "Helios", "Meridian", "Parallax")
 _MAINTENANCE_MARGIN = 0.005
@@ -19,7 +19,7 @@ def quote(settings: Settings, order: QuoteRequest) -> Quote:
     first, second = settings.decisions.sides
     if order.side not in (first, second):
         reason = f"expected `{first}` or `{second}`, got {order.side[:40]!r} - at `$.side`"
-        raise Refused(400, "Invalid request body", reason)
+        raise bad_body(reason)
     direction = 1 if order.side == first else -1
     prices = {venue: _price(order.pair, venue) for venue in VENUES}
     best = min(VENUES, key=lambda venue: direction * prices[venue])

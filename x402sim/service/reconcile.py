@@ -1,24 +1,21 @@
-"""A settlement whose answer was lost: the chain knows.
+"""A settlement whose outcome is unknown: ask the chain.
 
 The token's state tells only that a nonce is used up; its events tell whether it was
 used or cancelled, and the Transfer tells whether this merchant was paid this amount.
 Clauses: 5/nonce-once, 3/pending-resolved.
 """
 
-from typing import Literal
-
 from x402sim import events
 from x402sim.protocol.crypto import Address, parse_address
+from x402sim.protocol.refusals import Finding, Refusal, SettlementRefused
 from x402sim.service.grant import grant
 from x402sim.service.state import Service
-from x402sim.service.store import Stored
-from x402sim.service.upstream import NonceState, NonceUse, Unavailable
+from x402sim.service.store.payments import ClaimedAuthorization, Stored
+from x402sim.service.upstream.calls import Unavailable
+from x402sim.service.upstream.rpc import NonceState, NonceUse
 
 BLOCK_TIME_S = 60
 """How old a chain's newest block may be."""
-
-Finding = Literal["settled", "not settled", "unused", "unknown"]
-"""Paid; never to be paid; the nonce is unused so far; or the chain cannot be asked."""
 
 
 async def look_up(service: Service, stored: Stored) -> Finding:
@@ -27,62 +24,73 @@ async def look_up(service: Service, stored: Stored) -> Finding:
     It will never be paid if the nonce is unused in a block whose time is past
     validBefore, was cancelled, or paid for something else.
     """
-    if stored.authorization_key is None:
+    claimed = stored.authorization
+    if claimed is None:
         return "unknown"
-    payer, nonce = _from_key(stored.authorization_key)
     try:
-        state = await service.upstream.nonce_state(payer, nonce)
+        state = await service.rpc.nonce_state(claimed.payer, claimed.nonce)
     except Unavailable:
         return "unknown"
     if not state.is_used:
-        return "not settled" if _is_too_late(stored, state) else "unused"
+        return "not settled" if _is_too_late(claimed, state) else "unused"
     if state.use is None:
         return "unknown"
     behind_s = max(0, service.clock.now_s() - state.head_s) + BLOCK_TIME_S
-    if not _paid(state.use, stored, payer, behind_s):
+    if not _paid(state.use, stored, claimed.payer, behind_s):
         return "not settled"
-    record = stored.record
-    granted = grant(service, record.payment_id, state.use.tx_hash, record.from_address)
-    return "settled" if granted else "not settled"
+    return "settled" if grant(service, stored, state.use.tx_hash) else "not settled"
+
+
+async def paid_all_the_same(
+    service: Service, stored: Stored, refused: SettlementRefused, over_if: frozenset[Finding]
+) -> bool:
+    """Ask the chain, after the facilitator did not settle or did not answer.
+
+    Anyone may submit a signed authorization, so even a refusal can mean "paid". False
+    if it is over; raises `SettlementRefused` as long as it may still be paid.
+    """
+    finding = await look_up(service, stored)
+    if finding == "settled":
+        return True
+    if finding in over_if:
+        return False
+    said = refused.refusal
+    raise SettlementRefused(
+        said if said in (Refusal.UNREACHABLE, Refusal.FAILED) else Refusal.PENDING,
+        f"{refused.reason}; it may still be paid: send the same payment header again, or ask "
+        "GET /api/payments/{paymentId}; do not sign another one",
+        final=False,
+    )
 
 
 async def can_never_be_mined(service: Service, stored: Stored) -> bool:
     """Tell whether a payment's authorization is unused and too late; raises `Unavailable`."""
-    if stored.authorization_key is None:
+    claimed = stored.authorization
+    if claimed is None:
         return False
-    state = await service.upstream.nonce_state(*_from_key(stored.authorization_key))
-    return not state.is_used and _is_too_late(stored, state)
+    state = await service.rpc.nonce_state(claimed.payer, claimed.nonce)
+    return not state.is_used and _is_too_late(claimed, state)
 
 
-def _is_too_late(stored: Stored, state: NonceState) -> bool:
-    return stored.valid_before_s is not None and state.head_s >= stored.valid_before_s
+def _is_too_late(claimed: ClaimedAuthorization, state: NonceState) -> bool:
+    return state.head_s >= claimed.valid_before_s
 
 
 async def reconcile(service: Service) -> int:
     """Resolve the pending payments that can be resolved (3/pending-resolved); return how many."""
     resolved = 0
-    for pending in service.store.pending():
+    for pending in service.store.payments.pending():
         payment_id = pending.record.payment_id
         async with service.settling.hold(payment_id):
-            stored = service.store.payment(payment_id)
+            stored = service.store.payments.get(payment_id)
             if stored is None or stored.record.status != "pending":
                 continue
             finding = await look_up(service, stored)
             if finding == "not settled":
-                service.store.fail(payment_id)
+                service.store.payments.fail(payment_id)
                 service.record(events.PaymentFailed(payment_id=payment_id))
             resolved += finding in ("settled", "not settled")
     return resolved
-
-
-def authorization_key(payer: Address, nonce: bytes) -> str:
-    """Return the name under which an authorization is claimed: whose, and which nonce."""
-    return payer.hex() + nonce.hex()
-
-
-def _from_key(key: str) -> tuple[Address, bytes]:
-    raw = bytes.fromhex(key)
-    return Address(raw[:20]), raw[20:]
 
 
 def _paid(use: NonceUse, stored: Stored, payer: Address, behind_s: int) -> bool:

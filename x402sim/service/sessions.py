@@ -12,21 +12,21 @@ from typing import Literal
 from x402sim import events
 from x402sim.protocol.crypto import checksum, keccak256, parse_address, sign
 from x402sim.protocol.eip3009 import Authorization, transfer_digest
-from x402sim.protocol.header import encode_header
+from x402sim.protocol.header import encode_header, present
 from x402sim.protocol.messages import (
     PaymentRequired,
     PaymentRequirements,
     SessionRequest,
     SessionView,
-    Settled,
 )
 from x402sim.protocol.money import MAX_STORED, to_base
 from x402sim.service.issue import SESSIONS
 from x402sim.service.reconcile import can_never_be_mined
 from x402sim.service.state import Service
-from x402sim.service.store import Refund, Session
-from x402sim.service.upstream import OutcomeUnknown, Unavailable
-from x402sim.web import Refused
+from x402sim.service.store.sessions import Refund, Session
+from x402sim.service.upstream.calls import OutcomeUnknown, Unavailable
+from x402sim.service.upstream.facilitator import Moved
+from x402sim.web import bad_body
 
 log = logging.getLogger("x402sim")
 
@@ -44,10 +44,10 @@ def offer(service: Service, request: SessionRequest) -> PaymentRequired:
         decimals = service.settings.network.decimals
         deposit_base = to_base(request.max_spend, decimals, fraction_digits=2)
     except ValueError as error:
-        raise Refused(400, "Invalid request body", f"{error} - at `$.maxSpend`") from error
+        raise bad_body(f"{error} - at `$.maxSpend`") from error
     if not 0 < deposit_base <= MAX_STORED:
         limits = f"expected more than 0.00 and at most {MAX_STORED} base units"
-        raise Refused(400, "Invalid request body", f"{limits} - at `$.maxSpend`")
+        raise bad_body(f"{limits} - at `$.maxSpend`")
     now_s = service.clock.now_s()
     return service.issuer.issue(SESSIONS, deposit_base, now_s, request.duration)
 
@@ -73,10 +73,10 @@ async def expire(service: Service) -> int:
 
     Returns how many refunds were settled. What could not be settled stays owed.
     """
-    ended = service.store.expire(service.clock.now_ms())
+    ended = service.store.sessions.expire(service.clock.now_ms())
     if ended:
         service.record(events.SessionsExpired(count=ended))
-    due, settled = service.store.refunds_due(), 0
+    due, settled = service.store.sessions.refunds_due(), 0
     while due:
         batch, due = due[:AT_ONCE], due[AT_ONCE:]
         settled += sum(await asyncio.gather(*(_pay_back_once(service, each) for each in batch)))
@@ -85,7 +85,7 @@ async def expire(service: Service) -> int:
 
 async def _pay_back_once(service: Service, refund: Refund) -> bool:
     async with service.refunding.hold(refund.session_id):
-        return service.store.is_due(refund) and await pay_back(service, refund)
+        return service.store.sessions.is_due(refund) and await pay_back(service, refund)
 
 
 async def pay_back(service: Service, refund: Refund) -> bool:
@@ -94,21 +94,21 @@ async def pay_back(service: Service, refund: Refund) -> bool:
     A deposit that a reorganisation has undone is not refunded.
     """
     wallet, nonce = service.settings.wallet, refund_nonce(refund.session_id)
-    payment_id, deposit_hash = service.store.deposit_of(refund.session_id)
+    payment_id, deposit_hash = service.store.sessions.deposit_of(refund.session_id)
     try:
         if await _is_undone(service, payment_id, deposit_hash):
-            service.store.fail(payment_id)
+            service.store.payments.fail(payment_id)
             service.entitlements.remove(payment_id)
             service.record(events.PaymentFailed(payment_id=payment_id))
             return False
-        state = await service.upstream.nonce_state(wallet, nonce)
+        state = await service.rpc.nonce_state(wallet, nonce)
         if state.is_used and state.use is None:
             raise Unavailable("it is paid, but its transaction was not found")
         tx_hash = state.use.tx_hash if state.use else await _transfer(service, refund, nonce)
     except (Unavailable, OutcomeUnknown) as error:
         log.warning("the refund of %s is put off: %s", refund.session_id, error)
         return False
-    service.store.refunded(refund.session_id, tx_hash)
+    service.store.sessions.refunded(refund.session_id, tx_hash)
     service.record(
         events.SessionRefunded(
             session_id=refund.session_id, amount_base=refund.amount, tx_hash=tx_hash
@@ -123,9 +123,9 @@ async def _is_undone(service: Service, payment_id: str, deposit_hash: str) -> bo
     Raises `Unavailable`.
     """
     try:
-        return await service.upstream.reverted(deposit_hash)
+        return await service.rpc.reverted(deposit_hash)
     except Unavailable:
-        stored = service.store.payment(payment_id)
+        stored = service.store.payments.get(payment_id)
         if stored is not None and await can_never_be_mined(service, stored):
             return True
         raise
@@ -161,8 +161,8 @@ async def _transfer(service: Service, refund: Refund, nonce: bytes) -> str:
         resource=SESSIONS,
         description="Refund of a session's unspent balance",
     )
-    header = encode_header(auth, signature, settings.network)
-    outcome = await service.upstream.settle(header, requirements)
-    if isinstance(outcome, Settled):
+    payment = present(encode_header(auth, signature, settings.network))
+    outcome = await service.facilitator.settle(payment, requirements)
+    if isinstance(outcome, Moved):
         return outcome.tx_hash
-    raise Unavailable(f"the facilitator refused it: {outcome.error}")
+    raise Unavailable(f"the facilitator refused it: {outcome.reason}")

@@ -1,4 +1,4 @@
-"""One running service: what its functions share."""
+"""One running service: its settings and the collaborators that its functions share."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -13,18 +13,20 @@ from x402sim.service.entitlements import Entitlements
 from x402sim.service.issue import Issuer
 from x402sim.service.settings import Settings
 from x402sim.service.store import Store
-from x402sim.service.upstream import Upstream
+from x402sim.service.upstream.explorer import ExplorerClient
+from x402sim.service.upstream.facilitator import FacilitatorClient
+from x402sim.service.upstream.rpc import RpcClient
 
 
 class KeyedLocks:
-    """One lock per key, kept only while someone holds it or waits for it."""
+    """One lock per key, kept only while a task holds it or waits for it."""
 
     def __init__(self) -> None:
         self._locks: dict[str, tuple[asyncio.Lock, int]] = {}
 
     @asynccontextmanager
     async def hold(self, key: str) -> AsyncIterator[None]:
-        """Be the only one inside for this key."""
+        """Let one task in at a time for this key."""
         lock, users = self._locks.get(key, (asyncio.Lock(), 0))
         self._locks[key] = lock, users + 1
         try:
@@ -38,14 +40,19 @@ class KeyedLocks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Service:
-    """A service at work; `record` writes an event to the journal."""
+    """A service at work; `record` writes an event to the journal.
+
+    Each collaborator is an object that can be replaced by another of its kind.
+    """
 
     settings: Settings
     clock: Clock
     store: Store
     issuer: Issuer
     entitlements: Entitlements
-    upstream: Upstream
+    facilitator: FacilitatorClient
+    explorer: ExplorerClient
+    rpc: RpcClient
     record: Callable[[ServiceEvent], None] = lambda event: None
     settlement_rules: Rules[Presented, Refusal] = SETTLEMENT
     freshness_rules: Rules[Presented, Refusal] = FRESHNESS

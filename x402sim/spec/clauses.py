@@ -153,7 +153,7 @@ CLAUSES: tuple[Clause, ...] = (
     _must(
         "2.4/block-null",
         "block_number is null at creation and filled in by the indexer.",
-        "service.store:Store.claim",
+        "service.store.payments:Payments.claim",
     ),
     _must(
         "2.5/entitlement",
@@ -190,7 +190,7 @@ CLAUSES: tuple[Clause, ...] = (
     _must(
         "3/record-outlives-cache",
         "The persistent record is not discarded with it, and still grants access.",
-        "service.store:Store.grants",
+        "service.store.payments:Payments.grants",
     ),
     _must(
         "3/indexed-status",
@@ -227,7 +227,7 @@ CLAUSES: tuple[Clause, ...] = (
     _must(
         "4.1/build-verify",
         "The facilitator's verify request is built from header and requirements.",
-        "service.upstream:facilitator_request",
+        "service.upstream.cronos:request",
     ),
     _must(
         "4.1/verify-signature",
@@ -242,7 +242,7 @@ CLAUSES: tuple[Clause, ...] = (
     _must(
         "4.1/store-settled",
         'The payment record is stored with status "settled".',
-        "service.store:Store.settle",
+        "service.store.payments:Payments.settle",
     ),
     _must(
         "4.1/cache",
@@ -295,7 +295,7 @@ CLAUSES: tuple[Clause, ...] = (
     _must(
         "5/stored-records",
         "Otherwise in the stored records: same id, same resource, status settled.",
-        "service.store:Store.grants",
+        "service.store.payments:Payments.grants",
     ),
     _must(
         "5/resource-binding",
@@ -305,12 +305,12 @@ CLAUSES: tuple[Clause, ...] = (
     _must(
         "5/session-condition",
         "A session is served when deposited - released >= the amount required.",
-        "service.gate:can_spend",
+        "service.store.sessions:Sessions.can_pay",
     ),
     _must(
         "5/session-debit",
         "Then released is increased by that amount, and never passes the deposit.",
-        "service.store:Store.debit",
+        "service.store.sessions:Sessions.debit",
     ),
     _must(
         "5/signature-proves",
@@ -341,7 +341,7 @@ CLAUSES: tuple[Clause, ...] = (
     _must(
         "6/reputation",
         "The indexer triggers reputation updates after payments are matched.",
-        "service.store:Store.update_reputation",
+        "service.store.payments:Payments.update_reputation",
     ),
     # 7. Errors
     _must(
@@ -352,7 +352,7 @@ CLAUSES: tuple[Clause, ...] = (
     _must(
         "7/insufficient-balance",
         'A payer without the amount: "Insufficient USDC balance".',
-        "protocol.refusals:refusal_of",
+        "service.upstream.cronos:refusal_of",
     ),
     _must(
         "7/invalid-signature",
@@ -367,7 +367,7 @@ CLAUSES: tuple[Clause, ...] = (
     _must(
         "7/authorization-expired",
         'validBefore has passed: "Authorization expired".',
-        "protocol.refusals:refusal_of",
+        "service.upstream.cronos:refusal_of",
     ),
     _must(
         "7/payment-already-settled",
@@ -400,12 +400,12 @@ CLAUSES: tuple[Clause, ...] = (
     _must(
         "8/indexer-batch",
         "At most 100 records per run, those with block_number null, newest first.",
-        "service.store:Store.unindexed",
+        "service.store.payments:Payments.unindexed",
     ),
     _must(
         "8/indexer-query",
         "The explorer is asked for each tx_hash, and a block number is stored.",
-        "service.upstream:Upstream.transaction",
+        "service.upstream.explorer:ExplorerClient.transaction",
     ),
     # 9. Versioning
     _must(

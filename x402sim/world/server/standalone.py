@@ -15,9 +15,12 @@ from x402sim.service.issue import Issuer
 from x402sim.service.settings import Settings
 from x402sim.service.state import Service
 from x402sim.service.store import Store
-from x402sim.service.upstream import Upstream
+from x402sim.service.upstream.cronos import CRONOS
+from x402sim.service.upstream.explorer import ExplorerClient
+from x402sim.service.upstream.facilitator import FacilitatorClient
+from x402sim.service.upstream.rpc import RpcClient
 from x402sim.world.assembly.process import Process
-from x402sim.world.server.server import Server
+from x402sim.world.server.http import Server
 
 
 def open_service(settings: Settings, file: Path | None) -> tuple[Process, httpx.AsyncClient]:
@@ -32,7 +35,9 @@ def open_service(settings: Settings, file: Path | None) -> tuple[Process, httpx.
         store=Store(file),
         issuer=Issuer(settings, Rng().stream("payment ids")),
         entitlements=Entitlements(settings.entitlement_lifetime_s),
-        upstream=Upstream(http, settings),
+        facilitator=FacilitatorClient(http, settings, CRONOS),
+        explorer=ExplorerClient(http, settings),
+        rpc=RpcClient(http, settings),
     )
     return Process(service), http
 

@@ -106,7 +106,7 @@ class Invariants:
 
     def _within_deposit(self, session_id: str) -> Iterator[Broken]:
         """What a session has released and what was paid back is not more than its deposit."""
-        session = self._parts.service.store.session(session_id)
+        session = self._parts.service.store.sessions.get(session_id)
         if session is None:
             return
         refunded = session.remaining if session.refund_status == "settled" else 0
@@ -116,7 +116,7 @@ class Invariants:
 
     def _granted_if_paid(self, event: events.PaymentSettled) -> Iterator[Broken]:
         """The transaction that a grant names moved exactly this amount from this payer."""
-        stored = self._parts.service.store.payment(event.payment_id)
+        stored = self._parts.service.store.payments.get(event.payment_id)
         if stored is None:
             return
         moved, record = self._moved.get(event.tx_hash.lower(), []), stored.record

@@ -1,0 +1,39 @@
+"""The database: which files it opens, and what it enforces."""
+
+import sqlite3
+
+import pytest
+
+from x402sim.service.issue import AGENTS, QUOTE, RESOURCES, SESSIONS
+from x402sim.service.store import Store
+
+
+def test_a_file_is_opened_again(tmp_path):
+    file = tmp_path / "service.db"
+    first = Store(file)
+    secret = first.secret("ids", b"one")
+    first.close()
+    second = Store(file)
+    assert second.secret("ids", b"two") == secret == b"one"
+    second.close()
+
+
+def test_a_file_of_another_version_is_refused_with_what_to_do(tmp_path):
+    file = tmp_path / "old.db"
+    old = sqlite3.connect(file)
+    old.execute("CREATE TABLE payments(payment_id TEXT PRIMARY KEY, authorization_key TEXT)")
+    old.commit()
+    old.close()
+    with pytest.raises(sqlite3.DatabaseError, match=r"version 0.*use a new file"):
+        Store(file)
+    left = sqlite3.connect(file)
+    assert left.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall() == [
+        ("payments",)
+    ]
+    left.close()
+
+
+def test_the_numbers_in_payment_ids_never_change():
+    """A payment id that was issued carries its resource's number: see `issue.RESOURCES`."""
+    numbers = {path: resource.number for path, resource in RESOURCES.items()}
+    assert numbers == {QUOTE: 0, SESSIONS: 1, AGENTS: 2}

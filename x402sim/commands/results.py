@@ -1,0 +1,123 @@
+"""What `run` prints: a row for each scenario, and each failure in full, in 80 columns."""
+
+import textwrap
+from collections.abc import Iterator, Sequence
+
+from x402sim.commands.playing import Played, combined_sha256
+from x402sim.events import Check, StoryRaised
+from x402sim.report.summary import OUTCOMES
+from x402sim.report.trace import failed_checks
+from x402sim.spec.clauses import CLAUSES
+
+WIDTH = 80
+MAX_CHECKS = 5
+"""How many failed checks of one scenario are printed in full."""
+MAX_NAME = 24
+_SENTENCES = {clause.id: clause.text for clause in CLAUSES}
+
+
+def header(names: Sequence[str]) -> str:
+    """Return the header of the table."""
+    return _cells(names, "scenario", "outcome", "checks", "steps", "virtual time", "real time")
+
+
+def row(names: Sequence[str], played: Played) -> str:
+    """Return the row of one scenario."""
+    run = played.run
+    checks = f"{played.held}/{len(run.checked)}"
+    took = f"{run.real_s or 0:.2f} s"
+    return _cells(
+        names, run.name, run.outcome, checks, str(played.steps), span(played.virtual_s), took
+    )
+
+
+def _cells(names: Sequence[str], name: str, outcome: str, *numbers: str) -> str:
+    size = min(MAX_NAME, max(len("scenario"), *map(len, names)))
+    shown = name if len(name) <= size else name[: size - 1] + "…"
+    widths = (7, 6, 13, 10)
+    cells = [f"{number:>{width}}" for number, width in zip(numbers, widths, strict=True)]
+    return "  ".join([f"{shown:<{size}}", f"{outcome:<7}", *cells])
+
+
+def span(seconds: float) -> str:
+    """Return a duration in its two largest units."""
+    if seconds < 60:
+        return f"{seconds:.3g} s"
+    for size, name, part, part_name in ((86_400, "d", 3600, "h"), (3600, "h", 60, "min")):
+        if seconds >= size:
+            return f"{int(seconds // size)} {name} {int(seconds % size // part):02} {part_name}"
+    return f"{int(seconds // 60)} min {int(seconds % 60):02} s"
+
+
+def skipped(all_played: Sequence[Played]) -> Iterator[str]:
+    """Yield the reasons why scenarios were skipped, each with its scenarios."""
+    reasons: dict[str, list[str]] = {}
+    for played in all_played:
+        if played.run.outcome == "skipped":
+            reasons.setdefault(played.run.reason, []).append(played.run.name)
+    for reason, names in reasons.items():
+        yield "\n" + _fill(f"skipped, because {reason}:", 0)
+        yield _fill(", ".join(names), 2)
+
+
+def failure(played: Played) -> Iterator[str]:
+    """Yield a scenario that failed: its failed checks, or its error."""
+    run = played.run
+    yield _fill(f"FAILED {run.name}: {run.title}", 0)
+    yield _fill(run.reason, 2)
+    broken = failed_checks(run.journal)
+    last_exchange = None
+    for check, trace in broken[:MAX_CHECKS]:
+        yield from _check(check)
+        yield from _exchange(check.exchange, trace, is_repeated=check.exchange == last_exchange)
+        last_exchange = check.exchange
+    if len(broken) > MAX_CHECKS:
+        yield f"\n  and {len(broken) - MAX_CHECKS} more; --json prints them all"
+    for entry in run.journal:
+        if isinstance(entry.event, StoryRaised):
+            yield "\n  the scenario raised it here:"
+            yield from (_cut(f"    {frame}") for frame in entry.event.trace)
+    yield f"\n  run it again: {played.again}"
+
+
+def _check(check: Check) -> Iterator[str]:
+    sentence = _SENTENCES.get(check.clause, "must hold in every run")
+    yield "\n" + _fill(f"{check.clause}: {sentence}", 2)
+    for name, value in ("expected", check.expected), ("actual", check.actual):
+        first, *rest = textwrap.wrap(repr(value), WIDTH - 14) or [""]
+        yield f"    {name:<9} {first}"
+        yield from (f"    {'':<9} {line}" for line in rest)
+
+
+def _exchange(number: int | None, trace: list[str], *, is_repeated: bool) -> Iterator[str]:
+    """Yield what happened between the request that a check is about and its answer."""
+    if is_repeated:
+        yield f"    about exchange {number}, too"
+    elif trace:
+        yield f"    exchange {number}, from request to answer:"
+        yield from (_cut(f"  {line}") for line in trace)
+    else:
+        yield "    no request had been sent"
+
+
+def summary(seed: int, all_played: Sequence[Played], real_s: float) -> Iterator[str]:
+    """Yield the last lines: the outcomes, the seed and the hash of all journals."""
+    outcomes = [played.run.outcome for played in all_played]
+    counts = [(outcome, outcomes.count(outcome)) for outcome in OUTCOMES]
+    numbers = ", ".join(f"{count} {outcome}" for outcome, count in counts if count)
+    yield f"{numbers} in {real_s:.2f} s with seed {seed}"
+    yield f"journal sha256 {combined_sha256(all_played)}"
+
+
+def _fill(text: str, indent: int) -> str:
+    return textwrap.fill(
+        text,
+        WIDTH,
+        initial_indent=" " * indent,
+        subsequent_indent=" " * (indent + 2),
+        break_on_hyphens=False,
+    )
+
+
+def _cut(line: str) -> str:
+    return line if len(line) <= WIDTH else line[: WIDTH - 1] + "…"

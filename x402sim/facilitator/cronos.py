@@ -1,0 +1,133 @@
+"""The facilitator's HTTP API in the words of the public Cronos facilitator.
+
+A refusal is an answer, not an error: verify and settle say no in a 200. Only a body
+that is no request at all is a 400, and a transaction that is still not mined a 504.
+"""
+
+from datetime import UTC, datetime
+from typing import assert_never
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from x402sim import web
+from x402sim.chain.reverts import Cause
+from x402sim.clock import Clock
+from x402sim.facilitator import engine
+from x402sim.facilitator.engine import Asked, Facilitator, Moved, NotMoved, Outcome, Rejected
+from x402sim.protocol import cronos
+from x402sim.protocol.cronos import SettleError
+from x402sim.protocol.crypto import checksum, to_hex
+from x402sim.protocol.header import present
+from x402sim.protocol.messages import wire_name
+from x402sim.protocol.rules import Invalid
+
+_FIELDS = ", ".join(field.encode_name for field in msgspec.structs.fields(cronos.VerifyRequest))
+INDEX = f"""\
+A facilitator, as the public Cronos facilitator documents it.
+GET  {cronos.HEALTH_PATH}
+GET  {cronos.SUPPORTED_PATH}
+POST {cronos.VERIFY_PATH}   {{{_FIELDS}}}
+POST {cronos.SETTLE_PATH}   the same body
+"""
+_ERRORS = {
+    Cause.NONCE: SettleError.USED,
+    Cause.LATE: SettleError.EXPIRED,
+    Cause.EARLY: SettleError.EARLY,
+    Cause.SIGNATURE: SettleError.SIGNATURE,
+    Cause.BALANCE: SettleError.BALANCE,
+}
+"""What settle answers if the token refuses the transfer; anything else failed on the chain."""
+
+
+def routes(facilitator: Facilitator) -> list[Route]:
+    """Return the routes of this dialect."""
+
+    async def healthcheck(_: Request) -> Response:
+        return web.answer(_health(facilitator))
+
+    async def supported(_: Request) -> Response:
+        kind = cronos.Kind(
+            x402_version=cronos.VERSION, scheme="exact", network=facilitator.network.name
+        )
+        return web.answer(cronos.Supported(kinds=[kind]))
+
+    async def verify(request: Request) -> Response:
+        rejected = engine.verify(facilitator, await _asked(request))
+        reason = cronos.invalid_reason(rejected.why, rejected.value) if rejected else None
+        return web.answer(cronos.VerifyAnswer(is_valid=reason is None, invalid_reason=reason))
+
+    async def settle(request: Request) -> Response:
+        asked = await _asked(request)
+        try:
+            return web.answer(_settle_answer(facilitator, await engine.settle(facilitator, asked)))
+        except TimeoutError:
+            return web.error(504, "Settlement timed out", "the transaction is not mined yet")
+
+    return [
+        Route(cronos.HEALTH_PATH, healthcheck, methods=["GET"]),
+        Route(cronos.SUPPORTED_PATH, supported, methods=["GET"]),
+        Route(cronos.VERIFY_PATH, verify, methods=["POST"]),
+        Route(cronos.SETTLE_PATH, settle, methods=["POST"]),
+    ]
+
+
+async def _asked(request: Request) -> Asked:
+    """Read the body of verify or settle; raises `Refused` 400."""
+    body: cronos.VerifyRequest = web.parse(await web.read_body(request), cronos.VerifyRequest)
+    if body.x402_version != cronos.VERSION:
+        name = wire_name(cronos.VerifyRequest, "x402_version")
+        wanted = f"wanted {cronos.VERSION}, got {body.x402_version}"
+        raise web.Refused(400, f"Unsupported {name}", wanted)
+    return Asked(present(body.payment_header).signed, body.payment_requirements)
+
+
+def _settle_answer(facilitator: Facilitator, outcome: Outcome) -> cronos.SettleAnswer:
+    match outcome:
+        case Moved():
+            auth = outcome.authorization
+            return cronos.Settled(
+                x402_version=cronos.VERSION,
+                tx_hash=to_hex(outcome.tx_hash),
+                from_=checksum(auth.from_),
+                to=checksum(auth.to),
+                value=str(auth.value),
+                block_number=outcome.block_number,
+                network=facilitator.network.name,
+                timestamp=_iso(facilitator.clock),
+            )
+        case NotMoved():
+            return _failed(facilitator, _ERRORS.get(outcome.why, SettleError.FAILED).value)
+        case Rejected(why=Invalid.SIGNATURE):  # settle has another text for it than verify
+            return _failed(facilitator, SettleError.SIGNATURE.value)
+        case Rejected():
+            return _failed(facilitator, cronos.invalid_reason(outcome.why, outcome.value))
+        case _:
+            assert_never(outcome)
+
+
+def _failed(facilitator: Facilitator, error: str) -> cronos.Failed:
+    return cronos.Failed(
+        x402_version=cronos.VERSION,
+        network=facilitator.network.name,
+        timestamp=_iso(facilitator.clock),
+        error=error,
+    )
+
+
+def _health(facilitator: Facilitator) -> cronos.Health:
+    uptime_s = facilitator.clock.now() - facilitator.started_s
+    results = cronos.Uptime(
+        uptime=round(uptime_s, 2),
+        response_time=(int(uptime_s), int(uptime_s % 1 * 1e9)),
+        message="OK",
+        timestamp=facilitator.clock.now_ms(),
+    )
+    return cronos.Health(status="success", results=results)
+
+
+def _iso(clock: Clock) -> str:
+    moment = datetime.fromtimestamp(clock.now_ms() / 1000, UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

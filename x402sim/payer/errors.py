@@ -1,0 +1,15 @@
+"""Which exceptions does paying raise?"""
+
+
+class PaymentFailed(Exception):
+    """The payment was not made, or it is not known whether it was.
+
+    The text says which, what the server answered, and what to do about it.
+    """
+
+
+class SpendingCapExceeded(PaymentFailed):
+    """The server asks for more than this payer may spend; nothing was signed.
+
+    The text says what was asked for, what is allowed, and which option raises it.
+    """

@@ -1,0 +1,104 @@
+"""What does a server's answer mean to a payer?
+
+A server may be hostile or broken, so every field is checked before it is used or shown.
+"""
+
+import re
+from typing import Any
+
+import httpx
+
+from x402sim.payer.errors import PaymentFailed
+from x402sim.protocol.crypto import checksum
+from x402sim.protocol.messages import BadMessage, ErrorBody, PaymentRequired, Receipt, decode
+from x402sim.protocol.networks import Network
+from x402sim.protocol.refusals import Refusal, is_final, refusal_named
+
+_HEADER_VALUE = re.compile(r"[!-~]{1,256}")
+
+
+class AttemptOver(PaymentFailed):
+    """The server says that this payment was not made, and that this header never will be."""
+
+
+def read_offer(
+    request: httpx.Request, response: httpx.Response, network: Network
+) -> PaymentRequired:
+    """Return what a 402 asks for, if a payer on this network can pay it.
+
+    Raises `PaymentFailed`.
+    """
+    try:
+        offer: PaymentRequired = decode(response.content, PaymentRequired)
+    except BadMessage as error:
+        raise PaymentFailed(f"the 402 has no readable payment requirements: {error}") from error
+    asked = offer.payment_requirements
+    for field, seen, wanted, remedy in (
+        ("scheme", asked.scheme, "exact", "This payer knows no other scheme."),
+        ("network", asked.network, network.name, "Pass the server's network as `network`."),
+        (
+            "asset",
+            asked.asset.lower(),
+            checksum(network.asset).lower(),
+            f"Only the stablecoin of {network.name} is paid.",
+        ),
+        ("resource", asked.resource, request.url.path, "Only the requested path is paid for."),
+    ):
+        if seen != wanted:
+            raise PaymentFailed(f"the 402 asks for {field} {seen!r}, not {wanted!r}. {remedy}")
+    if not is_header_value(offer.payment_id):
+        raise PaymentFailed(
+            f"the 402 has no usable payment id: {offer.payment_id[:80]!r} cannot be a header"
+        )
+    if not 1 <= asked.max_timeout_seconds < 2**31:
+        raise PaymentFailed(
+            f"the 402 allows {asked.max_timeout_seconds} seconds to pay; at least 1 is needed"
+        )
+    return offer
+
+
+def read_settlement(response: httpx.Response) -> Receipt | None:
+    """Return the receipt of a settled payment, or None if it had been settled before.
+
+    Raises `AttemptOver` if the payment was refused and is over, and `PaymentFailed` if it
+    was not made or may still be, and the same header should be sent again.
+    """
+    if response.status_code == 200:
+        receipt: Receipt = decode_or_fail(response, Receipt)
+        return receipt
+    error: ErrorBody = decode_or_fail(response, ErrorBody)
+    refusal = refusal_named(error.error)
+    if refusal is Refusal.ALREADY_SETTLED:
+        return None
+    details = f": {error.reason}" if error.reason else ""
+    seen = f"{response.status_code} {error.error}{details}"
+    again = "Repeat the request: it sends the same authorization again and signs no other."
+    if not is_final(error.error, error.final):
+        raise PaymentFailed(
+            f"it is not known whether the payment was made: the server answered {seen}. {again}"
+        )
+    if refusal is not None and refusal.row.resend:
+        raise PaymentFailed(f"the payment was not made: {seen}. {again}")
+    remedy = f" {refusal.row.remedy}" if refusal else ""
+    raise AttemptOver(f"the payment was refused: {seen}.{remedy}")
+
+
+def decode_or_fail(response: httpx.Response, kind: type[Any]) -> Any:
+    """Return the answer as a message; raises `PaymentFailed` if it is none."""
+    try:
+        return decode(response.content, kind)
+    except BadMessage as error:
+        raise PaymentFailed(
+            "it is not known whether the payment was made: the server answered "
+            f"{response.status_code} {response.text[:200]!r}"
+        ) from error
+
+
+def is_header_value(text: str) -> bool:
+    """Tell whether an id can be sent as a header: 1 to 256 visible ASCII characters."""
+    return _HEADER_VALUE.fullmatch(text) is not None
+
+
+def origin_of(request: httpx.Request) -> str:
+    """Return the server that a proof of payment is for, and no other."""
+    return f"{request.url.scheme}://{request.url.netloc.decode('ascii')}"

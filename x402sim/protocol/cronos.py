@@ -1,0 +1,125 @@
+"""The words of the public Cronos facilitator: its paths, messages and error texts.
+
+Everything that is peculiar to this dialect on the wire is in this file, for both sides:
+`facilitator/cronos.py` answers in these words, `service/upstream/cronos.py` asks in them.
+"""
+
+from enum import Enum
+from typing import Literal
+
+import msgspec
+
+from x402sim.protocol.messages import PaymentRequirements, RequiredPayment, Wire
+from x402sim.protocol.rules import Invalid
+
+VERSION = 1
+HEADERS = {"Content-Type": "application/json", "X402-Version": str(VERSION)}
+HEALTH_PATH = "/healthcheck"
+SUPPORTED_PATH = "/v2/x402/supported"
+VERIFY_PATH = "/v2/x402/verify"
+SETTLE_PATH = "/v2/x402/settle"
+
+
+class FacilitatorRequest(Wire, frozen=True):
+    """The body of verify and settle, as a service sends it."""
+
+    x402_version: int
+    payment_header: str
+    payment_requirements: PaymentRequirements
+
+
+class VerifyRequest(Wire, frozen=True):
+    """The same body, as the facilitator reads it."""
+
+    x402_version: int
+    payment_header: str
+    payment_requirements: RequiredPayment
+
+
+class VerifyAnswer(Wire, frozen=True):
+    """The answer of verify; the reason of a valid header is null, not absent."""
+
+    is_valid: bool
+    invalid_reason: str | None
+
+
+class Settled(Wire, frozen=True, tag_field="event", tag="payment.settled"):
+    """The answer of settle when the money has moved."""
+
+    x402_version: int
+    tx_hash: str
+    from_: str = msgspec.field(name="from")
+    to: str
+    value: str
+    block_number: int
+    network: str
+    timestamp: str
+
+
+class Failed(Wire, frozen=True, tag_field="event", tag="payment.failed"):
+    """The answer of settle when it has not."""
+
+    x402_version: int
+    network: str
+    timestamp: str
+    error: str
+
+
+SettleAnswer = Settled | Failed
+
+
+class Kind(Wire, frozen=True):
+    """One kind of payment that a facilitator settles."""
+
+    x402_version: int
+    scheme: str
+    network: str
+
+
+class Supported(Wire, frozen=True):
+    """The answer of supported."""
+
+    kinds: list[Kind]
+
+
+class Uptime(Wire, frozen=True):
+    """How long the facilitator has run: seconds, [seconds, nanoseconds], epoch milliseconds."""
+
+    uptime: float
+    response_time: tuple[int, int]
+    message: str
+    timestamp: int
+
+
+class Health(Wire, frozen=True):
+    """The answer of healthcheck."""
+
+    status: Literal["success"]
+    results: Uptime
+
+
+_INVALID_REASONS = {
+    Invalid.HEADER: "Invalid Base64 paymentHeader",
+    Invalid.SCHEME: "Unsupported scheme: {}",
+    Invalid.NETWORK: "Unsupported network: {}",
+    Invalid.ASSET: "Unsupported asset: {}",
+    Invalid.RECIPIENT: "Recipient does not match payTo address",
+    Invalid.AMOUNT: "Invalid amount: {}",
+    Invalid.SIGNATURE: "Invalid EIP-3009 signature",
+}
+
+
+def invalid_reason(why: Invalid, value: str = "") -> str:
+    """Return what verify answers for an invalid payment; `value` is what is wrong in it."""
+    return _INVALID_REASONS[why].format(value[:100])
+
+
+class SettleError(Enum):
+    """What settle answers when the token, or the chain, refused the transfer."""
+
+    USED = "Authorization already used"
+    EXPIRED = "Authorization expired"
+    EARLY = "Authorization not yet valid"
+    BALANCE = "ERC20: transfer amount exceeds balance"
+    SIGNATURE = "Invalid signature"
+    FAILED = "Transaction failed on-chain"

@@ -1,0 +1,205 @@
+"""How is the sequence diagram drawn? Messages in order, with time downwards, not to scale."""
+
+from textwrap import wrap
+
+from matplotlib.axes import Axes
+
+from x402sim.report.plots.figure import (
+    BLACK,
+    BLUE,
+    GREY,
+    LIGHT,
+    ORANGE,
+    VERMILLION,
+    empty_axes,
+    font_size,
+    height_in,
+    plain,
+    prepare,
+    styled,
+    width_in,
+)
+from x402sim.report.plots.rows import Row, rows
+from x402sim.report.reading import SERVICE, Reading, Source, journal_of
+from x402sim.report.trace import CHAIN
+
+ROWS = 40
+"""The most rows in a figure made here; given axes hold as many as fit."""
+MOST_PAYERS = 4
+"""The most lanes for payers; further payers share the last one."""
+ROW_IN, LEAST_ROW_IN = 0.19, 0.155
+_PARTS = (SERVICE, "facilitator", "explorer", CHAIN)
+_OTHERS = "other payers"
+_WORD, _ALARM = "#efefef", "#f8dccb"
+_ARROW, _TEXT = 0.38, -0.06
+"""The offsets of an arrow and of its text from the middle of the row, in rows; down is positive."""
+_MASK = {"facecolor": "white", "edgecolor": "none", "pad": 0.6}
+
+
+@styled
+def sequence(
+    source: Source,
+    ax: Axes | None = None,
+    *,
+    exchange: int = 1,
+    rows_shown: int | None = None,
+) -> Axes:
+    """Draw the messages between payers, service, facilitator, explorer and chain, in order.
+
+    Shows the first `rows_shown` rows (default: as many as fit), or the rows around `exchange`
+    if it is not among them; the label below names the rows if some are left out. Solid arrow:
+    request; dashed: answer; two-headed: a whole exchange; cross: an answer that never arrived.
+    Blue: 2xx; orange: 402 Payment Required; vermillion: anything else. #1, s1, a1 are payment
+    ids, sessions and authorizations, numbered as they appear.
+    """
+    every = rows(Reading(journal_of(source)))
+    if ax is None:
+        count = max(2, min(len(every), rows_shown or ROWS))
+        ax = prepare(None, height_mm=(count * ROW_IN + 0.75) * 25.4)
+    else:
+        ax = prepare(ax)
+        count = rows_shown or max(5, int(height_in(ax) / LEAST_ROW_IN))
+    first = _first(every, exchange, count)
+    shown = every[first : first + count]
+    if not shown:
+        return empty_axes(ax, "no exchange")
+    _Diagram(ax, shown).draw()
+    if len(shown) < len(every):
+        said = f"rows {first + 1} to {first + len(shown)} of {len(every)}"
+        ax.set_xlabel(said, size=font_size(ax), color=GREY)
+    return ax
+
+
+def _first(every: list[Row], exchange: int, count: int) -> int:
+    """Return the first row to show, so that the exchange is visible."""
+    begins = max(
+        (n for n, row in enumerate(every) if 0 < (row.line.exchange or 0) <= exchange), default=0
+    )
+    return 0 if begins < count else min(begins - count // 2, len(every) - count)
+
+
+class _Diagram:
+    """Draws rows on axes: lanes from left to right, rows from top to bottom."""
+
+    def __init__(self, ax: Axes, shown: list[Row]) -> None:
+        self._ax, self._rows = ax, shown
+        self._size = font_size(ax) - 0.5
+        self._lanes = _lanes(shown)
+        self._at = {name: x for x, name in enumerate(dict.fromkeys(self._lanes.values()))}
+
+    def draw(self) -> None:
+        self._draw_lanes()
+        self._draw_times()
+        before = set(self._ax.get_children())
+        for y, row in enumerate(self._rows):
+            self._draw_row(y, row)
+        for artist in set(self._ax.get_children()) - before:
+            artist.set_in_layout(False)  # it is inside anyway, and laying it out takes time
+
+    def _x(self, name: str) -> int:
+        return self._at[self._lanes[name]]
+
+    def _draw_lanes(self) -> None:
+        ax, last = self._ax, len(self._at) - 1
+        ax.set_xlim(-0.12, last + 0.3)
+        ax.set_ylim(len(self._rows) - 0.4, -0.85)
+        ax.spines[:].set_visible(False)
+        ax.vlines(range(last + 1), -0.85, len(self._rows) - 0.4, colors=LIGHT, lw=0.8, zorder=0)
+        ax.xaxis.tick_top()
+        heads = ["\n".join(wrap(plain(name), 14)[:3]) for name in self._at]
+        ax.set_xticks(range(last + 1), heads, size=font_size(ax), weight="bold", parse_math=False)
+        ax.tick_params(axis="x", length=0, pad=2)
+        if width_in(ax) < 0.75 * len(heads):
+            for head in ax.get_xticklabels()[1::2]:
+                head.set_y(1 + 0.6 * font_size(ax) / 72 / height_in(ax))
+
+    def _draw_times(self) -> None:
+        """Label a row with its time if that differs from the row above."""
+        times = [row.line.t_s for row in self._rows]
+        digits = 3 if times[-1] < 1000 else 1
+        texts = [f"{t_s:.{digits}f}" for t_s in times]
+        new = [n for n, text in enumerate(texts) if n == 0 or text != texts[n - 1]]
+        self._ax.set_yticks(new, [texts[n] for n in new], size=self._size, color=GREY)
+        self._ax.tick_params(axis="y", length=0)
+        self._ax.set_ylabel("virtual time (s), not to scale", size=font_size(self._ax))
+
+    def _draw_row(self, y: int, row: Row) -> None:
+        match row.line.kind:
+            case "request" | "answer" | "lost":
+                self._draw_message(y, row)
+            case "note":
+                self._draw_note(y, row)
+            case _:
+                self._draw_word(y, row)
+
+    def _draw_message(self, y: int, row: Row) -> None:
+        line = row.line
+        left, right = self._x(line.left), self._x(str(line.right))
+        start, end = (left, right) if line.kind == "request" else (right, left)
+        if line.kind == "lost":
+            middle = (left + right) / 2
+            self._ax.plot(
+                middle, y + _ARROW, marker="x", ms=5, zorder=4, mew=1.4, color=VERMILLION,
+                gid=f"cross {line.exchange}",
+            )  # fmt: skip
+            end = middle  # type: ignore[assignment]
+        heads = "<|-|>" if row.answer else "-|>"
+        colour = _COLOURS.get(row.outcome, VERMILLION)
+        style = "-" if line.kind == "lost" else f"{heads},head_width=0.16,head_length=0.35"
+        self._ax.annotate(
+            "", (end, y + _ARROW), (start, y + _ARROW), gid=row.name,
+            arrowprops={
+                "arrowstyle": style,
+                "color": colour, "lw": 0.9, "shrinkA": 0, "shrinkB": 0,
+                "linestyle": "-" if line.kind == "request" or row.answer else (0, (3, 2)),
+            },
+        )  # fmt: skip
+        self._write(min(left, right), y + _TEXT, row.text, 4)
+
+    def _draw_note(self, y: int, row: Row) -> None:
+        x = self._x(row.line.left)
+        self._ax.plot(x, y, marker="D", ms=3.2, color=BLACK, gid=f"note {row.line.seq}")
+        if row.line.left == CHAIN:
+            self._write(x, y, row.text, -6)
+        else:
+            self._write(x, y, row.text, 6)
+
+    def _draw_word(self, y: int, row: Row) -> None:
+        """Write an action of the story, or a failure, across all lanes."""
+        is_alarm = row.line.kind == "alarm"
+        self._ax.axhspan(
+            y - 0.42, y + 0.42, color=_ALARM if is_alarm else _WORD, lw=0, zorder=0.5,
+            gid=f"word {row.line.seq}",
+        )  # fmt: skip
+        self._write(0, y, ("✗ " if is_alarm else "") + row.text, 4, mask=False)
+
+    def _write(self, x: float, y: float, text: str, gap_pt: int, *, mask: bool = True) -> None:
+        """Write beside a lane, right of it or (negative gap) left of it; cut what does not fit."""
+        text = plain(text)
+        if gap_pt > 0:
+            room_in = width_in(self._ax) * (1 - x / (len(self._at) - 0.5))
+            most = max(12, int(room_in * 72 / self._size / 0.56))
+            text = text if len(text) <= most else text[: most - 1] + "…"
+        self._ax.annotate(
+            text, (x, y), xytext=(gap_pt, 0), textcoords="offset points", size=self._size,
+            ha="left" if gap_pt > 0 else "right", va="center_baseline",
+            bbox=_MASK if mask else None, zorder=2, annotation_clip=False,
+        )  # fmt: skip
+
+
+_COLOURS = {None: BLACK, "served": BLUE, "paid": BLUE, "payment required": ORANGE}
+"""By outcome; any other outcome is vermillion."""
+
+
+def _lanes(shown: list[Row]) -> dict[str, str]:
+    """Return the lane of each party in these rows: payers first, in order of appearance."""
+    there = dict.fromkeys(
+        name
+        for row in shown
+        for name in (row.line.left, row.line.right)
+        if name is not None and name != "world"
+    )
+    payers = [name for name in there if name not in _PARTS]
+    own = payers if len(payers) <= MOST_PAYERS else payers[: MOST_PAYERS - 1]
+    lanes = {name: name if name in own else _OTHERS for name in payers}
+    return lanes | {name: name for name in _PARTS if name in there}

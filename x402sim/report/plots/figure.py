@@ -1,0 +1,198 @@
+"""How does every plot look? Sizes, colours, time axes, legends, and reproducible PNG and SVG.
+
+The colours are Okabe and Ito's, which colour-blind readers can tell apart. Figures are made
+without pyplot, so its global state stays untouched.
+"""
+
+import io
+from collections.abc import Callable, Sequence
+from functools import wraps
+from itertools import pairwise
+from typing import Any, ParamSpec
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from PIL import Image
+
+P = ParamSpec("P")
+
+BLACK, GREY, LIGHT = "#000000", "#6b6b6b", "#d9d9d9"
+BLUE, ORANGE, GREEN, VERMILLION = "#0072B2", "#E69F00", "#009E73", "#D55E00"
+PURPLE = "#CC79A7"
+LINES = ((BLUE, "-"), (VERMILLION, "--"), (GREEN, "-."), (BLACK, ":"), (PURPLE, (0, (6, 1, 1, 1))))
+"""Colours dark enough for text, each with dashes, so that lines differ in more than colour."""
+
+WIDTH_MM, HEIGHT_MM, DPI = 160, 80, 200
+"""The default size of a figure, two columns of a page, and the resolution of a PNG."""
+_NARROW_IN = 4.0
+_ON_SCREEN_DPI = 110
+_COLOURS, _NEARLY_WHITE = 64, 252
+_STYLE: Any = {
+    "text.parse_math": False,
+    "axes.linewidth": 0.6,
+    "figure.facecolor": "white",
+    "axes.facecolor": "white",
+    "savefig.facecolor": "white",
+    "svg.hashsalt": "x402sim",
+}
+_UNITS = ((2 * 86_400, 86_400, "d"), (2 * 3600, 3600, "h"), (300, 60, "min"), (0, 1, "s"))
+
+
+class NotebookFigure(Figure):
+    """A figure that a notebook displays, whether or not pyplot is loaded."""
+
+    def _repr_png_(self) -> tuple[bytes, dict[str, int]]:
+        return png(self), {"width": round(self.get_figwidth() * _ON_SCREEN_DPI)}
+
+
+def styled(draw: Callable[P, Axes]) -> Callable[P, Axes]:
+    """Decorate a plot: it draws in this style, whatever the user's matplotlib settings."""
+
+    @wraps(draw)
+    def drawn(*args: P.args, **options: P.kwargs) -> Axes:
+        with mpl.rc_context(_STYLE):
+            return draw(*args, **options)
+
+    return drawn
+
+
+def new_axes(width_mm: float = WIDTH_MM, height_mm: float = HEIGHT_MM) -> Axes:
+    """Return the axes of a new figure of this size."""
+    figure = NotebookFigure(figsize=(width_mm / 25.4, height_mm / 25.4), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure.add_subplot()
+
+
+def prepare(ax: Axes | None, height_mm: float = HEIGHT_MM, width_mm: float = WIDTH_MM) -> Axes:
+    """Return these axes, or new ones, without a frame and with text that fits their size."""
+    ax = ax or new_axes(width_mm, height_mm)
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.tick_params(labelsize=font_size(ax), width=0.6, length=3)
+    return ax
+
+
+def width_in(ax: Axes) -> float:
+    """Return the width of the axes in inches."""
+    return float(ax.get_window_extent().width / ax.figure.dpi)
+
+
+def height_in(ax: Axes) -> float:
+    """Return the height of the axes in inches."""
+    return float(ax.get_window_extent().height / ax.figure.dpi)
+
+
+def font_size(ax: Axes) -> float:
+    """Return the font size in points: 8, or 6.5 on narrow axes."""
+    return 6.5 if width_in(ax) < _NARROW_IN else 8.0
+
+
+def label_axes(ax: Axes, x: str, y: str) -> None:
+    """Label both axes; the texts include the units."""
+    ax.set_xlabel(plain(x), size=font_size(ax) + 0.5, parse_math=False)
+    ax.set_ylabel(plain(y), size=font_size(ax) + 0.5, parse_math=False)
+
+
+def time_axis(ax: Axes, last_s: float, texts: Sequence[str] = (), y: str = "") -> float:
+    """Make x the time axis of a run of `last_s` seconds; return its unit in seconds.
+
+    Leaves room on the right for `texts` at the ends of lines.
+    """
+    seconds, unit = next((s, unit) for least, s, unit in _UNITS if last_s >= least)
+    last = last_s / seconds or 1.0
+    room_in = max(map(len, texts), default=0) * 0.62 * font_size(ax) / 72
+    share = min(0.4, room_in / width_in(ax))
+    ax.set_xlim(-0.01 * last, last / (1 - share) * 1.01)
+    ax.set_xticks([x for x in ax.get_xticks() if 0 <= x <= last * 1.001])
+    ax.spines["bottom"].set_bounds(0, last)
+    label_axes(ax, f"virtual time ({unit})", y)
+    return seconds
+
+
+def empty_axes(ax: Axes, text: str) -> Axes:
+    """Write in the middle of empty axes why they are empty."""
+    ax.set_axis_off()
+    ax.text(0.5, 0.5, text, transform=ax.transAxes, ha="center", va="center",
+            color=GREY, size=font_size(ax))  # fmt: skip
+    return ax
+
+
+def plain(text: object) -> str:
+    """Return a text on one line, without control characters."""
+    return "".join(c if c.isprintable() else " " for c in str(text))
+
+
+def label_ends(
+    ax: Axes, x: float, ys: Sequence[float], texts: Sequence[str], colours: Sequence[str]
+) -> None:
+    """Write each text at the end of its line, without overlaps."""
+    low, high = ax.get_ylim()
+    gap = (high - low) * font_size(ax) * 1.25 / 72 / height_in(ax)
+    at = _apart(ys, gap, low, high)
+    for y, text, colour in zip(at, texts, colours, strict=True):
+        ax.annotate(
+            plain(text), (x, y), xytext=(4, 0), textcoords="offset points", va="center",
+            color=colour, size=font_size(ax), annotation_clip=False,
+        )  # fmt: skip
+
+
+def _apart(ys: Sequence[float], gap: float, low: float, high: float) -> list[float]:
+    """Return positions near these, at least `gap` apart, and within the limits if possible."""
+    order = sorted(range(len(ys)), key=lambda n: ys[n])
+    at = list(ys)
+    for below, above in pairwise(order):
+        at[above] = max(at[above], at[below] + gap)
+    if order and at[order[-1]] > high:
+        at[order[-1]] = high
+        for above, below in pairwise(order[::-1]):
+            at[below] = min(at[below], at[above] - gap)
+    return at
+
+
+def line_sample(name: str, colour: str, dashes: Any) -> Line2D:
+    """Return a legend's entry for a line."""
+    return Line2D([], [], color=colour, ls=dashes, lw=1.4, label=plain(name)[:24])
+
+
+def mark_sample(name: str, marker: str, face: str, edge: str = GREY) -> Line2D:
+    """Return a legend's entry for a marker."""
+    return Line2D([], [], ls="", marker=marker, ms=4.5, mec=edge, mfc=face, label=name)
+
+
+def legend(ax: Axes, handles: list[Line2D]) -> None:
+    """Put a legend above the axes, as many entries in a row as fit."""
+    widths_in = [len(str(each.get_label())) * 0.58 * font_size(ax) / 72 + 0.5 for each in handles]
+    is_one_row = sum(widths_in) <= width_in(ax)
+    columns = len(handles) if is_one_row else max(1, int(width_in(ax) / max(widths_in)))
+    ax.legend(
+        handles=handles, loc="lower left", bbox_to_anchor=(0, 1), frameon=False,
+        ncols=columns, fontsize=font_size(ax), handlelength=2.2, handletextpad=0.4,
+        columnspacing=1.2, borderaxespad=0.2,
+    )  # fmt: skip
+
+
+def png(figure: Any, dpi: int = DPI) -> bytes:
+    """Return a figure as PNG; the same figure gives the same bytes.
+
+    A palette of 64 colours makes it three times smaller than matplotlib's, at no visible loss.
+    """
+    image = Image.open(io.BytesIO(_bytes(figure, "png", dpi=dpi))).convert("RGB")
+    few = image.quantize(_COLOURS, method=Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE)
+    few.putpalette([255 if part > _NEARLY_WHITE else part for part in few.getpalette() or ()])
+    file = io.BytesIO()
+    few.save(file, "png", dpi=(dpi, dpi))
+    return file.getvalue()
+
+
+def svg(figure: Any) -> bytes:
+    """Return a figure as SVG; the same figure gives the same bytes."""
+    return _bytes(figure, "svg", metadata={"Date": None, "Creator": None})
+
+
+def _bytes(figure: Any, form: str, **options: Any) -> bytes:
+    file = io.BytesIO()
+    with mpl.rc_context(_STYLE):
+        figure.savefig(file, format=form, **options)
+    return file.getvalue()

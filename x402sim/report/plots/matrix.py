@@ -1,0 +1,120 @@
+"""How is the matrix of scenarios and clauses drawn?"""
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+from matplotlib.axes import Axes
+
+from x402sim.report.plots.figure import (
+    BLACK,
+    GREY,
+    LIGHT,
+    VERMILLION,
+    empty_axes,
+    font_size,
+    height_in,
+    plain,
+    prepare,
+    styled,
+    width_in,
+)
+from x402sim.report.reading import Source, journal_of
+from x402sim.report.summary import Summary
+
+_CELL_IN = 0.21
+LEAST_MM = 100, 25
+"""Width and height of a figure made here, at least; it grows with its content."""
+_GLYPHS = {"passed": ("✓", "#b7e0d2", BLACK), "failed": ("✗", VERMILLION, "white")}
+
+
+@styled
+def outcomes(runs: Sequence[Source], ax: Axes | None = None) -> Axes:
+    """Draw a matrix of scenarios and clauses: which checks held, which failed.
+
+    A tick on green: every check of that clause held. A white cross on red: at least one
+    failed. A grey bar: the scenario was skipped. An empty cell: the scenario does not check
+    that clause. A cross before a name: the scenario failed, by a check or by an exception.
+    """
+    summaries = [Summary(journal_of(run)) for run in runs]
+    clauses = sorted(
+        {check.clause for summary in summaries for check in summary.checked},
+        key=_by_section,
+    )
+    names = _labels(summaries)
+    if ax is None:
+        longest = max(map(len, names), default=0) * 0.075, max(map(len, clauses), default=0) * 0.075
+        ax = prepare(
+            None,
+            width_mm=max(LEAST_MM[0], (longest[0] + len(clauses) * _CELL_IN + 0.4) * 25.4),
+            height_mm=max(LEAST_MM[1], (longest[1] + len(names) * _CELL_IN + 0.5) * 25.4),
+        )
+    else:
+        ax = prepare(ax)
+    if not summaries:
+        return empty_axes(ax, "no runs")
+    _draw_grid(ax, names, clauses)
+    for y, summary in enumerate(summaries):
+        _draw_run(ax, y, summary, clauses)
+    return ax
+
+
+def _labels(summaries: Sequence[Summary]) -> list[str]:
+    """Return the scenarios' names, with a cross if they failed, and the seed of repeated ones."""
+    names = [summary.name for summary in summaries]
+    return [
+        plain(("✗ " if summary.outcome == "failed" else "") + summary.name)
+        + (f" (seed {summary.seed})" if names.count(summary.name) > 1 else "")
+        for summary in summaries
+    ]
+
+
+def _by_section(clause: str) -> tuple[int, float, str]:
+    """Sort clauses as in the specification, invariants after them."""
+    section = clause.partition("/")[0]
+    try:
+        return 0, float(section), clause
+    except ValueError:
+        return 1, 0.0, clause
+
+
+def _draw_grid(ax: Axes, names: list[str], clauses: list[str]) -> None:
+    ax.set_xlim(-0.5, max(1, len(clauses)) - 0.5)
+    ax.set_ylim(len(names) - 0.5, -0.5)
+    letters = min(font_size(ax), 0.62 * 72 * min(
+        height_in(ax) / max(1, len(names)), width_in(ax) / max(1, len(clauses))
+    ))  # fmt: skip
+    ax.xaxis.tick_top()
+    ax.set_xticks(
+        range(len(clauses)),
+        [plain(c) for c in clauses],
+        rotation=90,
+        size=letters,
+        parse_math=False,
+    )
+    ax.set_yticks(range(len(names)), names, size=letters, parse_math=False)
+    ax.tick_params(length=0, pad=2)
+    ax.spines[:].set_visible(False)
+    ax.hlines(np.arange(len(names) + 1) - 0.5, -0.5, len(clauses) - 0.5, color=LIGHT, lw=0.5)
+    for x, (one, other) in enumerate(pairwise(clauses)):
+        is_new = one.partition("/")[0] != other.partition("/")[0]
+        ax.axvline(x + 0.5, color=GREY if is_new else LIGHT, lw=0.5)
+
+
+def _draw_run(ax: Axes, y: int, summary: Summary, clauses: list[str]) -> None:
+    letters = ax.get_yticklabels()[0].get_fontsize()
+    if summary.outcome == "skipped":
+        ax.barh(
+            y, len(clauses) or 1, left=-0.5, height=0.8, color=LIGHT, zorder=2.5,
+            gid=f"skipped {summary.name}",
+        )  # fmt: skip
+        text = plain(f"\N{EN DASH} skipped: {summary.reason}")
+        ax.text(-0.3, y, text, va="center", size=letters, color=BLACK)
+    held: dict[str, bool] = {}
+    for check in summary.checked:
+        held[check.clause] = held.get(check.clause, True) and check.ok
+    for clause, ok in held.items():
+        glyph, fill, ink = _GLYPHS["passed" if ok else "failed"]
+        x = clauses.index(clause)
+        ax.bar(x, 0.8, 0.8, y - 0.4, color=fill, gid=f"{'passed' if ok else 'failed'} {clause}")
+        ax.text(x, y, glyph, ha="center", va="center_baseline", size=letters, color=ink)

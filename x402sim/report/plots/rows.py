@@ -1,0 +1,118 @@
+"""What is in each row of the sequence diagram?
+
+To keep it short, an exchange of the service's in which nothing else happens is one row,
+and exchanges that are repeated (one, or two in turn) are drawn once, with a count. A
+payer's exchanges have two rows each unless they are many.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from x402sim.report.reading import SERVICE, Reading
+from x402sim.report.trace import Line, lines
+
+MANY = 3
+"""Equal exchanges of a payer in a row, to be drawn as one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One row: a line, its answer if it shows a whole exchange, and how often that came."""
+
+    line: Line
+    times: int = 1
+    answer: Line | None = None
+
+    @property
+    def text(self) -> str:
+        """What is written on it."""
+        count = f"{self.times}\N{MULTIPLICATION SIGN} " if self.times > 1 else ""
+        return count + self.line.text + (f": {self.answer.text}" if self.answer else "")
+
+    @property
+    def outcome(self) -> str | None:
+        """What its exchange came to, if it shows the answer."""
+        return (self.answer or self.line).outcome
+
+    @property
+    def name(self) -> str:
+        """What it is, and of which exchange: the id of its arrow in the picture."""
+        return f"{'exchange' if self.answer else self.line.kind} {self.line.exchange}"
+
+
+class Numbers:
+    """Gives short names in order of appearance: #1 to payment ids, s1, a1 to the others."""
+
+    def __init__(self) -> None:
+        self._given: dict[str, str] = {}
+        self._counts: dict[str, int] = {}
+
+    def __call__(self, name: str) -> str:
+        """Return the short name of a payment id, a session id or an authorization."""
+        if name not in self._given:
+            sign = "#" if name.startswith("pay_") else "s" if name.startswith("session_") else "a"
+            self._counts[sign] = self._counts.get(sign, 0) + 1
+            self._given[name] = f"{sign}{self._counts[sign]}"
+        return self._given[name]
+
+
+def rows(reading: Reading) -> list[Row]:
+    """Return the rows of the diagram; what an answer says anyway has no row of its own."""
+    return list(
+        _folded(_paired([each for each in lines(reading, Numbers()) if not each.in_answer]))
+    )
+
+
+def _paired(told: list[Line]) -> list[Row]:
+    """Return rows; a request that is followed by its answer is one of them."""
+    paired: list[Row] = []
+    for line in told:
+        before = paired[-1].line if paired and paired[-1].answer is None else None
+        is_answer = before is not None and (before.kind, line.kind) == ("request", "answer")
+        if before is not None and is_answer and before.exchange == line.exchange:
+            paired[-1] = Row(before, answer=line)
+        else:
+            paired.append(Row(line))
+    return paired
+
+
+def _folded(paired: list[Row]) -> Iterator[Row]:
+    """Yield rows, with what is repeated drawn once and counted."""
+    n = 0
+    while n < len(paired):
+        period, times = _repeats(paired, n)
+        if times > 1:
+            yield from (replace(row, times=times) for row in paired[n : n + period])
+        else:
+            yield from _apart(paired[n])
+        n += period * times
+
+
+def _repeats(paired: list[Row], start: int) -> tuple[int, int]:
+    """Return how many rows from here on are repeated, and how many times they come."""
+    for period in (1, 2):
+        first = [_looks(row) for row in paired[start : start + period]]
+        times = 1
+        while first == [_looks(row) for row in _block(paired, start + times * period, period)]:
+            times += 1
+        is_service = all(row.line.left == SERVICE for row in _block(paired, start, period))
+        if times >= (2 if is_service else MANY):
+            return period, times
+    return 1, 1
+
+
+def _block(paired: list[Row], start: int, length: int) -> list[Row]:
+    return paired[start : start + length]
+
+
+def _looks(row: Row) -> tuple[object, ...]:
+    """Return what rows that look the same have in common; only whole exchanges do."""
+    return (row.line.left, row.line.right, row.text) if row.answer else (row.line.seq,)
+
+
+def _apart(row: Row) -> Iterator[Row]:
+    """Yield a row by itself; a payer's exchange as the two messages it is."""
+    if row.answer is None or row.line.left == SERVICE:
+        yield row
+    else:
+        yield from (Row(row.line), Row(row.answer))

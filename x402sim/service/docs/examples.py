@@ -1,0 +1,161 @@
+"""What is a valid example of each message in the OpenAPI document?
+
+Examples are wire messages themselves, so they cannot differ from what the service reads
+and sends.
+"""
+
+import msgspec
+
+from x402sim.protocol.crypto import checksum
+from x402sim.protocol.messages import (
+    Agent,
+    HeaderPayload,
+    PaymentHeader,
+    PaymentRecord,
+    PaymentRequired,
+    PaymentRequirements,
+    Quote,
+    QuoteRequest,
+    Receipt,
+    SessionRequest,
+    SessionView,
+    SettlementRequest,
+    encode,
+)
+from x402sim.protocol.money import to_decimal
+from x402sim.protocol.networks import network_named
+from x402sim.service.docs.schemas import Json
+from x402sim.spec.decisions import Decisions
+
+PAYMENT_ID = "pay_" + "k3W7r2M5x4Qa6tZd" * 3 + "h2N5v7Cb-9_x"
+SESSION_ID = "session_" + "5e1d3a7b" * 5
+_PAYER = "0x70997970C51812dc3A010C7d01b50e0d17dc79C8"
+_PAY_TO = "0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266"
+_TX_HASH = "0x" + "5e1d3a7b" * 8
+_TIME_MS = 1_767_225_600_000
+_DEPOSIT_BASE = 1_000_000
+
+
+def examples_of(decisions: Decisions, price_base: int, network: str) -> Json:
+    """Return one valid example of each message, by the name of its schema."""
+    examples = {
+        **_payment_examples(price_base, network),
+        **_quote_examples(decisions, price_base),
+        **_session_examples(decisions, price_base),
+    }
+    return {name: plain(message) for name, message in examples.items()}
+
+
+def _payment_examples(price_base: int, network: str) -> dict[str, msgspec.Struct]:
+    """Return the payments required, and how that of a quote goes on."""
+    quote = _required("/api/perp/quote", price_base, "A quote for a perpetual position", network)
+    deposit = "The deposit of a session budget"
+    sent_back = msgspec.structs.replace(quote.payment_requirements, description=msgspec.UNSET)
+    return {
+        "PaymentRequired": quote,
+        "DepositRequired": _required("/api/sessions/create", _DEPOSIT_BASE, deposit, network),
+        "AgentsRequired": _required("/api/agents", price_base, "The list of agents", network),
+        "SettlementRequest": SettlementRequest(
+            payment_id=PAYMENT_ID,
+            payment_header=_payment_header(network, sent_back.asset, price_base),
+            payment_requirements=sent_back,
+        ),
+        "Receipt": Receipt(
+            success=True, payment_id=PAYMENT_ID, tx_hash=_TX_HASH, timestamp=_TIME_MS
+        ),
+        "PaymentRecord": PaymentRecord(
+            payment_id=PAYMENT_ID,
+            tx_hash=_TX_HASH,
+            from_address=_PAYER,
+            to_address=_PAY_TO,
+            amount=str(price_base),
+            resource_url="/api/perp/quote",
+            status="settled",
+            block_number=None,
+            timestamp=_TIME_MS,
+        ),
+    }
+
+
+def _quote_examples(decisions: Decisions, price_base: int) -> dict[str, msgspec.Struct]:
+    """Return what is sold: a quote, and the agent that sells it."""
+    return {
+        "QuoteRequest": QuoteRequest(
+            pair="BTC-USDC", side=decisions.sides[0], leverage=10, size_usd=1000
+        ),
+        "Quote": Quote(
+            pair="BTC-USDC",
+            entry_price=64210.5,
+            liquidation_price=58110.5,
+            funding_rate=0.0001,
+            best_venue="Meridian",
+        ),
+        "Agent": Agent(
+            id="perp-quotes",
+            name="Perpetual quotes",
+            description="Entry and liquidation price, funding rate and best venue of a position",
+            resource="/api/perp/quote",
+            price=str(price_base),
+            pay_to=_PAY_TO,
+            reputation=12,
+        ),
+    }
+
+
+def _session_examples(decisions: Decisions, price_base: int) -> dict[str, msgspec.Struct]:
+    """Return a session of an hour, of which one quote has been paid."""
+    return {
+        "SessionRequest": SessionRequest(
+            max_spend=to_decimal(_DEPOSIT_BASE, 6), duration=3600 // decisions.duration_unit_s
+        ),
+        "SessionView": SessionView(
+            session_id=SESSION_ID,
+            deposited=str(_DEPOSIT_BASE),
+            released=str(price_base),
+            remaining=str(_DEPOSIT_BASE - price_base),
+            expires_at=_TIME_MS + 3_600_000,
+            status="active",
+        ),
+    }
+
+
+def _required(resource: str, amount_base: int, description: str, network: str) -> PaymentRequired:
+    """Return the 402 of a resource; raises `ValueError` for a network that is not known."""
+    return PaymentRequired(
+        error="Payment Required",
+        payment_id=PAYMENT_ID,
+        payment_requirements=PaymentRequirements(
+            scheme="exact",
+            network=network,
+            pay_to=_PAY_TO,
+            asset=checksum(network_named(network).asset),
+            max_amount_required=str(amount_base),
+            max_timeout_seconds=300,
+            resource=resource,
+            description=description,
+        ),
+        message=f"Payment of {amount_base} base units is required to access {resource}",
+        network=network,
+    )
+
+
+def _payment_header(network: str, asset: str, amount_base: int) -> str:
+    """Return a well-formed payment header; its signature is of zeros, and so invalid."""
+    payload = HeaderPayload(
+        from_=_PAYER,
+        to=_PAY_TO,
+        value=str(amount_base),
+        valid_after=_TIME_MS // 1000 - 60,
+        valid_before=_TIME_MS // 1000 + 300,
+        nonce="0x" + "00" * 32,
+        signature="0x" + "00" * 65,
+        asset=asset,
+    )
+    header = PaymentHeader(x402_version=1, scheme="exact", network=network, payload=payload)
+    return "0x" + encode(header).hex()
+
+
+def plain(message: msgspec.Struct) -> Json:
+    """Return a message as it is on the wire, in plain dictionaries."""
+    plain: Json = msgspec.to_builtins(message)
+    return plain

@@ -1,0 +1,85 @@
+"""Which paths serve the documentation, and with what?
+
+The index and its pages, the OpenAPI document, and the interactive page with its files.
+Clauses: 4.5/llms-txt.
+"""
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+from importlib.resources import files
+
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+
+from x402sim import web
+from x402sim.protocol.refusals import RequestError
+from x402sim.service.docs.openapi import openapi
+from x402sim.service.docs.pages import interactive_page, llms_txt, page
+from x402sim.service.state import Service
+from x402sim.version import VERSION
+
+_CSP = (
+    "default-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+
+
+def documentation(service: Service) -> list[Route]:
+    """Return the routes of the documentation."""
+    return [
+        Route("/", llms),
+        Route("/llms.txt", llms),
+        Route("/docs", interactive),
+        Route("/docs.js", _asset("docs.js", "text/javascript")),
+        Route("/docs.css", _asset("docs.css", "text/css")),
+        Route("/docs/{name}", partial(markdown, service)),
+        Route("/openapi.json", partial(openapi_json, service)),
+    ]
+
+
+async def llms(request: Request) -> Response:
+    """GET /llms.txt, and GET /: the index of all documentation pages (4.5/llms-txt)."""
+    return PlainTextResponse(llms_txt(_base(request)))
+
+
+async def markdown(service: Service, request: Request) -> Response:
+    """GET /docs/NAME.md: one documentation page."""
+    text = page(request.path_params["name"], service.settings.decisions, _base(request))
+    if text is None:
+        raise web.refused(RequestError.NOT_FOUND, "see /llms.txt for the documentation pages")
+    return Response(text, media_type="text/markdown")
+
+
+async def openapi_json(service: Service, _: Request) -> Response:
+    """GET /openapi.json: this API, for machines."""
+    settings = service.settings
+    return web.answer(
+        openapi(
+            decisions=settings.decisions,
+            price_base=settings.quote_price_base,
+            network=settings.network.name,
+            version=VERSION,
+        )
+    )
+
+
+async def interactive(_: Request) -> Response:
+    """GET /docs: the page that shows openapi.json and sends requests."""
+    headers = {"Content-Security-Policy": _CSP}
+    return Response(interactive_page(), media_type="text/html", headers=headers)
+
+
+def _asset(name: str, media_type: str) -> Callable[[Request], Awaitable[Response]]:
+    """Return the handler of a file of assets/."""
+    content = (files("x402sim.service.docs") / "assets" / name).read_bytes()
+    return partial(_serve, content, media_type)
+
+
+async def _serve(content: bytes, media_type: str, _: Request) -> Response:
+    headers = {"Content-Security-Policy": _CSP}
+    return Response(content, media_type=media_type, headers=headers)
+
+
+def _base(request: Request) -> str:
+    """Return the address of the service, as this request reached it."""
+    return str(request.base_url).rstrip("/")

@@ -1,0 +1,52 @@
+"""The service's database: what must survive a crash, in SQLite.
+
+`database.py` holds the tables and the one connection, `payments.py` the payment records,
+`sessions.py` the session budgets and their refunds. Every change is committed before the
+service answers, so `kill -9` loses nothing that was promised. The database itself enforces
+one settlement per payment id, one use of an authorization, one session per deposit, and
+released <= deposited.
+"""
+
+import sqlite3
+from pathlib import Path
+
+from x402sim.service.store.database import Database
+from x402sim.service.store.payments import Payments
+from x402sim.service.store.sessions import Sessions
+
+
+class Store:
+    """The database of one service; `file` None keeps it in memory.
+
+    Raises `sqlite3.Error` if the file cannot be used.
+    """
+
+    def __init__(self, file: Path | None = None) -> None:
+        self.database = Database(file)
+        self.sessions = Sessions(self.database)
+        self.payments = Payments(self.database, self.sessions)
+
+    def close(self) -> None:
+        """Close the database."""
+        self.database.close()
+
+    def secret(self, name: str, new: bytes) -> bytes:
+        """Return the stored secret of this name; store `new` first if there is none."""
+        self.database.execute("INSERT OR IGNORE INTO secrets VALUES (?, ?)", name, new)
+        return bytes(self.database.one("SELECT value FROM secrets WHERE name = ?", name)[0])
+
+    def copy(self) -> sqlite3.Connection:
+        """Return a copy of the whole database, in memory."""
+        return self.database.copy()
+
+    def restore(self, copy: sqlite3.Connection) -> None:
+        """Replace everything with a copy."""
+        self.database.restore(copy)
+
+    def clear(self) -> None:
+        """Delete every row, but not the secrets."""
+        self.database.clear()
+
+    def counts(self) -> dict[str, int]:
+        """Return the number of rows of each table."""
+        return self.database.counts()

@@ -1,0 +1,129 @@
+"""The tables, and the one connection to them.
+
+A file carries the version of its tables. A file of another version is refused with an
+error that says what to do: it is never read wrongly.
+"""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+SCHEMA_VERSION = 2
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS payments(
+    payment_id TEXT PRIMARY KEY, tx_hash TEXT UNIQUE, from_address TEXT NOT NULL,
+    to_address TEXT NOT NULL, amount TEXT NOT NULL, resource_url TEXT NOT NULL,
+    status TEXT NOT NULL CHECK (status IN ('pending', 'settled', 'failed')),
+    block_number INTEGER, timestamp INTEGER NOT NULL,
+    header TEXT NOT NULL, payer BLOB, nonce BLOB, valid_before_s INTEGER,
+    duration INTEGER NOT NULL,
+    UNIQUE (payer, nonce),
+    CHECK (status != 'settled' OR tx_hash IS NOT NULL));
+CREATE INDEX IF NOT EXISTS unindexed ON payments(timestamp)
+    WHERE block_number IS NULL AND status = 'settled';
+CREATE INDEX IF NOT EXISTS unresolved ON payments(timestamp) WHERE status = 'pending';
+CREATE TABLE IF NOT EXISTS sessions(
+    session_id TEXT PRIMARY KEY, payment_id TEXT NOT NULL UNIQUE REFERENCES payments,
+    payer TEXT NOT NULL, deposited INTEGER NOT NULL CHECK (deposited > 0),
+    released INTEGER NOT NULL DEFAULT 0 CHECK (released BETWEEN 0 AND deposited),
+    status TEXT NOT NULL DEFAULT 'active' CHECK (status IN ('active', 'expired')),
+    created_ms INTEGER NOT NULL, expires_ms INTEGER NOT NULL);
+CREATE INDEX IF NOT EXISTS expiring ON sessions(expires_ms) WHERE status = 'active';
+CREATE TABLE IF NOT EXISTS debits(
+    debit_id INTEGER PRIMARY KEY, session_id TEXT NOT NULL REFERENCES sessions,
+    amount INTEGER NOT NULL CHECK (amount > 0), resource_url TEXT NOT NULL,
+    timestamp INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS refunds(
+    session_id TEXT PRIMARY KEY REFERENCES sessions, to_address TEXT NOT NULL,
+    amount INTEGER NOT NULL CHECK (amount > 0),
+    status TEXT NOT NULL DEFAULT 'pending' CHECK (status IN ('pending', 'settled')),
+    tx_hash TEXT UNIQUE, timestamp INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS secrets(name TEXT PRIMARY KEY, value BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS reputation(resource_url TEXT PRIMARY KEY, payments INTEGER NOT NULL);
+"""
+_TABLES = ("reputation", "refunds", "debits", "sessions", "payments")
+
+
+class Database:
+    """One SQLite connection; `file` None keeps everything in memory.
+
+    Raises `sqlite3.Error` if the file is damaged, locked or of another version.
+    """
+
+    def __init__(self, file: Path | None = None) -> None:
+        self._connection = sqlite3.connect(file or ":memory:", isolation_level=None)
+        try:
+            self._open()
+        except sqlite3.Error:
+            self._connection.close()
+            raise
+
+    def _open(self) -> None:
+        self.execute("PRAGMA journal_mode=WAL")
+        self.execute("PRAGMA synchronous=FULL")
+        self.execute("PRAGMA foreign_keys=ON")
+        (health,) = self.one("PRAGMA quick_check(1)")
+        if health != "ok":
+            raise sqlite3.DatabaseError(f"it is damaged: {health}")
+        (version,) = self.one("PRAGMA user_version")
+        is_new = self.one("SELECT 1 FROM sqlite_master") is None
+        if not is_new and version != SCHEMA_VERSION:
+            raise sqlite3.DatabaseError(
+                f"its tables are of version {version}, this x402sim reads version "
+                f"{SCHEMA_VERSION}: use a new file, or the x402sim that wrote this one"
+            )
+        self._connection.executescript(SCHEMA)
+        self.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+
+    def execute(self, sql: str, *values: Any) -> sqlite3.Cursor:
+        """Execute one statement."""
+        return self._connection.execute(sql, values)
+
+    def one(self, sql: str, *values: Any) -> Any:
+        """Return the first row of a query, or None."""
+        return self._connection.execute(sql, values).fetchone()
+
+    def named(self, sql: str, values: dict[str, Any]) -> Any:
+        """Return the first row of a query with named parameters, or None."""
+        return self._connection.execute(sql, values).fetchone()
+
+    def changed(self, sql: str, *values: Any) -> bool:
+        """Execute one statement; return whether it changed exactly one row."""
+        return self._connection.execute(sql, values).rowcount == 1
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Commit every statement inside, or none of them."""
+        self.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+        except BaseException:
+            self.execute("ROLLBACK")
+            raise
+        self.execute("COMMIT")
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
+
+    def copy(self) -> sqlite3.Connection:
+        """Return a copy of the whole database, in memory."""
+        copy = sqlite3.connect(":memory:", isolation_level=None)
+        self._connection.backup(copy)
+        return copy
+
+    def restore(self, copy: sqlite3.Connection) -> None:
+        """Replace everything with a copy."""
+        copy.backup(self._connection)
+
+    def clear(self) -> None:
+        """Delete every row, but not the secrets."""
+        with self.transaction():
+            for table in _TABLES:
+                self.execute(f"DELETE FROM {table}")
+
+    def counts(self) -> dict[str, int]:
+        """Return the number of rows of each table."""
+        return {t: self.one(f"SELECT count(*) FROM {t}")[0] for t in _TABLES}

@@ -1,0 +1,176 @@
+"""The session budgets: what was deposited, what is released, and what is owed at the end.
+
+Clauses: 2.6/remaining, 3/expiry-refund, 5/session-condition, 5/session-debit.
+"""
+
+import msgspec
+
+from x402sim.service.store.database import Database
+
+
+class Session(msgspec.Struct, frozen=True):
+    """A session budget: base units, epoch milliseconds; `refund_*` once it has expired."""
+
+    session_id: str
+    payment_id: str
+    payer: str
+    deposited: int
+    released: int
+    status: str
+    expires_ms: int
+    refund_status: str | None
+    refund_tx_hash: str | None
+
+    @property
+    def remaining(self) -> int:
+        """Remaining budget = deposited - released (2.6/remaining)."""
+        return self.deposited - self.released
+
+
+class NewSession(msgspec.Struct, frozen=True):
+    """The session that a deposit opens: its id, and epoch milliseconds."""
+
+    session_id: str
+    created_ms: int
+    expires_ms: int
+
+
+class Refund(msgspec.Struct, frozen=True):
+    """An unspent balance that is owed, in base units."""
+
+    session_id: str
+    to_address: str
+    amount: int
+
+
+_SELECT = (
+    "SELECT s.session_id, s.payment_id, s.payer, s.deposited, s.released, s.status, "
+    "s.expires_ms, r.status, r.tx_hash FROM sessions s LEFT JOIN refunds r USING (session_id)"
+)
+CAN_PAY = (
+    "session_id = :session_id AND status = 'active' AND expires_ms > :now_ms "
+    "AND deposited - released >= :amount"
+)
+"""When a session can pay an amount (5/session-condition)."""
+
+
+class Sessions:
+    """The sessions in the database, their debits and their refunds."""
+
+    def __init__(self, database: Database) -> None:
+        self._db = database
+
+    def get(self, session_id: str) -> Session | None:
+        """Return a session by its id."""
+        row = self._db.one(_SELECT + " WHERE s.session_id = ?", session_id)
+        return Session(*row) if row else None
+
+    def paid_by(self, payment_id: str) -> Session | None:
+        """Return the one session that a deposit opened."""
+        row = self._db.one(_SELECT + " WHERE s.payment_id = ?", payment_id)
+        return Session(*row) if row else None
+
+    def open(self, payment_id: str, new: NewSession) -> None:
+        """Open a session with the amount and for the payer of a settled deposit.
+
+        Call it in the transaction that settles the deposit.
+        """
+        self._db.execute(
+            "INSERT INTO sessions(session_id, payment_id, payer, deposited, created_ms, "
+            "expires_ms) SELECT ?, payment_id, from_address, CAST(amount AS INTEGER), ?, ? "
+            "FROM payments WHERE payment_id = ?",
+            new.session_id,
+            new.created_ms,
+            new.expires_ms,
+            payment_id,
+        )
+
+    def can_pay(self, session_id: str, amount: int, now_ms: int) -> bool:
+        """Tell whether deposited - released >= amount, in a live session (5/session-condition)."""
+        asked = {"session_id": session_id, "amount": amount, "now_ms": now_ms}
+        return self._db.named(f"SELECT 1 FROM sessions WHERE {CAN_PAY}", asked) is not None
+
+    def debit(self, session_id: str, amount: int, resource: str, now_ms: int) -> int | None:
+        """Raise released by `amount` and return it; None if the session cannot pay by now.
+
+        Clause 5/session-debit. One statement decides, so no two debits spend the same unit.
+        """
+        asked = {"session_id": session_id, "amount": amount, "now_ms": now_ms}
+        with self._db.transaction():
+            row = self._db.named(
+                f"UPDATE sessions SET released = released + :amount WHERE {CAN_PAY} "
+                "RETURNING released",
+                asked,
+            )
+            if row is None:
+                return None
+            self._db.execute(
+                "INSERT INTO debits(session_id, amount, resource_url, timestamp) "
+                "VALUES (?, ?, ?, ?)",
+                session_id,
+                amount,
+                resource,
+                now_ms,
+            )
+        return int(row[0])
+
+    def expire(self, now_ms: int) -> int:
+        """End the sessions whose time has passed and record what is owed (3/expiry-refund).
+
+        Returns how many ended. An ended session pays for nothing more.
+        """
+        due = "SELECT 1 FROM sessions WHERE status = 'active' AND expires_ms <= ? LIMIT 1"
+        if self._db.one(due, now_ms) is None:
+            return 0
+        with self._db.transaction():
+            self._db.execute(
+                "INSERT INTO refunds(session_id, to_address, amount, timestamp) "
+                "SELECT session_id, payer, deposited - released, ? FROM sessions "
+                "WHERE status = 'active' AND expires_ms <= ? AND deposited > released",
+                now_ms,
+                now_ms,
+            )
+            return self._db.execute(
+                "UPDATE sessions SET status = 'expired' WHERE status = 'active' "
+                "AND expires_ms <= ?",
+                now_ms,
+            ).rowcount
+
+    def cancel(self, payment_id: str) -> None:
+        """End the session of a deposit that failed: nothing was deposited, nothing is owed.
+
+        Call it in the transaction that fails the deposit.
+        """
+        self._db.execute("UPDATE sessions SET status = 'expired' WHERE payment_id = ?", payment_id)
+        self._db.execute(
+            "DELETE FROM refunds WHERE status = 'pending' AND session_id IN "
+            "(SELECT session_id FROM sessions WHERE payment_id = ?)",
+            payment_id,
+        )
+
+    def refunds_due(self) -> list[Refund]:
+        """Return what is owed and not known to be paid, oldest first."""
+        sql = (
+            "SELECT session_id, to_address, amount FROM refunds WHERE status = 'pending' "
+            "ORDER BY timestamp, session_id"
+        )
+        return [Refund(*row) for row in self._db.execute(sql)]
+
+    def deposit_of(self, session_id: str) -> tuple[str, str]:
+        """Return the payment id and the transaction hash of a session's deposit."""
+        sql = "SELECT payment_id, tx_hash FROM sessions JOIN payments USING (payment_id)"
+        row: tuple[str, str] = self._db.one(sql + " WHERE session_id = ?", session_id)
+        return row
+
+    def is_due(self, refund: Refund) -> bool:
+        """Tell whether a refund is still not known to be paid."""
+        sql = "SELECT 1 FROM refunds WHERE session_id = ? AND status = 'pending'"
+        return self._db.one(sql, refund.session_id) is not None
+
+    def refunded(self, session_id: str, tx_hash: str) -> None:
+        """Record the transaction that paid a refund."""
+        self._db.execute(
+            "UPDATE refunds SET status = 'settled', tx_hash = ? WHERE session_id = ?",
+            tx_hash,
+            session_id,
+        )

@@ -1,0 +1,61 @@
+"""The service's calls to the chain explorer, in Etherscan's proxy dialect.
+
+Clauses: 8/indexer-query.
+"""
+
+from typing import Any
+
+import httpx
+import msgspec
+
+from x402sim.service.settings import Settings
+from x402sim.service.upstream.calls import NONSENSE, Unavailable, json_rpc
+
+
+class OnChain(msgspec.Struct, frozen=True):
+    """What the explorer knows of a mined transaction."""
+
+    block_number: int
+    succeeded: bool
+
+
+class ExplorerClient:
+    """One explorer, at the URL of the settings."""
+
+    def __init__(self, http: httpx.AsyncClient, settings: Settings) -> None:
+        self._http = http
+        self._settings = settings
+
+    async def transaction(self, tx_hash: str) -> OnChain | None:
+        """Ask for a transaction's block (8/indexer-query); raises `Unavailable`.
+
+        None if the explorer does not know it, or it is not in a block yet.
+        """
+        try:
+            found = await self._get("eth_getTransactionByHash", tx_hash)
+            if not found or found.get("blockNumber") is None:
+                return None
+            receipt = await self._get("eth_getTransactionReceipt", tx_hash)
+            if not receipt:
+                return None
+            succeeded = {"0x1": True, "0x0": False}[receipt["status"]]
+            return OnChain(_block_number(found["blockNumber"]), succeeded)
+        except NONSENSE as error:
+            raise Unavailable(f"the explorer's answer makes no sense: {error!r}") from error
+
+    async def _get(self, action: str, tx_hash: str) -> dict[str, Any] | None:
+        query = {"module": "proxy", "action": action, "txhash": tx_hash}
+        url = f"{self._settings.explorer_url}/api"
+        request = self._http.build_request("GET", url, params=query)
+        found = await json_rpc(self._http, request, self._settings.explorer_timeout_s)
+        if found is not None and not isinstance(found, dict):
+            raise Unavailable(f"the explorer answered {str(found)[:200]!r}")
+        return found
+
+
+def _block_number(text: str) -> int:
+    """Return a block number; raises `ValueError` if no chain could be that long."""
+    number = int(text, 16)
+    if not 0 <= number < 2**63:
+        raise ValueError(f"block {text}")
+    return number
