@@ -263,7 +263,7 @@ def test_what_does_not_go_together(options: list[str], said: str, tmp_path: Path
 
 def test_the_rules_of_a_real_token_stay():
     with pytest.raises(ChainError, match="rules of a real token cannot be left out: transfer"):
-        World(chain="anvil", without=(("transfer", "5/window"),)).play("replay")
+        World(chain="anvil", without=(("transfer", "5/nonce-once"),)).play("replay")
 
 
 def test_the_funded_accounts_are_those_of_the_ledger(server: LocalServer):

@@ -5,13 +5,15 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
+from starlette.applications import Starlette
+from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from x402sim.service.app import service_app
 from x402sim.service.background import run_background
 from x402sim.service.entitlements import Entitlements
 from x402sim.service.state import KeyedLocks, Service
-from x402sim.world.transport.faults import ABORT
+from x402sim.world.transport.door import ABORT
 
 
 class Process:
@@ -38,6 +40,11 @@ class Process:
             await scope[ABORT]("lost")
         finally:
             self._tasks.discard(task)
+
+    @property
+    def paths(self) -> list[str]:
+        """The paths that the service serves, as its routes spell them."""
+        return paths_of(self._app)
 
     def start_background(self) -> None:
         """Start the indexer, the sweeps and the reconciler."""
@@ -66,3 +73,8 @@ class Process:
             self._background.cancel()
             with suppress(asyncio.CancelledError):
                 await self._background
+
+
+def paths_of(app: Starlette) -> list[str]:
+    """Return the paths that an application serves, as its routes spell them."""
+    return [route.path for route in app.routes if isinstance(route, Route)]
