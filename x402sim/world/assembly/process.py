@@ -32,7 +32,10 @@ class Process:
 
     def _load(self) -> None:
         self.service = self._hooks.service(self._plain)
-        self._app = self._hooks.app(self.service, service_app(self.service))
+        app = service_app(self.service)
+        self.paths = paths_of(app)
+        """The paths that the service serves, as its routes spell them."""
+        self._app = self._hooks.app(self.service, app)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request; if the service dies meanwhile, the connection breaks."""
@@ -48,11 +51,6 @@ class Process:
             await scope[ABORT]("lost")
         finally:
             self._tasks.discard(task)
-
-    @property
-    def paths(self) -> list[str]:
-        """The paths that the service serves, as its routes spell them."""
-        return paths_of(self._app)
 
     def start_background(self) -> None:
         """Start the indexer, the sweeps and the reconciler."""
