@@ -55,7 +55,7 @@ async def paid_all_the_same(
         return False
     said = refused.refusal
     raise SettlementRefused(
-        said if said in (Refusal.UNREACHABLE, Refusal.FAILED) else Refusal.PENDING,
+        said if said.row.final is None else Refusal.PENDING,
         f"{refused.reason}; it may still be paid: send the same payment header again, or ask "
         "GET /api/payments/{paymentId}; do not sign another one",
         final=False,
