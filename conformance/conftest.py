@@ -1,7 +1,7 @@
 """`pytest conformance --base-url URL`: every check is a test, with the suite's own verdicts.
 
-A failed check fails, an inconclusive one is an error of its own kind, a missing capability
-is a skip. The last test repeats every positive control that others rest on.
+A failed or inconclusive check fails its test; a check whose needs are missing is skipped. The
+last test repeats every baseline that other checks depend on.
 """
 
 import asyncio
@@ -13,24 +13,27 @@ import pytest
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.crypto import parse_address
 from x402sim.protocol.money import to_base
+from x402sim.suite.check import Baseline, Check
 from x402sim.suite.command import find_target
-from x402sim.suite.engine import run_case, try_control
+from x402sim.suite.engine import run_case, try_baseline
 from x402sim.suite.probe import Probe
 from x402sim.suite.remote import Access, Unreachable, reach
-from x402sim.suite.setting import Ledger, Setting
-from x402sim.suite.verdict import Check, Outcome, Result
+from x402sim.suite.setting import RunState, Setting
+from x402sim.suite.verdict import Outcome, Result
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options of `python -m x402sim conformance`."""
     group = parser.getgroup("x402sim conformance")
-    group.addoption("--base-url", help="where the service to judge is")
-    group.addoption("--target", default="spec", help="a target file, or a shipped target's name")
-    group.addoption("--payer-key", help="private key of a payer with money (0x and 64 digits)")
-    group.addoption("--world", help="the control URL of the world the target lives in")
-    group.addoption("--rpc-url", help="a node of the target's chain")
-    group.addoption("--pay-to", help="the merchant address that the 402 must name")
-    group.addoption("--budget", default="1.00", help="what the payer may sign for in all")
+    group.addoption("--base-url", help="URL of the service to judge")
+    group.addoption("--target", default="spec", help="target file, or name of a shipped target")
+    group.addoption("--payer-key", help="private key of a funded payer (0x and 64 hex digits)")
+    group.addoption("--world", help="URL of the control API of the world around the service")
+    group.addoption("--rpc-url", help="URL of a JSON-RPC node of the service's chain")
+    group.addoption("--pay-to", help="merchant address that a 402 must name")
+    group.addoption(
+        "--budget", default="1.00", help="most that the payer may sign for in all, in tokens"
+    )
     group.addoption("--allow-mainnet", action="store_true", help="pay with real money")
 
 
@@ -39,7 +42,7 @@ class Jury:
 
     def __init__(self, access: Access) -> None:
         self._runner, self._stack = asyncio.Runner(), AsyncExitStack()
-        self.ledger = Ledger()
+        self.state = RunState()
         self.setting: Setting = self._run(self._stack.enter_async_context(reach(access)))
 
     def _run(self, work: Any) -> Any:
@@ -47,19 +50,20 @@ class Jury:
 
     def judge(self, check: Check) -> Result:
         """Run one case."""
-        result: Result = self._run(run_case(self.setting, self.ledger, check))
+        result: Result = self._run(run_case(self.setting, self.state, check))
         return result
 
-    def broken_controls(self) -> list[str]:
-        """Repeat the controls; return those that no longer hold, and why."""
-        tried = sorted(name for name, problem in self.ledger.controls.items() if problem is None)
+    def broken_baselines(self) -> list[str]:
+        """Repeat the baselines; return those that are no longer accepted, and why."""
+        tried = sorted(name for name, problem in self.state.baselines.items() if problem is None)
         found = {
-            name: self._run(try_control(Probe(self.setting, self.ledger), name)) for name in tried
+            name: self._run(try_baseline(Probe(self.setting, self.state), Baseline(name)))
+            for name in tried
         }
         return [f"{name}: {problem}" for name, problem in found.items() if problem]
 
     def close(self) -> None:
-        """Let go of the target."""
+        """Close the connections to the target."""
         self._run(self._stack.aclose())
         self._runner.close()
 
@@ -72,9 +76,9 @@ JURY = pytest.StashKey[Jury]()
 
 
 def pytest_collection_modifyitems(session: pytest.Session, items: list[pytest.Item]) -> None:
-    """Put the controls at the end."""
+    """Repeat the baselines at the end."""
     if any(isinstance(item, CheckItem) for item in items):
-        items.append(ControlsItem.from_parent(session, name="the positive controls still hold"))
+        items.append(BaselinesItem.from_parent(session, name="the baselines are still accepted"))
 
 
 def pytest_pycollect_makeitem(collector: Any, name: str, obj: object) -> "CheckItem | None":
@@ -106,7 +110,7 @@ def _access(config: pytest.Config) -> Access:
     """Return what the options give; raises `ValueError`."""
     base_url = config.getoption("--base-url")
     if base_url is None:
-        raise ValueError("which service? --base-url http://127.0.0.1:4020")
+        raise ValueError("no service to judge: give --base-url, such as http://127.0.0.1:4020")
     key, pay_to = config.getoption("--payer-key"), config.getoption("--pay-to")
     return Access(
         base_url=base_url,
@@ -135,43 +139,43 @@ class CheckItem(pytest.Item):
             case Outcome.SKIPPED:
                 pytest.skip(result.reason)
             case Outcome.FAILED | Outcome.INCONCLUSIVE:
-                raise Verdict(result)
+                raise NotPassed(result)
             case Outcome.OBSERVED:
                 self.user_properties.append(("observed", result.actual))
 
     def repr_failure(self, excinfo: Any, style: Any = None) -> Any:
-        """Show the verdict, not a stack trace."""
-        if not isinstance(excinfo.value, Verdict):
+        """Show expected, actual and the exchange, not a stack trace."""
+        if not isinstance(excinfo.value, NotPassed):
             return super().repr_failure(excinfo, style)
         result = excinfo.value.result
         if result.outcome is Outcome.INCONCLUSIVE:
             return f"inconclusive: {result.reason}"
         return (
             f"{result.id} {result.level}: {result.title}\nexpected: {result.expected}\n"
-            f"actual:   {result.actual}\n\n{result.exchange}\n\nagain: {result.rerun}"
+            f"actual:   {result.actual}\n\n{result.exchange}\n\nrun it again: {result.rerun}"
         )
 
     def reportinfo(self) -> tuple[Any, None, str]:
-        """Say where the check is written."""
+        """Return the file of the check, and its title."""
         return self.path, None, self.check.title
 
 
-class ControlsItem(pytest.Item):
-    """Whether what was accepted at the beginning still is: else refusals prove nothing."""
+class BaselinesItem(pytest.Item):
+    """Whether the target still accepts what it must: otherwise its refusals prove nothing."""
 
     def runtest(self) -> None:
-        """Repeat the controls."""
-        broken = _jury(self.config).broken_controls()
+        """Repeat the baselines."""
+        broken = _jury(self.config).broken_baselines()
         if broken:
             raise AssertionError(f"the refusals above prove nothing: {'; '.join(broken)}")
 
     def reportinfo(self) -> tuple[Any, None, str]:
-        """Say what it is."""
+        """Return the title."""
         return self.path, None, self.name
 
 
-class Verdict(Exception):
-    """A check that failed or was inconclusive."""
+class NotPassed(Exception):
+    """A check failed or was inconclusive."""
 
     def __init__(self, result: Result) -> None:
         super().__init__(result.id)

@@ -1,16 +1,19 @@
-"""Section 1: the whole way, from an unpaid request to a paid answer, and what nobody pays."""
+"""Section 1: the whole flow, from an unpaid request to a paid answer, and who pays the gas."""
 
 from typing import Any
 
 import httpx
 
 from x402sim.payer.wallet import Wallet
+from x402sim.suite.check import check
+from x402sim.suite.control_api import eventually
+from x402sim.suite.expect import expect, expect_not_served, expect_served, expect_withheld, require
 from x402sim.suite.probe import Probe
-from x402sim.suite.verdict import Inconclusive, check
+from x402sim.suite.verdict import Inconclusive
 
 OTHER_METHODS = ("GET", "PUT", "PATCH", "OPTIONS")
 INDEXER_TURN_S = 310
-"""The indexer's five minutes, and a little."""
+"""The indexer's interval of five minutes, and ten seconds."""
 
 
 @check("1/unpaid-402")
@@ -18,14 +21,14 @@ async def an_unpaid_request_is_answered_402(probe: Probe) -> None:
     """A protected request without proof of payment is answered 402, with requirements."""
     answers = [await probe.ask(body=body) for body in probe.target.protected.bodies]
     for answer in answers:
-        probe.not_served(answer)
+        expect_not_served(answer)
     required = [answer for answer in answers if answer.status == 402]
     if not required and all(answer.status in (400, 422) for answer in answers):
-        said = probe.seen(answers[0])
-        raise Inconclusive(f"the target takes none of the bodies in the target file: {said}")
-    probe.require("402", bool(required), probe.seen(answers[0]))
+        said = answers[0].summary
+        raise Inconclusive(f"the target accepts no body of the target file: {said}")
+    require("402", bool(required), answers[0].summary)
     wanted = required[0].at(probe.target.payment_required.requirements)
-    probe.require("payment requirements", isinstance(wanted, dict), probe.seen(required[0]))
+    require("payment requirements", isinstance(wanted, dict), required[0].summary)
 
 
 @check("1/unpaid-402")
@@ -36,64 +39,64 @@ async def no_other_method_is_free(probe: Probe) -> None:
         for body in endpoint.bodies:
             query = str(httpx.QueryParams(body))
             answer = await probe.send(method, f"{endpoint.path}?{query}", json=body)
-            probe.withheld(answer)
+            expect_withheld(answer)
 
 
-@check("1/sign-settle-repeat", needs="money", pays=1)
+@check("1/sign-settle-repeat", needs="funds", pays=1)
 async def sign_settle_repeat(probe: Probe) -> None:
-    """A payer who signs what the 402 asks for is settled, and then served."""
+    """A payment that is signed as the 402 asks is settled, and its payer is served."""
     challenge = await probe.challenge()
-    header = probe.sign(challenge, await probe.payer())
-    probe.settled(await probe.settle(challenge, header))
-    probe.served(await probe.ask(payment_id=challenge.payment_id))
+    header = probe.money.sign(challenge, await probe.money.payer())
+    probe.money.expect_settled(await probe.settle(challenge, header))
+    expect_served(await probe.ask(payment_id=challenge.payment_id))
 
 
-@check("1/payer-pays-no-gas", needs="money, chain", pays=1)
+@check("1/payer-pays-no-gas", needs="funds, observe chain", pays=1)
 async def the_payer_pays_no_gas(probe: Probe) -> None:
-    """A payment's transaction is somebody else's; the payer sends none and spends no gas."""
-    payer = await probe.payer()
+    """The payment's transaction is sent by another account; the payer pays no gas."""
+    payer = await probe.money.payer()
     before = await _gas_account(probe, payer)
     paid = await probe.buy(payer)
-    receipt = await probe.mined(paid)
+    receipt = await probe.chain.mined(paid)
     if receipt is None:
         raise Inconclusive("the chain does not know the transaction of the payment's receipt")
     sender = str(receipt.get("from"))
-    probe.require("another sender than the payer", sender.lower() != payer.address.lower(), sender)
+    require("another sender than the payer", sender.lower() != payer.address.lower(), sender)
     after = await _gas_account(probe, payer)
-    probe.expect("the payer's transactions and native balance", after, before)
+    expect("the payer's transactions and native balance", after, before)
 
 
 async def _gas_account(probe: Probe, payer: Wallet) -> tuple[Any, Any]:
-    """Return how many transactions an account has sent, and what gas it could pay."""
-    count = await probe.rpc("eth_getTransactionCount", payer.address, "latest")
-    return count, await probe.rpc("eth_getBalance", payer.address, "latest")
+    """Return an account's transaction count and its native balance."""
+    count = await probe.chain.call("eth_getTransactionCount", payer.address, "latest")
+    return count, await probe.chain.call("eth_getBalance", payer.address, "latest")
 
 
-@check("1/repeat-served", needs="money", pays=1)
+@check("1/repeat-served", needs="funds", pays=1)
 async def the_repeated_request_is_served(probe: Probe) -> None:
-    """The request that was answered 402 is served when repeated with the payment's id."""
+    """The request that got a 402 is served when repeated with the payment's id."""
     paid = await probe.buy()
-    probe.served(await probe.ask(payment_id=paid.challenge.payment_id))
+    expect_served(await probe.ask(payment_id=paid.challenge.payment_id))
 
 
-@check("1/session-no-402", needs="money, sessions", deposits="0.02")
+@check("1/session-no-402", needs="funds, sessions", deposits="0.02")
 async def a_session_needs_no_402(probe: Probe) -> None:
-    """One deposit pays for one request after the other, none of which is answered 402."""
+    """One deposit pays for several requests, none of which gets a 402."""
     session = await probe.open_session(await probe.budget_for(2))
-    probe.served(await probe.ask(session_id=session.session_id))
-    probe.served(await probe.ask(session_id=session.session_id))
+    expect_served(await probe.ask(session_id=session.session_id))
+    expect_served(await probe.ask(session_id=session.session_id))
 
 
-@check("1/indexer", needs="money, world, clock", pays=1)
+@check("1/indexer", needs="funds, world, clock", pays=1)
 async def the_indexer_runs_by_itself(probe: Probe) -> None:
-    """Within five minutes of a payment the chain explorer is asked, with nobody's doing."""
-    since = await probe.next_event()
+    """The service queries the chain explorer within five minutes of a payment, by itself."""
+    since = await probe.world.next_event()
     await probe.buy()
 
     async def is_asked() -> bool:
-        events = await probe.journal(since)
+        events = await probe.world.journal(since)
         return any((e["actor"], e["event"]) == ("explorer", "answered") for e in events)
 
-    await probe.advance(INDEXER_TURN_S)
-    asked = await probe.eventually(is_asked)
-    probe.require(f"a question to the explorer in {INDEXER_TURN_S} s", asked, "none")
+    await probe.world.advance(INDEXER_TURN_S)
+    asked = await eventually(probe.clock, is_asked)
+    require(f"a query to the explorer within {INDEXER_TURN_S} s", asked, "none")

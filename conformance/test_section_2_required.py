@@ -4,10 +4,12 @@ import re
 from typing import Any
 
 from x402sim.protocol.crypto import checksum, parse_address
-from x402sim.suite.answers import Answer, Challenge
+from x402sim.suite.answers import Challenge, TargetAnswer, read_402
+from x402sim.suite.check import check
+from x402sim.suite.expect import expect, require
 from x402sim.suite.probe import Probe
 from x402sim.suite.target import at
-from x402sim.suite.verdict import Failed, Inconclusive, check
+from x402sim.suite.verdict import CheckFailed, Inconclusive
 
 BASE_UNITS = re.compile(r"0|[1-9][0-9]*")
 DECIMALS_CALL = "0x313ce567"
@@ -15,11 +17,11 @@ DECIMALS_CALL = "0x313ce567"
 BETWEEN_THOUSANDS = re.compile(r"(?<=\d)[,._' \u00a0\u202f](?=\d{3}(?!\d))")
 
 
-async def _required(probe: Probe) -> Answer:
-    """Return a 402, whatever it says; raises `Inconclusive` if there is none."""
+async def _required(probe: Probe) -> TargetAnswer:
+    """Return a 402, whatever its body is; raises `Inconclusive` for another status."""
     answer = await probe.unpaid()
     if answer.status != 402:
-        raise Inconclusive(f"expected a 402, got {probe.seen(answer)}")
+        raise Inconclusive(f"expected a 402, got {answer.summary}")
     return answer
 
 
@@ -28,7 +30,7 @@ async def _requirements(probe: Probe) -> dict[str, Any]:
     answer = await _required(probe)
     wanted = answer.at(probe.target.payment_required.requirements)
     if not isinstance(wanted, dict):
-        raise Inconclusive(f"the 402 has no requirements: {probe.seen(answer)}")
+        raise Inconclusive(f"the 402 has no requirements: {answer.summary}")
     return wanted
 
 
@@ -46,60 +48,60 @@ def _is_address(text: Any) -> bool:
 
 @check("2.1/requirements")
 async def requirements_have_their_fields(probe: Probe) -> None:
-    """Payment requirements have all fields of 2.1, each of its type."""
+    """Payment requirements have all fields of 2.1, each with its type."""
     wanted = await _requirements(probe)
     for name in ("scheme", "network", "payTo", "asset", "maxAmountRequired", "resource"):
-        probe.require(f"{name}, a string", isinstance(wanted.get(name), str), wanted.get(name))
+        require(f"{name}, a string", isinstance(wanted.get(name), str), wanted.get(name))
     seconds = wanted.get("maxTimeoutSeconds")
-    probe.require("maxTimeoutSeconds, an integer", _is_integer(seconds), seconds)
+    require("maxTimeoutSeconds, an integer", _is_integer(seconds), seconds)
 
 
 @check("2.1/scheme")
 async def the_scheme_is_exact(probe: Probe) -> None:
     """The payment scheme is "exact"."""
-    probe.expect("scheme", (await _requirements(probe)).get("scheme"), "exact")
+    expect("scheme", (await _requirements(probe)).get("scheme"), "exact")
 
 
 @check("2.1/network")
 async def the_network_is_the_deployments(probe: Probe) -> None:
-    """Every 402 names the same network, and in a world it is the world's."""
+    """Every 402 names the same network; with --world, it is the world's."""
     named = (await _requirements(probe)).get("network")
-    probe.require("a network's name", isinstance(named, str) and bool(named), named)
-    probe.expect("the network of a second 402", (await _requirements(probe)).get("network"), named)
-    if probe.setting.control is not None:
-        probe.expect("the network", named, (await probe.control("GET", "who"))["network"])
+    require("a network's name", isinstance(named, str) and bool(named), named)
+    expect("the network of a second 402", (await _requirements(probe)).get("network"), named)
+    if probe.world.exists:
+        expect("the network", named, (await probe.world.get("who"))["network"])
 
 
 @check("2.1/pay-to")
 async def pay_to_is_the_merchants_address(probe: Probe) -> None:
-    """The payee is an address, not the token's own, and the merchant's, where that is known."""
+    """payTo is an address, not the token's, and the one of --pay-to if given."""
     wanted = await _requirements(probe)
     payee, asset = wanted.get("payTo"), wanted.get("asset")
-    probe.require("payTo, an address", _is_address(payee), payee)
-    probe.require("another address than the token's", payee != asset, payee)
+    require("payTo, an address", _is_address(payee), payee)
+    require("another address than the token's", payee != asset, payee)
     merchant = probe.setting.pay_to
     if merchant is not None:
-        probe.expect("payTo", str(payee).lower(), checksum(merchant).lower())
+        expect("payTo", str(payee).lower(), checksum(merchant).lower())
 
 
 @check("2.1/asset")
 async def the_asset_is_an_address(probe: Probe) -> None:
-    """The asset is an address, and in a world its token's."""
+    """The asset is an address; with --world, it is the world's token."""
     asset = (await _requirements(probe)).get("asset")
-    probe.require("asset, an address", _is_address(asset), asset)
-    if probe.setting.control is not None:
-        token = (await probe.control("GET", "who"))["asset"]
-        probe.expect("the asset", str(asset).lower(), token.lower())
+    require("asset, an address", _is_address(asset), asset)
+    if probe.world.exists:
+        token = (await probe.world.get("who"))["asset"]
+        expect("the asset", str(asset).lower(), token.lower())
 
 
-@check("2.1/asset", needs="chain")
+@check("2.1/asset", needs="observe chain")
 async def the_asset_is_a_token_of_6_decimals(probe: Probe) -> None:
-    """At the asset's address there is a token contract, and it has 6 decimals."""
+    """The asset is a token contract with 6 decimals."""
     asset = (await _requirements(probe)).get("asset")
-    code = await probe.rpc("eth_getCode", asset, "latest")
-    probe.require("a contract at the asset's address", code not in ("0x", None), code)
+    code = await probe.chain.call("eth_getCode", asset, "latest")
+    require("a contract at the asset's address", code not in ("0x", None), code)
     call = {"to": asset, "data": DECIMALS_CALL}
-    probe.expect("decimals", int(await probe.rpc("eth_call", call, "latest"), 16), 6)
+    expect("decimals", int(await probe.chain.call("eth_call", call, "latest"), 16), 6)
 
 
 @check("2.1/amount")
@@ -107,8 +109,8 @@ async def the_amount_is_a_string_of_digits(probe: Probe) -> None:
     """The amount is a string of base units, without sign, point or leading zero."""
     amount = (await _requirements(probe)).get("maxAmountRequired")
     is_digits = isinstance(amount, str) and BASE_UNITS.fullmatch(amount) is not None
-    probe.require("maxAmountRequired, a string of digits", is_digits, repr(amount))
-    probe.require("an amount above zero", amount != "0", repr(amount))
+    require("maxAmountRequired, a string of digits", is_digits, repr(amount))
+    require("an amount above zero", amount != "0", repr(amount))
 
 
 @check("2.1/timeout")
@@ -116,34 +118,34 @@ async def the_timeout_is_an_integer(probe: Probe) -> None:
     """The timeout is an integer above zero."""
     seconds = (await _requirements(probe)).get("maxTimeoutSeconds")
     good = _is_integer(seconds) and seconds is not None and seconds > 0
-    probe.require("maxTimeoutSeconds, an integer above zero", good, repr(seconds))
+    require("maxTimeoutSeconds, an integer above zero", good, repr(seconds))
 
 
 @check("2.1/resource")
 async def the_resource_is_the_path(probe: Probe) -> None:
-    """The resource is the path of the endpoint that was asked for."""
+    """The resource is the path of the requested endpoint."""
     resource = (await _requirements(probe)).get("resource")
-    probe.expect("resource", resource, probe.target.protected.path)
+    expect("resource", resource, probe.target.protected.path)
 
 
 @check("2.1/description")
 async def a_description_is_text(probe: Probe) -> None:
-    """If there is a description, it is text."""
-    told = (await _requirements(probe)).get("description")
-    probe.require("text, or no description", told is None or isinstance(told, str), repr(told))
+    """A description, if there is one, is a string."""
+    text = (await _requirements(probe)).get("description")
+    require("a string, or no description", text is None or isinstance(text, str), repr(text))
 
 
-@check("2.1/description", needs="money", pays=1)
+@check("2.1/description", needs="funds", pays=1)
 async def the_description_need_not_be_sent_back(probe: Probe) -> None:
     """Requirements are accepted without the description, if they are accepted at all."""
     challenge = await probe.challenge()
-    header, told = probe.sign(challenge, await probe.payer()), challenge.requirements
+    header = probe.money.sign(challenge, await probe.money.payer())
     answer = await probe.settle(challenge, header, requirements={"description": None})
     if answer.status == 200:
         return
-    if (await probe.settle(challenge, header, requirements=told)).status == 200:
-        raise Failed("without description", "200", f"{probe.seen(answer)}, and with it 200")
-    raise Inconclusive(f"no payment is settled: {probe.seen(answer)}")
+    if (await probe.settle(challenge, header, requirements=challenge.requirements)).status == 200:
+        raise CheckFailed("without description", "200", f"{answer.summary}, and with it 200")
+    raise Inconclusive(f"no payment is settled: {answer.summary}")
 
 
 @check("2.2/body")
@@ -151,10 +153,10 @@ async def a_402_says_what_it_is(probe: Probe) -> None:
     """A 402 has the fixed error text, a payment id and the requirements."""
     answer, places = await _required(probe), probe.target.payment_required
     if places.error:
-        probe.expect("error", answer.at(places.error), places.error_text)
+        expect("error", answer.at(places.error), places.error_text)
     payment_id, wanted = answer.at(places.payment_id), answer.at(places.requirements)
-    probe.require("a payment id, a string", isinstance(payment_id, str), repr(payment_id))
-    probe.require("requirements, an object", isinstance(wanted, dict), repr(wanted))
+    require("a payment id, a string", isinstance(payment_id, str), repr(payment_id))
+    require("requirements, an object", isinstance(wanted, dict), repr(wanted))
 
 
 @check("2.2/body")
@@ -163,12 +165,12 @@ async def a_402_names_its_network_twice(probe: Probe) -> None:
     answer, places = await _required(probe), probe.target.payment_required
     if places.network:
         named = at(answer.at(places.requirements), "/network")
-        probe.expect("network", answer.at(places.network), named)
+        expect("network", answer.at(places.network), named)
 
 
 @check("2.2/body")
 async def the_message_states_the_amount(probe: Probe) -> None:
-    """The message is text that states the amount in base units."""
+    """The message is a string that states the amount in base units."""
     challenge = await probe.challenge()
     _states_amount(probe, challenge)
 
@@ -176,14 +178,14 @@ async def the_message_states_the_amount(probe: Probe) -> None:
 @check("2.2/body", needs="sessions")
 async def a_deposits_message_states_its_amount(probe: Probe) -> None:
     """The message of a deposit's 402 states the deposit in base units."""
-    _states_amount(probe, probe.read(await probe.ask_session("1.37")))
+    _states_amount(probe, read_402(await probe.ask_session("1.37")))
 
 
 def _states_amount(probe: Probe, challenge: Challenge) -> None:
     """Fail unless the message of a 402 states its amount; 10,000 is as good as 10000."""
     place = probe.target.payment_required.message
     if place:
-        told = challenge.answer.at(place)
-        text = BETWEEN_THOUSANDS.sub("", told) if isinstance(told, str) else ""
+        message = challenge.answer.at(place)
+        text = BETWEEN_THOUSANDS.sub("", message) if isinstance(message, str) else ""
         is_stated = re.search(rf"(?<![\d.,]){challenge.amount_base}(?!\d)", text) is not None
-        probe.require(f"a message that states {challenge.amount_base}", is_stated, repr(told))
+        require(f"a message that states {challenge.amount_base}", is_stated, repr(message))

@@ -5,21 +5,24 @@ from fractions import Fraction
 from typing import Any
 
 from x402sim.protocol.networks import NETWORKS
-from x402sim.suite.answers import Answer, Paid, find_session_id
+from x402sim.suite.answers import Paid, TargetAnswer, find_session_id, read_402
+from x402sim.suite.check import check
+from x402sim.suite.control_api import eventually
+from x402sim.suite.expect import expect, expect_not_served, expect_refused, expect_served, require
 from x402sim.suite.probe import Probe
-from x402sim.suite.verdict import Inconclusive, check
+from x402sim.suite.verdict import Inconclusive
 
 INDEXER_TURN_S = 310
-"""The indexer's five minutes, and a little."""
+"""The indexer's interval of five minutes, and ten seconds."""
 CHAINS = {"testnet": 338, "mainnet": 25}
 
 
 async def _record(probe: Probe, paid: Paid) -> dict[str, Any]:
-    """Return the stored payment, with the names of 2.4; camelCase is as good."""
+    """Return the stored payment, with the names of 2.4; camelCase is accepted."""
     path = probe.target.record.path.replace("{paymentId}", paid.challenge.payment_id)
     answer = await probe.send("GET", path)
     if answer.status != 200 or not isinstance(answer.body, dict):
-        raise Inconclusive(f"the payment record cannot be read: {probe.seen(answer)}")
+        raise Inconclusive(f"the payment record cannot be read: {answer.summary}")
     return {_snake(name): value for name, value in answer.body.items()}
 
 
@@ -27,73 +30,73 @@ def _snake(name: str) -> str:
     return "".join("_" + letter.lower() if letter.isupper() else letter for letter in name)
 
 
-@check("2.4/record", needs="money, record", pays=1)
+@check("2.4/record", needs="funds, record", pays=1)
 async def a_payment_is_stored_as_it_was_made(probe: Probe) -> None:
-    """The stored payment has the fields of 2.4, of this payment."""
+    """The stored payment has the fields of 2.4, with the values of this payment."""
     paid = await probe.buy()
     record, wanted = await _record(probe, paid), paid.challenge.requirements
     tx_hash = str(paid.receipt.at(probe.target.receipt.tx_hash))
     is_same = record.get("payment_id") == paid.challenge.payment_id
-    probe.require("payment_id, the id that was paid", is_same, sorted(record))
+    require("payment_id, the id that was paid", is_same, sorted(record))
     for name, value in (
         ("amount", wanted["maxAmountRequired"]),
         ("resource_url", wanted["resource"]),
         ("status", "settled"),
     ):
-        probe.expect(name, record.get(name), value)
+        expect(name, record.get(name), value)
     for name, text in (
         ("tx_hash", tx_hash),
         ("from_address", paid.payer.address),
         ("to_address", str(wanted["payTo"])),
     ):
-        probe.expect(name, str(record.get(name)).lower(), text.lower())
-    probe.require("a timestamp", bool(record.get("timestamp")), record.get("timestamp"))
+        expect(name, str(record.get(name)).lower(), text.lower())
+    require("a timestamp", bool(record.get("timestamp")), record.get("timestamp"))
 
 
-@check("2.4/block-null", needs="money, record, clock", pays=2)
+@check("2.4/block-null", needs="funds, record, clock", pays=2)
 async def a_new_record_has_no_block(probe: Probe) -> None:
-    """block_number is there and null at creation; only the indexer fills it in."""
+    """block_number exists and is null at creation, until the indexer sets it."""
     records = [await _record(probe, await probe.buy()) for _ in range(2)]
     for record in records:
-        probe.require("a field block_number", "block_number" in record, sorted(record))
+        require("a field block_number", "block_number" in record, sorted(record))
     # The indexer may come between a payment and this look at it, but not twice in a row.
     blocks = [record["block_number"] for record in records]
-    probe.require("null at creation", None in blocks, blocks)
+    require("null at creation", None in blocks, blocks)
 
 
-@check("2.4/block-null", needs="money, record, clock, chain", pays=1)
+@check("2.4/block-null", needs="funds, record, clock, observe chain", pays=1)
 async def the_indexer_fills_in_the_block(probe: Probe) -> None:
-    """Five minutes later block_number is the block of the payment's transaction."""
+    """Five minutes later, block_number is the block of the payment's transaction."""
     paid = await probe.buy()
-    mined = await probe.mined(paid)
+    mined = await probe.chain.mined(paid)
     if mined is None:
         raise Inconclusive("the chain does not know the transaction of the payment's receipt")
-    await probe.advance(INDEXER_TURN_S)
+    await probe.world.advance(INDEXER_TURN_S)
 
     async def is_filled_in() -> bool:
         return (await _record(probe, paid)).get("block_number") is not None
 
-    await probe.eventually(is_filled_in)
+    await eventually(probe.clock, is_filled_in)
     block = (await _record(probe, paid)).get("block_number")
-    probe.expect("block_number", block, int(mined["blockNumber"], 16))
+    expect("block_number", block, int(mined["blockNumber"], 16))
 
 
-@check("2.6/id-prefix", needs="money, sessions", deposits="0.01")
+@check("2.6/id-prefix", needs="funds, sessions", deposits="0.01")
 async def a_session_id_has_its_prefix(probe: Probe) -> None:
-    """What a settled deposit gives as session id begins with session_."""
+    """The session id of a settled deposit begins with session_."""
     max_spend = await probe.budget_for(1)
-    challenge = probe.read(await probe.ask_session(max_spend))
+    challenge = read_402(await probe.ask_session(max_spend))
     paid = await probe.pay(challenge)
     answer = await probe.ask_session(max_spend, payment_id=challenge.payment_id)
     given = [*_session_ids(paid.receipt), *_session_ids(answer)]
     odd = [f"{name[:8]}…" for name in given if not name.startswith("session_")]
-    probe.expect("session ids without the prefix", odd, [])
+    expect("session ids without the prefix", odd, [])
     if not any(find_session_id(each.body) for each in (paid.receipt, answer)) and not given:
-        raise Inconclusive(f"no session id is to be found: {probe.seen(answer)}")
+        raise Inconclusive(f"no session id was found: {answer.summary}")
 
 
-def _session_ids(answer: Answer) -> list[str]:
-    """Return the values of all fields named sessionId or session_id, and of the header."""
+def _session_ids(answer: TargetAnswer) -> list[str]:
+    """Return the values of all fields named sessionId or session_id, and of X-Session-Id."""
     ids = [answer.headers["x-session-id"]] if "x-session-id" in answer.headers else []
 
     def look(body: Any) -> None:
@@ -108,61 +111,61 @@ def _session_ids(answer: Answer) -> list[str]:
     return ids
 
 
-@check("2.6/remaining", control="session", needs="money, sessions", deposits="0.03")
+@check("2.6/remaining", baseline="session", needs="funds, sessions", deposits="0.03")
 async def a_budget_ends_when_it_is_spent(probe: Probe) -> None:
-    """As many requests are served as the deposit pays for, and not one more."""
+    """The service serves exactly as many requests as the deposit pays for."""
     session = await probe.open_session(await probe.budget_for(3))
     price_base = (await probe.challenge()).amount_base
     for _ in range(session.paid.challenge.amount_base // price_base):
-        probe.served(await probe.ask(session_id=session.session_id))
-    probe.not_served(await probe.ask(session_id=session.session_id))
+        expect_served(await probe.ask(session_id=session.session_id))
+    expect_not_served(await probe.ask(session_id=session.session_id))
 
 
-@check("2.6/remaining", needs="money, sessions, session view", deposits="0.03")
+@check("2.6/remaining", needs="funds, sessions, session view", deposits="0.03")
 async def remaining_is_deposited_minus_released(probe: Probe) -> None:
-    """A session that can be read shows what is left: deposited - released."""
+    """A readable session shows remaining = deposited - released."""
     session = await probe.open_session(await probe.budget_for(3))
-    probe.served(await probe.ask(session_id=session.session_id))
+    expect_served(await probe.ask(session_id=session.session_id))
     path = probe.target.sessions.view.replace("{sessionId}", session.session_id)
     shown = await probe.send("GET", path)
     deposited, released, remaining = (
         _number(shown, name) for name in ("deposited", "released", "remaining")
     )
     if deposited is None or released is None:
-        raise Inconclusive(f"deposited and released are not shown: {probe.seen(shown)}")
+        raise Inconclusive(f"deposited and released are not shown: {shown.summary}")
     price_base = (await probe.challenge()).amount_base
     share = Fraction(price_base, session.paid.challenge.amount_base)
-    probe.expect("released, after one request", released, deposited * share)
+    expect("released, after one request", released, deposited * share)
     if remaining is not None:
-        probe.expect("remaining", remaining, deposited - released)
+        expect("remaining", remaining, deposited - released)
 
 
-def _number(answer: Answer, name: str) -> Fraction | None:
-    """Return a field as a number, in whatever unit and type; None if it is none."""
+def _number(answer: TargetAnswer, name: str) -> Fraction | None:
+    """Return a field as a number, in any unit and type; None if it is not a number."""
     try:
         return Fraction(str(answer.at(f"/{name}")))
     except ValueError:
         return None
 
 
-@check("2.8/networks", needs="chain")
+@check("2.8/networks", needs="observe chain")
 async def the_chain_has_the_networks_id(probe: Probe) -> None:
-    """The chain id of a testnet is 338, and of a mainnet 25."""
+    """The chain id is 338 on a testnet, and 25 on a mainnet."""
     network = str((await probe.challenge()).requirements.get("network"))
     kind = next((kind for kind in CHAINS if network.endswith(kind)), None)
     if kind is None:
-        raise Inconclusive(f"the name {network!r} does not say which network it is")
-    chain_id = int(await probe.rpc("eth_chainId"), 16)
-    probe.expect(f"the chain id of {network}", chain_id, CHAINS[kind])
+        raise Inconclusive(f"the name {network!r} names neither a testnet nor a mainnet")
+    chain_id = int(await probe.chain.call("eth_chainId"), 16)
+    expect(f"the chain id of {network}", chain_id, CHAINS[kind])
 
 
-@check("2.8/networks", control="payment", needs="money", pays=1)
+@check("2.8/networks", baseline="payment", needs="funds", pays=1)
 async def an_authorization_for_another_chain_is_refused(probe: Probe) -> None:
-    """What was signed for another chain id is no payment here."""
-    challenge, payer = await probe.challenge(), await probe.payer()
-    network = probe.network(challenge)
+    """An authorization signed for another chain id is refused."""
+    challenge, payer = await probe.challenge(), await probe.money.payer()
+    network = probe.money.network(challenge)
     other = next(each.chain_id for each in NETWORKS.values() if each.name != network.name)
-    header = probe.sign(challenge, payer, network=replace(network, chain_id=other))
-    probe.refused(await probe.settle(challenge, header))
-    probe.not_served(await probe.ask(payment_id=challenge.payment_id))
-    await probe.paid(payer)
+    header = probe.money.sign(challenge, payer, network=replace(network, chain_id=other))
+    expect_refused(await probe.settle(challenge, header))
+    expect_not_served(await probe.ask(payment_id=challenge.payment_id))
+    await probe.world.expect_payments(payer)

@@ -1,7 +1,7 @@
-"""Section 2.1: requirements that come back changed are refused, and move no money.
+"""Section 2.1: requirements that are sent back changed are refused, and move no money.
 
-Each case changes one field and signs an authorization that agrees with the change, so that
-nothing but the comparison with what was issued can find it.
+Each case changes one field and signs an authorization that matches the change, so that only
+a comparison with the issued requirements can detect it.
 """
 
 from dataclasses import replace
@@ -12,150 +12,152 @@ import msgspec
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.crypto import parse_address
 from x402sim.protocol.networks import NETWORKS
-from x402sim.suite.answers import Challenge, find_session_id
+from x402sim.suite.answers import Challenge, find_session_id, read_402
+from x402sim.suite.check import check
+from x402sim.suite.expect import expect_not_served, expect_refused
 from x402sim.suite.probe import Probe
-from x402sim.suite.verdict import Inconclusive, check
+from x402sim.suite.verdict import Inconclusive
 
 ELSEWHERE = "0x" + "12" * 20
-MADE_UP_TX = "0x" + "ab" * 32
+INVENTED_TX = "0x" + "ab" * 32
 SOON_S, LATE_S = 30, 5
-"""How long before the end of the requirements they are still tried, and how long after."""
+"""How long before and after the end of the requirements they are sent."""
 
 
-@check("2.1/scheme", control="payment", needs="money", pays=1)
+@check("2.1/scheme", baseline="payment", needs="funds", pays=1)
 async def another_scheme_is_refused(probe: Probe) -> None:
-    """Requirements with another scheme are refused, whatever the facilitator takes."""
-    challenge, payer = await probe.challenge(), await probe.payer()
-    header = probe.sign(challenge, payer)
+    """Requirements with another scheme are refused, even if the facilitator accepts them."""
+    challenge, payer = await probe.challenge(), await probe.money.payer()
+    header = probe.money.sign(challenge, payer)
     await _facilitator_takes(probe, challenge, payer, "scheme", "upto")
     await _refused(probe, challenge, payer, header, scheme="upto")
 
 
-@check("2.1/network", control="payment", needs="money", pays=1)
+@check("2.1/network", baseline="payment", needs="funds", pays=1)
 async def another_network_is_refused(probe: Probe) -> None:
-    """Requirements with another network are refused, whatever the facilitator takes."""
-    challenge, payer = await probe.challenge(), await probe.payer()
-    network = probe.network(challenge)
+    """Requirements with another network are refused, even if the facilitator accepts them."""
+    challenge, payer = await probe.challenge(), await probe.money.payer()
+    network = probe.money.network(challenge)
     other = next(name for name in NETWORKS if name != network.name)
-    header = probe.sign(challenge, payer, network=replace(network, name=other))
+    header = probe.money.sign(challenge, payer, network=replace(network, name=other))
     await _facilitator_takes(probe, challenge, payer, "network", other)
     await _refused(probe, challenge, payer, header, network=other)
 
 
-@check("2.1/asset", control="payment", needs="money", pays=1)
+@check("2.1/asset", baseline="payment", needs="funds", pays=1)
 async def another_token_is_refused(probe: Probe) -> None:
-    """Requirements with another token are refused, whatever the facilitator takes."""
-    challenge, payer = await probe.challenge(), await probe.payer()
-    token = replace(probe.network(challenge), asset=parse_address(ELSEWHERE))
-    header = probe.sign(challenge, payer, network=token)
+    """Requirements with another token are refused, even if the facilitator accepts them."""
+    challenge, payer = await probe.challenge(), await probe.money.payer()
+    token = replace(probe.money.network(challenge), asset=parse_address(ELSEWHERE))
+    header = probe.money.sign(challenge, payer, network=token)
     await _facilitator_takes(probe, challenge, payer, "asset", ELSEWHERE)
     await _refused(probe, challenge, payer, header, asset=ELSEWHERE)
 
 
-@check("2.1/pay-to", control="payment", needs="money", pays=3)
+@check("2.1/pay-to", baseline="payment", needs="funds", pays=3)
 async def another_payee_is_refused(probe: Probe) -> None:
-    """Requirements and authorization that pay somebody else, of a similar address too."""
-    challenge, payer = await probe.challenge(), await probe.payer()
+    """Requirements and authorization with another payee are refused; a similar address, too."""
+    challenge, payer = await probe.challenge(), await probe.money.payer()
     payee = str(challenge.requirements["payTo"])
     alike = [payee[:22] + ELSEWHERE[22:], ELSEWHERE[:22] + payee[22:].lower()]
     for other in (payer.address, *(each.lower() for each in alike)):
-        header = probe.sign(challenge, payer, to=other)
+        header = probe.money.sign(challenge, payer, to=other)
         await _refused(probe, challenge, payer, header, payTo=other)
 
 
-@check("2.1/amount", control="payment", needs="money", pays=1)
+@check("2.1/amount", baseline="payment", needs="funds", pays=1)
 async def a_smaller_amount_is_refused(probe: Probe) -> None:
-    """Requirements and authorization of one base unit are refused."""
-    challenge, payer = await probe.challenge(), await probe.payer()
-    header = probe.sign(challenge, payer, value=1)
+    """Requirements and authorization for one base unit are refused."""
+    challenge, payer = await probe.challenge(), await probe.money.payer()
+    header = probe.money.sign(challenge, payer, value=1)
     await _refused(probe, challenge, payer, header, maxAmountRequired="1")
 
 
-@check("2.1/amount", control="payment", needs="money", pays=2)
+@check("2.1/amount", baseline="payment", needs="funds", pays=2)
 async def a_larger_amount_is_refused(probe: Probe) -> None:
-    """Requirements and authorization of one base unit more are refused."""
-    challenge, payer = await probe.challenge(), await probe.payer()
+    """Requirements and authorization for one base unit more are refused."""
+    challenge, payer = await probe.challenge(), await probe.money.payer()
     more = challenge.amount_base + 1
-    header = probe.sign(challenge, payer, value=more)
+    header = probe.money.sign(challenge, payer, value=more)
     await _refused(probe, challenge, payer, header, maxAmountRequired=str(more))
 
 
-@check("2.1/amount", control="payment", needs="money", pays=1)
+@check("2.1/amount", baseline="payment", needs="funds", pays=1)
 async def another_spelling_of_the_amount_is_refused(probe: Probe) -> None:
-    """The amount with a leading zero, or as a number, is not the string that was issued."""
-    challenge, payer = await probe.challenge(), await probe.payer()
-    header, amount_base = probe.sign(challenge, payer), challenge.amount_base
+    """The amount with a leading zero, or as a number, is refused."""
+    challenge, payer = await probe.challenge(), await probe.money.payer()
+    header, amount_base = probe.money.sign(challenge, payer), challenge.amount_base
     for respelled in (f"0{amount_base}", amount_base):
         await _refused(probe, challenge, payer, header, maxAmountRequired=respelled)
 
 
-@check("2.1/amount", control="session", needs="money, sessions", pays=1)
+@check("2.1/amount", baseline="session", needs="funds, sessions", pays=1)
 async def a_smaller_deposit_is_refused(probe: Probe) -> None:
-    """The deposit of a session, too: requirements and authorization of one base unit."""
-    payer, max_spend = await probe.payer(), await probe.budget_for(5)
-    deposit = probe.read(await probe.ask_session(max_spend))
-    header = probe.sign(deposit, payer, value=1)
+    """Requirements and authorization for a session deposit of one base unit are refused."""
+    payer, max_spend = await probe.money.payer(), await probe.budget_for(5)
+    deposit = read_402(await probe.ask_session(max_spend))
+    header = probe.money.sign(deposit, payer, value=1)
     await _refused(probe, deposit, payer, header, maxAmountRequired="1")
     answer = await probe.ask_session(max_spend, payment_id=deposit.payment_id)
     session_id = find_session_id(answer.body)
     if session_id is not None:
-        probe.not_served(await probe.ask(session_id=session_id))
+        expect_not_served(await probe.ask(session_id=session_id))
 
 
-@check("2.1/timeout", control="payment", needs="money", pays=1)
+@check("2.1/timeout", baseline="payment", needs="funds", pays=1)
 async def another_timeout_is_refused(probe: Probe) -> None:
-    """Requirements that would be valid for a day are refused."""
-    challenge, payer = await probe.challenge(), await probe.payer()
-    header = probe.sign(challenge, payer)
+    """Requirements changed to be valid for a day are refused."""
+    challenge, payer = await probe.challenge(), await probe.money.payer()
+    header = probe.money.sign(challenge, payer)
     await _refused(probe, challenge, payer, header, maxTimeoutSeconds=86_400)
 
 
-@check("2.1/resource", control="payment", needs="money", pays=1)
+@check("2.1/resource", baseline="payment", needs="funds", pays=1)
 async def another_resource_is_refused(probe: Probe) -> None:
-    """Requirements for another path, or for another spelling of it, are refused."""
-    challenge, payer = await probe.challenge(), await probe.payer()
-    header, path = probe.sign(challenge, payer), probe.target.protected.path
+    """Requirements for another path, or for another spelling of the path, are refused."""
+    challenge, payer = await probe.challenge(), await probe.money.payer()
+    header, path = probe.money.sign(challenge, payer), probe.target.protected.path
     others = {probe.target.sessions.path, "/", path[:-1], path + "/", path.upper()} - {path}
     for other in sorted(others):
         await _refused(probe, challenge, payer, header, resource=other)
 
 
-@check("2.1/resource", control="payment", needs="money, sessions", pays=2)
+@check("2.1/resource", baseline="payment", needs="funds, sessions", pays=2)
 async def the_requirements_of_another_id_are_refused(probe: Probe) -> None:
-    """The id of a deposit with the requirements of a quote of the same price, and the reverse."""
-    quote, payer = await probe.challenge(), await probe.payer()
-    deposit = probe.read(await probe.ask_session(await probe.budget_for(1)))
+    """A deposit's id with the requirements of a quote, or vice versa, is refused."""
+    quote, payer = await probe.challenge(), await probe.money.payer()
+    deposit = read_402(await probe.ask_session(await probe.budget_for(1)))
     for wanted, other in ((quote, deposit), (deposit, quote)):
-        header = probe.sign(wanted, payer)
-        probe.refused(await probe.settle(wanted, header, payment_id=other.payment_id))
+        header = probe.money.sign(wanted, payer)
+        expect_refused(await probe.settle(wanted, header, payment_id=other.payment_id))
     for challenge in (quote, deposit):
-        probe.not_served(await probe.ask(payment_id=challenge.payment_id))
-    await probe.paid(payer)
+        expect_not_served(await probe.ask(payment_id=challenge.payment_id))
+    await probe.world.expect_payments(payer)
 
 
-@check("2.1/changed-description", document="silent", needs="money", pays=1)
+@check("2.1/changed-description", document="silent", needs="funds", pays=1)
 async def another_description(probe: Probe) -> None:
-    """What comes of requirements that are sent back with another description."""
-    challenge, payer = await probe.challenge(), await probe.payer()
-    header = probe.sign(challenge, payer)
+    """Whether requirements with a changed description are settled."""
+    challenge, payer = await probe.challenge(), await probe.money.payer()
+    header = probe.money.sign(challenge, payer)
     answer = await probe.settle(challenge, header, requirements={"description": "A present"})
-    probe.observe("settled" if answer.status == 200 else f"refused: {probe.seen(answer)}")
+    probe.observe("settled" if answer.status == 200 else f"refused: {answer.summary}")
 
 
-@check("2.1/validity", control="payment", needs="money, clock", pays=1)
+@check("2.1/validity", baseline="payment", needs="funds, clock", pays=1)
 async def requirements_are_valid_to_their_end(probe: Probe) -> None:
-    """Shortly before maxTimeoutSeconds have passed the requirements can still be paid."""
-    challenge, payer = await probe.challenge(), await probe.payer()
-    await probe.advance(_timeout_s(challenge) - SOON_S)
-    probe.settled(await probe.settle(challenge, probe.sign(challenge, payer)))
+    """Shortly before maxTimeoutSeconds have passed, the requirements can still be paid."""
+    challenge, payer = await probe.challenge(), await probe.money.payer()
+    await probe.world.advance(_timeout_s(challenge) - SOON_S)
+    probe.money.expect_settled(await probe.settle(challenge, probe.money.sign(challenge, payer)))
 
 
-@check("2.1/validity", control="payment", needs="money, clock", pays=1)
+@check("2.1/validity", baseline="payment", needs="funds, clock", pays=1)
 async def requirements_end(probe: Probe) -> None:
     """Once maxTimeoutSeconds have passed, even a fresh authorization is refused."""
-    challenge, payer = await probe.challenge(), await probe.payer()
-    await probe.advance(_timeout_s(challenge) + LATE_S)
-    await _refused(probe, challenge, payer, probe.sign(challenge, payer))
+    challenge, payer = await probe.challenge(), await probe.money.payer()
+    await probe.world.advance(_timeout_s(challenge) + LATE_S)
+    await _refused(probe, challenge, payer, probe.money.sign(challenge, payer))
 
 
 def _timeout_s(challenge: Challenge) -> int:
@@ -169,26 +171,26 @@ async def _refused(
     probe: Probe, challenge: Challenge, payer: Wallet, header: str, **changed: Any
 ) -> None:
     """Fail unless changed requirements are refused, grant nothing and move no money."""
-    probe.refused(await probe.settle(challenge, header, requirements=changed))
-    probe.not_served(await probe.ask(payment_id=challenge.payment_id))
-    await probe.paid(payer)
+    expect_refused(await probe.settle(challenge, header, requirements=changed))
+    expect_not_served(await probe.ask(payment_id=challenge.payment_id))
+    await probe.world.expect_payments(payer)
 
 
 async def _facilitator_takes(
     probe: Probe, challenge: Challenge, payer: Wallet, field: str, value: str
 ) -> None:
-    """Have the world's facilitator accept whatever has `value` in it, and settle nothing.
+    """Make the world's facilitator accept any request that contains `value`, and settle nothing.
 
     A facilitator that serves several schemes, networks and tokens would accept it: only
     the service knows which of them it asked for.
     """
-    if probe.setting.control is None:
+    if not probe.world.exists:
         return
     wanted = {**challenge.requirements, field: value}
     settled = {
         "x402Version": 1,
         "event": "payment.settled",
-        "txHash": MADE_UP_TX,
+        "txHash": INVENTED_TX,
         "from": payer.address,
         "to": wanted["payTo"],
         "value": wanted["maxAmountRequired"],
@@ -199,4 +201,4 @@ async def _facilitator_takes(
     for path, said in (("/verify", {"isValid": True, "invalidReason": None}), ("/settle", settled)):
         fault = {"victim": "facilitator", "does": "answer", "path": path, "contains": value}
         body = msgspec.json.encode(said).decode()
-        await probe.control("POST", "faults", {**fault, "status": 200, "body": body})
+        await probe.world.fault({**fault, "status": 200, "body": body})

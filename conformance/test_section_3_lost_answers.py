@@ -1,7 +1,7 @@
 """Section 3: the facilitator has moved the money, and its answer was lost.
 
-The payer must get what was paid for, and nobody may take the money a second time. A
-target may find out at once, when it is asked again, or in the background.
+The payer must get what was paid for, and must not pay twice. A target may resolve the
+outcome at once, on the next request, or in the background.
 """
 
 import asyncio
@@ -12,9 +12,13 @@ from x402sim.payer.wallet import Wallet
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import to_hex
 from x402sim.protocol.header import authorization_of, decode_header
-from x402sim.suite.answers import Challenge, find_session_id
+from x402sim.spec.needs import Need
+from x402sim.suite.answers import Challenge, find_session_id, read_402
+from x402sim.suite.check import check
+from x402sim.suite.control_api import eventually
+from x402sim.suite.expect import expect_served, expect_withheld
 from x402sim.suite.probe import Probe
-from x402sim.suite.verdict import Failed, Inconclusive, check
+from x402sim.suite.verdict import CheckFailed, Inconclusive
 
 SETTLE: dict[str, Any] = {"victim": "facilitator", "path": "/settle"}
 DONE: dict[str, Any] = {**SETTLE, "does": "answer", "work_done": True}
@@ -28,117 +32,119 @@ LOST: dict[str, dict[str, Any]] = {
     "200 with an empty object": {**DONE, "status": 200, "body": "{}"},
     "200, cut off in the middle": {**SETTLE, "does": "truncate"},
 }
-"""Ways to lose the answer to a settlement that was carried out."""
-CHAIN_IS_SILENT: list[dict[str, Any]] = [
+"""Ways to lose the answer to a settlement that was executed."""
+CHAIN_UNREACHABLE: list[dict[str, Any]] = [
     {"victim": "rpc", "does": "refuse", "times": None},
     {"victim": "explorer", "does": "refuse", "times": None},
 ]
-PATIENCE_S = 0.5
-"""How long to wait for an answer that may come only with the next block."""
+NEXT_BLOCK_S = 0.5
+"""How long to wait for an answer that may need the next block."""
 A_WHILE_S = 400
-"""Longer than any authorization is valid, and than the indexer takes for a turn."""
+"""Longer than any authorization is valid, and longer than the indexer's interval."""
 
 
-@check("3/pending-resolved", needs="money, world", pays=len(LOST))
+@check("3/pending-resolved", needs="funds, world", pays=len(LOST))
 async def a_lost_answer_is_resolved(probe: Probe) -> None:
-    """However the facilitator's answer is lost, a payer who asks again is let in, paid once."""
+    """After any loss of the facilitator's answer, a payer who retries is served, and paid once."""
     for how, fault in LOST.items():
-        challenge, payer = await probe.challenge(), await probe.payer()
-        header = probe.sign(challenge, payer)
-        await probe.control("POST", "faults", fault)
+        challenge, payer = await probe.challenge(), await probe.money.payer()
+        header = probe.money.sign(challenge, payer)
+        await probe.world.fault(fault)
         await probe.settle(challenge, header, may_break=True)
         await _require_moved(probe, payer, how)
         await _let_in(probe, challenge, header, how)
-        await probe.paid(payer, challenge.amount_base)
+        await probe.world.expect_payments(payer, challenge.amount_base)
 
 
-@check("3/pending-resolved", needs="money, world", pays=2 * len(LOST))
-async def nobody_is_charged_twice(probe: Probe) -> None:
-    """While nothing can tell whether the first payment came through, no second one is taken."""
+@check("3/pending-resolved", needs="funds, world", pays=2 * len(LOST))
+async def no_payer_is_charged_twice(probe: Probe) -> None:
+    """While the outcome of the first payment is unknown, a second one moves no money."""
     for how, fault in LOST.items():
-        challenge, payer = await probe.challenge(), await probe.payer()
-        header = probe.sign(challenge, payer)
-        for each in (fault, *CHAIN_IS_SILENT):
-            await probe.control("POST", "faults", each)
+        challenge, payer = await probe.challenge(), await probe.money.payer()
+        header = probe.money.sign(challenge, payer)
+        for each in (fault, *CHAIN_UNREACHABLE):
+            await probe.world.fault(each)
         await probe.settle(challenge, header, may_break=True)
         await _require_moved(probe, payer, how)
-        await probe.settle(challenge, probe.sign(challenge, payer), may_break=True)
-        await probe.paid(payer, challenge.amount_base)
-        await probe.control("POST", "faults/clear")
-        await _let_in(probe, challenge, header, f"{how}, and the chain is silent")
-        await probe.paid(payer, challenge.amount_base)
+        await probe.settle(challenge, probe.money.sign(challenge, payer), may_break=True)
+        await probe.world.expect_payments(payer, challenge.amount_base)
+        await probe.world.clear_faults()
+        await _let_in(probe, challenge, header, f"{how}, and the chain is unreachable")
+        await probe.world.expect_payments(payer, challenge.amount_base)
 
 
-@check("3/pending-resolved", needs="money, world", pays=2)
+@check("3/pending-resolved", needs="funds, world", pays=2)
 async def a_transaction_that_waits_is_not_forgotten(probe: Probe) -> None:
-    """While the transfer of the first payment is not mined yet, no second one is taken."""
-    challenge, payer = await probe.challenge(), await probe.payer()
-    header = probe.sign(challenge, payer)
+    """While the transfer of the first payment is not mined, a second one moves no money."""
+    challenge, payer = await probe.challenge(), await probe.money.payer()
+    header = probe.money.sign(challenge, payer)
     timeout = {**SETTLE, "does": "answer", "status": 504, "times": None, "contains": header}
-    await probe.control("POST", "mining", {"automine": False})
-    await probe.control("POST", "faults", timeout)
+    await probe.world.post("mining", {"automine": False})
+    await probe.world.fault(timeout)
     await _submit(probe, challenge, header)
     attempts = set()
-    for each in (header, probe.sign(challenge, payer)):
+    for each in (header, probe.money.sign(challenge, payer)):
         attempts.add(asyncio.create_task(probe.settle(challenge, each, may_break=True)))
-        await asyncio.wait(attempts, timeout=PATIENCE_S)
+        await asyncio.wait(attempts, timeout=NEXT_BLOCK_S)
     while not all(attempt.done() for attempt in attempts):
-        await probe.control("POST", "mine")
-        await probe.setting.clock.sleep(PATIENCE_S)
-    await probe.control("POST", "mine")
-    await probe.paid(payer, challenge.amount_base)
+        await probe.world.post("mine")
+        await probe.clock.sleep(NEXT_BLOCK_S)
+    await probe.world.post("mine")
+    await probe.world.expect_payments(payer, challenge.amount_base)
 
 
-@check("3/pending-resolved", control="payment", needs="money, world", pays=2)
+@check("3/pending-resolved", baseline="payment", needs="funds, world", pays=2)
 async def a_nonce_used_for_something_else_is_no_payment(probe: Probe) -> None:
-    """The payer has used up the nonce, to pay himself or to pay less: that opens nothing."""
+    """A nonce that the payer used to pay himself, or to pay less, grants nothing."""
     for pays_less in (False, True):
-        challenge, payer = await probe.challenge(), await probe.payer()
-        header = probe.sign(challenge, payer)
-        for fault in ({**SETTLE, "does": "lose request", "times": None}, *CHAIN_IS_SILENT):
-            await probe.control("POST", "faults", fault)
+        challenge, payer = await probe.challenge(), await probe.money.payer()
+        header = probe.money.sign(challenge, payer)
+        for fault in ({**SETTLE, "does": "lose request", "times": None}, *CHAIN_UNREACHABLE):
+            await probe.world.fault(fault)
         await probe.settle(challenge, header, may_break=True)
         auth, _ = authorization_of(decode_header(header))
         change: dict[str, Any] = {"value": 1} if pays_less else {"to": payer.address}
-        await _submit(probe, challenge, probe.sign(challenge, payer, nonce=auth.nonce, **change))
-        await probe.control("POST", "faults/clear")
+        await _submit(
+            probe, challenge, probe.money.sign(challenge, payer, nonce=auth.nonce, **change)
+        )
+        await probe.world.clear_faults()
         await probe.settle(challenge, header, may_break=True)
-        probe.withheld(await probe.ask(payment_id=challenge.payment_id))
-        if not probe.setting.missing("clock"):
-            await probe.advance(A_WHILE_S)
-            probe.withheld(await probe.ask(payment_id=challenge.payment_id))
+        expect_withheld(await probe.ask(payment_id=challenge.payment_id))
+        if not probe.setting.missing(Need.CLOCK):
+            await probe.world.advance(A_WHILE_S)
+            expect_withheld(await probe.ask(payment_id=challenge.payment_id))
 
 
 async def _submit(probe: Probe, challenge: Challenge, header: str) -> None:
-    """Put an authorization on the chain, as anybody may who has seen it."""
+    """Submit an authorization to the chain, as anyone who has seen it may."""
     data = to_hex(abi.transfer_with_authorization(*authorization_of(decode_header(header))))
     asset = challenge.requirements["asset"]
-    sender = probe.stranger().address
-    await probe.control("POST", "send", {"from": sender, "to": asset, "data": data})
+    sender = probe.money.stranger().address
+    await probe.world.post("send", {"from": sender, "to": asset, "data": data})
 
 
-@check("3/pending-resolved", needs="money, world, clock", pays=2)
+@check("3/pending-resolved", needs="funds, world, clock", pays=2)
 async def a_lost_answer_is_resolved_by_itself(probe: Probe) -> None:
-    """A payer who never sends the header again is let in, too; a crash makes no difference."""
+    """A payer who never resends the header is served, too, even after a crash."""
     for how in ("lose answer", "crash after"):
-        challenge, payer = await probe.challenge(), await probe.payer()
-        for fault in ({**SETTLE, "does": how}, *CHAIN_IS_SILENT):
-            await probe.control("POST", "faults", fault)
-        await probe.settle(challenge, probe.sign(challenge, payer), may_break=True)
+        challenge, payer = await probe.challenge(), await probe.money.payer()
+        for fault in ({**SETTLE, "does": how}, *CHAIN_UNREACHABLE):
+            await probe.world.fault(fault)
+        await probe.settle(challenge, probe.money.sign(challenge, payer), may_break=True)
         await _require_moved(probe, payer, how)
-        await probe.control("POST", "faults/clear")
-        await probe.advance(A_WHILE_S)
-        probe.served(await probe.ask(payment_id=challenge.payment_id))
-        await probe.paid(payer, challenge.amount_base)
+        await probe.world.clear_faults()
+        await probe.world.advance(A_WHILE_S)
+        expect_served(await probe.ask(payment_id=challenge.payment_id))
+        await probe.world.expect_payments(payer, challenge.amount_base)
 
 
-@check("3/pending-resolved", control="session", needs="money, world, sessions", deposits="0.01")
+@check("3/pending-resolved", baseline="session", needs="funds, world, sessions", deposits="0.01")
 async def a_lost_deposit_makes_its_session(probe: Probe) -> None:
-    """A deposit whose answer was lost opens its session all the same, paid for once."""
+    """A deposit whose answer was lost still opens its session, and is paid once."""
     max_spend = await probe.budget_for(1)
-    challenge, payer = probe.read(await probe.ask_session(max_spend)), await probe.payer()
-    header = probe.sign(challenge, payer)
-    await probe.control("POST", "faults", {**SETTLE, "does": "lose answer"})
+    challenge, payer = read_402(await probe.ask_session(max_spend)), await probe.money.payer()
+    header = probe.money.sign(challenge, payer)
+    await probe.world.fault({**SETTLE, "does": "lose answer"})
     await probe.settle(challenge, header, may_break=True)
     await _require_moved(probe, payer, "a deposit")
 
@@ -146,39 +152,39 @@ async def a_lost_deposit_makes_its_session(probe: Probe) -> None:
         claimed = await probe.ask_session(max_spend, payment_id=challenge.payment_id)
         again = await probe.settle(challenge, header, may_break=True)
         session_id = find_session_id(claimed.body) or find_session_id(again.body)
-        return bool(session_id) and probe.has_content(await probe.ask(session_id=session_id))
+        return bool(session_id) and (await probe.ask(session_id=session_id)).has_content
 
     await _in_the_end(probe, is_served, "the answer to a deposit is lost")
-    await probe.paid(payer, challenge.amount_base)
+    await probe.world.expect_payments(payer, challenge.amount_base)
 
 
-@check("3/said-failed-but-paid", document="silent", needs="money, world", pays=1)
+@check("3/said-failed-but-paid", document="silent", needs="funds, world", pays=1)
 async def a_facilitator_that_is_wrong(probe: Probe) -> None:
-    """What comes of a settlement that the facilitator calls failed although it was mined."""
-    challenge, payer = await probe.challenge(), await probe.payer()
+    """What happens if the facilitator reports a settlement as failed although it was mined."""
+    challenge, payer = await probe.challenge(), await probe.money.payer()
     body = (
         '{"x402Version":1,"event":"payment.failed","network":"cronos-testnet",'
         '"timestamp":"2026-01-01T00:00:00.000Z","error":"Transaction failed on-chain"}'
     )
-    await probe.control("POST", "faults", {**DONE, "status": 200, "body": body})
-    answer = await probe.settle(challenge, probe.sign(challenge, payer), may_break=True)
+    await probe.world.fault({**DONE, "status": 200, "body": body})
+    answer = await probe.settle(challenge, probe.money.sign(challenge, payer), may_break=True)
     after = await probe.ask(payment_id=challenge.payment_id)
-    let_in = "let in" if probe.has_content(after) else "kept out"
-    probe.observe(f"{probe.seen(answer)}; the payer is {let_in}")
+    access = "has access" if after.has_content else "has no access"
+    probe.observe(f"{answer.summary}; the payer {access}")
 
 
 async def _require_moved(probe: Probe, payer: Wallet, how: str) -> None:
-    """Raise `Inconclusive` unless the money has moved, although nobody said so."""
-    if not await probe.transfers(payer):
-        raise Inconclusive(f"the target had nothing settled by the world's facilitator ({how})")
+    """Raise `Inconclusive` unless the money has moved, despite the lost answer."""
+    if not await probe.world.transfers(payer):
+        raise Inconclusive(f"no settlement reached the world's facilitator ({how})")
 
 
 async def _let_in(probe: Probe, challenge: Challenge, header: str, how: str) -> None:
-    """Do what a payer does who has heard nothing: ask, and send the same header again."""
+    """Act as a payer without an answer: repeat the request, and resend the same header."""
 
     async def is_let_in() -> bool:
         answer = await probe.ask(payment_id=challenge.payment_id)
-        if probe.has_content(answer):
+        if answer.has_content:
             return True
         await probe.settle(challenge, header, may_break=True)
         return False
@@ -187,11 +193,11 @@ async def _let_in(probe: Probe, challenge: Challenge, header: str, how: str) -> 
 
 
 async def _in_the_end(probe: Probe, is_let_in: Callable[[], Awaitable[bool]], how: str) -> None:
-    """Fail unless a payer is let in, at once or after minutes of trying."""
-    if await probe.eventually(is_let_in):
+    """Fail unless a payer gets access, at once or after minutes of retrying."""
+    if await eventually(probe.clock, is_let_in):
         return
-    if probe.setting.missing("clock"):
-        raise Inconclusive(f"{how}: the payer has paid and is not let in, after a second of trying")
-    await probe.advance(A_WHILE_S)
-    if not await probe.eventually(is_let_in):
-        raise Failed(how, "access to what was paid for", "none, after minutes of trying")
+    if probe.setting.missing(Need.CLOCK):
+        raise Inconclusive(f"{how}: the payer has paid; access was not granted within 1 s")
+    await probe.world.advance(A_WHILE_S)
+    if not await eventually(probe.clock, is_let_in):
+        raise CheckFailed(how, "access to what was paid for", "no access after minutes of retrying")

@@ -1,58 +1,61 @@
-"""Section 3: what a payment record, its cache and the indexer do as time goes by."""
+"""Section 3: payment records, their cache and the indexer, over time."""
 
+from x402sim.suite.check import check
+from x402sim.suite.control_api import eventually
+from x402sim.suite.expect import expect, expect_served, require
 from x402sim.suite.probe import Probe
-from x402sim.suite.verdict import Skipped, check
+from x402sim.suite.verdict import Skipped
 
 HOUR_S = 3600
 INDEXER_TURN_S = 310
-"""The indexer's five minutes, and a little."""
+"""The indexer's interval of five minutes, and ten seconds."""
 
 
-@check("3/discarded-after-24h", needs="money, world, clock", pays=1)
+@check("3/discarded-after-24h", needs="funds, world, clock", pays=1)
 async def a_cached_entitlement_is_discarded(probe: Probe) -> None:
-    """An entitlement is in the cache 23 hours after the payment, and after 25 it is not."""
+    """The cache has the entitlement 23 hours after the payment, and no longer after 25."""
     await probe.buy()
-    await probe.advance(23 * HOUR_S)
-    probe.require("the entitlement, after 23 hours", await _cached(probe) > 0, "an empty cache")
-    await probe.advance(2 * HOUR_S)
+    await probe.world.advance(23 * HOUR_S)
+    require("the entitlement, after 23 hours", await _cached(probe) > 0, "an empty cache")
+    await probe.world.advance(2 * HOUR_S)
 
     async def is_empty() -> bool:
         return await _cached(probe) == 0
 
-    await probe.eventually(is_empty)
-    probe.expect("entitlements in the cache after 25 hours", await _cached(probe), 0)
+    await eventually(probe.clock, is_empty)
+    expect("entitlements in the cache after 25 hours", await _cached(probe), 0)
 
 
 async def _cached(probe: Probe) -> int:
-    """Return how many entitlements the world's own service holds in memory."""
-    state = await probe.control("GET", "state")
+    """Return how many entitlements the world's own service has in its cache."""
+    state = await probe.world.get("state")
     if "cachedEntitlements" not in state:
         raise Skipped("this world does not show the target's cache")
     return int(state["cachedEntitlements"])
 
 
-@check("3/record-outlives-cache", needs="money, clock", pays=1)
+@check("3/record-outlives-cache", needs="funds, clock", pays=1)
 async def a_payment_grants_access_after_a_day(probe: Probe) -> None:
-    """25 hours after a payment, when the cache has forgotten it, its id still grants access."""
+    """25 hours after a payment, when it has left the cache, its id still grants access."""
     paid = await probe.buy()
-    await probe.advance(25 * HOUR_S)
-    probe.served(await probe.ask(payment_id=paid.challenge.payment_id))
+    await probe.world.advance(25 * HOUR_S)
+    expect_served(await probe.ask(payment_id=paid.challenge.payment_id))
 
 
-@check("3/indexed-status", needs="money, world, clock", pays=1)
+@check("3/indexed-status", needs="funds, world, clock", pays=1)
 async def an_indexed_payment_still_grants_access(probe: Probe) -> None:
-    """When the indexer has updated the status of a payment, its record still grants access."""
+    """After the indexer has updated a payment's status, its record still grants access."""
     paid = await probe.buy()
-    await probe.advance(INDEXER_TURN_S)
-    await probe.control("POST", "crash")
-    probe.served(await probe.ask(payment_id=paid.challenge.payment_id))
+    await probe.world.advance(INDEXER_TURN_S)
+    await probe.world.post("crash")
+    expect_served(await probe.ask(payment_id=paid.challenge.payment_id))
 
 
-@check("3/indexed-status", needs="money, clock, record", pays=1)
+@check("3/indexed-status", needs="funds, clock, record", pays=1)
 async def the_indexer_updates_block_and_status(probe: Probe) -> None:
-    """After the indexer's turn a record has a block number, and still a status."""
+    """After the indexer has run, a record has a block number and a status."""
     paid = await probe.buy()
-    await probe.advance(INDEXER_TURN_S)
+    await probe.world.advance(INDEXER_TURN_S)
     path = probe.target.record.path.replace("{paymentId}", paid.challenge.payment_id)
 
     async def has_block() -> bool:
@@ -60,6 +63,6 @@ async def the_indexer_updates_block_and_status(probe: Probe) -> None:
         number = record.at("/block_number") or record.at("/blockNumber")
         return isinstance(number, int) and isinstance(record.at("/status"), str)
 
-    done = await probe.eventually(has_block)
+    done = await eventually(probe.clock, has_block)
     record = await probe.send("GET", path)
-    probe.require("a block_number and a status", done, probe.seen(record))
+    require("a block_number and a status", done, record.summary)

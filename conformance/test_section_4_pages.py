@@ -1,31 +1,34 @@
-"""Sections 2.7, 4.3 and 4.5: what anybody may read: the agents, and the index of the pages."""
+"""Sections 2.7, 4.3 and 4.5: the public pages: the list of agents, and the documentation index."""
 
 import re
 from collections.abc import Iterator
 
 import httpx
 
-from x402sim.suite.answers import Answer
+from x402sim.spec.needs import Need
+from x402sim.suite.answers import TargetAnswer, read_402
+from x402sim.suite.check import check
+from x402sim.suite.expect import expect, require
 from x402sim.suite.probe import Probe
-from x402sim.suite.verdict import Inconclusive, Skipped, check
+from x402sim.suite.verdict import Inconclusive, Skipped
 
 URL = re.compile(r"https?://[^\s<>()\[\]\"'`]+")
 LINK = re.compile(r"\]\(\s*<?([^\s)>]+)")
-"""Where a Markdown link leads."""
+"""The target of a Markdown link."""
 PATH = re.compile(r"(?<![\w/.])/[\w.~%/-]+|\b[\w./-]+\.(?:md|txt|html)\b")
-"""A path, or the name of a file, as it may stand in plain text."""
-MOST_PAGES = 20
+"""A path or a file name in plain text."""
+MAX_PAGES = 20
 
 
 @check("4.3/list", needs="agents", pays=1)
 async def the_agents_are_listed(probe: Probe) -> None:
-    """GET /api/agents answers 200 with a list, or an object that holds one."""
+    """GET /api/agents answers 200 with a list, or with an object that contains one."""
     answer = await _agents(probe)
-    probe.expect("status", answer.status, 200)
+    expect("status", answer.status, 200)
     body = answer.body
     nested = body.values() if isinstance(body, dict) else ()
     has_list = isinstance(body, list) or any(isinstance(value, list | dict) for value in nested)
-    probe.require("a list of agents", has_list, probe.seen(answer))
+    require("a list of agents", has_list, answer.summary)
 
 
 @check("2.7/agent", needs="agents", pays=1)
@@ -35,50 +38,50 @@ async def agents_are_objects(probe: Probe) -> None:
     nested = answer.body.values() if isinstance(answer.body, dict) else [answer.body]
     listed = next((value for value in nested if isinstance(value, list)), None)
     if listed is None:
-        raise Inconclusive(f"there is no list in the answer: {probe.seen(answer)}")
+        raise Inconclusive(f"there is no list in the answer: {answer.summary}")
     for agent in listed:
-        probe.require("an object", isinstance(agent, dict) and bool(agent), repr(agent))
+        require("an object", isinstance(agent, dict) and bool(agent), repr(agent))
 
 
-async def _agents(probe: Probe) -> Answer:
-    """Return the list of agents; where it costs something and there is money, buy it."""
+async def _agents(probe: Probe) -> TargetAnswer:
+    """Return the list of agents; pay for it if it costs something and there are funds."""
     path = probe.target.agents.path
     answer = await probe.send("GET", path)
     if answer.status in (401, 403):
-        raise Skipped(f"it needs credentials, which section 5 leaves open: {probe.seen(answer)}")
+        raise Skipped(f"the list of agents needs credentials: {answer.summary}")
     if answer.status != 402:
         return answer
-    if probe.setting.missing("money"):
-        raise Skipped("the list costs something here, and there is no payer")
-    paid = await probe.pay(probe.read(answer))
+    if probe.setting.missing(Need.FUNDS):
+        raise Skipped("the list of agents costs money: give --payer-key or --world")
+    paid = await probe.pay(read_402(answer))
     return await probe.send("GET", path, headers={"X-Payment-Id": paid.challenge.payment_id})
 
 
 @check("4.5/llms-txt", needs="llms")
 async def the_index_is_plain_text(probe: Probe) -> None:
-    """The index of the documentation is text, no HTML and no JSON, and it names a page."""
+    """The documentation index is plain text, not HTML or JSON, and names a page."""
     index = await _index(probe)
     kind = index.headers.get("content-type", "text/plain").lower()
     is_text = kind.startswith("text/") and "html" not in kind
-    probe.require("a content type of plain text", is_text, kind)
+    require("a content type of plain text", is_text, kind)
     is_markup = index.text.lstrip()[:9].lower().startswith(("<!doctype", "<html"))
-    probe.require("plain text", not is_markup, probe.seen(index))
+    require("plain text", not is_markup, index.summary)
     named = any(form.search(index.text) for form in (URL, LINK, PATH))
-    probe.require("the address of a page", named, probe.seen(index))
+    require("the address of a page", named, index.summary)
 
 
 @check("4.5/llms-txt", needs="llms")
 async def the_pages_of_the_index_exist(probe: Probe) -> None:
-    """Every page of this server that the index names is there."""
+    """Every page of this server that the index names exists."""
     index = await _index(probe)
-    for url in list(_own_pages(probe, index.text))[:MOST_PAGES]:
+    for url in list(_own_pages(probe, index.text))[:MAX_PAGES]:
         page = await probe.send("GET", url)
-        probe.require(f"a page at {url}", page.status not in (404, 410), page.status)
+        require(f"a page at {url}", page.status not in (404, 410), page.status)
 
 
-async def _index(probe: Probe) -> Answer:
+async def _index(probe: Probe) -> TargetAnswer:
     index = await probe.send("GET", probe.target.llms.path)
-    probe.expect(f"the status of {probe.target.llms.path}", index.status, 200)
+    expect(f"the status of {probe.target.llms.path}", index.status, 200)
     return index
 
 

@@ -1,13 +1,16 @@
-"""Section 4.1: the order of a settlement, and what ends it at each step."""
+"""Section 4.1: the steps of a settlement, their order, and what ends it at each."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 from x402sim.payer.wallet import Wallet
-from x402sim.suite.answers import Answer, Challenge
+from x402sim.suite.answers import Challenge, TargetAnswer
+from x402sim.suite.check import check
+from x402sim.suite.examples import examples
+from x402sim.suite.expect import expect, expect_not_served, expect_refused, require
 from x402sim.suite.probe import Probe
-from x402sim.suite.verdict import Inconclusive, check
+from x402sim.suite.verdict import Inconclusive
 
 INVALID_SIGNATURE = "Invalid signature"
 VERIFY: dict[str, Any] = {"victim": "facilitator", "path": "/verify"}
@@ -19,7 +22,7 @@ NOT_SETTLED = (
 )
 HTML: dict[str, Any] = {"content_type": "text/html", "body": "<html>Bad Gateway</html>"}
 NO_VERDICT: dict[str, dict[str, Any]] = {
-    "nobody listens": {**VERIFY, "does": "refuse"},
+    "the connection is refused": {**VERIFY, "does": "refuse"},
     "the answer is lost": {**VERIFY, "does": "lose answer"},
     "500 without a body": {**VERIFY, "does": "answer", "status": 500},
     "200 with HTML": {**VERIFY, "does": "answer", "status": 200, **HTML},
@@ -34,60 +37,60 @@ NO_VERDICT: dict[str, dict[str, Any]] = {
 }
 """Answers to a verification that do not say that the signature is valid."""
 UNDER_WAY_S = 0.5
-MADE_UP = 15
+RANDOM_INPUTS = 15
 LETTERS = "pay_0xAZ09{}[]\"\\'%/.:,;- \0\n\u20ac\U0001f4b6"
-"""What made-up texts are made of."""
+"""The characters of random text."""
 
 
 async def _calls(probe: Probe, since: int) -> list[str]:
-    """Return what the world's facilitator was asked: "verify 200", "settle 200"."""
+    """Return the calls of the world's facilitator: "verify 200", "settle 200"."""
     return [
         f"{event['data']['path'].rsplit('/', 1)[-1]} {event['data']['status']}"
-        for event in await probe.journal(since)
+        for event in await probe.world.journal(since)
         if (event["actor"], event["event"]) == ("facilitator", "answered")
     ]
 
 
 async def _asked_nothing(probe: Probe, verb: str, attempt: Callable[[], Awaitable[None]]) -> None:
-    """Fail if an attempt leads to a call of the facilitator.
+    """Fail if an attempt calls the facilitator.
 
     A target may have something else to ask at the same moment; not twice in a row.
     """
     for is_last in (False, True):
-        since = await probe.next_event()
+        since = await probe.world.next_event()
         await attempt()
         calls = [call for call in await _calls(probe, since) if call.startswith(verb)]
         if not calls or is_last:
-            probe.expect(f"calls of the facilitator's {verb}", calls, [])
+            expect(f"calls of the facilitator's {verb}", calls, [])
             return
 
 
 async def _comes_to_nothing(
-    probe: Probe, challenge: Challenge, payer: Wallet, answer: Answer, *texts: str
+    probe: Probe, challenge: Challenge, payer: Wallet, answer: TargetAnswer, *texts: str
 ) -> None:
     """Fail unless a settlement was refused, granted nothing and moved no money."""
-    probe.refused(answer, *texts)
-    probe.not_served(await probe.ask(payment_id=challenge.payment_id))
-    await probe.paid(payer)
+    expect_refused(answer, *texts)
+    expect_not_served(await probe.ask(payment_id=challenge.payment_id))
+    await probe.world.expect_payments(payer)
 
 
 # --- the order -----------------------------------------------------------------------
 
 
-@check("4.1/order", control="payment", needs="money, world", pays=1)
+@check("4.1/order", baseline="payment", needs="funds, world", pays=1)
 async def verified_before_settled_before_answered(probe: Probe) -> None:
-    """The signature is verified before money moves, and the receipt comes after it has."""
-    challenge, payer = await probe.challenge(), await probe.payer()
-    since = await probe.next_event()
-    answer = await probe.settle(challenge, probe.sign(challenge, payer))
-    probe.settled(answer)
-    await probe.paid(payer, challenge.amount_base)
-    events = await probe.journal(since)
+    """The service verifies the signature before money moves, and sends the receipt afterwards."""
+    challenge, payer = await probe.challenge(), await probe.money.payer()
+    since = await probe.world.next_event()
+    answer = await probe.settle(challenge, probe.money.sign(challenge, payer))
+    probe.money.expect_settled(answer)
+    await probe.world.expect_payments(payer, challenge.amount_base)
+    events = await probe.world.journal(since)
     verified = next((e["seq"] for e in events if _is_verification(e)), None)
     moved = next(e["seq"] for e in events if _is_transfer_of(payer, e))
     in_order = verified is not None and verified < moved
     seen = f"events of the world's journal: verified {verified}, transferred {moved}"
-    probe.require("a verification before the transfer", in_order, seen)
+    require("a verification before the transfer", in_order, seen)
 
 
 def _is_verification(event: dict[str, Any]) -> bool:
@@ -100,58 +103,58 @@ def _is_transfer_of(payer: Wallet, event: dict[str, Any]) -> bool:
     return is_transfer and event["data"]["sender"] == payer.address
 
 
-@check("4.1/order", control="payment", needs="money, world", pays=1)
-async def nobody_is_let_in_before_the_money_has_moved(probe: Probe) -> None:
-    """While the settlement is under way, the payment's id grants nothing."""
-    challenge, payer = await probe.challenge(), await probe.payer()
+@check("4.1/order", baseline="payment", needs="funds, world", pays=1)
+async def no_access_before_the_transfer(probe: Probe) -> None:
+    """During the settlement, the payment's id grants nothing."""
+    challenge, payer = await probe.challenge(), await probe.money.payer()
     slow = {**SETTLE, "does": "delay request", "seconds": UNDER_WAY_S}
-    await probe.control("POST", "faults", slow)
-    header = probe.sign(challenge, payer)
+    await probe.world.fault(slow)
+    header = probe.money.sign(challenge, payer)
     settling = asyncio.create_task(probe.settle(challenge, header))
     while not settling.done():
         early = await probe.ask(payment_id=challenge.payment_id)
-        if not await probe.transfers(payer):
-            probe.not_served(early)
-        await probe.setting.clock.sleep(UNDER_WAY_S / 5)
+        if not await probe.world.transfers(payer):
+            expect_not_served(early)
+        await probe.clock.sleep(UNDER_WAY_S / 5)
     await settling
 
 
 # --- step 1 --------------------------------------------------------------------------
 
 
-@check("4.1/validate", control="unpaid")
+@check("4.1/validate", baseline="unpaid")
 async def parameters_that_are_missing_are_refused(probe: Probe) -> None:
-    """A settlement without one of its three parameters, or with another type, is refused."""
+    """A settlement request with a parameter missing or of the wrong type is refused."""
     challenge = await probe.challenge()
-    header = probe.sign(challenge, probe.stranger())
+    header = probe.money.sign(challenge, probe.money.stranger())
     for body in _bad_parameters(challenge, header):
-        probe.refused(await probe.send("POST", probe.target.pay.path, json=body))
+        expect_refused(await probe.send("POST", probe.target.pay.path, json=body))
     for content in (b"", b"{", b"null", b"[]"):
-        probe.refused(await probe.send("POST", probe.target.pay.path, content=content))
+        expect_refused(await probe.send("POST", probe.target.pay.path, content=content))
 
 
-@check("4.1/validate", control="payment", needs="money, world", pays=1)
+@check("4.1/validate", baseline="payment", needs="funds, world", pays=1)
 async def parameters_are_validated_first(probe: Probe) -> None:
-    """With a parameter missing or of another type the facilitator is not asked at all."""
-    challenge, payer = await probe.challenge(), await probe.payer()
-    header = probe.sign(challenge, payer)
+    """With a parameter missing or of the wrong type, the service does not call the facilitator."""
+    challenge, payer = await probe.challenge(), await probe.money.payer()
+    header = probe.money.sign(challenge, payer)
 
     async def attempt() -> None:
         for body in _bad_parameters(challenge, header):
-            probe.refused(await probe.send("POST", probe.target.pay.path, json=body))
+            expect_refused(await probe.send("POST", probe.target.pay.path, json=body))
 
     await _asked_nothing(probe, "verify", attempt)
-    await probe.paid(payer)
+    await probe.world.expect_payments(payer)
 
 
-@check("4.1/validate", control="unpaid")
+@check("4.1/validate", baseline="unpaid")
 async def any_nonsense_is_refused(probe: Probe) -> None:
-    """Made-up JSON in place of a settlement request, or of one of its parameters, is refused."""
+    """Random JSON instead of a settlement request, or of one of its parameters, is refused."""
     challenge = await probe.challenge()
-    good = _parameters(challenge, probe.sign(challenge, probe.stranger()))
-    for nonsense in probe.examples(MADE_UP, _json):
+    good = _parameters(challenge, probe.money.sign(challenge, probe.money.stranger()))
+    for nonsense in examples(RANDOM_INPUTS, _json):
         for body in (nonsense, *({**good, name: nonsense} for name in good)):
-            probe.refused(await probe.send("POST", probe.target.pay.path, json=body))
+            expect_refused(await probe.send("POST", probe.target.pay.path, json=body))
 
 
 def _json(st: Any) -> Any:
@@ -185,109 +188,109 @@ def _bad_parameters(challenge: Challenge, header: str) -> list[dict[str, Any]]:
 # --- steps 2 and 3 -------------------------------------------------------------------
 
 
-@check("4.1/build-verify", needs="money, world", pays=1)
+@check("4.1/build-verify", needs="funds, world", pays=1)
 async def the_facilitator_understands_the_request(probe: Probe) -> None:
-    """For a payment the facilitator is asked to verify, in a request that it can read."""
-    since = await probe.next_event()
+    """The service asks the facilitator to verify a payment, in a valid request."""
+    since = await probe.world.next_event()
     await probe.buy()
     calls = await _calls(probe, since)
-    probe.require("a verification that is answered 200", "verify 200" in calls, calls)
+    require("a verification that is answered 200", "verify 200" in calls, calls)
 
 
-@check("4.1/build-verify", control="payment", needs="money, world", pays=4)
+@check("4.1/build-verify", baseline="payment", needs="funds, world", pays=4)
 async def header_and_requirements_are_verified_together(probe: Probe) -> None:
-    """A header that pays another amount, or somebody else, is not even put up for settlement."""
-    payer = await probe.payer()
+    """A header with another amount or payee is not sent to settlement."""
+    payer = await probe.money.payer()
     changes: tuple[dict[str, Any], ...] = ({"value": 1}, {"to": payer.address})
     for change in changes:
 
         async def attempt(change: dict[str, Any] = change) -> None:
             challenge = await probe.challenge()
-            answer = await probe.settle(challenge, probe.sign(challenge, payer, **change))
-            probe.refused(answer)
+            answer = await probe.settle(challenge, probe.money.sign(challenge, payer, **change))
+            expect_refused(answer)
 
         await _asked_nothing(probe, "settle", attempt)
-    await probe.paid(payer)
+    await probe.world.expect_payments(payer)
 
 
-@check("4.1/verify-signature", control="payment", needs="money", pays=1)
-async def somebody_elses_signature_is_invalid(probe: Probe) -> None:
+@check("4.1/verify-signature", baseline="payment", needs="funds", pays=1)
+async def a_signature_by_another_key_is_invalid(probe: Probe) -> None:
     """An authorization that its payer did not sign is refused as "Invalid signature"."""
-    challenge, payer = await probe.challenge(), await probe.payer()
-    header = probe.sign(challenge, payer, by=probe.stranger())
+    challenge, payer = await probe.challenge(), await probe.money.payer()
+    header = probe.money.sign(challenge, payer, by=probe.money.stranger())
     answer = await probe.settle(challenge, header)
     await _comes_to_nothing(probe, challenge, payer, answer, INVALID_SIGNATURE)
 
 
-@check("4.1/verify-signature", control="payment", needs="money, world", pays=1)
+@check("4.1/verify-signature", baseline="payment", needs="funds, world", pays=1)
 async def the_facilitators_no_is_final(probe: Probe) -> None:
-    """What the facilitator calls invalid is refused as "Invalid signature", and not settled."""
-    challenge, payer = await probe.challenge(), await probe.payer()
-    header = probe.sign(challenge, payer)
+    """A payment that the facilitator calls invalid is refused as "Invalid signature"."""
+    challenge, payer = await probe.challenge(), await probe.money.payer()
+    header = probe.money.sign(challenge, payer)
     no = {**VERIFY, "does": "answer", "status": 200, "body": NOT_VALID}
-    await probe.control("POST", "faults", no)
+    await probe.world.fault(no)
     answer = await probe.settle(challenge, header)
     await _comes_to_nothing(probe, challenge, payer, answer, INVALID_SIGNATURE)
 
 
-@check("4.1/verify-signature", control="payment", needs="money, world", pays=len(NO_VERDICT))
+@check("4.1/verify-signature", baseline="payment", needs="funds, world", pays=len(NO_VERDICT))
 async def without_a_verdict_nothing_is_settled(probe: Probe) -> None:
-    """As long as the facilitator does not say that a signature is valid, no money moves."""
+    """Without a clear "valid" from the facilitator, no money moves."""
     for fault in NO_VERDICT.values():
-        challenge, payer = await probe.challenge(), await probe.payer()
-        header = probe.sign(challenge, payer)
-        await probe.control("POST", "faults", {**fault, "times": None})
+        challenge, payer = await probe.challenge(), await probe.money.payer()
+        header = probe.money.sign(challenge, payer)
+        await probe.world.fault({**fault, "times": None})
         answer = await probe.settle(challenge, header, may_break=True)
-        await probe.control("POST", "faults/clear")
+        await probe.world.clear_faults()
         if answer.broken:
-            raise Inconclusive(f"the target broke off: {answer.broken}")
+            raise Inconclusive(f"the target broke the connection: {answer.broken}")
         await _comes_to_nothing(probe, challenge, payer, answer)
 
 
 # --- step 4 --------------------------------------------------------------------------
 
 
-@check("4.1/settle-on-chain", needs="money, world", pays=1)
+@check("4.1/settle-on-chain", needs="funds, world", pays=1)
 async def the_transfer_is_on_the_ledger(probe: Probe) -> None:
-    """A settled payment is one transfer of the amount, from the payer to the payee."""
+    """A settled payment is one transfer of the amount from the payer to the payee."""
     paid = await probe.buy()
-    moved = await probe.transfers(paid.payer)
+    moved = await probe.world.transfers(paid.payer)
     payee = str(paid.challenge.requirements["payTo"]).lower()
-    told = [(each["to"].lower(), int(each["amount"])) for each in moved]
-    probe.expect("transfers of the payer", told, [(payee, paid.challenge.amount_base)])
+    found = [(each["to"].lower(), int(each["amount"])) for each in moved]
+    expect("transfers of the payer", found, [(payee, paid.challenge.amount_base)])
 
 
-@check("4.1/settle-on-chain", control="payment", needs="money, world", pays=1)
+@check("4.1/settle-on-chain", baseline="payment", needs="funds, world", pays=1)
 async def a_transfer_that_reverts_grants_nothing(probe: Probe) -> None:
-    """A transaction that was mined and reverted is no payment."""
-    challenge, payer = await probe.challenge(), await probe.payer()
-    header = probe.sign(challenge, payer)
-    await probe.control("POST", "doom", {"calls": 1})
+    """A transaction that was mined and reverted grants nothing."""
+    challenge, payer = await probe.challenge(), await probe.money.payer()
+    header = probe.money.sign(challenge, payer)
+    await probe.world.post("force-revert", {"calls": 1})
     await _is_not_settled(probe, challenge, payer, header)
 
 
-@check("4.1/settle-on-chain", control="payment", needs="money, world", pays=3)
+@check("4.1/settle-on-chain", baseline="payment", needs="funds, world", pays=3)
 async def what_was_not_settled_grants_nothing(probe: Probe) -> None:
-    """A facilitator that says "failed" in a 200, or is not there, has settled nothing."""
+    """A facilitator that answers "failed" with status 200, or is unreachable, settles nothing."""
     said_no = {**SETTLE, "does": "answer", "status": 200, "body": NOT_SETTLED}
     unlike = {**said_no, "body": '{"success": false}'}
     away = {**SETTLE, "does": "refuse"}
     for fault in (said_no, unlike, away):
-        challenge, payer = await probe.challenge(), await probe.payer()
-        header = probe.sign(challenge, payer)
-        await probe.control("POST", "faults", {**fault, "times": None})
+        challenge, payer = await probe.challenge(), await probe.money.payer()
+        header = probe.money.sign(challenge, payer)
+        await probe.world.fault({**fault, "times": None})
         await _is_not_settled(probe, challenge, payer, header)
-        await probe.control("POST", "faults/clear")
+        await probe.world.clear_faults()
 
 
 async def _is_not_settled(probe: Probe, challenge: Challenge, payer: Wallet, header: str) -> None:
-    """Fail if a payment that cannot be settled now gets a receipt, or opens anything.
+    """Fail if a payment that cannot be settled now gets a receipt, or grants anything.
 
     It need not be refused for good: a target that says "pending" breaks nothing.
     """
     answer = await probe.settle(challenge, header)
     success = probe.target.receipt.success
     is_receipt = answer.status == 200 and (not success or answer.at(success) is True)
-    probe.require("no receipt", not is_receipt, probe.seen(answer))
-    probe.not_served(await probe.ask(payment_id=challenge.payment_id))
-    await probe.paid(payer)
+    require("no receipt", not is_receipt, answer.summary)
+    expect_not_served(await probe.ask(payment_id=challenge.payment_id))
+    await probe.world.expect_payments(payer)

@@ -1,10 +1,13 @@
-"""Section 4.2: the price of a quote, and what a quote says."""
+"""Section 4.2: the price of a quote, and its fields."""
 
 import math
 from typing import Any
 
+from x402sim.suite.answers import read_402
+from x402sim.suite.check import check
+from x402sim.suite.expect import expect, require
 from x402sim.suite.probe import Probe
-from x402sim.suite.verdict import Inconclusive, Skipped, check
+from x402sim.suite.verdict import Inconclusive, Skipped
 
 TYPES = {"string": str, "number": int | float}
 
@@ -16,57 +19,57 @@ async def a_quote_has_its_price(probe: Probe) -> None:
     if not price_base:
         raise Skipped("the target file says that the price is open")
     asked = (await probe.challenge()).amount_base
-    probe.expect("maxAmountRequired", asked, price_base)
+    expect("maxAmountRequired", asked, price_base)
 
 
 @check("4.2/price")
 async def a_larger_order_costs_the_same(probe: Probe) -> None:
-    """The price does not depend on what is asked."""
+    """The price does not depend on the order."""
     challenge = await probe.challenge()
-    order = probe.ledger.body
+    order = probe.state.body
     if order is None or not isinstance(order.get("sizeUsd"), int | float):
         raise Skipped("the body of a request has no sizeUsd")
-    larger = probe.read(await probe.ask(body={**order, "sizeUsd": order["sizeUsd"] * 2}))
-    probe.expect("maxAmountRequired", larger.amount_base, challenge.amount_base)
+    larger = read_402(await probe.ask(body={**order, "sizeUsd": order["sizeUsd"] * 2}))
+    expect("maxAmountRequired", larger.amount_base, challenge.amount_base)
 
 
-@check("4.2/quote", needs="money", pays=1)
+@check("4.2/quote", needs="funds", pays=1)
 async def a_quote_has_its_fields(probe: Probe) -> None:
-    """A paid quote has all its fields, each of its type, for the pair that was asked for."""
+    """A paid quote has all its fields, each with its type, for the requested pair."""
     paid = await probe.buy()
     answer = await probe.ask(payment_id=paid.challenge.payment_id)
-    probe.expect("status", answer.status, 200)
+    expect("status", answer.status, 200)
     endpoint = probe.target.protected
     content = answer.at(endpoint.content)
     if not isinstance(content, dict):
-        probe.require(f"an object at {endpoint.content}", not endpoint.fields, probe.seen(answer))
+        require(f"an object at {endpoint.content}", not endpoint.fields, answer.summary)
         return
     for name, kind in endpoint.fields.items():
         value = content.get(name)
-        probe.require(f"{name}, a {kind}", _is(kind, value), repr(value))
-    pair = (probe.ledger.body or endpoint.bodies[0]).get("pair")
+        require(f"{name}, a {kind}", _is(kind, value), repr(value))
+    pair = (probe.state.body or endpoint.bodies[0]).get("pair")
     if "pair" in endpoint.fields and pair is not None:
-        probe.expect("pair", content.get("pair"), pair)
+        expect("pair", content.get("pair"), pair)
 
 
 def _is(kind: str, value: Any) -> bool:
-    """Tell whether a JSON value is a string that says something, or a finite number."""
+    """Tell whether a JSON value is a string that is not empty, or a finite number."""
     if isinstance(value, str):
         return kind == "string" and bool(value)
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return kind == "number" and is_number and math.isfinite(value)
 
 
-@check("4.2/quote", needs="money", pays=1)
+@check("4.2/quote", needs="funds", pays=1)
 async def another_pair_has_another_quote(probe: Probe) -> None:
-    """The quote is for the pair in the body, not for a fixed one."""
+    """The quote is for the pair in the request's body."""
     paid = await probe.buy()
-    body = probe.ledger.body
+    body = probe.state.body
     if body is None or "pair" not in body or "pair" not in probe.target.protected.fields:
         raise Skipped("the body of a request has no pair")
     other = {**body, "pair": "ETH-USD" if body["pair"] != "ETH-USD" else "BTC-USD"}
     answer = await probe.ask(payment_id=paid.challenge.payment_id, body=other)
-    if not probe.has_content(answer):
-        raise Inconclusive(f"the target does not quote {other['pair']}: {probe.seen(answer)}")
+    if not answer.has_content:
+        raise Inconclusive(f"the target has no quote for {other['pair']}: {answer.summary}")
     shown = answer.at(probe.target.protected.content + "/pair")
-    probe.expect("pair", shown, other["pair"])
+    expect("pair", shown, other["pair"])

@@ -5,15 +5,18 @@ from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from x402sim.protocol.money import to_base
-from x402sim.suite.answers import Answer, find_session_id
+from x402sim.suite.answers import TargetAnswer, find_session_id, read_402
+from x402sim.suite.check import check
+from x402sim.suite.examples import examples
+from x402sim.suite.expect import expect, expect_served, require
 from x402sim.suite.probe import Probe
-from x402sim.suite.verdict import Failed, Inconclusive, check
+from x402sim.suite.verdict import CheckFailed, Inconclusive
 
 EXACT = ("8.20", "0.29", "1.00", "0.01", "4.35", "1.10", "0.57", "10.00")
-"""Amounts of two fraction digits; binary fractions get most of them wrong."""
-MADE_UP = 15
+"""Amounts with two fraction digits; floats get most of them wrong."""
+RANDOM_INPUTS = 15
 MODEST_CENTS = 1000
-"""Up to 10.00 any service takes a deposit; a larger one may be more than it wants to hold."""
+"""Every service accepts a deposit of 10.00; it may refuse a larger one."""
 MALFORMED: tuple[Any, ...] = (
     *("", " ", "abc", "1,50", "12abc", "1e", "0x10", "NaN", "Infinity", "-1.00", "--1.00"),
     *("1.00.00", "1_0.00", "1/2", "1.0000001", "1\u066b50", "1e2", "1.005", "0.00", "$1.00"),
@@ -23,63 +26,63 @@ MALFORMED: tuple[Any, ...] = (
 
 @check("4.4/deposit-402", needs="sessions")
 async def a_session_asks_for_its_deposit(probe: Probe) -> None:
-    """A request for a session is answered 402, with the body of 2.2 and the deposit as amount."""
+    """A request for a session gets a 402 with the body of 2.2 and the deposit as amount."""
     answer, places = await probe.ask_session("1.00"), probe.target.payment_required
-    probe.expect("status", answer.status, 402)
+    expect("status", answer.status, 402)
     if places.error:
-        probe.expect("error", answer.at(places.error), places.error_text)
+        expect("error", answer.at(places.error), places.error_text)
     payment_id, wanted = answer.at(places.payment_id), answer.at(places.requirements)
     is_id = isinstance(payment_id, str) and payment_id.startswith("pay_")
-    probe.require("a payment id pay_…", is_id, repr(payment_id))
-    probe.require("requirements, an object", isinstance(wanted, dict), repr(wanted))
-    probe.expect("the scheme", wanted.get("scheme"), "exact")
-    probe.expect("maxAmountRequired", wanted.get("maxAmountRequired"), str(to_base("1.00", 6)))
+    require("a payment id pay_…", is_id, repr(payment_id))
+    require("requirements, an object", isinstance(wanted, dict), repr(wanted))
+    expect("the scheme", wanted.get("scheme"), "exact")
+    expect("maxAmountRequired", wanted.get("maxAmountRequired"), str(to_base("1.00", 6)))
 
 
 @check("4.4/max-spend", needs="sessions")
 async def the_deposit_is_exact(probe: Probe) -> None:
-    """The deposit is maxSpend in base units, exactly, also where a float is not."""
+    """The deposit is exactly maxSpend in base units, without float rounding."""
     for max_spend in EXACT:
         answer = await probe.ask_session(max_spend)
-        probe.expect(f"the status for {max_spend}", answer.status, 402)
-        probe.expect(f"the deposit for {max_spend}", _asked(probe, answer), to_base(max_spend, 6))
+        expect(f"the status for {max_spend}", answer.status, 402)
+        expect(f"the deposit for {max_spend}", _asked(answer), to_base(max_spend, 6))
 
 
-@check("4.4/max-spend", control="unpaid", needs="sessions")
+@check("4.4/max-spend", baseline="unpaid", needs="sessions")
 async def a_malformed_budget_has_no_price(probe: Probe) -> None:
-    """What is no amount gets no 402; what is another spelling of one, none for another amount."""
+    """A malformed maxSpend gets no 402; another spelling of an amount, none for another amount."""
     for max_spend in MALFORMED:
         _no_other_price(probe, max_spend, await probe.ask_session(max_spend))
     body = {"duration": probe.target.sessions.duration}
     nothing = await probe.send("POST", probe.target.sessions.path, json=body)
     is_refused = nothing.status >= 400 and nothing.status != 402
-    probe.require("a refusal without maxSpend", is_refused, probe.seen(nothing))
+    require("a refusal without maxSpend", is_refused, nothing.summary)
 
 
 @check("4.4/max-spend", needs="sessions")
 async def any_deposit_is_exact(probe: Probe) -> None:
-    """Made-up amounts of two fraction digits: a 402 asks for exactly that."""
-    small = probe.examples(MADE_UP, lambda st: st.integers(1, MODEST_CENTS))
-    large = probe.examples(MADE_UP, lambda st: st.integers(MODEST_CENTS, 10**12))
+    """For random amounts with two fraction digits, the 402 asks for exactly that amount."""
+    small = examples(RANDOM_INPUTS, lambda st: st.integers(1, MODEST_CENTS))
+    large = examples(RANDOM_INPUTS, lambda st: st.integers(MODEST_CENTS, 10**12))
     for cents in sorted({*small, *large}):
         max_spend = f"{cents // 100}.{cents % 100:02}"
         answer = await probe.ask_session(max_spend)
         if cents <= MODEST_CENTS or answer.status == 402:
-            asked, deposit_base = _asked(probe, answer), to_base(max_spend, 6)
-            probe.expect(f"the deposit for {max_spend}", asked, deposit_base)
+            asked, deposit_base = _asked(answer), to_base(max_spend, 6)
+            expect(f"the deposit for {max_spend}", asked, deposit_base)
 
 
-@check("4.4/max-spend", control="unpaid", needs="sessions")
+@check("4.4/max-spend", baseline="unpaid", needs="sessions")
 async def any_text_has_its_own_price_or_none(probe: Probe) -> None:
-    """Made-up texts of digits, signs, points and spaces: no 402 for another amount."""
-    texts = probe.examples(MADE_UP, lambda st: st.text("0123456789.,+-_e ", max_size=9))
-    near = probe.examples(MADE_UP, _nearly_decimal)
+    """For random text of digits, signs, points and spaces, no 402 asks for another amount."""
+    texts = examples(RANDOM_INPUTS, lambda st: st.text("0123456789.,+-_e ", max_size=9))
+    near = examples(RANDOM_INPUTS, _nearly_decimal)
     for text in sorted({*texts, *near}, key=lambda each: (len(each), each)):
         _no_other_price(probe, text, await probe.ask_session(text))
 
 
 def _nearly_decimal(st: Any) -> Any:
-    """Return the strategy of decimals with something before, between or after their digits."""
+    """Return the strategy of decimals with stray characters before, between or after the digits."""
     before, between = st.sampled_from(["", " ", "+", "-", "0"]), st.sampled_from([".", ",", ""])
     whole, fraction = st.integers(0, 9999), st.text("0123456789", max_size=8)
     after = st.sampled_from(["", " ", "e", "%", "$"])
@@ -87,29 +90,29 @@ def _nearly_decimal(st: Any) -> Any:
     return parts.map("".join)
 
 
-def _asked(probe: Probe, answer: Answer) -> int:
-    """Return the deposit a 402 asks for; fails if it asks for none."""
+def _asked(answer: TargetAnswer) -> int:
+    """Return the deposit that a 402 asks for; fails for another status."""
     if answer.status != 402:
-        raise Failed("a request for a session", "402 with a deposit", probe.seen(answer))
-    return probe.read(answer).amount_base
+        raise CheckFailed("a request for a session", "402 with a deposit", answer.summary)
+    return read_402(answer).amount_base
 
 
-def _no_other_price(probe: Probe, max_spend: Any, answer: Answer) -> None:
-    """Fail if a request got a session, or a 402 that asks for another amount than it says.
+def _no_other_price(probe: Probe, max_spend: Any, answer: TargetAnswer) -> None:
+    """Fail if a request opened a session, or got a 402 for another amount than requested.
 
     How strictly maxSpend is read is open, but 1,50 must not cost 1.00.
     """
     said = f"maxSpend {max_spend!r}"
-    probe.require(f"{said}: a refusal or a 402", answer.status >= 400, probe.seen(answer))
+    require(f"{said}: a refusal or a 402", answer.status >= 400, answer.summary)
     if answer.status == 402:
         wanted = answer.at(probe.target.payment_required.requirements + "/maxAmountRequired")
         exact = _exact_base(max_spend)
         demand = f"{said}: " + ("no 402" if exact is None else f"{exact}, or no 402")
-        probe.require(demand, exact is not None and wanted == str(exact), repr(wanted))
+        require(demand, exact is not None and wanted == str(exact), repr(wanted))
 
 
 def _exact_base(max_spend: Any) -> int | None:
-    """Return what an amount in any decimal spelling is in base units; None if it is none."""
+    """Return an amount in any decimal spelling in base units; None if it is not an amount."""
     if isinstance(max_spend, bool) or not isinstance(max_spend, str | int | float):
         return None
     try:
@@ -122,48 +125,48 @@ def _exact_base(max_spend: Any) -> int | None:
 # --- once the deposit is paid ------------------------------------------------------------
 
 
-@check("4.4/deposit-flow", control="payment", needs="money, sessions", deposits="0.02")
+@check("4.4/deposit-flow", baseline="payment", needs="funds, sessions", deposits="0.02")
 async def a_paid_deposit_opens_a_session(probe: Probe) -> None:
-    """The deposit is settled like any payment, and then the session can be spent."""
+    """A deposit is settled like any payment, and then the session can be used."""
     max_spend = await probe.budget_for(2)
-    challenge = probe.read(await probe.ask_session(max_spend))
-    receipt = await probe.settle(challenge, probe.sign(challenge, await probe.payer()))
-    probe.settled(receipt)
+    challenge = read_402(await probe.ask_session(max_spend))
+    receipt = await probe.settle(challenge, probe.money.sign(challenge, await probe.money.payer()))
+    probe.money.expect_settled(receipt)
     answer = await probe.ask_session(max_spend, payment_id=challenge.payment_id)
     session_id = find_session_id(receipt.body) or find_session_id(answer.body)
     if session_id is None:
-        raise Inconclusive(f"no session id (session_…) is to be found: {probe.seen(answer)}")
-    probe.served(await probe.ask(session_id=session_id))
+        raise Inconclusive(f"no session id (session_…) was found: {answer.summary}")
+    expect_served(await probe.ask(session_id=session_id))
 
 
-@check("4.4/deposit-flow", needs="money, sessions, world", deposits="0.02")
+@check("4.4/deposit-flow", needs="funds, sessions, world", deposits="0.02")
 async def the_deposit_is_what_is_paid(probe: Probe) -> None:
-    """Opening a session moves the deposit, once, and spending it moves nothing more."""
+    """Opening a session moves the deposit once; spending it moves nothing more."""
     session = await probe.open_session(await probe.budget_for(2))
-    probe.served(await probe.ask(session_id=session.session_id))
-    await probe.paid(session.paid.payer, session.paid.challenge.amount_base)
+    expect_served(await probe.ask(session_id=session.session_id))
+    await probe.world.expect_payments(session.paid.payer, session.paid.challenge.amount_base)
 
 
-@check("4.4/deposit-flow", needs="money, sessions", deposits="0.02")
+@check("4.4/deposit-flow", needs="funds, sessions", deposits="0.02")
 async def every_session_has_its_own_id(probe: Probe) -> None:
-    """Two deposits, of the same amount and at the same time, open two sessions."""
+    """Two concurrent deposits of the same amount open two sessions."""
     max_spend = await probe.budget_for(1)
     first, second = await asyncio.gather(*(probe.open_session(max_spend) for _ in range(2)))
     different = first.session_id != second.session_id
-    probe.require("two session ids", different, "the same id twice")
+    require("two session ids", different, "the same id twice")
 
 
-@check("4.4/duration-unit", document="silent", needs="money, sessions", deposits="0.01")
+@check("4.4/duration-unit", document="silent", needs="funds, sessions", deposits="0.01")
 async def the_unit_of_duration(probe: Probe) -> None:
-    """Whether a session of duration 1 is over after a second."""
+    """Whether a session of duration 1 expires after a second."""
     max_spend = await probe.budget_for(1)
     required = await probe.ask_session(max_spend, 1)
     if required.status != 402:
-        probe.observe(f"duration 1: {probe.seen(required)}")
+        probe.observe(f"duration 1: {required.summary}")
         return
-    paid = await probe.pay(probe.read(required))
+    paid = await probe.pay(read_402(required))
     answer = await probe.ask_session(max_spend, 1, payment_id=paid.challenge.payment_id)
     session_id = find_session_id(paid.receipt.body) or find_session_id(answer.body)
-    await probe.setting.clock.sleep(1)
-    is_over = not probe.has_content(await probe.ask(session_id=session_id))
-    probe.observe("seconds, it seems: it is over" if is_over else "longer than seconds: it lasts")
+    await probe.clock.sleep(1)
+    is_over = not (await probe.ask(session_id=session_id)).has_content
+    probe.observe("probably seconds: it has expired" if is_over else "longer: it is still served")

@@ -1,19 +1,21 @@
 """Section 5: an entitlement opens the exact resource that was paid for, and nothing else.
 
-Paths that are spelled otherwise may or may not be the resource: that is the target's
-affair. None of them may be a way around the payment.
+A path in another spelling may or may not be the resource: the target decides. None of
+them may bypass the payment.
 """
 
-from x402sim.suite.answers import find_session_id
+from x402sim.suite.answers import find_session_id, read_402
+from x402sim.suite.check import check
+from x402sim.suite.expect import expect_not_served, expect_withheld, require
 from x402sim.suite.probe import Probe
-from x402sim.suite.verdict import Skipped, check
+from x402sim.suite.verdict import Skipped
 
 ELSEWHERE = ("/other", "2", "-free", "/1/2")
-"""What makes a path another one that begins with the same letters."""
+"""Appended to a path, each makes a different path with the same prefix."""
 
 
 def other_paths(path: str) -> list[str]:
-    """Return paths that a lenient router takes for this one; each is another, to RFC 3986."""
+    """Return paths that a lenient router equates with this one; by RFC 3986 they differ."""
     parent, last = path.rsplit("/", 1)
     first, rest = path[1:].partition("/")[::2]
     return [
@@ -24,7 +26,7 @@ def other_paths(path: str) -> list[str]:
 
 
 def spellings(path: str) -> list[str]:
-    """Return other ways to write a path, as a router may understand it."""
+    """Return other spellings of a path that a router may normalise to it."""
     parent, last = path.rsplit("/", 1)
     first, rest = path[1:].partition("/")[::2]
     encoded = f"%{ord(last[0]):02X}{last[1:]}"
@@ -36,64 +38,64 @@ def spellings(path: str) -> list[str]:
 
 
 async def _ask(probe: Probe, path: str, **proof: str) -> None:
-    """Ask for a path as it stands; fail if it has the protected content."""
+    """Request a path unchanged; fail if the answer has the protected content."""
     endpoint = probe.target.protected
-    body = probe.ledger.body or endpoint.bodies[0]
+    body = probe.state.body or endpoint.bodies[0]
     answer = await probe.send(
         endpoint.method, path, json=body, headers=proof, may_break=True, as_is=True
     )
-    probe.withheld(answer)
+    expect_withheld(answer)
 
 
-@check("5/resource-binding", control="unpaid")
+@check("5/resource-binding", baseline="unpaid")
 async def another_spelling_is_no_way_around(probe: Probe) -> None:
-    """Without proof of payment no spelling of the protected path has its content."""
+    """Without proof of payment, no spelling of the protected path returns its content."""
     for path in spellings(probe.target.protected.path):
         await _ask(probe, path)
 
 
-@check("5/resource-binding", control="payment", needs="money, sessions", deposits="0.02")
+@check("5/resource-binding", baseline="payment", needs="funds, sessions", deposits="0.02")
 async def a_deposit_does_not_open_the_quote(probe: Probe) -> None:
     """The payment id of a session's deposit does not open the protected resource."""
-    deposit = await probe.pay(probe.read(await probe.ask_session("0.02")))
+    deposit = await probe.pay(read_402(await probe.ask_session("0.02")))
     payment_id = deposit.challenge.payment_id
-    probe.not_served(await probe.ask(payment_id=payment_id), is_402=True)
+    expect_not_served(await probe.ask(payment_id=payment_id), is_402=True)
     for path in spellings(probe.target.protected.path):
         await _ask(probe, path, **{"X-Payment-Id": payment_id})
 
 
-@check("5/resource-binding", control="session", needs="money, sessions", pays=1)
+@check("5/resource-binding", baseline="session", needs="funds, sessions", pays=1)
 async def a_quote_opens_no_session(probe: Probe) -> None:
-    """A payment for the protected resource is no deposit: it makes no session."""
+    """A payment for the protected resource opens no session."""
     paid = await probe.buy()
     answer = await probe.ask_session("0.01", payment_id=paid.challenge.payment_id)
     given = find_session_id(answer.body) or find_session_id(paid.receipt.body)
-    probe.require("no session", given is None, probe.seen(answer))
-    probe.require("a 402 for the deposit", answer.status >= 400, probe.seen(answer))
+    require("no session", given is None, answer.summary)
+    require("a 402 for the deposit", answer.status >= 400, answer.summary)
 
 
-@check("5/resource-binding", control="payment", needs="money, agents", pays=1)
+@check("5/resource-binding", baseline="payment", needs="funds, agents", pays=1)
 async def a_list_of_agents_does_not_open_the_quote(probe: Probe) -> None:
-    """Where the list of agents costs money, its payment does not open another resource."""
+    """If the list of agents costs money, its payment does not open another resource."""
     listed = await probe.send("GET", probe.target.agents.path)
     if listed.status != 402:
         raise Skipped("the list of agents costs nothing")
-    paid = await probe.pay(probe.read(listed))
-    probe.not_served(await probe.ask(payment_id=paid.challenge.payment_id), is_402=True)
+    paid = await probe.pay(read_402(listed))
+    expect_not_served(await probe.ask(payment_id=paid.challenge.payment_id), is_402=True)
 
 
-@check("5/resource-binding", control="payment", needs="money", pays=1)
+@check("5/resource-binding", baseline="payment", needs="funds", pays=1)
 async def a_longer_path_is_another_resource(probe: Probe) -> None:
-    """The payment for a path does not open what only begins like it."""
+    """The payment for a path does not open a path that only starts with it."""
     paid = await probe.buy()
     for more in ELSEWHERE:
         path = probe.target.protected.path + more
         await _ask(probe, path, **{"X-Payment-Id": paid.challenge.payment_id})
 
 
-@check("5/exact-path", document="kit", control="payment", needs="money", pays=1)
+@check("5/exact-path", document="kit", baseline="payment", needs="funds", pays=1)
 async def a_path_that_looks_alike_is_another(probe: Probe) -> None:
-    """The payment for a path opens no path in other letters, or with another slash."""
+    """The payment for a path opens no path with different case or an extra slash."""
     paid = await probe.buy()
     for path in other_paths(probe.target.protected.path):
         await _ask(probe, path, **{"X-Payment-Id": paid.challenge.payment_id})

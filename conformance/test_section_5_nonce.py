@@ -1,7 +1,7 @@
-"""Section 5: a nonce of a payer is used once, however its authorization is written.
+"""Section 5: a nonce of a payer is used once, in any encoding of its authorization.
 
-What moved is counted on the ledger, where there is a world. A second answer 200 with the
-receipt of the first is no second payment.
+With --world, transfers are counted on the ledger. A second answer 200 with the receipt of
+the first is not a second payment.
 """
 
 import asyncio
@@ -15,9 +15,11 @@ from x402sim.protocol import abi
 from x402sim.protocol.crypto import HALF_ORDER, to_hex
 from x402sim.protocol.header import Spelling, authorization_of, decode_header
 from x402sim.protocol.messages import encode
-from x402sim.suite.answers import Answer, Challenge, Paid
+from x402sim.suite.answers import Challenge, Paid, TargetAnswer, read_402
+from x402sim.suite.check import check
+from x402sim.suite.expect import expect, expect_not_served, expect_refused, expect_served, require
 from x402sim.suite.probe import Probe
-from x402sim.suite.verdict import Inconclusive, Skipped, check
+from x402sim.suite.verdict import Inconclusive, Skipped
 
 
 def _reordered(body: Any) -> Any:
@@ -28,7 +30,7 @@ def _reordered(body: Any) -> Any:
 
 
 def _in_payload(change: Callable[[Any], Any], *names: str) -> Callable[[dict[str, Any]], Any]:
-    """Return a change of these fields of a header's payload."""
+    """Return a function that changes these fields of a header's payload."""
 
     def changed(body: dict[str, Any]) -> Any:
         payload = body["payload"]
@@ -65,7 +67,7 @@ REWRITTEN: dict[str, Callable[[dict[str, Any]], Any]] = {
 
 
 def rewritten(header: str, spelling: Spelling) -> Iterator[tuple[str, str]]:
-    """Yield the ways to write one authorization, each with its name; the first is as it was."""
+    """Yield each way to write one authorization, with its name; the first is unchanged."""
     body = json.loads(encode(decode_header(header)))
     text = json.dumps(body, separators=(",", ":")).encode()
     yield "the same header", header
@@ -85,11 +87,11 @@ def _spelled(text: bytes, spelling: Spelling) -> str:
 
 
 async def _pays_once(probe: Probe, paid: Paid) -> None:
-    await probe.paid(paid.payer, paid.challenge.amount_base)
+    await probe.world.expect_payments(paid.payer, paid.challenge.amount_base)
 
 
-def _receipts(probe: Probe, answers: list[Answer]) -> set[str]:
-    """Return the different transactions that answers give receipts for."""
+def _receipts(probe: Probe, answers: list[TargetAnswer]) -> set[str]:
+    """Return the distinct transactions of all receipts."""
     place = probe.target.receipt.tx_hash
     return {str(answer.at(place)).lower() for answer in answers if answer.status == 200}
 
@@ -97,78 +99,80 @@ def _receipts(probe: Probe, answers: list[Answer]) -> set[str]:
 # --- replay --------------------------------------------------------------------------
 
 
-@check("5/nonce-once", control="payment", needs="money", pays=1)
+@check("5/nonce-once", baseline="payment", needs="funds", pays=1)
 async def it_pays_for_no_other_id(probe: Probe) -> None:
-    """A settled authorization, however it is written, pays for no second payment id."""
+    """A settled authorization, in any encoding, pays for no second payment id."""
     paid = await probe.buy()
     for name, header in rewritten(paid.header, probe.target.pay.spelling):
         challenge = await probe.challenge()
         answer = await probe.settle(challenge, header)
-        probe.require(f"a refusal ({name})", answer.status >= 400, probe.seen(answer))
-        probe.not_served(await probe.ask(payment_id=challenge.payment_id), is_402=True)
+        require(f"a refusal ({name})", answer.status >= 400, answer.summary)
+        expect_not_served(await probe.ask(payment_id=challenge.payment_id), is_402=True)
     await _pays_once(probe, paid)
 
 
-@check("5/nonce-once", control="payment", needs="money", pays=1)
+@check("5/nonce-once", baseline="payment", needs="funds", pays=1)
 async def it_pays_once_for_its_own_id(probe: Probe) -> None:
-    """A settled authorization presented again for its own id moves no money."""
+    """A settled authorization sent again for its own id moves no money."""
     paid = await probe.buy()
     answers = [paid.receipt]
     for _, header in rewritten(paid.header, probe.target.pay.spelling):
         answers.append(await probe.settle(paid.challenge, header))
-    probe.expect("different receipts", len(_receipts(probe, answers)), 1)
+    expect("different receipts", len(_receipts(probe, answers)), 1)
     await _pays_once(probe, paid)
 
 
-@check("5/nonce-once", control="session", needs="money, sessions", pays=1)
+@check("5/nonce-once", baseline="session", needs="funds, sessions", pays=1)
 async def it_pays_for_no_session(probe: Probe) -> None:
     """A settled authorization does not pay a session's deposit of the same amount."""
     paid = await probe.buy()
-    deposit = probe.read(await probe.ask_session(await probe.budget_for(1)))
+    deposit = read_402(await probe.ask_session(await probe.budget_for(1)))
     if deposit.amount_base != paid.challenge.amount_base:
-        raise Skipped("no deposit is as much as the price of a request")
+        raise Skipped("no deposit has the amount of a request's price")
     if deposit.requirements.get("payTo") != paid.challenge.requirements.get("payTo"):
         raise Skipped("deposits go to another account")
-    probe.refused(await probe.settle(deposit, paid.header))
+    expect_refused(await probe.settle(deposit, paid.header))
     await _pays_once(probe, paid)
 
 
 @check("5/nonce-once", needs="world")
 async def a_nonce_belongs_to_its_payer(probe: Probe) -> None:
-    """Another payer may use the same nonce: the token keeps nonces per address."""
-    paid, payer = await probe.buy(), await probe.payer()
+    """Another payer can use the same nonce: the token has nonces per address."""
+    paid, payer = await probe.buy(), await probe.money.payer()
     auth, _ = authorization_of(decode_header(paid.header))
     challenge = await probe.challenge()
-    probe.settled(await probe.settle(challenge, probe.sign(challenge, payer, nonce=auth.nonce)))
-    await probe.paid(payer, challenge.amount_base)
+    probe.money.expect_settled(
+        await probe.settle(challenge, probe.money.sign(challenge, payer, nonce=auth.nonce))
+    )
+    await probe.world.expect_payments(payer, challenge.amount_base)
 
 
-@check("5/nonce-once", control="payment", needs="world")
+@check("5/nonce-once", baseline="payment", needs="world")
 async def a_cancelled_authorization_is_no_payment(probe: Probe) -> None:
-    """A nonce that its payer has cancelled while the settlement was under way pays for nothing.
+    """A nonce that its payer cancels during the settlement pays for nothing.
 
     The token's authorizationState is the same for both; only one of them moved money.
     """
-    challenge, payer = await probe.challenge(), await probe.payer()
-    header = probe.sign(challenge, payer)
+    challenge, payer = await probe.challenge(), await probe.money.payer()
+    header = probe.money.sign(challenge, payer)
     fault = {"victim": "facilitator", "does": "lose request", "path": "/settle", "times": None}
-    await probe.control("POST", "faults", fault)
+    await probe.world.fault(fault)
     await probe.settle(challenge, header)
     await _cancel(probe, challenge, header, payer)
-    await probe.control("POST", "faults/clear")
+    await probe.world.clear_faults()
     answer = await probe.settle(challenge, header)
-    probe.require("no receipt for a cancelled nonce", answer.status != 200, probe.seen(answer))
-    probe.not_served(await probe.ask(payment_id=challenge.payment_id), is_402=True)
-    await probe.paid(payer)
+    require("no receipt for a cancelled nonce", answer.status != 200, answer.summary)
+    expect_not_served(await probe.ask(payment_id=challenge.payment_id), is_402=True)
+    await probe.world.expect_payments(payer)
 
 
 async def _cancel(probe: Probe, challenge: Challenge, header: str, payer: Wallet) -> None:
-    """Cancel an authorization on the chain, in a transaction of its payer's."""
+    """Cancel an authorization on the chain, in a transaction of its payer."""
     auth, _ = authorization_of(decode_header(header))
-    signature = payer.sign_cancellation(auth.nonce, probe.network(challenge).domain)
+    signature = payer.sign_cancellation(auth.nonce, probe.money.network(challenge).domain)
     data = to_hex(abi.cancel_authorization(auth.from_, auth.nonce, signature))
     call = {"from": payer.address, "to": challenge.requirements["asset"], "data": data}
-    sent = await probe.control("POST", "send", call)
+    sent = await probe.world.post("send", call)
     if sent["revertReason"] is not None:
         raise Inconclusive(f"the authorization was not cancelled: {sent['revertReason']}")
 
@@ -176,36 +180,36 @@ async def _cancel(probe: Probe, challenge: Challenge, header: str, payer: Wallet
 # --- at the same time ----------------------------------------------------------------
 
 
-@check("5/nonce-once", control="payment", needs="money", pays=1)
+@check("5/nonce-once", baseline="payment", needs="funds", pays=1)
 async def one_id_at_the_same_time(probe: Probe) -> None:
-    """Of one payment sent several times at once, one transfer comes, and one receipt."""
-    challenge, payer = await probe.challenge(), await probe.payer()
-    header = probe.sign(challenge, payer)
+    """One payment sent several times concurrently makes one transfer and one receipt."""
+    challenge, payer = await probe.challenge(), await probe.money.payer()
+    header = probe.money.sign(challenge, payer)
     sent = (probe.settle(challenge, header) for _ in range(5))
     answers = list(await asyncio.gather(*sent))
     _one_of(probe, answers)
-    await probe.paid(payer, challenge.amount_base)
-    probe.served(await probe.ask(payment_id=challenge.payment_id))
+    await probe.world.expect_payments(payer, challenge.amount_base)
+    expect_served(await probe.ask(payment_id=challenge.payment_id))
 
 
-@check("5/nonce-once", control="payment", needs="money", pays=1)
+@check("5/nonce-once", baseline="payment", needs="funds", pays=1)
 async def two_ids_at_the_same_time(probe: Probe) -> None:
-    """Of one authorization sent for several payment ids at once, one of them is paid."""
-    payer, challenges = await probe.payer(), [await probe.challenge() for _ in range(4)]
-    header = probe.sign(challenges[0], payer)
+    """One authorization sent for several payment ids concurrently pays one of them."""
+    payer, challenges = await probe.money.payer(), [await probe.challenge() for _ in range(4)]
+    header = probe.money.sign(challenges[0], payer)
     answers = await asyncio.gather(*(probe.settle(each, header) for each in challenges))
     _one_of(probe, list(answers))
     accepted = [answer for answer in answers if answer.status == 200]
-    probe.require("one receipt", len(accepted) == 1, [probe.seen(each) for each in answers])
+    require("one receipt", len(accepted) == 1, [each.summary for each in answers])
     asked = [await probe.ask(payment_id=each.payment_id) for each in challenges]
-    opened = sum(map(probe.has_content, asked))
-    probe.require("one payment id that opens the resource", opened <= 1, f"{opened} of them")
-    await probe.paid(payer, challenges[0].amount_base)
+    opened = sum(answer.has_content for answer in asked)
+    require("one payment id that opens the resource", opened <= 1, f"{opened} of them")
+    await probe.world.expect_payments(payer, challenges[0].amount_base)
 
 
-def _one_of(probe: Probe, answers: list[Answer]) -> None:
-    """Fail if there is more than one receipt; without any nothing can be told."""
+def _one_of(probe: Probe, answers: list[TargetAnswer]) -> None:
+    """Fail if there is more than one receipt; raises `Inconclusive` without any."""
     found = _receipts(probe, answers)
-    probe.require("one receipt", len(found) <= 1, [probe.seen(each) for each in answers])
+    require("one receipt", len(found) <= 1, [each.summary for each in answers])
     if not found:
-        raise Inconclusive(f"nothing was settled: {[probe.seen(each) for each in answers]}")
+        raise Inconclusive(f"nothing was settled: {[each.summary for each in answers]}")

@@ -1,22 +1,22 @@
-"""Section 5, where it is silent: what the target does is observed, and never wrong."""
+"""Section 5, where the specification is silent: observations, which cannot fail."""
 
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import to_hex
 from x402sim.protocol.header import authorization_of, decode_header
+from x402sim.suite.check import check
 from x402sim.suite.probe import Probe
-from x402sim.suite.verdict import check
 
 
 async def _left(probe: Probe, session_id: str) -> int:
-    """Spend what is left of a session; return how many requests that was."""
+    """Spend the rest of a session; return how many requests were served."""
     left = 0
-    while left < 5 and probe.has_content(await probe.ask(session_id=session_id)):
+    while left < 5 and (await probe.ask(session_id=session_id)).has_content:
         left += 1
     return left
 
 
 @check(
-    "5/precedence", document="silent", level="MAY", needs="money, sessions", pays=1, deposits="0.02"
+    "5/precedence", document="silent", level="MAY", needs="funds, sessions", pays=1, deposits="0.02"
 )
 async def both_proofs_at_once(probe: Probe) -> None:
     """Which proof counts when X-Payment-Id and X-Session-Id are both sent."""
@@ -33,16 +33,16 @@ async def both_proofs_at_once(probe: Probe) -> None:
     )
 
 
-@check("5/short-session", document="silent", level="MAY", needs="money, sessions", deposits="0.01")
+@check("5/short-session", document="silent", level="MAY", needs="funds, sessions", deposits="0.01")
 async def a_session_that_cannot_pay(probe: Probe) -> None:
-    """What answers an unknown session, and one whose budget is spent."""
+    """The answers for an unknown session, and for one whose budget is spent."""
     session_id = (await probe.open_session("0.01")).session_id
     await _left(probe, session_id)
     spent, unknown = await probe.ask(session_id=session_id), await probe.ask(session_id="session_x")
-    probe.observe(f"spent: {probe.seen(spent)}; unknown: {probe.seen(unknown)}")
+    probe.observe(f"spent: {spent.summary}; unknown: {unknown.summary}")
 
 
-@check("5/reuse", document="silent", level="MAY", needs="money", pays=1)
+@check("5/reuse", document="silent", level="MAY", needs="funds", pays=1)
 async def one_payment_many_requests(probe: Probe) -> None:
     """How often one payment opens its resource."""
     payment_id = (await probe.buy()).challenge.payment_id
@@ -58,14 +58,14 @@ async def who_may_see_the_agents(probe: Probe) -> None:
 
 
 @check("5/submitted-by-others", document="silent", level="MAY", needs="world")
-async def somebody_else_submits_the_authorization(probe: Probe) -> None:
-    """What comes of a payment whose authorization stands on the chain before it is settled."""
-    challenge, payer = await probe.challenge(), await probe.payer()
-    header = probe.sign(challenge, payer)
+async def someone_else_submits_the_authorization(probe: Probe) -> None:
+    """What happens if an authorization was submitted by someone else before its settlement."""
+    challenge, payer = await probe.challenge(), await probe.money.payer()
+    header = probe.money.sign(challenge, payer)
     auth, signature = authorization_of(decode_header(header))
     data = to_hex(abi.transfer_with_authorization(auth, signature))
     call = {"from": payer.address, "to": challenge.requirements["asset"], "data": data}
-    await probe.control("POST", "send", call)
+    await probe.world.post("send", call)
     answer = await probe.settle(challenge, header)
     served = await probe.ask(payment_id=challenge.payment_id)
-    probe.observe(f"settlement: {probe.seen(answer)}; the request: {served.status}")
+    probe.observe(f"settlement: {answer.summary}; the request: {served.status}")

@@ -1,4 +1,4 @@
-"""Section 5: the signature proves that the payer authorized just this transfer."""
+"""Section 5: the signature proves that the payer authorized exactly this transfer."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -8,8 +8,9 @@ from x402sim.protocol.crypto import HALF_ORDER, ZERO_ADDRESS, Address
 from x402sim.protocol.header import authorization_of, decode_header, encode_header
 from x402sim.protocol.networks import Network
 from x402sim.suite.answers import Challenge
+from x402sim.suite.check import check
+from x402sim.suite.expect import expect_not_served, expect_refused
 from x402sim.suite.probe import Probe
-from x402sim.suite.verdict import check
 
 INVALID = "Invalid signature"
 ANOTHER_TOKEN = Address(bytes.fromhex("5fbdb2315678afecb367f032d93f642f64180aa3"))
@@ -19,7 +20,7 @@ DOMAINS: dict[str, Callable[[Network], Network]] = {
     "another name": lambda network: replace(network, token_name="Another token"),  # noqa: S106
     "another version": lambda network: replace(network, token_version="0"),  # noqa: S106
 }
-"""What a signature may be for, instead of the token of the 402."""
+"""Signing domains other than that of the 402."""
 BROKEN: dict[str, Callable[[bytes], bytes]] = {
     "64 bytes": lambda signature: signature[:64],
     "66 bytes": lambda signature: signature + b"\0",
@@ -32,10 +33,10 @@ BROKEN: dict[str, Callable[[bytes], bytes]] = {
 
 
 async def _refused(probe: Probe, header: str, *texts: str) -> None:
-    """Pay a new 402 with a header; fail unless it is refused and opens nothing."""
+    """Pay a new 402 with a header; fail unless it is refused and grants nothing."""
     challenge = await probe.challenge()
-    probe.refused(await probe.settle(challenge, header), *texts)
-    probe.not_served(await probe.ask(payment_id=challenge.payment_id), is_402=True)
+    expect_refused(await probe.settle(challenge, header), *texts)
+    expect_not_served(await probe.ask(payment_id=challenge.payment_id), is_402=True)
 
 
 def _resigned(
@@ -43,75 +44,81 @@ def _resigned(
 ) -> str:
     """Return a header with its signature changed."""
     auth, signature = authorization_of(decode_header(header))
-    network = probe.network(challenge)
+    network = probe.money.network(challenge)
     return encode_header(auth, change(signature), network, probe.target.pay.spelling)
 
 
-@check("5/signature-proves", control="payment", needs="money", pays=1)
-async def somebody_else_signed(probe: Probe) -> None:
-    """An authorization that another key than the payer's has signed is refused."""
-    challenge, payer = await probe.challenge(), await probe.payer()
-    await _refused(probe, probe.sign(challenge, payer, by=probe.stranger()), INVALID)
-    await probe.paid(payer)
+@check("5/signature-proves", baseline="payment", needs="funds", pays=1)
+async def signed_with_another_key(probe: Probe) -> None:
+    """An authorization signed with another key than the payer's is refused."""
+    challenge, payer = await probe.challenge(), await probe.money.payer()
+    await _refused(probe, probe.money.sign(challenge, payer, by=probe.money.stranger()), INVALID)
+    await probe.world.expect_payments(payer)
 
 
-@check("5/signature-proves", control="payment", needs="money", pays=3)
+@check("5/signature-proves", baseline="payment", needs="funds", pays=3)
 async def a_field_was_changed_after_signing(probe: Probe) -> None:
-    """An authorization of which any field was changed after signing is refused."""
-    challenge, payer, other = await probe.challenge(), await probe.payer(), await probe.payer()
+    """An authorization with any field changed after signing is refused."""
+    challenge, payer, other = (
+        await probe.challenge(),
+        await probe.money.payer(),
+        await probe.money.payer(),
+    )
     for header in _changed(probe, challenge, payer, other):
         await _refused(probe, header, INVALID)
-    await probe.paid(payer)
-    await probe.paid(other)
+    await probe.world.expect_payments(payer)
+    await probe.world.expect_payments(other)
 
 
 def _changed(probe: Probe, challenge: Challenge, payer: Wallet, other: Wallet) -> Iterator[str]:
-    """Yield headers that would be good, had the payer signed what they say."""
-    header = probe.sign(challenge, payer)
+    """Yield headers that would be valid if the payer had signed their contents."""
+    header = probe.money.sign(challenge, payer)
     auth, _ = authorization_of(decode_header(header))
-    yield probe.forge(challenge, header, valid_after=auth.valid_after - 60)
-    yield probe.forge(challenge, header, valid_before=auth.valid_before + 60)
-    yield probe.forge(challenge, header, nonce=auth.nonce[::-1])
+    yield probe.money.forge(challenge, header, valid_after=auth.valid_after - 60)
+    yield probe.money.forge(challenge, header, valid_before=auth.valid_before + 60)
+    yield probe.money.forge(challenge, header, nonce=auth.nonce[::-1])
     if other.address != payer.address:
-        yield probe.forge(challenge, header, from_=other.address_bytes)
-    for_one = probe.sign(challenge, payer, value=1)
-    yield probe.forge(challenge, for_one, value=challenge.amount_base)
-    for_self = probe.sign(challenge, payer, to=payer.address)
-    yield probe.forge(challenge, for_self, to=str(challenge.requirements["payTo"]))
+        yield probe.money.forge(challenge, header, from_=other.address_bytes)
+    for_one = probe.money.sign(challenge, payer, value=1)
+    yield probe.money.forge(challenge, for_one, value=challenge.amount_base)
+    for_self = probe.money.sign(challenge, payer, to=payer.address)
+    yield probe.money.forge(challenge, for_self, to=str(challenge.requirements["payTo"]))
 
 
-@check("5/signature-proves", control="payment", needs="money", pays=4)
+@check("5/signature-proves", baseline="payment", needs="funds", pays=4)
 async def signed_for_another_token(probe: Probe) -> None:
-    """A signature for another chain or token is refused, though the header names the right one."""
-    challenge, payer = await probe.challenge(), await probe.payer()
+    """A signature for another chain or token is refused, even if the header names the right one."""
+    challenge, payer = await probe.challenge(), await probe.money.payer()
     for elsewhere in DOMAINS.values():
-        header = probe.sign(challenge, payer, network=elsewhere(probe.network(challenge)))
-        await _refused(probe, probe.forge(challenge, header), INVALID)
-    await probe.paid(payer)
+        header = probe.money.sign(
+            challenge, payer, network=elsewhere(probe.money.network(challenge))
+        )
+        await _refused(probe, probe.money.forge(challenge, header), INVALID)
+    await probe.world.expect_payments(payer)
 
 
-@check("5/signature-proves", control="payment", needs="money", pays=1)
+@check("5/signature-proves", baseline="payment", needs="funds", pays=1)
 async def a_broken_signature(probe: Probe) -> None:
-    """A signature that is cut short, too long, empty, or no signature at all is refused."""
-    challenge, payer = await probe.challenge(), await probe.payer()
-    header = probe.sign(challenge, payer)
+    """A signature that is truncated, too long, empty or malformed is refused."""
+    challenge, payer = await probe.challenge(), await probe.money.payer()
+    header = probe.money.sign(challenge, payer)
     for change in BROKEN.values():
         await _refused(probe, _resigned(probe, challenge, header, change))
-    from_nobody = probe.forge(challenge, header, from_=ZERO_ADDRESS)
-    await _refused(probe, _resigned(probe, challenge, from_nobody, BROKEN["zeros"]))
-    await probe.paid(payer)
+    from_zero = probe.money.forge(challenge, header, from_=ZERO_ADDRESS)
+    await _refused(probe, _resigned(probe, challenge, from_zero, BROKEN["zeros"]))
+    await probe.world.expect_payments(payer)
 
 
 @check("5/malleable-signature", document="silent", level="MAY", needs="world")
 async def other_forms_of_a_signature(probe: Probe) -> None:
-    """Whether the other forms of a valid signature are taken: a high s, and v of 0 or 1."""
+    """Whether other forms of a valid signature are accepted: a high s, and v of 0 or 1."""
     for name, change in {"s above half the order": high_s, "v of 0 or 1": low_v}.items():
-        challenge, payer = await probe.challenge(), await probe.payer()
-        header = _resigned(probe, challenge, probe.sign(challenge, payer), change)
+        challenge, payer = await probe.challenge(), await probe.money.payer()
+        header = _resigned(probe, challenge, probe.money.sign(challenge, payer), change)
         answer = await probe.settle(challenge, header)
         paid = [challenge.amount_base] if answer.status == 200 else []
-        await probe.paid(payer, *paid)
-        probe.observe(f"{name}: {probe.seen(answer)}")
+        await probe.world.expect_payments(payer, *paid)
+        probe.observe(f"{name}: {answer.summary}")
 
 
 def high_s(signature: bytes) -> bytes:
@@ -121,5 +128,5 @@ def high_s(signature: bytes) -> bytes:
 
 
 def low_v(signature: bytes) -> bytes:
-    """Return a signature as some libraries write it, with v from 0."""
+    """Return a signature with v of 0 or 1, as some libraries write it."""
     return signature[:64] + bytes([signature[64] - 27])

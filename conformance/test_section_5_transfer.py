@@ -1,73 +1,75 @@
 """Section 5: the exact amount to the exact recipient, and nothing else.
 
-The payer may lie in the header, in the requirements sent back, or in both alike.
+The false value is in the header, in the requirements sent back, or in both.
 """
 
 from typing import Any
 
 from x402sim.payer.wallet import Wallet
+from x402sim.suite.check import check
+from x402sim.suite.examples import examples
+from x402sim.suite.expect import expect_not_served, expect_refused
 from x402sim.suite.probe import Probe
-from x402sim.suite.verdict import check
 
 
 async def _refused(
     probe: Probe, payer: Wallet, requirements: dict[str, Any] | None = None, **signed: Any
 ) -> None:
-    """Pay a new 402 with what was signed; fail unless it is refused and opens nothing."""
+    """Pay a new 402 with these changes; fail unless it is refused and grants nothing."""
     challenge = await probe.challenge()
-    header = probe.sign(challenge, payer, **signed)
-    probe.refused(await probe.settle(challenge, header, requirements=requirements))
-    probe.not_served(await probe.ask(payment_id=challenge.payment_id), is_402=True)
+    header = probe.money.sign(challenge, payer, **signed)
+    expect_refused(await probe.settle(challenge, header, requirements=requirements))
+    expect_not_served(await probe.ask(payment_id=challenge.payment_id), is_402=True)
 
 
 def _both(value: int) -> dict[str, Any]:
     return {"requirements": {"maxAmountRequired": str(value)}, "value": value}
 
 
-@check("5/exact-amount", control="payment", needs="money", pays=3)
+@check("5/exact-amount", baseline="payment", needs="funds", pays=3)
 async def not_the_amount_required(probe: Probe) -> None:
-    """An authorization of more or less than maxAmountRequired is refused."""
-    price_base, payer = (await probe.challenge()).amount_base, await probe.payer()
+    """An authorization for more or less than maxAmountRequired is refused."""
+    price_base, payer = (await probe.challenge()).amount_base, await probe.money.payer()
     for value in (price_base - 1, price_base + 1, 1, 0):
         await _refused(probe, payer, value=value)
-    await probe.paid(payer)
+    await probe.world.expect_payments(payer)
 
 
-@check("5/exact-amount", control="payment", needs="money", pays=3)
+@check("5/exact-amount", baseline="payment", needs="funds", pays=3)
 async def another_amount_in_both(probe: Probe) -> None:
-    """Another amount is refused, too, when the requirements sent back name it."""
-    price_base, payer = (await probe.challenge()).amount_base, await probe.payer()
+    """Another amount is refused, even if the requirements sent back name it."""
+    price_base, payer = (await probe.challenge()).amount_base, await probe.money.payer()
     for value in (price_base - 1, price_base + 1, 1, 0):
         await _refused(probe, payer, **_both(value))
-    await probe.paid(payer)
+    await probe.world.expect_payments(payer)
 
 
-@check("5/exact-amount", control="payment", needs="world")
+@check("5/exact-amount", baseline="payment", needs="world")
 async def amounts_made_up(probe: Probe) -> None:
-    """No other amount is taken, whatever it is."""
-    price_base, payer = (await probe.challenge()).amount_base, await probe.payer()
-    amounts = probe.examples(8, lambda st: st.integers(0, 10_000_000))
+    """Random other amounts are refused."""
+    price_base, payer = (await probe.challenge()).amount_base, await probe.money.payer()
+    amounts = examples(8, lambda st: st.integers(0, 10_000_000))
     for value in {*amounts, price_base * 10, price_base * 100, price_base // 100} - {price_base}:
         await _refused(probe, payer, value=value)
         await _refused(probe, payer, **_both(value))
-    await probe.paid(payer)
+    await probe.world.expect_payments(payer)
 
 
-@check("5/exact-recipient", control="payment", needs="money", pays=2)
+@check("5/exact-recipient", baseline="payment", needs="funds", pays=2)
 async def the_payer_pays_itself(probe: Probe) -> None:
-    """A transfer back to the payer is refused, also when the requirements sent back name it."""
-    payer = await probe.payer()
+    """A transfer to the payer is refused, even if the requirements sent back name it."""
+    payer = await probe.money.payer()
     await _refused(probe, payer, to=payer.address)
     await _refused(probe, payer, {"payTo": payer.address}, to=payer.address)
-    await probe.paid(payer)
+    await probe.world.expect_payments(payer)
 
 
-@check("5/exact-recipient", control="payment", needs="world")
-async def somebody_else_is_paid(probe: Probe) -> None:
-    """A transfer to a third party is refused, also when the requirements sent back name it."""
-    payer, friend = await probe.payer(), probe.stranger().address
+@check("5/exact-recipient", baseline="payment", needs="world")
+async def a_third_party_is_paid(probe: Probe) -> None:
+    """A transfer to a third party is refused, even if the requirements sent back name it."""
+    payer, friend = await probe.money.payer(), probe.money.stranger().address
     await _refused(probe, payer, to=friend)
     await _refused(probe, payer, {"payTo": friend}, to=friend)
     token = str((await probe.challenge()).requirements["asset"])
     await _refused(probe, payer, to=token)
-    await probe.paid(payer)
+    await probe.world.expect_payments(payer)

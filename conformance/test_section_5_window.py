@@ -1,13 +1,14 @@
-"""Section 5: an authorization is good inside validAfter..validBefore, and only there.
+"""Section 5: an authorization is valid between validAfter and validBefore only.
 
-Clocks differ: without a world the edges are tried a minute away, with one, whose clock is
-the chain's, some seconds away.
+Clocks differ: without a world, the checks stay a minute away from the bounds; with a world,
+whose clock is known, some seconds.
 """
 
 from typing import Any
 
+from x402sim.suite.check import check
+from x402sim.suite.expect import expect_not_served, expect_refused
 from x402sim.suite.probe import Probe
-from x402sim.suite.verdict import check
 
 FAR_S = 60
 NEAR_S = 10
@@ -15,48 +16,48 @@ CENTURY_S = 100 * 365 * 86400
 
 
 async def _refused(probe: Probe, *windows: tuple[int, int]) -> None:
-    """Present an authorization with each window, in seconds from now; fail if it is taken."""
-    payer = await probe.payer()
+    """Send an authorization with each window, in seconds from now; fail if one is accepted."""
+    payer = await probe.money.payer()
     for after_s, before_s in windows:
-        challenge, now_s = await probe.challenge(), probe.setting.clock.now_s()
+        challenge, now_s = await probe.challenge(), probe.clock.now_s()
         window: dict[str, Any] = {"valid_after": now_s + after_s, "valid_before": now_s + before_s}
-        answer = await probe.settle(challenge, probe.sign(challenge, payer, **window))
-        probe.refused(answer)
-        probe.not_served(await probe.ask(payment_id=challenge.payment_id), is_402=True)
-    await probe.paid(payer)
+        answer = await probe.settle(challenge, probe.money.sign(challenge, payer, **window))
+        expect_refused(answer)
+        expect_not_served(await probe.ask(payment_id=challenge.payment_id), is_402=True)
+    await probe.world.expect_payments(payer)
 
 
-@check("5/window", control="payment", needs="money", pays=2)
+@check("5/window", baseline="payment", needs="funds", pays=2)
 async def after_valid_before(probe: Probe) -> None:
     """An authorization whose validBefore has passed is refused."""
     await _refused(probe, (-10 * FAR_S, -FAR_S), (-CENTURY_S // 4, -CENTURY_S // 5))
 
 
-@check("5/window", control="payment", needs="money", pays=2)
+@check("5/window", baseline="payment", needs="funds", pays=2)
 async def before_valid_after(probe: Probe) -> None:
-    """An authorization whose validAfter is still to come is refused."""
+    """An authorization whose validAfter has not passed is refused."""
     await _refused(probe, (FAR_S, 10 * FAR_S), (CENTURY_S, 2 * CENTURY_S))
 
 
-@check("5/window", control="payment", needs="money", pays=1)
+@check("5/window", baseline="payment", needs="funds", pays=1)
 async def an_empty_window(probe: Probe) -> None:
-    """An authorization that ends before it begins is refused."""
+    """An authorization that ends before it starts is refused."""
     await _refused(probe, (FAR_S, -FAR_S))
 
 
-@check("5/window", control="payment", needs="world")
+@check("5/window", baseline="payment", needs="world")
 async def near_the_edges(probe: Probe) -> None:
-    """An authorization is refused right after its end, and shortly before its beginning."""
+    """An authorization is refused 1 s after its end, and 10 s before its start."""
     await _refused(probe, (-300, -1), (NEAR_S, 300))
 
 
-@check("5/window", control="payment", needs="clock")
+@check("5/window", baseline="payment", needs="clock")
 async def presented_too_late(probe: Probe) -> None:
-    """An authorization that was good when it was signed is refused after its validBefore."""
-    challenge, payer = await probe.challenge(), await probe.payer()
-    now_s = probe.setting.clock.now_s()
-    header = probe.sign(challenge, payer, valid_before=now_s + 100)
-    await probe.advance(101)
-    probe.refused(await probe.settle(challenge, header), "Authorization expired")
-    probe.not_served(await probe.ask(payment_id=challenge.payment_id), is_402=True)
-    await probe.paid(payer)
+    """An authorization that was valid when signed is refused after its validBefore."""
+    challenge, payer = await probe.challenge(), await probe.money.payer()
+    now_s = probe.clock.now_s()
+    header = probe.money.sign(challenge, payer, valid_before=now_s + 100)
+    await probe.world.advance(101)
+    expect_refused(await probe.settle(challenge, header), "Authorization expired")
+    expect_not_served(await probe.ask(payment_id=challenge.payment_id), is_402=True)
+    await probe.world.expect_payments(payer)

@@ -1,7 +1,7 @@
 """Section 7: the 402, and the five error texts of a settlement.
 
-A text is demanded only where its cause is the only one. Statuses and bodies are open: the
-text may stand anywhere in the answer.
+A text is required only if there is just one cause. Statuses and bodies are open: the text
+may be anywhere in the answer.
 """
 
 import asyncio
@@ -10,9 +10,11 @@ from x402sim.protocol import abi
 from x402sim.protocol.crypto import to_hex
 from x402sim.protocol.header import authorization_of, decode_header
 from x402sim.protocol.money import to_decimal
-from x402sim.suite.answers import Answer
+from x402sim.suite.answers import TargetAnswer
+from x402sim.suite.check import check
+from x402sim.suite.expect import expect, expect_not_served, expect_refused, require
 from x402sim.suite.probe import Probe
-from x402sim.suite.verdict import Inconclusive, check
+from x402sim.suite.verdict import Inconclusive
 
 BALANCE = "Insufficient USDC balance"
 SIGNATURE = "Invalid signature"
@@ -24,137 +26,137 @@ SETTLED = "Payment already settled"
 # --- the 402 -------------------------------------------------------------------------
 
 
-@check("7/payment-required", control="unpaid")
+@check("7/payment-required", baseline="unpaid")
 async def no_proof_no_content(probe: Probe) -> None:
-    """Without a valid proof of payment: 402, with something to pay for this resource."""
+    """A request without a valid proof of payment gets a 402 for this resource."""
     places, challenge = probe.target.payment_required, await probe.challenge()
     wanted = challenge.requirements
     for payment_id in (None, "pay_invented", challenge.payment_id):
         answer = await probe.ask(payment_id=payment_id)
-        probe.not_served(answer, is_402=True)
+        expect_not_served(answer, is_402=True)
         asked = answer.at(places.requirements)
         is_payable = isinstance(asked, dict) and isinstance(answer.at(places.payment_id), str)
-        probe.require("a payment id and requirements", is_payable, probe.seen(answer))
+        require("a payment id and requirements", is_payable, answer.summary)
         if places.error:
-            probe.expect("the error", answer.at(places.error), places.error_text)
+            expect("the error", answer.at(places.error), places.error_text)
         for field in ("asset", "maxAmountRequired", "resource"):
-            probe.expect(field, asked.get(field), wanted.get(field))
+            expect(field, asked.get(field), wanted.get(field))
 
 
 # --- settlement ----------------------------------------------------------------------
 
 
-@check("7/insufficient-balance", control="unpaid")
+@check("7/insufficient-balance", baseline="unpaid")
 async def a_payer_without_money(probe: Probe) -> None:
-    """A payer who has none of the token is told so."""
+    """A payer without any of the token gets the text for an insufficient balance."""
     challenge = await probe.challenge()
-    answer = await probe.settle(challenge, probe.sign(challenge, probe.stranger()))
-    if EXPIRED in answer.text and probe.setting.control is None:
+    answer = await probe.settle(challenge, probe.money.sign(challenge, probe.money.stranger()))
+    if EXPIRED in answer.text and not probe.world.exists:
         raise Inconclusive("the target's clock is not this machine's")
-    probe.refused(answer, BALANCE)
-    probe.not_served(await probe.ask(payment_id=challenge.payment_id), is_402=True)
+    expect_refused(answer, BALANCE)
+    expect_not_served(await probe.ask(payment_id=challenge.payment_id), is_402=True)
 
 
-@check("7/insufficient-balance", control="payment", needs="world")
+@check("7/insufficient-balance", baseline="payment", needs="world")
 async def a_payer_with_too_little(probe: Probe) -> None:
-    """A payer who lacks one base unit is told so, and pays nothing."""
+    """A payer who lacks one base unit gets the text for an insufficient balance."""
     challenge = await probe.challenge()
-    payer = await probe.payer(to_decimal(challenge.amount_base - 1, 6))
-    answer = await probe.settle(challenge, probe.sign(challenge, payer))
-    probe.refused(answer, BALANCE)
-    await probe.paid(payer)
+    payer = await probe.money.payer(to_decimal(challenge.amount_base - 1, 6))
+    answer = await probe.settle(challenge, probe.money.sign(challenge, payer))
+    expect_refused(answer, BALANCE)
+    await probe.world.expect_payments(payer)
 
 
-@check("7/invalid-signature", control="payment", needs="money", pays=1)
+@check("7/invalid-signature", baseline="payment", needs="funds", pays=1)
 async def signed_by_another_key(probe: Probe) -> None:
-    """A signature that is not the payer's is told."""
+    """A signature by another key gets the text for an invalid signature."""
     challenge = await probe.challenge()
-    header = probe.sign(challenge, await probe.payer(), by=probe.stranger())
-    probe.refused(await probe.settle(challenge, header), SIGNATURE)
+    header = probe.money.sign(challenge, await probe.money.payer(), by=probe.money.stranger())
+    expect_refused(await probe.settle(challenge, header), SIGNATURE)
 
 
-@check("7/authorization-expired", control="payment", needs="money", pays=1)
+@check("7/authorization-expired", baseline="payment", needs="funds", pays=1)
 async def valid_before_has_passed(probe: Probe) -> None:
-    """An authorization that is over is told."""
-    challenge, now_s = await probe.challenge(), probe.setting.clock.now_s()
-    header = probe.sign(
-        challenge, await probe.payer(), valid_after=now_s - 600, valid_before=now_s - 60
+    """An expired authorization gets the text for an expired authorization."""
+    challenge, now_s = await probe.challenge(), probe.clock.now_s()
+    header = probe.money.sign(
+        challenge, await probe.money.payer(), valid_after=now_s - 600, valid_before=now_s - 60
     )
-    probe.refused(await probe.settle(challenge, header), EXPIRED)
+    expect_refused(await probe.settle(challenge, header), EXPIRED)
 
 
-@check("7/nonce-already-used", control="payment", needs="money", pays=1)
+@check("7/nonce-already-used", baseline="payment", needs="funds", pays=1)
 async def the_authorization_paid_for_another_id(probe: Probe) -> None:
-    """An authorization that has paid already is told, when it is to pay for another id."""
+    """A settled authorization sent for another id gets the text for a used nonce."""
     paid, challenge = await probe.buy(), await probe.challenge()
-    probe.refused(await probe.settle(challenge, paid.header), NONCE)
-    await probe.paid(paid.payer, paid.challenge.amount_base)
+    expect_refused(await probe.settle(challenge, paid.header), NONCE)
+    await probe.world.expect_payments(paid.payer, paid.challenge.amount_base)
 
 
-@check("7/nonce-already-used", control="payment", needs="world")
+@check("7/nonce-already-used", baseline="payment", needs="world")
 async def the_nonce_was_cancelled(probe: Probe) -> None:
-    """A nonce that its payer has cancelled is told like a used one."""
-    challenge, payer = await probe.challenge(), await probe.payer()
-    header = probe.sign(challenge, payer)
+    """A cancelled nonce gets the text for a used nonce."""
+    challenge, payer = await probe.challenge(), await probe.money.payer()
+    header = probe.money.sign(challenge, payer)
     auth, _ = authorization_of(decode_header(header))
-    signature = payer.sign_cancellation(auth.nonce, probe.network(challenge).domain)
+    signature = payer.sign_cancellation(auth.nonce, probe.money.network(challenge).domain)
     data = to_hex(abi.cancel_authorization(auth.from_, auth.nonce, signature))
     call = {"from": payer.address, "to": challenge.requirements["asset"], "data": data}
-    if (await probe.control("POST", "send", call))["revertReason"] is not None:
+    if (await probe.world.post("send", call))["revertReason"] is not None:
         raise Inconclusive("the authorization was not cancelled")
-    probe.refused(await probe.settle(challenge, header), NONCE)
-    await probe.paid(payer)
+    expect_refused(await probe.settle(challenge, header), NONCE)
+    await probe.world.expect_payments(payer)
 
 
-@check("7/payment-already-settled", control="payment", needs="money", pays=2)
+@check("7/payment-already-settled", baseline="payment", needs="funds", pays=2)
 async def a_second_payment_for_one_id(probe: Probe) -> None:
-    """A payment id that was paid takes no second payment, though it be a good one."""
+    """A paid payment id accepts no second payment, even a valid one."""
     paid = await probe.buy()
-    second = probe.sign(paid.challenge, paid.payer)
-    probe.refused(await probe.settle(paid.challenge, second), SETTLED)
-    await probe.paid(paid.payer, paid.challenge.amount_base)
+    second = probe.money.sign(paid.challenge, paid.payer)
+    expect_refused(await probe.settle(paid.challenge, second), SETTLED)
+    await probe.world.expect_payments(paid.payer, paid.challenge.amount_base)
 
 
-@check("7/payment-already-settled", control="payment", needs="world")
+@check("7/payment-already-settled", baseline="payment", needs="world")
 async def a_second_payer_for_one_id(probe: Probe) -> None:
-    """A payment id that was paid takes no payment of somebody else's either."""
-    paid, other = await probe.buy(), await probe.payer()
-    second = probe.sign(paid.challenge, other)
-    probe.refused(await probe.settle(paid.challenge, second), SETTLED)
-    await probe.paid(other)
+    """A paid payment id accepts no payment by another payer."""
+    paid, other = await probe.buy(), await probe.money.payer()
+    second = probe.money.sign(paid.challenge, other)
+    expect_refused(await probe.settle(paid.challenge, second), SETTLED)
+    await probe.world.expect_payments(other)
 
 
-@check("7/payment-already-settled", control="payment", needs="world")
+@check("7/payment-already-settled", baseline="payment", needs="world")
 async def payments_for_one_id_at_the_same_time(probe: Probe) -> None:
-    """Of several good payments for one id at the same time, one is taken."""
-    challenge, payer = await probe.challenge(), await probe.payer()
-    headers = [probe.sign(challenge, payer) for _ in range(4)]
+    """Of several concurrent valid payments for one id, one is accepted."""
+    challenge, payer = await probe.challenge(), await probe.money.payer()
+    headers = [probe.money.sign(challenge, payer) for _ in range(4)]
     answers = await asyncio.gather(*(probe.settle(challenge, header) for header in headers))
-    moved = await probe.transfers(payer)
+    moved = await probe.world.transfers(payer)
     if not moved:
-        raise Inconclusive(f"nothing was settled: {[probe.seen(each) for each in answers]}")
-    await probe.paid(payer, challenge.amount_base)
+        raise Inconclusive(f"nothing was settled: {[each.summary for each in answers]}")
+    await probe.world.expect_payments(payer, challenge.amount_base)
 
 
-# --- where it is silent --------------------------------------------------------------
+# --- where the specification is silent -----------------------------------------------
 
 
 @check("7/settlement-statuses", document="silent", level="MAY", needs="world")
 async def statuses_of_the_settlement_errors(probe: Probe) -> None:
-    """Which HTTP status comes with each of the five texts."""
-    paid, challenge, payer = await probe.buy(), await probe.challenge(), await probe.payer()
-    by_another = probe.sign(challenge, payer, by=probe.stranger())
-    now_s = probe.setting.clock.now_s()
-    expired = probe.sign(challenge, payer, valid_after=now_s - 600, valid_before=now_s - 60)
+    """The HTTP status of each of the five texts."""
+    paid, challenge, payer = await probe.buy(), await probe.challenge(), await probe.money.payer()
+    by_another = probe.money.sign(challenge, payer, by=probe.money.stranger())
+    now_s = probe.clock.now_s()
+    expired = probe.money.sign(challenge, payer, valid_after=now_s - 600, valid_before=now_s - 60)
     answers = {
-        BALANCE: await probe.settle(challenge, probe.sign(challenge, probe.stranger())),
+        BALANCE: await probe.settle(challenge, probe.money.sign(challenge, probe.money.stranger())),
         SIGNATURE: await probe.settle(challenge, by_another),
         EXPIRED: await probe.settle(challenge, expired),
         NONCE: await probe.settle(challenge, paid.header),
-        SETTLED: await probe.settle(paid.challenge, probe.sign(paid.challenge, paid.payer)),
+        SETTLED: await probe.settle(paid.challenge, probe.money.sign(paid.challenge, paid.payer)),
     }
-    probe.observe("; ".join(f"{text}: {_told(answer, text)}" for text, answer in answers.items()))
+    probe.observe("; ".join(f"{text}: {_status(answer, text)}" for text, answer in answers.items()))
 
 
-def _told(answer: Answer, text: str) -> str:
+def _status(answer: TargetAnswer, text: str) -> str:
     return f"{answer.status}" if text in answer.text else f"{answer.status} without the text"

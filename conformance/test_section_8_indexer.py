@@ -1,15 +1,18 @@
-"""Section 8: which payments the indexer asks the chain explorer about, and when.
+"""Section 8: which payments the indexer queries from the chain explorer, and when.
 
-The explorer is the world's. A fault that does no harm (one request arrives twice) stands
-for each transaction hash; which of them have struck tells which payments were asked for.
+The explorer is the world's. Each transaction hash gets a harmless fault (one request arrives
+twice); the faults that were used up show which payments were queried.
 """
 
 import asyncio
 from itertools import pairwise
 
 from x402sim.suite.answers import Paid
+from x402sim.suite.check import check
+from x402sim.suite.control_api import eventually
+from x402sim.suite.expect import require
 from x402sim.suite.probe import Probe
-from x402sim.suite.verdict import Inconclusive, check
+from x402sim.suite.verdict import Inconclusive
 
 INTERVAL_S = 300
 BATCH = 100
@@ -27,97 +30,97 @@ def _tx_hash(probe: Probe, paid: Paid) -> str:
 
 
 async def _watch(probe: Probe, hashes: list[str]) -> None:
-    """From now on, notice the first question about each of these transactions."""
+    """Watch for the first query about each of these transactions."""
     for tx_hash in hashes:
         fault = {"victim": "explorer", "does": "duplicate", "contains": tx_hash}
-        await probe.control("POST", "faults", fault)
+        await probe.world.fault(fault)
 
 
 async def _asked(probe: Probe, hashes: list[str]) -> set[str]:
-    """Return the watched transactions that were asked about."""
-    standing = {each["contains"] for each in await probe.control("GET", "faults")}
+    """Return the watched transactions that were queried."""
+    standing = {each["contains"] for each in await probe.world.get("faults")}
     return set(hashes) - standing
 
 
 async def _catch_up(probe: Probe) -> None:
-    """Let the indexer finish what other checks have left."""
+    """Let the indexer process the payments of other checks."""
     for _ in range(2):
-        await probe.advance(INTERVAL_S + 1)
+        await probe.world.advance(INTERVAL_S + 1)
 
 
 async def _run(probe: Probe, hashes: list[str], at_least: int = 1) -> set[str]:
-    """Let the indexer run once; return which of these it asked about, first waiting for some."""
-    await probe.advance(INTERVAL_S)
+    """Let the indexer run once; wait for queries, and return which of these it made."""
+    await probe.world.advance(INTERVAL_S)
 
     async def is_done() -> bool:
         return len(await _asked(probe, hashes)) >= at_least
 
-    await probe.eventually(is_done)
+    await eventually(probe.clock, is_done)
     return await _asked(probe, hashes)
 
 
 @check("8/indexer-query", needs="world, clock")
 async def each_transaction_is_asked_for(probe: Probe) -> None:
-    """The explorer is asked for a payment's transaction until it has answered, and no more."""
+    """The indexer queries a payment's transaction until the explorer has answered, then no more."""
     await _catch_up(probe)
     hashes = [_tx_hash(probe, await probe.buy())]
     await _watch(probe, hashes)
-    probe.require("a question to the explorer", bool(await _run(probe, hashes)), "none")
+    require("a query to the explorer", bool(await _run(probe, hashes)), "none")
     await _watch(probe, hashes)
     again = await _run(probe, hashes)
-    probe.require("no question once the block is stored", not again, "one more")
+    require("no query after the block is stored", not again, "one more")
 
 
 @check("8/indexer-query", needs="world, clock")
 async def one_question_that_fails_stops_no_other(probe: Probe) -> None:
-    """Where the explorer fails for the newest payment, it is still asked for an older one."""
+    """If the explorer fails for the newest payment, the indexer still queries an older one."""
     await _catch_up(probe)
     older = [_tx_hash(probe, await probe.buy())]
-    await probe.advance(1)
+    await probe.world.advance(1)
     newer = _tx_hash(probe, await probe.buy())
     trouble = {"victim": "explorer", "does": "answer", "status": 500, "times": None}
-    await probe.control("POST", "faults", {**trouble, "contains": newer})
+    await probe.world.fault({**trouble, "contains": newer})
     await _watch(probe, older)
-    probe.require("a question about the older one", bool(await _run(probe, older)), "none")
+    require("a query about the older one", bool(await _run(probe, older)), "none")
 
 
 @check("8/indexer-query", needs="world, clock")
 async def an_explorer_that_lags_is_asked_again(probe: Probe) -> None:
-    """While the explorer does not know the transaction, it is asked again, run after run."""
+    """While the explorer does not know the transaction, the indexer queries it in every run."""
     await _catch_up(probe)
-    await probe.control("POST", "explorer/lag", {"seconds": NEVER_S})
+    await probe.world.post("explorer/lag", {"seconds": NEVER_S})
     hashes = [_tx_hash(probe, await probe.buy())]
     for run in range(1, 4):
         await _watch(probe, hashes)
         asked = await _run(probe, hashes)
-        probe.require(f"a question in run {run}", bool(asked), "none")
+        require(f"a query in run {run}", bool(asked), "none")
 
 
 @check("8/indexer-interval", needs="world, clock")
 async def every_five_minutes(probe: Probe) -> None:
     """The indexer runs every 300 s."""
-    await probe.control("POST", "explorer/lag", {"seconds": NEVER_S})
+    await probe.world.post("explorer/lag", {"seconds": NEVER_S})
     await probe.buy()
-    first = await probe.next_event()
+    first = await probe.world.next_event()
     for _ in range(4 * INTERVAL_S // STEP_S):
-        await probe.advance(STEP_S)
-        await probe.setting.clock.sleep(0.01)
-    events = await probe.journal(first)
+        await probe.world.advance(STEP_S)
+        await probe.clock.sleep(0.01)
+    events = await probe.world.journal(first)
     times = [each["at_ms"] / 1000 for each in events if each["actor"] == "explorer"]
     begins = [now for before, now in pairwise([0.0, *times]) if now - before > STEP_S / 2]
     gaps = [round(after - before) for before, after in pairwise(begins)]
     is_regular = all(abs(gap - INTERVAL_S) <= STEP_S + 5 for gap in gaps)
-    probe.require("runs 300 s apart", len(gaps) >= 2 and is_regular, f"{gaps} s apart")
+    require("runs 300 s apart", len(gaps) >= 2 and is_regular, f"{gaps} s apart")
 
 
 @check("8/indexer-batch", needs="world, clock")
 async def a_hundred_the_newest(probe: Probe) -> None:
-    """Of 101 payments without a block, a run asks for the 100 newest; the oldest comes later."""
+    """Of 101 payments without a block, a run queries the 100 newest; a later run, the oldest."""
     await _catch_up(probe)
-    await probe.control("POST", "explorer/lag", {"seconds": NEVER_S})
-    payer = await probe.payer()
+    await probe.world.post("explorer/lag", {"seconds": NEVER_S})
+    payer = await probe.money.payer()
     oldest = _tx_hash(probe, await probe.buy(payer))
-    await probe.advance(2)
+    await probe.world.advance(2)
     newer: list[str] = []
     while len(newer) < BATCH:
         bought = await asyncio.gather(*(probe.buy(payer) for _ in range(AT_ONCE)))
@@ -125,8 +128,8 @@ async def a_hundred_the_newest(probe: Probe) -> None:
     hashes = [oldest, *newer]
     await _watch(probe, hashes)
     asked = await _run(probe, hashes, BATCH)
-    probe.require(f"at most {BATCH} questions", len(asked) <= BATCH, f"{len(asked)} in one run")
-    probe.require("all of the newest", asked == set(newer), f"{len(asked & set(newer))} of them")
-    await probe.control("POST", "explorer/lag", {"seconds": 0})
+    require(f"at most {BATCH} queries", len(asked) <= BATCH, f"{len(asked)} in one run")
+    require("all of the newest", asked == set(newer), f"{len(asked & set(newer))} of them")
+    await probe.world.post("explorer/lag", {"seconds": 0})
     later = [await _run(probe, [oldest]) for _ in range(2)]
-    probe.require("the oldest in one of the next runs", any(later), "it was not asked for")
+    require("the oldest in one of the next runs", any(later), "no query")

@@ -1,108 +1,115 @@
 """Section 8: prices and times.
 
-How long a payment can be made, and how long the cache keeps it, is seen only where the
-target's clock can be turned.
+How long a payment can be made, and how long the cache keeps it, needs a target whose clock
+can be advanced.
 """
 
+from x402sim.suite.check import check
+from x402sim.suite.control_api import eventually
+from x402sim.suite.expect import expect, expect_refused, require
 from x402sim.suite.probe import Probe
-from x402sim.suite.verdict import Inconclusive, Skipped, check
+from x402sim.suite.verdict import Inconclusive, Skipped
 
 HOUR_S = 3600
 DAY_S = 24 * HOUR_S
 WINDOW_S = (-60, 300)
-"""validAfter and validBefore, from signing."""
+"""validAfter and validBefore, relative to signing."""
 
 
-@check("8/quote-price", control="unpaid")
+@check("8/quote-price", baseline="unpaid")
 async def the_price_of_a_quote(probe: Probe) -> None:
     """A quote costs 10000 base units, 0.01 of the token."""
     price_base = probe.target.protected.amount_base
     if not price_base:
         raise Skipped("the target file says that the price is open")
     asked = (await probe.challenge()).requirements["maxAmountRequired"]
-    probe.expect("maxAmountRequired", asked, str(price_base))
+    expect("maxAmountRequired", asked, str(price_base))
 
 
-@check("8/timeout", control="unpaid")
+@check("8/timeout", baseline="unpaid")
 async def how_long_requirements_are_valid(probe: Probe) -> None:
     """maxTimeoutSeconds is 300."""
     timeout_s = probe.target.payment_required.max_timeout_s
     if timeout_s is None:
-        raise Skipped("the target file tells no timeout")
+        raise Skipped("the target file leaves the timeout open")
     asked = (await probe.challenge()).requirements.get("maxTimeoutSeconds")
     is_integer = isinstance(asked, int) and not isinstance(asked, bool)
-    probe.require(f"maxTimeoutSeconds {timeout_s}", is_integer and asked == timeout_s, asked)
+    require(f"maxTimeoutSeconds {timeout_s}", is_integer and asked == timeout_s, asked)
 
 
 @check("8/timeout", needs="clock")
 async def payable_until_the_end(probe: Probe) -> None:
     """Requirements can be paid until shortly before maxTimeoutSeconds are over."""
-    challenge, payer = await probe.challenge(), await probe.payer()
-    await probe.advance(int(challenge.requirements["maxTimeoutSeconds"]) - 15)
-    probe.settled(await probe.settle(challenge, probe.sign(challenge, payer)))
+    challenge, payer = await probe.challenge(), await probe.money.payer()
+    await probe.world.advance(int(challenge.requirements["maxTimeoutSeconds"]) - 15)
+    probe.money.expect_settled(await probe.settle(challenge, probe.money.sign(challenge, payer)))
 
 
-@check("8/timeout", control="payment", needs="clock")
+@check("8/timeout", baseline="payment", needs="clock")
 async def not_payable_afterwards(probe: Probe) -> None:
     """Requirements can no longer be paid once maxTimeoutSeconds are over."""
-    challenge, payer = await probe.challenge(), await probe.payer()
-    await probe.advance(int(challenge.requirements["maxTimeoutSeconds"]) + 15)
-    probe.refused(await probe.settle(challenge, probe.sign(challenge, payer)))
-    await probe.paid(payer)
+    challenge, payer = await probe.challenge(), await probe.money.payer()
+    await probe.world.advance(int(challenge.requirements["maxTimeoutSeconds"]) + 15)
+    expect_refused(await probe.settle(challenge, probe.money.sign(challenge, payer)))
+    await probe.world.expect_payments(payer)
 
 
-@check("8/validity-window", needs="money", pays=1)
+@check("8/validity-window", needs="funds", pays=1)
 async def the_window_shown_is_taken(probe: Probe) -> None:
-    """An authorization from 60 s before signing to 300 s after is taken."""
-    challenge, now_s = await probe.challenge(), probe.setting.clock.now_s()
+    """An authorization valid from 60 s before signing to 300 s after is accepted."""
+    challenge, now_s = await probe.challenge(), probe.clock.now_s()
     after_s, before_s = (now_s + seconds for seconds in WINDOW_S)
-    header = probe.sign(challenge, await probe.payer(), valid_after=after_s, valid_before=before_s)
+    header = probe.money.sign(
+        challenge, await probe.money.payer(), valid_after=after_s, valid_before=before_s
+    )
     answer = await probe.settle(challenge, header)
-    if "Authorization expired" in answer.text and probe.setting.control is None:
+    if "Authorization expired" in answer.text and not probe.world.exists:
         raise Inconclusive("the target's clock is not this machine's")
-    probe.settled(answer)
+    probe.money.expect_settled(answer)
 
 
 @check("8/validity-window", needs="clock")
 async def the_window_shown_is_taken_to_its_end(probe: Probe) -> None:
-    """Such an authorization is still taken 285 s after it was signed."""
-    challenge, now_s = await probe.challenge(), probe.setting.clock.now_s()
+    """An authorization valid for 300 s is still accepted 285 s after it was signed."""
+    challenge, now_s = await probe.challenge(), probe.clock.now_s()
     after_s, before_s = (now_s + seconds for seconds in WINDOW_S)
-    header = probe.sign(challenge, await probe.payer(), valid_after=after_s, valid_before=before_s)
-    await probe.advance(WINDOW_S[1] - 15)
-    probe.settled(await probe.settle(challenge, header))
+    header = probe.money.sign(
+        challenge, await probe.money.payer(), valid_after=after_s, valid_before=before_s
+    )
+    await probe.world.advance(WINDOW_S[1] - 15)
+    probe.money.expect_settled(await probe.settle(challenge, header))
 
 
 async def _cached(probe: Probe) -> int:
-    """Return how many entitlements the target holds in memory, as its world tells."""
-    return int((await probe.control("GET", "state"))["cachedEntitlements"])
+    """Return how many entitlements the target has in its cache, as its world reports."""
+    return int((await probe.world.get("state"))["cachedEntitlements"])
 
 
 async def _buy_into_empty_cache(probe: Probe) -> None:
-    """Restart the target, which empties its cache, and pay ten minutes later."""
-    await probe.control("POST", "crash")
-    await probe.advance(600)
+    """Restart the target, which clears its cache, and pay ten minutes later."""
+    await probe.world.post("crash")
+    await probe.world.advance(600)
     await probe.buy()
 
 
 @check("8/cache-lifetime", needs="world, clock")
 async def cached_for_a_day(probe: Probe) -> None:
-    """An entitlement is held in memory for 24 hours."""
+    """An entitlement is in the cache for 24 hours."""
     await _buy_into_empty_cache(probe)
-    await probe.advance(DAY_S - 600)
-    probe.expect("entitlements cached after 23 h 50 min", await _cached(probe), 1)
-    await probe.advance(2 * HOUR_S + 600)
-    probe.expect("entitlements cached after 26 h", await _cached(probe), 0)
+    await probe.world.advance(DAY_S - 600)
+    expect("entitlements cached after 23 h 50 min", await _cached(probe), 1)
+    await probe.world.advance(2 * HOUR_S + 600)
+    expect("entitlements cached after 26 h", await _cached(probe), 0)
 
 
 @check("8/cache-sweep", needs="world, clock")
 async def cleared_within_the_hour(probe: Probe) -> None:
-    """An entitlement that is over is cleared from the cache within the hour."""
+    """An expired entitlement is removed from the cache within the hour."""
     await _buy_into_empty_cache(probe)
-    await probe.advance(DAY_S + HOUR_S + 60)
+    await probe.world.advance(DAY_S + HOUR_S + 60)
 
     async def is_cleared() -> bool:
         return await _cached(probe) == 0
 
-    cleared = await probe.eventually(is_cleared)
-    probe.require("an empty cache after 25 h", cleared, f"{await _cached(probe)} cached")
+    cleared = await eventually(probe.clock, is_cleared)
+    require("an empty cache after 25 h", cleared, f"{await _cached(probe)} cached")

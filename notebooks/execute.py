@@ -1,9 +1,9 @@
-"""Runs notebooks from top to bottom in a fresh kernel, and saves them with what came out.
+"""Execute notebooks in a fresh kernel and save them with their outputs.
 
     python notebooks/execute.py [FILE…]
 
-Without files: all of them. What is saved is the same after every execution: no times, no
-versions, nothing of the machine it ran on.
+Without files: all of them. Every execution saves the same bytes, apart from images: no
+timestamps, no versions, nothing about the machine.
 """
 
 import sys
@@ -31,7 +31,7 @@ def notebooks() -> list[Path]:
 
 
 def read(file: Path) -> NotebookNode:
-    """Return a notebook as it is saved."""
+    """Return the saved notebook."""
     return nbformat.read(file, as_version=4)
 
 

@@ -1,13 +1,14 @@
-"""Options for asking the tests about one clause.
+"""Options that ask the tests about one clause.
 
-`--clause ID` runs only the tests that are marked with it. `--knock-out` also takes away
-the code that keeps it, so that those tests must fail. `--clause-map FILE` writes down
-which files have tests of which clause.
+`--clause ID` runs only the tests that are marked with it. `--knock-out` also removes the
+code that keeps it, so that those tests must fail. `--clause-map FILE` writes to a file which
+test files have tests of which clause.
 """
 
 import json
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -20,9 +21,8 @@ from x402sim.spec.clauses import CLAUSES
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--clause", help="run only the tests marked with this clause")
     parser.addoption(
-        "--knock-out", action="store_true", help="take away the code that keeps the clause"
+        "--knock-out", action="store_true", help="remove the code that keeps the clause"
     )
-
     parser.addoption("--clause-map", help="write clause -> test files to this file, as JSON")
 
 
@@ -32,31 +32,51 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Print what tests had to tell (their user property "told"), each line once."""
-    reports = [r for kind in terminalreporter.stats.values() for r in kind]
-    told = [
-        text for r in reports for name, text in getattr(r, "user_properties", ()) if name == "told"
+    """Print the lines that tests have recorded as their property "told", each once."""
+    reports = [report for kind in terminalreporter.stats.values() for report in kind]
+    lines = [
+        text
+        for report in reports
+        for name, text in getattr(report, "user_properties", ())
+        if name == "told"
     ]
-    for line in dict.fromkeys(told):
+    for line in dict.fromkeys(lines):
         terminalreporter.write_line(line)
 
 
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """All test files of this session, and those that have tests of each clause."""
+
+    files: set[str]
+    by_clause: dict[str, list[str]]
+
+
+COLLECTED = pytest.StashKey[Collected]()
+
+
+@pytest.hookimpl(tryfirst=True)  # before -m and -k choose
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    wanted = config.getoption("--clause")
-    if wanted:
-        items[:] = [
-            item
-            for item in items
-            if any(wanted in mark.args for mark in item.iter_markers("clause"))
-        ]
-    file = config.getoption("--clause-map")
-    if file:
-        found: dict[str, list[str]] = {}
-        for item in items:
-            for mark in item.iter_markers("clause"):
-                for clause_id in mark.args:
-                    found.setdefault(clause_id, []).append(str(item.path))
-        Path(file).write_text(json.dumps({k: sorted(set(v)) for k, v in found.items()}))
+    config.stash[COLLECTED] = collected = look_at(items)
+    if wanted := config.getoption("--clause"):
+        items[:] = [item for item in items if wanted in clauses_of(item)]
+    if file := config.getoption("--clause-map"):
+        Path(file).write_text(json.dumps(collected.by_clause))
+
+
+def look_at(items: list[pytest.Item]) -> Collected:
+    by_clause: dict[str, set[str]] = {}
+    for item in items:
+        for clause_id in clauses_of(item):
+            by_clause.setdefault(clause_id, set()).add(str(item.path))
+    return Collected(
+        {str(item.path) for item in items},
+        {clause_id: sorted(files) for clause_id, files in by_clause.items()},
+    )
+
+
+def clauses_of(item: pytest.Item) -> set[str]:
+    return {clause_id for mark in item.iter_markers("clause") for clause_id in mark.args}
 
 
 def find(kept_by: str) -> tuple[Any, str, Any]:
@@ -70,7 +90,7 @@ def find(kept_by: str) -> tuple[Any, str, Any]:
 
 
 def knock_out(clause_id: str) -> None:
-    """Take away what keeps a clause: its rows of a rule table, or the function altogether."""
+    """Remove what keeps a clause: its rows of a rule table, or the body of the function."""
     (clause,) = (c for c in CLAUSES if c.id == clause_id)
     owner, name, kept = find(clause.kept_by)
     if isinstance(kept, tuple):

@@ -10,7 +10,7 @@ def unknown(kind: str, seen: str, known: Iterable[str]) -> str:
     It says what was seen, the nearest known name if one is near, and all that is possible:
     "unknown victim 'servce'; did you mean 'service'? Possible: service, facilitator".
     """
-    names = list(known)
+    names = [str(name) for name in known]
     near = get_close_matches(seen, names, n=1, cutoff=0.6)
     hint = f"; did you mean {near[0]!r}?" if near else "."
-    return f"unknown {kind} {seen!r}{hint} Possible: {', '.join(names)}"
+    return f"unknown {kind} {str(seen)!r}{hint} Possible: {', '.join(names)}"

@@ -1,21 +1,18 @@
-"""A node for the tests of the real chain: one for all of them, as new for each.
-
-Without anvil they are skipped, and one line says how to get it; with
-X402SIM_REQUIRE_ANVIL=1, as in CI, they fail.
-"""
+"""A node for the tests of the real chain: one for all of them, as new for each."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.evm.find import anvil_or_skip
+from tests.evm import find
 from tests.evm.helpers import Bench, Town
 
 
-@pytest.fixture
-def program(request: pytest.FixtureRequest) -> Path:
-    return anvil_or_skip(request)
+@pytest.fixture(scope="session")
+def program() -> Path:
+    """The path of anvil; a session that lacks it installs it."""
+    return find.anvil()
 
 
 @pytest.fixture(scope="session")

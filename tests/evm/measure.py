@@ -24,11 +24,12 @@ from tests.chain.helpers import (
     signature_of,
     transfer_call,
 )
+from tests.evm import find
 from tests.evm.helpers import Bench, Town
 from x402sim.chain import contract
 from x402sim.chain import ledger as home
 from x402sim.chain.ledger import gas
-from x402sim.chain.node.anvil import HARDFORK, find_anvil
+from x402sim.chain.node.anvil import HARDFORK
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol import abi
 
@@ -116,7 +117,7 @@ def cost(bench: Bench, flow: Flow) -> dict[str, Any]:
 
 
 def main() -> None:
-    town = Town(find_anvil(near=Path(__file__).parent))
+    town = Town(find.anvil())
     try:
         TABLE.write_text(json.dumps(measure(town.bench(town.anvil)), indent=1) + "\n")
     finally:

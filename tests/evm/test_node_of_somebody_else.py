@@ -9,9 +9,8 @@ import httpx
 import pytest
 from typer.testing import CliRunner
 
-from tests.evm.find import anvil_or_skip
 from x402sim import TESTNET, LocalServer, PaymentAuth, World
-from x402sim.chain.node.anvil import Anvil
+from x402sim.chain.node.anvil import AnvilProcess
 from x402sim.cli import app
 from x402sim.clock import Clock
 from x402sim.payer.wallet import Wallet
@@ -25,9 +24,9 @@ ORDER = {"pair": "BTC-USD", "side": "long", "leverage": 10, "sizeUsd": 1000}
 
 
 @pytest.fixture(scope="module")
-def node(request: pytest.FixtureRequest) -> Iterator[str]:
+def node(program: Path) -> Iterator[str]:
     """A node that has our account's gas money on it, and nothing else."""
-    anvil = Anvil(338, Clock().now_s(), anvil_or_skip(request))
+    anvil = AnvilProcess(338, Clock().now_s(), program)
     for wallet in (OWNER, STRANGER):
         ask(anvil.url, "anvil_setBalance", wallet.address, hex(100 * ETHER))
     yield anvil.url

@@ -11,8 +11,7 @@ import httpx
 import pytest
 from typer.testing import CliRunner
 
-from tests.evm.find import anvil_or_skip
-from x402sim import LocalServer, PaymentAuth, World
+from x402sim import LiveWorld, LocalServer, PaymentAuth, World
 from x402sim.chain import contract
 from x402sim.chain.base import ChainError
 from x402sim.chain.node.anvil import VARIABLE
@@ -74,7 +73,7 @@ def test_the_same_seed_gives_the_same_journal(name: str):
 
 
 def test_blocks_on_a_pace_of_their_own():
-    async def story(world: World) -> None:
+    async def story(world: LiveWorld) -> None:
         alice = await world.payer("alice", balance="1.00")
         paid = await alice.buy()
         world.expect(paid.status, 200, "4.1/receipt")
@@ -87,7 +86,7 @@ def test_blocks_on_a_pace_of_their_own():
 def test_an_invariant_sees_money_out_of_nothing():
     """The token's own count is asked, so what no event tells of is seen all the same."""
 
-    async def story(world: World) -> None:
+    async def story(world: LiveWorld) -> None:
         chain = world.stage.parts.chain
         slot = f"0x{contract.artifact().storage['_totalSupply']:064x}"
         await chain.node.ask("anvil_setStorageAt", checksum(chain.token), slot, "0x" + "11" * 32)
@@ -101,9 +100,9 @@ def test_an_invariant_sees_money_out_of_nothing():
 
 
 @pytest.fixture(scope="module")
-def server(request: pytest.FixtureRequest) -> Iterator[LocalServer]:
+def server(program: Path) -> Iterator[LocalServer]:
     patch = pytest.MonkeyPatch()
-    patch.setenv(VARIABLE, str(anvil_or_skip(request)))
+    patch.setenv(VARIABLE, str(program))
     with LocalServer(chain="anvil", seed=1) as running:
         yield running
     patch.undo()
@@ -174,7 +173,8 @@ def test_snapshots_and_reset_work_on_the_node(server: LocalServer):
 def test_who_may_only_look_gets_what_only_looks():
     """On a host for everybody the node, which can be told anything, is not told anything."""
     from x402sim import TESTNET
-    from x402sim.world.assembly.parts import Recipe, build
+    from x402sim.world.assembly.parts import build
+    from x402sim.world.assembly.recipe import Recipe
 
     async def main() -> list[Any]:
         parts = build(Recipe(network=TESTNET, seed=1, chain="anvil", unlocked=False))

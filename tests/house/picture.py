@@ -27,7 +27,7 @@ def drawn_from() -> str:
 def draw() -> None:
     from x402sim import Run
     from x402sim.report import plots
-    from x402sim.report.figure import png
+    from x402sim.report.plots.figure import png
 
     image = Image.open(io.BytesIO(png(plots.sequence(Run.load(JOURNAL)).figure, dpi=130)))
     about = PngInfo()

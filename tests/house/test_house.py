@@ -7,8 +7,6 @@ from pathlib import Path
 
 import pytest
 
-import x402sim
-
 ROOT = Path(__file__).parents[2]
 HEAVY = ("pandas", "matplotlib", "web3", "eth_account", "x402", "fastapi", "sqlalchemy", "IPython")
 
@@ -49,30 +47,10 @@ def test_a_second_clock_or_randomness_is_caught(line: str) -> None:
     assert "TID251" in run(*command, stdin=line + "\n").stdout
 
 
-def test_public_names_are_few_and_exist() -> None:
-    assert len(x402sim.__all__) <= 16
-    for name in x402sim.__all__:
-        assert getattr(x402sim, name) is not None
-    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
-        x402sim.nothing  # noqa: B018
-
-
-@pytest.mark.parametrize("module", ["x402sim", "x402sim.cli", "x402sim.world.server.server"])
+@pytest.mark.parametrize("module", ["x402sim", "x402sim.cli", "x402sim.world.server.serve"])
 def test_importing_is_cheap(module: str) -> None:
     code = f"import sys, {module}; print([m for m in {HEAVY!r} if m in sys.modules])"
     assert run(sys.executable, "-c", code).stdout.strip() == "[]"
-
-
-def test_modules_and_functions_are_short() -> None:
-    import ast
-
-    for file in sorted((ROOT / "x402sim").rglob("*.py")):
-        text = file.read_text(encoding="utf-8")
-        assert text.count("\n") <= 450, f"{file} has {text.count(chr(10))} lines"
-        for node in ast.walk(ast.parse(text)):
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                length = (node.end_lineno or 0) - node.lineno + 1
-                assert length <= 80, f"{file}: {node.name} has {length} lines"
 
 
 def test_nothing_of_one_machine_is_in_the_product() -> None:

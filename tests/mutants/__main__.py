@@ -1,4 +1,4 @@
-"""`python -m tests.mutants`: judge the conformance suite by everything it should see.
+"""`python -m tests.mutants`: judge the conformance suite by the defects it should see.
 
 Prints what each defect makes fail, what was missed, and the score; exits 0 only if every
 defect was seen by the check of its clause and nothing was found in an honest service.
@@ -61,7 +61,7 @@ def _line(verdict: Verdict) -> str:
 
 def _write(asked: argparse.Namespace, verdicts: list[Verdict], mutants: list[Verdict]) -> None:
     from tests.mutants import matrix
-    from x402sim.report.figure import png
+    from x402sim.report.plots.figure import png
 
     if asked.csv:
         asked.csv.write_text(matrix.as_csv(verdicts, check_ids()), encoding="utf-8")

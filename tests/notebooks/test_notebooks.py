@@ -1,4 +1,4 @@
-"""The notebooks: executed anew they say what is saved, and what they say is what theory allows."""
+"""Notebooks: executing them gives the saved outputs, and their answers match the theory."""
 
 import ast
 import json
@@ -13,7 +13,7 @@ import pytest
 
 import x402sim
 from notebooks.execute import METADATA, executed, notebooks, read
-from tests.evm.find import anvil_or_skip
+from tests.evm import find
 from tests.mutants.honest import HONEST
 from tests.mutants.rows import MUTANTS
 from x402sim.chain.ledger import gas
@@ -53,8 +53,8 @@ def imported(code: str) -> Iterator[tuple[str, str]]:
             yield from ((node.module or "", alias.name) for alias in node.names)
 
 
-def strangers(code: str) -> list[str]:
-    """Return what code uses that is not public: imports, and names with an underscore."""
+def private_names(code: str) -> list[str]:
+    """Return the names in the code that are not public: imports, and names with an underscore."""
     modules = [
         f"{module}.{name}"
         for module, name in imported(code)
@@ -71,25 +71,25 @@ def strangers(code: str) -> list[str]:
 
 
 @each_notebook
-def test_it_uses_public_names_only(file: Path) -> None:
+def test_it_uses_only_public_names(file: Path) -> None:
     for cell in code_cells(read(file)):
-        assert strangers(cell.source) == []
+        assert private_names(cell.source) == []
 
 
 @pytest.mark.parametrize(
     "code",
     [
-        "from x402sim.world.story.stage import Stage", "import x402sim.journal", "import numpy",
-        "from x402sim import rng", "from x402sim.report import figure", "run._begin",
-        "from x402sim.report.figure import png",
+        "from x402sim.world.stages.stage import Stage", "import x402sim.journal", "import numpy",
+        "from x402sim import rng", "from x402sim.report.plots import figure", "run._begin",
+        "from x402sim.report.plots.figure import png",
     ],
 )  # fmt: skip
-def test_a_private_name_would_be_found(code: str) -> None:
-    assert strangers(code)
+def test_the_search_finds_private_names(code: str) -> None:
+    assert private_names(code)
 
 
 @each_notebook
-def test_it_is_saved_as_it_was_executed(file: Path) -> None:
+def test_its_outputs_are_saved(file: Path) -> None:
     notebook = read(file)
     nbformat.validate(notebook)
     assert notebook.metadata == METADATA
@@ -102,7 +102,7 @@ def test_it_is_saved_as_it_was_executed(file: Path) -> None:
 
 
 @each_notebook
-def test_it_has_the_parts_of_a_paper(file: Path) -> None:
+def test_it_has_question_method_answer_and_limits(file: Path) -> None:
     prose = "\n".join(cell.source for cell in read(file).cells if cell.cell_type == "markdown")
     for part in ("# ", "**Question.**", "**Method.**", "## Answer", "## Limits"):
         assert part in prose
@@ -110,7 +110,7 @@ def test_it_has_the_parts_of_a_paper(file: Path) -> None:
         assert (file.parent / target).is_file(), target
 
 
-# --- executed anew -----------------------------------------------------------------------
+# --- executed again ---------------------------------------------------------------------
 
 
 ASKED = """
@@ -121,7 +121,7 @@ json.dumps(answers)
 
 
 def visible(output: Any) -> dict[str, str]:
-    """Return what is compared of an output: its texts; of its pictures, that they are there."""
+    """Return the parts of an output that are compared: texts, and whether images are there."""
     if output.output_type == "stream":
         return {output.name: output.text}
     looks = r'<style.*?</style>|"data:image/png;base64,[^"]*"'
@@ -133,15 +133,15 @@ def visible(output: Any) -> dict[str, str]:
 
 @pytest.fixture
 def anvil_if_needed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the notebook about the real chain find anvil; without one, it is not executed."""
+    """Let the notebook about the real chain find anvil."""
     if request.node.callspec.params["file"].stem[:2] == "07":
-        monkeypatch.setenv(VARIABLE, str(anvil_or_skip(request)))
+        monkeypatch.setenv(VARIABLE, str(find.anvil()))
 
 
 @pytest.mark.timeout(400)
 @pytest.mark.usefixtures("anvil_if_needed")
 @each_notebook
-def test_it_says_the_same_again_and_it_is_true(file: Path) -> None:
+def test_it_reproduces_its_outputs_and_the_answers_are_right(file: Path) -> None:
     saved = read(file)
     asking = read(file)
     asking.cells.append(nbformat.v4.new_code_cell(ASKED.strip()))
@@ -163,7 +163,7 @@ def one_paid_request(answers: dict[str, Any]) -> None:
     assert answers["wait_s"] == pytest.approx(wait_s, abs=0.002)
     assert answers["expected_wait_s"] == pytest.approx(wait_s)
     assert answers["settle_share"] > 0.8
-    assert answers["witnesses_agree"]
+    assert answers["sources_agree"]
     assert answers["is_reproducible"]
     assert answers["payer_transactions"] == 0
     assert 60_000 < answers["payment_gas"] < 100_000
@@ -175,8 +175,8 @@ def when_things_break(answers: dict[str, Any]) -> None:
     assert answers["ledger_as_expected"]
     assert answers["attempts"] == answers["attempts_paid"] + answers["attempts_refused"]
     assert answers["attempts_paid"] == 1 + 2 + 1 + 2 + 2 + 105
-    assert answers["unnoticed"] == ["token forgets used nonces"]
-    assert answers["defects_noticed"] == answers["defects"] - 1 == 6
+    assert answers["undetected"] == ["token forgets used nonces"]
+    assert answers["defects_detected"] == answers["defects"] - 1 == 6
 
 
 def request_or_session(answers: dict[str, Any]) -> None:
@@ -192,13 +192,13 @@ def request_or_session(answers: dict[str, Any]) -> None:
 
 
 def the_indexers_limits(answers: dict[str, Any]) -> None:
-    assert answers["payments_foretold"] == answers["payments_simulated"] > 5000
+    assert answers["payments_predicted"] == answers["payments_simulated"] > 5000
     assert answers["limit_per_hour"] == 1200
     assert answers["left_after_below"] == 0
-    assert answers["lost_share_above"] == pytest.approx(1 - 1 / (3 * 0.45), abs=0.03)
+    assert answers["starved_share_above"] == pytest.approx(1 - 1 / (3 * 0.45), abs=0.03)
     assert answers["limit_with_lag_per_s"] == pytest.approx(100 / 500)
-    assert answers["lost_share_lagging"] == pytest.approx(1 / 3, abs=0.05)
-    assert answers["worst_error_of_growth_per_s"] < 0.02
+    assert answers["starved_share_lagging"] == pytest.approx(1 / 3, abs=0.05)
+    assert answers["largest_error_of_growth_per_s"] < 0.02
     assert answers["mean_delay_newest_s"] == answers["mean_delay_oldest_s"]
     assert answers["longest_delay_newest_h"] > 10 * answers["longest_delay_oldest_h"]
 
@@ -211,7 +211,7 @@ def lost_answers(answers: dict[str, Any]) -> None:
     assert answers["largest_z_of_charges"] < 3
     assert answers["protected_payers"] == 2400
     assert answers["charged_twice_where_protected"] == 0
-    assert answers["in_vain_at_0.1"] == pytest.approx(10 * (1 / 0.9 - 1), rel=0.6)
+    assert answers["overcharge_at_0.1"] == pytest.approx(10 * (1 / 0.9 - 1), rel=0.6)
     assert answers["careful_served_at_once_at_0.4"] == pytest.approx(0.6, abs=0.12)
     assert answers["served_in_the_end"] == 1
 
@@ -219,11 +219,11 @@ def lost_answers(answers: dict[str, Any]) -> None:
 def conformance_report(answers: dict[str, Any]) -> None:
     assert answers["own_failures"] == answers["own_inconclusive"] == 0
     assert "spec/2.1/amount" in answers["failures_without_the_amount"]
-    assert answers["seen"] == answers["defects"] == len(MUTANTS)
+    assert answers["detected"] == answers["defects"] == len(MUTANTS)
     assert answers["score"] == 1
     assert answers["honest_services"] == len(HONEST)
     assert answers["false_alarms"] == 0
-    assert answers["share_with_at_most_two_besides"] > 0.75
+    assert answers["share_with_at_most_two_others"] > 0.75
     assert answers["harmless_defect_changed"] == 0
     assert answers["never_failed"] == 0
 
@@ -236,7 +236,7 @@ def on_a_real_chain(answers: dict[str, Any]) -> None:
     assert answers["events"] > 3000
     assert answers["events_that_differ"] == 0
     assert answers["gas_equal"]
-    assert answers["spread_in_12s"]
+    assert answers["differences_are_multiples_of_12"]
     assert answers["new_slot_gas"] == 22_100 - 5_000
     assert answers["gas"]["payment"] == pytest.approx(MEASURED["settlement"]["gas"], abs=48)
     assert answers["gas"]["cancellation"] == pytest.approx(MEASURED["cancellation"]["gas"], abs=48)

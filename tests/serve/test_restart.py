@@ -135,7 +135,7 @@ def test_a_file_that_another_server_uses_is_refused_in_one_line(db):
     """Two servers with one chain log would each build blocks the other does not know."""
     with started("--db", db) as server:
         server.account().paid()
-        _assert_refused(db, says="another x402sim is using")
+        _assert_refused(db, says="another x402sim uses")
         server.account().paid()
 
 

@@ -1,4 +1,4 @@
-"""The engine's verdicts: what counts, what proves nothing, and what is never a pass."""
+"""The engine: outcomes, baselines, needs, budget, and no secrets in results."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -16,15 +16,18 @@ from x402sim import TESTNET
 from x402sim.clock import Clock
 from x402sim.payer.wallet import Wallet
 from x402sim.rng import Rng
-from x402sim.suite.answers import find_session_id
+from x402sim.spec.needs import Need
+from x402sim.suite.answers import Challenge, TargetAnswer, find_session_id, read_402
+from x402sim.suite.check import HOW_TO_PROVIDE, Check, check
 from x402sim.suite.command import conclude
 from x402sim.suite.engine import all_checks, matching, run
+from x402sim.suite.expect import expect, expect_refused
 from x402sim.suite.local import judge
 from x402sim.suite.probe import Probe
-from x402sim.suite.setting import Ledger, Setting
+from x402sim.suite.setting import RunState, Setting
 from x402sim.suite.target import Target
-from x402sim.suite.verdict import Check, Failed, Inconclusive, Outcome, Result, Skipped, check
-from x402sim.world.assembly.parts import Recipe
+from x402sim.suite.verdict import CheckFailed, Inconclusive, Outcome, Result, Skipped
+from x402sim.world.assembly.recipe import Recipe
 
 OURS = Recipe(network=TESTNET, seed=1)
 
@@ -56,22 +59,22 @@ def refuses_all() -> Starlette:
     return Starlette(routes=[Route("/{path:path}", nothing, methods=["GET", "POST"])])
 
 
-@a_check(control="payment", needs="money")
+@a_check(baseline="payment", needs="funds")
 async def a_refusal(probe: Probe) -> None:
     """Anything is refused."""
-    probe.refused(await probe.send("POST", "/api/pay", json={}))
+    expect_refused(await probe.send("POST", "/api/pay", json={}))
 
 
 @a_check("2.1/amount")
 async def broken(probe: Probe) -> None:
     """It always fails."""
     await probe.send("GET", "/")
-    probe.expect("the answer", 1, 2)
+    expect("the answer", 1, 2)
 
 
 @a_check("2.1/asset")
 async def unclear(probe: Probe) -> None:
-    """It never gets to the point."""
+    """It is always inconclusive."""
     raise Inconclusive("no idea")
 
 
@@ -89,18 +92,18 @@ async def silent(probe: Probe) -> None:
 def test_a_target_that_refuses_everything_does_not_pass_a_refusal() -> None:
     (result,) = judged(refuses_all(), [a_refusal], payer=Wallet(b"\1" * 32), budget_base=10**6)
     assert result.outcome is Outcome.INCONCLUSIVE
-    assert "positive control" in result.reason
+    assert "the baseline (payment) was not accepted" in result.reason
 
 
-def test_the_same_refusal_passes_where_the_control_is_accepted() -> None:
+def test_a_refusal_passes_if_the_baseline_is_accepted() -> None:
     (result,) = judge(OURS, checks=[a_refusal])
     assert result.outcome is Outcome.PASSED
 
 
-def test_a_control_that_fails_at_the_end_takes_the_passes_back() -> None:
+def test_a_baseline_refused_at_the_end_makes_passes_inconclusive() -> None:
     turned_off = []
 
-    @a_check("2.1/resource", control="payment", needs="money")
+    @a_check("2.1/resource", baseline="payment", needs="funds")
     async def turns_the_target_off(probe: Probe) -> None:
         """It breaks the target, and then sees a refusal."""
         turned_off[0].process._app = refuses_all()
@@ -110,7 +113,7 @@ def test_a_control_that_fails_at_the_end_takes_the_passes_back() -> None:
     assert "at the end of the run" in result.reason
 
 
-def test_a_target_that_is_gone_is_inconclusive() -> None:
+def test_an_unreachable_target_is_inconclusive() -> None:
     async def dead(scope: Any, receive: Any, send: Any) -> None:
         raise httpx.ConnectError("gone")
 
@@ -123,7 +126,7 @@ def test_a_target_that_is_gone_is_inconclusive() -> None:
     assert "was not answered" in result.reason
 
 
-def test_each_outcome_is_told_as_it_is() -> None:
+def test_each_outcome_has_its_result() -> None:
     results = judged(refuses_all(), [broken, unclear, holds, silent])
     assert [result.outcome for result in results] == [
         Outcome.FAILED, Outcome.INCONCLUSIVE, Outcome.PASSED, Outcome.OBSERVED,
@@ -167,13 +170,13 @@ def test_the_exit_code(outcomes: list[tuple[Any, str]], strict: bool, code: int)
     assert conclude(results, strict) == code
 
 
-def test_what_is_missing_is_skipped_and_named() -> None:
+def test_a_missing_need_skips_and_is_named() -> None:
     (result,) = judged(refuses_all(), [a_refusal])
     assert result.outcome is Outcome.SKIPPED
     assert "--payer-key" in result.reason
 
 
-def test_a_defect_of_the_suite_is_no_verdict_on_the_target() -> None:
+def test_a_bug_of_a_check_is_inconclusive() -> None:
     @a_check("2.1/timeout")
     async def buggy(probe: Probe) -> None:
         """It divides by zero."""
@@ -181,21 +184,21 @@ def test_a_defect_of_the_suite_is_no_verdict_on_the_target() -> None:
 
     result, other = judged(refuses_all(), [buggy, holds])
     assert (result.outcome, other.outcome) == (Outcome.INCONCLUSIVE, Outcome.PASSED)
-    assert "the check itself is broken: ZeroDivisionError" in result.reason
+    assert "the check itself has a bug: ZeroDivisionError" in result.reason
 
 
-def test_the_budget_is_never_passed() -> None:
+def test_the_budget_is_never_exceeded() -> None:
     wallet = Wallet(b"\1" * 32)
 
     async def main() -> int:
         async with setting_for(refuses_all(), payer=wallet, budget_base=25_000) as setting:
-            probe = Probe(setting, Ledger())
-            challenge = probe.read(CHALLENGE)
-            probe.sign(challenge, wallet)
-            probe.sign(challenge, wallet)
+            probe = Probe(setting, RunState())
+            challenge = read_402(CHALLENGE)
+            probe.money.sign(challenge, wallet)
+            probe.money.sign(challenge, wallet)
             with pytest.raises(Skipped, match=r"budget has 0\.005"):
-                probe.sign(challenge, wallet)
-            return probe.ledger.signed_base
+                probe.money.sign(challenge, wallet)
+            return probe.state.signed_base
 
     assert asyncio.run(main()) == 20_000
 
@@ -203,18 +206,16 @@ def test_the_budget_is_never_passed() -> None:
 def test_mainnet_is_refused_unless_allowed() -> None:
     async def sign(allowed: bool) -> str:
         async with setting_for(refuses_all(), allow_mainnet=allowed) as setting:
-            probe = Probe(setting, Ledger())
+            probe = Probe(setting, RunState())
             wanted = {**CHALLENGE.body["paymentRequirements"], "network": "cronos-mainnet"}
-            from x402sim.suite.answers import Challenge
-
-            return probe.sign(Challenge(CHALLENGE, "pay_1", wanted), Wallet(b"\1" * 32))
+            return probe.money.sign(Challenge(CHALLENGE, "pay_1", wanted), Wallet(b"\1" * 32))
 
     with pytest.raises(Skipped, match="mainnet"):
         asyncio.run(sign(False))
     assert asyncio.run(sign(True)).startswith("0x")
 
 
-def test_a_cookie_is_not_sent_back() -> None:
+def test_cookies_are_not_sent_back() -> None:
     sent = []
 
     async def greets(request: Request) -> Response:
@@ -223,7 +224,7 @@ def test_a_cookie_is_not_sent_back() -> None:
 
     @a_check("2.1/resource")
     async def asks_twice(probe: Probe) -> None:
-        """It asks twice, as a stranger each time."""
+        """It asks twice."""
         for _ in range(2):
             await probe.send("GET", "/")
 
@@ -244,32 +245,32 @@ SECRETS = {
 
 @a_check("2.1/resource")
 async def expects_secrets(probe: Probe) -> None:
-    """It tells all it knows where a failure is told."""
-    raise Failed("", {"wanted": list(SECRETS.values())}, " and ".join(SECRETS.values()))
+    """It puts every secret into a failure."""
+    raise CheckFailed("", {"wanted": list(SECRETS.values())}, " and ".join(SECRETS.values()))
 
 
 @a_check("2.1/timeout")
-async def doubts_secrets(probe: Probe) -> None:
-    """It tells all it knows where a doubt is told."""
+async def reasons_with_secrets(probe: Probe) -> None:
+    """It puts every secret into a reason."""
     raise Inconclusive(" and ".join(SECRETS.values()))
 
 
 @a_check("2.1/pay-to")
-async def falls_over_secrets(probe: Probe) -> None:
-    """It is broken, and its exception tells all it knows."""
+async def raises_secrets(probe: Probe) -> None:
+    """It has a bug, and the exception contains every secret."""
     raise LookupError(*SECRETS.values())
 
 
 @check("5/reuse", document="silent")
 async def observes_secrets(probe: Probe) -> None:
-    """It observes all it knows."""
+    """It observes every secret."""
     probe.observe(" and ".join(SECRETS.values()))
 
 
 @pytest.mark.parametrize(
-    "case", [expects_secrets, doubts_secrets, falls_over_secrets, observes_secrets]
+    "case", [expects_secrets, reasons_with_secrets, raises_secrets, observes_secrets]
 )
-def test_no_secret_comes_into_a_result(case: Check) -> None:
+def test_results_contain_no_secret(case: Check) -> None:
     (result,) = judged(refuses_all(), [case], payer=Wallet(KEY), budget_base=10**6)
     told = " ".join(str(each) for each in (result.expected, result.actual, result.reason))
     assert "hidden" in told
@@ -281,16 +282,14 @@ def test_no_secret_comes_into_a_result(case: Check) -> None:
 def test_a_hash_and_an_address_are_no_secrets() -> None:
     @a_check("2.1/resource")
     async def tells(probe: Probe) -> None:
-        """It tells what everybody may know."""
-        raise Failed("", "0x" + "ab" * 32, "0x" + "cd" * 20)
+        """It shows what is public."""
+        raise CheckFailed("", "0x" + "ab" * 32, "0x" + "cd" * 20)
 
     (result,) = judged(refuses_all(), [tells])
     assert (result.expected, result.actual) == ("0x" + "ab" * 32, "0x" + "cd" * 20)
 
 
 def _challenge() -> Any:
-    from x402sim.suite.answers import Answer
-
     body = {
         "paymentId": "pay_1",
         "paymentRequirements": {
@@ -303,45 +302,67 @@ def _challenge() -> Any:
             "resource": "/api/perp/quote",
         },
     }
-    return Answer(402, httpx.Headers(), "", body, str)
+    return TargetAnswer(Target(), 402, httpx.Headers(), "", body, str)
 
 
 CHALLENGE = _challenge()
 
 
-def test_ids_are_clauses_or_named_otherwise_and_select_by_prefix() -> None:
+def test_ids_have_three_parts_and_select_by_prefix() -> None:
     checks = all_checks()
     assert all(each.id.count("/") == 2 for each in checks)
     assert {each.id.split("/")[0] for each in checks} <= {"spec", "kit", "silent"}
     assert matching(checks, "2.2/") == [c for c in checks if c.id.startswith("spec/2.2/")]
 
 
-def test_a_check_must_have_a_title_a_clause_and_known_needs() -> None:
+def test_a_check_without_a_docstring_is_refused() -> None:
     async def untitled(probe: Probe) -> None: ...
 
     with pytest.raises(ValueError, match="no docstring"):
         check("2.2/body")(untitled)
-    with pytest.raises(ValueError, match="no clause"):
-        check("2.2/bodies")
-    with pytest.raises(ValueError, match="no need wings"):
-        check("2.2/body", needs="wings")
 
 
-def test_a_session_id_is_found_wherever_it_stands() -> None:
+@pytest.mark.parametrize(
+    ("clause", "options", "said"),
+    [
+        ("2.2/bdy", {}, "unknown clause '2.2/bdy'; did you mean '2.2/body'? Possible: 2.2/"),
+        ("2.2/body", {"needs": "fund"}, "unknown need 'fund'; did you mean 'funds'?"),
+        ("2.2/body", {"needs": "funds, faults"}, "unknown need of a check 'faults'"),
+        ("2.2/body", {"baseline": "pament"}, "unknown baseline 'pament'; did you mean 'payment'?"),
+    ],
+)
+def test_a_misspelt_name_is_refused_with_the_nearest(
+    clause: str, options: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(ValueError) as raised:
+        check(clause, **options)
+    assert said in str(raised.value)
+
+
+def test_every_need_of_a_check_can_be_missing() -> None:
+    async def main() -> set[Need]:
+        async with setting_for(refuses_all()) as setting:
+            return {need for need in HOW_TO_PROVIDE if setting.missing(need)}
+
+    target_has = {Need.SESSIONS, Need.AGENTS, Need.LLMS}
+    assert asyncio.run(main()) == set(HOW_TO_PROVIDE) - target_has
+
+
+def test_a_session_id_is_found_anywhere_in_an_answer() -> None:
     assert find_session_id({"data": [{"x": "session_abc"}]}) == "session_abc"
     assert find_session_id({"session_id": "abc", "n": 1}) is None
     assert find_session_id("session_") is None
 
 
-def test_a_verdict_shows_no_proof_and_no_signature() -> None:
-    @a_check("2.1/scheme", needs="money")
+def test_a_failure_shows_no_proof_and_no_signature() -> None:
+    @a_check("2.1/scheme", needs="funds")
     async def shows(probe: Probe) -> None:
         """It fails after a payment."""
         paid = await probe.buy()
         secrets.append(paid.header)
         secrets.append(paid.challenge.payment_id)
         await probe.settle(paid.challenge, paid.header)
-        raise Failed("it", 1, probe.seen(paid.receipt))
+        raise CheckFailed("it", 1, paid.receipt.summary)
 
     secrets: list[str] = []
     (result,) = judge(OURS, checks=[shows])

@@ -1,5 +1,6 @@
-"""The reports keep their formats, and say the same as the results."""
+"""The reports keep their formats, and match the results."""
 
+import html
 import json
 from io import BytesIO
 from pathlib import Path
@@ -19,7 +20,7 @@ from x402sim.report.conformance_html import page
 from x402sim.suite.engine import all_checks
 from x402sim.suite.local import judge
 from x402sim.suite.verdict import Outcome, Result
-from x402sim.world.assembly.parts import Recipe
+from x402sim.world.assembly.recipe import Recipe
 
 HERE = Path(__file__).parent
 STARTED = "2026-01-02T03:04:05+00:00"
@@ -76,11 +77,11 @@ def test_the_junit_report_keeps_its_schema(results: list[dict[str, Any]]) -> Non
     assert names == {result["id"] for result in results}
 
 
-def test_a_junit_failure_says_what_to_do() -> None:
+def test_a_junit_failure_has_the_command_that_repeats_it() -> None:
     text = report.as_junit(URL, STARTED, of_each_kind()).decode()
     read = JUnitXml.fromstring(text.encode())
     (failure,) = next(c for s in read for c in s if c.name == "spec/2.2/body").result
-    for piece in ("expected:", "<script>alert('1')</script>", "again: again", "POST /"):
+    for piece in ("expected:", "<script>alert('1')</script>", "run it again: again", "POST /"):
         assert piece in failure.text
 
 
@@ -96,7 +97,7 @@ def test_the_sarif_report_keeps_its_schema(results: list[dict[str, Any]]) -> Non
         assert (each["kind"] == "fail") == (each["level"] != "none")
 
 
-def test_the_page_is_sound_html_and_escapes_what_it_is_told(results: list[dict[str, Any]]) -> None:
+def test_the_page_is_valid_html_and_escapes_its_input(results: list[dict[str, Any]]) -> None:
     text = page(URL, STARTED, [{**r} for r in results])
     clean = text.replace("\x00", "").replace("\x1b", "")
     parser = html5lib.HTMLParser(strict=False)
@@ -111,18 +112,18 @@ def test_the_page_is_sound_html_and_escapes_what_it_is_told(results: list[dict[s
 
 def test_the_page_gives_the_verdict_of_the_musts() -> None:
     kinds = of_each_kind()
-    assert "1 of the MUST clauses are broken" in page(URL, STARTED, kinds)
-    assert "No verdict: 1 checks were inconclusive" in page(URL, STARTED, kinds[2:])
-    assert "Every MUST that was checked held (1); 0 were skipped" in page(URL, STARTED, kinds[4:])
+    assert "Failed MUST clauses: 1." in page(URL, STARTED, kinds)
+    assert "No verdict. Inconclusive MUST checks: 1." in page(URL, STARTED, kinds[2:])
+    assert "No MUST clause failed: 1 held, 0 skipped." in page(URL, STARTED, kinds[4:])
     assert "nothing could be checked" in page(URL, STARTED, kinds[3:4])
 
 
-def test_failed_musts_come_first_and_json_is_unfolded() -> None:
+def test_failed_musts_come_first_and_json_is_indented() -> None:
     kinds = of_each_kind()
     kinds[0]["exchange"] = 'POST /pay\n{"a":{"b":1}}\n-> 200\n{"cut":"sho'
     text = page(URL, STARTED, [kinds[2], kinds[1], kinds[0]])
     urgent = text.split("What needs attention")[1].split("<h2>")[0]
     places = [urgent.index(kinds[n]["id"]) for n in (0, 1, 2)]
     assert places == sorted(places)
-    unfolded = '{\n  "a": {\n    "b": 1\n  }\n}\n-&gt; 200\n{"cut":"sho</pre>'
-    assert unfolded.replace('"', "&quot;") in urgent
+    unfolded = '{\n  "a": {\n    "b": 1\n  }\n}\n-> 200\n{"cut":"sho</pre>'
+    assert unfolded in html.unescape(urgent)

@@ -1,1 +1,1 @@
-"""The commands that play, compare and measure; each imports what it needs when it is used."""
+"""The commands, one file each; each imports what it needs when it runs."""

@@ -1,4 +1,4 @@
-"""What `serve` prints for a person: where everything is, who has money, how to begin."""
+"""What `serve` prints: the URLs, the funded accounts, and how to begin."""
 
 import json
 from pathlib import Path
@@ -15,7 +15,7 @@ _ORDER = {"pair": "BTC-USD", "side": "long", "leverage": 10, "sizeUsd": 1000}
 _CHAINS = {
     "ledger": "",
     "anvil": " (anvil's own)",
-    "node": " (passed on to the node)",
+    "node": " (forwarded to the node)",
 }
 
 
@@ -34,14 +34,14 @@ def show(ready: dict[str, Any], db: Path | None) -> None:
             ("facilitator", ready["facilitator"]),
             ("explorer", ready["explorer"]),
             ("json-rpc", f"{ready['rpc']}{_CHAINS[ready['chain']]}"),
-            ("control", ready["control"] or "off: this host needs --control-token"),
+            ("control", ready["control"] or "off: on this host it needs --control-token"),
             ("documentation", f"{url}/docs"),
             ("payTo", ready["payTo"]),
             ("token", ready["asset"]),
-            ("database", str(db) if db else "in memory; --db FILE keeps it"),
+            ("database", str(db) if db else "in memory; --db FILE keeps the data"),
         ],
     )
-    console.print("\n[bold]Accounts[/]  (keys known to everybody: never use them on a real chain)")
+    console.print("\n[bold]Accounts[/]  (the keys are public: never use them on a real chain)")
     decimals = network_named(ready["network"]).decimals
     for number, account in enumerate(ready["accounts"]):
         funds = to_decimal(int(account["balance"]), decimals)
@@ -59,9 +59,9 @@ def show(ready: dict[str, Any], db: Path | None) -> None:
 
 
 def _show_world(console: Console, ready: dict[str, Any]) -> None:
-    """Print what a service of somebody else needs to live in this world."""
+    """Print the settings of an external service that uses this world."""
     console.print(f"[bold]x402sim[/] world without a service, on {ready['network']}\n")
-    console.print("[bold]What your service needs to know[/], whatever it calls them")
+    console.print("[bold]Settings for your service[/], under whatever names it uses")
     merchant = ready["accounts"][-1]
     settings = [
         ("FACILITATOR_URL", ready["facilitator"]),
@@ -75,8 +75,8 @@ def _show_world(console: Console, ready: dict[str, Any]) -> None:
     ]
     for name, value in settings:
         console.print(f"export {name}={value}")
-    console.print("\n(The last two are one of ten funded accounts, for a server wallet.)")
-    console.print("\n[bold]Then judge it[/]")
+    console.print("\n(The last two are one of the ten funded accounts, for a server wallet.)")
+    console.print("\n[bold]Then check it[/]")
     console.print(f"python -m x402sim conformance YOUR_URL --world {ready['control']}")
     console.print("\nCtrl-C stops it.")
 

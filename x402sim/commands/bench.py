@@ -1,4 +1,4 @@
-"""`bench`: how fast it is on this machine, and how far from the limits."""
+"""`bench`: speed on this machine, compared with theoretical limits."""
 
 import json
 from typing import Annotated, Any
@@ -6,14 +6,15 @@ from typing import Annotated, Any
 import typer
 
 from x402sim.commands.common import NOT_ALL_HELD, AsJson, give_up, quiet
+from x402sim.suggest import unknown as unknown_name
 
 _MEANING = {
-    "raw signatures": "1 signature and 2 recoveries by libsecp256k1, and nothing else",
-    "protocol.crypto": "the same by this product, with digests, addresses and checks",
+    "raw signatures": "1 signature and 2 recoveries by libsecp256k1, nothing else",
+    "protocol.crypto": "the same by x402sim, with digests, addresses and checks",
     "httpx": "402, sign, verify, settle, served: every hop through httpx",
-    "plain ASGI": "the same, every hop a bare call of the same ASGI applications",
-    "direct": "the same, no HTTP: functions of service and facilitator",
-    "bare uvicorn": "says hello; same parser, same event loop",
+    "plain ASGI": "the same, every hop a direct ASGI call",
+    "direct": "the same, no HTTP: function calls",
+    "bare uvicorn": "answers 200 with 5 bytes; same parser, same event loop",
     "x402sim serve": "answers 402 with new requirements",
 }
 
@@ -21,43 +22,46 @@ _MEANING = {
 def bench(
     as_json: AsJson = False,
     seconds: Annotated[
-        float, typer.Option(help="How long each comparison takes.", min=0.01, max=3600)
+        float, typer.Option(help="Seconds for each comparison.", min=0.01, max=3600)
     ] = 10.0,
-    payers: Annotated[int, typer.Option(help="Payers of the virtual day.", min=1)] = 1000,
-    hours: Annotated[float, typer.Option(help="Its virtual hours.", min=0.01)] = 24.0,
+    payers: Annotated[int, typer.Option(help="Payers of the simulated day.", min=1)] = 1000,
+    hours: Annotated[float, typer.Option(help="Simulated hours of the day.", min=0.01)] = 24.0,
     only: Annotated[
         list[str] | None,
-        typer.Option(metavar="PART", help="lifecycles, served or day; may be repeated."),
+        typer.Option(
+            metavar="PART",
+            help="Part to measure: lifecycles, served or day; repeatable. [default: all]",
+        ),
     ] = None,
 ) -> None:
-    """Measure how fast it is on this machine, beside what is as fast as can be.
+    """Measure speed on this machine, against a bare baseline.
 
-    - lifecycles: payments a second (402, signature, settlement through the facilitator on
-      the ledger, repeated request served) over three transports, beside the raw cost of
-      their signatures. All three must come to the same transactions and the same money.
-    - served: 402s a second over loopback TCP, beside a bare uvicorn that says hello.
-    - day: a thousand payers for a virtual day, in one process.
+    - lifecycles: payments per second (402, signature, settlement through the facilitator
+      on the ledger, repeated request served) over three transports, compared with the
+      signatures alone. All three must make the same transactions.
+    - served: 402s per second over loopback TCP, compared with a bare uvicorn.
+    - day: a thousand payers for a simulated day, in one process.
 
-    Everything is measured in one run, in alternating rounds, and told as medians: the
-    ratios hold on other machines, the absolute numbers do not.
+    All rounds alternate in one run, and the output has their medians: the ratios hold on
+    other machines, the absolute numbers do not.
     """
     from x402sim.bench.measure import PARTS, Size, measure
     from x402sim.commands.progress import Progress
 
     unknown = [name for name in only or [] if name not in PARTS]
     if unknown:
-        raise give_up(f"--only: there is no {', '.join(unknown)}; there are {', '.join(PARTS)}")
+        raise give_up(f"--only: {unknown_name('part', unknown[0], PARTS)}")
     size = Size(seconds=seconds, payers=payers, hours=hours)
     try:
         with quiet(), Progress(1.0, shown=not as_json) as progress:
-            measured = measure(size, only or PARTS, progress.tell)
+            measured = measure(size, only or PARTS, progress.update)
     except (AssertionError, RuntimeError, OSError) as error:
-        typer.echo(f"x402sim: the benchmark went wrong: {error}", err=True)
+        typer.echo(f"x402sim: the benchmark failed: {error}", err=True)
         raise typer.Exit(NOT_ALL_HELD) from error
-    typer.echo(json.dumps(measured, indent=2) if as_json else "\n".join(_told(measured)))
+    typer.echo(json.dumps(measured, indent=2) if as_json else "\n".join(_lines(measured)))
 
 
-def _told(measured: dict[str, Any]) -> list[str]:
+def _lines(measured: dict[str, Any]) -> list[str]:
     """Return the numbers as lines of at most 80 columns."""
     machine = measured["machine"]
     lines = [
@@ -70,14 +74,14 @@ def _told(measured: dict[str, Any]) -> list[str]:
         count = len(found["outcome"]["transfers"])
         lines.append(f"All three transports made the same {count} transactions.")
     if "served" in measured:
-        lines += ["", *_table("402s over loopback", "of the bare one", measured["served"]["paces"])]
+        lines += ["", *_table("402s over loopback", "of bare uvicorn", measured["served"]["paces"])]
     if "day" in measured:
         lines += ["", *_day(measured["day"])]
     return lines
 
 
 def _table(title: str, ratio: str, paces: list[dict[str, Any]]) -> list[str]:
-    lines = [f"{title:<24}{'a second':>12}{'us each':>12}{ratio:>20}"]
+    lines = [f"{title:<24}{'per second':>12}{'us each':>12}{ratio:>20}"]
     for pace in paces:
         numbers = f"{pace['per_s']:>12,.0f}{pace['us']:>12,.1f}{pace['ratio']:>20.3f}"
         lines += [f"{pace['name']:<24}{numbers}", f"  {_MEANING[pace['name']]}"]
@@ -86,9 +90,9 @@ def _table(title: str, ratio: str, paces: list[dict[str, Any]]) -> list[str]:
 
 def _day(day: dict[str, Any]) -> list[str]:
     return [
-        f"{day['payers']:,} payers, {day['virtual_s'] / 3600:.3g} h of virtual time, one process",
-        f"  real time         {day['real_s']:.1f} s: {day['speed_up']:,.0f} times as fast",
-        f"  requests          {day['requests']:,} of the payers, {day['payments']:,} payments",
+        f"{day['payers']:,} payers, {day['virtual_s'] / 3600:.3g} h simulated, one process",
+        f"  real time         {day['real_s']:.1f} s: {day['speed_up']:,.0f} times real time",
+        f"  requests          {day['requests']:,} by payers, {day['payments']:,} payments",
         f"  sessions          {day['sessions']:,}, debited {day['debits']:,} times",
         f"  journal           {day['events']:,} events",
         f"journal sha256 {day['journal_sha256']}",

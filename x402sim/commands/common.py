@@ -1,4 +1,4 @@
-"""What the commands share: how they give up, and how they answer programs."""
+"""What the commands share: options, exit codes, and how they report misuse."""
 
 import logging
 from collections.abc import Iterator
@@ -7,20 +7,24 @@ from typing import Annotated
 
 import typer
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Chain = Annotated[
     str,
     typer.Option(
-        help="What to stand on: ledger (in memory), anvil (a real EVM, started and stopped here; "
-        "extra `evm`), or the URL of a node, with keys in X402SIM_CHAIN_KEYS: the first pays "
-        "for gas, and the token's owner's mints.",
+        help="Chain backend: ledger (in memory), anvil (a local EVM; needs the extra `evm`), or "
+        "the URL of a node, with private keys in X402SIM_CHAIN_KEYS.",
         metavar="CHAIN",
     ),
 ]
 Token = Annotated[
     str | None,
-    typer.Option(help="Where the token is on that node, if not at the network's own address."),
+    typer.Option(
+        help="Token contract on the node, if not the network's own.",
+        metavar="ADDRESS",
+    ),
 ]
+Host = Annotated[str, typer.Option(help="Address to listen on.")]
+Port = Annotated[int, typer.Option(help="Port to listen on; 0 picks a free one.", max=65535, min=0)]
 NOT_ALL_HELD, MISUSE = 1, 2
 """Exit codes: it ran and found something wrong; it could not start."""
 
@@ -30,14 +34,14 @@ class Misuse(Exception):
 
 
 def give_up(problem: object) -> typer.Exit:
-    """Say in one line why a command cannot start; return what ends it."""
+    """Print in one line why a command cannot start; return the exception that ends it."""
     typer.echo(f"x402sim: {' '.join(str(problem).split())}", err=True)
     return typer.Exit(MISUSE)
 
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Keep warnings of the simulated service to itself: things go wrong on purpose here."""
+    """Hide the simulated service's warnings: scenarios break things on purpose."""
     log = logging.getLogger("x402sim")
     before = log.level
     log.setLevel(logging.ERROR)

@@ -18,8 +18,8 @@ Target = Annotated[
     str,
     typer.Option(
         metavar="FILE",
-        help="How it differs from the specification: a TOML file, or the name of a shipped "
-        "one: spec, x402sim, cronos-paywall.",
+        help="Target file: how the service differs from the specification. A TOML file, or "
+        "spec, x402sim or cronos-paywall.",
     ),
 ]
 PayerKey = Annotated[
@@ -27,44 +27,56 @@ PayerKey = Annotated[
     typer.Option(
         metavar="HEX",
         envvar="X402SIM_PAYER_KEY",
-        help="Private key of a payer with money: 0x and 64 hex digits.",
+        help="Private key of a funded payer: 0x and 64 hex digits.",
     ),
 ]
 World = Annotated[
     str | None,
-    typer.Option(metavar="URL", help="The control URL of the world the target lives in."),
+    typer.Option(
+        metavar="URL", help="Control API of the world around the service (`serve --no-service`)."
+    ),
 ]
 RpcUrl = Annotated[
-    str | None, typer.Option(metavar="URL", help="A node of its chain, to see the money.")
+    str | None, typer.Option(metavar="URL", help="JSON-RPC node of the chain, to read transfers.")
 ]
 PayTo = Annotated[
-    str | None, typer.Option(metavar="ADDR", help="The merchant that a 402 must name.")
+    str | None, typer.Option(metavar="ADDRESS", help="Merchant address that a 402 must name.")
 ]
 Budget = Annotated[
-    str, typer.Option(metavar="AMOUNT", help="What the payer may sign for in all, in tokens.")
+    str, typer.Option(metavar="AMOUNT", help="Most that the payer may sign for, in tokens.")
 ]
-Mainnet = Annotated[bool, typer.Option("--allow-mainnet", help="Pay with real money.")]
-Strict = Annotated[bool, typer.Option("--strict", help="SHOULD counts too.")]
+Mainnet = Annotated[bool, typer.Option("--allow-mainnet", help="Allow payments with real money.")]
+Strict = Annotated[bool, typer.Option("--strict", help="Treat SHOULD failures as failures.")]
 Requirement = Annotated[
     list[str] | None,
-    typer.Option(metavar="PREFIX", help="Only ids that start so: 5, 7/nonce; repeatable."),
+    typer.Option(
+        metavar="PREFIX", help="Check only ids with this prefix, such as 5 or 7/nonce; repeatable."
+    ),
 ]
 List = Annotated[
-    bool, typer.Option("--list", help="List the ids, what each needs and what it pays.")
+    bool, typer.Option("--list", help="List the ids with their needs and costs, and exit.")
 ]
-Seed = Annotated[int | None, typer.Option(help="Draw inputs and wallets from it, to repeat a run.")]
+Seed = Annotated[
+    int | None, typer.Option(help="Random seed of inputs and wallets, to repeat a run.")
+]
 JsonFile = Annotated[
     Path | None,
-    typer.Option("--json", metavar="FILE", help="Write the report there; - prints it."),
+    typer.Option("--json", metavar="FILE", help="Write a JSON report to FILE; - for stdout."),
 ]
-ReportFile = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Write the report there, in this form.")
+JUnitFile = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Write a JUnit XML report to FILE.")
+]
+HtmlFile = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Write an HTML report to FILE.")
+]
+SarifFile = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Write a SARIF report to FILE.")
 ]
 
 
 def conformance(
     base_url: Annotated[
-        str | None, typer.Argument(help="Where the service to judge is.", show_default=False)
+        str | None, typer.Argument(help="Base URL of the service to judge.", show_default=False)
     ] = None,
     target: Target = "spec",
     payer_key: PayerKey = None,
@@ -77,30 +89,30 @@ def conformance(
     requirement: Requirement = None,
     show_list: List = False,
     seed: Seed = None,
-    junit: ReportFile = None,
+    junit: JUnitFile = None,
     json_file: JsonFile = None,
-    html: ReportFile = None,
-    sarif: ReportFile = None,
+    html: HtmlFile = None,
+    sarif: SarifFile = None,
 ) -> None:
-    """Judge a service by its URL: does it do what the specification says?
+    """Check a running service against the specification.
 
-    Three depths. With the URL alone: statuses, shapes and gates, no money. With
-    `--payer-key`: payments, bindings, replays, sessions; what they may cost is told before,
-    and never passes `--budget`. With `--world`, the control URL of the `x402sim serve
-    --no-service` that plays facilitator, explorer and chain for the target: faults too, and
-    money counted on the ledger; it then mints its own money.
+    With the URL alone, the suite checks statuses, shapes and gates, and pays nothing. With
+    `--payer-key`, it also checks payments, bindings, replays and sessions; it prints the
+    most that they may cost first, and never exceeds `--budget`. With `--world`, it also
+    injects faults and counts money on the ledger; the world (`x402sim serve --no-service`)
+    is then the service's facilitator, explorer and chain, and mints what payers need.
 
-    Verdicts: passed, failed, skipped (what it needs is missing), inconclusive (it could
-    not get to the point) and observed (the specification is silent). Exit code 0: every MUST
-    held and nothing was inconclusive; 1: something failed; 2: misuse, unreachable, or
-    inconclusive.
+    Outcomes: passed, failed, skipped (a need is missing), inconclusive (the check could
+    not be completed), observed (the specification is silent). Exit codes: 0, every MUST
+    held, none was inconclusive; 1, a MUST failed; 2, misuse, the service is unreachable,
+    or a MUST is inconclusive.
     """
-    from x402sim.suite import command
+    from x402sim.suite import command, printing
 
     try:
         checks = command.select(requirement or [])
         if show_list:
-            command.show_list(checks)
+            printing.show_list(checks)
             return
         access = replace(
             _access(base_url, target, payer_key, budget, pay_to),
@@ -131,9 +143,9 @@ def _access(
     from x402sim.suite.remote import Access
 
     if base_url is None:
-        raise ValueError("which service? Give its URL, such as http://127.0.0.1:4020; see --help")
+        raise ValueError("no service to judge: give its URL, such as http://127.0.0.1:4020")
     if not base_url.startswith(("http://", "https://")):
-        raise ValueError(f"a URL starts with http:// or https://, got {base_url!r}")
+        raise ValueError(f"expected a URL that starts with http:// or https://, got {base_url!r}")
     return Access(
         base_url=base_url,
         target=find_target(target),

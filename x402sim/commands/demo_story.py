@@ -1,7 +1,7 @@
-"""One paid request through every component, told step by step.
+"""The steps of `demo`: one paid request through every component.
 
 Real HTTP to a real local server, a real signature, a real settlement on the simulated
-chain; every number in the story is read back from where it came to be.
+chain; every number that a step shows is read back from the component that has it.
 """
 
 from collections.abc import Callable
@@ -9,13 +9,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
+import msgspec
 
 from x402sim.clock import Clock
+from x402sim.payer.wallet import Wallet
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import parse_address, to_hex
-from x402sim.protocol.messages import PaymentRequired, Receipt, decode
+from x402sim.protocol.messages import PaymentRequired, PaymentRequirements, Receipt, decode
 from x402sim.protocol.money import to_decimal
-from x402sim.protocol.networks import network_named
+from x402sim.protocol.networks import Network, network_named
 from x402sim.world.server.local import LocalServer
 
 ORDER = {"pair": "BTC-USD", "side": "long", "leverage": 10, "sizeUsd": 1000}
@@ -23,119 +25,165 @@ ORDER = {"pair": "BTC-USD", "side": "long", "leverage": 10, "sizeUsd": 1000}
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step of the story: what was done, whether it went as it must, and the facts."""
+    """One step: what was done, whether it went as it must, and what it shows."""
 
     title: str
     ok: bool
     facts: dict[str, Any] = field(default_factory=dict)
 
 
-def tell(seed: int, each: Callable[[Step], None]) -> bool:
-    """Pay for a quote; hand every step to `each`. Returns whether all went as it must."""
-    went_well = True
+@dataclass(frozen=True, slots=True)
+class _Demo:
+    """A server, a payer, and where the steps go."""
+
+    server: LocalServer
+    http: httpx.Client
+    step: Callable[..., None]
+
+    @property
+    def payer(self) -> Wallet:
+        return self.server.wallets[0]
+
+    @property
+    def network(self) -> Network:
+        return network_named(self.server.info["network"])
+
+    def shown(self, amount_base: int) -> str:
+        """Return an amount with the token's symbol."""
+        return f"{to_decimal(amount_base, self.network.decimals)} {self.network.token_symbol}"
+
+    def rpc(self, method: str, *params: Any) -> Any:
+        """Call the chain's JSON-RPC."""
+        call = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+        return self.http.post(self.server.rpc_url, json=call).json()["result"]
+
+    def balances(self) -> list[int]:
+        """Return the balances of payer and merchant, read as a wallet does: with balanceOf."""
+        found = []
+        for account in (self.payer.address, self.server.info["payTo"]):
+            data = to_hex(abi.balance_of(parse_address(account)))
+            call = {"to": self.server.info["asset"], "data": data}
+            found.append(int(self.rpc("eth_call", call), 16))
+        return found
+
+
+def play(seed: int, on_step: Callable[[Step], None]) -> bool:
+    """Pay for a quote; call `on_step` with every step. Returns whether all went as they must."""
+    all_ok = True
 
     def step(title: str, ok: bool, **facts: Any) -> None:
-        nonlocal went_well
-        went_well = went_well and ok
-        each(Step(title, ok, facts))
+        nonlocal all_ok
+        all_ok = all_ok and ok
+        on_step(Step(title, ok, facts))
 
     with LocalServer(seed=seed) as server, httpx.Client(base_url=server.url) as http:
-        _story(server, http, step)
-    return went_well
+        demo = _Demo(server, http, step)
+        before = demo.balances()
+        step(
+            "The world is up",
+            True,
+            service=server.url,
+            payer=demo.payer.address,
+            balance=demo.shown(before[0]),
+        )
+        challenge = _ask(demo)
+        header = _sign(demo, challenge.payment_requirements)
+        receipt = _settle(demo, challenge, header)
+        block = _look_at_the_transfer(demo, challenge.payment_requirements, receipt, before)
+        _repeat(demo, receipt.payment_id)
+        _index(demo, receipt.payment_id, block)
+    return all_ok
 
 
-def _story(server: LocalServer, http: httpx.Client, step: Callable[..., None]) -> None:
-    payer, network = server.wallets[0], network_named(server.info["network"])
-    merchant = server.info["payTo"]
-
-    def show(amount_base: int) -> str:
-        return f"{to_decimal(amount_base, network.decimals)} {network.token_symbol}"
-
-    before = [_balance(server, http, who) for who in (payer.address, merchant)]
-    step("The world is up", True, service=server.url, payer=payer.address, balance=show(before[0]))
-
-    asked = http.post("/api/perp/quote", json=ORDER)
-    challenge: PaymentRequired = decode(asked.content, PaymentRequired)
+def _ask(demo: _Demo) -> PaymentRequired:
+    answer = demo.http.post("/api/perp/quote", json=ORDER)
+    challenge: PaymentRequired = decode(answer.content, PaymentRequired)
     wanted = challenge.payment_requirements
-    step(
-        "The payer asks for a quote and is told the price",
-        asked.status_code == 402,
-        answer=f"{asked.status_code} {challenge.error}",
-        price=f"{wanted.max_amount_required} base units = {show(int(wanted.max_amount_required))}",
+    price_base = int(wanted.max_amount_required)
+    demo.step(
+        "The payer asks for a quote, and the service answers with its price",
+        answer.status_code == 402,
+        answer=f"{answer.status_code} {challenge.error}",
+        price=f"{price_base} base units = {demo.shown(price_base)}",
         pay_to=wanted.pay_to,
         payment_id=challenge.payment_id,
     )
+    return challenge
 
-    header = payer.payment_header(wanted, Clock().now_s())
-    step(
-        "It signs an EIP-3009 authorization, off-chain",
+
+def _sign(demo: _Demo, wanted: PaymentRequirements) -> str:
+    header = demo.payer.payment_header(wanted, Clock().now_s())
+    demo.step(
+        "The payer signs an EIP-3009 authorization, off-chain",
         header.startswith("0x"),
         signs="TransferWithAuthorization, valid from 60 s ago to 300 s from now",
         payment_header=f"{header[:42]}… ({len(header)} characters)",
     )
+    return header
 
+
+def _settle(demo: _Demo, challenge: PaymentRequired, header: str) -> Receipt:
     body = {
         "paymentId": challenge.payment_id,
         "paymentHeader": header,
-        "paymentRequirements": asked.json()["paymentRequirements"],
+        "paymentRequirements": msgspec.to_builtins(challenge.payment_requirements),
     }
-    mark = len(_journal(server, http))
-    paid = http.post("/api/pay", json=body)
-    receipt: Receipt = decode(paid.content, Receipt)
-    step(
-        "It sends it to /api/pay, which has the facilitator verify and settle it",
-        paid.status_code == 200,
-        answer=f"{paid.status_code} txHash {receipt.tx_hash}",
-        behind=", ".join(_journal(server, http)[mark:]),
+    mark = len(_journal(demo))
+    answer = demo.http.post("/api/pay", json=body)
+    receipt: Receipt = decode(answer.content, Receipt)
+    demo.step(
+        "The payer sends it to /api/pay; the facilitator verifies and settles it",
+        answer.status_code == 200,
+        answer=f"{answer.status_code} txHash {receipt.tx_hash}",
+        behind=", ".join(_journal(demo)[mark:]),
     )
+    return receipt
 
-    mined = _rpc(server, http, "eth_getTransactionReceipt", receipt.tx_hash)
-    after = [_balance(server, http, who) for who in (payer.address, merchant)]
-    moved = int(wanted.max_amount_required)
-    step(
-        "The token has moved the money, and the facilitator paid the gas",
+
+def _look_at_the_transfer(
+    demo: _Demo, wanted: PaymentRequirements, receipt: Receipt, before: list[int]
+) -> int:
+    """Show the transaction and both balances; return its block's number."""
+    mined = demo.rpc("eth_getTransactionReceipt", receipt.tx_hash)
+    after, moved = demo.balances(), int(wanted.max_amount_required)
+    block = int(mined["blockNumber"], 16)
+    payer, merchant = (
+        f"{demo.shown(old)} -> {demo.shown(new)}" for old, new in zip(before, after, strict=True)
+    )
+    demo.step(
+        "The token has moved the money, and the facilitator has paid the gas",
         mined["status"] == "0x1" and after == [before[0] - moved, before[1] + moved],
-        block=int(mined["blockNumber"], 16),
+        block=block,
         gas=f"{int(mined['gasUsed'], 16)} paid by {mined['from']}",
-        payer=f"{show(before[0])} -> {show(after[0])}",
-        merchant=f"{show(before[1])} -> {show(after[1])}",
+        payer=payer,
+        merchant=merchant,
     )
+    return block
 
-    _be_served(http, step, receipt.payment_id, int(mined["blockNumber"], 16))
 
-
-def _be_served(http: httpx.Client, step: Callable[..., None], payment_id: str, block: int) -> None:
-    served = http.post("/api/perp/quote", json=ORDER, headers={"X-Payment-Id": payment_id})
-    step(
-        "It repeats the request with X-Payment-Id and is served",
+def _repeat(demo: _Demo, payment_id: str) -> None:
+    served = demo.http.post("/api/perp/quote", json=ORDER, headers={"X-Payment-Id": payment_id})
+    demo.step(
+        "The payer repeats the request with X-Payment-Id, and is served",
         served.status_code == 200,
         answer=served.status_code,
         quote=served.json().get("quote"),
     )
 
-    http.post("/_sim/indexer/run")
-    record = http.get(f"/api/payments/{payment_id}").json()
-    step(
-        "The indexer asks the explorer and completes the stored record",
+
+def _index(demo: _Demo, payment_id: str, block: int) -> None:
+    demo.http.post("/_sim/indexer/run")
+    record = demo.http.get(f"/api/payments/{payment_id}").json()
+    demo.step(
+        "The indexer asks the explorer, and completes the stored record",
         record["block_number"] == block,
         status=record["status"],
         block_number=record["block_number"],
     )
 
 
-def _rpc(server: LocalServer, http: httpx.Client, method: str, *params: Any) -> Any:
-    call = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
-    return http.post(server.rpc_url, json=call).json()["result"]
-
-
-def _balance(server: LocalServer, http: httpx.Client, account: str) -> int:
-    """Return a balance as any wallet would read it: balanceOf, through the RPC."""
-    data = to_hex(abi.balance_of(parse_address(account)))
-    return int(_rpc(server, http, "eth_call", {"to": server.info["asset"], "data": data}), 16)
-
-
-def _journal(server: LocalServer, http: httpx.Client) -> list[str]:
-    lines = http.get(f"{server.control_url}/journal").iter_lines()
+def _journal(demo: _Demo) -> list[str]:
+    lines = demo.http.get(f"{demo.server.control_url}/journal").iter_lines()
     events = [decode(line.encode(), dict[str, Any]) for line in lines]
     return [
         f"{e['actor']} {e['data']['path']} {e['data']['status']}"

@@ -1,4 +1,4 @@
-"""`diff`: where two runs part."""
+"""`diff`: the first difference between two journals."""
 
 import textwrap
 from pathlib import Path
@@ -11,19 +11,19 @@ from x402sim.commands.common import NOT_ALL_HELD, Misuse, give_up
 if TYPE_CHECKING:
     from x402sim.journal import Journal
 
-A = Annotated[Path, typer.Argument(metavar="A.ndjson", help="A journal.")]
-B = Annotated[Path, typer.Argument(metavar="B.ndjson", help="Another one.")]
+A = Annotated[Path, typer.Argument(metavar="A.ndjson", help="First journal.")]
+B = Annotated[Path, typer.Argument(metavar="B.ndjson", help="Second journal.")]
 
 
 def diff(a: A, b: B) -> None:
-    """Tell at which event two journals first differ, and in what.
+    """Show the first event in which two journals differ.
 
     `run --out DIR` writes `DIR/NAME/journal.ndjson` for each scenario; with the same seed
-    and the same code they are equal to the byte. When they are not, the first event that
-    differs is the place to look: what comes after it follows from it. The events before it
-    are told too, and every field in which the two differ.
+    and the same code two journals are equal, byte for byte. If they differ, start at the
+    first event that differs: later differences follow from it. The output shows the events
+    before it, and every field that differs.
 
-    Exit code 0: they are equal; 1: they differ; 2: one of them is no journal.
+    Exit codes: 0, the journals are equal; 1, they differ; 2, a file is not a journal.
     """
     from x402sim.report.diff import tell
 
@@ -50,4 +50,4 @@ def _load(file: Path) -> "Journal":
     except OSError as error:
         raise Misuse(f"cannot read {file}: {error.strerror}") from error
     except ValueError as error:
-        raise Misuse(f"{file} is no journal.ndjson: {error}") from error
+        raise Misuse(f"{file} is not a journal: {error}") from error

@@ -1,4 +1,4 @@
-"""`list`: which scenarios there are, and what one of them is about."""
+"""`list`: the scenarios, or one of them in full."""
 
 import inspect
 import json
@@ -16,20 +16,21 @@ if TYPE_CHECKING:
 
 def list_scenarios(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="NAME", help="Tell all about these.")
+        list[str] | None,
+        typer.Argument(metavar="NAME", help="Scenarios to show in full: names or .py files."),
     ] = None,
     as_json: AsJson = False,
     needs: Annotated[
-        bool, typer.Option("--needs", help="List the needs instead, and who has them.")
+        bool, typer.Option("--needs", help="List the needs, with the scenarios that have each.")
     ] = False,
 ) -> None:
-    """List the scenarios that `run` plays, or tell all about one.
+    """List the scenarios, or show some in full.
 
-    Each has a title, the clauses of the specification it covers (`clauses` has their
-    sentences), and needs: what a stage must offer for it, such as control of the clock.
-    In process and over tcp everything is offered; a service behind a URL offers what its
-    control plane `/_sim` does, and without one nothing. With a NAME, its story, clauses,
-    needs and file are told. A .py file of your own can be told about, and run, by its path.
+    Each scenario has a title, the clauses of the specification that it covers (see
+    `clauses`), and needs: what the stage must offer, such as control of the clock. The
+    stages in-process and tcp offer everything; a service behind a URL offers what its
+    control API `/_sim` does, and nothing without one. With a NAME, the output has the
+    story, the clauses, the needs and the file.
     """
     from x402sim.commands.playing import choose
 
@@ -41,7 +42,7 @@ def list_scenarios(
     if as_json:
         typer.echo(json.dumps([_document(each) for each in found], indent=2))
     elif needs:
-        _tell_needs(found)
+        _print_needs(found)
     elif names:
         typer.echo("\n\n".join(_story(each.scenario, each.command) for each in chosen))
     else:
@@ -69,18 +70,19 @@ def _story(scenario: "Scenario", command: str) -> str:
             "",
             _fill(f"needs {_needs(scenario)}"),
             f"  file  {_file(scenario)}",
-            f"  play  {command}",
+            f"  run   {command}",
         ]
     )
 
 
-def _tell_needs(scenarios: "list[Scenario]") -> None:
-    from x402sim.world.story.scenario import NEEDS
+def _print_needs(scenarios: "list[Scenario]") -> None:
+    from x402sim.spec.needs import Need
 
-    for need, meaning in NEEDS.items():
+    for need in Need:
         who = [each.name for each in scenarios if need in each.needs]
-        typer.echo(_bold(f"{need}: {meaning}"))
-        typer.echo(_fill(", ".join(who) or "no scenario"))
+        if who:
+            typer.echo(_bold(f"{need}: {need.meaning}"))
+            typer.echo(_fill(", ".join(who)))
 
 
 def _document(scenario: "Scenario") -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""Which scenarios, played where, and what came of them?
+"""Which scenarios are played, on which stage and chain, and with what result?
 
 Each scenario is played in a world of its own, with the same seed.
 """
@@ -16,20 +16,19 @@ import httpx
 
 from x402sim.chain.base import ChainError
 from x402sim.commands.common import Misuse
-from x402sim.protocol.networks import TESTNET
 from x402sim.report.reading import SERVICE, Reading
 from x402sim.report.run import Run
-from x402sim.world.assembly.chains import LEDGER, shown
-from x402sim.world.assembly.parts import Recipe
+from x402sim.world.chains.backend import ChainBackend
+from x402sim.world.chains.parse import DEFAULT_CHAIN, parse_chain
+from x402sim.world.stages.parse import parse_stage
+from x402sim.world.stages.stage import Stage
 from x402sim.world.story.scenario import Scenario, load, shipped
 from x402sim.world.story.world import World
-
-MAX_PORT = 65_535
 
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """A scenario, and what one types to play it: its name, or its file."""
+    """A scenario, and what the user typed: its name, or its file."""
 
     typed: str
     scenario: Scenario
@@ -42,7 +41,7 @@ class Chosen:
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """A scenario that was played: its run, and the command that plays it again."""
+    """A scenario that was played: its run, and the command that repeats it."""
 
     run: Run
     again: str
@@ -54,7 +53,7 @@ class Played:
 
     @property
     def virtual_s(self) -> float:
-        """How much time went by in the world."""
+        """How much time passed in the world."""
         events = list(self.run.journal)
         return (events[-1].at_ms - events[0].at_ms) / 1000
 
@@ -65,9 +64,9 @@ class Played:
 
 
 def choose(names: Sequence[str]) -> list[Chosen]:
-    """Return the scenarios of these names or files, all that are shipped without any.
+    """Return the scenarios of these names or files; without any, all that are shipped.
 
-    Raises `Misuse` if there is none of that name, or its file cannot be loaded.
+    Raises `Misuse` for an unknown name, and for a file that cannot be loaded.
     """
     with _loading("the scenarios of x402sim"):
         known = {each.name: each for each in shipped()}
@@ -78,18 +77,18 @@ def _own(name: str, known: Collection[str]) -> Scenario:
     """Return the scenario in a file of the user's own; raises `Misuse`."""
     file = Path(name)
     if not name.endswith(".py"):
-        near = get_close_matches(name, known, 1)
-        hint = f"do you mean {near[0]}?" if near else "a file of your own ends with .py;"
-        raise Misuse(f"there is no scenario {name!r}; {hint} `list` has them all")
+        near = get_close_matches(name, known, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else "A file of your own ends in .py."
+        raise Misuse(f"unknown scenario {name!r}; {hint} `list` shows all")
     if not file.is_file():
-        raise Misuse(f"there is no file {name}")
+        raise Misuse(f"no such file: {name}")
     with _loading(name):
         return load(file)
 
 
 @contextmanager
 def _loading(what: str) -> Iterator[None]:
-    """Turn whatever a file raises as it is loaded into `Misuse`."""
+    """Turn every exception of loading a file into `Misuse`."""
     try:
         yield
     except Exception as error:
@@ -98,57 +97,56 @@ def _loading(what: str) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """On which stage to play, on which chain, with which token on it, from which seed."""
+    """The stage and the chain to play on, the token there, and the seed."""
 
-    on: str = "in-process"
-    chain: str = LEDGER
+    on: Stage
+    chain: ChainBackend
     token: str | None = None
     seed: int = 0
 
     @property
     def world(self) -> World:
-        """A new world there; raises `ValueError`."""
-        return World(seed=self.seed, on=self.on, chain=self.chain, token=self.token)
+        """A new world; raises `ValueError` if stage and chain cannot be combined."""
+        return World(seed=self.seed, on=self.on, chain=self.chain)
 
     @property
     def options(self) -> str:
-        """What one types to play there again; a node is named without what may be secret."""
-        chain = "" if self.chain == LEDGER else f" --chain {shlex.quote(shown(self.chain))}"
+        """The options that repeat it; a node's URL is shown without secrets."""
+        is_default = self.chain == DEFAULT_CHAIN
+        chain = "" if is_default else f" --chain {shlex.quote(self.chain.name)}"
         token = "" if self.token is None else f" --token {shlex.quote(self.token)}"
-        return f"--on {shlex.quote(self.on)}{chain}{token} --seed {self.seed}"
+        return f"--on {shlex.quote(self.on.name)}{chain}{token} --seed {self.seed}"
 
 
-def check(where: Where) -> None:
-    """Raise `Misuse` unless there are such a stage and chain; if they answer, playing tells."""
-    on = where.on
+def where(*, on: str, chain: str, token: str | None, seed: int) -> Where:
+    """Return where to play, read from the command line's options; raises `Misuse`."""
     try:
-        Recipe(network=TESTNET, chain=where.chain, token=where.token)
+        backend = parse_chain(chain, token=token)
     except ValueError as error:
         raise Misuse(f"--chain: {error}") from error
     try:
-        _ = where.world
-        url = httpx.URL(on)
-    except (ValueError, httpx.InvalidURL) as error:
+        found = Where(on=parse_stage(on), chain=backend, token=token, seed=seed)
+        _ = found.world
+    except ValueError as error:
         raise Misuse(f"--on: {error}") from error
-    if not (url.port or 0) <= MAX_PORT or (url.scheme and not url.host):
-        raise Misuse(f"--on: a URL is http://HOST:PORT, with a port up to {MAX_PORT}, not {on}")
+    return found
 
 
 def play(chosen: Chosen, where: Where) -> Played:
-    """Play one scenario; raises `Misuse` if nobody answers on the stage, or it has no chain."""
+    """Play one scenario; raises `Misuse` if the stage or the chain does not answer."""
     try:
         return Played(where.world.play(chosen.scenario), f"{chosen.command} {where.options}")
     except (ConnectionError, httpx.HTTPError) as error:
-        hint = "start one with `python -m x402sim serve`, or leave --on out"
-        raise Misuse(f"--on {where.on}: {error or type(error).__name__}; {hint}") from error
+        hint = "start a service with `python -m x402sim serve`, or omit --on"
+        raise Misuse(f"--on {where.on.name}: {error or type(error).__name__}; {hint}") from error
     except ChainError as error:
-        raise Misuse(f"--chain {shown(where.chain)}: {error}") from error
+        raise Misuse(f"--chain {where.chain.name}: {error}") from error
 
 
 def combined_sha256(all_played: Sequence[Played]) -> str:
-    """Return one hash for all journals: of their hashes in hex, in order, a line each.
+    """Return one hash for all journals: of their hashes in hex, in order, one a line.
 
-    The same as `jq -r '.scenarios[].journal_sha256' | sha256sum` gives.
+    `jq -r '.scenarios[].journal_sha256' | sha256sum` computes the same.
     """
     lines = "".join(f"{played.run.sha256}\n" for played in all_played)
     return hashlib.sha256(lines.encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""How far is it? A bar on stderr, for a person who watches; nothing in pipes and for programs."""
+"""The progress bar: on stderr, if that is a terminal; in pipes and for programs there is none."""
 
 import sys
 from types import TracebackType
@@ -9,7 +9,7 @@ from rich.progress import Progress as RichProgress
 
 
 class Progress:
-    """A bar that is gone when the work is over; `shown` False shows nothing."""
+    """A bar that disappears when the work is done; with `shown` False there is none."""
 
     def __init__(self, total: float, *, shown: bool = True) -> None:
         self._bar = RichProgress(
@@ -36,11 +36,11 @@ class Progress:
     ) -> None:
         self.hide()
 
-    def tell(self, text: str, done: float) -> None:
-        """Say what is being done, and how much of it all is over."""
+    def update(self, text: str, done: float) -> None:
+        """Show what is being done, and how much of the total is done."""
         self._bar.start()
         self._bar.update(self._task, description=text, completed=done, refresh=True)
 
     def hide(self) -> None:
-        """Take the bar away until it has something to tell: what follows stands in its place."""
+        """Hide the bar until its next update; what is printed next takes its place."""
         self._bar.stop()

@@ -1,4 +1,4 @@
-"""`service`: the service alone, in a world of somebody else's."""
+"""`service`: the service only, against external dependencies."""
 
 import os
 import signal
@@ -8,31 +8,33 @@ from typing import Annotated, Any
 
 import typer
 
-from x402sim.commands.common import give_up
+from x402sim.commands.common import Host, Port, give_up
 
 
 def service(
-    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="Port; 0 takes a free one.", max=65535, min=0)] = 4021,
+    host: Host = "127.0.0.1",
+    port: Port = 4021,
     db: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Keep payments and sessions in this SQLite file."),
     ] = None,
 ) -> None:
-    """Start the service alone, against a facilitator, an explorer and a node you name.
+    """Start the service only, against an external facilitator, explorer and node.
 
-    Its settings are environment variables: PRIVATE_KEY (the server wallet, which receives
-    deposits and pays refunds), FACILITATOR_URL, EXPLORER_URL and RPC_URL; NETWORK,
-    MERCHANT_ADDRESS and TOKEN_ADDRESS have defaults. `serve --no-service` prints what to
-    set for a simulated world. Ctrl-C stops it.
+    Environment variables configure it: PRIVATE_KEY (the server wallet, which receives
+    deposits and pays refunds), FACILITATOR_URL, EXPLORER_URL and RPC_URL are required;
+    NETWORK, MERCHANT_ADDRESS and TOKEN_ADDRESS have defaults. `serve --no-service` prints
+    the settings for a simulated world. Ctrl-C stops the service.
     """
     from x402sim.service.settings import settings_from_env
-    from x402sim.world.server import server, standalone
+    from x402sim.world.server import listen as at
+    from x402sim.world.server import standalone
+    from x402sim.world.server.serve import run
 
     try:
         settings = settings_from_env(os.environ)
-        listen = server.Listen(host=host, port=port)
-        sock = server.listening_socket(listen)
+        listen = at.Listen(host=host, port=port)
+        sock = at.listening_socket(listen)
         process, http = standalone.open_service(settings, db)
     except ValueError as error:
         raise give_up(error) from error
@@ -44,7 +46,7 @@ def service(
     def on_start(running: Any) -> None:
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: setattr(running, "should_exit", True))
-        typer.echo(f"x402sim service at {server.base_url(listen, sock)}; Ctrl-C stops it")
+        typer.echo(f"x402sim service at {at.base_url(listen, sock)}; Ctrl-C stops it")
 
-    server.run(standalone.serve_alone(process, http, sock, on_start))
+    run(standalone.serve_alone(process, http, sock, on_start))
     typer.echo("stopped")

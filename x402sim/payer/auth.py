@@ -11,6 +11,8 @@ from collections.abc import Generator
 from dataclasses import dataclass
 
 import httpx
+from msgspec import UNSET
+from msgspec.structs import replace
 
 from x402sim.clock import Clock
 from x402sim.payer.errors import PaymentFailed, SpendingCapExceeded
@@ -45,11 +47,11 @@ class PaymentAuth(httpx.Auth):
     `max_amount` caps one payment and `max_total` everything this object ever signs,
     both as decimal strings of the token ("0.10"): a signed authorization counts whether
     or not the server says it used it. A payment id is used again for the same resource
-    unless `reuse` is False. When an answer of /api/pay is lost, the next request for the
-    resource sends the same authorization again instead of signing another.
+    unless `reuse` is False. When it is not known whether a payment was made, the next
+    request for the resource sends the same authorization again and signs no other.
 
     One object may serve many requests at once, in threads or tasks. A payment id is proof
-    of payment for whoever shows it: do not let the client follow redirects to strangers.
+    of payment for whoever shows it: do not let the client follow redirects to other hosts.
     Raises `SpendingCapExceeded` and `PaymentFailed` out of the client's call.
     """
 
@@ -112,13 +114,13 @@ class PaymentAuth(httpx.Auth):
         return response
 
     def _proof_for(self, resource: str) -> str | None:
-        """Return a payment id to show at once: one to use again, or one never answered."""
+        """Return a payment id to send at once: one whose answer was lost, or one to reuse."""
         with self._lock:
             unanswered = self._unanswered.get(resource)
             return unanswered.pop() if unanswered else self._granted.get(resource)
 
     def _show(self, request: httpx.Request, resource: str, payment_id: str | None) -> Flow:
-        """Send the request with a payment id; without an answer the id is kept for the next."""
+        """Send the request with a payment id; if no answer arrives, the next request sends it."""
         if payment_id is not None:
             request.headers["X-Payment-Id"] = payment_id
         is_answered = False
@@ -170,7 +172,7 @@ class PaymentAuth(httpx.Auth):
     def _settle_lost(
         self, request: httpx.Request, resource: str
     ) -> Generator[httpx.Request, httpx.Response, _Signed | None]:
-        """Send again what was signed before and never answered; None if none was settled."""
+        """Send the payments again whose outcome is not known; None if none was settled."""
         while True:
             with self._lock:
                 lost = self._lost.get(resource)
@@ -186,10 +188,10 @@ class PaymentAuth(httpx.Auth):
     def _settle(
         self, request: httpx.Request, resource: str, signed: _Signed
     ) -> Generator[httpx.Request, httpx.Response, None]:
-        """Send a payment to /api/pay until it is settled; raises `PaymentFailed`.
+        """Send a payment to /api/pay; raises `PaymentFailed` unless it is settled.
 
-        Without a clear answer it is kept, to be sent again: also when the exchange is
-        broken off here, as it is when the connection breaks.
+        The payment is kept and sent again later unless the answer is final. That includes a
+        connection that breaks: httpx then closes this generator.
         """
         is_clear = False
         try:
@@ -207,14 +209,10 @@ class PaymentAuth(httpx.Auth):
                     self._lost.setdefault(resource, []).append(signed)
 
     def _settlement(self, request: httpx.Request, signed: _Signed) -> httpx.Request:
-        requirements = signed.requirements
-        fields = {name: getattr(requirements, name) for name in requirements.__struct_fields__}
         body = SettlementRequest(
             payment_id=signed.payment_id,
             payment_header=signed.header,
-            payment_requirements=PaymentRequirements(
-                **{name: value for name, value in fields.items() if name != "description"}
-            ),
+            payment_requirements=replace(signed.requirements, description=UNSET),
         )
         return httpx.Request(
             "POST",

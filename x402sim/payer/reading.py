@@ -48,7 +48,7 @@ def read_offer(
             raise PaymentFailed(f"the 402 asks for {field} {seen!r}, not {wanted!r}. {remedy}")
     if not is_header_value(offer.payment_id):
         raise PaymentFailed(
-            f"the 402 has no usable payment id: {offer.payment_id[:80]!r} cannot be sent as a header"
+            f"the 402 has no usable payment id: {offer.payment_id[:80]!r} cannot be a header"
         )
     if not 1 <= asked.max_timeout_seconds < 2**31:
         raise PaymentFailed(

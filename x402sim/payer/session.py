@@ -1,4 +1,4 @@
-"""Spending a session as httpx authentication: one deposit, then no 402 and no signature.
+"""Spend a session as httpx authentication: one deposit, then no 402 and no signature.
 
 Clauses: 1/session-no-402.
 """
@@ -29,14 +29,14 @@ class _SessionAnswer(Wire, frozen=True):
 class SessionAuth(httpx.Auth):
     """Pay one deposit of `max_spend`, then send X-Session-Id (1/session-no-402).
 
-    A session opens with the first request to a server and lasts `duration` (in the
-    server's unit: seconds). When the budget or the time is over, another one is opened,
-    up to `max_sessions` in all (one); then `SpendingCapExceeded` is raised. With
-    `session_id` an existing session is spent, at the first server asked, and no other is
-    opened unless `max_sessions` allows it.
+    The first request to a server opens a session, which lasts `duration` (in the server's
+    unit: seconds). When its budget or time is over, the next request opens another one, up
+    to `max_sessions` in all (default 1), and then raises `SpendingCapExceeded`. With
+    `session_id`, an existing session is spent at the first server asked, and `max_sessions`
+    is 0 by default.
 
-    Requests at the same time share a session. Its id is as good as money: it is sent
-    only to the server that made it, but do not let the client follow redirects to others.
+    Concurrent requests share a session. Whoever has its id can spend it: it is sent only to
+    the server that made it, but do not let the client follow redirects to other hosts.
     """
 
     requires_response_body = True

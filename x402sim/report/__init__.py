@@ -1,7 +1,7 @@
-"""What a journal says, as frames, plots and pages.
+"""What happened in a run, as frames, plots and pages; all of it is read from the journal.
 
-Its modules import pandas and matplotlib: whoever needs one imports it late, after
-`need_extra()`. Only `diff` does without them.
+`run.Run` is what users hold. Frames, plots, `html` and `save` import pandas and matplotlib, so
+import them late, after `need_extra()`; the other modules work without the extra `report`.
 """
 
 from importlib.util import find_spec

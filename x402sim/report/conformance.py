@@ -1,7 +1,7 @@
-"""What the conformance suite found, for machines: JSON, JUnit and SARIF.
+"""How does a conformance report look for machines? As JSON, JUnit XML and SARIF.
 
-All of them are made from one list of results, as plain dictionaries: the results of
-`x402sim.suite`, whose keys are `RESULT_KEYS` and `exchange`.
+Each is made from the results of `x402sim.suite` as plain dictionaries, with the keys
+`RESULT_KEYS`, `exchange` and `seconds`.
 """
 
 from collections import Counter
@@ -45,7 +45,7 @@ def as_json(target: str, started: str, results: Results) -> dict[str, Any]:
 def as_junit(target: str, started: str, results: Results) -> bytes:
     """Return the report as JUnit XML: a suite for each section, a case for each id.
 
-    failed is a failure, inconclusive an error; skipped and observed are skipped, with why.
+    failed becomes a failure, inconclusive an error; skipped and observed become skipped.
     """
     counts = summary(results)
     root = ET.Element("testsuites", {"name": "x402sim conformance", **_numbers(counts, results)})
@@ -96,7 +96,7 @@ def _case(suite: ET.Element, result: dict[str, Any]) -> None:
 
 
 def explained(result: dict[str, Any]) -> str:
-    """Return a failure in full: the demand, what was seen, the exchange, the command."""
+    """Return a failure in full, with the exchange and the command that repeats the check."""
     parts = [
         f"{result['id']} ({result['level']}): {result['title']}",
         f"expected: {result['expected']}",
@@ -104,7 +104,7 @@ def explained(result: dict[str, Any]) -> str:
     ]
     if result["exchange"]:
         parts += ["", result["exchange"]]
-    return "\n".join([*parts, "", f"again: {result['rerun']}"])
+    return "\n".join([*parts, "", f"run it again: {result['rerun']}"])
 
 
 def _xml(text: str) -> str:

@@ -3,12 +3,9 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from x402sim.journal import Event, Journal
-
-if TYPE_CHECKING:
-    from x402sim.report.run import Run
 
 PAY = "/api/pay"
 SERVICE = "service"
@@ -161,7 +158,20 @@ class Reading:
                     yield event, transfer, -1
 
 
-def journal_of(source: "Run | Journal") -> Journal:
+class HasJournal(Protocol):
+    """What has a journal, such as a run."""
+
+    @property
+    def journal(self) -> Journal:
+        """The journal."""
+        ...
+
+
+Source = Journal | HasJournal
+"""What every plot takes: a journal, or what has one."""
+
+
+def journal_of(source: Source) -> Journal:
     """Return the journal of a run, or the journal itself."""
     return source if isinstance(source, Journal) else source.journal
 

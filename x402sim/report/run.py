@@ -1,25 +1,28 @@
-"""What came of playing a story: its journal, and everything that is read from it."""
+"""What is the result of playing a story? A `Run`: its journal, and everything read from it.
 
-import hashlib
+It is the front of this package: frames, plots and pages take a journal or a `Summary`, and
+none of them imports this module.
+"""
+
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from x402sim.journal import Event, Journal
+from x402sim.journal import Journal
 from x402sim.report import need_extra
+from x402sim.report.summary import Summary
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-OUTCOMES = ("passed", "failed", "skipped")
-
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """One run of one scenario. `on` is the stage; `real_s` is what it took in real time.
+    """One run of one scenario: its outcome, its checks, and its journal as frames and reports.
 
-    The frames are documented in `x402sim.report.frames`.
+    `on` is the stage it was played on, `real_s` how many seconds of real time it took. The
+    frames' columns are documented in `x402sim.report.frames`.
     """
 
     journal: Journal
@@ -27,69 +30,49 @@ class Run:
     real_s: float | None = None
 
     @cached_property
-    def _begin(self) -> dict[str, Any]:
-        return self._one("begin").data
-
-    @cached_property
-    def _end(self) -> dict[str, Any]:
-        return self._one("end").data
-
-    def _one(self, name: str) -> Event:
-        found = [event for event in self.journal if (event.actor, event.event) == ("world", name)]
-        if len(found) != 1:
-            raise ValueError(f"this journal has {len(found)} {name!r} events, a run has one")
-        return found[0]
+    def summary(self) -> Summary:
+        """The facts of the run, without frames and plots."""
+        return Summary(self.journal, self.on)
 
     @property
     def name(self) -> str:
         """The scenario's name."""
-        return str(self._begin["scenario"])
+        return self.summary.name
 
     @property
     def title(self) -> str:
         """The scenario's title."""
-        return str(self._begin["title"])
+        return self.summary.title
 
     @property
     def seed(self) -> int:
         """The seed it was played with."""
-        return int(self._begin["seed"])
+        return self.summary.seed
 
     @property
     def outcome(self) -> str:
         """passed, failed or skipped."""
-        return str(self._end["outcome"])
+        return self.summary.outcome
 
     @property
     def reason(self) -> str:
         """Why it failed or was skipped; empty if it passed."""
-        return str(self._end["reason"])
+        return self.summary.reason
 
     @property
     def checked(self) -> list[dict[str, Any]]:
-        """Every check as it was made: clause, ok, expected, actual, exchange."""
-        return [event.data for event in self.journal if event.event == "check"]
+        """Every check in order: clause, ok, expected, actual, exchange."""
+        return self.summary.checked
 
-    @cached_property
+    @property
     def sha256(self) -> str:
         """The hash of the journal, in hex."""
-        return hashlib.sha256(self.journal.ndjson()).hexdigest()
+        return self.summary.sha256
 
     @property
     def command(self) -> str:
-        """The command that plays it again; of a world with options, the program."""
-        if "options" in self._begin:
-            return self._program(self._begin["options"])
-        chain = f" --chain {self._begin['chain']}" if "chain" in self._begin else ""
-        where = f"--on {self.on or 'in-process'}{chain} --seed {self.seed}"
-        return f"python -m x402sim run {self.name} {where}"
-
-    def _program(self, options: dict[str, str]) -> str:
-        usual = {"on": "in-process", "chain": "ledger"}
-        given = {"on": self.on or "in-process", "chain": self._begin.get("chain", "ledger")}
-        places = {name: repr(value) for name, value in given.items() if value != usual[name]}
-        told = ", ".join(f"{name}={value}" for name, value in {**places, **options}.items())
-        return f"World(seed={self.seed}, {told}).play({self.name!r})"
+        """The command that plays it again; if the world had options, the Python expression."""
+        return self.summary.command
 
     @property
     def steps(self) -> "DataFrame":
@@ -137,29 +120,36 @@ class Run:
         return _frames().transactions(self.journal)
 
     def save(self, folder: str | Path) -> Path:
-        """Write journal, frames, plots and report.html into a folder; return the folder."""
+        """Write journal, frames, plots and report.html into a folder; return the folder.
+
+        Raises `ModuleNotFoundError` without the extra `report`, and `OSError`.
+        """
         need_extra()
         from x402sim.report import save
 
-        return save.save_run(self, Path(folder))
+        return save.save_run(self.summary, Path(folder))
 
     @classmethod
     def load(cls, file: str | Path) -> "Run":
-        """Return the run whose `journal.ndjson` this is; raises `ValueError`."""
+        """Return the run whose `journal.ndjson` this is.
+
+        Raises `ValueError` if the file is not the journal of one whole run.
+        """
         run = cls(journal=Journal.load(Path(file).read_bytes()))
-        run._one("begin"), run._one("end")
+        run.summary.require()
         return run
 
     def _repr_html_(self) -> str:
-        """Show it in a notebook."""
+        """Return what a notebook shows."""
         need_extra()
         from x402sim.report import html
 
-        return html.fragment(self)
+        return html.fragment(self.summary)
 
     def __repr__(self) -> str:
-        held = sum(check["ok"] for check in self.checked)
-        return f"Run({self.name}: {self.outcome}, {held} of {len(self.checked)} checks held)"
+        summary = self.summary
+        held = f"{summary.held} of {len(summary.checked)} checks held"
+        return f"Run({summary.name}: {summary.outcome}, {held})"
 
 
 def _frames() -> Any:

@@ -1,11 +1,11 @@
-"""Runs as files: frames as CSV and Parquet, plots as PNG, the journal, and one report.html.
+"""Which files does a run become? Frames as CSV and Parquet, plots as PNG, journal, report.html.
 
 The same run gives the same bytes.
 """
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 import pyarrow as pa
@@ -13,13 +13,10 @@ import pyarrow.parquet as pq
 from pandas.api.types import is_object_dtype
 
 from x402sim.report import html, plots
-from x402sim.report.figure import png
 from x402sim.report.frames import TABLES
-from x402sim.report.pictures import pictures
+from x402sim.report.plots.figure import png
 from x402sim.report.reading import Reading
-
-if TYPE_CHECKING:
-    from x402sim.report.run import Run
+from x402sim.report.summary import Summary
 
 _ARROW_TYPES = {
     "float64": pa.float64(),
@@ -28,10 +25,10 @@ _ARROW_TYPES = {
     "datetime64[ms, UTC]": pa.timestamp("ms", "UTC"),
 }
 _DIGITS = 38
-"""Of a decimal number in Parquet that every reader understands."""
+"""The most digits of a Parquet decimal that every reader supports."""
 
 
-def save_run(run: "Run", folder: Path) -> Path:
+def save_run(run: Summary, folder: Path) -> Path:
     """Write a run's journal, frames, plots and report.html into a folder; return the folder."""
     drawn = _save_one(run, folder)
     _write_page([run], folder, {run.sha256: drawn}, None)
@@ -39,9 +36,9 @@ def save_run(run: "Run", folder: Path) -> Path:
 
 
 def save_runs(
-    runs: "Sequence[Run]", folder: Path, *, stories: Mapping[str, str] | None = None
+    runs: Sequence[Summary], folder: Path, *, stories: Mapping[str, str] | None = None
 ) -> Path:
-    """Write each run into a folder of its own, and one report.html and matrix above them.
+    """Write each run into its own folder, and report.html and outcomes.png beside the folders.
 
     `stories` are the scenarios' stories by name, for the report. Returns the folder.
     """
@@ -54,7 +51,7 @@ def save_runs(
     return folder
 
 
-def _save_one(run: "Run", folder: Path) -> dict[str, bytes]:
+def _save_one(run: Summary, folder: Path) -> dict[str, bytes]:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "journal.ndjson").write_bytes(run.journal.ndjson())
     decimals = Reading(run.journal).decimals
@@ -62,14 +59,14 @@ def _save_one(run: "Run", folder: Path) -> dict[str, bytes]:
         frame = table(run.journal)
         frame.to_csv(folder / f"{name}.csv", index=False, lineterminator="\n")
         pq.write_table(_arrow(frame, decimals), folder / f"{name}.parquet")
-    drawn = pictures(run)
+    drawn = plots.draw_all(run.journal)
     for name, image in drawn.items():
         (folder / f"{name}.png").write_bytes(image)
     return drawn
 
 
 def _write_page(
-    runs: "Sequence[Run]",
+    runs: Sequence[Summary],
     folder: Path,
     drawn: Mapping[str, Mapping[str, bytes]],
     stories: Mapping[str, str] | None,
@@ -80,9 +77,10 @@ def _write_page(
 
 
 def _arrow(frame: pd.DataFrame, decimals: int) -> pa.Table:
-    """Return a frame for Parquet; a column's type never depends on what is in it, but for this.
+    """Return a frame for Parquet.
 
-    Amounts too large for integers of 64 bits are texts, and so are their twins.
+    A column's type does not depend on its values, with one exception: amounts too large for
+    64-bit integers are written as text, in base units and in tokens alike.
     """
     fields = [(name, _arrow_type(frame, name, decimals)) for name in frame.columns]
     texts = [name for name, kind in fields if kind == pa.string() and is_object_dtype(frame[name])]

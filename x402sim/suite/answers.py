@@ -7,18 +7,20 @@ from typing import Any
 import httpx
 
 from x402sim.payer.wallet import Wallet
-from x402sim.protocol.crypto import parse_address
 from x402sim.protocol.messages import BadMessage, decode
-from x402sim.suite.target import at
+from x402sim.suite import redact
+from x402sim.suite.target import Target, at
+from x402sim.suite.verdict import Inconclusive
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class TargetAnswer:
     """An answer of the target; `status` is 0 if the exchange broke, and `broken` says how.
 
-    `show` gives the exchange as a report may have it; it is only asked after a failure.
+    `show` renders the exchange for a report, without secrets; it runs after a failure only.
     """
 
+    target: Target
     status: int
     headers: httpx.Headers
     text: str
@@ -27,26 +29,38 @@ class Answer:
     broken: str = ""
 
     def at(self, pointer: str) -> Any:
-        """Return what stands at a JSON pointer of the body."""
+        """Return the value at a JSON pointer of the body; None if there is none."""
         return at(self.body, pointer)
+
+    @property
+    def has_content(self) -> bool:
+        """Whether the answer has the content that is paid for."""
+        return self.at(self.target.protected.content) is not None
+
+    @property
+    def summary(self) -> str:
+        """The answer in one line, without secrets."""
+        if self.broken:
+            return f"no answer ({self.broken})"
+        return f"{self.status} {redact.redacted(self.text[:2000])[:160]}"
 
 
 @dataclass(frozen=True, slots=True)
 class Challenge:
-    """A 402 that could be read."""
+    """A 402 that can be paid."""
 
-    answer: Answer
+    answer: TargetAnswer
     payment_id: str
     requirements: dict[str, Any]
 
     @property
     def amount_base(self) -> int:
-        """What is asked for, in base units."""
+        """The amount asked for, in base units."""
         return int(self.requirements["maxAmountRequired"])
 
     @property
     def to_send(self) -> dict[str, Any]:
-        """The requirements as they go back: without the description (2.1)."""
+        """The requirements as the payer sends them back: without the description (2.1)."""
         return {k: v for k, v in self.requirements.items() if k != "description"}
 
 
@@ -56,7 +70,7 @@ class Paid:
 
     challenge: Challenge
     header: str
-    receipt: Answer
+    receipt: TargetAnswer
     payer: Wallet
 
 
@@ -66,11 +80,25 @@ class OpenSession:
 
     session_id: str
     paid: Paid
-    answer: Answer
+    answer: TargetAnswer
+
+
+def read_402(answer: TargetAnswer) -> Challenge:
+    """Read a 402; raises `Inconclusive` if it cannot be paid."""
+    if answer.status != 402:
+        raise Inconclusive(f"expected a 402 to pay, got {answer.summary}")
+    places = answer.target.payment_required
+    payment_id, wanted = answer.at(places.payment_id), answer.at(places.requirements)
+    if not isinstance(payment_id, str) or not isinstance(wanted, dict):
+        raise Inconclusive(f"the 402 has no readable payment id and requirements: {answer.summary}")
+    amount = wanted.get("maxAmountRequired")
+    if not isinstance(amount, str) or not amount.isdecimal():
+        raise Inconclusive(f"maxAmountRequired of the 402 is not a string of digits: {amount!r}")
+    return Challenge(answer, payment_id, wanted)
 
 
 def find_session_id(body: Any) -> str | None:
-    """Return the first string session_… in an answer, wherever it stands."""
+    """Return the first string session_… anywhere in an answer; None if there is none."""
     if isinstance(body, str):
         return body if body.startswith("session_") and len(body) > len("session_") else None
     children = body.values() if isinstance(body, dict) else body if isinstance(body, list) else ()
@@ -78,14 +106,8 @@ def find_session_id(body: Any) -> str | None:
 
 
 def decoded(content: bytes) -> Any:
-    """Return the JSON of an answer; None if it is none."""
+    """Return the JSON of an answer; None if it is not JSON."""
     try:
         return decode(content, Any)
     except BadMessage:
         return None
-
-
-def as_fields(changes: dict[str, Any]) -> dict[str, Any]:
-    """Return changes of an authorization with `to`, if it is text, as an address."""
-    to = changes.get("to")
-    return {**changes, "to": parse_address(to)} if isinstance(to, str) else changes

@@ -4,7 +4,6 @@ import asyncio
 import itertools
 import json
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -16,28 +15,22 @@ from rich.console import Console
 from rich.markup import escape
 
 from x402sim.clock import Clock
-from x402sim.protocol.money import to_decimal
 from x402sim.report import conformance as report
+from x402sim.suggest import unknown
+from x402sim.suite import printing
 from x402sim.suite import target as targets
+from x402sim.suite.check import Check
 from x402sim.suite.engine import all_checks, folder, matching, run
 from x402sim.suite.remote import Access, Unreachable, reach
-from x402sim.suite.setting import Setting
-from x402sim.suite.verdict import Check, Outcome, Result, clause_text
+from x402sim.suite.verdict import Outcome, Result
 
 HELD, FOUND_SOMETHING, NO_VERDICT = 0, 1, 2
 """The exit codes: every MUST held; something failed; misuse, unreachable or inconclusive."""
-_COLORS = {
-    Outcome.PASSED: "green",
-    Outcome.FAILED: "red",
-    Outcome.SKIPPED: "dim",
-    Outcome.INCONCLUSIVE: "yellow",
-    Outcome.OBSERVED: "cyan",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What a run shall do besides judging: which checks count, and which files to write."""
+    """Which checks to run, whether SHOULD counts, and which report files to write."""
 
     checks: list[Check]
     strict: bool = False
@@ -52,7 +45,9 @@ def find_target(name: str) -> targets.Target:
     shipped = {file.stem: file for file in sorted((folder() / "targets").glob("*.toml"))}
     file = shipped.get(name, Path(name))
     if not file.is_file():
-        raise ValueError(f"no target file {name!r}; shipped are: {', '.join(shipped)}")
+        raise ValueError(
+            f"--target: {unknown('target', name, shipped)}, or the path of a TOML file"
+        )
     return targets.load(file)
 
 
@@ -65,29 +60,18 @@ def select(prefixes: Iterable[str]) -> list[Check]:
     for prefix in prefixes:
         found = matching(checks, prefix)
         if not found:
-            raise ValueError(f"no check's id starts with {prefix!r}; --list shows all")
+            raise ValueError(f"--requirement: {unknown('id', prefix, _near(checks, prefix))}")
         wanted |= {check.id for check in found}
     return [check for check in checks if not wanted or check.id in wanted]
 
 
-def show_list(checks: list[Check]) -> None:
-    """Print the ids, one a line, with level, needs and cost."""
-    console = Console(soft_wrap=True, highlight=False)
-    seen: dict[str, list[Check]] = {}
-    for check in checks:
-        seen.setdefault(check.id, []).append(check)
-    for check_id, cases in seen.items():
-        needs = sorted({need for case in cases for need in case.needs})
-        pays = sum(case.pays for case in cases)
-        cost = f", pays {pays}" if pays else ""
-        console.print(f"[bold]{check_id}[/]  {cases[0].level}{cost}")
-        if text := clause_text(check_id):
-            console.print(f"  {escape(text)}", style="dim")
-        for case in cases:
-            console.print(f"  - {escape(case.title)}")
-        if needs:
-            console.print(f"  needs {', '.join(needs)}")
-    console.print(f"\n{len(seen)} ids, {len(checks)} cases")
+def _near(checks: list[Check], prefix: str) -> list[str]:
+    """Return the ids of the section that a prefix names; the sections, if there is none."""
+    section = prefix.removeprefix("spec/").split("/")[0]
+    ids = dict.fromkeys(check.id.removeprefix("spec/") for check in checks)
+    return [each for each in ids if each.startswith(f"{section}/")] or sorted(
+        {each.split("/")[0] for each in ids}
+    )
 
 
 def judge(access: Access, wanted: Wanted, on_begin: Callable[[str], None]) -> list[Result]:
@@ -95,29 +79,15 @@ def judge(access: Access, wanted: Wanted, on_begin: Callable[[str], None]) -> li
 
     async def main() -> list[Result]:
         async with reach(access) as setting:
-            _announce(setting, wanted.checks)
+            printing.announce_costs(setting, wanted.checks)
             return [result async for result in run(setting, wanted.checks, on_begin)]
 
     return asyncio.run(main())
 
 
-def _announce(setting: Setting, checks: list[Check]) -> None:
-    """Say what the payer's own money may be spent on, before it is."""
-    if setting.payer is None or setting.control is not None:
-        return
-    runnable = [c for c in checks if not any(setting.missing(need) for need in c.needs)]
-    payments = sum(check.pays for check in runnable) + sum(bool(c.pays) for c in runnable[:1]) * 2
-    deposits = sum(float(check.deposits) for check in runnable)
-    budget = to_decimal(setting.budget_base, 6)
-    Console(stderr=True, highlight=False).print(
-        f"It makes at most {payments} payments and {deposits:.2f} tokens of deposits from "
-        f"{setting.payer.address}; the budget is {budget} tokens."
-    )
-
-
 def conclude(results: list[Result], strict: bool) -> int:
     """Return the exit code of these results."""
-    counting = [r for r in results if r.level == "MUST" or (strict and r.level == "SHOULD")]
+    counting = [result for result in results if printing.counts(result, strict)]
     if any(result.outcome is Outcome.FAILED for result in counting):
         return FOUND_SOMETHING
     is_clear = not any(result.outcome is Outcome.INCONCLUSIVE for result in counting)
@@ -125,46 +95,11 @@ def conclude(results: list[Result], strict: bool) -> int:
     return HELD if is_clear and has_passed else NO_VERDICT
 
 
-def tell(results: list[Result], wanted: Wanted) -> None:
-    """Print what was found: the failures in full, the rest in numbers."""
-    console = Console(soft_wrap=True, highlight=False)
-    for result in results:
-        if result.outcome is Outcome.FAILED:
-            _tell_failure(console, result, wanted.strict)
-    for outcome in (Outcome.INCONCLUSIVE, Outcome.OBSERVED):
-        found = [result for result in results if result.outcome is outcome]
-        for result in found:
-            said = result.reason or result.actual or ""
-            color = _COLORS[outcome]
-            console.print(f"[{color}]{outcome}[/] {result.id}: {escape(said)}")
-    reasons = Counter(r.reason for r in results if r.outcome is Outcome.SKIPPED)
-    for reason, times in reasons.most_common():
-        console.print(f"[dim]skipped {times}: {escape(reason)}[/]")
-    counts = Counter(result.outcome for result in results)
-    line = ", ".join(f"[{_COLORS[o]}]{counts[o]} {o}[/]" for o in Outcome if counts[o])
-    console.print(f"\n{len(results)} ids: {line}")
-
-
-def _tell_failure(console: Console, result: Result, strict: bool) -> None:
-    counts = result.level == "MUST" or (strict and result.level == "SHOULD")
-    note = "" if counts else " (does not count without --strict)"
-    console.print(f"[red bold]failed[/] [bold]{result.id}[/] {result.level}{note}")
-    if text := clause_text(result.id):
-        console.print(f"  clause    {escape(text)}")
-    console.print(f"  check     {escape(result.title)}")
-    console.print(f"  expected  {escape(str(result.expected))}")
-    console.print(f"  actual    {escape(str(result.actual))}")
-    for line in result.exchange.splitlines():
-        console.print(f"    [dim]{escape(line)}[/]")
-    console.print(f"  again     {escape(result.rerun)}\n")
-
-
 def write(access: Access, started: str, results: list[Result], wanted: Wanted) -> None:
     """Write the report files that are wanted; raises `OSError`."""
     plain: list[dict[str, Any]] = [msgspec.to_builtins(result) for result in results]
     if wanted.json is not None:
-        told = report.as_json(access.base_url, started, plain)
-        text = json.dumps(told, indent=2) + "\n"
+        text = json.dumps(report.as_json(access.base_url, started, plain), indent=2) + "\n"
         if str(wanted.json) == "-":
             sys.stdout.write(text)
         else:
@@ -181,11 +116,11 @@ def write(access: Access, started: str, results: list[Result], wanted: Wanted) -
 
 
 def play(access: Access, wanted: Wanted) -> int:
-    """Judge, show progress, tell, write; return the exit code."""
+    """Run the checks, show progress, print and write the results; return the exit code."""
     started = datetime.fromtimestamp(Clock().now(), UTC).isoformat(timespec="seconds")
     console = Console(stderr=True, highlight=False)
     total, begun = len({check.id for check in wanted.checks}), itertools.count(1)
-    with console.status("reaching the target") as status:
+    with console.status("connecting to the target") as status:
 
         def on_begin(check_id: str) -> None:
             line = f"{next(begun)} of {total}  {check_id}"
@@ -200,6 +135,6 @@ def play(access: Access, wanted: Wanted) -> int:
             console.print(f"x402sim: {escape(str(error))}", soft_wrap=True)
             return NO_VERDICT
     if str(wanted.json) != "-":
-        tell(results, wanted)
+        printing.show_results(results, wanted.strict)
     write(access, started, results, wanted)
     return conclude(results, wanted.strict)

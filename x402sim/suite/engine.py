@@ -1,4 +1,4 @@
-"""Runs checks against a target, one id after the other, and gives a verdict for each."""
+"""Runs checks against a target, one id after the other, and gives a result for each."""
 
 import importlib.util
 import sys
@@ -6,22 +6,17 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from itertools import groupby
 from pathlib import Path
 from types import ModuleType
+from typing import assert_never
 
 import msgspec
 
 from x402sim.clock import stopwatch
 from x402sim.suite import redact
+from x402sim.suite.check import HOW_TO_PROVIDE, Baseline, Check
+from x402sim.suite.expect import expect_served
 from x402sim.suite.probe import Probe
-from x402sim.suite.setting import Ledger, Setting
-from x402sim.suite.verdict import (
-    NEEDS,
-    Check,
-    Failed,
-    Inconclusive,
-    Outcome,
-    Result,
-    Skipped,
-)
+from x402sim.suite.setting import RunState, Setting
+from x402sim.suite.verdict import CheckFailed, Inconclusive, Outcome, Result, Skipped
 
 _WORST = (
     Outcome.FAILED,
@@ -34,7 +29,7 @@ _WORST = (
 
 
 def folder() -> Path:
-    """Return where the checks are: in the checkout, or in the installed package."""
+    """Return the folder of the checks: in the checkout, or in the installed package."""
     package = Path(__file__).parents[1]
     places = (package / "conformance", package.parent / "conformance")
     return next(place for place in places if (place / "targets").is_dir())
@@ -72,59 +67,59 @@ async def run(
 ) -> AsyncIterator[Result]:
     """Run checks and yield a result for each id, as soon as it is certain.
 
-    `on_begin` is told each id as its turn comes. Results that rest on a control come
-    last: the control is repeated first, so that a target that began to refuse everything
-    meanwhile proves nothing.
+    `on_begin` is called with each id before its checks run. Results that depend on a
+    baseline come last: the baselines are repeated first, because a target that has begun
+    to refuse everything would pass every check that expects a refusal.
     """
-    ledger = Ledger()
-    waiting: list[tuple[Result, set[str]]] = []
+    state = RunState()
+    waiting: list[tuple[Result, set[Baseline]]] = []
     for check_id, cases in groupby(checks, key=lambda check: check.id):
         on_begin(check_id)
-        result, controls = await _judge(setting, ledger, check_id, list(cases))
-        if controls and result.outcome is Outcome.PASSED:
-            waiting.append((result, controls))
+        result, baselines = await _judge(setting, state, list(cases))
+        if baselines and result.outcome is Outcome.PASSED:
+            waiting.append((result, baselines))
         else:
             yield result
-    repeated: dict[str, str | None] = {}
-    for result, controls in waiting:
-        for control in sorted(controls - set(repeated)):
-            repeated[control] = await try_control(Probe(setting, ledger), control)
-        broken = [f"{name}: {repeated[name]}" for name in sorted(controls) if repeated[name]]
+    repeated: dict[Baseline, str | None] = {}
+    for result, baselines in waiting:
+        for baseline in sorted(baselines - set(repeated)):
+            repeated[baseline] = await try_baseline(Probe(setting, state), baseline)
+        broken = [f"{name}: {repeated[name]}" for name in sorted(baselines) if repeated[name]]
         yield _doubt(result, broken) if broken else result
 
 
 def _doubt(result: Result, broken: list[str]) -> Result:
-    reason = f"at the end of the run the control failed ({'; '.join(broken)})"
+    reason = f"the baseline was refused when repeated at the end of the run ({'; '.join(broken)})"
     return msgspec.structs.replace(result, outcome=Outcome.INCONCLUSIVE, reason=reason)
 
 
 async def _judge(
-    setting: Setting, ledger: Ledger, check_id: str, cases: list[Check]
-) -> tuple[Result, set[str]]:
-    """Run all cases of one id; return its result and the controls it rests on."""
+    setting: Setting, state: RunState, cases: list[Check]
+) -> tuple[Result, set[Baseline]]:
+    """Run all cases of one id; return its result and the baselines it depends on."""
     elapsed = stopwatch()
-    results = [await run_case(setting, ledger, case) for case in cases]
+    results = [await run_case(setting, state, case) for case in cases]
     worst = min(results, key=lambda result: _WORST.index(result.outcome))
-    controls = {
-        case.control
+    baselines = {
+        case.baseline
         for case, result in zip(cases, results, strict=True)
-        if case.control and result.outcome is Outcome.PASSED
+        if case.baseline and result.outcome is Outcome.PASSED
     }
-    return msgspec.structs.replace(worst, seconds=round(elapsed(), 3)), controls
+    return msgspec.structs.replace(worst, seconds=round(elapsed(), 3)), baselines
 
 
-async def run_case(setting: Setting, ledger: Ledger, case: Check) -> Result:
-    """Run one case, after its control; nothing it says of the target shows a secret."""
-    probe = Probe(setting, ledger)
+async def run_case(setting: Setting, state: RunState, case: Check) -> Result:
+    """Run one case, after its baseline; the result shows no secret."""
+    probe = Probe(setting, state)
     outcome, reason, expected, actual = Outcome.PASSED, "", "", ""
     try:
         _require_needs(setting, case)
-        if case.control:
-            await _require_control(setting, ledger, case.control)
+        if case.baseline:
+            await _require_baseline(setting, state, case.baseline)
         await case.run(probe)
         if probe.observed:
             outcome, actual = Outcome.OBSERVED, "; ".join(probe.observed)
-    except Failed as failed:
+    except CheckFailed as failed:
         outcome = Outcome.FAILED
         prefix = f"{failed.what}: " if failed.what else ""
         expected, actual = prefix + str(failed.expected), str(failed.actual)
@@ -132,20 +127,20 @@ async def run_case(setting: Setting, ledger: Ledger, case: Check) -> Result:
         outcome, reason = Outcome.INCONCLUSIVE, str(unclear)
     except Skipped as skipped:
         outcome, reason = Outcome.SKIPPED, str(skipped)
-    except Exception as bug:  # noqa: BLE001 - a defect of the suite costs one verdict, not all
-        outcome, reason = Outcome.INCONCLUSIVE, f"the check itself is broken: {bug!r}"
+    except Exception as bug:  # noqa: BLE001 - a bug of one check must not end the run
+        outcome, reason = Outcome.INCONCLUSIVE, f"the check itself has a bug: {bug!r}"
     finally:
-        if probe.has_meddled:
-            await _leave_usable(setting)
+        if probe.world.has_meddled:
+            await _clear_faults(setting)
     return Result(
         id=case.id,
         level=case.level,
         section=case.section,
         outcome=outcome,
         title=case.title,
-        expected=redact.told(expected, setting.payer) or None,
-        actual=redact.told(actual, setting.payer) or None,
-        reason=redact.told(reason, setting.payer),
+        expected=redact.redacted(expected, setting.payer) or None,
+        actual=redact.redacted(actual, setting.payer) or None,
+        reason=redact.redacted(reason, setting.payer),
         rerun=f"{setting.rerun} --requirement {case.id}".strip(),
         exchange=probe.last.show() if probe.last and outcome is Outcome.FAILED else "",
     )
@@ -154,42 +149,42 @@ async def run_case(setting: Setting, ledger: Ledger, case: Check) -> Result:
 def _require_needs(setting: Setting, case: Check) -> None:
     missing = [need for need in case.needs if setting.missing(need)]
     if missing:
-        raise Skipped(f"it needs {', '.join(NEEDS[need] for need in missing)}")
+        raise Skipped(f"it needs {'; '.join(HOW_TO_PROVIDE[need] for need in missing)}")
     for clause, reason in setting.target.not_kept.items():
         if case.id.endswith(clause):
-            raise Skipped(f"the target file says it is not kept: {reason}")
+            raise Skipped(f"the target file says that this clause is not kept: {reason}")
 
 
-async def _require_control(setting: Setting, ledger: Ledger, control: str) -> None:
-    if control not in ledger.controls:
-        ledger.controls[control] = await try_control(Probe(setting, ledger), control)
-    problem = ledger.controls[control]
+async def _require_baseline(setting: Setting, state: RunState, baseline: Baseline) -> None:
+    if baseline not in state.baselines:
+        state.baselines[baseline] = await try_baseline(Probe(setting, state), baseline)
+    problem = state.baselines[baseline]
     if problem:
-        raise Inconclusive(f"the positive control ({control}) was not accepted: {problem}")
+        raise Inconclusive(f"the baseline ({baseline}) was not accepted: {problem}")
 
 
-async def try_control(probe: Probe, control: str) -> str | None:
-    """Do what a target must accept; return why it did not."""
+async def try_baseline(probe: Probe, baseline: Baseline) -> str | None:
+    """Do what the target must accept; return why it did not, None if it did."""
     try:
-        match control:
-            case "unpaid":
+        match baseline:
+            case Baseline.UNPAID:
                 await probe.challenge()
-            case "payment":
+            case Baseline.PAYMENT:
                 paid = await probe.buy()
-                probe.served(await probe.ask(payment_id=paid.challenge.payment_id))
-            case "session":
+                expect_served(await probe.ask(payment_id=paid.challenge.payment_id))
+            case Baseline.SESSION:
                 session = await probe.open_session("0.02")
-                probe.served(await probe.ask(session_id=session.session_id))
+                expect_served(await probe.ask(session_id=session.session_id))
             case _:
-                raise ValueError(f"there is no control {control!r}")
-    except Failed as failed:
+                assert_never(baseline)
+    except CheckFailed as failed:
         return f"expected {failed.expected}, got {failed.actual}"
     except (Inconclusive, Skipped) as problem:
         return str(problem)
     return None
 
 
-async def _leave_usable(setting: Setting) -> None:
-    """End whatever a check has let go wrong in the world."""
+async def _clear_faults(setting: Setting) -> None:
+    """End every fault that a check has injected and left."""
     if setting.control is not None:
         await setting.control.post("/faults/clear", json={})

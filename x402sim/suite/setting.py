@@ -1,4 +1,4 @@
-"""What a run of the suite has to work with: the target, money, and sight of the world."""
+"""What a run of the suite has to work with: the target, funds, and access to its world."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -11,6 +11,7 @@ from x402sim.clock import Clock
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.crypto import Address
 from x402sim.rng import Rng
+from x402sim.spec.needs import Need
 from x402sim.suite.target import Target
 
 
@@ -18,9 +19,9 @@ from x402sim.suite.target import Target
 class Setting:
     """Where the target is, and what the suite may use to judge it.
 
-    `control` reaches /_sim of the world the target lives in, `rpc` a node of its chain.
-    `advance` turns the target's clock, where that is possible. `budget_base` bounds what
-    the `payer` signs for in all; a world's own money is not counted.
+    `control` reaches the control API (/_sim) of the target's world, `rpc` a node of its
+    chain. `advance` advances the target's clock, where that is possible. `budget_base`
+    limits what the `payer` signs for in all; money that a world mints is not counted.
     """
 
     target: Target
@@ -38,33 +39,35 @@ class Setting:
     """The command that repeats the run, without --requirement."""
 
     def __post_init__(self) -> None:
-        """Let no cookie of the target come into a later request, which would be no stranger's."""
+        """Reject cookies, so that requests stay unauthenticated."""
         self.http.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=[]))
 
-    def missing(self, need: str) -> bool:
-        """Tell whether a need of a check is not there."""
+    def missing(self, need: Need) -> bool:
+        """Tell whether this setting lacks what a check needs."""
         target = self.target
         there = {
-            "money": self.payer is not None or self.control is not None,
-            "chain": self.rpc is not None or self.control is not None,
-            "world": self.control is not None,
-            "clock": self.advance is not None,
-            "sessions": target.sessions.exists,
-            "agents": target.agents.exists,
-            "llms": target.llms.exists,
-            "record": bool(target.record.path),
-            "session view": bool(target.sessions.view),
+            Need.FUNDS: self.payer is not None or self.control is not None,
+            Need.OBSERVE_CHAIN: self.rpc is not None or self.control is not None,
+            Need.WORLD: self.control is not None,
+            Need.CLOCK: self.advance is not None,
+            Need.SESSIONS: target.sessions.exists,
+            Need.AGENTS: target.agents.exists,
+            Need.LLMS: target.llms.exists,
+            Need.RECORD: bool(target.record.path),
+            Need.SESSION_VIEW: bool(target.sessions.view),
         }
         return not there[need]
 
 
 @dataclass(slots=True)
-class Ledger:
-    """What has been signed for with the payer's own money, and what has been learned."""
+class RunState:
+    """What the checks of one run share: what was signed for, and what was learned."""
 
     signed_base: int = 0
+    """What the payer's own key has signed for, in base units."""
     body: dict[str, Any] | None = None
     """The body of a protected request that the target serves."""
-    payers: int = 0
-    controls: dict[str, str | None] = field(default_factory=dict)
-    """Each control that was tried: None if it was accepted, else why not."""
+    wallets: int = 0
+    """How many wallets were drawn."""
+    baselines: dict[str, str | None] = field(default_factory=dict)
+    """Each baseline that was tried: None if it was accepted, else why not."""

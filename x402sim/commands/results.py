@@ -1,31 +1,28 @@
-"""What came of it, for a person: a row for each scenario, and all about each failure.
-
-Everything is readable at 80 columns.
-"""
+"""What `run` prints: a row for each scenario, and each failure in full, in 80 columns."""
 
 import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from x402sim.commands.playing import Played, combined_sha256
-from x402sim.report.run import OUTCOMES
+from x402sim.report.summary import OUTCOMES
 from x402sim.report.trace import failed_checks
 from x402sim.spec.clauses import CLAUSES
 
 WIDTH = 80
 MAX_CHECKS = 5
-"""How many checks of one scenario that did not hold are told in full."""
+"""How many failed checks of one scenario are printed in full."""
 MAX_NAME = 24
 _SENTENCES = {clause.id: clause.text for clause in CLAUSES}
 
 
 def header(names: Sequence[str]) -> str:
-    """Return the first line of the table."""
+    """Return the header of the table."""
     return _cells(names, "scenario", "outcome", "checks", "steps", "virtual time", "real time")
 
 
 def row(names: Sequence[str], played: Played) -> str:
-    """Return the line of one scenario."""
+    """Return the row of one scenario."""
     run = played.run
     checks = f"{played.held}/{len(run.checked)}"
     took = f"{run.real_s or 0:.2f} s"
@@ -43,7 +40,7 @@ def _cells(names: Sequence[str], name: str, outcome: str, *numbers: str) -> str:
 
 
 def span(seconds: float) -> str:
-    """Return a length of time in its two largest units."""
+    """Return a duration in its two largest units."""
     if seconds < 60:
         return f"{seconds:.3g} s"
     for size, name, part, part_name in ((86_400, "d", 3600, "h"), (3600, "h", 60, "min")):
@@ -53,34 +50,36 @@ def span(seconds: float) -> str:
 
 
 def skipped(all_played: Sequence[Played]) -> Iterator[str]:
-    """Yield why scenarios were skipped, and which: a paragraph for each reason."""
+    """Yield the reasons why scenarios were skipped, each with its scenarios."""
     reasons: dict[str, list[str]] = {}
     for played in all_played:
         if played.run.outcome == "skipped":
             reasons.setdefault(played.run.reason, []).append(played.run.name)
     for reason, names in reasons.items():
-        yield "\n" + _fill(f"skipped, as {reason}:", 0)
+        yield "\n" + _fill(f"skipped, because {reason}:", 0)
         yield _fill(", ".join(names), 2)
 
 
 def failure(played: Played) -> Iterator[str]:
-    """Yield all about a scenario that failed: its checks that did not hold, or its error."""
+    """Yield a scenario that failed: its failed checks, or its error."""
     run = played.run
     yield _fill(f"FAILED {run.name}: {run.title}", 0)
     yield _fill(run.reason, 2)
     broken = failed_checks(run.journal)
-    last_told = None
+    last_exchange = None
     for check, trace in broken[:MAX_CHECKS]:
         yield from _check(check)
-        yield from _exchange(check["exchange"], trace, told=check["exchange"] == last_told)
-        last_told = check["exchange"]
+        yield from _exchange(
+            check["exchange"], trace, is_repeated=check["exchange"] == last_exchange
+        )
+        last_exchange = check["exchange"]
     if len(broken) > MAX_CHECKS:
-        yield f"\n  and {len(broken) - MAX_CHECKS} more; --json has them all"
+        yield f"\n  and {len(broken) - MAX_CHECKS} more; --json prints them all"
     for event in run.journal:
         if (event.actor, event.event) == ("world", "error"):
-            yield "\n  the story raised it here:"
+            yield "\n  the scenario raised it here:"
             yield from (_cut(f"    {frame}") for frame in event.data["trace"])
-    yield f"\n  play it again: {played.again}"
+    yield f"\n  run it again: {played.again}"
 
 
 def _check(check: dict[str, Any]) -> Iterator[str]:
@@ -92,23 +91,23 @@ def _check(check: dict[str, Any]) -> Iterator[str]:
         yield from (f"    {'':<9} {line}" for line in rest)
 
 
-def _exchange(number: int, trace: list[str], *, told: bool) -> Iterator[str]:
-    """Yield what happened from the request a check is about to its answer."""
-    if told:
-        yield f"    it is about exchange {number}, too"
+def _exchange(number: int, trace: list[str], *, is_repeated: bool) -> Iterator[str]:
+    """Yield what happened between the request that a check is about and its answer."""
+    if is_repeated:
+        yield f"    about exchange {number}, too"
     elif trace:
         yield f"    exchange {number}, from request to answer:"
         yield from (_cut(f"  {line}") for line in trace)
     else:
-        yield "    nobody had asked the service anything yet"
+        yield "    no request had been sent"
 
 
 def summary(seed: int, all_played: Sequence[Played], real_s: float) -> Iterator[str]:
     """Yield the last lines: the outcomes, the seed and the hash of all journals."""
     outcomes = [played.run.outcome for played in all_played]
     counts = [(outcome, outcomes.count(outcome)) for outcome in OUTCOMES]
-    told = ", ".join(f"{count} {outcome}" for outcome, count in counts if count)
-    yield f"{told} in {real_s:.2f} s with seed {seed}"
+    numbers = ", ".join(f"{count} {outcome}" for outcome, count in counts if count)
+    yield f"{numbers} in {real_s:.2f} s with seed {seed}"
     yield f"journal sha256 {combined_sha256(all_played)}"
 
 

@@ -1,7 +1,7 @@
-"""How does every plot look? Sizes, colours, axes of time, and bytes that are always the same.
+"""How does every plot look? Sizes, colours, time axes, legends, and reproducible PNG and SVG.
 
-Colours are Okabe and Ito's, which colour-blind readers tell apart. Figures are made
-without pyplot, so that nothing is left behind in it.
+The colours are Okabe and Ito's, which colour-blind readers can tell apart. Figures are made
+without pyplot, so its global state stays untouched.
 """
 
 import io
@@ -14,6 +14,7 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from PIL import Image
 
 P = ParamSpec("P")
@@ -22,10 +23,10 @@ BLACK, GREY, LIGHT = "#000000", "#6b6b6b", "#d9d9d9"
 BLUE, ORANGE, GREEN, VERMILLION = "#0072B2", "#E69F00", "#009E73", "#D55E00"
 PURPLE = "#CC79A7"
 LINES = ((BLUE, "-"), (VERMILLION, "--"), (GREEN, "-."), (BLACK, ":"), (PURPLE, (0, (6, 1, 1, 1))))
-"""Colours dark enough for letters too, and dashes, so that lines differ in more than colour."""
+"""Colours dark enough for text, each with dashes, so that lines differ in more than colour."""
 
 WIDTH_MM, HEIGHT_MM, DPI = 160, 80, 200
-"""Of a figure made here: two columns of a page; pixels per inch of a saved PNG."""
+"""The default size of a figure, two columns of a page, and the resolution of a PNG."""
 _NARROW_IN = 4.0
 _ON_SCREEN_DPI = 110
 _COLOURS, _NEARLY_WHITE = 64, 252
@@ -40,15 +41,15 @@ _STYLE: Any = {
 _UNITS = ((2 * 86_400, 86_400, "d"), (2 * 3600, 3600, "h"), (300, 60, "min"), (0, 1, "s"))
 
 
-class Picture(Figure):
-    """A figure that shows itself in a notebook, whether or not pyplot is loaded there."""
+class NotebookFigure(Figure):
+    """A figure that a notebook displays, whether or not pyplot is loaded."""
 
     def _repr_png_(self) -> tuple[bytes, dict[str, int]]:
         return png(self), {"width": round(self.get_figwidth() * _ON_SCREEN_DPI)}
 
 
-def plot(draw: Callable[P, Axes]) -> Callable[P, Axes]:
-    """Make a function draw in this style, whatever the user's matplotlib is set to."""
+def styled(draw: Callable[P, Axes]) -> Callable[P, Axes]:
+    """Decorate a plot: it draws in this style, whatever the user's matplotlib settings."""
 
     @wraps(draw)
     def drawn(*args: P.args, **options: P.kwargs) -> Axes:
@@ -60,16 +61,16 @@ def plot(draw: Callable[P, Axes]) -> Callable[P, Axes]:
 
 def new_axes(width_mm: float = WIDTH_MM, height_mm: float = HEIGHT_MM) -> Axes:
     """Return the axes of a new figure of this size."""
-    figure = Picture(figsize=(width_mm / 25.4, height_mm / 25.4), layout="constrained")
+    figure = NotebookFigure(figsize=(width_mm / 25.4, height_mm / 25.4), layout="constrained")
     FigureCanvasAgg(figure)
     return figure.add_subplot()
 
 
 def prepare(ax: Axes | None, height_mm: float = HEIGHT_MM, width_mm: float = WIDTH_MM) -> Axes:
-    """Return these axes, or new ones, without a frame and with letters that fit their size."""
+    """Return these axes, or new ones, without a frame and with text that fits their size."""
     ax = ax or new_axes(width_mm, height_mm)
     ax.spines[["top", "right"]].set_visible(False)
-    ax.tick_params(labelsize=size(ax), width=0.6, length=3)
+    ax.tick_params(labelsize=font_size(ax), width=0.6, length=3)
     return ax
 
 
@@ -83,62 +84,62 @@ def height_in(ax: Axes) -> float:
     return float(ax.get_window_extent().height / ax.figure.dpi)
 
 
-def size(ax: Axes) -> float:
-    """Return the size of letters in points: 8, or 6.5 where a column of a page is narrow."""
+def font_size(ax: Axes) -> float:
+    """Return the font size in points: 8, or 6.5 on narrow axes."""
     return 6.5 if width_in(ax) < _NARROW_IN else 8.0
 
 
-def label(ax: Axes, x: str, y: str) -> None:
-    """Name both axes, with their units."""
-    ax.set_xlabel(plain(x), size=size(ax) + 0.5, parse_math=False)
-    ax.set_ylabel(plain(y), size=size(ax) + 0.5, parse_math=False)
+def label_axes(ax: Axes, x: str, y: str) -> None:
+    """Label both axes; the texts include the units."""
+    ax.set_xlabel(plain(x), size=font_size(ax) + 0.5, parse_math=False)
+    ax.set_ylabel(plain(y), size=font_size(ax) + 0.5, parse_math=False)
 
 
 def time_axis(ax: Axes, last_s: float, texts: Sequence[str] = (), y: str = "") -> float:
-    """Make x the time of a run of so many seconds; return how many seconds its unit has.
+    """Make x the time axis of a run of `last_s` seconds; return its unit in seconds.
 
-    To the right there is room for `texts` at the ends of lines.
+    Leaves room on the right for `texts` at the ends of lines.
     """
     seconds, unit = next((s, unit) for least, s, unit in _UNITS if last_s >= least)
     last = last_s / seconds or 1.0
-    room_in = max(map(len, texts), default=0) * 0.62 * size(ax) / 72
+    room_in = max(map(len, texts), default=0) * 0.62 * font_size(ax) / 72
     share = min(0.4, room_in / width_in(ax))
     ax.set_xlim(-0.01 * last, last / (1 - share) * 1.01)
     ax.set_xticks([x for x in ax.get_xticks() if 0 <= x <= last * 1.001])
     ax.spines["bottom"].set_bounds(0, last)
-    label(ax, f"virtual time ({unit})", y)
+    label_axes(ax, f"virtual time ({unit})", y)
     return seconds
 
 
-def nothing(ax: Axes, text: str) -> Axes:
-    """Say in the middle of the axes that there is nothing to see."""
+def empty_axes(ax: Axes, text: str) -> Axes:
+    """Write in the middle of empty axes why they are empty."""
     ax.set_axis_off()
     ax.text(0.5, 0.5, text, transform=ax.transAxes, ha="center", va="center",
-            color=GREY, size=size(ax))  # fmt: skip
+            color=GREY, size=font_size(ax))  # fmt: skip
     return ax
 
 
 def plain(text: object) -> str:
-    """Return a text as it can be drawn: one line, without control characters."""
+    """Return a text on one line, without control characters."""
     return "".join(c if c.isprintable() else " " for c in str(text))
 
 
-def ends(
+def label_ends(
     ax: Axes, x: float, ys: Sequence[float], texts: Sequence[str], colours: Sequence[str]
 ) -> None:
-    """Write each text beside the end of its line, moved apart where they would overlap."""
+    """Write each text at the end of its line, without overlaps."""
     low, high = ax.get_ylim()
-    gap = (high - low) * size(ax) * 1.25 / 72 / height_in(ax)
+    gap = (high - low) * font_size(ax) * 1.25 / 72 / height_in(ax)
     at = _apart(ys, gap, low, high)
     for y, text, colour in zip(at, texts, colours, strict=True):
         ax.annotate(
             plain(text), (x, y), xytext=(4, 0), textcoords="offset points", va="center",
-            color=colour, size=size(ax), annotation_clip=False,
+            color=colour, size=font_size(ax), annotation_clip=False,
         )  # fmt: skip
 
 
 def _apart(ys: Sequence[float], gap: float, low: float, high: float) -> list[float]:
-    """Return positions near these, at least `gap` apart and within the limits if they can be."""
+    """Return positions near these, at least `gap` apart, and within the limits if possible."""
     order = sorted(range(len(ys)), key=lambda n: ys[n])
     at = list(ys)
     for below, above in pairwise(order):
@@ -150,10 +151,32 @@ def _apart(ys: Sequence[float], gap: float, low: float, high: float) -> list[flo
     return at
 
 
-def png(figure: Any, dpi: int = DPI) -> bytes:
-    """Return a figure as PNG, with a palette of colours: the same figure, the same bytes.
+def line_sample(name: str, colour: str, dashes: Any) -> Line2D:
+    """Return a legend's entry for a line."""
+    return Line2D([], [], color=colour, ls=dashes, lw=1.4, label=plain(name)[:24])
 
-    A palette makes it three times smaller than matplotlib's own, and nothing is lost.
+
+def mark_sample(name: str, marker: str, face: str, edge: str = GREY) -> Line2D:
+    """Return a legend's entry for a marker."""
+    return Line2D([], [], ls="", marker=marker, ms=4.5, mec=edge, mfc=face, label=name)
+
+
+def legend(ax: Axes, handles: list[Line2D]) -> None:
+    """Put a legend above the axes, as many entries in a row as fit."""
+    widths_in = [len(str(each.get_label())) * 0.58 * font_size(ax) / 72 + 0.5 for each in handles]
+    is_one_row = sum(widths_in) <= width_in(ax)
+    columns = len(handles) if is_one_row else max(1, int(width_in(ax) / max(widths_in)))
+    ax.legend(
+        handles=handles, loc="lower left", bbox_to_anchor=(0, 1), frameon=False,
+        ncols=columns, fontsize=font_size(ax), handlelength=2.2, handletextpad=0.4,
+        columnspacing=1.2, borderaxespad=0.2,
+    )  # fmt: skip
+
+
+def png(figure: Any, dpi: int = DPI) -> bytes:
+    """Return a figure as PNG; the same figure gives the same bytes.
+
+    A palette of 64 colours makes it three times smaller than matplotlib's, at no visible loss.
     """
     image = Image.open(io.BytesIO(_bytes(figure, "png", dpi=dpi))).convert("RGB")
     few = image.quantize(_COLOURS, method=Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE)
@@ -164,7 +187,7 @@ def png(figure: Any, dpi: int = DPI) -> bytes:
 
 
 def svg(figure: Any) -> bytes:
-    """Return a figure as SVG: the same figure, the same bytes."""
+    """Return a figure as SVG; the same figure gives the same bytes."""
     return _bytes(figure, "svg", metadata={"Date": None, "Creator": None})
 
 

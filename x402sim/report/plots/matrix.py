@@ -1,45 +1,47 @@
-"""Which checks held in which scenario? The outcome matrix of many runs."""
+"""How is the matrix of scenarios and clauses drawn?"""
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
 from matplotlib.axes import Axes
 
-from x402sim.report.figure import (
+from x402sim.report.plots.figure import (
     BLACK,
     GREY,
     LIGHT,
     VERMILLION,
+    empty_axes,
+    font_size,
     height_in,
-    nothing,
     plain,
-    plot,
     prepare,
-    size,
+    styled,
     width_in,
 )
-
-if TYPE_CHECKING:
-    from x402sim.report.run import Run
+from x402sim.report.reading import Source, journal_of
+from x402sim.report.summary import Summary
 
 _CELL_IN = 0.21
 LEAST_MM = 100, 25
-"""Of a figure of its own, which otherwise grows with what is in it."""
+"""Width and height of a figure made here, at least; it grows with its content."""
 _GLYPHS = {"passed": ("✓", "#b7e0d2", BLACK), "failed": ("✗", VERMILLION, "white")}
 
 
-@plot
-def outcomes(runs: "Sequence[Run]", ax: Axes | None = None) -> Axes:
-    """Draw a matrix of scenarios and clauses: which checks held, which did not.
+@styled
+def outcomes(runs: Sequence[Source], ax: Axes | None = None) -> Axes:
+    """Draw a matrix of scenarios and clauses: which checks held, which failed.
 
-    A tick on green: all checks of that clause held; a white cross on red: one did not;
-    a grey bar: the scenario was skipped. An empty cell is a clause it does not check. A
-    cross before the name: the scenario failed, by a check or because its story broke.
+    A tick on green: every check of that clause held. A white cross on red: at least one
+    failed. A grey bar: the scenario was skipped. An empty cell: the scenario does not check
+    that clause. A cross before a name: the scenario failed, by a check or by an exception.
     """
-    clauses = sorted({str(check["clause"]) for run in runs for check in run.checked}, key=_in_book)
-    names = _run_names(runs)
+    summaries = [Summary(journal_of(run)) for run in runs]
+    clauses = sorted(
+        {str(check["clause"]) for summary in summaries for check in summary.checked},
+        key=_by_section,
+    )
+    names = _labels(summaries)
     if ax is None:
         longest = max(map(len, names), default=0) * 0.075, max(map(len, clauses), default=0) * 0.075
         ax = prepare(
@@ -49,26 +51,26 @@ def outcomes(runs: "Sequence[Run]", ax: Axes | None = None) -> Axes:
         )
     else:
         ax = prepare(ax)
-    if not runs:
-        return nothing(ax, "no runs")
+    if not summaries:
+        return empty_axes(ax, "no runs")
     _draw_grid(ax, names, clauses)
-    for y, run in enumerate(runs):
-        _draw_run(ax, y, run, clauses)
+    for y, summary in enumerate(summaries):
+        _draw_run(ax, y, summary, clauses)
     return ax
 
 
-def _run_names(runs: "Sequence[Run]") -> list[str]:
-    """Return the scenarios' names, with a cross if they failed, and the seed where one needs it."""
-    names = [run.name for run in runs]
+def _labels(summaries: Sequence[Summary]) -> list[str]:
+    """Return the scenarios' names, with a cross if they failed, and the seed of repeated ones."""
+    names = [summary.name for summary in summaries]
     return [
-        plain(("✗ " if run.outcome == "failed" else "") + run.name)
-        + (f" (seed {run.seed})" if names.count(run.name) > 1 else "")
-        for run in runs
+        plain(("✗ " if summary.outcome == "failed" else "") + summary.name)
+        + (f" (seed {summary.seed})" if names.count(summary.name) > 1 else "")
+        for summary in summaries
     ]
 
 
-def _in_book(clause: str) -> tuple[int, float, str]:
-    """Sort clauses as in the specification, and invariants after them."""
+def _by_section(clause: str) -> tuple[int, float, str]:
+    """Sort clauses as in the specification, invariants after them."""
     section = clause.partition("/")[0]
     try:
         return 0, float(section), clause
@@ -79,7 +81,7 @@ def _in_book(clause: str) -> tuple[int, float, str]:
 def _draw_grid(ax: Axes, names: list[str], clauses: list[str]) -> None:
     ax.set_xlim(-0.5, max(1, len(clauses)) - 0.5)
     ax.set_ylim(len(names) - 0.5, -0.5)
-    letters = min(size(ax), 0.62 * 72 * min(
+    letters = min(font_size(ax), 0.62 * 72 * min(
         height_in(ax) / max(1, len(names)), width_in(ax) / max(1, len(clauses))
     ))  # fmt: skip
     ax.xaxis.tick_top()
@@ -99,17 +101,17 @@ def _draw_grid(ax: Axes, names: list[str], clauses: list[str]) -> None:
         ax.axvline(x + 0.5, color=GREY if is_new else LIGHT, lw=0.5)
 
 
-def _draw_run(ax: Axes, y: int, run: "Run", clauses: list[str]) -> None:
+def _draw_run(ax: Axes, y: int, summary: Summary, clauses: list[str]) -> None:
     letters = ax.get_yticklabels()[0].get_fontsize()
-    if run.outcome == "skipped":
+    if summary.outcome == "skipped":
         ax.barh(
             y, len(clauses) or 1, left=-0.5, height=0.8, color=LIGHT, zorder=2.5,
-            gid=f"skipped {run.name}",
+            gid=f"skipped {summary.name}",
         )  # fmt: skip
-        text = plain(f"\N{EN DASH} skipped: {run.reason}")
+        text = plain(f"\N{EN DASH} skipped: {summary.reason}")
         ax.text(-0.3, y, text, va="center", size=letters, color=BLACK)
     held: dict[str, bool] = {}
-    for check in run.checked:
+    for check in summary.checked:
         held[check["clause"]] = held.get(check["clause"], True) and check["ok"]
     for clause, ok in held.items():
         glyph, fill, ink = _GLYPHS["passed" if ok else "failed"]

@@ -1,65 +1,56 @@
-"""Who said what to whom, in which order: the sequence diagram of a run.
-
-Time runs downwards, not to scale.
-"""
+"""How is the sequence diagram drawn? Messages in order, with time downwards, not to scale."""
 
 from textwrap import wrap
-from typing import TYPE_CHECKING
 
 from matplotlib.axes import Axes
 
-from x402sim.journal import Journal
-from x402sim.report.figure import (
+from x402sim.report.plots.figure import (
     BLACK,
     BLUE,
     GREY,
     LIGHT,
     ORANGE,
     VERMILLION,
+    empty_axes,
+    font_size,
     height_in,
-    nothing,
     plain,
-    plot,
     prepare,
-    size,
+    styled,
     width_in,
 )
-from x402sim.report.reading import SERVICE, Reading, journal_of
-from x402sim.report.rows import Row, rows
+from x402sim.report.plots.rows import Row, rows
+from x402sim.report.reading import SERVICE, Reading, Source, journal_of
 from x402sim.report.trace import CHAIN
 
-if TYPE_CHECKING:
-    from x402sim.report.run import Run
-
 ROWS = 40
-"""In a figure of its own; in axes that are given, as many as fit."""
+"""The most rows in a figure made here; given axes hold as many as fit."""
 MOST_PAYERS = 4
-"""Lanes for payers; the others share the last of them."""
+"""The most lanes for payers; further payers share the last one."""
 ROW_IN, LEAST_ROW_IN = 0.19, 0.155
 _PARTS = (SERVICE, "facilitator", "explorer", CHAIN)
 _OTHERS = "other payers"
 _WORD, _ALARM = "#efefef", "#f8dccb"
 _ARROW, _TEXT = 0.38, -0.06
-"""How far below the middle of its row an arrow is, and the text over it, in rows."""
+"""The offsets of an arrow and of its text from the middle of the row, in rows; down is positive."""
 _MASK = {"facecolor": "white", "edgecolor": "none", "pad": 0.6}
 
 
-@plot
+@styled
 def sequence(
-    source: "Run | Journal",
+    source: Source,
     ax: Axes | None = None,
     *,
     exchange: int = 1,
     rows_shown: int | None = None,
 ) -> Axes:
-    """Draw the HTTP exchange between payers, service, facilitator, explorer and chain.
+    """Draw the messages between payers, service, facilitator, explorer and chain, in order.
 
-    It shows `rows_shown` rows, or as many as fit: those from the beginning, or if
-    `exchange` is not among them, those around it; if that is not all, the diagram says so.
-    Solid arrows are requests, dashed ones answers, arrows both ways are whole exchanges:
-    blue went well, orange is 402 Payment Required, vermillion went badly; a cross is an
-    answer that never came. #1, s1, a1 are payment ids, sessions and authorizations,
-    numbered as they appear.
+    Shows the first `rows_shown` rows (default: as many as fit), or the rows around `exchange`
+    if it is not among them; the label below names the rows if some are left out. Solid arrow:
+    request; dashed: answer; two-headed: a whole exchange; cross: an answer that never arrived.
+    Blue: 2xx; orange: 402 Payment Required; vermillion: anything else. #1, s1, a1 are payment
+    ids, sessions and authorizations, numbered as they appear.
     """
     every = rows(Reading(journal_of(source)))
     if ax is None:
@@ -71,16 +62,16 @@ def sequence(
     first = _first(every, exchange, count)
     shown = every[first : first + count]
     if not shown:
-        return nothing(ax, "no exchange")
+        return empty_axes(ax, "no exchange")
     _Diagram(ax, shown).draw()
     if len(shown) < len(every):
         said = f"rows {first + 1} to {first + len(shown)} of {len(every)}"
-        ax.set_xlabel(said, size=size(ax), color=GREY)
+        ax.set_xlabel(said, size=font_size(ax), color=GREY)
     return ax
 
 
 def _first(every: list[Row], exchange: int, count: int) -> int:
-    """Return the row to begin with, so that an exchange can be seen."""
+    """Return the first row to show, so that the exchange is visible."""
     begins = max(
         (n for n, row in enumerate(every) if 0 < (row.line.exchange or 0) <= exchange), default=0
     )
@@ -92,7 +83,7 @@ class _Diagram:
 
     def __init__(self, ax: Axes, shown: list[Row]) -> None:
         self._ax, self._rows = ax, shown
-        self._size = size(ax) - 0.5
+        self._size = font_size(ax) - 0.5
         self._lanes = _lanes(shown)
         self._at = {name: x for x, name in enumerate(dict.fromkeys(self._lanes.values()))}
 
@@ -116,21 +107,21 @@ class _Diagram:
         ax.vlines(range(last + 1), -0.85, len(self._rows) - 0.4, colors=LIGHT, lw=0.8, zorder=0)
         ax.xaxis.tick_top()
         heads = ["\n".join(wrap(plain(name), 14)[:3]) for name in self._at]
-        ax.set_xticks(range(last + 1), heads, size=size(ax), weight="bold", parse_math=False)
+        ax.set_xticks(range(last + 1), heads, size=font_size(ax), weight="bold", parse_math=False)
         ax.tick_params(axis="x", length=0, pad=2)
         if width_in(ax) < 0.75 * len(heads):
             for head in ax.get_xticklabels()[1::2]:
-                head.set_y(1 + 0.6 * size(ax) / 72 / height_in(ax))
+                head.set_y(1 + 0.6 * font_size(ax) / 72 / height_in(ax))
 
     def _draw_times(self) -> None:
-        """Label a row with its time where that is another than before."""
+        """Label a row with its time if that differs from the row above."""
         times = [row.line.t_s for row in self._rows]
         digits = 3 if times[-1] < 1000 else 1
         texts = [f"{t_s:.{digits}f}" for t_s in times]
         new = [n for n, text in enumerate(texts) if n == 0 or text != texts[n - 1]]
         self._ax.set_yticks(new, [texts[n] for n in new], size=self._size, color=GREY)
         self._ax.tick_params(axis="y", length=0)
-        self._ax.set_ylabel("virtual time (s), not to scale", size=size(self._ax))
+        self._ax.set_ylabel("virtual time (s), not to scale", size=font_size(self._ax))
 
     def _draw_row(self, y: int, row: Row) -> None:
         match row.line.kind:
@@ -174,7 +165,7 @@ class _Diagram:
             self._write(x, y, row.text, 6)
 
     def _draw_word(self, y: int, row: Row) -> None:
-        """Write what the story did, or what broke, across all lanes."""
+        """Write an action of the story, or a failure, across all lanes."""
         is_alarm = row.line.kind == "alarm"
         self._ax.axhspan(
             y - 0.42, y + 0.42, color=_ALARM if is_alarm else _WORD, lw=0, zorder=0.5,
@@ -183,7 +174,7 @@ class _Diagram:
         self._write(0, y, ("✗ " if is_alarm else "") + row.text, 4, mask=False)
 
     def _write(self, x: float, y: float, text: str, gap_pt: int, *, mask: bool = True) -> None:
-        """Write beside a lane, to its right or (a negative gap) to its left, as much as fits."""
+        """Write beside a lane, right of it or (negative gap) left of it; cut what does not fit."""
         text = plain(text)
         if gap_pt > 0:
             room_in = width_in(self._ax) * (1 - x / (len(self._at) - 0.5))
@@ -197,11 +188,11 @@ class _Diagram:
 
 
 _COLOURS = {None: BLACK, "served": BLUE, "paid": BLUE, "payment required": ORANGE}
-"""By outcome; anything else went badly."""
+"""By outcome; any other outcome is vermillion."""
 
 
 def _lanes(shown: list[Row]) -> dict[str, str]:
-    """Return the lane of everyone who is in these rows: payers first, in order of appearance."""
+    """Return the lane of each party in these rows: payers first, in order of appearance."""
     there = dict.fromkeys(
         name
         for row in shown

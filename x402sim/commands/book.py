@@ -1,0 +1,40 @@
+"""`decisions` and `clauses`: the book, printed."""
+
+import textwrap
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from x402sim.spec.markdown import table
+
+Markdown = Annotated[bool, typer.Option("--markdown", help="Print a Markdown table.")]
+WIDTH = 78
+
+
+def decisions(markdown: Markdown = False) -> None:
+    """List our decisions where the specification is silent, with the reasons."""
+    from x402sim.spec import decisions as book
+
+    rows = [(d.id, d.question, d.choice, d.alternatives, d.reason) for d in book.decisions()]
+    _print_book(("id", "question", "choice", "alternatives", "reason"), rows, markdown)
+
+
+def clauses(markdown: Markdown = False) -> None:
+    """List the clauses of the specification, with the code that implements each."""
+    from x402sim.spec.clauses import CLAUSES
+
+    rows = [(c.id, c.level, c.text, c.kept_by) for c in CLAUSES]
+    _print_book(("id", "level", "clause", "kept by"), rows, markdown)
+
+
+def _print_book(titles: tuple[str, ...], rows: Sequence[tuple[str, ...]], markdown: bool) -> None:
+    """Print a table; for a terminal, a paragraph for each row, at most 80 columns wide."""
+    if markdown:
+        typer.echo(table(titles, rows), nl=False)
+        return
+    for row in rows:
+        typer.secho(row[0], bold=True)
+        for title, text in zip(titles[1:], row[1:], strict=True):
+            line = f"{title}: {text}"
+            typer.echo(textwrap.fill(line, WIDTH, initial_indent="  ", subsequent_indent="    "))

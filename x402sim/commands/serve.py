@@ -1,0 +1,173 @@
+"""`serve`: the whole world on one port, as a local mock server."""
+
+import json
+import logging
+import signal
+import socket
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from x402sim.commands.common import AsJson, Chain, Host, Port, Token, give_up
+from x402sim.protocol.networks import TESTNET, network_named
+
+if TYPE_CHECKING:
+    from x402sim.world.assembly.parts import Parts
+    from x402sim.world.chains.backend import ChainBackend
+    from x402sim.world.server.listen import Listen
+
+Db = Annotated[
+    Path | None,
+    typer.Option(
+        help="Keep all data in this SQLite file, and the chain in FILE.chain. Without it, data "
+        "is lost when the server stops.",
+        metavar="FILE",
+    ),
+]
+Seed = Annotated[
+    int | None,
+    typer.Option(help="Random seed of the accounts and, without --db, of the payment ids."),
+]
+NetworkName = Annotated[
+    str,
+    typer.Option(
+        help="Network: cronos-testnet (chain id 338) or cronos-mainnet (25).", metavar="NAME"
+    ),
+]
+BlockTime = Annotated[
+    float | None,
+    typer.Option(
+        help="Mine a block every SECONDS. Without it, every transaction is mined at once.",
+        metavar="SECONDS",
+    ),
+]
+ControlToken = Annotated[
+    str | None,
+    typer.Option(
+        help="Bearer token for the control API. Without one, the control API is off on any "
+        "host but loopback.",
+        envvar="X402SIM_CONTROL_TOKEN",
+        metavar="TOKEN",
+    ),
+]
+NoService = Annotated[
+    bool,
+    typer.Option(
+        "--no-service",
+        help="Run the world without a service, and print the settings for a service of your own.",
+    ),
+]
+Deploy = Annotated[
+    bool,
+    typer.Option(
+        "--deploy",
+        help="Deploy a new token on the node first, owned by the first key, and fund the ten "
+        "accounts.",
+    ),
+]
+AllowOrigin = Annotated[
+    str | None,
+    typer.Option(
+        help="Allow cross-origin requests from this web origin, such as http://localhost:3000.",
+        metavar="URL",
+    ),
+]
+
+
+def serve(
+    host: Host = "127.0.0.1",
+    port: Port = 4020,
+    db: Db = None,
+    seed: Seed = None,
+    network: NetworkName = TESTNET.name,
+    block_time: BlockTime = None,
+    chain: Chain = "ledger",
+    token: Token = None,
+    deploy: Deploy = False,
+    control_token: ControlToken = None,
+    allow_origin: AllowOrigin = None,
+    no_service: NoService = False,
+    as_json: AsJson = False,
+) -> None:
+    """Start a local mock server: the whole world on one port.
+
+    Service at `/`, facilitator at `/facilitator`, explorer at `/explorer`, the chain's
+    JSON-RPC at `/rpc`, the control API at `/_sim`. Ten accounts are funded. Ctrl-C stops
+    the server.
+
+    With the URL of a node, X402SIM_CHAIN_KEYS lists private keys, separated by commas: the
+    first pays for gas, and the token owner's key, if listed, mints for payers.
+    """
+    from x402sim.world.assembly.recipe import Recipe
+    from x402sim.world.chains.parse import parse_chain
+    from x402sim.world.server import serve as server
+    from x402sim.world.server.listen import Listen
+
+    logging.basicConfig(format="%(levelname)s %(name)s: %(message)s", level=logging.WARNING)
+    try:
+        backend = parse_chain(chain, token=token, deploy=deploy)
+    except ValueError as error:
+        raise give_up(error) from error
+    with _explained(db, backend):
+        listen = Listen(
+            host=host,
+            port=port,
+            control_token=control_token,
+            allow_origin=allow_origin.rstrip("/") if allow_origin else None,
+        )
+        recipe = Recipe(
+            network=network_named(network),
+            seed=seed,
+            file=db,
+            unlocked=listen.is_local,
+            has_service=not no_service,
+            block_time_s=block_time,
+            chain=backend,
+        )
+        parts, sock = server.open_world(recipe, listen)
+    _run(parts, listen, sock, db, as_json)
+
+
+@contextmanager
+def _explained(db: Path | None, chain: "ChainBackend") -> Iterator[None]:
+    """Turn what keeps a world from opening into one line and exit code 2."""
+    from x402sim.chain.base import ChainError
+    from x402sim.world.chains.parse import DEFAULT_CHAIN
+
+    try:
+        yield
+    except ValueError as error:
+        raise give_up(error) from error
+    except OSError as error:
+        raise give_up(error.strerror) from error
+    except (sqlite3.Error, ChainError) as error:
+        if "locked" in str(error):
+            raise give_up(f"another x402sim uses {db}; stop it, or give another --db") from error
+        if chain != DEFAULT_CHAIN:
+            raise give_up(f"--chain {chain.name}: {error}") from error
+        raise give_up(f"cannot use the database {db}: {error}") from error
+
+
+def _run(
+    parts: "Parts", listen: "Listen", sock: socket.socket, db: Path | None, as_json: bool
+) -> None:
+    """Serve until SIGINT or SIGTERM; print the ready message first."""
+    from x402sim.world.server import serve as server
+
+    def on_start(running: Any, ready: dict[str, Any]) -> None:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: setattr(running, "should_exit", True))
+        if as_json:
+            typer.echo(json.dumps(ready))
+        else:
+            from x402sim.commands.banner import show
+
+            show(ready, db)
+
+    server.run(server.serve(parts, listen, sock, on_start))
+    if not as_json:
+        typer.echo("stopped" + (f"; the data is in {db}" if db else ""))

@@ -1,0 +1,119 @@
+"""What does a run look like? Its plots, ready for a paper, a notebook or a report.
+
+Every plot is a function that takes a run or a journal (`outcomes`: several) and, if you
+like, matplotlib axes to draw on; it returns the axes. Without axes it makes a figure of its
+own, `axes.figure`: save it with `savefig`, or let a notebook show it. Times are virtual
+seconds since the run began, or the minutes, hours or days that suit its length.
+
+To add a plot, write the function in the file that fits (`money`, `timing`, `diagram`,
+`matrix`; `figure` has the style), import it here, and add a row to `PLOTS`: reports and
+`Run.save` then include it.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from matplotlib.axes import Axes
+
+from x402sim.journal import Journal
+from x402sim.report import frames
+from x402sim.report.plots.diagram import sequence
+from x402sim.report.plots.figure import png
+from x402sim.report.plots.matrix import outcomes
+from x402sim.report.plots.money import balances, session_burn_down
+from x402sim.report.plots.timing import backlog, latency
+
+__all__ = [
+    "OUTCOMES_CAPTION",
+    "PLOTS",
+    "Plot",
+    "backlog",
+    "balances",
+    "draw_all",
+    "latency",
+    "outcomes",
+    "sequence",
+    "session_burn_down",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Plot:
+    """A plot of one run: its name (also its file's), its caption, and how to draw it.
+
+    `has_content` tells whether a journal has anything that this plot shows.
+    """
+
+    name: str
+    caption: str
+    draw: Callable[[Journal], Axes]
+    has_content: Callable[[Journal], bool]
+
+
+def _takes_time(journal: Journal) -> bool:
+    times = [event.at_ms for event in journal]
+    return bool(times) and times[-1] > times[0]
+
+
+def _first_failure(journal: Journal) -> int:
+    """Return the exchange that the first failed check is about; the first one if none failed."""
+    checks = frames.checks(journal)
+    failed = checks.loc[~checks["ok"], "exchange"]
+    return 1 if failed.empty or failed.isna().iloc[0] else int(failed.iloc[0])
+
+
+def _has_payments(journal: Journal) -> bool:
+    return bool(frames.transfers(journal)["kind"].isin(["payment", "refund"]).any())
+
+
+def _has_latency(journal: Journal) -> bool:
+    exchanges = frames.latency(journal)
+    return bool((exchanges["ended_s"] > exchanges["sent_s"]).any())
+
+
+PLOTS = (
+    Plot(
+        "sequence",
+        "Requests and answers in order. Solid arrows are requests, dashed arrows answers (blue: "
+        "2xx, orange: 402 Payment Required, red: anything else), two-headed arrows whole "
+        "exchanges; a cross is an answer that never arrived. #1 is a payment id, s1 a session, "
+        "a1 a signed authorization.",
+        lambda journal: sequence(journal, exchange=_first_failure(journal)),
+        lambda journal: not frames.latency(journal).empty,
+    ),
+    Plot(
+        "balances",
+        "Net gain or loss of each party on the chain, without the tokens minted for it.",
+        balances,
+        lambda journal: _takes_time(journal) and _has_payments(journal),
+    ),
+    Plot(
+        "session_burn_down",
+        "Remaining budget of each session.",
+        session_burn_down,
+        lambda journal: _takes_time(journal) and not frames.sessions(journal).empty,
+    ),
+    Plot(
+        "latency",
+        "Latency by service and request. Dot: median; thick line: middle half; thin line: 5th to "
+        "95th percentile; ticks: single answers.",
+        latency,
+        _has_latency,
+    ),
+    Plot(
+        "backlog",
+        "Settled payments whose block number the indexer has not found yet.",
+        backlog,
+        lambda journal: _takes_time(journal) and bool(frames.backlog(journal)["asked"].any()),
+    ),
+)
+OUTCOMES_CAPTION = "Checks that held (tick) and checks that failed (cross), by scenario and clause."
+
+
+def draw_all(journal: Journal, names: Sequence[str] | None = None) -> dict[str, bytes]:
+    """Return the plots that have content, as PNG by name; with `names`, only those."""
+    return {
+        each.name: png(each.draw(journal).figure)
+        for each in PLOTS
+        if (names is None or each.name in names) and each.has_content(journal)
+    }

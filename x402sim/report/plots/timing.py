@@ -1,0 +1,160 @@
+"""How do plots show time? Latency by hop, and the indexer's backlog."""
+
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
+
+from x402sim.report import frames
+from x402sim.report.plots.figure import (
+    BLACK,
+    BLUE,
+    GREEN,
+    GREY,
+    PURPLE,
+    VERMILLION,
+    empty_axes,
+    font_size,
+    label_axes,
+    legend,
+    mark_sample,
+    plain,
+    prepare,
+    styled,
+    time_axis,
+)
+from x402sim.report.reading import Reading, Source, journal_of
+
+_MOST_HOPS = 12
+_ENOUGH = 5
+"""Answers needed to draw quartiles."""
+_HOPS = {"service": BLUE, "facilitator": VERMILLION, "explorer": GREEN, "rpc": PURPLE}
+
+
+@styled
+def latency(source: Source, ax: Axes | None = None) -> Axes:
+    """Draw the latency of each hop, one row for each kind of request.
+
+    Dot: median; thick line: middle half; thin line: 5th to 95th percentile; faint ticks: single
+    answers. Unanswered requests are counted in the row's text.
+    """
+    table = frames.latency(journal_of(source))
+    groups = _by_hop(table)
+    ax = prepare(ax, height_mm=14 + 8 * max(2, len(groups)))
+    if not groups:
+        return empty_axes(ax, "no exchanges")
+    slowest = float(table["latency_s"].max())
+    scale, unit = (1, "s") if slowest >= 1 else (1000, "ms")
+    for y, (to, what, group) in enumerate(groups):
+        _draw_hop(ax, y, f"{to}: {what}", group, _HOPS.get(to, BLACK), (scale, unit))
+    _latency_axis(ax, table["latency_s"].to_numpy() * scale)
+    ax.set_ylim(len(groups) - 0.45, -0.65)
+    ax.set_yticks([])
+    ax.spines["left"].set_visible(False)
+    label_axes(ax, f"latency ({unit})", "")
+    return ax
+
+
+def _by_hop(table: Any) -> list[tuple[str, str, Any]]:
+    """Return the exchanges grouped by callee and path, at most `_MOST_HOPS` groups."""
+    what = table["path"].astype("str").map(_without_ids)
+    order = {to: n for n, to in enumerate(_HOPS)}
+    groups = [
+        (str(to), str(asked), group)
+        for (to, asked), group in table.groupby(["to", what], observed=True, sort=False)
+    ]
+    most = sorted(groups, key=lambda each: -len(each[2]))[:_MOST_HOPS]
+    return sorted(most, key=lambda each: order.get(each[0], len(order)))
+
+
+def _without_ids(path: str) -> str:
+    """Return a path without the id at its end; of a URL's query, only the query."""
+    path = path.rpartition("?")[2]
+    head, _, tail = path.rpartition("/")
+    return f"{head}/…" if tail.startswith(("pay_", "session_")) else path
+
+
+def _draw_hop(ax: Axes, y: int, name: str, group: Any, colour: str, scale: tuple[int, str]) -> None:
+    took = group["latency_s"].dropna().to_numpy() * scale[0]
+    facts = [f"n = {len(group)}"]
+    if len(took) < len(group):
+        facts.append(f"{len(group) - len(took)} unanswered")
+    if len(took):
+        facts.append(f"median {np.median(took):.3g} {scale[1]}")
+        _draw_spread(ax, y + 0.25, took, colour)
+    for x, side, text, shade in (
+        (0.0, "left", name, BLACK), (1.0, "right", ", ".join(facts), GREY)
+    ):  # fmt: skip
+        ax.text(
+            x, y - 0.2, plain(text), transform=ax.get_yaxis_transform(), ha=side, va="center",
+            size=font_size(ax) - 0.5, color=shade,
+        )  # fmt: skip
+
+
+def _draw_spread(ax: Axes, y: float, took: Any, colour: str) -> None:
+    """Draw each answer as a tick, and median and quartiles if there are enough answers."""
+    ticks = np.unique(took)
+    ax.plot(ticks, np.full(len(ticks), y), "|", color=colour, ms=6, alpha=_faint(len(ticks)))
+    if len(took) >= _ENOUGH:
+        low, first, third, high = np.percentile(took, [5, 25, 75, 95])
+        ax.hlines(y, low, high, color=colour, lw=1)
+        ax.hlines(y, first, third, color=colour, lw=4)
+    ax.plot(np.median(took), y, "o", ms=4.5, mfc="white", mec=colour, mew=1.2)
+
+
+def _faint(ticks: int) -> float:
+    return max(0.08, min(0.6, 30 / ticks))
+
+
+def _latency_axis(ax: Axes, took: Any) -> None:
+    """Use a logarithmic axis if the latencies span more than a factor of 20, and none is zero."""
+    took = took[~np.isnan(took)]
+    if len(took) and took.min() > 0 and took.max() / took.min() > 20:
+        ax.set_xscale("log")
+        ax.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        ax.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
+        ax.xaxis.set_minor_formatter(NullFormatter())
+    else:
+        ax.set_xlim(left=0, right=None if len(took) and took.max() > 0 else 1)
+
+
+_MANY_RUNS = 100
+
+
+@styled
+def backlog(source: Source, ax: Axes | None = None) -> Axes:
+    """Draw how many settled payments have no block number yet, over time.
+
+    Dot: an indexer run that found every record it asked for; ring: a run that did not.
+    """
+    journal = journal_of(source)
+    reading, runs, paid = Reading(journal), frames.backlog(journal), frames.payments(journal)
+    ax = prepare(ax)
+    if runs.empty and paid["settled_s"].isna().all():
+        return empty_axes(ax, "nothing to index")
+    last_s = reading.since(reading.events[-1].at_ms) or 0.0
+    unit_s = time_axis(ax, last_s, y="payments without a block number")
+    moves = sorted(
+        [(t_s, 1) for t_s in paid["settled_s"].dropna()]
+        + [(t_s, -1) for t_s in paid["indexed_s"].dropna()]
+    )
+    xs = np.array([0.0, *(t_s for t_s, _ in moves), last_s]) / unit_s
+    ys = [0, *accumulate(by for _, by in moves)]
+    ax.step(xs, [*ys, ys[-1]], where="post", color=BLUE, lw=1.2)
+    is_done = (runs["matched"] + runs["reverted"] == runs["asked"]).to_numpy(dtype="bool")
+    at, left = runs["t_s"].to_numpy() / unit_s, runs["backlog"].to_numpy(dtype="float64")
+    for these, face in (is_done, BLACK), (~is_done, "white"):
+        if these.any():
+            ax.plot(
+                at[these], left[these], "o", mfc=face, mec=BLACK, clip_on=False, zorder=3,
+                ms=3.5 if len(runs) < _MANY_RUNS else 1.5,
+            )  # fmt: skip
+    legend(ax, [
+        mark_sample("indexer run: all found", "o", BLACK, BLACK),
+        mark_sample("not all found", "o", "white", BLACK),
+    ])  # fmt: skip
+    ax.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=6, min_n_ticks=2))
+    ax.set_ylim(bottom=0)
+    return ax

@@ -1,0 +1,96 @@
+"""How did a run go? Its scenario, outcome and checks, and the command that repeats it."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from x402sim.journal import Event, Journal
+
+OUTCOMES = ("passed", "failed", "skipped")
+"""What a run can come to."""
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The facts of one run, read from its journal.
+
+    `on` is the stage it was played on, which the journal does not name: the same story in
+    one process and over TCP has the same journal.
+    """
+
+    journal: Journal
+    on: str = ""
+
+    @cached_property
+    def _begin(self) -> dict[str, Any]:
+        return self._one("begin").data
+
+    @cached_property
+    def _end(self) -> dict[str, Any]:
+        return self._one("end").data
+
+    def _one(self, name: str) -> Event:
+        found = [event for event in self.journal if (event.actor, event.event) == ("world", name)]
+        if len(found) != 1:
+            raise ValueError(f"this journal has {len(found)} {name!r} events, a run has one")
+        return found[0]
+
+    def require(self) -> None:
+        """Raise `ValueError` unless the journal has one beginning and one end."""
+        self._one("begin"), self._one("end")
+
+    @property
+    def name(self) -> str:
+        """The scenario's name."""
+        return str(self._begin["scenario"])
+
+    @property
+    def title(self) -> str:
+        """The scenario's title."""
+        return str(self._begin["title"])
+
+    @property
+    def seed(self) -> int:
+        """The seed it was played with."""
+        return int(self._begin["seed"])
+
+    @property
+    def outcome(self) -> str:
+        """One of `OUTCOMES`."""
+        return str(self._end["outcome"])
+
+    @property
+    def reason(self) -> str:
+        """Why it failed or was skipped; empty if it passed."""
+        return str(self._end["reason"])
+
+    @cached_property
+    def checked(self) -> list[dict[str, Any]]:
+        """Every check in order: clause, ok, expected, actual, exchange."""
+        return [event.data for event in self.journal if event.event == "check"]
+
+    @property
+    def held(self) -> int:
+        """How many checks held."""
+        return sum(check["ok"] for check in self.checked)
+
+    @cached_property
+    def sha256(self) -> str:
+        """The hash of the journal, in hex."""
+        return self.journal.sha256()
+
+    @property
+    def command(self) -> str:
+        """The command that plays it again; if the world had options, the Python expression."""
+        if "options" in self._begin:
+            return self._expression(self._begin["options"])
+        chain = f" --chain {self._begin['chain']}" if "chain" in self._begin else ""
+        where = f"--on {self.on or 'in-process'}{chain} --seed {self.seed}"
+        return f"python -m x402sim run {self.name} {where}"
+
+    def _expression(self, options: dict[str, str]) -> str:
+        defaults = {"on": "in-process", "chain": "ledger"}
+        given = {"on": self.on or "in-process", "chain": self._begin.get("chain", "ledger")}
+        places = {name: repr(value) for name, value in given.items() if value != defaults[name]}
+        shown = ", ".join(f"{name}={value}" for name, value in {**places, **options}.items())
+        return f"World(seed={self.seed}, {shown}).play({self.name!r})"

@@ -1,0 +1,101 @@
+"""What a check does with the world around the target, through its control API `/_sim`.
+
+It makes things fail, reads the ledger and the journal, and advances the target's clock.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import httpx
+import msgspec
+
+from x402sim.clock import Clock
+from x402sim.payer.wallet import Wallet
+from x402sim.suite.expect import expect
+from x402sim.suite.setting import Setting
+from x402sim.suite.verdict import Inconclusive, Skipped
+
+
+class ControlApi:
+    """One check's access to the world; `has_meddled` if it changed more than balances."""
+
+    def __init__(self, setting: Setting) -> None:
+        self._setting = setting
+        self.has_meddled = False
+
+    @property
+    def exists(self) -> bool:
+        """Whether there is a world around the target."""
+        return self._setting.control is not None
+
+    async def get(self, path: str) -> Any:
+        """Read from the control API; raises `Inconclusive` if it does not answer 200."""
+        return await self._request("GET", path, {})
+
+    async def post(self, path: str, body: dict[str, Any] | None = None) -> Any:
+        """Act through the control API; raises `Inconclusive` if it does not answer 200."""
+        self.has_meddled |= path != "faucet"
+        return await self._request("POST", path, body or {})
+
+    async def _request(self, method: str, path: str, body: dict[str, Any]) -> Any:
+        try:
+            answer = await self._client().request(method, f"/{path}", json=body)
+        except httpx.TransportError as error:
+            raise Inconclusive(f"the control API did not answer: {error!r}") from error
+        if answer.status_code != 200:
+            raise Inconclusive(f"the control API refused {path!r}: {answer.text[:200]}")
+        return answer.json()
+
+    def _client(self) -> httpx.AsyncClient:
+        if self._setting.control is None:
+            raise Skipped("it needs the world around the target: give --world")
+        return self._setting.control
+
+    async def fault(self, fault: dict[str, Any]) -> None:
+        """Inject a fault, which the engine clears after the check."""
+        await self.post("faults", fault)
+
+    async def clear_faults(self) -> None:
+        """End every fault now."""
+        await self.post("faults/clear")
+
+    async def transfers(self, payer: Wallet) -> list[dict[str, Any]]:
+        """Return the transfers a payer has made, as the world's ledger has them."""
+        found = await self.get("transfers")
+        return [each for each in found if each["from"] == payer.address]
+
+    async def expect_payments(self, payer: Wallet, *amounts_base: int) -> None:
+        """Fail unless the payer made exactly these payments; without a world this is no check."""
+        if self.exists:
+            moved = [int(each["amount"]) for each in await self.transfers(payer)]
+            expect("payments of the payer, on the ledger", moved, list(amounts_base))
+
+    async def next_event(self) -> int:
+        """Return the number that the next event of the world's journal will have."""
+        return int((await self.get("who"))["journal"])
+
+    async def journal(self, since: int) -> list[dict[str, Any]]:
+        """Return the events of the world's journal from number `since` on, oldest first."""
+        try:
+            answer = await self._client().get("/journal", params={"since": since})
+            answer.raise_for_status()
+            return [msgspec.json.decode(line) for line in answer.content.splitlines()]
+        except (httpx.HTTPError, msgspec.MsgspecError) as error:
+            raise Inconclusive(f"the world's journal cannot be read: {error!r}") from error
+
+    async def advance(self, seconds: float) -> None:
+        """Advance the target's clock."""
+        if self._setting.advance is None:
+            raise Skipped("it needs a target whose clock can be advanced")
+        await self._setting.advance(seconds)
+
+
+async def eventually(
+    clock: Clock, holds: Callable[[], Awaitable[bool]], within_s: float = 1
+) -> bool:
+    """Tell whether something becomes true within a time, looking eleven times."""
+    for _ in range(10):
+        if await holds():
+            return True
+        await clock.sleep(within_s / 10)
+    return await holds()

@@ -1,0 +1,53 @@
+"""What must a target answer? Each function fails the check unless the answer is as it must be."""
+
+from typing import Any
+
+from x402sim.suite.answers import TargetAnswer
+from x402sim.suite.verdict import CheckFailed
+
+
+def expect(what: str, actual: Any, expected: Any) -> None:
+    """Fail unless `actual` equals `expected`."""
+    if actual != expected:
+        raise CheckFailed(what, expected, actual)
+
+
+def require(what: str, holds: bool, actual: Any) -> None:
+    """Fail unless it holds; `what` says in words what is expected."""
+    if not holds:
+        raise CheckFailed("", what, actual)
+
+
+def expect_served(answer: TargetAnswer) -> None:
+    """Fail unless the protected content was served."""
+    if answer.status != 200 or not answer.has_content:
+        raise CheckFailed("the request", "200 with the content", answer.summary)
+
+
+def expect_not_served(answer: TargetAnswer, *, is_402: bool = False) -> None:
+    """Fail if protected content was served, or if the answer must be a 402 and is not."""
+    if answer.has_content or 200 <= answer.status < 300:
+        raise CheckFailed("a request without valid proof", "no content", answer.summary)
+    if is_402 and answer.status != 402:
+        raise CheckFailed("a request without valid proof", 402, answer.summary)
+
+
+def expect_withheld(answer: TargetAnswer) -> None:
+    """Fail if protected content was served; any other answer will do."""
+    require("no protected content", not answer.has_content, answer.summary)
+
+
+def expect_refused(answer: TargetAnswer, *texts: str) -> None:
+    """Fail unless a settlement was refused with one of the texts of section 7.
+
+    Without texts any refusal will do. The status must be one the target file allows.
+    """
+    wanted = " or ".join(map(repr, texts))
+    if answer.status < 400:
+        raise CheckFailed("the settlement", wanted or "a refusal", answer.summary)
+    if texts and not any(text in answer.text for text in texts):
+        raise CheckFailed("the error's text", wanted, answer.summary)
+    for text in texts:
+        allowed = answer.target.statuses.get(text)
+        if text in answer.text and allowed and answer.status not in allowed:
+            raise CheckFailed(f"the status of {text!r}", allowed, answer.status)

@@ -1,0 +1,114 @@
+"""Who pays in a check, and what is signed: payers, payment headers and the budget."""
+
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+
+from x402sim.payer.wallet import Wallet
+from x402sim.protocol.crypto import parse_address
+from x402sim.protocol.eip3009 import Authorization
+from x402sim.protocol.header import Spelling, authorization_of, decode_header, encode_header
+from x402sim.protocol.messages import PaymentRequirements
+from x402sim.protocol.money import to_decimal
+from x402sim.protocol.networks import MAINNET, Network, network_named
+from x402sim.protocol.refusals import Refusal
+from x402sim.suite.answers import Challenge, TargetAnswer
+from x402sim.suite.control_api import ControlApi
+from x402sim.suite.setting import RunState, Setting
+from x402sim.suite.verdict import CheckFailed, Inconclusive, Skipped
+
+
+class Money:
+    """One check's payers; what the user's own payer signs for stays within the budget."""
+
+    def __init__(self, setting: Setting, state: RunState, world: ControlApi) -> None:
+        self._setting, self._state, self._world = setting, state, world
+
+    async def payer(self, amount: str = "1000.00") -> Wallet:
+        """Return a payer with funds: a new one that the world mints for, or the user's own."""
+        if self._world.exists:
+            wallet = self.stranger()
+            await self._world.post("faucet", {"address": wallet.address, "amount": amount})
+            return wallet
+        if self._setting.payer is None:
+            raise Skipped("it needs a funded payer: give --payer-key or --world")
+        return self._setting.payer
+
+    def stranger(self) -> Wallet:
+        """Return a new wallet without any funds."""
+        self._state.wallets += 1
+        rng = self._setting.rng.stream(f"wallet {self._state.wallets}")
+        return Wallet(rng.randbytes(32), nonces=lambda: rng.randbytes(32))
+
+    def network(self, challenge: Challenge) -> Network:
+        """Return the network of a 402, with the token it names; raises `Inconclusive`."""
+        try:
+            network = network_named(str(challenge.requirements.get("network")))
+            asset = parse_address(str(challenge.requirements.get("asset")))
+        except ValueError as error:
+            raise Inconclusive(f"the 402 cannot be paid: {error}") from error
+        if network.chain_id == MAINNET.chain_id and not self._setting.allow_mainnet:
+            raise Skipped("it would pay on mainnet; give --allow-mainnet to pay with real money")
+        return replace(network, asset=asset)
+
+    def sign(
+        self,
+        challenge: Challenge,
+        payer: Wallet,
+        *,
+        spelling: Spelling | None = None,
+        by: Wallet | None = None,
+        network: Network | None = None,
+        **changes: Any,
+    ) -> str:
+        """Return a payment header for a 402; its amount counts against the budget.
+
+        `changes` replace fields of the authorization before signing (`to`, `value`,
+        `valid_after`, `valid_before`, `nonce`); `by` signs instead of the payer;
+        `network` signs for another chain or token.
+        """
+        network = network or self.network(challenge)
+        wanted = msgspec.convert(challenge.to_send, PaymentRequirements)
+        auth = payer.authorize(wanted, self._setting.clock.now_s())
+        auth = replace(auth, **_as_fields(changes))
+        self._count(payer, auth)
+        signature = (by or payer).sign(auth, network.domain)
+        spelling = spelling or self._setting.target.pay.spelling
+        return encode_header(auth, signature, network, spelling)
+
+    def forge(self, challenge: Challenge, header: str, **changes: Any) -> str:
+        """Return a header with fields of its authorization changed after signing."""
+        auth, signature = authorization_of(decode_header(header))
+        auth = replace(auth, **_as_fields(changes))
+        spelling = self._setting.target.pay.spelling
+        return encode_header(auth, signature, self.network(challenge), spelling)
+
+    def _count(self, payer: Wallet, auth: Authorization) -> None:
+        """Count a signature of the user's own payer; raises `Skipped` beyond the budget."""
+        own = self._setting.payer
+        if self._world.exists or own is None or payer.address != own.address:
+            return
+        left_base = self._setting.budget_base - self._state.signed_base
+        if auth.value > left_base:
+            amount, left = to_decimal(auth.value, 6), to_decimal(left_base, 6)
+            raise Skipped(f"it would sign for {amount}; the budget has {left} left: see --budget")
+        self._state.signed_base += auth.value
+
+    def expect_settled(self, answer: TargetAnswer) -> None:
+        """Fail unless a valid payment was settled.
+
+        Raises `Inconclusive` if the user's own payer lacks funds, or the target fails.
+        """
+        if answer.status == 200:
+            return
+        is_short = answer.status >= 500 or Refusal.INSUFFICIENT_BALANCE.text in answer.text
+        if is_short and not self._world.exists:
+            raise Inconclusive(f"the payment could not be made: {answer.summary}")
+        raise CheckFailed("a valid payment", "200 with a receipt", answer.summary)
+
+
+def _as_fields(changes: dict[str, Any]) -> dict[str, Any]:
+    """Return changes of an authorization; `to`, if it is text, as an address."""
+    to = changes.get("to")
+    return {**changes, "to": parse_address(to)} if isinstance(to, str) else changes

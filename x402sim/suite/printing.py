@@ -1,0 +1,90 @@
+"""What the suite prints for a person: the list of ids, the costs, the results."""
+
+from collections import Counter
+
+from rich.console import Console
+from rich.markup import escape
+
+from x402sim.protocol.money import to_decimal
+from x402sim.suite.check import Check, clause_text
+from x402sim.suite.setting import Setting
+from x402sim.suite.verdict import Outcome, Result
+
+_COLORS = {
+    Outcome.PASSED: "green",
+    Outcome.FAILED: "red",
+    Outcome.SKIPPED: "dim",
+    Outcome.INCONCLUSIVE: "yellow",
+    Outcome.OBSERVED: "cyan",
+}
+
+
+def show_list(checks: list[Check]) -> None:
+    """Print the ids with level, cost, cases and needs."""
+    console = Console(soft_wrap=True, highlight=False)
+    by_id: dict[str, list[Check]] = {}
+    for check in checks:
+        by_id.setdefault(check.id, []).append(check)
+    for check_id, cases in by_id.items():
+        needs = sorted({need for case in cases for need in case.needs})
+        pays = sum(case.pays for case in cases)
+        cost = f", pays {pays}" if pays else ""
+        console.print(f"[bold]{check_id}[/]  {cases[0].level}{cost}")
+        if text := clause_text(check_id):
+            console.print(f"  {escape(text)}", style="dim")
+        for case in cases:
+            console.print(f"  - {escape(case.title)}")
+        if needs:
+            console.print(f"  needs {', '.join(needs)}")
+    console.print(f"\n{len(by_id)} ids, {len(checks)} cases")
+
+
+def announce_costs(setting: Setting, checks: list[Check]) -> None:
+    """Print what the user's own payer may spend, before anything is signed."""
+    if setting.payer is None or setting.control is not None:
+        return
+    runnable = [c for c in checks if not any(setting.missing(need) for need in c.needs)]
+    payments = sum(check.pays for check in runnable) + sum(bool(c.pays) for c in runnable[:1]) * 2
+    deposits = sum(float(check.deposits) for check in runnable)
+    budget = to_decimal(setting.budget_base, 6)
+    Console(stderr=True, highlight=False).print(
+        f"Up to {payments} payments, and session deposits of {deposits:.2f} tokens, from "
+        f"{setting.payer.address}. The budget is {budget} tokens."
+    )
+
+
+def counts(result: Result, strict: bool) -> bool:
+    """Tell whether a result counts for the exit code: MUST, and SHOULD if `strict`."""
+    return result.level == "MUST" or (strict and result.level == "SHOULD")
+
+
+def show_results(results: list[Result], strict: bool) -> None:
+    """Print the failures in full, what was inconclusive or observed, and the numbers."""
+    console = Console(soft_wrap=True, highlight=False)
+    for result in results:
+        if result.outcome is Outcome.FAILED:
+            _show_failure(console, result, strict)
+    for outcome in (Outcome.INCONCLUSIVE, Outcome.OBSERVED):
+        for result in results:
+            if result.outcome is outcome:
+                text = result.reason or result.actual or ""
+                console.print(f"[{_COLORS[outcome]}]{outcome}[/] {result.id}: {escape(text)}")
+    reasons = Counter(r.reason for r in results if r.outcome is Outcome.SKIPPED)
+    for reason, times in reasons.most_common():
+        console.print(f"[dim]skipped {times}: {escape(reason)}[/]")
+    numbers = Counter(result.outcome for result in results)
+    line = ", ".join(f"[{_COLORS[o]}]{numbers[o]} {o}[/]" for o in Outcome if numbers[o])
+    console.print(f"\n{len(results)} ids: {line}")
+
+
+def _show_failure(console: Console, result: Result, strict: bool) -> None:
+    note = "" if counts(result, strict) else " (does not count without --strict)"
+    console.print(f"[red bold]failed[/] [bold]{result.id}[/] {result.level}{note}")
+    if text := clause_text(result.id):
+        console.print(f"  clause    {escape(text)}")
+    console.print(f"  check     {escape(result.title)}")
+    console.print(f"  expected  {escape(str(result.expected))}")
+    console.print(f"  actual    {escape(str(result.actual))}")
+    for line in result.exchange.splitlines():
+        console.print(f"    [dim]{escape(line)}[/]")
+    console.print(f"  run it again: {escape(result.rerun)}\n")
