@@ -1,7 +1,7 @@
 """The protected content: quotes from a synthetic market.
 
-A quote is a function of the pair, the side and the leverage, the same for everyone and
-for ever: reproducible, offline, and never mistaken for advice.
+A quote depends on the pair, the side and the leverage only: it is reproducible, needs no
+network, and cannot be mistaken for advice.
 Clauses: 4.2/quote.
 """
 
