@@ -5,6 +5,8 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
+from starlette.applications import Starlette
+from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from x402sim.service.app import service_app
@@ -12,7 +14,7 @@ from x402sim.service.background import run_background
 from x402sim.service.entitlements import Entitlements
 from x402sim.service.state import KeyedLocks, Service
 from x402sim.world.assembly.hooks import NO_HOOKS, Hooks
-from x402sim.world.transport.faults import ABORT
+from x402sim.world.transport.door import ABORT
 
 
 class Process:
@@ -47,6 +49,11 @@ class Process:
         finally:
             self._tasks.discard(task)
 
+    @property
+    def paths(self) -> list[str]:
+        """The paths that the service serves, as its routes spell them."""
+        return paths_of(self._app)
+
     def start_background(self) -> None:
         """Start the indexer, the sweeps and the reconciler."""
         self._background = asyncio.create_task(run_background(self.service))
@@ -74,3 +81,8 @@ class Process:
             self._background.cancel()
             with suppress(asyncio.CancelledError):
                 await self._background
+
+
+def paths_of(app: Starlette) -> list[str]:
+    """Return the paths that an application serves, as its routes spell them."""
+    return [route.path for route in app.routes if isinstance(route, Route)]
