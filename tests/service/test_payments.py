@@ -225,7 +225,7 @@ async def test_a_nonce_that_was_used_or_cancelled_elsewhere_pays_nothing(bench: 
 
 
 @scene
-async def test_who_was_front_run_has_paid_all_the_same(bench: Bench) -> None:
+async def test_who_was_front_run_has_is_paid_anyway(bench: Bench) -> None:
     """Anyone may submit a signed authorization; the merchant got the money."""
     required = await bench.ask()
     header = bench.sign(required)

@@ -40,7 +40,7 @@ async def look_up(service: Service, stored: Stored) -> Finding:
     return "settled" if grant(service, stored, state.use.tx_hash) else "not settled"
 
 
-async def paid_all_the_same(
+async def is_paid_anyway(
     service: Service, stored: Stored, refused: SettlementRefused, over_if: frozenset[Finding]
 ) -> bool:
     """Ask the chain, after the facilitator did not settle or did not answer.
