@@ -45,7 +45,7 @@ from x402sim.world.assembly.process import Process
 from x402sim.world.assembly.recipe import Recipe
 from x402sim.world.loop import run_virtual
 from x402sim.world.stages.stage import START_S
-from x402sim.world.transport.faults import faulty
+from x402sim.world.transport.door import faulty
 from x402sim.world.transport.link import Asgi
 
 SEED = 1

@@ -5,10 +5,11 @@ hands each request to the right ASGI application, so that any of them can be rep
 by a third party's.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import httpx
+from starlette.applications import Starlette
 from starlette.types import ASGIApp
 
 from x402sim import web
@@ -35,11 +36,12 @@ from x402sim.service.upstream.rpc import RpcClient
 from x402sim.spec.decisions import Decisions
 from x402sim.spec.needs import Need
 from x402sim.world.assembly.chain_recorder import Watch
-from x402sim.world.assembly.process import Process
+from x402sim.world.assembly.process import Process, paths_of
 from x402sim.world.assembly.recipe import Recipe
 from x402sim.world.chains.backend import OpenChain, Opening
 from x402sim.world.chains.people import People
-from x402sim.world.transport.faults import Faults, Victim, faulty
+from x402sim.world.transport.door import faulty
+from x402sim.world.transport.faults import Faults, Victim
 from x402sim.world.transport.link import Asgi
 
 JOURNAL_LIMIT = 100_000
@@ -100,8 +102,12 @@ class _Site:
     keys: Rng
     """Draws the keys, which are the seed's in any world."""
 
-    def at_its_door(self, name: Victim, app: ASGIApp) -> ASGIApp:
-        """Return a part's application, with faults before it, and its answers recorded."""
+    def at_its_door(self, name: Victim, app: ASGIApp, paths: Sequence[str]) -> ASGIApp:
+        """Return a part's application, with faults before it, and its answers recorded.
+
+        `paths` are those it serves; a fault for any other is refused.
+        """
+        self.faults.routed(name, paths)
         return web.recorded(
             faulty(app, name, self.faults, self.clock), name, self.journal, self.clock
         )
@@ -142,7 +148,7 @@ def build(
         offers=opened.offers
         | WORLD_OFFERS
         | (SERVICE_OFFERS if recipe.has_service else frozenset()),
-        service_app=site.at_its_door("service", process if recipe.has_service else _no_service),
+        service_app=_service_at_its_door(site, process),
         facilitator_app=outside["facilitator"],
         explorer_app=outside["explorer"],
         rpc_app=outside["rpc"],
@@ -204,11 +210,18 @@ def _outside(site: _Site, opened: OpenChain, index: Index) -> dict[Part, ASGIApp
             rules=recipe.rules("verification"),
         )
     )
-    return {
-        "facilitator": site.at_its_door("facilitator", facilitator_app(facilitator)),
-        "explorer": site.at_its_door("explorer", explorer_app(index)),
-        "rpc": site.at_its_door("rpc", opened.rpc_app),
+    apps: dict[Victim, Starlette] = {
+        "facilitator": facilitator_app(facilitator),
+        "explorer": explorer_app(index),
+        "rpc": opened.rpc_app,
     }
+    return {name: site.at_its_door(name, app, paths_of(app)) for name, app in apps.items()}
+
+
+def _service_at_its_door(site: _Site, process: Process) -> ASGIApp:
+    if site.recipe.has_service:
+        return site.at_its_door("service", process, process.paths)
+    return site.at_its_door("service", _no_service, ())
 
 
 def _client(outside: dict[Part, ASGIApp], link: Link) -> httpx.AsyncClient:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from starlette.types import ASGIApp
+from starlette.applications import Starlette
 
 from x402sim.chain.base import WorldChain
 from x402sim.chain.ledger.token_rules import TokenRules
@@ -48,7 +48,7 @@ class OpenChain:
     """The network, with the address of the token that is really there."""
     facilitator: Address
     """The account that settles."""
-    rpc_app: ASGIApp
+    rpc_app: Starlette
     offers: frozenset[Need]
 
 

@@ -1,15 +1,16 @@
 """Time: advance the world's clock, make one actor's wrong, let the explorer lag."""
 
 import asyncio
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
 
 from x402sim.service import sessions
 from x402sim.service.reconcile import reconcile
+from x402sim.suggest import unknown
 from x402sim.web import bad_body
-from x402sim.world.assembly.parts import Parts
+from x402sim.world.assembly.parts import ACTORS, Parts
 from x402sim.world.control.plane import Plane, mining
 
 LATEST_S = 221_845_392_000
@@ -26,8 +27,12 @@ class Advance(msgspec.Struct, frozen=True):
 class Skew(msgspec.Struct, frozen=True):
     """Make one actor's clock wrong by so many seconds."""
 
-    actor: Literal["service", "facilitator", "explorer", "chain"]
+    actor: str
     seconds: Annotated[float, Meta(ge=-TEN_YEARS_S, le=TEN_YEARS_S)]
+
+    def __post_init__(self) -> None:
+        if self.actor not in ACTORS:
+            raise ValueError(unknown("actor", self.actor, ACTORS))
 
 
 class Lag(msgspec.Struct, frozen=True):

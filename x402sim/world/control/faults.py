@@ -5,8 +5,9 @@ from typing import Any
 import msgspec
 
 from x402sim.service import indexer
+from x402sim.web import bad_body
 from x402sim.world.control.plane import Nothing, Plane
-from x402sim.world.transport.faults import Fault
+from x402sim.world.transport.faults import read_fault
 
 
 async def standing(plane: Plane, _: Nothing) -> Any:
@@ -14,9 +15,12 @@ async def standing(plane: Plane, _: Nothing) -> Any:
     return [msgspec.to_builtins(fault) for fault in plane.parts.faults.standing()]
 
 
-async def add(plane: Plane, fault: Fault) -> Any:
+async def add(plane: Plane, asked: Any) -> Any:
     """Make something go wrong: {"victim": "facilitator", "does": "lose answer"}."""
-    plane.parts.faults.add(fault)
+    try:
+        plane.parts.faults.add(read_fault(asked))
+    except ValueError as wrong:
+        raise bad_body(str(wrong)) from wrong
     return {"standing": len(plane.parts.faults.standing())}
 
 

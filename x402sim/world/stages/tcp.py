@@ -21,7 +21,7 @@ from x402sim.world.server.http import HttpProtocol
 from x402sim.world.server.listen import Listen, listening_socket
 from x402sim.world.stages.in_process import world_of_our_own
 from x402sim.world.stages.stage import OpenStage, Plan
-from x402sim.world.transport.faults import ABORT
+from x402sim.world.transport.door import ABORT
 
 T = TypeVar("T")
 _CROSSING = "x402sim-crossing"

@@ -21,7 +21,7 @@ from x402sim.journal import Journal
 from x402sim.protocol.header import authorization_of, decode_header
 from x402sim.protocol.messages import BadMessage, decode
 from x402sim.rng import Stream
-from x402sim.world.transport.faults import ABORT
+from x402sim.world.transport.door import ABORT
 from x402sim.world.transport.latency import Latency
 
 
