@@ -58,9 +58,9 @@ async def a_header_without_one_of_its_parts_is_refused(probe: Probe) -> None:
 
 def _without(probe: Probe, header: str, part: str) -> str:
     """Return a header without one field of its payload."""
-    told: dict[str, Any] = msgspec.to_builtins(decode_header(header))
-    told["payload"] = {name: value for name, value in told["payload"].items() if name != part}
-    text = msgspec.json.encode(told)
+    fields: dict[str, Any] = msgspec.to_builtins(decode_header(header))
+    fields["payload"] = {name: value for name, value in fields["payload"].items() if name != part}
+    text = msgspec.json.encode(fields)
     return to_hex(text) if probe.target.pay.spelling == "hex" else base64.b64encode(text).decode()
 
 

@@ -131,19 +131,19 @@ async def the_resource_is_the_path(probe: Probe) -> None:
 @check("2.1/description")
 async def a_description_is_text(probe: Probe) -> None:
     """A description, if there is one, is a string."""
-    told = (await _requirements(probe)).get("description")
-    require("text, or no description", told is None or isinstance(told, str), repr(told))
+    text = (await _requirements(probe)).get("description")
+    require("a string, or no description", text is None or isinstance(text, str), repr(text))
 
 
 @check("2.1/description", needs="funds", pays=1)
 async def the_description_need_not_be_sent_back(probe: Probe) -> None:
     """Requirements are accepted without the description, if they are accepted at all."""
     challenge = await probe.challenge()
-    header, told = probe.money.sign(challenge, await probe.money.payer()), challenge.requirements
+    header = probe.money.sign(challenge, await probe.money.payer())
     answer = await probe.settle(challenge, header, requirements={"description": None})
     if answer.status == 200:
         return
-    if (await probe.settle(challenge, header, requirements=told)).status == 200:
+    if (await probe.settle(challenge, header, requirements=challenge.requirements)).status == 200:
         raise CheckFailed("without description", "200", f"{answer.summary}, and with it 200")
     raise Inconclusive(f"no payment is settled: {answer.summary}")
 
@@ -185,7 +185,7 @@ def _states_amount(probe: Probe, challenge: Challenge) -> None:
     """Fail unless the message of a 402 states its amount; 10,000 is as good as 10000."""
     place = probe.target.payment_required.message
     if place:
-        told = challenge.answer.at(place)
-        text = BETWEEN_THOUSANDS.sub("", told) if isinstance(told, str) else ""
+        message = challenge.answer.at(place)
+        text = BETWEEN_THOUSANDS.sub("", message) if isinstance(message, str) else ""
         is_stated = re.search(rf"(?<![\d.,]){challenge.amount_base}(?!\d)", text) is not None
-        require(f"a message that states {challenge.amount_base}", is_stated, repr(told))
+        require(f"a message that states {challenge.amount_base}", is_stated, repr(message))

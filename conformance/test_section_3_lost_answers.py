@@ -57,7 +57,7 @@ async def a_lost_answer_is_resolved(probe: Probe) -> None:
 
 
 @check("3/pending-resolved", needs="funds, world", pays=2 * len(LOST))
-async def nobody_is_charged_twice(probe: Probe) -> None:
+async def no_payer_is_charged_twice(probe: Probe) -> None:
     """While the outcome of the first payment is unknown, a second one moves no money."""
     for how, fault in LOST.items():
         challenge, payer = await probe.challenge(), await probe.money.payer()

@@ -22,7 +22,7 @@ NOT_SETTLED = (
 )
 HTML: dict[str, Any] = {"content_type": "text/html", "body": "<html>Bad Gateway</html>"}
 NO_VERDICT: dict[str, dict[str, Any]] = {
-    "nobody listens": {**VERIFY, "does": "refuse"},
+    "the connection is refused": {**VERIFY, "does": "refuse"},
     "the answer is lost": {**VERIFY, "does": "lose answer"},
     "500 without a body": {**VERIFY, "does": "answer", "status": 500},
     "200 with HTML": {**VERIFY, "does": "answer", "status": 200, **HTML},
@@ -104,7 +104,7 @@ def _is_transfer_of(payer: Wallet, event: dict[str, Any]) -> bool:
 
 
 @check("4.1/order", baseline="payment", needs="funds, world", pays=1)
-async def nobody_is_let_in_before_the_money_has_moved(probe: Probe) -> None:
+async def no_access_before_the_transfer(probe: Probe) -> None:
     """During the settlement, the payment's id grants nothing."""
     challenge, payer = await probe.challenge(), await probe.money.payer()
     slow = {**SETTLE, "does": "delay request", "seconds": UNDER_WAY_S}
@@ -214,7 +214,7 @@ async def header_and_requirements_are_verified_together(probe: Probe) -> None:
 
 
 @check("4.1/verify-signature", baseline="payment", needs="funds", pays=1)
-async def somebody_elses_signature_is_invalid(probe: Probe) -> None:
+async def a_signature_by_another_key_is_invalid(probe: Probe) -> None:
     """An authorization that its payer did not sign is refused as "Invalid signature"."""
     challenge, payer = await probe.challenge(), await probe.money.payer()
     header = probe.money.sign(challenge, payer, by=probe.money.stranger())
@@ -256,8 +256,8 @@ async def the_transfer_is_on_the_ledger(probe: Probe) -> None:
     paid = await probe.buy()
     moved = await probe.world.transfers(paid.payer)
     payee = str(paid.challenge.requirements["payTo"]).lower()
-    told = [(each["to"].lower(), int(each["amount"])) for each in moved]
-    expect("transfers of the payer", told, [(payee, paid.challenge.amount_base)])
+    found = [(each["to"].lower(), int(each["amount"])) for each in moved]
+    expect("transfers of the payer", found, [(payee, paid.challenge.amount_base)])
 
 
 @check("4.1/settle-on-chain", baseline="payment", needs="funds, world", pays=1)

@@ -72,11 +72,11 @@ async def the_timestamp_is_in_milliseconds(probe: Probe) -> None:
     if not place:
         raise Skipped("the target file says that receipts have no timestamp")
     _, receipt = await _receipt(probe)
-    told, now_ms = receipt.at(place), probe.clock.now_ms()
-    whole = told.is_integer() if isinstance(told, float) else type(told) is int
-    require("timestamp, an integer", whole, repr(told))
-    near = abs(told - now_ms) < CLOCKS_AGREE_MS
-    require(f"epoch milliseconds, about {now_ms}", near, repr(told))
+    value, now_ms = receipt.at(place), probe.clock.now_ms()
+    whole = value.is_integer() if isinstance(value, float) else type(value) is int
+    require("timestamp, an integer", whole, repr(value))
+    near = abs(value - now_ms) < CLOCKS_AGREE_MS
+    require(f"epoch milliseconds, about {now_ms}", near, repr(value))
 
 
 @check("4.1/receipt", baseline="payment", needs="funds", pays=3)

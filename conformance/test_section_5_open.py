@@ -58,7 +58,7 @@ async def who_may_see_the_agents(probe: Probe) -> None:
 
 
 @check("5/submitted-by-others", document="silent", level="MAY", needs="world")
-async def somebody_else_submits_the_authorization(probe: Probe) -> None:
+async def someone_else_submits_the_authorization(probe: Probe) -> None:
     """What happens if an authorization was submitted by someone else before its settlement."""
     challenge, payer = await probe.challenge(), await probe.money.payer()
     header = probe.money.sign(challenge, payer)

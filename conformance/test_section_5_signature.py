@@ -49,7 +49,7 @@ def _resigned(
 
 
 @check("5/signature-proves", baseline="payment", needs="funds", pays=1)
-async def somebody_else_signed(probe: Probe) -> None:
+async def signed_with_another_key(probe: Probe) -> None:
     """An authorization signed with another key than the payer's is refused."""
     challenge, payer = await probe.challenge(), await probe.money.payer()
     await _refused(probe, probe.money.sign(challenge, payer, by=probe.money.stranger()), INVALID)
@@ -104,8 +104,8 @@ async def a_broken_signature(probe: Probe) -> None:
     header = probe.money.sign(challenge, payer)
     for change in BROKEN.values():
         await _refused(probe, _resigned(probe, challenge, header, change))
-    from_nobody = probe.money.forge(challenge, header, from_=ZERO_ADDRESS)
-    await _refused(probe, _resigned(probe, challenge, from_nobody, BROKEN["zeros"]))
+    from_zero = probe.money.forge(challenge, header, from_=ZERO_ADDRESS)
+    await _refused(probe, _resigned(probe, challenge, from_zero, BROKEN["zeros"]))
     await probe.world.expect_payments(payer)
 
 

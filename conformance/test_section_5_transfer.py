@@ -65,7 +65,7 @@ async def the_payer_pays_itself(probe: Probe) -> None:
 
 
 @check("5/exact-recipient", baseline="payment", needs="world")
-async def somebody_else_is_paid(probe: Probe) -> None:
+async def a_third_party_is_paid(probe: Probe) -> None:
     """A transfer to a third party is refused, even if the requirements sent back name it."""
     payer, friend = await probe.money.payer(), probe.money.stranger().address
     await _refused(probe, payer, to=friend)

@@ -155,8 +155,8 @@ async def statuses_of_the_settlement_errors(probe: Probe) -> None:
         NONCE: await probe.settle(challenge, paid.header),
         SETTLED: await probe.settle(paid.challenge, probe.money.sign(paid.challenge, paid.payer)),
     }
-    probe.observe("; ".join(f"{text}: {_told(answer, text)}" for text, answer in answers.items()))
+    probe.observe("; ".join(f"{text}: {_status(answer, text)}" for text, answer in answers.items()))
 
 
-def _told(answer: TargetAnswer, text: str) -> str:
+def _status(answer: TargetAnswer, text: str) -> str:
     return f"{answer.status}" if text in answer.text else f"{answer.status} without the text"

@@ -1,4 +1,4 @@
-"""Scenarios of a user's own, for the tests to play from files."""
+"""Scenarios of a user, which the tests write to files and play."""
 
 from pathlib import Path
 
@@ -36,7 +36,7 @@ RAISES = """
     alice = await world.payer("alice", balance="1.00")
     paid = await alice.buy()
     world.expect(paid.status, 200, "4.1/receipt")
-    raise KeyError("what the story had forgotten")
+    raise KeyError("the scenario raised this")
 """
 NEVER_ENDS = """
     print("begun", flush=True)

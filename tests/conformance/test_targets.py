@@ -1,4 +1,4 @@
-"""Target files: they load, wrong ones say where, and another service's shape can be judged."""
+"""Target files: valid and invalid ones, and a service with another form of messages."""
 
 import json
 from pathlib import Path
@@ -8,7 +8,7 @@ import httpx
 import msgspec
 import pytest
 
-from tests.conformance.paywall import HOLES, Paywall
+from tests.conformance.paywall import DEFECTS, Paywall
 from x402sim import TESTNET
 from x402sim.suite.command import FOUND_SOMETHING, HELD, NO_VERDICT
 from x402sim.suite.engine import all_checks, folder, run
@@ -60,7 +60,7 @@ def test_every_outcome_and_exit_code_is_documented() -> None:
     assert list(documented("exit code")) == [str(n) for n in (HELD, FOUND_SOMETHING, NO_VERDICT)]
 
 
-def test_the_default_is_spelled_out_in_full() -> None:
+def test_the_default_file_has_every_key() -> None:
     assert load(SHIPPED["spec"]) == Target()
     told = SHIPPED["spec"].read_text("utf-8")
     for part in msgspec.structs.fields(Target):
@@ -72,7 +72,7 @@ def test_the_default_is_spelled_out_in_full() -> None:
             assert is_there, f"{part.name}.{key.name}"
 
 
-def test_an_empty_file_is_the_specification_under_the_files_name(tmp_path: Path) -> None:
+def test_an_empty_file_is_the_default_with_the_files_name(tmp_path: Path) -> None:
     file = tmp_path / "mine.toml"
     file.write_text("")
     assert load(file) == msgspec.structs.replace(Target(), name="mine")
@@ -93,7 +93,7 @@ def test_an_empty_file_is_the_specification_under_the_files_name(tmp_path: Path)
         (b"name = '\xff'", "utf-8"),
     ],
 )
-def test_a_wrong_file_is_named_with_the_key(tmp_path: Path, text: bytes, said: str) -> None:
+def test_an_error_names_the_file_and_the_key(tmp_path: Path, text: bytes, said: str) -> None:
     file = tmp_path / "wrong.toml"
     file.write_bytes(text)
     with pytest.raises(ValueError) as raised:
@@ -117,20 +117,20 @@ def test_places_are_json_pointers() -> None:
     assert {place: at(body, place) for place in found} == found
 
 
-# --- our own service, with what it shows -----------------------------------------------------
+# --- our own service --------------------------------------------------------------------------
 
 
-def test_our_own_service_has_nothing_hidden_and_nothing_wrong() -> None:
+def test_our_own_service_passes_and_skips_nothing() -> None:
     results = judge(Recipe(network=TESTNET, seed=4), target=load(SHIPPED["x402sim"]))
     odd = [each for each in results if each.outcome not in (Outcome.PASSED, Outcome.OBSERVED)]
     assert odd == []
 
 
-# --- the public paywall's shape --------------------------------------------------------------
+# --- the public paywall -----------------------------------------------------------------------
 
 
-def judged(*holes: str, target: Target | None = None, sections: str = "") -> dict[str, Result]:
-    """Judge a paywall with these holes, in the world around it, from the world's own clock."""
+def judged(*defects: str, target: Target | None = None, sections: str = "") -> dict[str, Result]:
+    """Check a paywall with these defects, in a world, with the world's clock."""
 
     async def main() -> list[Result]:
         recipe = Recipe(network=TESTNET, seed=1, has_service=False)
@@ -148,7 +148,7 @@ def judged(*holes: str, target: Target | None = None, sections: str = "") -> dic
                 stage.clock,
                 TESTNET,
                 merchant,
-                *holes,
+                *defects,
             )
             setting = Setting(
                 target=target or load(SHIPPED["cronos-paywall"]),
@@ -189,18 +189,18 @@ OPENED: dict[str, set[str]] = {
 }
 
 
-@pytest.mark.parametrize("hole", OPENED)
-def test_a_hole_of_the_paywall_is_found(hole: str) -> None:
-    found = {name.split("/", 1)[1] for name in failed(judged(hole))}
-    assert OPENED[hole] <= found, HOLES[hole]
-    assert len(found - OPENED[hole]) <= 3, HOLES[hole]
+@pytest.mark.parametrize("defect", OPENED)
+def test_a_defect_of_the_paywall_is_detected(defect: str) -> None:
+    found = {name.split("/", 1)[1] for name in failed(judged(defect))}
+    assert OPENED[defect] <= found, DEFECTS[defect]
+    assert len(found - OPENED[defect]) <= 3, DEFECTS[defect]
 
 
-@pytest.mark.parametrize(("holes", "outcome"), [((), "passed"), (("routes",), "failed")])
-def test_an_entitlement_for_any_route_is_found_where_there_are_two(
-    holes: tuple[str, ...], outcome: str
+@pytest.mark.parametrize(("defects", "outcome"), [((), "passed"), (("routes",), "failed")])
+def test_an_entitlement_for_any_route_is_detected_if_there_are_two(
+    defects: tuple[str, ...], outcome: str
 ) -> None:
     shape = load(SHIPPED["cronos-paywall"])
     target = msgspec.structs.replace(shape, agents=AgentsEndpoint(path="/api/more"))
-    results = judged(*holes, target=target, sections="5")
+    results = judged(*defects, target=target, sections="5")
     assert results["spec/5/resource-binding"].outcome == outcome

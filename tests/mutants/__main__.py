@@ -1,4 +1,4 @@
-"""`python -m tests.mutants`: judge the conformance suite by everything it should see.
+"""`python -m tests.mutants`: judge the conformance suite by the defects it should see.
 
 Prints what each defect makes fail, what was missed, and the score; exits 0 only if every
 defect was seen by the check of its clause and nothing was found in an honest service.

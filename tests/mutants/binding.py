@@ -1,17 +1,18 @@
 """Defects of bindings: a payment that counts for something else than was asked for."""
 
 from dataclasses import replace
-from unittest.mock import patch
+from typing import Any
 from urllib.parse import unquote
 
-from tests.mutants.change import edit, leave_out, paths, settlement_rule
+from tests.mutants.change import leave_out, on_service, settlement_rule
+from tests.mutants.middleware import Answer, Request, Serve, middleware, paths
 from tests.mutants.mutant import Kind
-from x402sim.protocol.rules import FRESHNESS, Presented
-from x402sim.service import payments
-from x402sim.service.entitlements import Entitlements
-from x402sim.service.issue import QUOTE, Issuer
-from x402sim.service.store import Store
-from x402sim.world.assembly import parts
+from tests.mutants.paying import PAY, OtherIds, with_id
+from tests.mutants.wrapper import Wrapper, collaborator
+from x402sim.protocol.rules import Presented
+from x402sim.service.issue import AGENTS, QUOTE, SESSIONS
+from x402sim.service.state import Service
+from x402sim.world.assembly.recipe import Recipe
 
 binding = Kind("binding")
 
@@ -21,9 +22,66 @@ def paid_and_asked(case: Presented) -> tuple[int, int]:
     return int(case.requirements.max_amount_required), int(case.issued.max_amount_required)
 
 
-FOR_A_MINUTE = tuple(
-    replace(rule, holds=lambda case: case.now_s <= case.expires_s - 240) for rule in FRESHNESS
-)
+def for_a_minute(service: Service) -> Service:
+    """Let requirements that say 300 seconds end 240 seconds early."""
+    rules = tuple(
+        replace(rule, holds=lambda case: case.now_s <= case.expires_s - 240)
+        for rule in service.freshness_rules
+    )
+    return replace(service, freshness_rules=rules)
+
+
+class AnyResource(Wrapper):
+    """A cache, or a store, that compares the payment id only."""
+
+    def grants(self, payment_id: str, _: str, *now_ms: int) -> bool:
+        resources = (QUOTE, SESSIONS, AGENTS)
+        return any(self.inner.grants(payment_id, each, *now_ms) for each in resources)
+
+
+def unknown_ids_settle(recipe: Recipe) -> Recipe:
+    """Settle a payment whose id was never issued, and let it in."""
+    other = OtherIds()
+
+    async def handler(service: Service, request: Request, serve: Serve) -> Answer:
+        payment_id = request.field("paymentId")
+        is_payable = request.path == PAY and request.field("paymentHeader")
+        if is_payable and payment_id.startswith("pay_") and not service.issuer.read(payment_id):
+            return await other.settled_anew(request, serve)
+        return await serve(other.of(request))
+
+    return middleware(handler)(recipe)
+
+
+def altered_ids_settle(recipe: Recipe) -> Recipe:
+    """Take a payment id with some letters altered for the issued one."""
+    other, issued = OtherIds(), list[str]()
+
+    def original(payment_id: str) -> str:
+        return next((each for each in issued if is_alike(each, payment_id)), payment_id)
+
+    async def handler(_: Service, request: Request, serve: Serve) -> Answer:
+        payment_id = request.field("paymentId")
+        if request.path != PAY or original(payment_id) == payment_id:
+            reply = await serve(other.of(request))
+            if reply.status == 402:
+                issued.append(reply.json.get("paymentId", ""))
+            return reply
+        body: Any = request.json
+        reply = await serve(request.sending({**body, "paymentId": original(payment_id)}))
+        if reply.status != 200:
+            return reply
+        other.add(payment_id, original(payment_id))
+        return with_id(reply, payment_id)
+
+    return middleware(handler)(recipe)
+
+
+def is_alike(one: str, other: str) -> bool:
+    """Tell whether two ids differ by one to six letters."""
+    differences = sum(a != b for a, b in zip(one, other, strict=False))
+    return len(one) == len(other) and 0 < differences <= 6
+
 
 ROWS = (
     *(
@@ -47,7 +105,7 @@ ROWS = (
         "requirements-end-early",
         "8/timeout",
         "Requirements that say 300 seconds can be paid for one minute.",
-        lambda: patch.dict(parts.TABLES, {"freshness": FOR_A_MINUTE}),
+        on_service(for_a_minute),
         needs="clock",
     ),
     binding(
@@ -105,41 +163,31 @@ ROWS = (
         "requirements-are-believed",
         "2.1/amount 2.1/pay-to 2.1/resource 2.1/timeout",
         "What the payer sends back is taken for what was issued.",
-        edit(
-            payments.validate, "_require(service.settlement_rules, service, request, terms)", "pass"
-        ),
+        on_service(lambda service: replace(service, settlement_rules=())),
     ),
     binding(
         "invented-ids-settle",
         "2.2/payment-id",
         "A payment id that was never issued settles like any other.",
-        edit(
-            payments.validate,
-            'raise SettlementRefused(Refusal.MISMATCH, "this payment id was not issued here")',
-            "terms = Terms(\n"
-            "            request.payment_requirements.resource,\n"
-            "            service.settings.quote_price_base,\n"
-            "            service.clock.now_s() + 300,\n"
-            "        )",
-        ),
+        unknown_ids_settle,
     ),
     binding(
         "altered-ids-settle",
         "2.2/payment-id",
         "The seal of a payment id is not compared, so an altered one settles.",
-        edit(Issuer.read, "if not hmac.compare_digest(mac, self._mac(plain)):", "if False:"),
+        altered_ids_settle,
     ),
     binding(
         "cache-forgets-the-resource",
         "5/resource-binding",
         "A cached entitlement opens every resource: a session's deposit also buys quotes.",
-        edit(Entitlements.grants, "and found.resource_url == resource ", ""),
+        collaborator(entitlements=AnyResource),
     ),
     binding(
         "records-forget-the-resource",
         "5/resource-binding",
         "A stored payment opens every resource.",
-        edit(Store.grants, "resource_url = ?", "? != ''"),
+        collaborator(payments=AnyResource),
     ),
     binding(
         "path-by-its-beginning",

@@ -1,151 +1,102 @@
-"""How is a defect put into the service, and taken out again?
+"""How is a service made defective? A `Change` takes a recipe and returns another one.
 
-A `Change` makes a context manager; inside it, the service is the defective one. Most
-defects are what a tired programmer would have typed, so `edit` changes a function's text;
-it fails if the text is no longer there, so that no row can go stale in silence.
+Nothing is patched: every change is a rule left out, a setting, a decision, a wrapped
+collaborator (`wrapper.py`), or middleware (`middleware.py`), so that the service can be
+rewritten without touching the mutants.
 """
 
-import inspect
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
-from textwrap import dedent
-from types import CodeType
 from typing import Any
-from unittest.mock import patch
 
-import msgspec
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp
 
-from x402sim.protocol.rules import Presented, without
-from x402sim.service import store
-from x402sim.world.assembly import parts, process
+from x402sim.facilitator.engine import Facilitator
+from x402sim.protocol.rules import Presented
+from x402sim.service.settings import Settings
+from x402sim.service.state import Service
+from x402sim.spec.decisions import Decisions
+from x402sim.world.assembly.recipe import Recipe
 
-Change = Callable[[], AbstractContextManager[Any]]
-
-
-def edit(function: Any, *texts: str) -> Change:
-    """Change the text of a function: `texts` are old and new, in turn."""
-    plain = inspect.unwrap(function.fget if isinstance(function, property) else function)
-    return lambda: _running(plain, texts)
+Change = Callable[[Recipe], Recipe]
 
 
-@contextmanager
-def _running(function: Any, texts: tuple[str, ...]) -> Iterator[None]:
-    before = function.__code__
-    function.__code__ = _rewritten(function, texts)
-    try:
-        yield
-    finally:
-        function.__code__ = before
+def all_of(*changes: Change) -> Change:
+    """Make one change of several; they are applied in this order."""
 
+    def change(recipe: Recipe) -> Recipe:
+        for each in changes:
+            recipe = each(recipe)
+        return recipe
 
-def schema(*texts: str) -> Change:
-    """Change the tables of the database, in the same way."""
-    return lambda: patch.object(store, "_SCHEMA", _replaced(store._SCHEMA, texts))
-
-
-def _rewritten(function: Any, texts: tuple[str, ...]) -> CodeType:
-    source = _replaced(dedent(inspect.getsource(function)), texts)
-    module = compile(source, inspect.getfile(function), "exec")
-    return next(
-        each
-        for each in module.co_consts
-        if isinstance(each, CodeType) and each.co_name == function.__name__
-    )
-
-
-def _replaced(text: str, texts: tuple[str, ...]) -> str:
-    for old, new in zip(texts[::2], texts[1::2], strict=True):
-        if text.count(old) != 1:
-            raise LookupError(f"{text[:80]!r}… has {text.count(old)} times {old!r}")
-        text = text.replace(old, new)
-    return text
-
-
-def swap(owner: Any, name: str, value: Any) -> Change:
-    """Put another value, function or class in the place of one."""
-    return lambda: patch.object(owner, name, value)
+    return change
 
 
 def setting(**values: Any) -> Change:
     """Change settings of the service."""
-    return lambda: patch.object(parts, "Settings", partial(parts.Settings, **values))
+    return on_settings(lambda settings: replace(settings, **values))
+
+
+def decision(**values: Any) -> Change:
+    """Change decisions of the service; here they may have impossible values."""
+    return lambda recipe: replace(
+        recipe, decisions=replace(recipe.decisions or Decisions(), **values)
+    )
 
 
 def leave_out(table: str, clause: str) -> Change:
     """Leave a row out of a rule table."""
-    return lambda: patch.dict(parts.TABLES, {table: without(parts.TABLES[table], clause)})
+    return lambda recipe: replace(recipe, without=(*recipe.without, (table, clause)))
 
 
 def settlement_rule(clause: str, holds: Callable[[Presented], bool]) -> Change:
     """Let a row of the settlement's table hold in other cases."""
 
-    def change() -> AbstractContextManager[Any]:
-        rules = parts.TABLES["settlement"]
+    def change(service: Service) -> Service:
+        rules = service.settlement_rules
+        assert clause in [rule.clause for rule in rules]
         other = [replace(rule, holds=holds) if rule.clause == clause else rule for rule in rules]
-        return patch.dict(parts.TABLES, {"settlement": tuple(other)})
+        return replace(service, settlement_rules=tuple(other))
 
-    return change
-
-
-def around(middleware: Callable[[ASGIApp], ASGIApp]) -> Change:
-    """Put something around the whole application of the service."""
-
-    def change() -> AbstractContextManager[Any]:
-        inner = process.service_app
-        return patch.object(process, "service_app", lambda service: middleware(inner(service)))
-
-    return change
+    return on_service(change)
 
 
-def paths(rewrite: Callable[[str], str]) -> Change:
-    """Serve other paths than were asked for."""
+def on_settings(change: Callable[[Settings], Settings]) -> Change:
+    """Change the settings once more, after the changes before."""
 
-    def middleware(app: ASGIApp) -> ASGIApp:
-        async def door(scope: Scope, receive: Receive, send: Send) -> None:
-            await app({**scope, "path": rewrite(scope["path"])}, receive, send)
+    def changed(recipe: Recipe) -> Recipe:
+        before = recipe.hooks.settings
+        hooks = replace(recipe.hooks, settings=lambda settings: change(before(settings)))
+        return replace(recipe, hooks=hooks)
 
-        return door
-
-    return around(middleware)
-
-
-def answers(status: int | None, path: str, change: Callable[[Any], Any]) -> Change:
-    """Change the JSON bodies of the answers with this status (None: any), below this path.
-
-    `change` alters the body in place, or returns another one.
-    """
-
-    def middleware(app: ASGIApp) -> ASGIApp:
-        async def door(scope: Scope, receive: Receive, send: Send) -> None:
-            start: Message = {}
-
-            async def tell(message: Message) -> None:
-                if message["type"] == "http.response.start":
-                    start.update(message)
-                    return
-                content = message["body"]
-                if (
-                    _is_json(start)
-                    and status in (None, start["status"])
-                    and (scope["path"].startswith(path))
-                ):
-                    body = msgspec.json.decode(content)
-                    content = msgspec.json.encode(change(body) or body)
-                    length = (b"content-length", str(len(content)).encode())
-                    kept = [pair for pair in start["headers"] if pair[0] != b"content-length"]
-                    start["headers"] = [*kept, length]
-                await send(start)
-                await send({**message, "body": content})
-
-            await app(scope, receive, tell)
-
-        return door
-
-    return around(middleware)
+    return changed
 
 
-def _is_json(start: Message) -> bool:
-    return (b"content-type", b"application/json") in start["headers"]
+def on_service(change: Callable[[Service], Service]) -> Change:
+    """Change the service once more, after the changes before."""
+
+    def changed(recipe: Recipe) -> Recipe:
+        before = recipe.hooks.service
+        hooks = replace(recipe.hooks, service=lambda service: change(before(service)))
+        return replace(recipe, hooks=hooks)
+
+    return changed
+
+
+def on_app(change: Callable[[Service, ASGIApp], ASGIApp]) -> Change:
+    """Put middleware around the service's application, outside of the changes before."""
+
+    def changed(recipe: Recipe) -> Recipe:
+        before = recipe.hooks.app
+
+        def app(service: Service, inner: ASGIApp) -> ASGIApp:
+            return change(service, before(service, inner))
+
+        return replace(recipe, hooks=replace(recipe.hooks, app=app))
+
+    return changed
+
+
+def on_facilitator(change: Callable[[Facilitator], Facilitator]) -> Change:
+    """Change the facilitator."""
+    return lambda recipe: replace(recipe, hooks=replace(recipe.hooks, facilitator=change))

@@ -1,32 +1,136 @@
-"""Defects between requests: what is looked at, and what is done about it a moment later."""
+"""Defects between requests: what is looked at, and what is done about it a moment later.
 
-from tests.mutants.change import edit, schema, swap
+A short pause in the middleware lets requests sent at once overlap.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from tests.mutants.budgets import Budgets, is_session, sessions
+from tests.mutants.change import all_of
+from tests.mutants.middleware import Answer, Request, Serve, answer, free, middleware, unlocked
 from tests.mutants.mutant import Kind
-from x402sim.protocol.cronos import Failed
-from x402sim.protocol.messages import Receipt, SettlementRequest
-from x402sim.protocol.refusals import SettlementRefused
-from x402sim.service import app, payments
+from tests.mutants.paying import ALREADY_SETTLED, NONCE_USED, PAY, OtherIds, authorization, with_id
+from tests.mutants.session import another
+from x402sim.service.issue import QUOTE
 from x402sim.service.state import Service
-from x402sim.service.upstream.cronos import refusal_of
+from x402sim.world.assembly.recipe import Recipe
 
 concurrency = Kind("concurrency")
-DEBIT = (
-    "    if not gate.spend(service, granted):\n"
-    "        return payment_required(service, request, QUOTE, price)\n"
-)
+PAUSE_S = 0.01
 
 
-async def settle_then_claim(service: Service, request: SettlementRequest) -> Receipt:
-    """Settle without a lock, and take the payment id only when the money has moved."""
-    terms = payments.validate(service, request)
-    await payments.earlier_attempt(service, request)
-    await payments.verify(service, request)
-    outcome = await service.upstream.settle(request.payment_header, request.payment_requirements)
-    if isinstance(outcome, Failed):
-        raise SettlementRefused(refusal_of(outcome.error), outcome.error)
-    payments.claim(service, request, terms)
-    payments._grant_settled(service, request.payment_id, outcome)
-    return payments.receipt(service, request.payment_id)
+class AtWork:
+    """Counts the requests at work by a key."""
+
+    def __init__(self) -> None:
+        self._count: Counter[str] = Counter()
+
+    @contextmanager
+    def on(self, key: str) -> Iterator[bool]:
+        """Be at work; yields whether another request with this key is, too."""
+        is_second = self._count[key] > 0
+        self._count[key] += 1
+        try:
+            yield is_second
+        finally:
+            self._count[key] -= 1
+
+
+def ids_side_by_side(recipe: Recipe) -> Recipe:
+    """Settle every authorization that is sent for a payment id while another one is."""
+    at_work, ids = AtWork(), OtherIds()
+
+    async def handler(_: Service, request: Request, serve: Serve) -> Answer:
+        with at_work.on(request.field("paymentId")) as is_second:
+            reply = await serve(request)
+            if is_second and reply.error == ALREADY_SETTLED:
+                return await ids.settled_anew(request, serve)
+            return reply
+
+    return middleware(handler, PAY)(recipe)
+
+
+def authorizations_side_by_side(recipe: Recipe) -> Recipe:
+    """Let an authorization pay for every id that it is sent for at the same time."""
+    at_work, ids = AtWork(), OtherIds()
+    receipts: dict[str, Answer] = {}
+
+    async def handler(service: Service, request: Request, serve: Serve) -> Answer:
+        auth = authorization(request.field("paymentHeader"))
+        if request.path != PAY or auth is None:
+            return await serve(ids.of(request))
+        key = auth.from_.hex() + auth.nonce.hex()
+        with at_work.on(key) as is_second:
+            reply = await serve(request)
+            if reply.status == 200:
+                receipts[key] = reply
+            await service.clock.sleep(PAUSE_S)
+            if is_second and reply.error == NONCE_USED and key in receipts:
+                ids.add(request.field("paymentId"), receipts[key].json["paymentId"])
+                return with_id(receipts[key], request.field("paymentId"))
+            return reply
+
+    return middleware(handler)(recipe)
+
+
+def debits_overwrite(recipe: Recipe) -> Recipe:
+    """Debit one of the requests that are sent with a session at the same time."""
+    at_work = AtWork()
+
+    async def handler(service: Service, request: Request, serve: Serve) -> Answer:
+        session_id = request.headers.get("x-session-id", "")
+        if service.store.sessions.get(session_id) is None:
+            return await serve(request)
+        with at_work.on(session_id) as is_second:
+            await service.clock.sleep(PAUSE_S)
+            return await serve(free(request) if is_second else request)
+
+    return all_of(unlocked, middleware(handler, QUOTE))(recipe)
+
+
+async def compared_too_early(service: Service, request: Request, serve: Serve) -> Answer:
+    """Serve a session that had enough left a moment ago."""
+    found = service.store.sessions.get(request.headers.get("x-session-id", ""))
+    if found is None or found.remaining < service.settings.quote_price_base:
+        return await serve(request)
+    await service.clock.sleep(PAUSE_S)
+    reply = await serve(request)
+    return await serve(free(request)) if reply.status == 402 else reply
+
+
+def sessions_side_by_side(recipe: Recipe) -> Recipe:
+    """Open a session for each of the paid requests that are sent at the same time."""
+    made: list[str] = []
+
+    async def claimed(
+        service: Service, budgets: Budgets, request: Request, reply: Answer
+    ) -> Answer:
+        payment_id = request.headers["x-payment-id"]
+        if not is_session(reply) or payment_id in made:
+            return reply
+        await service.clock.sleep(PAUSE_S)
+        made.append(payment_id)
+        return another(budgets, reply)
+
+    return sessions(claimed)(recipe)
+
+
+def mixed_up(recipe: Recipe) -> Recipe:
+    """Answer with the receipt of the payment that came last."""
+    last = [""]
+
+    async def handler(service: Service, request: Request, serve: Serve) -> Answer:
+        last[0] = request.field("paymentId")
+        reply = await serve(request)
+        stored = service.store.payments.get(last[0])
+        if reply.status != 200 or stored is None:
+            return reply
+        shown = {"paymentId": last[0], "txHash": str(stored.record.tx_hash)}
+        return answer(200, {**reply.json, **shown})
+
+    return middleware(handler, PAY)(recipe)
 
 
 ROWS = (
@@ -34,84 +138,39 @@ ROWS = (
         "one-id-settled-side-by-side",
         "7/payment-already-settled",
         "Two authorizations for one payment id, sent at once, are both settled.",
-        swap(payments, "pay", settle_then_claim),
+        ids_side_by_side,
         needs="world",
     ),
     concurrency(
         "one-authorization-side-by-side",
         "5/nonce-once",
         "An authorization sent at once for two payment ids pays for both.",
-        edit(
-            payments.claim,
-            "    taken =",
-            "    sql = \"SELECT 1 FROM payments WHERE status = 'settled' AND authorization_key = ?\"\n"
-            "    if service.store._one(sql, key):\n"
-            '        raise SettlementRefused(Refusal.NONCE_USED, "")\n'
-            "    taken =",
-        ),
-        schema(
-            "tx_hash TEXT UNIQUE, from_address",
-            "tx_hash TEXT, from_address",
-            "authorization_key TEXT UNIQUE",
-            "authorization_key TEXT",
-        ),
+        authorizations_side_by_side,
     ),
     concurrency(
         "debits-overwrite-each-other",
         "5/session-debit",
         "Released is read, raised and written back: of requests sent at once one is debited.",
-        edit(
-            app.perp_quote,
-            DEBIT,
-            "    if granted.session_id is not None:\n"
-            "        before = service.store.session(granted.session_id)\n"
-            "        await service.clock.sleep(0.01)\n"
-            "        sql = 'UPDATE sessions SET released = ? WHERE session_id = ?'\n"
-            "        service.store._db.execute(sql, (before.released + price, before.session_id))\n",
-        ),
+        debits_overwrite,
     ),
     concurrency(
         "budget-asked-too-early",
         "5/session-debit",
         "The budget is compared first and debited later: requests sent at once overdraw it.",
-        edit(
-            app.perp_quote,
-            DEBIT,
-            "    if granted.session_id is not None:\n"
-            "        await service.clock.sleep(0.01)\n"
-            "        sql = 'UPDATE sessions SET released = released + ? WHERE session_id = ?'\n"
-            "        service.store._db.execute(sql, (price, granted.session_id))\n",
-        ),
-        schema(" CHECK (released BETWEEN 0 AND deposited)", ""),
+        unlocked,
+        middleware(compared_too_early, QUOTE),
     ),
     concurrency(
         "two-sessions-side-by-side",
         "3/deposit-makes-session",
         "A paid request sent several times at once opens a session each time.",
-        edit(
-            app.create_session,
-            "        if session is not None:\n",
-            "        if session is not None:\n"
-            "            made = service.entitlements.__dict__.setdefault('made', [])\n"
-            "            is_first = payment_id not in made\n"
-            "            await service.clock.sleep(0.01)\n"
-            "            if is_first:\n"
-            "                made.append(payment_id)\n"
-            "                from tests.mutants.session import one_more\n"
-            "                session = one_more(service, payment_id, session.deposited)\n",
-        ),
-        schema("payment_id TEXT NOT NULL UNIQUE REFERENCES", "payment_id TEXT NOT NULL REFERENCES"),
+        sessions_side_by_side,
     ),
     concurrency(
         "receipts-are-mixed-up",
         "4.1/receipt",
-        "The payment at work is a global variable: who pays at once gets another's receipt.",
-        edit(
-            payments.pay,
-            "    terms =",
-            "    global _at_work\n    _at_work = request.payment_id\n    terms =",
-            "return receipt(service, request.payment_id)",
-            "return receipt(service, _at_work)",
-        ),
+        "The payment at work is a global variable: of payments sent at once, one gets the "
+        "receipt of another.",
+        mixed_up,
     ),
 )

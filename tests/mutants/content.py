@@ -1,12 +1,16 @@
 """Defects of what is for sale, and of what is free: quotes, agents, documentation."""
 
-from tests.mutants.change import answers, edit
+from dataclasses import replace
+
+from tests.mutants.middleware import CRASHED, answers, instead, page, paths
 from tests.mutants.mutant import Kind
-from x402sim.service import app
-from x402sim.service.docs import routes
-from x402sim.service.issue import QUOTE
+from x402sim.service.issue import AGENTS, QUOTE
 
 content = Kind("content")
+
+LLMS = "/llms.txt"
+FRONT_PAGE = page("<!doctype html><div id=root></div>")
+NOWHERE = "/nowhere"
 
 ROWS = (
     content(
@@ -48,56 +52,48 @@ ROWS = (
         "agents-are-names",
         "2.7/agent",
         "The list of agents has their names only.",
-        answers(200, "/api/agents", lambda it: {"agents": [each["name"] for each in it["agents"]]}),
+        answers(200, AGENTS, lambda it: {"agents": [each["name"] for each in it["agents"]]}),
     ),
     content(
         "no-agents",
         "4.3/list",
-        "Nobody listens at /api/agents.",
-        edit(app.service_app, "route(AGENTS, list_agents),", ""),
+        "There is nothing at /api/agents.",
+        paths(lambda path: NOWHERE if path == AGENTS else path),
     ),
     content(
         "agents-crash",
         "4.3/list",
         "The list of agents is an internal error.",
-        edit(app.list_agents, "    price =", "    raise KeyError(AGENTS)\n    price ="),
+        instead(AGENTS, CRASHED),
     ),
     content(
         "agents-are-a-page",
         "4.3/list",
         "The list of agents is a page of HTML.",
-        edit(
-            app.list_agents,
-            'return web.answer({"agents": agents(service)})',
-            'return Response("<ul><li>perp-quotes</li></ul>", media_type="text/html")',
-        ),
+        instead(AGENTS, page("<ul><li>perp-quotes</li></ul>")),
     ),
     content(
         "no-llms-txt",
         "4.5/llms-txt",
-        "Nobody listens at /llms.txt.",
-        edit(routes.documentation, 'Route("/llms.txt", llms),', ""),
+        "There is nothing at /llms.txt.",
+        paths(lambda path: NOWHERE if path == LLMS else path),
     ),
     content(
         "llms-txt-is-a-page",
         "4.5/llms-txt",
         "The documentation index is the front page of a web application.",
-        edit(
-            routes.llms,
-            "PlainTextResponse(llms_txt(_base(request)))",
-            'Response("<!doctype html><div id=root></div>", media_type="text/html")',
-        ),
+        instead(LLMS, FRONT_PAGE),
     ),
     content(
         "llms-txt-is-empty",
         "4.5/llms-txt",
         "The documentation index lists nothing.",
-        edit(routes.llms, "llms_txt(_base(request))", '""'),
+        instead(LLMS, replace(page(""), media_type="text/plain; charset=utf-8")),
     ),
     content(
         "llms-txt-leads-nowhere",
         "4.5/llms-txt",
         "The pages in the documentation index do not exist.",
-        edit(routes.markdown, "if text is None:", "if True:"),
+        paths(lambda path: NOWHERE if path.startswith("/docs/") else path),
     ),
 )

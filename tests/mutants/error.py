@@ -1,81 +1,104 @@
 """Defects of errors: the texts of section 7, and how they are sent."""
 
-from tests.mutants.change import Change, edit, swap
+from collections.abc import Mapping
+from dataclasses import replace
+
+import msgspec
+
+from tests.mutants.change import Change
+from tests.mutants.middleware import Answer, Request, answer, replies
 from tests.mutants.mutant import Kind
-from x402sim.protocol.refusals import Refusal
-from x402sim.service import app
+from tests.mutants.paying import ALREADY_SETTLED, INVALID_SIGNATURE, NONCE_USED, PAY
 
 error = Kind("error")
+BALANCE = "Insufficient USDC balance"
+EXPIRED = "Authorization expired"
 ALL_TEXTS = (
     "7/insufficient-balance 7/invalid-signature 7/nonce-already-used 7/authorization-expired "
     "7/payment-already-settled"
 )
+BAD_REQUEST = "Invalid request body"
 
 
-def text(refusal: Refusal, said: str) -> Change:
-    """Say something else for a refusal."""
-    return swap(refusal, "_value_", said)
+def texts(others: Mapping[str, str]) -> Change:
+    """Say something else for some refusals."""
+
+    def change(_: Request, reply: Answer) -> Answer:
+        if reply.error not in others:
+            return reply
+        body = {**reply.json, "error": others[reply.error]}
+        return replace(reply, body=msgspec.json.encode(body))
+
+    return replies(PAY, change)
+
+
+def refused(given: Answer | None) -> Change:
+    """Answer every refused settlement alike; None tells its text in a 200."""
+
+    def change(_: Request, reply: Answer) -> Answer:
+        if reply.status < 400 or reply.error in (None, BAD_REQUEST):
+            return reply
+        if given is None:
+            return answer(200, {"success": False, "error": reply.error})
+        return replace(given, status=reply.status)
+
+    return replies(PAY, change)
 
 
 ROWS = (
     error(
         "balance-in-the-chain's-words",
         "7/insufficient-balance",
-        "An empty wallet is told what the token said.",
-        text(Refusal.INSUFFICIENT_BALANCE, "ERC20: transfer amount exceeds balance"),
+        "A payer with an empty wallet gets the token's own text.",
+        texts({BALANCE: "ERC20: transfer amount exceeds balance"}),
     ),
     error(
         "signature-in-lower-case",
         "7/invalid-signature",
-        'A bad signature is told "invalid signature".',
-        text(Refusal.INVALID_SIGNATURE, "invalid signature"),
+        'The error of a bad signature is "invalid signature".',
+        texts({INVALID_SIGNATURE: "invalid signature"}),
     ),
     error(
         "nonce-in-the-facilitator's-words",
         "7/nonce-already-used",
-        'A replay is told "Authorization already used".',
-        text(Refusal.NONCE_USED, "Authorization already used"),
+        'The error of a replay is "Authorization already used".',
+        texts({NONCE_USED: "Authorization already used"}),
     ),
     error(
         "expired-in-other-words",
         "7/authorization-expired",
-        'A late authorization is told "Authorization has expired".',
-        text(Refusal.EXPIRED, "Authorization has expired"),
+        'The error of a late authorization is "Authorization has expired".',
+        texts({EXPIRED: "Authorization has expired"}),
     ),
     error(
         "settled-in-other-words",
         "7/payment-already-settled",
-        'A used payment id is told "Payment already processed".',
-        text(Refusal.ALREADY_SETTLED, "Payment already processed"),
+        'The error of a used payment id is "Payment already processed".',
+        texts({ALREADY_SETTLED: "Payment already processed"}),
     ),
     error(
         "two-texts-exchanged",
         "7/nonce-already-used 7/payment-already-settled",
         "The texts for a used nonce and a used payment id are exchanged.",
-        text(Refusal.NONCE_USED, Refusal.ALREADY_SETTLED.value),
-        text(Refusal.ALREADY_SETTLED, Refusal.NONCE_USED.value),
+        texts({NONCE_USED: ALREADY_SETTLED, ALREADY_SETTLED: NONCE_USED}),
     ),
     error(
         "late-is-a-bad-signature",
         "7/authorization-expired",
-        'A late authorization is told "Invalid signature".',
-        text(Refusal.EXPIRED, Refusal.INVALID_SIGNATURE.value),
+        'The error of a late authorization is "Invalid signature".',
+        texts({EXPIRED: INVALID_SIGNATURE}),
     ),
     error(
         "one-text-for-all",
         ALL_TEXTS,
-        'Every refusal is told "Payment failed".',
-        edit(app.pay, "refused.refusal.value, refused.reason", '"Payment failed"'),
+        'The error of every refusal is "Payment failed".',
+        refused(answer(400, {"error": "Payment failed"})),
     ),
     error(
         "refused-with-200",
         ALL_TEXTS,
         "A refusal is a 200 with success false.",
-        edit(
-            app.pay,
-            "web.error(status, refused.refusal.value, refused.reason, final=refused.final)",
-            'web.answer({"success": False, "error": refused.refusal.value})',
-        ),
+        refused(None),
         broad="every refused settlement looks like an accepted one",
     ),
 )

@@ -4,25 +4,45 @@ A deployment that has its payments verified and settled by such a one does not k
 section 5, though its own code may be right.
 """
 
-from tests.mutants.change import edit, leave_out
+from dataclasses import replace
+from typing import Any, cast
+
+from tests.mutants.change import leave_out, on_facilitator
 from tests.mutants.mutant import Kind
-from x402sim.facilitator import engine
+from x402sim.chain.base import Call, Chain
+from x402sim.facilitator.engine import Facilitator
+from x402sim.protocol.crypto import Address
 
 facilitator = Kind("facilitator")
+WORD = 32
+
+
+class SentByThePayer:
+    """A chain on which the payer of an authorization sends the facilitator's transactions."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    async def send(self, call: Call) -> Any:
+        payer = Address(call.data[4 : 4 + WORD][-20:])  # the first argument, after the selector
+        await self._inner.set_native_balance(payer, 10**24)
+        return await self._inner.send(replace(call, sender=payer))
+
+
+def sent_by_the_payer(honest: Facilitator) -> Facilitator:
+    """Return a facilitator whose transactions the payers send."""
+    return replace(honest, chain=cast(Chain, SentByThePayer(honest.chain)))
+
 
 ROWS = (
     facilitator(
         "payer-sends-it-himself",
         "1/payer-pays-no-gas",
         "The transaction is sent from the payer's account, which pays the gas.",
-        edit(
-            engine.settle,
-            "Call(facilitator.account,",
-            "Call(payment.authorization.from_,",
-            "        await facilitator.chain.call(call)\n",
-            "        await facilitator.chain.set_native_balance(call.sender, 10**24)\n"
-            "        await facilitator.chain.call(call)\n",
-        ),
+        on_facilitator(sent_by_the_payer),
     ),
     facilitator(
         "amount-is-not-compared",
@@ -33,7 +53,7 @@ ROWS = (
     facilitator(
         "recipient-is-not-compared",
         "5/exact-recipient",
-        "An authorization that pays somebody else is settled.",
+        "An authorization that pays another account is settled.",
         leave_out("verification", "5/exact-recipient"),
     ),
     facilitator(

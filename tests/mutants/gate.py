@@ -1,29 +1,109 @@
 """Defects of the gate: who gets in without having paid, and who is kept out who has."""
 
-from starlette.responses import JSONResponse
-from starlette.types import ASGIApp, Receive, Scope, Send
+from collections.abc import Callable
+from typing import Any
 
-from tests.mutants.change import around, edit, setting
+from tests.mutants.change import Change, setting
+from tests.mutants.middleware import Answer, Request, Serve, answer, let_in, middleware, requests
 from tests.mutants.mutant import Kind
-from x402sim.service import app, payments
-from x402sim.service import gate as gate_of_service
-from x402sim.service import grant as granting
+from tests.mutants.wrapper import Wrapper, collaborator
+from x402sim.service.entitlements import Entitlement
 from x402sim.service.issue import QUOTE
-from x402sim.service.store import Store
+from x402sim.service.state import Service
+from x402sim.world.assembly.recipe import Recipe
 
 gate = Kind("gate")
 
 
-def free_to_get(service: ASGIApp) -> ASGIApp:
+async def free_to_get(_: Service, request: Request, serve: Serve) -> Answer:
     """Answer GET with the content."""
+    if (request.method, request.path) == ("GET", QUOTE):
+        return answer(200, {"quote": {"pair": "BTC-USD"}})
+    return await serve(request)
 
-    async def door(scope: Scope, receive: Receive, send: Send) -> None:
-        if (scope["method"], scope["path"]) == ("GET", QUOTE):
-            await JSONResponse({"quote": {"pair": "BTC-USD"}})(scope, receive, send)
-        else:
-            await service(scope, receive, send)
 
-    return door
+def ids_open(when: Callable[[Service, str], bool]) -> Change:
+    """Let some payment ids open every resource, besides those that are paid."""
+
+    class Opens(Wrapper):
+        """A cache with these ids in it."""
+
+        def grants(self, payment_id: str, *of: Any) -> bool:
+            return when(self.service, payment_id) or self.inner.grants(payment_id, *of)
+
+    return collaborator(entitlements=Opens)
+
+
+class PendingOpens(Wrapper):
+    """A store that grants as soon as a payment is claimed."""
+
+    def grants(self, payment_id: str, resource: str) -> bool:
+        stored = self.inner.get(payment_id)
+        return (
+            stored is not None
+            and stored.record.resource_url == resource
+            and stored.record.status != "failed"
+        )
+
+
+class ClaimOpens(Wrapper):
+    """A store whose claims are entitlements at once."""
+
+    def claim(self, claim: Any) -> Any:
+        claimed = self.inner.claim(claim)
+        if claimed is not None:
+            now_ms = self.service.clock.now_ms()
+            paid = Entitlement(claim.payment_id, claim.issued.resource, "", now_ms)
+            self.service.entitlements.add(paid)
+        return claimed
+
+
+def ids_are_alike(key: Callable[[str], str]) -> Change:
+    """Let a payment id open what another one has paid for, if a part of both is the same."""
+
+    class Alike(Wrapper):
+        """A store that compares this part only."""
+
+        known: dict[str, str]
+
+        def claim(self, claim: Any) -> Any:
+            self.known[key(claim.payment_id)] = claim.payment_id
+            return self.inner.claim(claim)
+
+        def grants(self, payment_id: str, resource: str) -> bool:
+            return bool(self.inner.grants(self.known.get(key(payment_id), payment_id), resource))
+
+    def change(recipe: Recipe) -> Recipe:
+        known: dict[str, str] = {}  # it outlives a crash, as a database does
+
+        def alike(payments: Any, service: Service) -> Alike:
+            made = Alike(payments, service)
+            made.known = known
+            return made
+
+        return collaborator(payments=alike)(recipe)
+
+    return change
+
+
+class GrantsNothing(Wrapper):
+    """A store that is never asked whether a payment grants."""
+
+    def grants(self, *_: Any) -> bool:
+        return False
+
+
+class NeverAdds(Wrapper):
+    """A cache in which nothing is put."""
+
+    def add(self, _: Any) -> None:
+        return
+
+
+def is_unknown(service: Service, request: Request) -> bool:
+    """Tell whether a request names a session that does not exist."""
+    session_id = request.headers.get("x-session-id")
+    return session_id is not None and service.store.sessions.get(session_id) is None
 
 
 ROWS = (
@@ -31,91 +111,66 @@ ROWS = (
         "unpaid-is-served",
         "1/unpaid-402",
         "The content is served without any proof of payment.",
-        edit(
-            app.perp_quote,
-            "granted = gate.ask(service, request.headers, QUOTE, price)",
-            "granted = gate.Pass(QUOTE, price)",
-        ),
+        let_in(QUOTE, lambda service, request: True),
     ),
     gate(
         "free-to-get",
         "kit/7/other-methods",
-        "The gate stands before POST only: GET serves the content.",
-        around(free_to_get),
+        "The gate guards POST only: GET serves the content.",
+        middleware(free_to_get),
     ),
     gate(
         "any-id-opens",
         "5/stored-records",
         "Whatever begins with pay_ is a proof of payment.",
-        edit(
-            gate_of_service.is_entitled,
-            "return service.entitlements",
-            'return payment_id.startswith("pay_") or service.entitlements',
-        ),
+        ids_open(lambda service, payment_id: payment_id.startswith("pay_")),
         broad="whatever is refused is served all the same",
     ),
     gate(
         "issued-id-opens",
         "5/stored-records",
         "A payment id opens as soon as it is issued, paid or not.",
-        edit(
-            gate_of_service.is_entitled,
-            "return service.entitlements",
-            "return service.issuer.read(payment_id) is not None or service.entitlements",
-        ),
+        ids_open(lambda service, payment_id: service.issuer.read(payment_id) is not None),
         broad="whatever is refused is served all the same",
     ),
     gate(
         "pending-id-opens",
         "5/stored-records",
         "A payment opens while its settlement is still unknown.",
-        edit(Store.grants, "AND status = 'settled'", "AND status != 'failed'"),
+        collaborator(payments=PendingOpens),
         needs="world",
     ),
     gate(
         "verified-id-opens",
         "4.1/order",
-        "The entitlement is cached once the signature is verified, before any money moves.",
-        edit(
-            payments.verify,
-            "    if not verdict.is_valid:",
-            "    if verdict.is_valid:\n"
-            "        from x402sim.service.entitlements import Entitlement\n"
-            "        now_ms = service.clock.now_ms()\n"
-            "        paid = Entitlement(request.payment_id, requirements.resource, '', now_ms)\n"
-            "        service.entitlements.add(paid)\n"
-            "    if not verdict.is_valid:",
-        ),
+        "The entitlement is cached once the payment is claimed, before any money moves.",
+        collaborator(payments=ClaimOpens),
         broad="whatever was verified and not settled is served",
     ),
     gate(
         "id-in-any-case",
         "5/stored-records",
         "Payment ids are compared without regard to upper and lower case.",
-        edit(Store.grants, "payment_id = ?", "payment_id = ? COLLATE NOCASE"),
+        ids_are_alike(str.lower),
     ),
     gate(
         "beginning-of-an-id-opens",
         "5/stored-records",
         "The first letters of a paid id are enough.",
-        edit(Store.grants, "payment_id = ?", "substr(payment_id, 1, 40) = substr(?, 1, 40)"),
+        ids_are_alike(lambda payment_id: payment_id[:40]),
     ),
     gate(
         "forgotten-after-a-day",
         "3/record-outlives-cache",
         "Only the cache is asked: after 24 hours, who has paid is kept out.",
-        edit(
-            gate_of_service.is_entitled,
-            " or service.store.grants(\n        payment_id, resource\n    )",
-            "",
-        ),
+        collaborator(payments=GrantsNothing),
         needs="clock",
     ),
     gate(
         "never-cached",
         "4.1/cache",
         "The entitlement is not cached: every request reads the database.",
-        edit(granting.grant, "service.entitlements.add(", "("),
+        collaborator(entitlements=NeverAdds),
         needs="clock world",
     ),
     gate(
@@ -143,17 +198,12 @@ ROWS = (
         "session-header-is-not-read",
         "1/session-no-402",
         "X-Session-Id is ignored: who has a session gets a 402 all the same.",
-        edit(gate_of_service.ask, 'headers.get("x-session-id")', "None"),
+        requests(QUOTE, lambda request: request.having(x_session_id=None)),
     ),
     gate(
         "any-session-opens",
         "5/session-condition",
-        "A session that does not exist is served, as nothing can be found against it.",
-        edit(gate_of_service.can_spend, "session is not None\n        and ", "session is None or "),
-        edit(
-            gate_of_service.spend,
-            "if granted.session_id is None:",
-            "if granted.session_id is None or not service.store.session(granted.session_id):",
-        ),
+        "A session that does not exist is served.",
+        let_in(QUOTE, is_unknown),
     ),
 )

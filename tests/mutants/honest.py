@@ -6,18 +6,23 @@ silent. A failure or a doubt about one of these is a false alarm.
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, fields
 from typing import Any
 
-from tests.mutants.change import Change, answers, edit, settlement_rule, swap
+from tests.mutants.change import Change, all_of, settlement_rule
+from tests.mutants.malformed import unreadable_if
+from tests.mutants.middleware import Answer, Request, Serve, answers, middleware, requests
+from tests.mutants.paying import PAY
 from tests.mutants.required import ids, requirements
-from x402sim.protocol.messages import SettlementRequest
-from x402sim.service import app, payments
+from tests.mutants.wrapper import Wrapper, collaborator
+from x402sim import TESTNET
+from x402sim.service.issue import QUOTE
 from x402sim.service.settings import Settings
+from x402sim.service.state import Service
 from x402sim.spec.decisions import Decisions, alternatives
 from x402sim.suite.engine import folder
 from x402sim.suite.target import RecordEndpoint, SessionsEndpoint, Target, load
+from x402sim.world.assembly.recipe import Recipe
 from x402sim.world.transport.latency import Latency, constant
 
 OWN = "x402sim.toml"
@@ -41,13 +46,13 @@ class Honest:
         """What the suite is told about it."""
         return own_target() if self.own_target else Target()
 
-    @contextmanager
-    def applied(self) -> Iterator[None]:
-        """Let every service that is built inside be this one."""
-        with ExitStack() as stack:
-            for change in self.changes:
-                stack.enter_context(change())
-            yield
+    @property
+    def recipe(self) -> Recipe:
+        """The world it is judged in."""
+        recipe = Recipe(
+            network=TESTNET, seed=self.seed, decisions=self.decisions, sweep_s=self.sweep_s
+        )
+        return all_of(*self.changes)(recipe)
 
 
 def own_target() -> Target:
@@ -100,8 +105,32 @@ def switched() -> Iterator[Honest]:
         yield Honest(name=f"decision {each.name}", decisions=decisions)
 
 
-class Strict(SettlementRequest, frozen=True, forbid_unknown_fields=True):
-    """The body of a settlement, with nothing beside it."""
+def nothing_beside(request: Request) -> Request:
+    """Return a settlement that is refused, if its body has unknown fields."""
+    body = request.json
+    wanted = {"paymentId", "paymentHeader", "paymentRequirements"}
+    is_more = isinstance(body, dict) and not body.keys() <= wanted
+    return request.sending(None) if is_more else request
+
+
+def good_once(recipe: Recipe) -> Recipe:
+    """Let a payment be presented once; a session lasts as ever."""
+    used: set[str] = set()
+
+    class Unused(Wrapper):
+        """A cache, or a store, that grants for what was not served yet."""
+
+        def grants(self, payment_id: str, *of: Any) -> bool:
+            return payment_id not in used and bool(self.inner.grants(payment_id, *of))
+
+    async def handler(_: Service, request: Request, serve: Serve) -> Answer:
+        reply = await serve(request)
+        if reply.status == 200:
+            used.add(request.headers.get("x-payment-id", ""))
+        return reply
+
+    unused = collaborator(entitlements=Unused, payments=Unused)
+    return all_of(unused, middleware(handler, QUOTE))(recipe)
 
 
 SLOW = constant(0.1)
@@ -128,29 +157,14 @@ HONEST: dict[str, Honest] = {
             changes=(requirements(payTo=str.lower, asset=str.lower),),
         ),
         Honest(name="no description", changes=(requirements(description=None),)),
-        Honest(
-            name="ids as UUIDs",
-            changes=(ids(lambda issuer, terms, n: f"pay_{_uuid(issuer._salts.randbytes(16))}"),),
-        ),
+        Honest(name="ids as UUIDs", changes=(ids(lambda luck, *_: f"pay_{_uuid(luck[:16])}"),)),
         Honest(
             name="ids that begin with the time",
-            changes=(
-                ids(
-                    lambda issuer, terms, n: (
-                        f"pay_{terms.expires_s:x}{issuer._salts.randbytes(10).hex()}"
-                    )
-                ),
-            ),
+            changes=(ids(lambda luck, expires_s, n: f"pay_{expires_s:x}{luck[:10].hex()}"),),
         ),
         Honest(
             name="ids that begin alike",
-            changes=(
-                ids(
-                    lambda issuer, terms, n: (
-                        f"pay_live_eyJhbGciOiJIUzI1NiJ9.{issuer._salts.randbytes(16).hex()}"
-                    )
-                ),
-            ),
+            changes=(ids(lambda luck, *_: f"pay_live_eyJhbGciOiJIUzI1NiJ9.{luck[:16].hex()}"),),
         ),
         Honest(
             name="session under another name",
@@ -179,19 +193,8 @@ HONEST: dict[str, Honest] = {
                 ),
             ),
         ),
-        Honest(name="no other fields taken", changes=(swap(app, "SettlementRequest", Strict),)),
-        Honest(
-            name="hex headers only",
-            changes=(
-                edit(
-                    payments.pay,
-                    "    terms =",
-                    '    if request.payment_header[:2] != "0x":\n'
-                    "        raise SettlementRefused(Refusal.INVALID_SIGNATURE)\n"
-                    "    terms =",
-                ),
-            ),
-        ),
+        Honest(name="no other fields taken", changes=(requests(PAY, nothing_beside),)),
+        Honest(name="hex headers only", changes=(unreadable_if(prefix=False),)),
         Honest(
             name="whole prices",
             changes=(
@@ -205,21 +208,7 @@ HONEST: dict[str, Honest] = {
             ),
         ),
         Honest(name="in no hurry", sweep_s=300),
-        Honest(
-            name="a payment is good once",
-            changes=(
-                edit(
-                    app.perp_quote,
-                    "    return content",
-                    "    paid = request.headers.get('x-payment-id')\n"
-                    "    if granted.session_id is None:\n"
-                    "        sql = \"UPDATE payments SET status = 'failed' WHERE payment_id = ?\"\n"
-                    "        service.store._db.execute(sql, (paid,))\n"
-                    "        service.entitlements.remove(paid)\n"
-                    "    return content",
-                ),
-            ),
-        ),
+        Honest(name="a payment is good once", changes=(good_once,)),
     )
 }
 """Every honest service, by its name."""

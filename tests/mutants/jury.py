@@ -1,10 +1,11 @@
-"""What does the suite say of each mutant, and of the honest services? Judged in parallel."""
+"""What does the suite say of each mutant, and of the honest services?"""
 
 import logging
 import os
 import traceback
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from multiprocessing import get_context
@@ -17,6 +18,7 @@ from tests.mutants.mutant import FEW, Mutant
 from tests.mutants.rows import MUTANTS
 from x402sim import TESTNET
 from x402sim.clock import stopwatch
+from x402sim.suite.check import Check
 from x402sim.suite.engine import all_checks
 from x402sim.suite.local import judge
 from x402sim.suite.verdict import Outcome, Result
@@ -25,7 +27,7 @@ from x402sim.world.assembly.recipe import Recipe
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What the suite said of one service; `fell` is the trace if the suite itself fell over."""
+    """What the suite said of one service; `fell` is the trace if the suite itself crashed."""
 
     name: str
     results: dict[str, Result]
@@ -42,50 +44,53 @@ class Verdict:
         return self.of(Outcome.FAILED)
 
 
+CHECKS = cache(all_checks)
+
+
 def judge_one(name: str) -> Verdict:
     """Run the whole suite against one mutant, or one honest service."""
+    return judge_by(name, CHECKS())
+
+
+def judge_by(name: str, checks: list[Check]) -> Verdict:
+    """Run some checks against one mutant, or one honest service."""
     elapsed = stopwatch()
     results, fell = [], ""
     try:
-        results = _run(name)
-    except Exception:  # noqa: BLE001 - it is told with the verdict
+        with _quiet():
+            results = _run(name, checks)
+    except Exception:  # noqa: BLE001 - it is reported with the verdict
         fell = traceback.format_exc()
     return Verdict(name, {each.id: each for each in results}, fell, elapsed())
 
 
-CHECKS = cache(all_checks)
-
-
-def _run(name: str) -> list[Result]:
+def _run(name: str, checks: list[Check]) -> list[Result]:
     if name in MUTANTS:
-        with MUTANTS[name].applied():
-            return judge(Recipe(network=TESTNET, seed=1), target=own_target(), checks=CHECKS())
+        recipe = MUTANTS[name].recipe(Recipe(network=TESTNET, seed=1))
+        return judge(recipe, target=own_target(), checks=checks)
     honest = HONEST[name]
-    recipe = Recipe(
-        network=TESTNET, seed=honest.seed, decisions=honest.decisions, sweep_s=honest.sweep_s
-    )
-    with honest.applied():
-        return judge(recipe, target=honest.target, checks=CHECKS(), latency=honest.latency)
+    return judge(honest.recipe, target=honest.target, checks=checks, latency=honest.latency)
 
 
-def _calm() -> None:
-    """Make a process judge quietly and quickly.
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Judge without log lines, and faster.
 
-    What a defective service complains of is no news. And httpx looks for cookies in every
-    answer, which takes a tenth of the time; here nobody sets any.
+    What a defective service logs is no news. And httpx looks for cookies in every answer,
+    which takes a tenth of the time; here nobody sets any.
     """
+    before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
-    patch.object(httpx.Cookies, "extract_cookies", lambda self, response: None).start()
+    try:
+        with patch.object(httpx.Cookies, "extract_cookies", lambda self, response: None):
+            yield
+    finally:
+        logging.disable(before)
 
 
 def judge_all(names: Iterable[str]) -> Iterator[Verdict]:
     """Judge many services on all cores, and yield each verdict as it is given."""
-    pool = ProcessPoolExecutor(
-        os.cpu_count(),
-        mp_context=get_context("spawn"),
-        initializer=_calm,
-    )
-    with pool:
+    with ProcessPoolExecutor(os.cpu_count(), mp_context=get_context("spawn")) as pool:
         for done in as_completed([pool.submit(judge_one, name) for name in names]):
             yield done.result()
 
@@ -103,7 +108,7 @@ def others(mutant: Mutant, verdict: Verdict) -> list[str]:
 def complaint(verdict: Verdict) -> str:
     """Say what is wrong with the suite, given its verdict; empty if nothing is."""
     if verdict.fell:
-        return f"{verdict.name}: the suite fell over\n{verdict.fell}"
+        return f"{verdict.name}: the suite crashed\n{verdict.fell}"
     if verdict.name in HONEST:
         alarms = verdict.of(Outcome.FAILED, Outcome.INCONCLUSIVE)
         return "\n".join(f"{verdict.name}: false alarm, {_why(verdict, it)}" for it in alarms)

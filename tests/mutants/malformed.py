@@ -1,21 +1,114 @@
-"""Defects of input: what is refused although it is right, and what falls over a wrong one."""
+"""Defects of input: what is refused although it is right, and what crashes over a wrong one."""
 
-from tests.mutants.change import edit, settlement_rule, swap
+import base64
+import binascii
+from decimal import Decimal, DecimalException
+from typing import Any
+
+import msgspec
+
+from tests.mutants.change import Change, settlement_rule
+from tests.mutants.error import BAD_REQUEST
+from tests.mutants.middleware import (
+    CRASHED,
+    Answer,
+    Request,
+    Serve,
+    answers,
+    crashes,
+    middleware,
+    replies,
+    requests,
+)
 from tests.mutants.mutant import Kind
-from x402sim import web
-from x402sim.protocol.messages import Wire
-from x402sim.service import app, gate, payments, sessions
+from tests.mutants.paying import PAY, authorization
+from x402sim.protocol.money import MAX_STORED
+from x402sim.service.issue import QUOTE, SESSIONS
+from x402sim.service.state import Service
 
 malformed = Kind("input")
+TRACE = 'Traceback (most recent call last):\n  File "app.py", line 60, in pay\nValidationError'
 
 
-class AnyOrder(Wire, frozen=True):
-    """The body of a quote, its numbers not looked at."""
+def unreadable_if(prefix: bool) -> Change:
+    """Take payment headers with 0x in front, or those without, for unreadable."""
 
-    pair: str
-    side: str
-    leverage: float
-    size_usd: float
+    def change(request: Request) -> Request:
+        header = request.field("paymentHeader")
+        if not header or header.startswith("0x") != prefix:
+            return request
+        return request.sending({**request.json, "paymentHeader": "unreadable"})
+
+    return requests(PAY, change)
+
+
+async def filled_in(service: Service, request: Request, serve: Serve) -> Answer:
+    """Settle without requirements, as if those that were issued had come back."""
+    body: Any = request.json
+    if not isinstance(body, dict) or "paymentRequirements" in body:
+        return await serve(request)
+    terms = service.issuer.read(request.field("paymentId"))
+    if terms is None:
+        return await serve(request)
+    issued = msgspec.to_builtins(service.issuer.requirements(terms))
+    return await serve(request.sending({**body, "paymentRequirements": issued}))
+
+
+def crashes_over_its_body(path: str) -> Change:
+    """Fail with an internal error where a body is refused."""
+
+    def change(request: Request, reply: Answer) -> Answer:
+        is_bad = (reply.status, reply.error) == (400, BAD_REQUEST)
+        return CRASHED if request.path == path and is_bad else reply
+
+    return replies(path, change)
+
+
+def with_trace(body: Any) -> Any:
+    """Return a refusal of a body with a stack trace for a reason."""
+    return {**body, "reason": TRACE} if body.get("error") == BAD_REQUEST else body
+
+
+def is_unreadable(request: Request) -> bool:
+    """Tell whether a settlement's payment header cannot be read."""
+    header = request.field("paymentHeader")
+    return bool(header) and authorization(header) is None
+
+
+def is_late_for_64_bits(request: Request) -> bool:
+    """Tell whether validBefore does not fit into a signed integer of 64 bits."""
+    auth = authorization(request.field("paymentHeader"))
+    return auth is not None and auth.valid_before > MAX_STORED
+
+
+def is_large_for_64_bits(request: Request) -> bool:
+    """Tell whether maxSpend, in base units, does not fit into a signed integer of 64 bits."""
+    try:
+        return Decimal(request.field("maxSpend")) * 10**6 > MAX_STORED
+    except DecimalException:
+        return False
+
+
+def has_no_leverage(request: Request) -> bool:
+    """Tell whether an order's leverage is zero."""
+    order = request.json
+    return isinstance(order, dict) and order.get("leverage") == 0
+
+
+async def divided_by_leverage(_: Service, request: Request, serve: Serve) -> Answer:
+    """Fail where an order is refused for its leverage of zero."""
+    reply = await serve(request)
+    return CRASHED if reply.status == 400 and has_no_leverage(request) else reply
+
+
+def is_no_base64(request: Request) -> bool:
+    """Tell whether a payment id in the headers is not base64."""
+    try:
+        payment_id = request.headers.get("x-payment-id", "")
+        base64.b64decode(payment_id.removeprefix("pay_"), b"-_", validate=True)
+    except (binascii.Error, ValueError):
+        return True
+    return False
 
 
 ROWS = (
@@ -23,13 +116,7 @@ ROWS = (
         "base64-only",
         "2.3/hex-header",
         "A payment header is taken in base64 only, not in 0x-hex.",
-        edit(
-            payments.pay,
-            "    terms =",
-            '    if request.payment_header.startswith("0x"):\n'
-            "        raise SettlementRefused(Refusal.INVALID_SIGNATURE)\n"
-            "    terms =",
-        ),
+        unreadable_if(prefix=True),
     ),
     malformed(
         "description-must-come-back",
@@ -44,82 +131,54 @@ ROWS = (
         "requirements-may-be-missing",
         "4.1/validate",
         "A settlement without requirements is filled in and settled.",
-        edit(
-            app.pay,
-            "asked: SettlementRequest = web.parse(await web.read_body(request), SettlementRequest)",
-            "import msgspec\n"
-            "    body = web.parse(await web.read_body(request), object)\n"
-            "    if isinstance(body, dict) and 'paymentRequirements' not in body:\n"
-            "        terms = service.issuer.read(str(body.get('paymentId')))\n"
-            "        if terms is not None:\n"
-            "            body['paymentRequirements'] = service.issuer.requirements(terms)\n"
-            "    asked = web.parse(msgspec.json.encode(body), SettlementRequest)",
-        ),
+        middleware(filled_in, PAY),
     ),
     malformed(
         "pay-falls-over-its-body",
         "kit/7/malformed-body",
         "A settlement whose body is not what it should be is an internal error.",
-        edit(
-            app.pay,
-            "web.parse(await web.read_body(request), SettlementRequest)",
-            "__import__('msgspec').json.decode(await web.read_body(request), type=SettlementRequest)",
-        ),
+        crashes_over_its_body(PAY),
     ),
     malformed(
         "trace-in-the-answer",
         "kit/7/malformed-body",
         "The reason of a 400 is the stack trace.",
-        edit(web.parse, "str(wrong)", "__import__('traceback').format_exc()"),
+        answers(400, "/", with_trace),
     ),
     malformed(
         "header-falls-over-its-letters",
         "kit/7/malformed-header",
         "A payment header that is neither hex nor base64 is an internal error.",
-        edit(
-            payments.pay,
-            "    terms =",
-            "    decode_header(request.payment_header)\n    terms =",
-        ),
+        crashes(PAY, is_unreadable),
     ),
     malformed(
         "deadline-overflows",
         "kit/7/malformed-header",
         "A validBefore beyond 64 bits, which the token allows, is an internal error.",
-        edit(payments._read, "min(auth.valid_before, MAX_STORED)", "auth.valid_before"),
+        crashes(PAY, is_late_for_64_bits),
     ),
     malformed(
         "budget-overflows",
         "kit/7/malformed-body",
         "A maxSpend beyond 64 bits is an internal error.",
-        edit(sessions.offer, "if not 0 < deposit_base <= MAX_STORED:", "if deposit_base <= 0:"),
+        crashes(SESSIONS, is_large_for_64_bits),
     ),
     malformed(
         "session-falls-over-its-body",
         "kit/7/malformed-body",
         "A request for a session whose body is not what it should be is an internal error.",
-        edit(
-            app.create_session,
-            "web.parse(body, SessionRequest)",
-            "__import__('msgspec').json.decode(body, type=SessionRequest)",
-        ),
+        crashes_over_its_body(SESSIONS),
     ),
     malformed(
         "leverage-of-zero",
         "kit/7/malformed-paid",
         "A paid request with a leverage of zero is divided by it.",
-        swap(app, "QuoteRequest", AnyOrder),
+        middleware(divided_by_leverage, QUOTE),
     ),
     malformed(
         "proof-falls-over-its-letters",
         "kit/7/malformed-proof",
         "A payment id that is not base64 is an internal error.",
-        edit(
-            gate.is_entitled,
-            "    now_ms =",
-            "    import base64\n"
-            "    base64.b64decode(payment_id.removeprefix('pay_'), '-_', validate=True)\n"
-            "    now_ms =",
-        ),
+        crashes(QUOTE, is_no_base64),
     ),
 )

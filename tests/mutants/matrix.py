@@ -26,7 +26,7 @@ _CELL_MM = 3.6
 
 
 FILE = folder() / "mutation_matrix.csv"
-"""The matrix of all services, as it is kept beside the checks."""
+"""The matrix of all services, kept beside the checks."""
 
 
 def as_csv(verdicts: Sequence[Verdict], checks: Sequence[str]) -> str:
@@ -38,16 +38,26 @@ def as_csv(verdicts: Sequence[Verdict], checks: Sequence[str]) -> str:
     """
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
-    table.writerow(["service", "class", "must_fail", *checks])
-    for verdict in verdicts:
-        mutant = MUTANTS.get(verdict.name)
-        wanted = sorted(mutant.check_ids) if mutant else []
-        outcomes = [_outcome(verdict, check) for check in checks]
-        news = ["" if each in NO_NEWS else each for each in outcomes]
-        table.writerow([verdict.name, mutant.kind if mutant else "honest", " ".join(wanted), *news])
+    table.writerow([*FIRST, *checks])
+    table.writerows(row(verdict, checks) for verdict in verdicts)
     return text.getvalue()
 
 
+def row(verdict: Verdict, checks: Sequence[str]) -> list[str]:
+    """Return the row of one service."""
+    mutant = MUTANTS.get(verdict.name)
+    wanted = sorted(mutant.check_ids) if mutant else []
+    outcomes = [_outcome(verdict, check) for check in checks]
+    news = ["" if each in NO_NEWS else str(each) for each in outcomes]
+    return [verdict.name, mutant.kind if mutant else "honest", " ".join(wanted), *news]
+
+
+def kept() -> list[list[str]]:
+    """Return the rows of the matrix that is kept, its header first."""
+    return list(csv.reader(FILE.read_text(encoding="utf-8").splitlines()))
+
+
+FIRST = ("service", "class", "must_fail")
 NO_NEWS = (Outcome.PASSED, Outcome.OBSERVED)
 
 

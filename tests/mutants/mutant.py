@@ -1,11 +1,10 @@
 """What is one row: a defect, the clauses it breaks, and how it is made."""
 
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
-from tests.mutants.change import Change
+from tests.mutants.change import Change, all_of
 from x402sim.suite.check import DOCUMENT
+from x402sim.world.assembly.recipe import Recipe
 
 FEW = 6
 """How many other ids a defect may fail: more, and a failure would not lead to its cause."""
@@ -33,13 +32,9 @@ class Mutant:
         """The ids that must fail."""
         return frozenset(c if c.startswith("kit/") else f"{DOCUMENT}/{c}" for c in self.clauses)
 
-    @contextmanager
-    def applied(self) -> Iterator[None]:
-        """Let every service that is built inside be the defective one."""
-        with ExitStack() as stack:
-            for change in self.changes:
-                stack.enter_context(change())
-            yield
+    def recipe(self, honest: Recipe) -> Recipe:
+        """Return the recipe of a world with the defective service."""
+        return all_of(*self.changes)(honest)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,16 +3,17 @@
 from collections.abc import Callable
 from typing import Any
 
-from tests.mutants.change import Change, answers, edit
+from tests.mutants.change import Change
+from tests.mutants.middleware import answers, statuses
 from tests.mutants.mutant import Kind
-from x402sim.service import app
+from tests.mutants.paying import PAY
 
 receipt = Kind("receipt")
 
 
 def body(change: Callable[[Any], Any]) -> Change:
     """Change the body of every receipt."""
-    return answers(200, "/api/pay", lambda it: change(it) if "txHash" in it else None)
+    return answers(200, PAY, lambda it: change(it) if "txHash" in it else None)
 
 
 def row(name: str, does: str, change: Change, needs: str = "") -> Any:
@@ -65,10 +66,6 @@ ROWS = (
     row(
         "settled-is-201",
         "A settlement is answered 201.",
-        edit(
-            app.pay,
-            "web.answer(await payments.pay(service, asked))",
-            "web.answer(await payments.pay(service, asked), 201)",
-        ),
+        statuses(PAY, 200, 201),
     ),
 )

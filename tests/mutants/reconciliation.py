@@ -1,111 +1,190 @@
 """Defects after a lost answer: the money has moved, or it has not, and who finds out."""
 
-from tests.mutants.change import edit, swap
+import re
+from collections.abc import Callable
+from typing import Any
+
+from tests.mutants.change import Change
 from tests.mutants.mutant import Kind
-from x402sim.service import payments, reconcile
-from x402sim.service.upstream import Upstream
+from tests.mutants.settlement import made_up
+from tests.mutants.wrapper import Wrapper, altered, collaborator
+from x402sim.protocol.header import PresentedPayment
+from x402sim.service.upstream.calls import OutcomeUnknown, Unavailable
 
 reconciliation = Kind("reconciliation")
-UNKNOWN = "    except OutcomeUnknown as error:\n"
-FORGET_IT = (
-    "        service.store.release(payment_id)\n"
-    "        raise SettlementRefused(Refusal.UNREACHABLE, str(error)) from error\n"
-)
+FAR_S = 2**62
+"""A time that no authorization is valid at."""
+
+
+def lost_is_failed(when: Callable[[OutcomeUnknown], bool]) -> Change:
+    """Take some lost answers to settlements for failures, and do not ask the chain then."""
+    lost_nonces: set[bytes] = set()
+
+    class LostIsFailed(Wrapper):
+        """A facilitator whose lost answers are failures."""
+
+        async def settle(self, payment: PresentedPayment, requirements: Any) -> Any:
+            try:
+                return await self.inner.settle(payment, requirements)
+            except OutcomeUnknown as lost:
+                auth = payment.authorization
+                if auth is None or auth.from_ == self.service.settings.wallet or not when(lost):
+                    raise
+                lost_nonces.add(auth.nonce)
+                raise Unavailable(str(lost)) from lost
+
+    class NotAskedOnce(Wrapper):
+        """A node that is not asked, once, about a nonce whose answer was lost."""
+
+        async def nonce_state(self, authorizer: Any, nonce: bytes) -> Any:
+            if nonce in lost_nonces:
+                lost_nonces.remove(nonce)
+                raise Unavailable("nobody asks the chain")
+            return await self.inner.nonce_state(authorizer, nonce)
+
+    return collaborator(facilitator=LostIsFailed, rpc=NotAskedOnce)
+
+
+class LostIsSettled(Wrapper):
+    """Takes a lost answer for success."""
+
+    async def settle(self, payment: PresentedPayment, requirements: Any) -> Any:
+        try:
+            return await self.inner.settle(payment, requirements)
+        except OutcomeUnknown:
+            return made_up(payment, requirements)
+
+
+class NobodyAsks(Wrapper):
+    """Does not ask the chain about payments, only about refunds."""
+
+    async def nonce_state(self, authorizer: Any, nonce: bytes) -> Any:
+        if authorizer != self.service.settings.wallet:
+            raise Unavailable("nobody asks the chain")
+        return await self.inner.nonce_state(authorizer, nonce)
+
+
+class FoundMakesNoSession(Wrapper):
+    """A store that opens sessions for the payments only whose answer came."""
+
+    def settle(self, payment_id: str, tx_hash: str, session: Any) -> bool:
+        is_found = tx_hash in self.service.rpc.found  # type: ignore[attr-defined]
+        return bool(self.inner.settle(payment_id, tx_hash, None if is_found else session))
+
+
+class Finds(Wrapper):
+    """Remembers the transactions that the chain was asked for."""
+
+    def __init__(self, *of: Any) -> None:
+        super().__init__(*of)
+        self.found: set[str] = set()
+
+    async def nonce_state(self, *of: Any) -> Any:
+        state = await self.inner.nonce_state(*of)
+        if state.use is not None:
+            self.found.add(state.use.tx_hash)
+        return state
+
+
+class Transfers(tuple[Any, ...]):
+    """Transfers that are compared in another way."""
+
+    def __new__(cls, transfers: Any, is_paid: Callable[[Any, Any], bool]) -> "Transfers":
+        made = super().__new__(cls, transfers)
+        made.is_paid = is_paid
+        return made
+
+    def __contains__(self, wanted: object) -> bool:
+        return bool(self.is_paid(wanted, tuple(self)))
+
+
+def counts_as_paid(is_paid: Callable[[Any, Any], bool], *, canceled: bool = False) -> Any:
+    """Return a node whose uses of nonces count as payments in other cases."""
+
+    class OtherUses(Wrapper):
+        """What it says of transfers is compared in this way."""
+
+        async def nonce_state(self, authorizer: Any, nonce: bytes) -> Any:
+            state = await self.inner.nonce_state(authorizer, nonce)
+            if state.use is None or authorizer == self.service.settings.wallet:
+                return state
+            use = altered(
+                state.use,
+                transfers=Transfers(state.use.transfers, is_paid),
+                canceled=state.use.canceled and not canceled,
+            )
+            return altered(state, use=use)
+
+    return OtherUses
+
+
+class UnusedIsOver(Wrapper):
+    """Says of every nonce that is unused that its time is over."""
+
+    async def nonce_state(self, authorizer: Any, nonce: bytes) -> Any:
+        state = await self.inner.nonce_state(authorizer, nonce)
+        if state.is_used or authorizer == self.service.settings.wallet:
+            return state
+        return altered(state, head_s=FAR_S)
+
 
 ROWS = (
     reconciliation(
         "lost-answer-is-a-failure",
         "3/pending-resolved",
         "A settlement whose answer is lost is forgotten: paid again, it is charged twice.",
-        edit(payments.settle, UNKNOWN, UNKNOWN + FORGET_IT),
+        lost_is_failed(lambda lost: True),
         needs="world",
     ),
     reconciliation(
         "lost-answer-is-a-success",
         "4.1/settle-on-chain",
         "A settlement whose answer is lost is granted, although no money may have moved.",
-        edit(
-            payments.settle,
-            UNKNOWN,
-            UNKNOWN + "        from hashlib import sha256\n"
-            "        made_up = '0x' + sha256(payment_id.encode()).hexdigest()\n"
-            "        grant(service, payment_id, made_up, '')\n"
-            "        return\n",
-        ),
+        collaborator(facilitator=LostIsSettled),
         needs="world",
     ),
     reconciliation(
         "internal-error-is-a-failure",
         "3/pending-resolved",
         "A facilitator that answers 500 after it has settled is taken for one that has not.",
-        edit(
-            Upstream.settle,
-            "        raise OutcomeUnknown(str(error)) from error",
-            "        if 'answered 5' in str(error):\n"
-            "            raise\n"
-            "        raise OutcomeUnknown(str(error)) from error",
-        ),
-        edit(
-            payments.settle,
-            "    except Unavailable as error:\n",
-            "    except Unavailable as error:\n" + FORGET_IT,
-        ),
+        lost_is_failed(lambda lost: bool(re.search(r"\b5\d\d\b", str(lost)))),
         needs="world",
     ),
     reconciliation(
         "pending-for-ever",
         "3/pending-resolved",
         "Nobody asks the chain: a payment whose answer was lost stays pending.",
-        edit(reconcile.reconcile, "in service.store.pending()", "in []"),
-        edit(
-            payments.earlier_attempt,
-            "await look_up(service, stored)",
-            "'unknown'",
-            'return "pending"',
-            "raise SettlementRefused(Refusal.PENDING)",
-        ),
-        edit(
-            payments._was_paid_all_the_same,
-            "await look_up(service, _stored(service, payment_id))",
-            "'unknown'",
-        ),
+        collaborator(rpc=NobodyAsks),
         needs="world",
     ),
     reconciliation(
         "lost-deposit-makes-no-session",
         "3/pending-resolved",
         "A deposit whose answer was lost is found on the chain, and no session comes of it.",
-        edit(
-            reconcile.look_up,
-            "grant(service, record.payment_id, state.use.tx_hash, record.from_address)",
-            "service.store.settle(\n"
-            "        record.payment_id, state.use.tx_hash, record.from_address, None\n"
-            "    )",
-        ),
+        collaborator(rpc=Finds),
+        collaborator(payments=FoundMakesNoSession),
         needs="world",
     ),
     reconciliation(
         "used-is-paid",
         "5/nonce-once",
         "A nonce that was cancelled counts as paid.",
-        swap(reconcile, "_paid", lambda *_: True),
+        collaborator(rpc=counts_as_paid(lambda wanted, moved: True, canceled=True)),
         needs="world",
     ),
     reconciliation(
         "any-transfer-counts",
         "3/pending-resolved",
-        "A nonce that was used to pay somebody else counts as paid.",
-        edit(reconcile._paid, "wanted in use.transfers", "bool(use.transfers)"),
+        "A nonce that was used to pay another account counts as paid.",
+        collaborator(rpc=counts_as_paid(lambda wanted, moved: bool(moved))),
         needs="world",
     ),
     reconciliation(
         "any-amount-counts",
         "3/pending-resolved",
         "A nonce that was used to pay the merchant less counts as paid.",
-        edit(
-            reconcile._paid,
-            "wanted in use.transfers",
-            "wanted[:2] in [moved[:2] for moved in use.transfers]",
+        collaborator(
+            rpc=counts_as_paid(lambda wanted, moved: wanted[:2] in [it[:2] for it in moved])
         ),
         needs="world",
     ),
@@ -113,11 +192,7 @@ ROWS = (
         "unused-is-never-paid",
         "3/pending-resolved",
         "A nonce that is still unused counts as never to be paid, while its transaction waits.",
-        edit(
-            reconcile.look_up,
-            'return "not settled" if _is_too_late(stored, state) else "unused"',
-            'return "not settled"',
-        ),
+        collaborator(rpc=UnusedIsOver),
         needs="world",
     ),
 )

@@ -1,68 +1,139 @@
 """Defects against replay: what was used once, and is taken again."""
 
-from tests.mutants.change import edit, schema
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from tests.mutants.change import Change
+from tests.mutants.middleware import Answer, Request, Serve, middleware
 from tests.mutants.mutant import Kind
-from x402sim.service import payments, reconcile
-from x402sim.service.store import Store
+from tests.mutants.paying import (
+    ALREADY_SETTLED,
+    NONCE_USED,
+    PAY,
+    OtherIds,
+    authorization,
+    with_id,
+)
+from x402sim.service.state import Service
+from x402sim.world.assembly.recipe import Recipe
 
 replay = Kind("replay")
 
 
-transactions_may_pay_often = schema(
-    "tx_hash TEXT UNIQUE, from_address", "tx_hash TEXT, from_address"
-)
-ids_may_be_claimed_again = edit(
-    Store.claim,
-    "AND status = 'failed' \"\n            \"AND tx_hash IS NULL",
-    "",
-)
+@dataclass(slots=True)
+class Seen:
+    """An authorization that has paid: as which text, for which id, with which receipt."""
+
+    header: str
+    payment_id: str
+    receipt: Answer
+
+
+@dataclass(slots=True)
+class Payments:
+    """What middleware knows of the payments so far."""
+
+    ids: OtherIds = field(default_factory=OtherIds)
+    by_nonce: dict[tuple[bytes, bytes], Seen] = field(default_factory=dict)
+    by_id: dict[str, Seen] = field(default_factory=dict)
+
+    def note(self, request: Request, reply: Answer) -> None:
+        """Remember a settled payment."""
+        seen = Seen(request.field("paymentHeader"), request.field("paymentId"), reply)
+        self.by_id[seen.payment_id] = seen
+        auth = authorization(seen.header)
+        if auth is not None:
+            self.by_nonce[bytes(auth.from_), auth.nonce] = seen
+
+    def paid_by(self, header: str) -> Seen | None:
+        """Return what an authorization has paid for."""
+        auth = authorization(header)
+        return self.by_nonce.get((bytes(auth.from_), auth.nonce)) if auth else None
+
+    def pay_for_another(self, seen: Seen, payment_id: str) -> Answer:
+        """Let an authorization pay for one more id; return the receipt."""
+        self.ids.add(payment_id, seen.payment_id)
+        return with_id(seen.receipt, payment_id)
+
+
+def used_authorizations_pay(when: Callable[[Request, Seen], bool]) -> Change:
+    """Let an authorization that has paid for one id pay for others too, in some cases."""
+
+    def change(recipe: Recipe) -> Recipe:
+        payments = Payments()
+
+        async def handler(_: Service, request: Request, serve: Serve) -> Answer:
+            reply = await serve(payments.ids.of(request))
+            if request.path != PAY:
+                return reply
+            if reply.status == 200:
+                payments.note(request, reply)
+                return reply
+            seen = payments.paid_by(request.field("paymentHeader"))
+            if reply.error == NONCE_USED and seen and when(request, seen):
+                return payments.pay_for_another(seen, request.field("paymentId"))
+            return reply
+
+        return middleware(handler)(recipe)
+
+    return change
+
+
+def used_ids_settle(recipe: Recipe) -> Recipe:
+    """Settle another authorization for an id that is paid."""
+    payments = Payments()
+
+    async def handler(_: Service, request: Request, serve: Serve) -> Answer:
+        reply = await serve(request)
+        header = request.field("paymentHeader")
+        if reply.error == ALREADY_SETTLED and payments.paid_by(header) is None:
+            reply = await payments.ids.settled_anew(request, serve)
+        if request.path == PAY and reply.status == 200:
+            payments.note(request, reply)
+        return reply
+
+    return middleware(handler)(recipe)
+
+
+def used_ids_have_a_receipt(recipe: Recipe) -> Recipe:
+    """Answer another settlement of a paid id with the receipt of the first."""
+    payments = Payments()
+
+    async def handler(_: Service, request: Request, serve: Serve) -> Answer:
+        reply = await serve(request)
+        if reply.status == 200:
+            payments.note(request, reply)
+        seen = payments.by_id.get(request.field("paymentId"))
+        return seen.receipt if reply.error == ALREADY_SETTLED and seen else reply
+
+    return middleware(handler, PAY)(recipe)
+
 
 ROWS = (
     replay(
         "authorization-pays-for-many",
         "7/nonce-already-used",
         "An authorization that has paid for one id is found on the chain, and pays for another.",
-        edit(
-            payments.claim,
-            "authorization_key=key,",
-            "authorization_key=(key or '') + request.payment_id.encode().hex(),",
-        ),
-        edit(reconcile._from_key, "Address(raw[:20]), raw[20:]", "Address(raw[:20]), raw[20:52]"),
-        transactions_may_pay_often,
+        used_authorizations_pay(lambda request, seen: True),
     ),
     replay(
         "authorization-by-its-text",
         "5/nonce-once",
         "Used authorizations are known by their header's text: another spelling passes.",
-        edit(
-            payments.claim,
-            "authorization_key=key,",
-            "authorization_key=(key or '') + request.payment_header.encode().hex(),",
+        used_authorizations_pay(
+            lambda request, seen: request.field("paymentHeader") != seen.header
         ),
-        edit(reconcile._from_key, "Address(raw[:20]), raw[20:]", "Address(raw[:20]), raw[20:52]"),
-        transactions_may_pay_often,
     ),
     replay(
         "paid-id-is-paid-again",
         "7/payment-already-settled",
         "A second authorization for a paid id is settled too: the payer is charged twice.",
-        edit(
-            payments.earlier_attempt,
-            "if stored is None or (",
-            'if stored is None or stored.record.status == "settled" or (',
-        ),
-        ids_may_be_claimed_again,
+        used_ids_settle,
     ),
     replay(
         "paid-id-gets-its-receipt",
         "7/payment-already-settled",
         "Settling a paid id once more is answered with its receipt.",
-        edit(
-            payments.earlier_attempt,
-            '    if stored.record.status != "pending":',
-            '    if stored.record.status == "settled":\n'
-            '        return "settled"\n'
-            '    if stored.record.status != "pending":',
-        ),
+        used_ids_have_a_receipt,
     ),
 )

@@ -1,15 +1,30 @@
 """Defects of the 402: its status, its body, the requirements, the payment id."""
 
+import hashlib
 from collections.abc import Callable
 from typing import Any
 
-from tests.mutants.change import Change, answers, edit, setting, swap
+import msgspec
+
+from tests.mutants.change import Change, setting
+from tests.mutants.middleware import (
+    Answer,
+    Request,
+    answer,
+    answers,
+    page,
+    paths,
+    replies,
+    statuses,
+)
 from tests.mutants.mutant import Kind
+from tests.mutants.paying import PAY, with_id
+from tests.mutants.wrapper import Wrapper, collaborator
 from x402sim.protocol.crypto import checksum
 from x402sim.protocol.networks import MAINNET
-from x402sim.service import app
-from x402sim.service.issue import Issuer, Terms
-from x402sim.world.assembly import parts
+from x402sim.service.issue import AGENTS, QUOTE, SESSIONS, Issuer
+from x402sim.service.state import Service
+from x402sim.world.assembly.recipe import Recipe
 
 required = Kind("required-402")
 
@@ -31,31 +46,86 @@ def requirements(**changes: Any) -> Change:
     return body(change)
 
 
-def ids(spell: Callable[[Issuer, Terms, int], str]) -> Change:
-    """Let an issuer remember its payment ids, which are spelled so (the last is a count)."""
+def ids(spell: Callable[[bytes, int, int], str]) -> Change:
+    """Spell payment ids from 32 bytes of luck, the time of expiry in seconds, and a count."""
 
-    class Remembering(Issuer):
-        def __init__(self, *arguments: Any) -> None:
-            super().__init__(*arguments)
-            self.known: dict[str, Terms] = {}
+    class Respelled(Wrapper):
+        """An issuer that remembers which of its ids stands for which of the real ones."""
 
-        def _seal(self, terms: Terms) -> str:
-            name = spell(self, terms, len(self.known) + 1)
-            self.known[name] = terms
-            return name
+        real: dict[str, str]
 
-        def read(self, payment_id: str) -> Terms | None:
-            return self.known.get(payment_id)
+        def issue(self, *terms: Any) -> Any:
+            required = self.inner.issue(*terms)
+            count = len(self.real) + 1
+            luck = hashlib.sha256(str(count).encode()).digest()
+            expires_s = self.inner.read(required.payment_id).expires_s
+            name = spell(luck, expires_s, count)
+            self.real[name] = required.payment_id
+            return msgspec.structs.replace(required, payment_id=name)
 
-    return swap(parts, "Issuer", Remembering)
+        def read(self, payment_id: str) -> Any:
+            return self.inner.read(self.real.get(payment_id, ""))
 
+    def change(recipe: Recipe) -> Recipe:
+        real: dict[str, str] = {}  # it outlives a crash, as the real ids do
+
+        def respelled(issuer: Any, service: Service) -> Respelled:
+            made = Respelled(issuer, service)
+            made.real = real
+            return made
+
+        return collaborator(issuer=respelled)(recipe)
+
+    return change
+
+
+class NoLuck:
+    """Random bytes that are all zero."""
+
+    def randbytes(self, count: int) -> bytes:
+        return bytes(count)
+
+
+class PaysTheToken(Wrapper):
+    """An issuer whose quotes are paid to the token's own address."""
+
+    def issue(self, *terms: Any) -> Any:
+        issued = self.inner.issue(*terms)
+        shown = self._paid_to_the_token(issued.payment_requirements)
+        return msgspec.structs.replace(issued, payment_requirements=shown)
+
+    def requirements(self, terms: Any) -> Any:
+        return self._paid_to_the_token(self.inner.requirements(terms))
+
+    def _paid_to_the_token(self, shown: Any) -> Any:
+        if shown.resource == SESSIONS:
+            return shown
+        return msgspec.structs.replace(shown, pay_to=shown.asset)
+
+
+def wrong_proof(change: Callable[[Request, Answer], Answer]) -> Change:
+    """Change the 402 for a quote that was asked for with a payment id."""
+
+    def changed(request: Request, reply: Answer) -> Answer:
+        is_wrong = reply.status == 402 and "x-payment-id" in request.headers
+        return change(request, reply) if is_wrong else reply
+
+    return replies(QUOTE, changed)
+
+
+def below_v1(path: str) -> str:
+    """Return the path that is meant by one, where everything is below /v1."""
+    return path.removeprefix("/v1") if path.startswith("/v1/") else f"/gone{path}"
+
+
+API = (PAY, QUOTE, SESSIONS, AGENTS)
 
 ROWS = (
     required(
         "unpaid-is-401",
         "1/unpaid-402",
         "A request without proof of payment is answered 401.",
-        edit(app.payment_required, "now_s), 402)", "now_s), 401)"),
+        statuses(QUOTE, 402, 401),
     ),
     required(
         "content-in-the-402",
@@ -68,10 +138,9 @@ ROWS = (
         "unpaid-is-a-web-page",
         "2.2/body",
         "The 402 has a page of HTML for a body.",
-        edit(
-            app.payment_required,
-            "web.answer(service.issuer.issue(resource, amount_base, now_s), 402)",
-            "Response('<h1>Payment Required</h1>', 402, media_type='text/html')",
+        replies(
+            QUOTE,
+            lambda _, it: page("<h1>Payment Required</h1>", 402) if it.status == 402 else it,
         ),
     ),
     required(
@@ -101,7 +170,7 @@ ROWS = (
     required(
         "two-networks",
         "2.2/body",
-        "The network beside the requirements is another one than in them.",
+        "The network beside the requirements is not the one in them.",
         body(lambda it: it.update(network=it["network"].removesuffix("-testnet"))),
     ),
     required(
@@ -133,7 +202,7 @@ ROWS = (
         "payee-is-the-token",
         "2.1/pay-to",
         "The payTo of a quote is the token's own address.",
-        edit(Issuer.requirements, "else settings.pay_to", "else settings.network.asset"),
+        collaborator(issuer=PaysTheToken),
         needs="world",
     ),
     required(
@@ -194,88 +263,56 @@ ROWS = (
     required(
         "ids-count-up",
         "2.2/payment-id",
-        "Payment ids are pay_1, pay_2, …: whoever has one can guess another's.",
-        ids(lambda issuer, terms, n: f"pay_{n}"),
+        "Payment ids are pay_1, pay_2, …: whoever has one can guess another payer's.",
+        ids(lambda luck, expires_s, n: f"pay_{n}"),
     ),
     required(
         "ids-are-times",
         "2.2/payment-id",
         "A payment id is the time at which it was issued, and a count.",
-        ids(lambda issuer, terms, n: f"pay_{terms.expires_s}{n:03}"),
+        ids(lambda luck, expires_s, n: f"pay_{expires_s}{n:03}"),
     ),
     required(
         "ids-come-again",
         "2.2/payment-id",
-        "Whoever asks for the same resource in the same second gets the same payment id.",
-        edit(Issuer._seal, "self._salts.randbytes(_SALT_BYTES)", "bytes(_SALT_BYTES)"),
+        "Two requests for the same resource in the same second get the same payment id.",
+        collaborator(issuer=lambda _, service: Issuer(service.settings, NoLuck())),
     ),
     required(
         "ids-with-another-prefix",
         "2.2/payment-id",
         "Payment ids begin with payment_.",
-        ids(lambda issuer, terms, n: f"payment_{issuer._salts.randbytes(20).hex()}"),
+        ids(lambda luck, expires_s, n: f"payment_{luck[:20].hex()}"),
     ),
     required(
         "ids-of-four-digits",
         "2.2/payment-id",
-        "The opaque part of a payment id has sixteen bits, which can be tried out.",
-        ids(lambda issuer, terms, n: f"pay_{issuer._salts.randbytes(2).hex()}"),
+        "The opaque part of a payment id has sixteen bits, so all of them can be tried.",
+        ids(lambda luck, expires_s, n: f"pay_{luck[:2].hex()}"),
     ),
     required(
         "ids-of-the-payers-choice",
         "2.2/payment-id",
         "The 402 for an unknown payment id gives that very id, which anybody may have chosen.",
-        edit(
-            app.payment_required,
-            "web.answer(service.issuer.issue(resource, amount_base, now_s), 402)",
-            "web.answer(\n"
-            "        __import__('msgspec').structs.replace(\n"
-            "            service.issuer.issue(resource, amount_base, now_s),\n"
-            "            **{'payment_id': it for it in [request.headers.get('x-payment-id')] if it},\n"
-            "        ),\n"
-            "        402,\n"
-            "    )",
-        ),
+        wrong_proof(lambda request, it: with_id(it, request.headers["x-payment-id"])),
     ),
     required(
         "wrong-proof-is-403",
         "7/payment-required",
         "An unknown payment id is answered 403, without requirements.",
-        edit(
-            app.payment_required,
-            "    now_s = service",
-            '    if "x-payment-id" in request.headers:\n'
-            '        return web.error(403, "Payment invalid")\n'
-            "    now_s = service",
-        ),
+        wrong_proof(lambda *_: answer(403, {"error": "Payment invalid"})),
         broad="every check that sees that nothing was paid for expects a 402",
     ),
     required(
         "wrong-proof-has-another-402",
         "7/payment-required",
         "The 402 for an unknown payment id has only an error text for a body.",
-        edit(
-            app.payment_required,
-            "    now_s = service",
-            '    if "x-payment-id" in request.headers:\n'
-            '        return web.error(402, "Payment not found")\n'
-            "    now_s = service",
-        ),
+        wrong_proof(lambda *_: answer(402, {"error": "Payment not found"})),
     ),
     required(
         "paths-with-a-version",
         "9/no-version-segment",
         "Everything is served below /v1.",
-        edit(
-            app.service_app,
-            'route("/api/pay", pay, "POST")',
-            'route("/v1/api/pay", pay, "POST")',
-            'route(QUOTE, perp_quote, "POST")',
-            'route("/v1" + QUOTE, perp_quote, "POST")',
-            'route(SESSIONS, create_session, "POST")',
-            'route("/v1" + SESSIONS, create_session, "POST")',
-            "route(AGENTS, list_agents)",
-            'route("/v1" + AGENTS, list_agents)',
-        ),
+        paths(lambda path: below_v1(path) if path in API or path.startswith("/v1/") else path),
     ),
 )

@@ -1,28 +1,237 @@
 """Defects of sessions: the deposit, the budget, expiry and refund."""
 
-from tests.mutants.change import answers, edit, schema, settlement_rule
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from tests.mutants.budgets import Budgets, is_session, sessions
+from tests.mutants.change import Change, decision, settlement_rule
+from tests.mutants.middleware import (
+    Answer,
+    Request,
+    Serve,
+    answer,
+    answers,
+    free,
+    let_in,
+    middleware,
+    replies,
+    requests,
+    unlocked,
+)
 from tests.mutants.mutant import Kind
-from x402sim.service import app, gate, sessions
-from x402sim.service import grant as granting
-from x402sim.service.issue import SESSIONS
+from tests.mutants.wrapper import Wrapper, altered, collaborator
+from x402sim.protocol.crypto import checksum, keccak256, sign
+from x402sim.protocol.eip3009 import transfer_digest
+from x402sim.protocol.header import PresentedPayment, encode_header, present
+from x402sim.protocol.money import to_base
+from x402sim.service.issue import QUOTE, SESSIONS
 from x402sim.service.state import Service
-from x402sim.service.store import Session, Store
 
 session = Kind("session")
+TOKEN = 10**6
+"""Base units of one token."""
 
 
-def one_more(service: Service, payment_id: str, deposited: int) -> Session:
-    """Open one more session for a payment, whatever it paid for."""
-    session_id = f"session_{service.store.counts()['sessions']}_{payment_id}"
-    service.store._db.execute(
-        "INSERT INTO sessions(session_id, payment_id, payer, deposited, created_ms, expires_ms) "
-        "SELECT ?, payment_id, from_address, ?, timestamp, timestamp + 3600000 FROM payments "
-        "WHERE payment_id = ?",
-        (session_id, deposited, payment_id),
-    )
-    opened = service.store.session(session_id)
-    assert opened
-    return opened
+# --- the deposit ---------------------------------------------------------------------
+
+
+def deposit(change: Callable[[int], int]) -> Change:
+    """Ask for another deposit than maxSpend says; both in base units."""
+
+    class OtherDeposit(Wrapper):
+        """An issuer that computes deposits in this way."""
+
+        def issue(self, resource: str, amount_base: int, *of: Any) -> Any:
+            amount = change(amount_base) if resource == SESSIONS else amount_base
+            return self.inner.issue(resource, amount, *of)
+
+    return collaborator(issuer=OtherDeposit)
+
+
+def two_digits(request: Request) -> Request:
+    """Return a request for a session with maxSpend cut to two digits after the point."""
+    max_spend = request.field("maxSpend")
+    if "." not in max_spend:
+        return request
+    return request.sending({**request.json, "maxSpend": max_spend[: max_spend.find(".") + 3]})
+
+
+def without_deposit(_: Request, reply: Answer) -> Answer:
+    """Answer a request for a session with one, instead of a 402."""
+    return answer(201, {"sessionId": "session_" + "0" * 40}) if reply.status == 402 else reply
+
+
+# --- budgets -------------------------------------------------------------------------
+
+
+async def budget_of_the_body(_: Service, budgets: Budgets, asked: Request, reply: Answer) -> Answer:
+    """Let a session have the maxSpend of the repeated request."""
+    if is_session(reply):
+        budgets.open(reply.json["sessionId"], to_base(asked.field("maxSpend"), 6))
+    return reply
+
+
+async def one_more(_: Service, budgets: Budgets, __: Request, reply: Answer) -> Answer:
+    """Open one more session from the same deposit."""
+    return another(budgets, reply) if is_session(reply) else reply
+
+
+def another(budgets: Budgets, reply: Answer) -> Answer:
+    """Return a new session with the budget that the one in an answer had at first."""
+    shown = reply.json
+    opened = {**shown, "sessionId": f"{shown['sessionId']}_{len(budgets)}"}
+    opened |= {"released": "0", "remaining": shown["deposited"], "status": "active"}
+    budgets.open(opened["sessionId"], int(shown["deposited"]))
+    return answer(reply.status, opened)
+
+
+async def any_payment(service: Service, budgets: Budgets, asked: Request, reply: Answer) -> Answer:
+    """Open a session with the budget of the 402, if its payment id has paid for anything."""
+    stored = service.store.payments.get(asked.headers["x-payment-id"])
+    if reply.status != 402 or stored is None or stored.record.status != "settled":
+        return reply
+    amount = reply.json["paymentRequirements"]["maxAmountRequired"]
+    session_id = f"session_{len(budgets)}_{stored.record.payment_id}"
+    budgets.open(session_id, int(amount))
+    return answer(201, {"sessionId": session_id, "deposited": amount, "released": "0"})
+
+
+async def back_to_life(_: Service, budgets: Budgets, __: Request, reply: Answer) -> Answer:
+    """Let an expired session be spent again."""
+    if is_session(reply) and reply.json["status"] != "active":
+        budgets.open(reply.json["sessionId"], int(reply.json["remaining"]))
+    return reply
+
+
+def sess(change: Callable[[str], str]) -> Callable[[Request], Request]:
+    """Return a change of the session id in a request's headers."""
+
+    def changed(request: Request) -> Request:
+        session_id = request.headers.get("x-session-id")
+        return request if session_id is None else request.having(x_session_id=change(session_id))
+
+    return changed
+
+
+async def without_end(service: Service, request: Request, serve: Serve) -> Answer:
+    """Serve a session once more although its budget is spent."""
+    reply = await serve(request)
+    found = service.store.sessions.get(request.headers.get("x-session-id", ""))
+    is_spent = reply.status == 402 and found is not None and found.status == "active"
+    return await serve(free(request)) if is_spent else reply
+
+
+async def debited_at_once(service: Service, request: Request, serve: Serve) -> Answer:
+    """Debit a session for a request that is answered 400."""
+    reply = await serve(request)
+    session_id = request.headers.get("x-session-id")
+    if reply.status == 400 and session_id is not None:
+        price_base = service.settings.quote_price_base
+        service.store.sessions.debit(session_id, price_base, QUOTE, service.clock.now_ms())
+    return reply
+
+
+class LastUnitRefused(Wrapper):
+    """A store that debits only if something is left afterwards."""
+
+    def debit(self, session_id: str, amount_base: int, *of: Any) -> Any:
+        found = self.inner.get(session_id)
+        if found is None or found.remaining <= amount_base:
+            return None
+        return self.inner.debit(session_id, amount_base, *of)
+
+
+class NeverDebits(Wrapper):
+    """A store that does not raise released."""
+
+    def debit(self, session_id: str, amount_base: int, _: str, now_ms: int) -> Any:
+        if not self.inner.can_pay(session_id, amount_base, now_ms):
+            return None
+        return self.inner.get(session_id).released
+
+
+class DebitsHalf(Wrapper):
+    """A store that raises released by half of the price."""
+
+    def debit(self, session_id: str, amount_base: int, resource: str, now_ms: int) -> Any:
+        if not self.inner.can_pay(session_id, amount_base, now_ms):
+            return None
+        return self.inner.debit(session_id, amount_base // 2, resource, now_ms)
+
+
+class DebitsTwice(Wrapper):
+    """A store that raises released twice."""
+
+    def debit(self, *of: Any) -> Any:
+        return None if self.inner.debit(*of) is None else self.inner.debit(*of)
+
+
+# --- the end -------------------------------------------------------------------------
+
+
+def has_expired(service: Service, request: Request) -> bool:
+    """Tell whether a request names a session whose time has passed."""
+    found = service.store.sessions.get(request.headers.get("x-session-id", ""))
+    return found is not None and found.expires_ms <= service.clock.now_ms()
+
+
+class OwesNothing(Wrapper):
+    """A store that knows of no refunds."""
+
+    def refunds_due(self) -> list[Any]:
+        return []
+
+
+class OwesTheDeposit(Wrapper):
+    """A store whose refunds are whole deposits."""
+
+    def refunds_due(self) -> list[Any]:
+        return [
+            altered(due, amount=self.inner.get(due.session_id).deposited)
+            for due in self.inner.refunds_due()
+        ]
+
+
+class OwesTheMerchant(Wrapper):
+    """A store whose refunds go to the server wallet."""
+
+    def refunds_due(self) -> list[Any]:
+        wallet = checksum(self.service.settings.wallet)
+        return [altered(due, to_address=wallet) for due in self.inner.refunds_due()]
+
+
+class Refunds(Wrapper):
+    """A facilitator for which refunds can be signed again, with other nonces."""
+
+    def _signed(self, payment: PresentedPayment, nonce: bytes) -> PresentedPayment | None:
+        """Return a refund with another nonce; None if it is no refund."""
+        auth, settings = payment.authorization, self.service.settings
+        if auth is None or auth.from_ != settings.wallet:
+            return None
+        other = replace(auth, nonce=nonce)
+        signature = sign(transfer_digest(other, settings.network.domain), settings.key)
+        return present(encode_header(other, signature, settings.network))
+
+
+class RefundsTwice(Refunds):
+    """Sends a refund a second time, to be sure."""
+
+    async def settle(self, payment: PresentedPayment, requirements: Any) -> Any:
+        outcome = await self.inner.settle(payment, requirements)
+        again = self._signed(payment, keccak256(payment.text.encode()))
+        if again is not None:
+            await self.inner.settle(again, requirements)
+        return outcome
+
+
+class RefundsWithANewNonce(Refunds):
+    """Signs a refund anew, with another nonce, whenever it is sent."""
+
+    async def settle(self, payment: PresentedPayment, requirements: Any) -> Any:
+        now = self.service.clock.now()
+        signed = self._signed(payment, keccak256(f"{payment.text} {now}".encode()))
+        return await self.inner.settle(signed or payment, requirements)
 
 
 ROWS = (
@@ -30,37 +239,25 @@ ROWS = (
         "budget-through-a-float",
         "4.4/max-spend",
         "maxSpend is multiplied as a float and cut: 8.20 loses a base unit.",
-        edit(
-            sessions.offer,
-            "to_base(request.max_spend, decimals, fraction_digits=2)",
-            "int(float(request.max_spend) * 10**decimals)",
-        ),
+        deposit(lambda amount: int(amount / TOKEN * TOKEN)),
     ),
     session(
         "cents-through-a-float",
         "4.4/max-spend",
         "maxSpend is brought to cents as a float and cut: 0.29 loses a cent.",
-        edit(
-            sessions.offer,
-            "to_base(request.max_spend, decimals, fraction_digits=2)",
-            "int(float(request.max_spend) * 100) * 10 ** (decimals - 2)",
-        ),
+        deposit(lambda amount: int(amount / TOKEN * 100) * 10**4),
     ),
     session(
         "third-digit-is-dropped",
         "4.4/max-spend",
         "A maxSpend of 1.009 is taken for 1.00.",
-        edit(
-            sessions.offer,
-            "to_base(request.max_spend, decimals, fraction_digits=2)",
-            "to_base(request.max_spend[: request.max_spend.find('.') + 3], decimals)",
-        ),
+        requests(SESSIONS, two_digits),
     ),
     session(
         "deposit-of-one-token",
         "4.4/max-spend",
         "The deposit is 1.00, whatever maxSpend says.",
-        edit(sessions.offer, "issue(SESSIONS, deposit_base,", "issue(SESSIONS, 1_000_000,"),
+        deposit(lambda amount: TOKEN),
     ),
     session(
         "deposit-may-be-less",
@@ -86,139 +283,98 @@ ROWS = (
         "no-deposit",
         "4.4/deposit-402",
         "A session is given without a deposit.",
-        edit(
-            app.create_session,
-            "web.answer(sessions.offer(service, web.parse(body, SessionRequest)), 402)",
-            'web.answer({"sessionId": "session_" + "0" * 40}, 201)',
-        ),
+        replies(SESSIONS, without_deposit),
     ),
     session(
         "budget-by-the-repeated-body",
         "5/session-debit",
         "The budget is the maxSpend of the repeated request, not what was deposited.",
-        edit(
-            app.create_session,
-            "        if session is not None:\n",
-            "        if session is not None:\n"
-            "            asked = sessions.offer(service, web.parse(body, SessionRequest))\n"
-            "            service.store._db.execute(\n"
-            "                'UPDATE sessions SET deposited = ? WHERE payment_id = ?',\n"
-            "                (int(asked.payment_requirements.max_amount_required), payment_id),\n"
-            "            )\n"
-            "            session = service.store.session_paid_by(payment_id)\n",
-        ),
+        sessions(budget_of_the_body),
     ),
     session(
         "a-session-each-time",
         "3/deposit-makes-session",
         "Every repetition of the paid request opens one more session from the same deposit.",
-        edit(
-            app.create_session,
-            "        if session is not None:\n",
-            "        if session is not None:\n"
-            "            from tests.mutants.session import one_more\n"
-            "            session = one_more(service, payment_id, session.deposited)\n",
-        ),
-        schema("payment_id TEXT NOT NULL UNIQUE REFERENCES", "payment_id TEXT NOT NULL REFERENCES"),
+        sessions(one_more),
     ),
     session(
         "any-payment-funds-a-session",
         "3/deposit-makes-session",
         "The payment of a quote opens a session with the budget the body asks for.",
-        edit(
-            app.create_session,
-            "gate.is_entitled(service, payment_id, SESSIONS)",
-            "service.store.payment(payment_id)",
-            "        if session is not None:\n",
-            "        if session is None:\n"
-            "            asked = sessions.offer(service, web.parse(body, SessionRequest))\n"
-            "            deposited = int(asked.payment_requirements.max_amount_required)\n"
-            "            from tests.mutants.session import one_more\n"
-            "            session = one_more(service, payment_id, deposited)\n"
-            "        if session is not None:\n",
-        ),
+        sessions(any_payment),
     ),
     session(
         "ids-are-called-sess",
         "2.6/id-prefix",
         "Session ids begin with sess_.",
-        edit(granting.session_id, '"session_" +', '"sess_" +'),
+        requests(QUOTE, sess(lambda it: it.replace("sess_", "session_", 1))),
+        answers(
+            None,
+            SESSIONS,
+            lambda it: it.update(
+                {k: v.replace("session_", "sess_", 1) for k, v in it.items() if k == "sessionId"}
+            ),
+        ),
     ),
     session(
         "remaining-is-the-deposit",
         "2.6/remaining",
         "The remaining budget that is shown never shrinks.",
-        edit(sessions.view, "remaining=str(session.remaining)", "remaining=str(session.deposited)"),
+        answers(
+            None,
+            "/api/sessions",
+            lambda it: it.update(remaining=it["deposited"]) if "remaining" in it else None,
+        ),
     ),
     session(
         "last-unit-is-refused",
         "5/session-condition",
         "A session needs more budget than the request costs.",
-        edit(gate.can_spend, "remaining >= amount", "remaining > amount"),
+        collaborator(sessions=LastUnitRefused),
     ),
     session(
         "budget-without-end",
         "5/session-debit",
         "A session is served however little is left of its budget.",
-        edit(gate.can_spend, "session.remaining >= amount_base", "True"),
-        edit(Store.debit, "deposited - released >= ?", "? > 0"),
-        schema(" CHECK (released BETWEEN 0 AND deposited)", ""),
+        unlocked,
+        middleware(without_end, QUOTE),
     ),
     session(
         "never-debited",
         "5/session-debit",
         "A served request does not raise released.",
-        edit(Store.debit, "released = released + ?", "released = released + 0 * ?"),
+        collaborator(sessions=NeverDebits),
     ),
     session(
         "debited-by-half",
         "5/session-debit",
         "A served request raises released by half its price.",
-        edit(Store.debit, "released = released + ?", "released = released + ? / 2"),
+        collaborator(sessions=DebitsHalf),
     ),
     session(
         "debited-twice",
         "5/session-condition",
         "A served request is debited twice.",
-        edit(
-            app.perp_quote,
-            "if not gate.spend(service, granted):",
-            "if not gate.spend(service, granted) or not gate.spend(service, granted):",
-        ),
+        collaborator(sessions=DebitsTwice),
     ),
     session(
         "debited-before-the-body-is-read",
         "kit/5/debit-only-when-served",
         "A session is debited for a request whose body turns out to be invalid.",
-        edit(
-            app.perp_quote,
-            "    order: QuoteRequest",
-            "    if not gate.spend(service, granted):\n"
-            "        return payment_required(service, request, QUOTE, price)\n"
-            "    order: QuoteRequest",
-            "    if not gate.spend(service, granted):\n"
-            "        return payment_required(service, request, QUOTE, price)\n"
-            "    return content",
-            "    return content",
-        ),
+        middleware(debited_at_once, QUOTE),
     ),
     session(
         "served-after-expiry",
         "3/expiry-refund",
         "A session is spent on after its time has passed.",
-        edit(
-            gate.can_spend,
-            'and session.status == "active"\n        and service.clock.now_ms() < session.expires_ms',
-            "",
-        ),
-        edit(Store.debit, "AND status = 'active' AND expires_ms > ?", "AND ? > 0"),
+        let_in(QUOTE, has_expired),
         needs="clock",
     ),
     session(
         "expires-at-once",
         "3/expiry-refund",
-        "The duration is taken for milliseconds, so a session ends before it is spent.",
-        edit(granting.grant, "stored.duration * unit_ms", "stored.duration"),
+        "The duration counts nothing, so a session ends before it is spent.",
+        decision(duration_unit_s=0),
         needs="clock",
         broad="no session lives long enough for the checks of sessions",
     ),
@@ -226,74 +382,49 @@ ROWS = (
         "comes-back-to-life",
         "3/refund-once",
         "Repeating the paid request renews an expired session, although it was refunded.",
-        edit(
-            app.create_session,
-            "        if session is not None:\n",
-            "        if session is not None and session.status == 'expired':\n"
-            "            sql = \"UPDATE sessions SET status = 'active', expires_ms = ? WHERE payment_id = ?\"\n"
-            "            in_an_hour_ms = service.clock.now_ms() + 3600000\n"
-            "            service.store._db.execute(sql, (in_an_hour_ms, payment_id))\n"
-            "            session = service.store.session_paid_by(payment_id)\n"
-            "        if session is not None:\n",
-        ),
+        sessions(back_to_life),
         needs="clock",
     ),
     session(
         "never-expires",
         "3/expiry-refund",
         "The duration is taken a thousand times too long.",
-        edit(granting.grant, "stored.duration * unit_ms", "stored.duration * unit_ms * 1000"),
+        decision(duration_unit_s=60_000),
         needs="clock",
     ),
     session(
         "never-refunded",
         "3/expiry-refund",
         "An expired session's balance stays with the merchant.",
-        edit(sessions.expire, "service.store.refunds_due(), 0", "[], 0"),
+        collaborator(sessions=OwesNothing),
         needs="clock world",
     ),
     session(
         "whole-deposit-refunded",
         "3/expiry-refund",
         "What was spent is refunded too.",
-        edit(Store.expire, "payer, deposited - released, ?", "payer, deposited, ?"),
+        collaborator(sessions=OwesTheDeposit),
         needs="clock world",
     ),
     session(
         "refunded-to-the-merchant",
         "3/expiry-refund",
         "The refund goes to the merchant's own wallet.",
-        edit(
-            sessions._transfer,
-            "to=parse_address(refund.to_address)",
-            "to=settings.wallet",
-            "pay_to=refund.to_address",
-            "pay_to=checksum(settings.wallet)",
-        ),
+        collaborator(sessions=OwesTheMerchant),
         needs="clock world",
     ),
     session(
         "refunded-twice",
         "3/refund-once",
         "A refund is sent twice, under two nonces, to be sure.",
-        edit(
-            sessions.pay_back,
-            "    except (Unavailable, OutcomeUnknown)",
-            "        if not state.use:\n"
-            "            await _transfer(service, refund, keccak256(nonce))\n"
-            "    except (Unavailable, OutcomeUnknown)",
-        ),
+        collaborator(facilitator=RefundsTwice),
         needs="clock world",
     ),
     session(
         "refunded-again-after-a-lost-answer",
         "3/refund-once",
         "A refund whose answer is lost is signed anew, with another nonce, and paid twice.",
-        edit(
-            sessions.pay_back,
-            "refund_nonce(refund.session_id)",
-            "keccak256(refund.session_id.encode() + str(service.clock.now()).encode())",
-        ),
+        collaborator(facilitator=RefundsWithANewNonce),
         needs="clock world",
     ),
 )

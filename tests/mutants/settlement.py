@@ -1,22 +1,121 @@
-"""Defects of settlement: what is asked of the facilitator, and what is made of its word."""
+"""Defects of settlement: what the facilitator is asked, and what the service makes of it."""
 
+import hashlib
 from typing import Any
 
-from tests.mutants.change import answers, edit, swap
+import msgspec
+
+from tests.mutants.change import setting
+from tests.mutants.middleware import answers
 from tests.mutants.mutant import Kind
-from x402sim.protocol.messages import Wire
-from x402sim.service import app, payments, upstream
-from x402sim.service.upstream import Upstream
+from tests.mutants.wrapper import Wrapper, altered, collaborator
+from x402sim.protocol.crypto import checksum
+from x402sim.protocol.header import PresentedPayment
+from x402sim.protocol.messages import BadMessage
+from x402sim.protocol.refusals import Refusal, SettlementRefused
+from x402sim.service.upstream.calls import Unavailable
+from x402sim.service.upstream.facilitator import Moved, NotMoved, Verdict
 
 settlement = Kind("settlement")
 RECORD = "/api/payments/"
+YES = Verdict(is_valid=True)
 
 
-class LooseVerdict(Wire, frozen=True):
-    """The facilitator's verdict, read without a look at its type."""
+def made_up(payment: PresentedPayment, requirements: Any) -> Moved:
+    """Return what a facilitator answers for a payment that it has settled."""
+    auth = payment.authorization
+    return Moved(
+        tx_hash="0x" + hashlib.sha256(payment.text.encode()).hexdigest(),
+        payer=checksum(auth.from_) if auth else "",
+        to=requirements.pay_to,
+        amount=requirements.max_amount_required,
+        network=requirements.network,
+    )
 
-    is_valid: Any = None
-    invalid_reason: Any = None
+
+class NeverVerifies(Wrapper):
+    """Takes every payment for verified, without asking."""
+
+    async def verify(self, *_: Any) -> Verdict:
+        return YES
+
+
+class IgnoresTheVerdict(Wrapper):
+    """Has every payment verified, and does not look at the verdict."""
+
+    async def verify(self, *asked: Any) -> Verdict:
+        await self.inner.verify(*asked)
+        return YES
+
+
+class AnyTextIsTrue(Wrapper):
+    """Takes a verdict that has another type than it should have for a yes."""
+
+    async def verify(self, *asked: Any) -> Any:
+        try:
+            return await self.inner.verify(*asked)
+        except Unavailable as error:
+            if isinstance(error.__cause__, BadMessage):
+                return YES
+            raise
+
+
+class OutageIsAYes(Wrapper):
+    """Takes a payment for valid if the facilitator cannot say."""
+
+    async def verify(self, *asked: Any) -> Any:
+        try:
+            return await self.inner.verify(*asked)
+        except Unavailable:
+            return YES
+
+
+class SignedAWhileAgo(Wrapper):
+    """Refuses what was signed more than half a minute ago."""
+
+    async def verify(self, payment: PresentedPayment, *of: Any) -> Any:
+        auth = payment.authorization
+        if auth is not None and self.service.clock.now_s() - auth.valid_after > 90:
+            raise SettlementRefused(Refusal.EXPIRED)
+        return await self.inner.verify(payment, *of)
+
+
+class EveryAnswerIsSettled(Wrapper):
+    """Takes whatever the facilitator answers for success."""
+
+    async def settle(self, payment: PresentedPayment, requirements: Any) -> Any:
+        outcome = await self.inner.settle(payment, requirements)
+        return made_up(payment, requirements) if isinstance(outcome, NotMoved) else outcome
+
+
+class PriceOfAQuote(Wrapper):
+    """Asks the facilitator for the price of a quote, whatever was to be paid."""
+
+    async def verify(self, payment: PresentedPayment, requirements: Any) -> Any:
+        return await self.inner.verify(payment, self._cheap(requirements))
+
+    async def settle(self, payment: PresentedPayment, requirements: Any) -> Any:
+        return await self.inner.settle(payment, self._cheap(requirements))
+
+    def _cheap(self, requirements: Any) -> Any:
+        return msgspec.structs.replace(requirements, max_amount_required="10000")
+
+
+class InMemoryOnly(Wrapper):
+    """A store in which no payment is ever settled: its status is "failed"."""
+
+    def get(self, payment_id: str) -> Any:
+        stored = self.inner.get(payment_id)
+        if stored is not None and stored.record.status == "settled":
+            record = msgspec.structs.replace(stored.record, status="failed")
+            return altered(stored, record=record)
+        return stored
+
+    def grants(self, *_: Any) -> bool:
+        return False
+
+    def unindexed(self, _: int) -> list[Any]:
+        return []
 
 
 ROWS = (
@@ -24,92 +123,60 @@ ROWS = (
         "nothing-settles",
         "1/sign-settle-repeat",
         "The facilitator is asked at a path it does not have, so no payment settles.",
-        edit(Upstream._post, "/v2/x402/", "/v9/x402/"),
+        setting(facilitator_url="http://facilitator.local/v9"),
     ),
     settlement(
         "verify-is-left-out",
         "4.1/verify-signature",
-        "The facilitator is asked to settle what it was never asked to verify.",
-        edit(payments.pay, "await verify(service, request)", "pass"),
+        "The facilitator is asked to settle without being asked to verify.",
+        collaborator(facilitator=NeverVerifies),
         needs="world",
     ),
     settlement(
         "verdict-is-ignored",
         "4.1/verify-signature",
         "The facilitator is asked to verify, and its verdict is not looked at.",
-        edit(payments.verify, "if not verdict.is_valid:", "if False:"),
+        collaborator(facilitator=IgnoresTheVerdict),
         needs="world",
     ),
     settlement(
         "any-text-is-true",
         "4.1/verify-signature",
         'The verdict "false", in quotation marks, counts as true.',
-        swap(upstream, "VerifyAnswer", LooseVerdict),
+        collaborator(facilitator=AnyTextIsTrue),
         needs="world",
     ),
     settlement(
         "outage-is-a-yes",
         "4.1/verify-signature",
         "When verification is out of order, everything counts as valid.",
-        edit(
-            payments.verify,
-            'raise SettlementRefused(Refusal.UNREACHABLE, f"nothing was charged: {error}") from error',
-            "return",
-        ),
+        collaborator(facilitator=OutageIsAYes),
         needs="world",
     ),
     settlement(
         "signed-a-while-ago",
         "2.3/window",
         "An authorization is refused half a minute after it was signed.",
-        edit(
-            payments.pay,
-            "    terms =",
-            "    auth, _ = authorization_of(decode_header(request.payment_header))\n"
-            "    if service.clock.now_s() - auth.valid_after > 90:\n"
-            "        raise SettlementRefused(Refusal.EXPIRED)\n"
-            "    terms =",
-        ),
+        collaborator(facilitator=SignedAWhileAgo),
     ),
     settlement(
         "every-200-is-settled",
         "4.1/settle-on-chain",
-        "The facilitator's answer 200 is taken for success, although it tells of a failure.",
-        edit(
-            payments.settle,
-            "        refused = SettlementRefused(refusal_of(outcome.error), outcome.error)\n",
-            "        from hashlib import sha256\n"
-            "        made_up = '0x' + sha256(payment_id.encode()).hexdigest()\n"
-            "        grant(service, payment_id, made_up, '')\n"
-            "        return\n"
-            "        refused = SettlementRefused(refusal_of(outcome.error), outcome.error)\n",
-        ),
+        "The facilitator's answer 200 is taken for success, although it reports a failure.",
+        collaborator(facilitator=EveryAnswerIsSettled),
         broad="whatever the chain refuses is settled",
     ),
     settlement(
         "always-the-price-of-a-quote",
         "4.4/deposit-flow",
         "The facilitator is always asked for the price of a quote, so no deposit settles.",
-        edit(
-            upstream.facilitator_request,
-            "    return",
-            "    import msgspec\n"
-            "    requirements = msgspec.structs.replace(requirements, max_amount_required='10000')\n"
-            "    return",
-        ),
+        collaborator(facilitator=PriceOfAQuote),
     ),
     settlement(
         "kept-in-memory-only",
         "4.1/store-settled",
         'The stored record does not become "settled": only the cache knows of the payment.',
-        edit(
-            app.pay,
-            "return web.answer(await payments.pay(service, asked))",
-            "receipt = await payments.pay(service, asked)\n"
-            "        sql = \"UPDATE payments SET status = 'failed' WHERE payment_id = ?\"\n"
-            "        service.store._db.execute(sql, (asked.payment_id,))\n"
-            "        return web.answer(receipt)",
-        ),
+        collaborator(payments=InMemoryOnly),
         needs="record",
         broad="no record is ever complete, so nothing that rests on records works",
     ),

@@ -132,7 +132,7 @@ def build(
     outside = _outside(site, opened, index)
     http = _client(outside, link)
     settings = _settings(recipe, opened.network, site.keys.secret("service"), secret)
-    process = Process(_service(site, settings, store, http))
+    process = Process(_service(site, settings, store, http), recipe.hooks)
     site.faults.on_crash = process.crash
     return Parts(
         clock=site.clock,
@@ -199,13 +199,15 @@ def _open_chain(site: _Site, people: People, store: Store, secret: bytes) -> Ope
 def _outside(site: _Site, opened: OpenChain, index: Index) -> dict[str, ASGIApp]:
     """Return the applications that the service asks."""
     recipe, clock = site.recipe, site.clocks["facilitator"]
-    facilitator = Facilitator(
-        chain=opened.chain,
-        clock=clock,
-        network=opened.network,
-        account=opened.facilitator,
-        started_s=clock.now(),
-        rules=recipe.rules("verification"),
+    facilitator = recipe.hooks.facilitator(
+        Facilitator(
+            chain=opened.chain,
+            clock=clock,
+            network=opened.network,
+            account=opened.facilitator,
+            started_s=clock.now(),
+            rules=recipe.rules("verification"),
+        )
     )
     apps: dict[Victim, Starlette] = {
         "facilitator": facilitator_app(facilitator),
@@ -257,9 +259,11 @@ def _settings(recipe: Recipe, network: Network, private_key: bytes, secret: byte
         network=network,
         decisions=recipe.decisions or Decisions(),
     )
-    if recipe.sweep_s is None:
-        return settings
-    return replace(settings, session_sweep_s=recipe.sweep_s, reconcile_interval_s=recipe.sweep_s)
+    if recipe.sweep_s is not None:
+        settings = replace(
+            settings, session_sweep_s=recipe.sweep_s, reconcile_interval_s=recipe.sweep_s
+        )
+    return recipe.hooks.settings(settings)
 
 
 _no_service = web.error(

@@ -13,18 +13,29 @@ from x402sim.service.app import service_app
 from x402sim.service.background import run_background
 from x402sim.service.entitlements import Entitlements
 from x402sim.service.state import KeyedLocks, Service
+from x402sim.world.assembly.hooks import NO_HOOKS, Hooks
 from x402sim.world.transport.door import ABORT
 
 
 class Process:
-    """An ASGI application and its background work, which crash and restart together."""
+    """An ASGI application and its background work, which crash and restart together.
 
-    def __init__(self, service: Service) -> None:
-        self.service = service
+    `hooks` may change the service and its application, at each start anew.
+    """
+
+    def __init__(self, service: Service, hooks: Hooks = NO_HOOKS) -> None:
+        self._plain, self._hooks = service, hooks
+        self._load()
         self.crashes = 0
-        self._app = service_app(service)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._background: asyncio.Task[None] | None = None
+
+    def _load(self) -> None:
+        self.service = self._hooks.service(self._plain)
+        app = service_app(self.service)
+        self.paths = paths_of(app)
+        """The paths that the service serves, as its routes spell them."""
+        self._app = self._hooks.app(self.service, app)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request; if the service dies meanwhile, the connection breaks."""
@@ -41,11 +52,6 @@ class Process:
         finally:
             self._tasks.discard(task)
 
-    @property
-    def paths(self) -> list[str]:
-        """The paths that the service serves, as its routes spell them."""
-        return paths_of(self._app)
-
     def start_background(self) -> None:
         """Start the indexer, the sweeps and the reconciler."""
         self._background = asyncio.create_task(run_background(self.service))
@@ -55,14 +61,14 @@ class Process:
         self.crashes += 1
         for task in self._tasks:
             task.cancel()
-        settings = self.service.settings
-        self.service = replace(
-            self.service,
+        settings = self._plain.settings
+        self._plain = replace(
+            self._plain,
             entitlements=Entitlements(settings.entitlement_lifetime_s),
             settling=KeyedLocks(),
             refunding=KeyedLocks(),
         )
-        self._app = service_app(self.service)
+        self._load()
         if self._background:
             self._background.cancel()
             self.start_background()

@@ -9,6 +9,7 @@ from x402sim.protocol.networks import Network
 from x402sim.protocol.rules import FRESHNESS, SETTLEMENT, VERIFICATION, without
 from x402sim.spec.decisions import Decisions
 from x402sim.suggest import unknown
+from x402sim.world.assembly.hooks import NO_HOOKS, Hooks
 from x402sim.world.chains.backend import ChainBackend
 from x402sim.world.chains.parse import DEFAULT_CHAIN
 
@@ -51,6 +52,8 @@ class Recipe:
     """Seconds between looks at expired sessions and pending payments; None is the default."""
     without: tuple[tuple[str, str], ...] = ()
     """Rules to leave out, to see which check notices: (name in `TABLES`, clause)."""
+    hooks: Hooks = NO_HOOKS
+    """Functions that change settings, service, its application, or the facilitator."""
 
     def __post_init__(self) -> None:
         if self.block_time_s is not None and not 0.01 <= self.block_time_s <= 86400:

@@ -1,0 +1,60 @@
+"""What do defects of payment share? All of it over HTTP, with the service's own answers.
+
+A payment that an honest service refuses is settled under a new payment id, which the
+answer then hides; later requests with the old id are served as if they had the new one.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+
+from tests.mutants.middleware import Answer, Request, Serve
+from x402sim.protocol.eip3009 import Authorization
+from x402sim.protocol.header import present
+
+PAY = "/api/pay"
+ALREADY_SETTLED = "Payment already settled"
+INVALID_SIGNATURE = "Invalid signature"
+NONCE_USED = "Nonce already used"
+NO_PROOF: dict[str, str | None] = {"x_payment_id": None, "x_session_id": None}
+
+
+def authorization(header: str) -> Authorization | None:
+    """Return what a payment header authorizes; None if it cannot be read."""
+    return present(header).authorization
+
+
+def with_id(reply: Answer, payment_id: str) -> Answer:
+    """Return a receipt, or a 402, with another payment id."""
+    body: Any = reply.json
+    return replace(reply, body=msgspec.json.encode({**body, "paymentId": payment_id}))
+
+
+class OtherIds:
+    """Serves requests with a payment id as if they had another one."""
+
+    def __init__(self) -> None:
+        self._real: dict[str, str] = {}
+
+    def add(self, payment_id: str, real: str) -> None:
+        """Take one id for another from now on."""
+        self._real[payment_id] = real
+
+    async def settled_anew(self, request: Request, serve: Serve) -> Answer:
+        """Settle a payment of a quote under a new payment id, and hide that in the answer."""
+        body = request.json
+        path = body["paymentRequirements"]["resource"]
+        order = {"pair": "BTC-USD", "side": "long", "leverage": 2, "sizeUsd": 100}
+        unpaid = await serve(replace(request.having(**NO_PROOF).sending(order), path=path))
+        new = unpaid.json["paymentId"]
+        reply = await serve(request.sending({**body, "paymentId": new}))
+        if reply.status != 200:
+            return reply
+        self.add(body["paymentId"], new)
+        return with_id(reply, body["paymentId"])
+
+    def of(self, request: Request) -> Request:
+        """Return a request as it is served."""
+        payment_id = request.headers.get("x-payment-id", "")
+        return request.having(x_payment_id=self._real.get(payment_id, payment_id) or None)

@@ -1,0 +1,68 @@
+"""A recipe's hooks change the settings, the service, its application and the facilitator."""
+
+from dataclasses import replace
+
+import httpx
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp
+
+from x402sim import TESTNET
+from x402sim.service.entitlements import Entitlements
+from x402sim.service.state import Service
+from x402sim.world.assembly.hooks import Hooks
+from x402sim.world.assembly.parts import Parts, Recipe, build
+from x402sim.world.loop import run_virtual
+from x402sim.world.transport.link import Asgi
+
+
+class Open(Entitlements):
+    def grants(self, payment_id: str, resource: str, now_ms: int) -> bool:
+        return True
+
+
+def opened(service: Service) -> Service:
+    return replace(service, entitlements=Open(60))
+
+
+def built(hooks: Hooks) -> Parts:
+    return build(Recipe(network=TESTNET, seed=1, hooks=hooks))
+
+
+async def ask(parts: Parts) -> httpx.Response:
+    order = {"pair": "BTC-USD", "side": "long", "leverage": 2, "sizeUsd": 100}
+    async with httpx.AsyncClient(
+        transport=Asgi(parts.service_app), base_url="http://service"
+    ) as http:
+        return await http.post("/api/perp/quote", json=order, headers={"X-Payment-Id": "pay_none"})
+
+
+def test_settings_reach_every_part_of_the_service() -> None:
+    parts = built(Hooks(settings=lambda it: replace(it, quote_price_base=7)))
+    answer = run_virtual(lambda: ask(parts))
+    assert answer.json()["paymentRequirements"]["maxAmountRequired"] == "7"
+
+
+def test_a_collaborator_can_be_replaced() -> None:
+    assert run_virtual(lambda: ask(built(Hooks(service=opened)))).status_code == 200
+
+
+def test_a_crash_does_not_undo_it() -> None:
+    async def crashed() -> httpx.Response:
+        parts = built(Hooks(service=opened))
+        parts.process.crash()
+        return await ask(parts)
+
+    assert run_virtual(crashed).status_code == 200
+
+
+def test_middleware_can_answer_for_the_service() -> None:
+    def closed(service: Service, app: ASGIApp) -> ASGIApp:
+        return PlainTextResponse("closed", 503)
+
+    assert run_virtual(lambda: ask(built(Hooks(app=closed)))).text == "closed"
+
+
+def test_the_facilitator_can_be_replaced() -> None:
+    seen = []
+    built(Hooks(facilitator=lambda it: seen.append(it) or it))  # type: ignore[func-returns-value]
+    assert [each.network for each in seen] == [TESTNET]

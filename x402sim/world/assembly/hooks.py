@@ -1,0 +1,43 @@
+"""How to change the parts of a world before they start: policies, middleware, defects.
+
+`Recipe(hooks=Hooks(service=lambda it: replace(it, store=MyStore(it.store))))` puts another
+store into the service. Each hook gets the part as it would be and returns the one to use.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from starlette.types import ASGIApp
+
+from x402sim.facilitator.engine import Facilitator
+from x402sim.service.settings import Settings
+from x402sim.service.state import Service
+
+Part = TypeVar("Part")
+
+
+def _unchanged(part: Part) -> Part:
+    return part
+
+
+def _no_middleware(_: Service, app: ASGIApp) -> ASGIApp:
+    return app
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hooks:
+    """A function for each part that can be changed; the defaults change nothing.
+
+    `service` and `app` run at the start of the service and again after each crash, which
+    loses whatever they keep in memory. `app` wraps the ASGI application of the service.
+    """
+
+    settings: Callable[[Settings], Settings] = _unchanged
+    service: Callable[[Service], Service] = _unchanged
+    app: Callable[[Service, ASGIApp], ASGIApp] = _no_middleware
+    facilitator: Callable[[Facilitator], Facilitator] = _unchanged
+
+
+NO_HOOKS = Hooks()
+"""Every part as it is."""
