@@ -8,6 +8,7 @@ Clauses: 4.1/*, 5/nonce-once, 5/exact-amount, 7/*.
 
 import msgspec
 
+from x402sim import events
 from x402sim.protocol.header import PresentedPayment, present
 from x402sim.protocol.messages import PaymentRequirements, Receipt, SettlementRequest
 from x402sim.protocol.refusals import NEVER_PAID, NOT_SEEN_PAID, Refusal, SettlementRefused
@@ -113,7 +114,7 @@ async def settle(service: Service, attempt: Attempt, stored: Stored, *, resumed:
         refused = SettlementRefused(Refusal.UNREACHABLE, reason, final=True)
         over_if = NOT_SEEN_PAID
     except OutcomeUnknown as error:
-        service.note("settlement answer lost", payment_id=payment_id)
+        service.record(events.SettlementAnswerLost(payment_id=payment_id))
         refused = SettlementRefused(Refusal.UNREACHABLE, str(error), final=True)
         over_if = NEVER_PAID
     else:
