@@ -178,8 +178,8 @@ ROWS = (
     session(
         "expires-at-once",
         "3/expiry-refund",
-        "The duration counts nothing, so a session ends before it is spent.",
-        decision(duration_unit_s=0),
+        "The duration is taken for milliseconds, so a session ends before it is spent.",
+        decision(duration_unit_s=0.001),
         needs="clock",
         broad="no session lives long enough for the checks of sessions",
     ),
@@ -194,7 +194,7 @@ ROWS = (
         "never-expires",
         "3/expiry-refund",
         "The duration is taken a thousand times too long.",
-        decision(duration_unit_s=60_000),
+        decision(duration_unit_s=1000),
         needs="clock",
     ),
     session(

@@ -71,11 +71,8 @@ async def one_more(_: Service, budgets: Budgets, __: Request, reply: Answer) -> 
 
 def another(budgets: Budgets, reply: Answer) -> Answer:
     """Return a new session with the budget that the one in an answer had at first."""
-    shown = reply.json
-    opened = {**shown, "sessionId": f"{shown['sessionId']}_{len(budgets)}"}
-    opened |= {"released": "0", "remaining": shown["deposited"], "status": "active"}
-    budgets.open(opened["sessionId"], int(shown["deposited"]))
-    return answer(reply.status, opened)
+    session_id = f"{reply.json['sessionId']}_{len(budgets)}"
+    return answer(reply.status, budgets.open(session_id, int(reply.json["deposited"])))
 
 
 async def any_payment(service: Service, budgets: Budgets, asked: Request, reply: Answer) -> Answer:
@@ -85,8 +82,7 @@ async def any_payment(service: Service, budgets: Budgets, asked: Request, reply:
         return reply
     amount = reply.json["paymentRequirements"]["maxAmountRequired"]
     session_id = f"session_{len(budgets)}_{stored.record.payment_id}"
-    budgets.open(session_id, int(amount))
-    return answer(201, {"sessionId": session_id, "deposited": amount, "released": "0"})
+    return answer(201, budgets.open(session_id, int(amount)))
 
 
 async def back_to_life(_: Service, budgets: Budgets, __: Request, reply: Answer) -> Answer:
