@@ -1,4 +1,4 @@
-"""Section 1: the whole way, from an unpaid request to a paid answer, and what nobody pays."""
+"""Section 1: the whole flow, from an unpaid request to a paid answer, and who pays the gas."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from x402sim.suite.verdict import Inconclusive
 
 OTHER_METHODS = ("GET", "PUT", "PATCH", "OPTIONS")
 INDEXER_TURN_S = 310
-"""The indexer's five minutes, and a little."""
+"""The indexer's interval of five minutes, and ten seconds."""
 
 
 @check("1/unpaid-402")
@@ -25,7 +25,7 @@ async def an_unpaid_request_is_answered_402(probe: Probe) -> None:
     required = [answer for answer in answers if answer.status == 402]
     if not required and all(answer.status in (400, 422) for answer in answers):
         said = answers[0].summary
-        raise Inconclusive(f"the target takes none of the bodies in the target file: {said}")
+        raise Inconclusive(f"the target accepts no body of the target file: {said}")
     require("402", bool(required), answers[0].summary)
     wanted = required[0].at(probe.target.payment_required.requirements)
     require("payment requirements", isinstance(wanted, dict), required[0].summary)
@@ -44,7 +44,7 @@ async def no_other_method_is_free(probe: Probe) -> None:
 
 @check("1/sign-settle-repeat", needs="funds", pays=1)
 async def sign_settle_repeat(probe: Probe) -> None:
-    """A payer who signs what the 402 asks for is settled, and then served."""
+    """A payment that is signed as the 402 asks is settled, and its payer is served."""
     challenge = await probe.challenge()
     header = probe.money.sign(challenge, await probe.money.payer())
     probe.money.expect_settled(await probe.settle(challenge, header))
@@ -53,7 +53,7 @@ async def sign_settle_repeat(probe: Probe) -> None:
 
 @check("1/payer-pays-no-gas", needs="funds, observe chain", pays=1)
 async def the_payer_pays_no_gas(probe: Probe) -> None:
-    """A payment's transaction is somebody else's; the payer sends none and spends no gas."""
+    """The payment's transaction is sent by another account; the payer pays no gas."""
     payer = await probe.money.payer()
     before = await _gas_account(probe, payer)
     paid = await probe.buy(payer)
@@ -67,21 +67,21 @@ async def the_payer_pays_no_gas(probe: Probe) -> None:
 
 
 async def _gas_account(probe: Probe, payer: Wallet) -> tuple[Any, Any]:
-    """Return how many transactions an account has sent, and what gas it could pay."""
+    """Return an account's transaction count and its native balance."""
     count = await probe.chain.call("eth_getTransactionCount", payer.address, "latest")
     return count, await probe.chain.call("eth_getBalance", payer.address, "latest")
 
 
 @check("1/repeat-served", needs="funds", pays=1)
 async def the_repeated_request_is_served(probe: Probe) -> None:
-    """The request that was answered 402 is served when repeated with the payment's id."""
+    """The request that got a 402 is served when repeated with the payment's id."""
     paid = await probe.buy()
     expect_served(await probe.ask(payment_id=paid.challenge.payment_id))
 
 
 @check("1/session-no-402", needs="funds, sessions", deposits="0.02")
 async def a_session_needs_no_402(probe: Probe) -> None:
-    """One deposit pays for one request after the other, none of which is answered 402."""
+    """One deposit pays for several requests, none of which gets a 402."""
     session = await probe.open_session(await probe.budget_for(2))
     expect_served(await probe.ask(session_id=session.session_id))
     expect_served(await probe.ask(session_id=session.session_id))
@@ -89,7 +89,7 @@ async def a_session_needs_no_402(probe: Probe) -> None:
 
 @check("1/indexer", needs="funds, world, clock", pays=1)
 async def the_indexer_runs_by_itself(probe: Probe) -> None:
-    """Within five minutes of a payment the chain explorer is asked, with nobody's doing."""
+    """The service queries the chain explorer within five minutes of a payment, by itself."""
     since = await probe.world.next_event()
     await probe.buy()
 
@@ -99,4 +99,4 @@ async def the_indexer_runs_by_itself(probe: Probe) -> None:
 
     await probe.world.advance(INDEXER_TURN_S)
     asked = await eventually(probe.clock, is_asked)
-    require(f"a question to the explorer in {INDEXER_TURN_S} s", asked, "none")
+    require(f"a query to the explorer within {INDEXER_TURN_S} s", asked, "none")

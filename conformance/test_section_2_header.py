@@ -17,7 +17,7 @@ from x402sim.suite.verdict import CheckFailed, Inconclusive, Skipped
 PARTS = ("from", "to", "value", "validAfter", "validBefore", "nonce", "signature")
 """What the payload of a header must have (2.3)."""
 AGO_S = 200
-"""How long ago a payer may have signed, who takes his time; the window is 300 s."""
+"""How long before the settlement the payer has signed; the window is 300 s."""
 
 
 @check("2.3/hex-header", needs="funds", pays=2)
@@ -27,12 +27,12 @@ async def a_hex_header_is_accepted(probe: Probe) -> None:
     challenge, payer = await probe.challenge(), await probe.money.payer()
     answer = await probe.settle(challenge, probe.money.sign(challenge, payer, spelling="hex"))
     other = probe.money.sign(challenge, payer, spelling="base64")
-    await _settled_rather_than(probe, answer, challenge, other, "the same in base64 is")
+    await _settled_rather_than(probe, answer, challenge, other, "the same in base64 is settled")
 
 
 @check("2.3/hex-header", baseline="payment", needs="funds")
 async def a_header_that_is_no_hex_is_refused(probe: Probe) -> None:
-    """A payment header of odd length, of other letters, or of nothing is refused."""
+    """A payment header of odd length, with other characters, or without content is refused."""
     _require_hex(probe)
     challenge = await probe.challenge()
     for header in ("0x", "0x7b7", "0xpayment", "payment"):
@@ -47,7 +47,7 @@ def _require_hex(probe: Probe) -> None:
 
 @check("2.3/contents", baseline="payment", needs="funds", pays=1)
 async def a_header_without_one_of_its_parts_is_refused(probe: Probe) -> None:
-    """A header that lacks a parameter, the nonce, a bound of the window or the signature."""
+    """A header without one of its fields, such as the nonce or the signature, is refused."""
     challenge, payer = await probe.challenge(), await probe.money.payer()
     header = probe.money.sign(challenge, payer)
     for part in PARTS:
@@ -57,16 +57,16 @@ async def a_header_without_one_of_its_parts_is_refused(probe: Probe) -> None:
 
 
 def _without(probe: Probe, header: str, part: str) -> str:
-    """Return a header with a part of its payload left out."""
-    told: dict[str, Any] = msgspec.to_builtins(decode_header(header))
-    told["payload"] = {name: value for name, value in told["payload"].items() if name != part}
-    text = msgspec.json.encode(told)
+    """Return a header without one field of its payload."""
+    fields: dict[str, Any] = msgspec.to_builtins(decode_header(header))
+    fields["payload"] = {name: value for name, value in fields["payload"].items() if name != part}
+    text = msgspec.json.encode(fields)
     return to_hex(text) if probe.target.pay.spelling == "hex" else base64.b64encode(text).decode()
 
 
 @check("2.3/contents", needs="funds, observe chain", pays=1)
 async def what_the_header_says_is_done(probe: Probe) -> None:
-    """The chain has used the nonce that the header carries, of the payer who signed it."""
+    """After the settlement, the chain has used the header's nonce for the payer who signed it."""
     paid = await probe.buy()
     receipt = await probe.chain.mined(paid)
     if receipt is None:
@@ -83,18 +83,18 @@ async def what_the_header_says_is_done(probe: Probe) -> None:
 
 @check("2.3/window", needs="funds", pays=2)
 async def the_window_of_the_specification_is_accepted(probe: Probe) -> None:
-    """An authorization from 60 s before signing to 300 s after is accepted."""
+    """An authorization valid from 60 s before signing to 300 s after is accepted."""
     challenge, now_s = await probe.challenge(), probe.clock.now_s()
     payer, start_s, end_s = await probe.money.payer(), now_s - 60, now_s + 300
     header = probe.money.sign(challenge, payer, valid_after=start_s, valid_before=end_s)
     answer = await probe.settle(challenge, header)
     wide = probe.money.sign(challenge, payer, valid_after=0, valid_before=now_s + 3600)
-    await _settled_rather_than(probe, answer, challenge, wide, "one that is open for an hour is")
+    await _settled_rather_than(probe, answer, challenge, wide, "one valid for an hour is settled")
 
 
 @check("2.3/window", baseline="payment", needs="funds", pays=1)
 async def a_payer_may_take_his_time(probe: Probe) -> None:
-    """An authorization that was signed a while ago is accepted until its window ends."""
+    """An authorization signed 200 s ago is accepted, because its window has not ended."""
     challenge, signed_s = await probe.challenge(), probe.clock.now_s() - AGO_S
     payer, start_s, end_s = await probe.money.payer(), signed_s - 60, signed_s + 300
     header = probe.money.sign(challenge, payer, valid_after=start_s, valid_before=end_s)
@@ -104,9 +104,9 @@ async def a_payer_may_take_his_time(probe: Probe) -> None:
 async def _settled_rather_than(
     probe: Probe, answer: TargetAnswer, challenge: Challenge, other: str, instead: str
 ) -> None:
-    """Fail if a payment was refused, and another way of making it is accepted."""
+    """Fail if a payment was refused while an equivalent one is accepted."""
     if answer.status == 200:
         return
     if (await probe.settle(challenge, other)).status == 200:
         raise CheckFailed("the settlement", "200", f"{answer.summary}, although {instead}")
-    raise Inconclusive(f"no payment is settled, however it is made: {answer.summary}")
+    raise Inconclusive(f"no payment is settled, in any form: {answer.summary}")

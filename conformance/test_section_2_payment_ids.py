@@ -17,7 +17,7 @@ LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 
 @check("2.2/payment-id")
 async def a_payment_id_has_its_prefix(probe: Probe) -> None:
-    """A payment id is pay_ and an opaque part that fits into a header."""
+    """A payment id is pay_ and an opaque part that is valid in a header."""
     payment_id = (await probe.challenge()).payment_id
     opaque = payment_id.removeprefix(PREFIX)
     fits = opaque.isascii() and opaque.isprintable() and " " not in opaque
@@ -27,7 +27,7 @@ async def a_payment_id_has_its_prefix(probe: Probe) -> None:
 
 @check("2.2/payment-id")
 async def payment_ids_cannot_be_guessed(probe: Probe) -> None:
-    """No payment id comes twice, and many of them show neither a counter nor a clock."""
+    """No payment id comes twice, and 32 of them reveal neither a counter nor a clock."""
     ids = [(await probe.challenge()).payment_id for _ in range(SAMPLE)]
     expect(f"different ids among {SAMPLE}", len(set(ids)), SAMPLE)
     bits = _bits_that_vary(ids)
@@ -36,7 +36,7 @@ async def payment_ids_cannot_be_guessed(probe: Probe) -> None:
 
 
 def _bits_that_vary(ids: list[str]) -> float:
-    """Return how much texts differ: the characters seen at each place, as bits."""
+    """Return by how many bits texts differ: the characters at each position, summed up."""
     places = range(max(len(each) for each in ids))
     seen = [{each[place : place + 1] for each in ids} for place in places]
     return sum(math.log2(len(characters)) for characters in seen)
@@ -44,7 +44,7 @@ def _bits_that_vary(ids: list[str]) -> float:
 
 @check("2.2/payment-id", baseline="unpaid")
 async def an_invented_id_grants_nothing(probe: Probe) -> None:
-    """A request with a payment id that was never issued is answered 402."""
+    """A request with a payment id that was never issued gets a 402."""
     payment_id = (await probe.challenge()).payment_id
     for invented in _invented(probe, payment_id):
         expect_not_served(await probe.ask(payment_id=invented), is_402=True)
@@ -52,7 +52,7 @@ async def an_invented_id_grants_nothing(probe: Probe) -> None:
 
 @check("2.2/payment-id", baseline="payment", needs="funds", pays=1)
 async def an_invented_id_settles_nothing(probe: Probe) -> None:
-    """A payment for an id that was never issued is refused, and moves nothing."""
+    """A payment for an id that was never issued is refused, and moves no money."""
     challenge, payer = await probe.challenge(), await probe.money.payer()
     header = probe.money.sign(challenge, payer)
     for invented in _invented(probe, challenge.payment_id):
@@ -62,7 +62,7 @@ async def an_invented_id_settles_nothing(probe: Probe) -> None:
 
 
 def _invented(probe: Probe, payment_id: str) -> list[str]:
-    """Return ids that look like an issued one: another end, another middle, all another."""
+    """Return ids similar to an issued one: with another end, another middle, all different."""
     luck = probe.setting.rng.stream(f"invented {payment_id}")
     opaque = payment_id.removeprefix(PREFIX)
     if len(opaque) < 8:
@@ -81,7 +81,7 @@ def _invented(probe: Probe, payment_id: str) -> list[str]:
 
 @check("2.2/payment-id", baseline="unpaid")
 async def an_id_is_not_the_payers_choice(probe: Probe) -> None:
-    """The 402 for an unknown payment id gives another one: an id is issued, not chosen."""
+    """The 402 for an unknown payment id has a different one: the service issues ids."""
     chosen = "pay_" + "Chosen" * 6
     answer = await probe.ask(payment_id=chosen)
     issued = answer.at(probe.target.payment_required.payment_id)

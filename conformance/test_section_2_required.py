@@ -18,7 +18,7 @@ BETWEEN_THOUSANDS = re.compile(r"(?<=\d)[,._' \u00a0\u202f](?=\d{3}(?!\d))")
 
 
 async def _required(probe: Probe) -> TargetAnswer:
-    """Return a 402, whatever it says; raises `Inconclusive` if there is none."""
+    """Return a 402, whatever its body is; raises `Inconclusive` for another status."""
     answer = await probe.unpaid()
     if answer.status != 402:
         raise Inconclusive(f"expected a 402, got {answer.summary}")
@@ -48,7 +48,7 @@ def _is_address(text: Any) -> bool:
 
 @check("2.1/requirements")
 async def requirements_have_their_fields(probe: Probe) -> None:
-    """Payment requirements have all fields of 2.1, each of its type."""
+    """Payment requirements have all fields of 2.1, each with its type."""
     wanted = await _requirements(probe)
     for name in ("scheme", "network", "payTo", "asset", "maxAmountRequired", "resource"):
         require(f"{name}, a string", isinstance(wanted.get(name), str), wanted.get(name))
@@ -64,7 +64,7 @@ async def the_scheme_is_exact(probe: Probe) -> None:
 
 @check("2.1/network")
 async def the_network_is_the_deployments(probe: Probe) -> None:
-    """Every 402 names the same network, and in a world it is the world's."""
+    """Every 402 names the same network; with --world, it is the world's."""
     named = (await _requirements(probe)).get("network")
     require("a network's name", isinstance(named, str) and bool(named), named)
     expect("the network of a second 402", (await _requirements(probe)).get("network"), named)
@@ -74,7 +74,7 @@ async def the_network_is_the_deployments(probe: Probe) -> None:
 
 @check("2.1/pay-to")
 async def pay_to_is_the_merchants_address(probe: Probe) -> None:
-    """The payee is an address, not the token's own, and the merchant's, where that is known."""
+    """payTo is an address, not the token's, and the one of --pay-to if given."""
     wanted = await _requirements(probe)
     payee, asset = wanted.get("payTo"), wanted.get("asset")
     require("payTo, an address", _is_address(payee), payee)
@@ -86,7 +86,7 @@ async def pay_to_is_the_merchants_address(probe: Probe) -> None:
 
 @check("2.1/asset")
 async def the_asset_is_an_address(probe: Probe) -> None:
-    """The asset is an address, and in a world its token's."""
+    """The asset is an address; with --world, it is the world's token."""
     asset = (await _requirements(probe)).get("asset")
     require("asset, an address", _is_address(asset), asset)
     if probe.world.exists:
@@ -96,7 +96,7 @@ async def the_asset_is_an_address(probe: Probe) -> None:
 
 @check("2.1/asset", needs="observe chain")
 async def the_asset_is_a_token_of_6_decimals(probe: Probe) -> None:
-    """At the asset's address there is a token contract, and it has 6 decimals."""
+    """The asset is a token contract with 6 decimals."""
     asset = (await _requirements(probe)).get("asset")
     code = await probe.chain.call("eth_getCode", asset, "latest")
     require("a contract at the asset's address", code not in ("0x", None), code)
@@ -123,27 +123,27 @@ async def the_timeout_is_an_integer(probe: Probe) -> None:
 
 @check("2.1/resource")
 async def the_resource_is_the_path(probe: Probe) -> None:
-    """The resource is the path of the endpoint that was asked for."""
+    """The resource is the path of the requested endpoint."""
     resource = (await _requirements(probe)).get("resource")
     expect("resource", resource, probe.target.protected.path)
 
 
 @check("2.1/description")
 async def a_description_is_text(probe: Probe) -> None:
-    """If there is a description, it is text."""
-    told = (await _requirements(probe)).get("description")
-    require("text, or no description", told is None or isinstance(told, str), repr(told))
+    """A description, if there is one, is a string."""
+    text = (await _requirements(probe)).get("description")
+    require("a string, or no description", text is None or isinstance(text, str), repr(text))
 
 
 @check("2.1/description", needs="funds", pays=1)
 async def the_description_need_not_be_sent_back(probe: Probe) -> None:
     """Requirements are accepted without the description, if they are accepted at all."""
     challenge = await probe.challenge()
-    header, told = probe.money.sign(challenge, await probe.money.payer()), challenge.requirements
+    header = probe.money.sign(challenge, await probe.money.payer())
     answer = await probe.settle(challenge, header, requirements={"description": None})
     if answer.status == 200:
         return
-    if (await probe.settle(challenge, header, requirements=told)).status == 200:
+    if (await probe.settle(challenge, header, requirements=challenge.requirements)).status == 200:
         raise CheckFailed("without description", "200", f"{answer.summary}, and with it 200")
     raise Inconclusive(f"no payment is settled: {answer.summary}")
 
@@ -170,7 +170,7 @@ async def a_402_names_its_network_twice(probe: Probe) -> None:
 
 @check("2.2/body")
 async def the_message_states_the_amount(probe: Probe) -> None:
-    """The message is text that states the amount in base units."""
+    """The message is a string that states the amount in base units."""
     challenge = await probe.challenge()
     _states_amount(probe, challenge)
 
@@ -185,7 +185,7 @@ def _states_amount(probe: Probe, challenge: Challenge) -> None:
     """Fail unless the message of a 402 states its amount; 10,000 is as good as 10000."""
     place = probe.target.payment_required.message
     if place:
-        told = challenge.answer.at(place)
-        text = BETWEEN_THOUSANDS.sub("", told) if isinstance(told, str) else ""
+        message = challenge.answer.at(place)
+        text = BETWEEN_THOUSANDS.sub("", message) if isinstance(message, str) else ""
         is_stated = re.search(rf"(?<![\d.,]){challenge.amount_base}(?!\d)", text) is not None
-        require(f"a message that states {challenge.amount_base}", is_stated, repr(told))
+        require(f"a message that states {challenge.amount_base}", is_stated, repr(message))

@@ -13,12 +13,12 @@ from x402sim.suite.probe import Probe
 from x402sim.suite.verdict import Inconclusive
 
 INDEXER_TURN_S = 310
-"""The indexer's five minutes, and a little."""
+"""The indexer's interval of five minutes, and ten seconds."""
 CHAINS = {"testnet": 338, "mainnet": 25}
 
 
 async def _record(probe: Probe, paid: Paid) -> dict[str, Any]:
-    """Return the stored payment, with the names of 2.4; camelCase is as good."""
+    """Return the stored payment, with the names of 2.4; camelCase is accepted."""
     path = probe.target.record.path.replace("{paymentId}", paid.challenge.payment_id)
     answer = await probe.send("GET", path)
     if answer.status != 200 or not isinstance(answer.body, dict):
@@ -32,7 +32,7 @@ def _snake(name: str) -> str:
 
 @check("2.4/record", needs="funds, record", pays=1)
 async def a_payment_is_stored_as_it_was_made(probe: Probe) -> None:
-    """The stored payment has the fields of 2.4, of this payment."""
+    """The stored payment has the fields of 2.4, with the values of this payment."""
     paid = await probe.buy()
     record, wanted = await _record(probe, paid), paid.challenge.requirements
     tx_hash = str(paid.receipt.at(probe.target.receipt.tx_hash))
@@ -55,7 +55,7 @@ async def a_payment_is_stored_as_it_was_made(probe: Probe) -> None:
 
 @check("2.4/block-null", needs="funds, record, clock", pays=2)
 async def a_new_record_has_no_block(probe: Probe) -> None:
-    """block_number is there and null at creation; only the indexer fills it in."""
+    """block_number exists and is null at creation, until the indexer sets it."""
     records = [await _record(probe, await probe.buy()) for _ in range(2)]
     for record in records:
         require("a field block_number", "block_number" in record, sorted(record))
@@ -66,7 +66,7 @@ async def a_new_record_has_no_block(probe: Probe) -> None:
 
 @check("2.4/block-null", needs="funds, record, clock, observe chain", pays=1)
 async def the_indexer_fills_in_the_block(probe: Probe) -> None:
-    """Five minutes later block_number is the block of the payment's transaction."""
+    """Five minutes later, block_number is the block of the payment's transaction."""
     paid = await probe.buy()
     mined = await probe.chain.mined(paid)
     if mined is None:
@@ -83,7 +83,7 @@ async def the_indexer_fills_in_the_block(probe: Probe) -> None:
 
 @check("2.6/id-prefix", needs="funds, sessions", deposits="0.01")
 async def a_session_id_has_its_prefix(probe: Probe) -> None:
-    """What a settled deposit gives as session id begins with session_."""
+    """The session id of a settled deposit begins with session_."""
     max_spend = await probe.budget_for(1)
     challenge = read_402(await probe.ask_session(max_spend))
     paid = await probe.pay(challenge)
@@ -92,11 +92,11 @@ async def a_session_id_has_its_prefix(probe: Probe) -> None:
     odd = [f"{name[:8]}…" for name in given if not name.startswith("session_")]
     expect("session ids without the prefix", odd, [])
     if not any(find_session_id(each.body) for each in (paid.receipt, answer)) and not given:
-        raise Inconclusive(f"no session id is to be found: {answer.summary}")
+        raise Inconclusive(f"no session id was found: {answer.summary}")
 
 
 def _session_ids(answer: TargetAnswer) -> list[str]:
-    """Return the values of all fields named sessionId or session_id, and of the header."""
+    """Return the values of all fields named sessionId or session_id, and of X-Session-Id."""
     ids = [answer.headers["x-session-id"]] if "x-session-id" in answer.headers else []
 
     def look(body: Any) -> None:
@@ -113,7 +113,7 @@ def _session_ids(answer: TargetAnswer) -> list[str]:
 
 @check("2.6/remaining", baseline="session", needs="funds, sessions", deposits="0.03")
 async def a_budget_ends_when_it_is_spent(probe: Probe) -> None:
-    """As many requests are served as the deposit pays for, and not one more."""
+    """The service serves exactly as many requests as the deposit pays for."""
     session = await probe.open_session(await probe.budget_for(3))
     price_base = (await probe.challenge()).amount_base
     for _ in range(session.paid.challenge.amount_base // price_base):
@@ -123,7 +123,7 @@ async def a_budget_ends_when_it_is_spent(probe: Probe) -> None:
 
 @check("2.6/remaining", needs="funds, sessions, session view", deposits="0.03")
 async def remaining_is_deposited_minus_released(probe: Probe) -> None:
-    """A session that can be read shows what is left: deposited - released."""
+    """A readable session shows remaining = deposited - released."""
     session = await probe.open_session(await probe.budget_for(3))
     expect_served(await probe.ask(session_id=session.session_id))
     path = probe.target.sessions.view.replace("{sessionId}", session.session_id)
@@ -141,7 +141,7 @@ async def remaining_is_deposited_minus_released(probe: Probe) -> None:
 
 
 def _number(answer: TargetAnswer, name: str) -> Fraction | None:
-    """Return a field as a number, in whatever unit and type; None if it is none."""
+    """Return a field as a number, in any unit and type; None if it is not a number."""
     try:
         return Fraction(str(answer.at(f"/{name}")))
     except ValueError:
@@ -150,18 +150,18 @@ def _number(answer: TargetAnswer, name: str) -> Fraction | None:
 
 @check("2.8/networks", needs="observe chain")
 async def the_chain_has_the_networks_id(probe: Probe) -> None:
-    """The chain id of a testnet is 338, and of a mainnet 25."""
+    """The chain id is 338 on a testnet, and 25 on a mainnet."""
     network = str((await probe.challenge()).requirements.get("network"))
     kind = next((kind for kind in CHAINS if network.endswith(kind)), None)
     if kind is None:
-        raise Inconclusive(f"the name {network!r} does not say which network it is")
+        raise Inconclusive(f"the name {network!r} names neither a testnet nor a mainnet")
     chain_id = int(await probe.chain.call("eth_chainId"), 16)
     expect(f"the chain id of {network}", chain_id, CHAINS[kind])
 
 
 @check("2.8/networks", baseline="payment", needs="funds", pays=1)
 async def an_authorization_for_another_chain_is_refused(probe: Probe) -> None:
-    """What was signed for another chain id is no payment here."""
+    """An authorization signed for another chain id is refused."""
     challenge, payer = await probe.challenge(), await probe.money.payer()
     network = probe.money.network(challenge)
     other = next(each.chain_id for each in NETWORKS.values() if each.name != network.name)

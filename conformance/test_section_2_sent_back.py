@@ -1,7 +1,7 @@
-"""Section 2.1: requirements that come back changed are refused, and move no money.
+"""Section 2.1: requirements that are sent back changed are refused, and move no money.
 
-Each case changes one field and signs an authorization that agrees with the change, so that
-nothing but the comparison with what was issued can find it.
+Each case changes one field and signs an authorization that matches the change, so that only
+a comparison with the issued requirements can detect it.
 """
 
 from dataclasses import replace
@@ -19,14 +19,14 @@ from x402sim.suite.probe import Probe
 from x402sim.suite.verdict import Inconclusive
 
 ELSEWHERE = "0x" + "12" * 20
-MADE_UP_TX = "0x" + "ab" * 32
+INVENTED_TX = "0x" + "ab" * 32
 SOON_S, LATE_S = 30, 5
-"""How long before the end of the requirements they are still tried, and how long after."""
+"""How long before and after the end of the requirements they are sent."""
 
 
 @check("2.1/scheme", baseline="payment", needs="funds", pays=1)
 async def another_scheme_is_refused(probe: Probe) -> None:
-    """Requirements with another scheme are refused, whatever the facilitator takes."""
+    """Requirements with another scheme are refused, even if the facilitator accepts them."""
     challenge, payer = await probe.challenge(), await probe.money.payer()
     header = probe.money.sign(challenge, payer)
     await _facilitator_takes(probe, challenge, payer, "scheme", "upto")
@@ -35,7 +35,7 @@ async def another_scheme_is_refused(probe: Probe) -> None:
 
 @check("2.1/network", baseline="payment", needs="funds", pays=1)
 async def another_network_is_refused(probe: Probe) -> None:
-    """Requirements with another network are refused, whatever the facilitator takes."""
+    """Requirements with another network are refused, even if the facilitator accepts them."""
     challenge, payer = await probe.challenge(), await probe.money.payer()
     network = probe.money.network(challenge)
     other = next(name for name in NETWORKS if name != network.name)
@@ -46,7 +46,7 @@ async def another_network_is_refused(probe: Probe) -> None:
 
 @check("2.1/asset", baseline="payment", needs="funds", pays=1)
 async def another_token_is_refused(probe: Probe) -> None:
-    """Requirements with another token are refused, whatever the facilitator takes."""
+    """Requirements with another token are refused, even if the facilitator accepts them."""
     challenge, payer = await probe.challenge(), await probe.money.payer()
     token = replace(probe.money.network(challenge), asset=parse_address(ELSEWHERE))
     header = probe.money.sign(challenge, payer, network=token)
@@ -56,7 +56,7 @@ async def another_token_is_refused(probe: Probe) -> None:
 
 @check("2.1/pay-to", baseline="payment", needs="funds", pays=3)
 async def another_payee_is_refused(probe: Probe) -> None:
-    """Requirements and authorization that pay somebody else, of a similar address too."""
+    """Requirements and authorization with another payee are refused; a similar address, too."""
     challenge, payer = await probe.challenge(), await probe.money.payer()
     payee = str(challenge.requirements["payTo"])
     alike = [payee[:22] + ELSEWHERE[22:], ELSEWHERE[:22] + payee[22:].lower()]
@@ -67,7 +67,7 @@ async def another_payee_is_refused(probe: Probe) -> None:
 
 @check("2.1/amount", baseline="payment", needs="funds", pays=1)
 async def a_smaller_amount_is_refused(probe: Probe) -> None:
-    """Requirements and authorization of one base unit are refused."""
+    """Requirements and authorization for one base unit are refused."""
     challenge, payer = await probe.challenge(), await probe.money.payer()
     header = probe.money.sign(challenge, payer, value=1)
     await _refused(probe, challenge, payer, header, maxAmountRequired="1")
@@ -75,7 +75,7 @@ async def a_smaller_amount_is_refused(probe: Probe) -> None:
 
 @check("2.1/amount", baseline="payment", needs="funds", pays=2)
 async def a_larger_amount_is_refused(probe: Probe) -> None:
-    """Requirements and authorization of one base unit more are refused."""
+    """Requirements and authorization for one base unit more are refused."""
     challenge, payer = await probe.challenge(), await probe.money.payer()
     more = challenge.amount_base + 1
     header = probe.money.sign(challenge, payer, value=more)
@@ -84,7 +84,7 @@ async def a_larger_amount_is_refused(probe: Probe) -> None:
 
 @check("2.1/amount", baseline="payment", needs="funds", pays=1)
 async def another_spelling_of_the_amount_is_refused(probe: Probe) -> None:
-    """The amount with a leading zero, or as a number, is not the string that was issued."""
+    """The amount with a leading zero, or as a number, is refused."""
     challenge, payer = await probe.challenge(), await probe.money.payer()
     header, amount_base = probe.money.sign(challenge, payer), challenge.amount_base
     for respelled in (f"0{amount_base}", amount_base):
@@ -93,7 +93,7 @@ async def another_spelling_of_the_amount_is_refused(probe: Probe) -> None:
 
 @check("2.1/amount", baseline="session", needs="funds, sessions", pays=1)
 async def a_smaller_deposit_is_refused(probe: Probe) -> None:
-    """The deposit of a session, too: requirements and authorization of one base unit."""
+    """Requirements and authorization for a session deposit of one base unit are refused."""
     payer, max_spend = await probe.money.payer(), await probe.budget_for(5)
     deposit = read_402(await probe.ask_session(max_spend))
     header = probe.money.sign(deposit, payer, value=1)
@@ -106,7 +106,7 @@ async def a_smaller_deposit_is_refused(probe: Probe) -> None:
 
 @check("2.1/timeout", baseline="payment", needs="funds", pays=1)
 async def another_timeout_is_refused(probe: Probe) -> None:
-    """Requirements that would be valid for a day are refused."""
+    """Requirements changed to be valid for a day are refused."""
     challenge, payer = await probe.challenge(), await probe.money.payer()
     header = probe.money.sign(challenge, payer)
     await _refused(probe, challenge, payer, header, maxTimeoutSeconds=86_400)
@@ -114,7 +114,7 @@ async def another_timeout_is_refused(probe: Probe) -> None:
 
 @check("2.1/resource", baseline="payment", needs="funds", pays=1)
 async def another_resource_is_refused(probe: Probe) -> None:
-    """Requirements for another path, or for another spelling of it, are refused."""
+    """Requirements for another path, or for another spelling of the path, are refused."""
     challenge, payer = await probe.challenge(), await probe.money.payer()
     header, path = probe.money.sign(challenge, payer), probe.target.protected.path
     others = {probe.target.sessions.path, "/", path[:-1], path + "/", path.upper()} - {path}
@@ -124,7 +124,7 @@ async def another_resource_is_refused(probe: Probe) -> None:
 
 @check("2.1/resource", baseline="payment", needs="funds, sessions", pays=2)
 async def the_requirements_of_another_id_are_refused(probe: Probe) -> None:
-    """The id of a deposit with the requirements of a quote of the same price, and the reverse."""
+    """A deposit's id with the requirements of a quote, or vice versa, is refused."""
     quote, payer = await probe.challenge(), await probe.money.payer()
     deposit = read_402(await probe.ask_session(await probe.budget_for(1)))
     for wanted, other in ((quote, deposit), (deposit, quote)):
@@ -137,7 +137,7 @@ async def the_requirements_of_another_id_are_refused(probe: Probe) -> None:
 
 @check("2.1/changed-description", document="silent", needs="funds", pays=1)
 async def another_description(probe: Probe) -> None:
-    """What comes of requirements that are sent back with another description."""
+    """Whether requirements with a changed description are settled."""
     challenge, payer = await probe.challenge(), await probe.money.payer()
     header = probe.money.sign(challenge, payer)
     answer = await probe.settle(challenge, header, requirements={"description": "A present"})
@@ -146,7 +146,7 @@ async def another_description(probe: Probe) -> None:
 
 @check("2.1/validity", baseline="payment", needs="funds, clock", pays=1)
 async def requirements_are_valid_to_their_end(probe: Probe) -> None:
-    """Shortly before maxTimeoutSeconds have passed the requirements can still be paid."""
+    """Shortly before maxTimeoutSeconds have passed, the requirements can still be paid."""
     challenge, payer = await probe.challenge(), await probe.money.payer()
     await probe.world.advance(_timeout_s(challenge) - SOON_S)
     probe.money.expect_settled(await probe.settle(challenge, probe.money.sign(challenge, payer)))
@@ -179,7 +179,7 @@ async def _refused(
 async def _facilitator_takes(
     probe: Probe, challenge: Challenge, payer: Wallet, field: str, value: str
 ) -> None:
-    """Have the world's facilitator accept whatever has `value` in it, and settle nothing.
+    """Make the world's facilitator accept any request that contains `value`, and settle nothing.
 
     A facilitator that serves several schemes, networks and tokens would accept it: only
     the service knows which of them it asked for.
@@ -190,7 +190,7 @@ async def _facilitator_takes(
     settled = {
         "x402Version": 1,
         "event": "payment.settled",
-        "txHash": MADE_UP_TX,
+        "txHash": INVENTED_TX,
         "from": payer.address,
         "to": wanted["payTo"],
         "value": wanted["maxAmountRequired"],

@@ -1,7 +1,7 @@
 """Section 3: the facilitator has moved the money, and its answer was lost.
 
-The payer must get what was paid for, and nobody may take the money a second time. A
-target may find out at once, when it is asked again, or in the background.
+The payer must get what was paid for, and must not pay twice. A target may resolve the
+outcome at once, on the next request, or in the background.
 """
 
 import asyncio
@@ -32,20 +32,20 @@ LOST: dict[str, dict[str, Any]] = {
     "200 with an empty object": {**DONE, "status": 200, "body": "{}"},
     "200, cut off in the middle": {**SETTLE, "does": "truncate"},
 }
-"""Ways to lose the answer to a settlement that was carried out."""
-CHAIN_IS_SILENT: list[dict[str, Any]] = [
+"""Ways to lose the answer to a settlement that was executed."""
+CHAIN_UNREACHABLE: list[dict[str, Any]] = [
     {"victim": "rpc", "does": "refuse", "times": None},
     {"victim": "explorer", "does": "refuse", "times": None},
 ]
-PATIENCE_S = 0.5
-"""How long to wait for an answer that may come only with the next block."""
+NEXT_BLOCK_S = 0.5
+"""How long to wait for an answer that may need the next block."""
 A_WHILE_S = 400
-"""Longer than any authorization is valid, and than the indexer takes for a turn."""
+"""Longer than any authorization is valid, and longer than the indexer's interval."""
 
 
 @check("3/pending-resolved", needs="funds, world", pays=len(LOST))
 async def a_lost_answer_is_resolved(probe: Probe) -> None:
-    """However the facilitator's answer is lost, a payer who asks again is let in, paid once."""
+    """After any loss of the facilitator's answer, a payer who retries is served, and paid once."""
     for how, fault in LOST.items():
         challenge, payer = await probe.challenge(), await probe.money.payer()
         header = probe.money.sign(challenge, payer)
@@ -57,25 +57,25 @@ async def a_lost_answer_is_resolved(probe: Probe) -> None:
 
 
 @check("3/pending-resolved", needs="funds, world", pays=2 * len(LOST))
-async def nobody_is_charged_twice(probe: Probe) -> None:
-    """While nothing can tell whether the first payment came through, no second one is taken."""
+async def no_payer_is_charged_twice(probe: Probe) -> None:
+    """While the outcome of the first payment is unknown, a second one moves no money."""
     for how, fault in LOST.items():
         challenge, payer = await probe.challenge(), await probe.money.payer()
         header = probe.money.sign(challenge, payer)
-        for each in (fault, *CHAIN_IS_SILENT):
+        for each in (fault, *CHAIN_UNREACHABLE):
             await probe.world.fault(each)
         await probe.settle(challenge, header, may_break=True)
         await _require_moved(probe, payer, how)
         await probe.settle(challenge, probe.money.sign(challenge, payer), may_break=True)
         await probe.world.expect_payments(payer, challenge.amount_base)
         await probe.world.clear_faults()
-        await _let_in(probe, challenge, header, f"{how}, and the chain is silent")
+        await _let_in(probe, challenge, header, f"{how}, and the chain is unreachable")
         await probe.world.expect_payments(payer, challenge.amount_base)
 
 
 @check("3/pending-resolved", needs="funds, world", pays=2)
 async def a_transaction_that_waits_is_not_forgotten(probe: Probe) -> None:
-    """While the transfer of the first payment is not mined yet, no second one is taken."""
+    """While the transfer of the first payment is not mined, a second one moves no money."""
     challenge, payer = await probe.challenge(), await probe.money.payer()
     header = probe.money.sign(challenge, payer)
     timeout = {**SETTLE, "does": "answer", "status": 504, "times": None, "contains": header}
@@ -85,21 +85,21 @@ async def a_transaction_that_waits_is_not_forgotten(probe: Probe) -> None:
     attempts = set()
     for each in (header, probe.money.sign(challenge, payer)):
         attempts.add(asyncio.create_task(probe.settle(challenge, each, may_break=True)))
-        await asyncio.wait(attempts, timeout=PATIENCE_S)
+        await asyncio.wait(attempts, timeout=NEXT_BLOCK_S)
     while not all(attempt.done() for attempt in attempts):
         await probe.world.post("mine")
-        await probe.clock.sleep(PATIENCE_S)
+        await probe.clock.sleep(NEXT_BLOCK_S)
     await probe.world.post("mine")
     await probe.world.expect_payments(payer, challenge.amount_base)
 
 
 @check("3/pending-resolved", baseline="payment", needs="funds, world", pays=2)
 async def a_nonce_used_for_something_else_is_no_payment(probe: Probe) -> None:
-    """The payer has used up the nonce, to pay himself or to pay less: that opens nothing."""
+    """A nonce that the payer used to pay himself, or to pay less, grants nothing."""
     for pays_less in (False, True):
         challenge, payer = await probe.challenge(), await probe.money.payer()
         header = probe.money.sign(challenge, payer)
-        for fault in ({**SETTLE, "does": "lose request", "times": None}, *CHAIN_IS_SILENT):
+        for fault in ({**SETTLE, "does": "lose request", "times": None}, *CHAIN_UNREACHABLE):
             await probe.world.fault(fault)
         await probe.settle(challenge, header, may_break=True)
         auth, _ = authorization_of(decode_header(header))
@@ -116,7 +116,7 @@ async def a_nonce_used_for_something_else_is_no_payment(probe: Probe) -> None:
 
 
 async def _submit(probe: Probe, challenge: Challenge, header: str) -> None:
-    """Put an authorization on the chain, as anybody may who has seen it."""
+    """Submit an authorization to the chain, as anyone who has seen it may."""
     data = to_hex(abi.transfer_with_authorization(*authorization_of(decode_header(header))))
     asset = challenge.requirements["asset"]
     sender = probe.money.stranger().address
@@ -125,10 +125,10 @@ async def _submit(probe: Probe, challenge: Challenge, header: str) -> None:
 
 @check("3/pending-resolved", needs="funds, world, clock", pays=2)
 async def a_lost_answer_is_resolved_by_itself(probe: Probe) -> None:
-    """A payer who never sends the header again is let in, too; a crash makes no difference."""
+    """A payer who never resends the header is served, too, even after a crash."""
     for how in ("lose answer", "crash after"):
         challenge, payer = await probe.challenge(), await probe.money.payer()
-        for fault in ({**SETTLE, "does": how}, *CHAIN_IS_SILENT):
+        for fault in ({**SETTLE, "does": how}, *CHAIN_UNREACHABLE):
             await probe.world.fault(fault)
         await probe.settle(challenge, probe.money.sign(challenge, payer), may_break=True)
         await _require_moved(probe, payer, how)
@@ -140,7 +140,7 @@ async def a_lost_answer_is_resolved_by_itself(probe: Probe) -> None:
 
 @check("3/pending-resolved", baseline="session", needs="funds, world, sessions", deposits="0.01")
 async def a_lost_deposit_makes_its_session(probe: Probe) -> None:
-    """A deposit whose answer was lost opens its session all the same, paid for once."""
+    """A deposit whose answer was lost still opens its session, and is paid once."""
     max_spend = await probe.budget_for(1)
     challenge, payer = read_402(await probe.ask_session(max_spend)), await probe.money.payer()
     header = probe.money.sign(challenge, payer)
@@ -160,7 +160,7 @@ async def a_lost_deposit_makes_its_session(probe: Probe) -> None:
 
 @check("3/said-failed-but-paid", document="silent", needs="funds, world", pays=1)
 async def a_facilitator_that_is_wrong(probe: Probe) -> None:
-    """What comes of a settlement that the facilitator calls failed although it was mined."""
+    """What happens if the facilitator reports a settlement as failed although it was mined."""
     challenge, payer = await probe.challenge(), await probe.money.payer()
     body = (
         '{"x402Version":1,"event":"payment.failed","network":"cronos-testnet",'
@@ -169,18 +169,18 @@ async def a_facilitator_that_is_wrong(probe: Probe) -> None:
     await probe.world.fault({**DONE, "status": 200, "body": body})
     answer = await probe.settle(challenge, probe.money.sign(challenge, payer), may_break=True)
     after = await probe.ask(payment_id=challenge.payment_id)
-    let_in = "let in" if after.has_content else "kept out"
-    probe.observe(f"{answer.summary}; the payer is {let_in}")
+    access = "has access" if after.has_content else "has no access"
+    probe.observe(f"{answer.summary}; the payer {access}")
 
 
 async def _require_moved(probe: Probe, payer: Wallet, how: str) -> None:
-    """Raise `Inconclusive` unless the money has moved, although nobody said so."""
+    """Raise `Inconclusive` unless the money has moved, despite the lost answer."""
     if not await probe.world.transfers(payer):
-        raise Inconclusive(f"the target had nothing settled by the world's facilitator ({how})")
+        raise Inconclusive(f"no settlement reached the world's facilitator ({how})")
 
 
 async def _let_in(probe: Probe, challenge: Challenge, header: str, how: str) -> None:
-    """Do what a payer does who has heard nothing: ask, and send the same header again."""
+    """Act as a payer without an answer: repeat the request, and resend the same header."""
 
     async def is_let_in() -> bool:
         answer = await probe.ask(payment_id=challenge.payment_id)
@@ -193,11 +193,11 @@ async def _let_in(probe: Probe, challenge: Challenge, header: str, how: str) -> 
 
 
 async def _in_the_end(probe: Probe, is_let_in: Callable[[], Awaitable[bool]], how: str) -> None:
-    """Fail unless a payer is let in, at once or after minutes of trying."""
+    """Fail unless a payer gets access, at once or after minutes of retrying."""
     if await eventually(probe.clock, is_let_in):
         return
     if probe.setting.missing(Need.CLOCK):
-        raise Inconclusive(f"{how}: the payer has paid and is not let in, after a second of trying")
+        raise Inconclusive(f"{how}: the payer has paid; access was not granted within 1 s")
     await probe.world.advance(A_WHILE_S)
     if not await eventually(probe.clock, is_let_in):
-        raise CheckFailed(how, "access to what was paid for", "none, after minutes of trying")
+        raise CheckFailed(how, "access to what was paid for", "no access after minutes of retrying")

@@ -1,4 +1,4 @@
-"""Section 3: what a payment record, its cache and the indexer do as time goes by."""
+"""Section 3: payment records, their cache and the indexer, over time."""
 
 from x402sim.suite.check import check
 from x402sim.suite.control_api import eventually
@@ -8,12 +8,12 @@ from x402sim.suite.verdict import Skipped
 
 HOUR_S = 3600
 INDEXER_TURN_S = 310
-"""The indexer's five minutes, and a little."""
+"""The indexer's interval of five minutes, and ten seconds."""
 
 
 @check("3/discarded-after-24h", needs="funds, world, clock", pays=1)
 async def a_cached_entitlement_is_discarded(probe: Probe) -> None:
-    """An entitlement is in the cache 23 hours after the payment, and after 25 it is not."""
+    """The cache has the entitlement 23 hours after the payment, and no longer after 25."""
     await probe.buy()
     await probe.world.advance(23 * HOUR_S)
     require("the entitlement, after 23 hours", await _cached(probe) > 0, "an empty cache")
@@ -27,7 +27,7 @@ async def a_cached_entitlement_is_discarded(probe: Probe) -> None:
 
 
 async def _cached(probe: Probe) -> int:
-    """Return how many entitlements the world's own service holds in memory."""
+    """Return how many entitlements the world's own service has in its cache."""
     state = await probe.world.get("state")
     if "cachedEntitlements" not in state:
         raise Skipped("this world does not show the target's cache")
@@ -36,7 +36,7 @@ async def _cached(probe: Probe) -> int:
 
 @check("3/record-outlives-cache", needs="funds, clock", pays=1)
 async def a_payment_grants_access_after_a_day(probe: Probe) -> None:
-    """25 hours after a payment, when the cache has forgotten it, its id still grants access."""
+    """25 hours after a payment, when it has left the cache, its id still grants access."""
     paid = await probe.buy()
     await probe.world.advance(25 * HOUR_S)
     expect_served(await probe.ask(payment_id=paid.challenge.payment_id))
@@ -44,7 +44,7 @@ async def a_payment_grants_access_after_a_day(probe: Probe) -> None:
 
 @check("3/indexed-status", needs="funds, world, clock", pays=1)
 async def an_indexed_payment_still_grants_access(probe: Probe) -> None:
-    """When the indexer has updated the status of a payment, its record still grants access."""
+    """After the indexer has updated a payment's status, its record still grants access."""
     paid = await probe.buy()
     await probe.world.advance(INDEXER_TURN_S)
     await probe.world.post("crash")
@@ -53,7 +53,7 @@ async def an_indexed_payment_still_grants_access(probe: Probe) -> None:
 
 @check("3/indexed-status", needs="funds, clock, record", pays=1)
 async def the_indexer_updates_block_and_status(probe: Probe) -> None:
-    """After the indexer's turn a record has a block number, and still a status."""
+    """After the indexer has run, a record has a block number and a status."""
     paid = await probe.buy()
     await probe.world.advance(INDEXER_TURN_S)
     path = probe.target.record.path.replace("{paymentId}", paid.challenge.payment_id)

@@ -1,4 +1,4 @@
-"""Section 3: a deposit makes one session of its own amount, and what is left comes back once."""
+"""Section 3: a deposit opens one session of its own amount, and the rest is refunded once."""
 
 import asyncio
 
@@ -13,13 +13,13 @@ from x402sim.suite.verdict import Inconclusive
 
 DURATION = 60
 ENDED_S = 3960
-"""When a session of 60 seconds, or of 60 minutes, has ended and a sweep has come by."""
+"""After this, a session of 60 seconds or 60 minutes has expired and was swept."""
 NOBODY = "0x" + "00" * 20
-"""Whom minted tokens come from."""
+"""The sender of minted tokens."""
 
 
 async def _spend(probe: Probe, session_ids: set[str], limit: int) -> int:
-    """Ask with each session until it is refused, at most `limit` times; return what was served."""
+    """Request with each session until refused, `limit` times at most; return what was served."""
     served = 0
     for session_id in sorted(session_ids):
         while served < limit:
@@ -37,7 +37,7 @@ def _ids(*answers: TargetAnswer) -> set[str]:
 async def _expect_budget(
     probe: Probe, session_ids: set[str], max_spend: str, deposit_base: int
 ) -> None:
-    """Fail if sessions together serve more than one deposit pays for."""
+    """Fail if the sessions together serve more than one deposit pays for."""
     if not session_ids:
         raise Inconclusive(f"no session id was given for a settled deposit of {max_spend}")
     fits = deposit_base // (await probe.challenge()).amount_base
@@ -47,7 +47,7 @@ async def _expect_budget(
 
 @check("3/deposit-makes-session", baseline="session", needs="funds, sessions", deposits="0.01")
 async def a_small_deposit_makes_no_big_session(probe: Probe) -> None:
-    """The id of a small deposit, with a request for a big session, buys the small one at most."""
+    """A small deposit's id in a request for a large session opens the small one at most."""
     small = await probe.budget_for(1)
     challenge = read_402(await probe.ask_session(small))
     paid = await probe.pay(challenge)
@@ -59,7 +59,7 @@ async def a_small_deposit_makes_no_big_session(probe: Probe) -> None:
 
 @check("3/deposit-makes-session", baseline="session", needs="funds, sessions", deposits="0.02")
 async def one_deposit_makes_one_session(probe: Probe) -> None:
-    """However often and at once a deposit is settled and claimed, it buys its amount once."""
+    """A deposit that is settled and claimed many times, also concurrently, counts once."""
     max_spend = await probe.budget_for(2)
     challenge, payer = read_402(await probe.ask_session(max_spend)), await probe.money.payer()
     header = probe.money.sign(challenge, payer)
@@ -76,7 +76,7 @@ async def one_deposit_makes_one_session(probe: Probe) -> None:
 
 @check("3/deposit-makes-session", baseline="session", needs="funds, sessions", pays=1)
 async def a_payment_for_something_else_makes_no_session(probe: Probe) -> None:
-    """The id of a paid quote is no deposit."""
+    """The id of a paid quote opens no session."""
     paid = await probe.buy()
     answer = await probe.ask_session(
         await probe.budget_for(1), payment_id=paid.challenge.payment_id
@@ -86,7 +86,7 @@ async def a_payment_for_something_else_makes_no_session(probe: Probe) -> None:
 
 @check("3/deposit-makes-session", baseline="session", needs="funds, sessions")
 async def an_unpaid_deposit_makes_no_session(probe: Probe) -> None:
-    """Claiming a session before its deposit is settled is answered without one."""
+    """A session whose deposit is not settled cannot be claimed."""
     max_spend = "0.01"
     challenge = read_402(await probe.ask_session(max_spend))
     answer = await probe.ask_session(max_spend, payment_id=challenge.payment_id)
@@ -103,7 +103,7 @@ async def _grants_nothing(probe: Probe, answer: TargetAnswer) -> None:
 
 
 async def _refunds(probe: Probe, payer: Wallet) -> list[int]:
-    """Return what has come back to a payer, as the ledger has it."""
+    """Return the refunds of a payer, from the ledger."""
     moved = await probe.world.get("transfers")
     return [
         int(each["amount"])
@@ -113,7 +113,7 @@ async def _refunds(probe: Probe, payer: Wallet) -> list[int]:
 
 
 async def _open(probe: Probe, requests: int) -> OpenSession:
-    """Open a session that ends soon, of a payer of its own."""
+    """Open a session that ends soon, with a payer of its own."""
     max_spend = await probe.budget_for(requests)
     challenge = read_402(await probe.ask_session(max_spend, DURATION))
     paid = await probe.pay(challenge)
@@ -125,7 +125,7 @@ async def _open(probe: Probe, requests: int) -> OpenSession:
 
 
 async def _expect_refunds(probe: Probe, session: OpenSession, *amounts_base: int) -> None:
-    """Fail unless just these amounts come back to the payer of a session."""
+    """Fail unless exactly these amounts are refunded to the payer of a session."""
     wanted = list(amounts_base)
 
     async def are_there() -> bool:
@@ -141,7 +141,7 @@ async def _expect_refunds(probe: Probe, session: OpenSession, *amounts_base: int
     "3/expiry-refund", baseline="session", needs="funds, sessions, world, clock", deposits="0.06"
 )
 async def what_is_left_is_refunded(probe: Probe) -> None:
-    """At its end a session serves no more, and what is unspent, no more and no less, returns."""
+    """An expired session serves nothing more, and exactly the unspent amount is refunded."""
     price_base = (await probe.challenge()).amount_base
     partly, spent, untouched = [await _open(probe, requests) for requests in (3, 1, 2)]
     expect_served(await probe.ask(session_id=partly.session_id))
@@ -158,7 +158,7 @@ async def what_is_left_is_refunded(probe: Probe) -> None:
     "3/expiry-refund", baseline="session", needs="funds, sessions, world, clock", deposits="0.02"
 )
 async def nothing_is_refunded_before_the_end(probe: Probe) -> None:
-    """A session that has not expired is served, and its deposit stays."""
+    """A session that has not expired is served, and nothing is refunded."""
     session = await _open(probe, 2)
     await probe.world.advance(DURATION // 2)
     expect_served(await probe.ask(session_id=session.session_id))
@@ -167,7 +167,7 @@ async def nothing_is_refunded_before_the_end(probe: Probe) -> None:
 
 @check("3/refund-once", needs="funds, sessions, world, clock", deposits="0.06")
 async def a_refund_comes_once_whatever_fails(probe: Probe) -> None:
-    """The answer to a refund is lost, the service dies over it, or nobody takes it for a while."""
+    """A refund comes once, whether its answer is lost, the service crashes, or it is refused."""
     for how, times in (("lose answer", 1), ("crash after", 1), ("refuse", 3)):
         session = await _open(probe, 2)
         fault = {"victim": "facilitator", "path": "/settle", "does": how, "times": times}
@@ -179,7 +179,7 @@ async def a_refund_comes_once_whatever_fails(probe: Probe) -> None:
 
 @check("3/refund-once", baseline="session", needs="funds, sessions, world, clock", deposits="0.02")
 async def what_was_refunded_stays_over(probe: Probe) -> None:
-    """Claiming a session again after its refund brings back neither it nor a second refund."""
+    """Claiming a session again after its refund yields neither the session nor a second refund."""
     session = await _open(probe, 2)
     deposit = session.paid.challenge
     await probe.world.advance(ENDED_S)

@@ -1,4 +1,4 @@
-"""Sections 2.7, 4.3 and 4.5: what anybody may read: the agents, and the index of the pages."""
+"""Sections 2.7, 4.3 and 4.5: the public pages: the list of agents, and the documentation index."""
 
 import re
 from collections.abc import Iterator
@@ -14,15 +14,15 @@ from x402sim.suite.verdict import Inconclusive, Skipped
 
 URL = re.compile(r"https?://[^\s<>()\[\]\"'`]+")
 LINK = re.compile(r"\]\(\s*<?([^\s)>]+)")
-"""Where a Markdown link leads."""
+"""The target of a Markdown link."""
 PATH = re.compile(r"(?<![\w/.])/[\w.~%/-]+|\b[\w./-]+\.(?:md|txt|html)\b")
-"""A path, or the name of a file, as it may stand in plain text."""
-MOST_PAGES = 20
+"""A path or a file name in plain text."""
+MAX_PAGES = 20
 
 
 @check("4.3/list", needs="agents", pays=1)
 async def the_agents_are_listed(probe: Probe) -> None:
-    """GET /api/agents answers 200 with a list, or an object that holds one."""
+    """GET /api/agents answers 200 with a list, or with an object that contains one."""
     answer = await _agents(probe)
     expect("status", answer.status, 200)
     body = answer.body
@@ -44,22 +44,22 @@ async def agents_are_objects(probe: Probe) -> None:
 
 
 async def _agents(probe: Probe) -> TargetAnswer:
-    """Return the list of agents; where it costs something and there is money, buy it."""
+    """Return the list of agents; pay for it if it costs something and there are funds."""
     path = probe.target.agents.path
     answer = await probe.send("GET", path)
     if answer.status in (401, 403):
-        raise Skipped(f"it needs credentials, which section 5 leaves open: {answer.summary}")
+        raise Skipped(f"the list of agents needs credentials: {answer.summary}")
     if answer.status != 402:
         return answer
     if probe.setting.missing(Need.FUNDS):
-        raise Skipped("the list costs something here, and there is no payer")
+        raise Skipped("the list of agents costs money: give --payer-key or --world")
     paid = await probe.pay(read_402(answer))
     return await probe.send("GET", path, headers={"X-Payment-Id": paid.challenge.payment_id})
 
 
 @check("4.5/llms-txt", needs="llms")
 async def the_index_is_plain_text(probe: Probe) -> None:
-    """The index of the documentation is text, no HTML and no JSON, and it names a page."""
+    """The documentation index is plain text, not HTML or JSON, and names a page."""
     index = await _index(probe)
     kind = index.headers.get("content-type", "text/plain").lower()
     is_text = kind.startswith("text/") and "html" not in kind
@@ -72,9 +72,9 @@ async def the_index_is_plain_text(probe: Probe) -> None:
 
 @check("4.5/llms-txt", needs="llms")
 async def the_pages_of_the_index_exist(probe: Probe) -> None:
-    """Every page of this server that the index names is there."""
+    """Every page of this server that the index names exists."""
     index = await _index(probe)
-    for url in list(_own_pages(probe, index.text))[:MOST_PAGES]:
+    for url in list(_own_pages(probe, index.text))[:MAX_PAGES]:
         page = await probe.send("GET", url)
         require(f"a page at {url}", page.status not in (404, 410), page.status)
 

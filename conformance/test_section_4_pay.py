@@ -1,4 +1,4 @@
-"""Section 4.1: the order of a settlement, and what ends it at each step."""
+"""Section 4.1: the steps of a settlement, their order, and what ends it at each."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -22,7 +22,7 @@ NOT_SETTLED = (
 )
 HTML: dict[str, Any] = {"content_type": "text/html", "body": "<html>Bad Gateway</html>"}
 NO_VERDICT: dict[str, dict[str, Any]] = {
-    "nobody listens": {**VERIFY, "does": "refuse"},
+    "the connection is refused": {**VERIFY, "does": "refuse"},
     "the answer is lost": {**VERIFY, "does": "lose answer"},
     "500 without a body": {**VERIFY, "does": "answer", "status": 500},
     "200 with HTML": {**VERIFY, "does": "answer", "status": 200, **HTML},
@@ -37,13 +37,13 @@ NO_VERDICT: dict[str, dict[str, Any]] = {
 }
 """Answers to a verification that do not say that the signature is valid."""
 UNDER_WAY_S = 0.5
-MADE_UP = 15
+RANDOM_INPUTS = 15
 LETTERS = "pay_0xAZ09{}[]\"\\'%/.:,;- \0\n\u20ac\U0001f4b6"
-"""What made-up texts are made of."""
+"""The characters of random text."""
 
 
 async def _calls(probe: Probe, since: int) -> list[str]:
-    """Return what the world's facilitator was asked: "verify 200", "settle 200"."""
+    """Return the calls of the world's facilitator: "verify 200", "settle 200"."""
     return [
         f"{event['data']['path'].rsplit('/', 1)[-1]} {event['data']['status']}"
         for event in await probe.world.journal(since)
@@ -52,7 +52,7 @@ async def _calls(probe: Probe, since: int) -> list[str]:
 
 
 async def _asked_nothing(probe: Probe, verb: str, attempt: Callable[[], Awaitable[None]]) -> None:
-    """Fail if an attempt leads to a call of the facilitator.
+    """Fail if an attempt calls the facilitator.
 
     A target may have something else to ask at the same moment; not twice in a row.
     """
@@ -79,7 +79,7 @@ async def _comes_to_nothing(
 
 @check("4.1/order", baseline="payment", needs="funds, world", pays=1)
 async def verified_before_settled_before_answered(probe: Probe) -> None:
-    """The signature is verified before money moves, and the receipt comes after it has."""
+    """The service verifies the signature before money moves, and sends the receipt afterwards."""
     challenge, payer = await probe.challenge(), await probe.money.payer()
     since = await probe.world.next_event()
     answer = await probe.settle(challenge, probe.money.sign(challenge, payer))
@@ -104,8 +104,8 @@ def _is_transfer_of(payer: Wallet, event: dict[str, Any]) -> bool:
 
 
 @check("4.1/order", baseline="payment", needs="funds, world", pays=1)
-async def nobody_is_let_in_before_the_money_has_moved(probe: Probe) -> None:
-    """While the settlement is under way, the payment's id grants nothing."""
+async def no_access_before_the_transfer(probe: Probe) -> None:
+    """During the settlement, the payment's id grants nothing."""
     challenge, payer = await probe.challenge(), await probe.money.payer()
     slow = {**SETTLE, "does": "delay request", "seconds": UNDER_WAY_S}
     await probe.world.fault(slow)
@@ -124,7 +124,7 @@ async def nobody_is_let_in_before_the_money_has_moved(probe: Probe) -> None:
 
 @check("4.1/validate", baseline="unpaid")
 async def parameters_that_are_missing_are_refused(probe: Probe) -> None:
-    """A settlement without one of its three parameters, or with another type, is refused."""
+    """A settlement request with a parameter missing or of the wrong type is refused."""
     challenge = await probe.challenge()
     header = probe.money.sign(challenge, probe.money.stranger())
     for body in _bad_parameters(challenge, header):
@@ -135,7 +135,7 @@ async def parameters_that_are_missing_are_refused(probe: Probe) -> None:
 
 @check("4.1/validate", baseline="payment", needs="funds, world", pays=1)
 async def parameters_are_validated_first(probe: Probe) -> None:
-    """With a parameter missing or of another type the facilitator is not asked at all."""
+    """With a parameter missing or of the wrong type, the service does not call the facilitator."""
     challenge, payer = await probe.challenge(), await probe.money.payer()
     header = probe.money.sign(challenge, payer)
 
@@ -149,10 +149,10 @@ async def parameters_are_validated_first(probe: Probe) -> None:
 
 @check("4.1/validate", baseline="unpaid")
 async def any_nonsense_is_refused(probe: Probe) -> None:
-    """Made-up JSON in place of a settlement request, or of one of its parameters, is refused."""
+    """Random JSON instead of a settlement request, or of one of its parameters, is refused."""
     challenge = await probe.challenge()
     good = _parameters(challenge, probe.money.sign(challenge, probe.money.stranger()))
-    for nonsense in examples(MADE_UP, _json):
+    for nonsense in examples(RANDOM_INPUTS, _json):
         for body in (nonsense, *({**good, name: nonsense} for name in good)):
             expect_refused(await probe.send("POST", probe.target.pay.path, json=body))
 
@@ -190,7 +190,7 @@ def _bad_parameters(challenge: Challenge, header: str) -> list[dict[str, Any]]:
 
 @check("4.1/build-verify", needs="funds, world", pays=1)
 async def the_facilitator_understands_the_request(probe: Probe) -> None:
-    """For a payment the facilitator is asked to verify, in a request that it can read."""
+    """The service asks the facilitator to verify a payment, in a valid request."""
     since = await probe.world.next_event()
     await probe.buy()
     calls = await _calls(probe, since)
@@ -199,7 +199,7 @@ async def the_facilitator_understands_the_request(probe: Probe) -> None:
 
 @check("4.1/build-verify", baseline="payment", needs="funds, world", pays=4)
 async def header_and_requirements_are_verified_together(probe: Probe) -> None:
-    """A header that pays another amount, or somebody else, is not even put up for settlement."""
+    """A header with another amount or payee is not sent to settlement."""
     payer = await probe.money.payer()
     changes: tuple[dict[str, Any], ...] = ({"value": 1}, {"to": payer.address})
     for change in changes:
@@ -214,7 +214,7 @@ async def header_and_requirements_are_verified_together(probe: Probe) -> None:
 
 
 @check("4.1/verify-signature", baseline="payment", needs="funds", pays=1)
-async def somebody_elses_signature_is_invalid(probe: Probe) -> None:
+async def a_signature_by_another_key_is_invalid(probe: Probe) -> None:
     """An authorization that its payer did not sign is refused as "Invalid signature"."""
     challenge, payer = await probe.challenge(), await probe.money.payer()
     header = probe.money.sign(challenge, payer, by=probe.money.stranger())
@@ -224,7 +224,7 @@ async def somebody_elses_signature_is_invalid(probe: Probe) -> None:
 
 @check("4.1/verify-signature", baseline="payment", needs="funds, world", pays=1)
 async def the_facilitators_no_is_final(probe: Probe) -> None:
-    """What the facilitator calls invalid is refused as "Invalid signature", and not settled."""
+    """A payment that the facilitator calls invalid is refused as "Invalid signature"."""
     challenge, payer = await probe.challenge(), await probe.money.payer()
     header = probe.money.sign(challenge, payer)
     no = {**VERIFY, "does": "answer", "status": 200, "body": NOT_VALID}
@@ -235,7 +235,7 @@ async def the_facilitators_no_is_final(probe: Probe) -> None:
 
 @check("4.1/verify-signature", baseline="payment", needs="funds, world", pays=len(NO_VERDICT))
 async def without_a_verdict_nothing_is_settled(probe: Probe) -> None:
-    """As long as the facilitator does not say that a signature is valid, no money moves."""
+    """Without a clear "valid" from the facilitator, no money moves."""
     for fault in NO_VERDICT.values():
         challenge, payer = await probe.challenge(), await probe.money.payer()
         header = probe.money.sign(challenge, payer)
@@ -243,7 +243,7 @@ async def without_a_verdict_nothing_is_settled(probe: Probe) -> None:
         answer = await probe.settle(challenge, header, may_break=True)
         await probe.world.clear_faults()
         if answer.broken:
-            raise Inconclusive(f"the target broke off: {answer.broken}")
+            raise Inconclusive(f"the target broke the connection: {answer.broken}")
         await _comes_to_nothing(probe, challenge, payer, answer)
 
 
@@ -252,26 +252,26 @@ async def without_a_verdict_nothing_is_settled(probe: Probe) -> None:
 
 @check("4.1/settle-on-chain", needs="funds, world", pays=1)
 async def the_transfer_is_on_the_ledger(probe: Probe) -> None:
-    """A settled payment is one transfer of the amount, from the payer to the payee."""
+    """A settled payment is one transfer of the amount from the payer to the payee."""
     paid = await probe.buy()
     moved = await probe.world.transfers(paid.payer)
     payee = str(paid.challenge.requirements["payTo"]).lower()
-    told = [(each["to"].lower(), int(each["amount"])) for each in moved]
-    expect("transfers of the payer", told, [(payee, paid.challenge.amount_base)])
+    found = [(each["to"].lower(), int(each["amount"])) for each in moved]
+    expect("transfers of the payer", found, [(payee, paid.challenge.amount_base)])
 
 
 @check("4.1/settle-on-chain", baseline="payment", needs="funds, world", pays=1)
 async def a_transfer_that_reverts_grants_nothing(probe: Probe) -> None:
-    """A transaction that was mined and reverted is no payment."""
+    """A transaction that was mined and reverted grants nothing."""
     challenge, payer = await probe.challenge(), await probe.money.payer()
     header = probe.money.sign(challenge, payer)
-    await probe.world.post("doom", {"calls": 1})
+    await probe.world.post("force-revert", {"calls": 1})
     await _is_not_settled(probe, challenge, payer, header)
 
 
 @check("4.1/settle-on-chain", baseline="payment", needs="funds, world", pays=3)
 async def what_was_not_settled_grants_nothing(probe: Probe) -> None:
-    """A facilitator that says "failed" in a 200, or is not there, has settled nothing."""
+    """A facilitator that answers "failed" with status 200, or is unreachable, settles nothing."""
     said_no = {**SETTLE, "does": "answer", "status": 200, "body": NOT_SETTLED}
     unlike = {**said_no, "body": '{"success": false}'}
     away = {**SETTLE, "does": "refuse"}
@@ -284,7 +284,7 @@ async def what_was_not_settled_grants_nothing(probe: Probe) -> None:
 
 
 async def _is_not_settled(probe: Probe, challenge: Challenge, payer: Wallet, header: str) -> None:
-    """Fail if a payment that cannot be settled now gets a receipt, or opens anything.
+    """Fail if a payment that cannot be settled now gets a receipt, or grants anything.
 
     It need not be refused for good: a target that says "pending" breaks nothing.
     """

@@ -1,4 +1,4 @@
-"""Section 4.2: the price of a quote, and what a quote says."""
+"""Section 4.2: the price of a quote, and its fields."""
 
 import math
 from typing import Any
@@ -24,7 +24,7 @@ async def a_quote_has_its_price(probe: Probe) -> None:
 
 @check("4.2/price")
 async def a_larger_order_costs_the_same(probe: Probe) -> None:
-    """The price does not depend on what is asked."""
+    """The price does not depend on the order."""
     challenge = await probe.challenge()
     order = probe.state.body
     if order is None or not isinstance(order.get("sizeUsd"), int | float):
@@ -35,7 +35,7 @@ async def a_larger_order_costs_the_same(probe: Probe) -> None:
 
 @check("4.2/quote", needs="funds", pays=1)
 async def a_quote_has_its_fields(probe: Probe) -> None:
-    """A paid quote has all its fields, each of its type, for the pair that was asked for."""
+    """A paid quote has all its fields, each with its type, for the requested pair."""
     paid = await probe.buy()
     answer = await probe.ask(payment_id=paid.challenge.payment_id)
     expect("status", answer.status, 200)
@@ -53,7 +53,7 @@ async def a_quote_has_its_fields(probe: Probe) -> None:
 
 
 def _is(kind: str, value: Any) -> bool:
-    """Tell whether a JSON value is a string that says something, or a finite number."""
+    """Tell whether a JSON value is a string that is not empty, or a finite number."""
     if isinstance(value, str):
         return kind == "string" and bool(value)
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
@@ -62,7 +62,7 @@ def _is(kind: str, value: Any) -> bool:
 
 @check("4.2/quote", needs="funds", pays=1)
 async def another_pair_has_another_quote(probe: Probe) -> None:
-    """The quote is for the pair in the body, not for a fixed one."""
+    """The quote is for the pair in the request's body."""
     paid = await probe.buy()
     body = probe.state.body
     if body is None or "pair" not in body or "pair" not in probe.target.protected.fields:
@@ -70,6 +70,6 @@ async def another_pair_has_another_quote(probe: Probe) -> None:
     other = {**body, "pair": "ETH-USD" if body["pair"] != "ETH-USD" else "BTC-USD"}
     answer = await probe.ask(payment_id=paid.challenge.payment_id, body=other)
     if not answer.has_content:
-        raise Inconclusive(f"the target does not quote {other['pair']}: {answer.summary}")
+        raise Inconclusive(f"the target has no quote for {other['pair']}: {answer.summary}")
     shown = answer.at(probe.target.protected.content + "/pair")
     expect("pair", shown, other["pair"])

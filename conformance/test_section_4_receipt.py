@@ -1,4 +1,4 @@
-"""Section 4.1, the last steps: what is stored, what is cached, and what the payer is told."""
+"""Section 4.1, the last steps: the stored record, the cache, and the receipt."""
 
 import asyncio
 
@@ -12,12 +12,12 @@ from x402sim.suite.probe import Probe
 from x402sim.suite.verdict import CheckFailed, Inconclusive, Skipped
 
 CLOCKS_AGREE_MS = 600_000
-"""How far the clock of a target may be from ours; seconds instead of milliseconds are further."""
+"""How far the target's clock may be from ours; seconds instead of milliseconds are further."""
 
 
 @check("4.1/store-settled", needs="funds, record", pays=1)
 async def the_record_is_settled(probe: Probe) -> None:
-    """After a settlement the stored payment has status "settled"."""
+    """After a settlement, the stored payment has status "settled"."""
     paid = await probe.buy()
     path = probe.target.record.path.replace("{paymentId}", paid.challenge.payment_id)
     record = await probe.send("GET", path)
@@ -28,7 +28,7 @@ async def the_record_is_settled(probe: Probe) -> None:
 
 @check("4.1/store-settled", needs="funds, world, clock", pays=1)
 async def a_payment_survives_a_crash(probe: Probe) -> None:
-    """What was settled is stored: after a crash, with an empty cache, its id grants access."""
+    """A settled payment is stored: after a crash, with an empty cache, its id grants access."""
     paid = await probe.buy()
     await probe.world.post("crash")
     expect_served(await probe.ask(payment_id=paid.challenge.payment_id))
@@ -43,7 +43,7 @@ async def the_entitlement_is_cached(probe: Probe) -> None:
 
 
 async def _cached(probe: Probe) -> int:
-    """Return how many entitlements the world's own service holds in memory."""
+    """Return how many entitlements the world's own service has in its cache."""
     state = await probe.world.get("state")
     if "cachedEntitlements" not in state:
         raise Skipped("this world does not show the target's cache")
@@ -72,16 +72,16 @@ async def the_timestamp_is_in_milliseconds(probe: Probe) -> None:
     if not place:
         raise Skipped("the target file says that receipts have no timestamp")
     _, receipt = await _receipt(probe)
-    told, now_ms = receipt.at(place), probe.clock.now_ms()
-    whole = told.is_integer() if isinstance(told, float) else type(told) is int
-    require("timestamp, an integer", whole, repr(told))
-    near = abs(told - now_ms) < CLOCKS_AGREE_MS
-    require(f"epoch milliseconds, about {now_ms}", near, repr(told))
+    value, now_ms = receipt.at(place), probe.clock.now_ms()
+    whole = value.is_integer() if isinstance(value, float) else type(value) is int
+    require("timestamp, an integer", whole, repr(value))
+    near = abs(value - now_ms) < CLOCKS_AGREE_MS
+    require(f"epoch milliseconds, about {now_ms}", near, repr(value))
 
 
 @check("4.1/receipt", baseline="payment", needs="funds", pays=3)
 async def everybody_gets_his_own_receipt(probe: Probe) -> None:
-    """Payments that are made at the same time have each their own receipt."""
+    """Concurrent payments each get their own receipt."""
     places = probe.target.receipt
     payments = await asyncio.gather(*(_receipt(probe) for _ in range(3)))
     for challenge, receipt in payments:
@@ -93,7 +93,7 @@ async def everybody_gets_his_own_receipt(probe: Probe) -> None:
 
 
 async def _receipt(probe: Probe) -> tuple[Challenge, TargetAnswer]:
-    """Pay, and return what the payer is told; fails if it is a success of another status."""
+    """Pay, and return the receipt; fails for a success with another status than 200."""
     challenge = await probe.challenge()
     answer = await probe.settle(challenge, probe.money.sign(challenge, await probe.money.payer()))
     if not 200 <= answer.status < 300:
@@ -104,11 +104,11 @@ async def _receipt(probe: Probe) -> tuple[Challenge, TargetAnswer]:
 
 @check("4.1/receipt", needs="funds, observe chain", pays=1)
 async def the_transaction_of_the_receipt_is_the_payment(probe: Probe) -> None:
-    """The receipt's transaction is on the chain, and transfers just the amount to the payee."""
+    """The receipt's transaction is on the chain, and transfers exactly the amount to the payee."""
     paid = await probe.buy()
     mined = await probe.chain.mined(paid)
     if mined is None and not probe.world.exists:
-        raise Inconclusive("the node does not know the transaction of the receipt, or not yet")
+        raise Inconclusive("the node does not have the transaction of the receipt (yet)")
     if mined is None:
         raise CheckFailed("the receipt's transaction", "one on the chain", paid.receipt.summary)
     expect("the transaction's status", int(mined["status"], 16), 1)

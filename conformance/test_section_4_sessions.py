@@ -13,10 +13,10 @@ from x402sim.suite.probe import Probe
 from x402sim.suite.verdict import CheckFailed, Inconclusive
 
 EXACT = ("8.20", "0.29", "1.00", "0.01", "4.35", "1.10", "0.57", "10.00")
-"""Amounts of two fraction digits; binary fractions get most of them wrong."""
-MADE_UP = 15
+"""Amounts with two fraction digits; floats get most of them wrong."""
+RANDOM_INPUTS = 15
 MODEST_CENTS = 1000
-"""Up to 10.00 any service takes a deposit; a larger one may be more than it wants to hold."""
+"""Every service accepts a deposit of 10.00; it may refuse a larger one."""
 MALFORMED: tuple[Any, ...] = (
     *("", " ", "abc", "1,50", "12abc", "1e", "0x10", "NaN", "Infinity", "-1.00", "--1.00"),
     *("1.00.00", "1_0.00", "1/2", "1.0000001", "1\u066b50", "1e2", "1.005", "0.00", "$1.00"),
@@ -26,7 +26,7 @@ MALFORMED: tuple[Any, ...] = (
 
 @check("4.4/deposit-402", needs="sessions")
 async def a_session_asks_for_its_deposit(probe: Probe) -> None:
-    """A request for a session is answered 402, with the body of 2.2 and the deposit as amount."""
+    """A request for a session gets a 402 with the body of 2.2 and the deposit as amount."""
     answer, places = await probe.ask_session("1.00"), probe.target.payment_required
     expect("status", answer.status, 402)
     if places.error:
@@ -41,7 +41,7 @@ async def a_session_asks_for_its_deposit(probe: Probe) -> None:
 
 @check("4.4/max-spend", needs="sessions")
 async def the_deposit_is_exact(probe: Probe) -> None:
-    """The deposit is maxSpend in base units, exactly, also where a float is not."""
+    """The deposit is exactly maxSpend in base units, without float rounding."""
     for max_spend in EXACT:
         answer = await probe.ask_session(max_spend)
         expect(f"the status for {max_spend}", answer.status, 402)
@@ -50,7 +50,7 @@ async def the_deposit_is_exact(probe: Probe) -> None:
 
 @check("4.4/max-spend", baseline="unpaid", needs="sessions")
 async def a_malformed_budget_has_no_price(probe: Probe) -> None:
-    """What is no amount gets no 402; what is another spelling of one, none for another amount."""
+    """A malformed maxSpend gets no 402; another spelling of an amount, none for another amount."""
     for max_spend in MALFORMED:
         _no_other_price(probe, max_spend, await probe.ask_session(max_spend))
     body = {"duration": probe.target.sessions.duration}
@@ -61,9 +61,9 @@ async def a_malformed_budget_has_no_price(probe: Probe) -> None:
 
 @check("4.4/max-spend", needs="sessions")
 async def any_deposit_is_exact(probe: Probe) -> None:
-    """Made-up amounts of two fraction digits: a 402 asks for exactly that."""
-    small = examples(MADE_UP, lambda st: st.integers(1, MODEST_CENTS))
-    large = examples(MADE_UP, lambda st: st.integers(MODEST_CENTS, 10**12))
+    """For random amounts with two fraction digits, the 402 asks for exactly that amount."""
+    small = examples(RANDOM_INPUTS, lambda st: st.integers(1, MODEST_CENTS))
+    large = examples(RANDOM_INPUTS, lambda st: st.integers(MODEST_CENTS, 10**12))
     for cents in sorted({*small, *large}):
         max_spend = f"{cents // 100}.{cents % 100:02}"
         answer = await probe.ask_session(max_spend)
@@ -74,15 +74,15 @@ async def any_deposit_is_exact(probe: Probe) -> None:
 
 @check("4.4/max-spend", baseline="unpaid", needs="sessions")
 async def any_text_has_its_own_price_or_none(probe: Probe) -> None:
-    """Made-up texts of digits, signs, points and spaces: no 402 for another amount."""
-    texts = examples(MADE_UP, lambda st: st.text("0123456789.,+-_e ", max_size=9))
-    near = examples(MADE_UP, _nearly_decimal)
+    """For random text of digits, signs, points and spaces, no 402 asks for another amount."""
+    texts = examples(RANDOM_INPUTS, lambda st: st.text("0123456789.,+-_e ", max_size=9))
+    near = examples(RANDOM_INPUTS, _nearly_decimal)
     for text in sorted({*texts, *near}, key=lambda each: (len(each), each)):
         _no_other_price(probe, text, await probe.ask_session(text))
 
 
 def _nearly_decimal(st: Any) -> Any:
-    """Return the strategy of decimals with something before, between or after their digits."""
+    """Return the strategy of decimals with stray characters before, between or after the digits."""
     before, between = st.sampled_from(["", " ", "+", "-", "0"]), st.sampled_from([".", ",", ""])
     whole, fraction = st.integers(0, 9999), st.text("0123456789", max_size=8)
     after = st.sampled_from(["", " ", "e", "%", "$"])
@@ -91,14 +91,14 @@ def _nearly_decimal(st: Any) -> Any:
 
 
 def _asked(answer: TargetAnswer) -> int:
-    """Return the deposit a 402 asks for; fails if it asks for none."""
+    """Return the deposit that a 402 asks for; fails for another status."""
     if answer.status != 402:
         raise CheckFailed("a request for a session", "402 with a deposit", answer.summary)
     return read_402(answer).amount_base
 
 
 def _no_other_price(probe: Probe, max_spend: Any, answer: TargetAnswer) -> None:
-    """Fail if a request got a session, or a 402 that asks for another amount than it says.
+    """Fail if a request opened a session, or got a 402 for another amount than requested.
 
     How strictly maxSpend is read is open, but 1,50 must not cost 1.00.
     """
@@ -112,7 +112,7 @@ def _no_other_price(probe: Probe, max_spend: Any, answer: TargetAnswer) -> None:
 
 
 def _exact_base(max_spend: Any) -> int | None:
-    """Return what an amount in any decimal spelling is in base units; None if it is none."""
+    """Return an amount in any decimal spelling in base units; None if it is not an amount."""
     if isinstance(max_spend, bool) or not isinstance(max_spend, str | int | float):
         return None
     try:
@@ -127,7 +127,7 @@ def _exact_base(max_spend: Any) -> int | None:
 
 @check("4.4/deposit-flow", baseline="payment", needs="funds, sessions", deposits="0.02")
 async def a_paid_deposit_opens_a_session(probe: Probe) -> None:
-    """The deposit is settled like any payment, and then the session can be spent."""
+    """A deposit is settled like any payment, and then the session can be used."""
     max_spend = await probe.budget_for(2)
     challenge = read_402(await probe.ask_session(max_spend))
     receipt = await probe.settle(challenge, probe.money.sign(challenge, await probe.money.payer()))
@@ -135,13 +135,13 @@ async def a_paid_deposit_opens_a_session(probe: Probe) -> None:
     answer = await probe.ask_session(max_spend, payment_id=challenge.payment_id)
     session_id = find_session_id(receipt.body) or find_session_id(answer.body)
     if session_id is None:
-        raise Inconclusive(f"no session id (session_…) is to be found: {answer.summary}")
+        raise Inconclusive(f"no session id (session_…) was found: {answer.summary}")
     expect_served(await probe.ask(session_id=session_id))
 
 
 @check("4.4/deposit-flow", needs="funds, sessions, world", deposits="0.02")
 async def the_deposit_is_what_is_paid(probe: Probe) -> None:
-    """Opening a session moves the deposit, once, and spending it moves nothing more."""
+    """Opening a session moves the deposit once; spending it moves nothing more."""
     session = await probe.open_session(await probe.budget_for(2))
     expect_served(await probe.ask(session_id=session.session_id))
     await probe.world.expect_payments(session.paid.payer, session.paid.challenge.amount_base)
@@ -149,7 +149,7 @@ async def the_deposit_is_what_is_paid(probe: Probe) -> None:
 
 @check("4.4/deposit-flow", needs="funds, sessions", deposits="0.02")
 async def every_session_has_its_own_id(probe: Probe) -> None:
-    """Two deposits, of the same amount and at the same time, open two sessions."""
+    """Two concurrent deposits of the same amount open two sessions."""
     max_spend = await probe.budget_for(1)
     first, second = await asyncio.gather(*(probe.open_session(max_spend) for _ in range(2)))
     different = first.session_id != second.session_id
@@ -158,7 +158,7 @@ async def every_session_has_its_own_id(probe: Probe) -> None:
 
 @check("4.4/duration-unit", document="silent", needs="funds, sessions", deposits="0.01")
 async def the_unit_of_duration(probe: Probe) -> None:
-    """Whether a session of duration 1 is over after a second."""
+    """Whether a session of duration 1 expires after a second."""
     max_spend = await probe.budget_for(1)
     required = await probe.ask_session(max_spend, 1)
     if required.status != 402:
@@ -169,4 +169,4 @@ async def the_unit_of_duration(probe: Probe) -> None:
     session_id = find_session_id(paid.receipt.body) or find_session_id(answer.body)
     await probe.clock.sleep(1)
     is_over = not (await probe.ask(session_id=session_id)).has_content
-    probe.observe("seconds, it seems: it is over" if is_over else "longer than seconds: it lasts")
+    probe.observe("probably seconds: it has expired" if is_over else "longer: it is still served")

@@ -1,7 +1,7 @@
 """Section 5: an entitlement opens the exact resource that was paid for, and nothing else.
 
-Paths that are spelled otherwise may or may not be the resource: that is the target's
-affair. None of them may be a way around the payment.
+A path in another spelling may or may not be the resource: the target decides. None of
+them may bypass the payment.
 """
 
 from x402sim.suite.answers import find_session_id, read_402
@@ -11,11 +11,11 @@ from x402sim.suite.probe import Probe
 from x402sim.suite.verdict import Skipped
 
 ELSEWHERE = ("/other", "2", "-free", "/1/2")
-"""What makes a path another one that begins with the same letters."""
+"""Appended to a path, each makes a different path with the same prefix."""
 
 
 def other_paths(path: str) -> list[str]:
-    """Return paths that a lenient router takes for this one; each is another, to RFC 3986."""
+    """Return paths that a lenient router equates with this one; by RFC 3986 they differ."""
     parent, last = path.rsplit("/", 1)
     first, rest = path[1:].partition("/")[::2]
     return [
@@ -26,7 +26,7 @@ def other_paths(path: str) -> list[str]:
 
 
 def spellings(path: str) -> list[str]:
-    """Return other ways to write a path, as a router may understand it."""
+    """Return other spellings of a path that a router may normalise to it."""
     parent, last = path.rsplit("/", 1)
     first, rest = path[1:].partition("/")[::2]
     encoded = f"%{ord(last[0]):02X}{last[1:]}"
@@ -38,7 +38,7 @@ def spellings(path: str) -> list[str]:
 
 
 async def _ask(probe: Probe, path: str, **proof: str) -> None:
-    """Ask for a path as it stands; fail if it has the protected content."""
+    """Request a path unchanged; fail if the answer has the protected content."""
     endpoint = probe.target.protected
     body = probe.state.body or endpoint.bodies[0]
     answer = await probe.send(
@@ -49,7 +49,7 @@ async def _ask(probe: Probe, path: str, **proof: str) -> None:
 
 @check("5/resource-binding", baseline="unpaid")
 async def another_spelling_is_no_way_around(probe: Probe) -> None:
-    """Without proof of payment no spelling of the protected path has its content."""
+    """Without proof of payment, no spelling of the protected path returns its content."""
     for path in spellings(probe.target.protected.path):
         await _ask(probe, path)
 
@@ -66,7 +66,7 @@ async def a_deposit_does_not_open_the_quote(probe: Probe) -> None:
 
 @check("5/resource-binding", baseline="session", needs="funds, sessions", pays=1)
 async def a_quote_opens_no_session(probe: Probe) -> None:
-    """A payment for the protected resource is no deposit: it makes no session."""
+    """A payment for the protected resource opens no session."""
     paid = await probe.buy()
     answer = await probe.ask_session("0.01", payment_id=paid.challenge.payment_id)
     given = find_session_id(answer.body) or find_session_id(paid.receipt.body)
@@ -76,7 +76,7 @@ async def a_quote_opens_no_session(probe: Probe) -> None:
 
 @check("5/resource-binding", baseline="payment", needs="funds, agents", pays=1)
 async def a_list_of_agents_does_not_open_the_quote(probe: Probe) -> None:
-    """Where the list of agents costs money, its payment does not open another resource."""
+    """If the list of agents costs money, its payment does not open another resource."""
     listed = await probe.send("GET", probe.target.agents.path)
     if listed.status != 402:
         raise Skipped("the list of agents costs nothing")
@@ -86,7 +86,7 @@ async def a_list_of_agents_does_not_open_the_quote(probe: Probe) -> None:
 
 @check("5/resource-binding", baseline="payment", needs="funds", pays=1)
 async def a_longer_path_is_another_resource(probe: Probe) -> None:
-    """The payment for a path does not open what only begins like it."""
+    """The payment for a path does not open a path that only starts with it."""
     paid = await probe.buy()
     for more in ELSEWHERE:
         path = probe.target.protected.path + more
@@ -95,7 +95,7 @@ async def a_longer_path_is_another_resource(probe: Probe) -> None:
 
 @check("5/exact-path", document="kit", baseline="payment", needs="funds", pays=1)
 async def a_path_that_looks_alike_is_another(probe: Probe) -> None:
-    """The payment for a path opens no path in other letters, or with another slash."""
+    """The payment for a path opens no path with different case or an extra slash."""
     paid = await probe.buy()
     for path in other_paths(probe.target.protected.path):
         await _ask(probe, path, **{"X-Payment-Id": paid.challenge.payment_id})

@@ -1,4 +1,4 @@
-"""Section 5: whoever shows the id of a settled payment is let in, and nobody else is."""
+"""Section 5: the id of a settled payment grants access, and nothing else does."""
 
 import string
 from typing import Any
@@ -11,15 +11,15 @@ from x402sim.suite.probe import Probe
 from x402sim.suite.verdict import Inconclusive
 
 INVENTED = ("", "pay_", "pay_x", "pay_" + "A" * 60, "pay_00000000-0000-4000-8000-000000000000")
-"""What a stranger could send instead of a payment id."""
-CUNNING = (
+"""Invented payment ids."""
+INJECTIONS = (
     *("null", "undefined", "true", "0", "*", "%", "pay_%", "pay_*", "' OR '1'='1", '{"$ne":null}'),
     *("pay_' OR 1=1 --", "../pay_", "__proto__", "constructor", "[object Object]"),
 )
-"""What a burglar would; a guard in front of the service may answer these in its own way."""
+"""Injection attempts; a firewall in front of the service may answer these."""
 HUGE = ("pay_" + "A" * 8000, "A" * 60_000)
-TROUBLES: dict[str, dict[str, Any]] = {
-    "the facilitator refuses to talk": {"does": "refuse"},
+FAILURES: dict[str, dict[str, Any]] = {
+    "the facilitator refuses connections": {"does": "refuse"},
     "the facilitator answers 500": {"does": "answer", "status": 500, "body": "{}"},
     "the facilitator answers HTML in a 200": {
         "does": "answer",
@@ -36,22 +36,22 @@ TROUBLES: dict[str, dict[str, Any]] = {
     },
     "the facilitator's answer is empty": {"does": "answer", "status": 200, "body": "{}"},
 }
-"""What may come instead of a settlement, when no money has moved."""
+"""Answers instead of a settlement, when no money has moved."""
 
 
 @check("5/cache-first", needs="funds", pays=1)
 async def access_at_once(probe: Probe) -> None:
-    """The id of a settled payment opens its resource as soon as the receipt is there."""
+    """The id of a settled payment opens its resource as soon as the receipt is sent."""
     paid = await probe.buy()
     expect_served(await probe.ask(payment_id=paid.challenge.payment_id))
 
 
 @check("5/stored-records", baseline="unpaid")
 async def an_invented_id_is_worth_nothing(probe: Probe) -> None:
-    """An id that stands in no record is answered with a 402."""
+    """A payment id without a record gets a 402."""
     for payment_id in INVENTED:
         expect_not_served(await probe.ask(payment_id=payment_id), is_402=True)
-    for payment_id in CUNNING:
+    for payment_id in INJECTIONS:
         expect_not_served(await probe.ask(payment_id=payment_id))
     for payment_id in HUGE:
         expect_withheld(await probe.ask(payment_id=payment_id, may_break=True))
@@ -59,7 +59,7 @@ async def an_invented_id_is_worth_nothing(probe: Probe) -> None:
 
 @check("5/stored-records", baseline="unpaid")
 async def a_made_up_proof_is_worth_nothing(probe: Probe) -> None:
-    """Whatever stands in the two headers of proof, without a payment there is no content."""
+    """Without a payment, random values of X-Payment-Id and X-Session-Id get no content."""
     letters = string.ascii_letters + string.digits + string.punctuation
     proofs = examples(30, lambda st: st.text(alphabet=letters, min_size=1, max_size=90))
     for proof in proofs:
@@ -69,14 +69,14 @@ async def a_made_up_proof_is_worth_nothing(probe: Probe) -> None:
 
 @check("5/stored-records", baseline="unpaid")
 async def an_unpaid_id_is_worth_nothing(probe: Probe) -> None:
-    """The id of a 402 that was not paid is answered with a 402."""
+    """The id of an unpaid 402 gets a 402."""
     challenge = await probe.challenge()
     expect_not_served(await probe.ask(payment_id=challenge.payment_id), is_402=True)
 
 
 @check("5/stored-records", baseline="payment", needs="funds", pays=1)
 async def nearly_the_paid_id_is_worth_nothing(probe: Probe) -> None:
-    """Only the whole id of a payment counts: no part of it, and nothing around it."""
+    """Only the exact id of a payment grants access: no part of it, and no text around it."""
     payment_id = (await probe.buy()).challenge.payment_id
     half = payment_id[: len(payment_id) // 2]
     nearlies = [payment_id[:-1], half, payment_id + "A"]
@@ -91,34 +91,34 @@ async def nearly_the_paid_id_is_worth_nothing(probe: Probe) -> None:
 
 @check("5/stored-records", baseline="payment", needs="world")
 async def without_money_no_record_is_settled(probe: Probe) -> None:
-    """A payment that the facilitator did not settle opens nothing."""
-    for trouble, fault in TROUBLES.items():
+    """A payment that the facilitator did not settle grants nothing."""
+    for failure, fault in FAILURES.items():
         challenge, payer = await probe.challenge(), await probe.money.payer()
         aim = {"victim": "facilitator", "path": "/settle", "times": None}
         await probe.world.fault({**aim, **fault})
         answer = await probe.settle(challenge, probe.money.sign(challenge, payer))
         if await probe.world.transfers(payer):
-            raise Inconclusive(f"{trouble}, and money has moved all the same")
-        require(f"no receipt, as {trouble}", answer.status != 200, answer.summary)
+            raise Inconclusive(f"{failure}, but money has moved")
+        require(f"no receipt if {failure}", answer.status != 200, answer.summary)
         expect_not_served(await probe.ask(payment_id=challenge.payment_id), is_402=True)
         await probe.world.clear_faults()
 
 
 @check("5/stored-records", baseline="payment", needs="world")
 async def a_reverted_transfer_is_no_payment(probe: Probe) -> None:
-    """A settlement whose transaction reverts on the chain opens nothing."""
+    """A settlement whose transaction reverts grants nothing."""
     challenge, payer = await probe.challenge(), await probe.money.payer()
-    await probe.world.post("doom", {"calls": 1})
+    await probe.world.post("force-revert", {"calls": 1})
     answer = await probe.settle(challenge, probe.money.sign(challenge, payer))
     if await probe.world.transfers(payer):
-        raise Inconclusive("the target settled it once more, and then it went well")
+        raise Inconclusive("the target retried the settlement, and it succeeded")
     require("no receipt for a reverted transfer", answer.status != 200, answer.summary)
     expect_not_served(await probe.ask(payment_id=challenge.payment_id), is_402=True)
 
 
 @check("5/stored-records", needs="world, clock")
 async def the_record_grants_without_the_cache(probe: Probe) -> None:
-    """After a restart, with an empty cache, the stored record still opens its resource."""
+    """After a restart, with an empty cache, the stored record still grants its resource."""
     payment_id = (await probe.buy()).challenge.payment_id
     await probe.world.post("crash")
     expect_served(await probe.ask(payment_id=payment_id))

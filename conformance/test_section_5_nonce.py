@@ -1,7 +1,7 @@
-"""Section 5: a nonce of a payer is used once, however its authorization is written.
+"""Section 5: a nonce of a payer is used once, in any encoding of its authorization.
 
-What moved is counted on the ledger, where there is a world. A second answer 200 with the
-receipt of the first is no second payment.
+With --world, transfers are counted on the ledger. A second answer 200 with the receipt of
+the first is not a second payment.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ def _reordered(body: Any) -> Any:
 
 
 def _in_payload(change: Callable[[Any], Any], *names: str) -> Callable[[dict[str, Any]], Any]:
-    """Return a change of these fields of a header's payload."""
+    """Return a function that changes these fields of a header's payload."""
 
     def changed(body: dict[str, Any]) -> Any:
         payload = body["payload"]
@@ -67,7 +67,7 @@ REWRITTEN: dict[str, Callable[[dict[str, Any]], Any]] = {
 
 
 def rewritten(header: str, spelling: Spelling) -> Iterator[tuple[str, str]]:
-    """Yield the ways to write one authorization, each with its name; the first is as it was."""
+    """Yield each way to write one authorization, with its name; the first is unchanged."""
     body = json.loads(encode(decode_header(header)))
     text = json.dumps(body, separators=(",", ":")).encode()
     yield "the same header", header
@@ -91,7 +91,7 @@ async def _pays_once(probe: Probe, paid: Paid) -> None:
 
 
 def _receipts(probe: Probe, answers: list[TargetAnswer]) -> set[str]:
-    """Return the different transactions that answers give receipts for."""
+    """Return the distinct transactions of all receipts."""
     place = probe.target.receipt.tx_hash
     return {str(answer.at(place)).lower() for answer in answers if answer.status == 200}
 
@@ -101,7 +101,7 @@ def _receipts(probe: Probe, answers: list[TargetAnswer]) -> set[str]:
 
 @check("5/nonce-once", baseline="payment", needs="funds", pays=1)
 async def it_pays_for_no_other_id(probe: Probe) -> None:
-    """A settled authorization, however it is written, pays for no second payment id."""
+    """A settled authorization, in any encoding, pays for no second payment id."""
     paid = await probe.buy()
     for name, header in rewritten(paid.header, probe.target.pay.spelling):
         challenge = await probe.challenge()
@@ -113,7 +113,7 @@ async def it_pays_for_no_other_id(probe: Probe) -> None:
 
 @check("5/nonce-once", baseline="payment", needs="funds", pays=1)
 async def it_pays_once_for_its_own_id(probe: Probe) -> None:
-    """A settled authorization presented again for its own id moves no money."""
+    """A settled authorization sent again for its own id moves no money."""
     paid = await probe.buy()
     answers = [paid.receipt]
     for _, header in rewritten(paid.header, probe.target.pay.spelling):
@@ -128,7 +128,7 @@ async def it_pays_for_no_session(probe: Probe) -> None:
     paid = await probe.buy()
     deposit = read_402(await probe.ask_session(await probe.budget_for(1)))
     if deposit.amount_base != paid.challenge.amount_base:
-        raise Skipped("no deposit is as much as the price of a request")
+        raise Skipped("no deposit has the amount of a request's price")
     if deposit.requirements.get("payTo") != paid.challenge.requirements.get("payTo"):
         raise Skipped("deposits go to another account")
     expect_refused(await probe.settle(deposit, paid.header))
@@ -137,7 +137,7 @@ async def it_pays_for_no_session(probe: Probe) -> None:
 
 @check("5/nonce-once", needs="world")
 async def a_nonce_belongs_to_its_payer(probe: Probe) -> None:
-    """Another payer may use the same nonce: the token keeps nonces per address."""
+    """Another payer can use the same nonce: the token has nonces per address."""
     paid, payer = await probe.buy(), await probe.money.payer()
     auth, _ = authorization_of(decode_header(paid.header))
     challenge = await probe.challenge()
@@ -149,7 +149,7 @@ async def a_nonce_belongs_to_its_payer(probe: Probe) -> None:
 
 @check("5/nonce-once", baseline="payment", needs="world")
 async def a_cancelled_authorization_is_no_payment(probe: Probe) -> None:
-    """A nonce that its payer has cancelled while the settlement was under way pays for nothing.
+    """A nonce that its payer cancels during the settlement pays for nothing.
 
     The token's authorizationState is the same for both; only one of them moved money.
     """
@@ -167,7 +167,7 @@ async def a_cancelled_authorization_is_no_payment(probe: Probe) -> None:
 
 
 async def _cancel(probe: Probe, challenge: Challenge, header: str, payer: Wallet) -> None:
-    """Cancel an authorization on the chain, in a transaction of its payer's."""
+    """Cancel an authorization on the chain, in a transaction of its payer."""
     auth, _ = authorization_of(decode_header(header))
     signature = payer.sign_cancellation(auth.nonce, probe.money.network(challenge).domain)
     data = to_hex(abi.cancel_authorization(auth.from_, auth.nonce, signature))
@@ -182,7 +182,7 @@ async def _cancel(probe: Probe, challenge: Challenge, header: str, payer: Wallet
 
 @check("5/nonce-once", baseline="payment", needs="funds", pays=1)
 async def one_id_at_the_same_time(probe: Probe) -> None:
-    """Of one payment sent several times at once, one transfer comes, and one receipt."""
+    """One payment sent several times concurrently makes one transfer and one receipt."""
     challenge, payer = await probe.challenge(), await probe.money.payer()
     header = probe.money.sign(challenge, payer)
     sent = (probe.settle(challenge, header) for _ in range(5))
@@ -194,7 +194,7 @@ async def one_id_at_the_same_time(probe: Probe) -> None:
 
 @check("5/nonce-once", baseline="payment", needs="funds", pays=1)
 async def two_ids_at_the_same_time(probe: Probe) -> None:
-    """Of one authorization sent for several payment ids at once, one of them is paid."""
+    """One authorization sent for several payment ids concurrently pays one of them."""
     payer, challenges = await probe.money.payer(), [await probe.challenge() for _ in range(4)]
     header = probe.money.sign(challenges[0], payer)
     answers = await asyncio.gather(*(probe.settle(each, header) for each in challenges))
@@ -208,7 +208,7 @@ async def two_ids_at_the_same_time(probe: Probe) -> None:
 
 
 def _one_of(probe: Probe, answers: list[TargetAnswer]) -> None:
-    """Fail if there is more than one receipt; without any nothing can be told."""
+    """Fail if there is more than one receipt; raises `Inconclusive` without any."""
     found = _receipts(probe, answers)
     require("one receipt", len(found) <= 1, [each.summary for each in answers])
     if not found:

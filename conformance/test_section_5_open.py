@@ -1,4 +1,4 @@
-"""Section 5, where it is silent: what the target does is observed, and never wrong."""
+"""Section 5, where the specification is silent: observations, which cannot fail."""
 
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import to_hex
@@ -8,7 +8,7 @@ from x402sim.suite.probe import Probe
 
 
 async def _left(probe: Probe, session_id: str) -> int:
-    """Spend what is left of a session; return how many requests that was."""
+    """Spend the rest of a session; return how many requests were served."""
     left = 0
     while left < 5 and (await probe.ask(session_id=session_id)).has_content:
         left += 1
@@ -35,7 +35,7 @@ async def both_proofs_at_once(probe: Probe) -> None:
 
 @check("5/short-session", document="silent", level="MAY", needs="funds, sessions", deposits="0.01")
 async def a_session_that_cannot_pay(probe: Probe) -> None:
-    """What answers an unknown session, and one whose budget is spent."""
+    """The answers for an unknown session, and for one whose budget is spent."""
     session_id = (await probe.open_session("0.01")).session_id
     await _left(probe, session_id)
     spent, unknown = await probe.ask(session_id=session_id), await probe.ask(session_id="session_x")
@@ -58,8 +58,8 @@ async def who_may_see_the_agents(probe: Probe) -> None:
 
 
 @check("5/submitted-by-others", document="silent", level="MAY", needs="world")
-async def somebody_else_submits_the_authorization(probe: Probe) -> None:
-    """What comes of a payment whose authorization stands on the chain before it is settled."""
+async def someone_else_submits_the_authorization(probe: Probe) -> None:
+    """What happens if an authorization was submitted by someone else before its settlement."""
     challenge, payer = await probe.challenge(), await probe.money.payer()
     header = probe.money.sign(challenge, payer)
     auth, signature = authorization_of(decode_header(header))

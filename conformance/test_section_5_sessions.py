@@ -1,7 +1,7 @@
 """Section 5: a session is served while its budget lasts, and debited for what was served.
 
-Budgets are counted exactly, in base units: 0.29 of the token are 29 quotes of 0.01,
-though 0.29 / 0.01 is less than 29 in floating point.
+Budgets are exact, in base units: 0.29 of the token pay for 29 quotes of 0.01, although
+0.29 / 0.01 is less than 29 in floating point.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ BAD_BODIES: tuple[Any, ...] = (
 
 
 async def _open(probe: Probe, requests: int) -> tuple[OpenSession, int]:
-    """Open a session for so many requests; return it, and how many its deposit is worth."""
+    """Open a session for this many requests; return it, and how many its deposit pays for."""
     price_base = (await probe.challenge()).amount_base
     max_spend = await probe.budget_for(requests)
     session = await probe.open_session(max_spend)
@@ -35,13 +35,13 @@ async def _open(probe: Probe, requests: int) -> tuple[OpenSession, int]:
 
 
 async def _burst(probe: Probe, session: OpenSession, requests: int) -> int:
-    """Send requests at the same time; return how many were served."""
+    """Send requests concurrently; return how many were served."""
     asked = (probe.ask(session_id=session.session_id) for _ in range(requests))
     return sum(answer.has_content for answer in await asyncio.gather(*asked))
 
 
 async def _drain(probe: Probe, session: OpenSession, at_most: int) -> int:
-    """Send requests one after the other until one is not served; return how many were."""
+    """Send requests one by one until one is not served; return how many were served."""
     served = 0
     while served < at_most and (await probe.ask(session_id=session.session_id)).has_content:
         served += 1
@@ -50,14 +50,14 @@ async def _drain(probe: Probe, session: OpenSession, at_most: int) -> int:
 
 @check("5/session-condition", needs="funds, sessions", deposits="0.01")
 async def the_last_unit_is_served(probe: Probe) -> None:
-    """A budget of exactly the price is enough: the first request is served, without a 402."""
+    """A budget of exactly the price is enough: the first request is served."""
     session, _ = await _open(probe, 1)
     expect_served(await probe.ask(session_id=session.session_id))
 
 
 @check("5/session-condition", needs="funds, sessions", deposits="0.29")
 async def all_of_the_budget_can_be_spent(probe: Probe) -> None:
-    """A deposit for 29 requests is worth 29, as exact arithmetic says."""
+    """A deposit for 29 requests pays for 29: no float rounding."""
     session, worth = await _open(probe, 29)
     served = await _drain(probe, session, worth)
     expect("requests served for the whole deposit", served, worth)
@@ -65,7 +65,7 @@ async def all_of_the_budget_can_be_spent(probe: Probe) -> None:
 
 @check("5/session-condition", needs="world, sessions")
 async def a_larger_budget_can_be_spent_at_once(probe: Probe) -> None:
-    """A deposit for 201 requests is worth 201, however many come at the same time."""
+    """A deposit for 201 requests pays for 201, also if they are concurrent."""
     session, worth = await _open(probe, 201)
     served = 0
     for _ in range(worth // AT_ONCE):
@@ -76,7 +76,7 @@ async def a_larger_budget_can_be_spent_at_once(probe: Probe) -> None:
 
 @check("5/session-condition", baseline="unpaid", needs="sessions")
 async def an_invented_session_is_worth_nothing(probe: Probe) -> None:
-    """The id of no session opens nothing."""
+    """The id of a session that does not exist grants nothing."""
     challenge = await probe.challenge()
     for session_id in (*INVENTED, challenge.payment_id, "session_" + "a" * 8000):
         expect_withheld(await probe.ask(session_id=session_id, may_break=True))
@@ -84,7 +84,7 @@ async def an_invented_session_is_worth_nothing(probe: Probe) -> None:
 
 @check("5/session-condition", baseline="session", needs="funds, sessions", deposits="0.02")
 async def each_id_in_its_own_header(probe: Probe) -> None:
-    """A session's id is no payment id, and its deposit's payment id is no session's."""
+    """A session id does not work as a payment id, nor a deposit's payment id as a session id."""
     session, _ = await _open(probe, 1)
     expect_not_served(await probe.ask(payment_id=session.session_id), is_402=True)
     expect_withheld(await probe.ask(session_id=session.paid.challenge.payment_id))
@@ -93,7 +93,7 @@ async def each_id_in_its_own_header(probe: Probe) -> None:
 
 @check("5/session-debit", baseline="session", needs="funds, sessions", deposits="0.01")
 async def a_budget_is_what_was_deposited(probe: Probe) -> None:
-    """Asking for more after the deposit is paid does not make the budget larger."""
+    """Requesting more after the deposit is paid does not increase the budget."""
     paid = await probe.pay(read_402(await probe.ask_session(await probe.budget_for(1))))
     more = await probe.budget_for(5)
     answer = await probe.ask_session(more, payment_id=paid.challenge.payment_id)
@@ -104,26 +104,26 @@ async def a_budget_is_what_was_deposited(probe: Probe) -> None:
 
 @check("5/session-debit", baseline="session", needs="funds, sessions", deposits="0.03")
 async def nothing_beyond_the_budget(probe: Probe) -> None:
-    """Each request served takes its price from the budget: when it is spent, no more is served."""
+    """Each served request is debited: when the budget is spent, no more are served."""
     await _spends_at_most(probe, *await _open(probe, 3))
 
 
 @check("5/session-debit", baseline="session", needs="funds, sessions", deposits="0.01")
 async def the_last_unit_is_spent_once(probe: Probe) -> None:
-    """Of many requests at the same time, a budget for one serves one."""
+    """A budget for one serves one of many concurrent requests."""
     await _spends_at_most(probe, *await _open(probe, 1), at_once=8)
 
 
 @check("5/session-debit", baseline="session", needs="funds, sessions", deposits="0.03")
 async def no_unit_is_spent_twice(probe: Probe) -> None:
-    """Of many requests at the same time, a budget for three serves three."""
+    """A budget for three serves three of many concurrent requests."""
     await _spends_at_most(probe, *await _open(probe, 3), at_once=10)
 
 
 async def _spends_at_most(
     probe: Probe, session: OpenSession, worth: int, *, at_once: int = 0
 ) -> None:
-    """Spend a session, at first with many requests at once; fail if more is served than paid."""
+    """Spend a session, first with concurrent requests; fail if more are served than paid for."""
     served = await _burst(probe, session, at_once)
     served += await _drain(probe, session, worth + 1)
     served += await _drain(probe, session, 1)
@@ -138,9 +138,9 @@ async def _spends_at_most(
     deposits="0.02",
 )
 async def a_bad_request_costs_nothing(probe: Probe) -> None:
-    """A request that is answered with an error takes nothing from the budget."""
+    """A request that is answered with an error is not debited."""
     session, _ = await _open(probe, 2)
     for body in BAD_BODIES:
         if (await probe.ask(session_id=session.session_id, body=body)).status < 400:
-            raise Skipped(f"the target has a use for a body like {body!r}")
+            raise Skipped(f"the target accepts the body {body!r}")
     expect_served(await probe.ask(session_id=session.session_id))

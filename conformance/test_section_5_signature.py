@@ -1,4 +1,4 @@
-"""Section 5: the signature proves that the payer authorized just this transfer."""
+"""Section 5: the signature proves that the payer authorized exactly this transfer."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -20,7 +20,7 @@ DOMAINS: dict[str, Callable[[Network], Network]] = {
     "another name": lambda network: replace(network, token_name="Another token"),  # noqa: S106
     "another version": lambda network: replace(network, token_version="0"),  # noqa: S106
 }
-"""What a signature may be for, instead of the token of the 402."""
+"""Signing domains other than that of the 402."""
 BROKEN: dict[str, Callable[[bytes], bytes]] = {
     "64 bytes": lambda signature: signature[:64],
     "66 bytes": lambda signature: signature + b"\0",
@@ -33,7 +33,7 @@ BROKEN: dict[str, Callable[[bytes], bytes]] = {
 
 
 async def _refused(probe: Probe, header: str, *texts: str) -> None:
-    """Pay a new 402 with a header; fail unless it is refused and opens nothing."""
+    """Pay a new 402 with a header; fail unless it is refused and grants nothing."""
     challenge = await probe.challenge()
     expect_refused(await probe.settle(challenge, header), *texts)
     expect_not_served(await probe.ask(payment_id=challenge.payment_id), is_402=True)
@@ -49,8 +49,8 @@ def _resigned(
 
 
 @check("5/signature-proves", baseline="payment", needs="funds", pays=1)
-async def somebody_else_signed(probe: Probe) -> None:
-    """An authorization that another key than the payer's has signed is refused."""
+async def signed_with_another_key(probe: Probe) -> None:
+    """An authorization signed with another key than the payer's is refused."""
     challenge, payer = await probe.challenge(), await probe.money.payer()
     await _refused(probe, probe.money.sign(challenge, payer, by=probe.money.stranger()), INVALID)
     await probe.world.expect_payments(payer)
@@ -58,7 +58,7 @@ async def somebody_else_signed(probe: Probe) -> None:
 
 @check("5/signature-proves", baseline="payment", needs="funds", pays=3)
 async def a_field_was_changed_after_signing(probe: Probe) -> None:
-    """An authorization of which any field was changed after signing is refused."""
+    """An authorization with any field changed after signing is refused."""
     challenge, payer, other = (
         await probe.challenge(),
         await probe.money.payer(),
@@ -71,7 +71,7 @@ async def a_field_was_changed_after_signing(probe: Probe) -> None:
 
 
 def _changed(probe: Probe, challenge: Challenge, payer: Wallet, other: Wallet) -> Iterator[str]:
-    """Yield headers that would be good, had the payer signed what they say."""
+    """Yield headers that would be valid if the payer had signed their contents."""
     header = probe.money.sign(challenge, payer)
     auth, _ = authorization_of(decode_header(header))
     yield probe.money.forge(challenge, header, valid_after=auth.valid_after - 60)
@@ -87,7 +87,7 @@ def _changed(probe: Probe, challenge: Challenge, payer: Wallet, other: Wallet) -
 
 @check("5/signature-proves", baseline="payment", needs="funds", pays=4)
 async def signed_for_another_token(probe: Probe) -> None:
-    """A signature for another chain or token is refused, though the header names the right one."""
+    """A signature for another chain or token is refused, even if the header names the right one."""
     challenge, payer = await probe.challenge(), await probe.money.payer()
     for elsewhere in DOMAINS.values():
         header = probe.money.sign(
@@ -99,19 +99,19 @@ async def signed_for_another_token(probe: Probe) -> None:
 
 @check("5/signature-proves", baseline="payment", needs="funds", pays=1)
 async def a_broken_signature(probe: Probe) -> None:
-    """A signature that is cut short, too long, empty, or no signature at all is refused."""
+    """A signature that is truncated, too long, empty or malformed is refused."""
     challenge, payer = await probe.challenge(), await probe.money.payer()
     header = probe.money.sign(challenge, payer)
     for change in BROKEN.values():
         await _refused(probe, _resigned(probe, challenge, header, change))
-    from_nobody = probe.money.forge(challenge, header, from_=ZERO_ADDRESS)
-    await _refused(probe, _resigned(probe, challenge, from_nobody, BROKEN["zeros"]))
+    from_zero = probe.money.forge(challenge, header, from_=ZERO_ADDRESS)
+    await _refused(probe, _resigned(probe, challenge, from_zero, BROKEN["zeros"]))
     await probe.world.expect_payments(payer)
 
 
 @check("5/malleable-signature", document="silent", level="MAY", needs="world")
 async def other_forms_of_a_signature(probe: Probe) -> None:
-    """Whether the other forms of a valid signature are taken: a high s, and v of 0 or 1."""
+    """Whether other forms of a valid signature are accepted: a high s, and v of 0 or 1."""
     for name, change in {"s above half the order": high_s, "v of 0 or 1": low_v}.items():
         challenge, payer = await probe.challenge(), await probe.money.payer()
         header = _resigned(probe, challenge, probe.money.sign(challenge, payer), change)
@@ -128,5 +128,5 @@ def high_s(signature: bytes) -> bytes:
 
 
 def low_v(signature: bytes) -> bytes:
-    """Return a signature as some libraries write it, with v from 0."""
+    """Return a signature with v of 0 or 1, as some libraries write it."""
     return signature[:64] + bytes([signature[64] - 27])

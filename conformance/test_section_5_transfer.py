@@ -1,6 +1,6 @@
 """Section 5: the exact amount to the exact recipient, and nothing else.
 
-The payer may lie in the header, in the requirements sent back, or in both alike.
+The false value is in the header, in the requirements sent back, or in both.
 """
 
 from typing import Any
@@ -15,7 +15,7 @@ from x402sim.suite.probe import Probe
 async def _refused(
     probe: Probe, payer: Wallet, requirements: dict[str, Any] | None = None, **signed: Any
 ) -> None:
-    """Pay a new 402 with what was signed; fail unless it is refused and opens nothing."""
+    """Pay a new 402 with these changes; fail unless it is refused and grants nothing."""
     challenge = await probe.challenge()
     header = probe.money.sign(challenge, payer, **signed)
     expect_refused(await probe.settle(challenge, header, requirements=requirements))
@@ -28,7 +28,7 @@ def _both(value: int) -> dict[str, Any]:
 
 @check("5/exact-amount", baseline="payment", needs="funds", pays=3)
 async def not_the_amount_required(probe: Probe) -> None:
-    """An authorization of more or less than maxAmountRequired is refused."""
+    """An authorization for more or less than maxAmountRequired is refused."""
     price_base, payer = (await probe.challenge()).amount_base, await probe.money.payer()
     for value in (price_base - 1, price_base + 1, 1, 0):
         await _refused(probe, payer, value=value)
@@ -37,7 +37,7 @@ async def not_the_amount_required(probe: Probe) -> None:
 
 @check("5/exact-amount", baseline="payment", needs="funds", pays=3)
 async def another_amount_in_both(probe: Probe) -> None:
-    """Another amount is refused, too, when the requirements sent back name it."""
+    """Another amount is refused, even if the requirements sent back name it."""
     price_base, payer = (await probe.challenge()).amount_base, await probe.money.payer()
     for value in (price_base - 1, price_base + 1, 1, 0):
         await _refused(probe, payer, **_both(value))
@@ -46,7 +46,7 @@ async def another_amount_in_both(probe: Probe) -> None:
 
 @check("5/exact-amount", baseline="payment", needs="world")
 async def amounts_made_up(probe: Probe) -> None:
-    """No other amount is taken, whatever it is."""
+    """Random other amounts are refused."""
     price_base, payer = (await probe.challenge()).amount_base, await probe.money.payer()
     amounts = examples(8, lambda st: st.integers(0, 10_000_000))
     for value in {*amounts, price_base * 10, price_base * 100, price_base // 100} - {price_base}:
@@ -57,7 +57,7 @@ async def amounts_made_up(probe: Probe) -> None:
 
 @check("5/exact-recipient", baseline="payment", needs="funds", pays=2)
 async def the_payer_pays_itself(probe: Probe) -> None:
-    """A transfer back to the payer is refused, also when the requirements sent back name it."""
+    """A transfer to the payer is refused, even if the requirements sent back name it."""
     payer = await probe.money.payer()
     await _refused(probe, payer, to=payer.address)
     await _refused(probe, payer, {"payTo": payer.address}, to=payer.address)
@@ -65,8 +65,8 @@ async def the_payer_pays_itself(probe: Probe) -> None:
 
 
 @check("5/exact-recipient", baseline="payment", needs="world")
-async def somebody_else_is_paid(probe: Probe) -> None:
-    """A transfer to a third party is refused, also when the requirements sent back name it."""
+async def a_third_party_is_paid(probe: Probe) -> None:
+    """A transfer to a third party is refused, even if the requirements sent back name it."""
     payer, friend = await probe.money.payer(), probe.money.stranger().address
     await _refused(probe, payer, to=friend)
     await _refused(probe, payer, {"payTo": friend}, to=friend)

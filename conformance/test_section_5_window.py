@@ -1,7 +1,7 @@
-"""Section 5: an authorization is good inside validAfter..validBefore, and only there.
+"""Section 5: an authorization is valid between validAfter and validBefore only.
 
-Clocks differ: without a world the edges are tried a minute away, with one, whose clock is
-the chain's, some seconds away.
+Clocks differ: without a world, the checks stay a minute away from the bounds; with a world,
+whose clock is known, some seconds.
 """
 
 from typing import Any
@@ -16,7 +16,7 @@ CENTURY_S = 100 * 365 * 86400
 
 
 async def _refused(probe: Probe, *windows: tuple[int, int]) -> None:
-    """Present an authorization with each window, in seconds from now; fail if it is taken."""
+    """Send an authorization with each window, in seconds from now; fail if one is accepted."""
     payer = await probe.money.payer()
     for after_s, before_s in windows:
         challenge, now_s = await probe.challenge(), probe.clock.now_s()
@@ -35,25 +35,25 @@ async def after_valid_before(probe: Probe) -> None:
 
 @check("5/window", baseline="payment", needs="funds", pays=2)
 async def before_valid_after(probe: Probe) -> None:
-    """An authorization whose validAfter is still to come is refused."""
+    """An authorization whose validAfter has not passed is refused."""
     await _refused(probe, (FAR_S, 10 * FAR_S), (CENTURY_S, 2 * CENTURY_S))
 
 
 @check("5/window", baseline="payment", needs="funds", pays=1)
 async def an_empty_window(probe: Probe) -> None:
-    """An authorization that ends before it begins is refused."""
+    """An authorization that ends before it starts is refused."""
     await _refused(probe, (FAR_S, -FAR_S))
 
 
 @check("5/window", baseline="payment", needs="world")
 async def near_the_edges(probe: Probe) -> None:
-    """An authorization is refused right after its end, and shortly before its beginning."""
+    """An authorization is refused 1 s after its end, and 10 s before its start."""
     await _refused(probe, (-300, -1), (NEAR_S, 300))
 
 
 @check("5/window", baseline="payment", needs="clock")
 async def presented_too_late(probe: Probe) -> None:
-    """An authorization that was good when it was signed is refused after its validBefore."""
+    """An authorization that was valid when signed is refused after its validBefore."""
     challenge, payer = await probe.challenge(), await probe.money.payer()
     now_s = probe.clock.now_s()
     header = probe.money.sign(challenge, payer, valid_before=now_s + 100)

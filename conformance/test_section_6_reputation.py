@@ -1,7 +1,7 @@
 """Section 6: the indexer triggers reputation updates after payments are matched.
 
-What a reputation is, and where it can be seen, is not shown. Where the list of agents has
-one, it is another after a payment was matched.
+The specification shows neither the form of a reputation nor its place. If the list of
+agents has one, it must change after a payment was matched.
 """
 
 from typing import Any
@@ -17,7 +17,7 @@ INDEXER_INTERVAL_S = 300
 
 
 def reputations(body: Any) -> list[Any]:
-    """Return whatever stands under a name with "reputation" in it, in order."""
+    """Return the values of all keys that contain "reputation", in order."""
     if isinstance(body, list):
         return [found for each in body for found in reputations(each)]
     if not isinstance(body, dict):
@@ -30,12 +30,12 @@ async def _reputations(probe: Probe, proof: dict[str, str]) -> list[Any]:
     answer = await probe.send("GET", probe.target.agents.path, headers=proof)
     found = reputations(answer.body)
     if not found:
-        raise Skipped("the list of agents, as it is shown, has no reputation")
+        raise Skipped("the list of agents shows no reputation")
     return found
 
 
 async def _proof(probe: Probe) -> dict[str, str]:
-    """Return the header that opens the list of agents; none, if it is free."""
+    """Return the header that grants the list of agents; none if it is free."""
     answer = await probe.send("GET", probe.target.agents.path)
     if answer.status != 402:
         return {}
@@ -45,7 +45,7 @@ async def _proof(probe: Probe) -> dict[str, str]:
 
 @check("6/reputation", needs="world, clock, agents")
 async def a_matched_payment_counts(probe: Probe) -> None:
-    """After the indexer has matched a payment, the reputation shown is another."""
+    """After the indexer has matched a payment, the displayed reputation has changed."""
     proof = await _proof(probe)
     await probe.world.advance(INDEXER_INTERVAL_S + 1)
     before = await _reputations(probe, proof)

@@ -1,7 +1,7 @@
 """Section 7: the 402, and the five error texts of a settlement.
 
-A text is demanded only where its cause is the only one. Statuses and bodies are open: the
-text may stand anywhere in the answer.
+A text is required only if there is just one cause. Statuses and bodies are open: the text
+may be anywhere in the answer.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ SETTLED = "Payment already settled"
 
 @check("7/payment-required", baseline="unpaid")
 async def no_proof_no_content(probe: Probe) -> None:
-    """Without a valid proof of payment: 402, with something to pay for this resource."""
+    """A request without a valid proof of payment gets a 402 for this resource."""
     places, challenge = probe.target.payment_required, await probe.challenge()
     wanted = challenge.requirements
     for payment_id in (None, "pay_invented", challenge.payment_id):
@@ -48,7 +48,7 @@ async def no_proof_no_content(probe: Probe) -> None:
 
 @check("7/insufficient-balance", baseline="unpaid")
 async def a_payer_without_money(probe: Probe) -> None:
-    """A payer who has none of the token is told so."""
+    """A payer without any of the token gets the text for an insufficient balance."""
     challenge = await probe.challenge()
     answer = await probe.settle(challenge, probe.money.sign(challenge, probe.money.stranger()))
     if EXPIRED in answer.text and not probe.world.exists:
@@ -59,7 +59,7 @@ async def a_payer_without_money(probe: Probe) -> None:
 
 @check("7/insufficient-balance", baseline="payment", needs="world")
 async def a_payer_with_too_little(probe: Probe) -> None:
-    """A payer who lacks one base unit is told so, and pays nothing."""
+    """A payer who lacks one base unit gets the text for an insufficient balance."""
     challenge = await probe.challenge()
     payer = await probe.money.payer(to_decimal(challenge.amount_base - 1, 6))
     answer = await probe.settle(challenge, probe.money.sign(challenge, payer))
@@ -69,7 +69,7 @@ async def a_payer_with_too_little(probe: Probe) -> None:
 
 @check("7/invalid-signature", baseline="payment", needs="funds", pays=1)
 async def signed_by_another_key(probe: Probe) -> None:
-    """A signature that is not the payer's is told."""
+    """A signature by another key gets the text for an invalid signature."""
     challenge = await probe.challenge()
     header = probe.money.sign(challenge, await probe.money.payer(), by=probe.money.stranger())
     expect_refused(await probe.settle(challenge, header), SIGNATURE)
@@ -77,7 +77,7 @@ async def signed_by_another_key(probe: Probe) -> None:
 
 @check("7/authorization-expired", baseline="payment", needs="funds", pays=1)
 async def valid_before_has_passed(probe: Probe) -> None:
-    """An authorization that is over is told."""
+    """An expired authorization gets the text for an expired authorization."""
     challenge, now_s = await probe.challenge(), probe.clock.now_s()
     header = probe.money.sign(
         challenge, await probe.money.payer(), valid_after=now_s - 600, valid_before=now_s - 60
@@ -87,7 +87,7 @@ async def valid_before_has_passed(probe: Probe) -> None:
 
 @check("7/nonce-already-used", baseline="payment", needs="funds", pays=1)
 async def the_authorization_paid_for_another_id(probe: Probe) -> None:
-    """An authorization that has paid already is told, when it is to pay for another id."""
+    """A settled authorization sent for another id gets the text for a used nonce."""
     paid, challenge = await probe.buy(), await probe.challenge()
     expect_refused(await probe.settle(challenge, paid.header), NONCE)
     await probe.world.expect_payments(paid.payer, paid.challenge.amount_base)
@@ -95,7 +95,7 @@ async def the_authorization_paid_for_another_id(probe: Probe) -> None:
 
 @check("7/nonce-already-used", baseline="payment", needs="world")
 async def the_nonce_was_cancelled(probe: Probe) -> None:
-    """A nonce that its payer has cancelled is told like a used one."""
+    """A cancelled nonce gets the text for a used nonce."""
     challenge, payer = await probe.challenge(), await probe.money.payer()
     header = probe.money.sign(challenge, payer)
     auth, _ = authorization_of(decode_header(header))
@@ -110,7 +110,7 @@ async def the_nonce_was_cancelled(probe: Probe) -> None:
 
 @check("7/payment-already-settled", baseline="payment", needs="funds", pays=2)
 async def a_second_payment_for_one_id(probe: Probe) -> None:
-    """A payment id that was paid takes no second payment, though it be a good one."""
+    """A paid payment id accepts no second payment, even a valid one."""
     paid = await probe.buy()
     second = probe.money.sign(paid.challenge, paid.payer)
     expect_refused(await probe.settle(paid.challenge, second), SETTLED)
@@ -119,7 +119,7 @@ async def a_second_payment_for_one_id(probe: Probe) -> None:
 
 @check("7/payment-already-settled", baseline="payment", needs="world")
 async def a_second_payer_for_one_id(probe: Probe) -> None:
-    """A payment id that was paid takes no payment of somebody else's either."""
+    """A paid payment id accepts no payment by another payer."""
     paid, other = await probe.buy(), await probe.money.payer()
     second = probe.money.sign(paid.challenge, other)
     expect_refused(await probe.settle(paid.challenge, second), SETTLED)
@@ -128,7 +128,7 @@ async def a_second_payer_for_one_id(probe: Probe) -> None:
 
 @check("7/payment-already-settled", baseline="payment", needs="world")
 async def payments_for_one_id_at_the_same_time(probe: Probe) -> None:
-    """Of several good payments for one id at the same time, one is taken."""
+    """Of several concurrent valid payments for one id, one is accepted."""
     challenge, payer = await probe.challenge(), await probe.money.payer()
     headers = [probe.money.sign(challenge, payer) for _ in range(4)]
     answers = await asyncio.gather(*(probe.settle(challenge, header) for header in headers))
@@ -138,12 +138,12 @@ async def payments_for_one_id_at_the_same_time(probe: Probe) -> None:
     await probe.world.expect_payments(payer, challenge.amount_base)
 
 
-# --- where it is silent --------------------------------------------------------------
+# --- where the specification is silent -----------------------------------------------
 
 
 @check("7/settlement-statuses", document="silent", level="MAY", needs="world")
 async def statuses_of_the_settlement_errors(probe: Probe) -> None:
-    """Which HTTP status comes with each of the five texts."""
+    """The HTTP status of each of the five texts."""
     paid, challenge, payer = await probe.buy(), await probe.challenge(), await probe.money.payer()
     by_another = probe.money.sign(challenge, payer, by=probe.money.stranger())
     now_s = probe.clock.now_s()
@@ -155,8 +155,8 @@ async def statuses_of_the_settlement_errors(probe: Probe) -> None:
         NONCE: await probe.settle(challenge, paid.header),
         SETTLED: await probe.settle(paid.challenge, probe.money.sign(paid.challenge, paid.payer)),
     }
-    probe.observe("; ".join(f"{text}: {_told(answer, text)}" for text, answer in answers.items()))
+    probe.observe("; ".join(f"{text}: {_status(answer, text)}" for text, answer in answers.items()))
 
 
-def _told(answer: TargetAnswer, text: str) -> str:
+def _status(answer: TargetAnswer, text: str) -> str:
     return f"{answer.status}" if text in answer.text else f"{answer.status} without the text"

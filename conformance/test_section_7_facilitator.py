@@ -1,8 +1,8 @@
-"""Section 7, and a demand of the kit's own: the facilitator may fail in any way.
+"""Section 7, and a demand of the kit itself: correct answers while the facilitator fails.
 
-Each trouble strikes one call of the target's, or all of them. Then money may have moved
-or not; the ledger knows. There is a receipt only for a transfer, there is access only
-after one, the payer pays once, and afterwards everything works again.
+Each failure affects one call of the target, or all. Money may have moved or not; the ledger
+shows which. A receipt requires a transfer, and so does access; the payer pays once; and
+afterwards payments work again.
 """
 
 from dataclasses import dataclass, field
@@ -20,38 +20,38 @@ FAILED = (
 
 
 @dataclass(frozen=True, slots=True)
-class Trouble:
-    """One way for the facilitator to fail: what it is called, and the fault that makes it."""
+class Failure:
+    """One way in which the facilitator fails: its name, and the fault that causes it."""
 
     name: str
     does: str
     more: dict[str, Any] = field(default_factory=dict)
 
 
-def _says(name: str, status: int, body: str, *, work_done: bool = False) -> Trouble:
+def _says(name: str, status: int, body: str, *, work_done: bool = False) -> Failure:
     content_type = "text/html" if body.startswith("<") else "application/json"
     more = {"status": status, "body": body, "content_type": content_type, "work_done": work_done}
-    return Trouble(name, "answer", more)
+    return Failure(name, "answer", more)
 
 
 BOTH = (
-    Trouble("nobody listens", "refuse"),
-    Trouble("the request is lost", "lose request"),
-    Trouble("the answer is lost", "lose answer"),
-    Trouble("half of the answer comes", "truncate"),
+    Failure("it refuses connections", "refuse"),
+    Failure("the request is lost", "lose request"),
+    Failure("the answer is lost", "lose answer"),
+    Failure("the answer is truncated", "truncate"),
     _says("it answers 500", 500, '{"error":"boom"}'),
-    _says("it answers 503 with a page", 503, "<h1>Service Unavailable</h1>"),
+    _says("it answers 503 with HTML", 503, "<h1>Service Unavailable</h1>"),
     _says("it answers 429", 429, '{"error":"Too Many Requests"}'),
-    _says("it answers 200 with a page", 200, "<h1>Welcome</h1>"),
-    _says("it answers 200 with nothing", 200, ""),
+    _says("it answers 200 with HTML", 200, "<h1>Welcome</h1>"),
+    _says("it answers 200 without a body", 200, ""),
     _says("it answers 200 with null", 200, "null"),
     _says("it answers 200 with an array", 200, "[]"),
     _says("it answers 200 with an empty object", 200, "{}"),
 )
 VERIFY = (
     *BOTH,
-    _says("it finds the payment invalid", 200, '{"isValid":false,"invalidReason":"Invalid"}'),
-    _says("it says no in other words", 200, '{"isValid":null,"invalidReason":"x"}'),
+    _says("it reports the payment as invalid", 200, '{"isValid":false,"invalidReason":"Invalid"}'),
+    _says("it answers isValid null", 200, '{"isValid":null,"invalidReason":"x"}'),
     _says("it refuses with 400", 400, '{"isValid":false,"invalidReason":"Invalid"}'),
 )
 SETTLE = (
@@ -60,20 +60,20 @@ SETTLE = (
     _says("it says payment.failed in a 200", 200, FAILED),
     _says("it says payment.failed in a 400", 400, FAILED),
     _says("it answers 500 after the work was done", 500, "{}", work_done=True),
-    _says("it answers a page after the work was done", 200, "<h1>Done</h1>", work_done=True),
+    _says("it answers HTML after the work was done", 200, "<h1>Done</h1>", work_done=True),
 )
 
 
-async def _holds(probe: Probe, path: str, trouble: Trouble, times: int | None) -> None:
-    """Pay while the facilitator is in trouble; fail if what is said is not what happened."""
+async def _holds(probe: Probe, path: str, failure: Failure, times: int | None) -> None:
+    """Pay while the facilitator fails; fail if the answer contradicts the ledger."""
     challenge, payer = await probe.challenge(), await probe.money.payer()
     header = probe.money.sign(challenge, payer)
-    aim = {"victim": "facilitator", "path": path, "times": times, "does": trouble.does}
-    await probe.world.fault({**aim, **trouble.more})
+    aim = {"victim": "facilitator", "path": path, "times": times, "does": failure.does}
+    await probe.world.fault({**aim, **failure.more})
     answer = await probe.settle(challenge, header, may_break=True)
     await probe.world.clear_faults()
     moved = [int(each["amount"]) for each in await probe.world.transfers(payer)]
-    name = f"{path}: {trouble.name}"
+    name = f"{path}: {failure.name}"
     require(f"at most one payment ({name})", len(moved) <= 1, moved)
     if answer.status == 200:
         require(f"a receipt only for a transfer ({name})", bool(moved), answer.summary)
@@ -87,7 +87,7 @@ async def _holds(probe: Probe, path: str, trouble: Trouble, times: int | None) -
 
 
 async def _recovers(probe: Probe, challenge: Challenge, header: str, name: str) -> None:
-    """Send the payment again; fail if it is accepted and opens nothing."""
+    """Send the payment again; fail if it is accepted and grants nothing."""
     answer = await probe.settle(challenge, header)
     if answer.status == 200:
         served = await probe.ask(payment_id=challenge.payment_id)
@@ -96,25 +96,25 @@ async def _recovers(probe: Probe, challenge: Challenge, header: str, name: str) 
 
 @check("7/verify-trouble", document="kit", baseline="payment", needs="world")
 async def verification_in_trouble(probe: Probe) -> None:
-    """While the facilitator cannot verify, nothing is granted without money; then all is well."""
-    for trouble in VERIFY:
-        await _holds(probe, "/verify", trouble, times=None)
+    """While verification fails, nothing is granted unpaid; afterwards payments work again."""
+    for failure in VERIFY:
+        await _holds(probe, "/verify", failure, times=None)
     await _works_again(probe)
 
 
 @check("7/settle-trouble", document="kit", baseline="payment", needs="world")
 async def settlement_in_trouble(probe: Probe) -> None:
-    """While the facilitator cannot settle, nothing is granted without money; then all is well."""
-    for trouble in SETTLE:
-        await _holds(probe, "/settle", trouble, times=None)
+    """While settlement fails, nothing is granted unpaid; afterwards payments work again."""
+    for failure in SETTLE:
+        await _holds(probe, "/settle", failure, times=None)
     await _works_again(probe)
 
 
 @check("7/settle-trouble", document="kit", baseline="payment", needs="world")
 async def settlement_in_trouble_once(probe: Probe) -> None:
-    """The same, if only the first call fails, so that a target that tries again gets through."""
-    for trouble in BOTH[:5]:
-        await _holds(probe, "/settle", trouble, times=1)
+    """The same if only the first call fails, so that a target that retries succeeds."""
+    for failure in BOTH[:5]:
+        await _holds(probe, "/settle", failure, times=1)
     await _works_again(probe)
 
 

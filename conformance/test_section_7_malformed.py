@@ -1,6 +1,6 @@
-"""Section 7, and a demand of the kit's own: nothing that is sent makes the service stumble.
+"""Section 7, and a demand of the kit itself: malformed input does not break the service.
 
-Whatever the input, the answer is no 5xx, shows no stack trace, and has no protected content
+For any input, the answer is no 5xx, shows no stack trace, and has no protected content
 without proof of payment. A settlement may be refused with any status: section 7 shows none.
 """
 
@@ -66,20 +66,20 @@ VALUES: tuple[Any, ...] = (
     *(None, True, 0, -1, -1.5, 10**30, 1e308, "", "A" * 10_000, "\0", "1e400", "9" * 20 + ".00"),
     *(["x"], {}),
 )
-"""What may stand where something else belongs."""
+"""Values of the wrong type or size."""
 PROOFS: tuple[str | bytes, ...] = (
     *("", "null", "0", "pay_", "session_", "pay_%00", "{}", "[]", "a,b", ";", '"', "a\tb"),
     *("pay_" + "A" * 5000, b"pay_\xff\xfe", "pay_é".encode(), b"\x80" * 64),
 )
 NOT_IMPLEMENTED = 501
-"""What RFC 9110 lets a server say of a method that it does not know."""
+"""RFC 9110 allows this status for a method that the server does not know."""
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")
 
 
 def _stands(answer: TargetAnswer, sent: str) -> None:
-    """Fail if the target stumbled over what was sent, or gave content for it."""
-    has_stumbled = answer.status >= 500 and not any(text in answer.text for text in TEXTS)
-    require(f"no 5xx for {sent}", not has_stumbled, answer.summary)
+    """Fail if the target answers 5xx, shows a stack trace, or serves the content."""
+    has_broken = answer.status >= 500 and not any(text in answer.text for text in TEXTS)
+    require(f"no 5xx for {sent}", not has_broken, answer.summary)
     _shows_no_trace(answer, sent)
     expect_withheld(answer)
 
@@ -90,7 +90,7 @@ def _shows_no_trace(answer: TargetAnswer, sent: str) -> None:
 
 
 def _endpoints(probe: Probe) -> list[tuple[str, str]]:
-    """Return method and path of everything that takes a body."""
+    """Return method and path of every endpoint that takes a body."""
     target = probe.target
     found = [(target.protected.method, target.protected.path), ("POST", target.pay.path)]
     if target.sessions.exists:
@@ -99,7 +99,7 @@ def _endpoints(probe: Probe) -> list[tuple[str, str]]:
 
 
 def _twisted(body: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield an object with each field left out, and of each wrong type, one at a time."""
+    """Yield an object with one field missing or of a wrong type, for each field and type."""
     for name, value in body.items():
         yield f"no {name}", {key: body[key] for key in body if key != name}
         for wrong in VALUES:
@@ -114,7 +114,7 @@ def _twisted(body: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
 
 @check("7/malformed-body", document="kit", baseline="unpaid")
 async def a_body_that_cannot_be_read(probe: Probe) -> None:
-    """A body that is no JSON object, or too large or deep, is no 5xx and brings no content."""
+    """A body that is not a JSON object, too large or too deep gets no 5xx and no content."""
     for method, path in _endpoints(probe):
         for name, content in BODIES.items():
             answer = await probe.send(
@@ -128,7 +128,7 @@ _JSON = {"Content-Type": "application/json"}
 
 @check("7/malformed-body", document="kit", baseline="unpaid")
 async def a_body_of_another_type(probe: Probe) -> None:
-    """A body under another Content-Type is no 5xx and brings no content."""
+    """A body with another Content-Type gets no 5xx and no content."""
     for method, path in _endpoints(probe):
         for content_type in CONTENT_TYPES:
             headers = {"Content-Type": content_type}
@@ -138,7 +138,7 @@ async def a_body_of_another_type(probe: Probe) -> None:
 
 @check("7/malformed-body", document="kit", baseline="unpaid")
 async def a_request_of_the_wrong_types(probe: Probe) -> None:
-    """A request for the resource or for a session with any wrong field is no 5xx."""
+    """A request for the resource or a session with any field wrong gets no 5xx."""
     target = probe.target
     order = probe.state.body or target.protected.bodies[0]
     if target.protected.method != "GET":
@@ -151,7 +151,7 @@ async def a_request_of_the_wrong_types(probe: Probe) -> None:
 
 @check("7/malformed-body", document="kit", baseline="unpaid")
 async def a_settlement_of_the_wrong_types(probe: Probe) -> None:
-    """A settlement with any field wrong, in the requirements too, is no 5xx."""
+    """A settlement with any field wrong, also in the requirements, gets no 5xx."""
     challenge = await probe.challenge()
     body = {
         "paymentId": challenge.payment_id,
@@ -164,7 +164,7 @@ async def a_settlement_of_the_wrong_types(probe: Probe) -> None:
 
 @check("7/malformed-body", document="kit", baseline="unpaid")
 async def a_body_made_up(probe: Probe) -> None:
-    """Whatever JSON is sent, there is no 5xx and no content."""
+    """Random JSON gets no 5xx and no content."""
 
     def anything(st: Any) -> Any:
         text = st.text(alphabet="aZ0-_.:/%$<>{}[]'\"\\ \0\n\u00e9\u2603\U0001f600", max_size=20)
@@ -184,7 +184,7 @@ async def a_body_made_up(probe: Probe) -> None:
 
 @check("7/malformed-proof", document="kit", baseline="unpaid")
 async def a_proof_that_is_none(probe: Probe) -> None:
-    """Whatever bytes stand in a header of proof, there is no 5xx and no content."""
+    """Malformed values of X-Payment-Id and X-Session-Id get no 5xx and no content."""
     endpoint, body = probe.target.protected, probe.state.body or probe.target.protected.bodies[0]
     for header in ("X-Payment-Id", "X-Session-Id"):
         for proof in PROOFS:
@@ -200,7 +200,7 @@ async def a_proof_that_is_none(probe: Probe) -> None:
 
 
 def malformed_headers() -> Iterator[str]:
-    """Yield payment headers that no client library makes."""
+    """Yield payment headers that no client library produces."""
     yield from ("", "0x", "0X", "0x123", "0xzz", "not base64!", "e30=", "bnVsbA==", "é")
     for text in ("null", "[]", "{}", '"x"', "NaN", '{"x402Version":1}', "\ufeff{}", "[" * 5000):
         yield "0x" + text.encode().hex()
@@ -222,7 +222,7 @@ def malformed_headers() -> Iterator[str]:
 
 @check("7/malformed-header", document="kit", baseline="unpaid")
 async def a_payment_header_that_is_none(probe: Probe) -> None:
-    """A payment header that cannot be read settles nothing, and is no 5xx."""
+    """A malformed payment header settles nothing, and gets no 5xx."""
     challenge = await probe.challenge()
     for header in malformed_headers():
         answer = await probe.settle(challenge, header)
@@ -233,7 +233,7 @@ async def a_payment_header_that_is_none(probe: Probe) -> None:
 
 @check("7/malformed-header", document="kit", baseline="unpaid")
 async def a_window_without_end(probe: Probe) -> None:
-    """An authorization that is valid for ever, as the token allows it, is no 5xx."""
+    """An authorization with an enormous validBefore, which the token allows, gets no 5xx."""
     challenge = await probe.challenge()
     for valid_before in (2**53, 2**63, 2**64, 2**256 - 1):
         header = probe.money.sign(challenge, probe.money.stranger(), valid_before=valid_before)
@@ -242,7 +242,7 @@ async def a_window_without_end(probe: Probe) -> None:
 
 @check("7/other-methods", document="kit", baseline="unpaid")
 async def another_method(probe: Probe) -> None:
-    """No method brings content without proof of payment, and none is a 5xx."""
+    """No HTTP method gets content without proof of payment, or a 5xx."""
     target = probe.target
     paths = [target.protected.path, *(path for _, path in _endpoints(probe))]
     paths += [each.path for each in (target.agents, target.llms) if each.exists]
@@ -255,7 +255,7 @@ async def another_method(probe: Probe) -> None:
 
 @check("7/malformed-paid", document="kit", needs="funds", pays=1)
 async def a_bad_body_with_a_good_proof(probe: Probe) -> None:
-    """A paid request with a body that cannot be read is no 5xx either."""
+    """A paid request with a malformed body gets no 5xx."""
     paid, endpoint = await probe.buy(), probe.target.protected
     proof = {**_JSON, "X-Payment-Id": paid.challenge.payment_id}
     for name, content in BODIES.items():

@@ -1,7 +1,7 @@
-"""Section 8: which payments the indexer asks the chain explorer about, and when.
+"""Section 8: which payments the indexer queries from the chain explorer, and when.
 
-The explorer is the world's. A fault that does no harm (one request arrives twice) stands
-for each transaction hash; which of them have struck tells which payments were asked for.
+The explorer is the world's. Each transaction hash gets a harmless fault (one request arrives
+twice); the faults that were used up show which payments were queried.
 """
 
 import asyncio
@@ -30,26 +30,26 @@ def _tx_hash(probe: Probe, paid: Paid) -> str:
 
 
 async def _watch(probe: Probe, hashes: list[str]) -> None:
-    """From now on, notice the first question about each of these transactions."""
+    """Watch for the first query about each of these transactions."""
     for tx_hash in hashes:
         fault = {"victim": "explorer", "does": "duplicate", "contains": tx_hash}
         await probe.world.fault(fault)
 
 
 async def _asked(probe: Probe, hashes: list[str]) -> set[str]:
-    """Return the watched transactions that were asked about."""
+    """Return the watched transactions that were queried."""
     standing = {each["contains"] for each in await probe.world.get("faults")}
     return set(hashes) - standing
 
 
 async def _catch_up(probe: Probe) -> None:
-    """Let the indexer finish what other checks have left."""
+    """Let the indexer process the payments of other checks."""
     for _ in range(2):
         await probe.world.advance(INTERVAL_S + 1)
 
 
 async def _run(probe: Probe, hashes: list[str], at_least: int = 1) -> set[str]:
-    """Let the indexer run once; return which of these it asked about, first waiting for some."""
+    """Let the indexer run once; wait for queries, and return which of these it made."""
     await probe.world.advance(INTERVAL_S)
 
     async def is_done() -> bool:
@@ -61,19 +61,19 @@ async def _run(probe: Probe, hashes: list[str], at_least: int = 1) -> set[str]:
 
 @check("8/indexer-query", needs="world, clock")
 async def each_transaction_is_asked_for(probe: Probe) -> None:
-    """The explorer is asked for a payment's transaction until it has answered, and no more."""
+    """The indexer queries a payment's transaction until the explorer has answered, then no more."""
     await _catch_up(probe)
     hashes = [_tx_hash(probe, await probe.buy())]
     await _watch(probe, hashes)
-    require("a question to the explorer", bool(await _run(probe, hashes)), "none")
+    require("a query to the explorer", bool(await _run(probe, hashes)), "none")
     await _watch(probe, hashes)
     again = await _run(probe, hashes)
-    require("no question once the block is stored", not again, "one more")
+    require("no query after the block is stored", not again, "one more")
 
 
 @check("8/indexer-query", needs="world, clock")
 async def one_question_that_fails_stops_no_other(probe: Probe) -> None:
-    """Where the explorer fails for the newest payment, it is still asked for an older one."""
+    """If the explorer fails for the newest payment, the indexer still queries an older one."""
     await _catch_up(probe)
     older = [_tx_hash(probe, await probe.buy())]
     await probe.world.advance(1)
@@ -81,19 +81,19 @@ async def one_question_that_fails_stops_no_other(probe: Probe) -> None:
     trouble = {"victim": "explorer", "does": "answer", "status": 500, "times": None}
     await probe.world.fault({**trouble, "contains": newer})
     await _watch(probe, older)
-    require("a question about the older one", bool(await _run(probe, older)), "none")
+    require("a query about the older one", bool(await _run(probe, older)), "none")
 
 
 @check("8/indexer-query", needs="world, clock")
 async def an_explorer_that_lags_is_asked_again(probe: Probe) -> None:
-    """While the explorer does not know the transaction, it is asked again, run after run."""
+    """While the explorer does not know the transaction, the indexer queries it in every run."""
     await _catch_up(probe)
     await probe.world.post("explorer/lag", {"seconds": NEVER_S})
     hashes = [_tx_hash(probe, await probe.buy())]
     for run in range(1, 4):
         await _watch(probe, hashes)
         asked = await _run(probe, hashes)
-        require(f"a question in run {run}", bool(asked), "none")
+        require(f"a query in run {run}", bool(asked), "none")
 
 
 @check("8/indexer-interval", needs="world, clock")
@@ -115,7 +115,7 @@ async def every_five_minutes(probe: Probe) -> None:
 
 @check("8/indexer-batch", needs="world, clock")
 async def a_hundred_the_newest(probe: Probe) -> None:
-    """Of 101 payments without a block, a run asks for the 100 newest; the oldest comes later."""
+    """Of 101 payments without a block, a run queries the 100 newest; a later run, the oldest."""
     await _catch_up(probe)
     await probe.world.post("explorer/lag", {"seconds": NEVER_S})
     payer = await probe.money.payer()
@@ -128,8 +128,8 @@ async def a_hundred_the_newest(probe: Probe) -> None:
     hashes = [oldest, *newer]
     await _watch(probe, hashes)
     asked = await _run(probe, hashes, BATCH)
-    require(f"at most {BATCH} questions", len(asked) <= BATCH, f"{len(asked)} in one run")
+    require(f"at most {BATCH} queries", len(asked) <= BATCH, f"{len(asked)} in one run")
     require("all of the newest", asked == set(newer), f"{len(asked & set(newer))} of them")
     await probe.world.post("explorer/lag", {"seconds": 0})
     later = [await _run(probe, [oldest]) for _ in range(2)]
-    require("the oldest in one of the next runs", any(later), "it was not asked for")
+    require("the oldest in one of the next runs", any(later), "no query")

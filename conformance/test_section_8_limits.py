@@ -1,7 +1,7 @@
 """Section 8: prices and times.
 
-How long a payment can be made, and how long the cache keeps it, is seen only where the
-target's clock can be turned.
+How long a payment can be made, and how long the cache keeps it, needs a target whose clock
+can be advanced.
 """
 
 from x402sim.suite.check import check
@@ -13,7 +13,7 @@ from x402sim.suite.verdict import Inconclusive, Skipped
 HOUR_S = 3600
 DAY_S = 24 * HOUR_S
 WINDOW_S = (-60, 300)
-"""validAfter and validBefore, from signing."""
+"""validAfter and validBefore, relative to signing."""
 
 
 @check("8/quote-price", baseline="unpaid")
@@ -31,7 +31,7 @@ async def how_long_requirements_are_valid(probe: Probe) -> None:
     """maxTimeoutSeconds is 300."""
     timeout_s = probe.target.payment_required.max_timeout_s
     if timeout_s is None:
-        raise Skipped("the target file tells no timeout")
+        raise Skipped("the target file leaves the timeout open")
     asked = (await probe.challenge()).requirements.get("maxTimeoutSeconds")
     is_integer = isinstance(asked, int) and not isinstance(asked, bool)
     require(f"maxTimeoutSeconds {timeout_s}", is_integer and asked == timeout_s, asked)
@@ -56,7 +56,7 @@ async def not_payable_afterwards(probe: Probe) -> None:
 
 @check("8/validity-window", needs="funds", pays=1)
 async def the_window_shown_is_taken(probe: Probe) -> None:
-    """An authorization from 60 s before signing to 300 s after is taken."""
+    """An authorization valid from 60 s before signing to 300 s after is accepted."""
     challenge, now_s = await probe.challenge(), probe.clock.now_s()
     after_s, before_s = (now_s + seconds for seconds in WINDOW_S)
     header = probe.money.sign(
@@ -70,7 +70,7 @@ async def the_window_shown_is_taken(probe: Probe) -> None:
 
 @check("8/validity-window", needs="clock")
 async def the_window_shown_is_taken_to_its_end(probe: Probe) -> None:
-    """Such an authorization is still taken 285 s after it was signed."""
+    """An authorization valid for 300 s is still accepted 285 s after it was signed."""
     challenge, now_s = await probe.challenge(), probe.clock.now_s()
     after_s, before_s = (now_s + seconds for seconds in WINDOW_S)
     header = probe.money.sign(
@@ -81,12 +81,12 @@ async def the_window_shown_is_taken_to_its_end(probe: Probe) -> None:
 
 
 async def _cached(probe: Probe) -> int:
-    """Return how many entitlements the target holds in memory, as its world tells."""
+    """Return how many entitlements the target has in its cache, as its world reports."""
     return int((await probe.world.get("state"))["cachedEntitlements"])
 
 
 async def _buy_into_empty_cache(probe: Probe) -> None:
-    """Restart the target, which empties its cache, and pay ten minutes later."""
+    """Restart the target, which clears its cache, and pay ten minutes later."""
     await probe.world.post("crash")
     await probe.world.advance(600)
     await probe.buy()
@@ -94,7 +94,7 @@ async def _buy_into_empty_cache(probe: Probe) -> None:
 
 @check("8/cache-lifetime", needs="world, clock")
 async def cached_for_a_day(probe: Probe) -> None:
-    """An entitlement is held in memory for 24 hours."""
+    """An entitlement is in the cache for 24 hours."""
     await _buy_into_empty_cache(probe)
     await probe.world.advance(DAY_S - 600)
     expect("entitlements cached after 23 h 50 min", await _cached(probe), 1)
@@ -104,7 +104,7 @@ async def cached_for_a_day(probe: Probe) -> None:
 
 @check("8/cache-sweep", needs="world, clock")
 async def cleared_within_the_hour(probe: Probe) -> None:
-    """An entitlement that is over is cleared from the cache within the hour."""
+    """An expired entitlement is removed from the cache within the hour."""
     await _buy_into_empty_cache(probe)
     await probe.world.advance(DAY_S + HOUR_S + 60)
 

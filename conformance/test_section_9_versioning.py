@@ -17,7 +17,7 @@ def versions(path: str) -> list[str]:
 
 @check("9/no-version-segment", baseline="unpaid")
 async def paths_without_a_version(probe: Probe) -> None:
-    """The endpoints answer under paths without a version, and a 402 names such a path."""
+    """The endpoints have paths without a version, and so has the resource of a 402."""
     target = probe.target
     resource = (await probe.challenge()).requirements.get("resource")
     require("a resource without a version", not versions(str(resource)), resource)
@@ -29,7 +29,7 @@ async def paths_without_a_version(probe: Probe) -> None:
 
 @check("9/no-version-segment")
 async def the_protected_endpoint_is_not_behind_a_version(probe: Probe) -> None:
-    """The protected endpoint is not found only below a version."""
+    """The protected endpoint is not behind a version segment."""
     path = probe.target.protected.path
     answer = await probe.ask()
     if answer.status not in (404, 405):
@@ -45,7 +45,7 @@ async def the_protected_endpoint_is_not_behind_a_version(probe: Probe) -> None:
 
 @check("9/no-version-segment", baseline="unpaid")
 async def the_settlement_endpoint_is_there(probe: Probe) -> None:
-    """The settlement endpoint is found under its path without a version."""
+    """The settlement endpoint exists at its path without a version."""
     challenge = await probe.challenge()
     answer = await probe.settle(challenge, probe.money.sign(challenge, probe.money.stranger()))
     require("a settlement endpoint", answer.status not in (404, 405), answer.summary)

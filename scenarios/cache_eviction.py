@@ -8,14 +8,14 @@ each time, and only with what she paid for. Nor does forgetting open a door: the
 still pays for nothing.
 """
 
-from x402sim import World, scenario
+from x402sim import LiveWorld, scenario
 
 HOUR_S = 3600
 DAY_S = 24 * HOUR_S
 
 
-@scenario(needs="funds, clock, faults, sight")
-async def cache_eviction(world: World) -> None:
+@scenario(needs="funds, clock, faults, observe chain")
+async def cache_eviction(world: LiveWorld) -> None:
     alice = await world.payer("alice", balance="1.00")
     required = await alice.ask()
     header = alice.sign(required)

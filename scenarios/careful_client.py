@@ -9,7 +9,7 @@ there is one authorization, and one transfer.
 
 import httpx
 
-from x402sim import Fault, PaymentAuth, PaymentFailed, World, scenario
+from x402sim import Fault, LiveWorld, PaymentAuth, PaymentFailed, scenario
 
 ORDER = {"pair": "BTC-USD", "side": "long", "leverage": 10, "sizeUsd": 1000}
 TROUBLES = (
@@ -20,8 +20,8 @@ TROUBLES = (
 )
 
 
-@scenario(needs="funds, faults, sight")
-async def careful_client(world: World) -> None:
+@scenario(needs="funds, faults, observe chain")
+async def careful_client(world: LiveWorld) -> None:
     alice = await world.payer("alice", balance="1.00")
     auth = PaymentAuth(alice.wallet, clock=world.clock, reuse=False, network=world.network)
     http = world.client(alice, auth)

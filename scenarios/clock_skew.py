@@ -7,7 +7,7 @@ payers come whose clocks are wrong by seconds and by minutes: up to a minute ahe
 behind they pay; beyond that they are told which time does not fit, and lose nothing.
 """
 
-from x402sim import World, scenario
+from x402sim import LiveWorld, scenario
 
 NOT_YET, EXPIRED = "Authorization not yet valid", "Authorization expired"
 CLOCKS = {
@@ -22,8 +22,8 @@ CLOCKS = {
 }
 
 
-@scenario(needs="funds, sight")
-async def clock_skew(world: World) -> None:
+@scenario(needs="funds, observe chain")
+async def clock_skew(world: LiveWorld) -> None:
     alice = await world.payer("alice", balance="1.00")
     asked = [await alice.ask() for _ in range(4)]
     # Within one second, which begins now: the edges are whole seconds.

@@ -6,7 +6,7 @@ can be stored; each 402 asks for exactly that. Amounts in any other spelling, ne
 beyond every balance are refused, before there is a price at all.
 """
 
-from x402sim import World, scenario
+from x402sim import LiveWorld, scenario
 
 EXACT = {
     "0.01": "10000",
@@ -26,7 +26,7 @@ REFUSED = (
 
 
 @scenario
-async def deposit_amounts(world: World) -> None:
+async def deposit_amounts(world: LiveWorld) -> None:
     alice = await world.payer("alice")
     for max_spend, base_units in EXACT.items():
         required = await alice.ask_session(max_spend, 60)

@@ -9,14 +9,14 @@ and it is over when a session of that length is.
 
 from typing import Any
 
-from x402sim import World, scenario
+from x402sim import LiveWorld, scenario
 
 SESSIONS = "/api/sessions/create"
 DEPOSIT, DURATION_S = "0.02", 60
 
 
-@scenario(needs="funds, clock, sight")
-async def deposit_terms(world: World) -> None:
+@scenario(needs="funds, clock, observe chain")
+async def deposit_terms(world: LiveWorld) -> None:
     alice = await world.payer("alice", balance="1.00")
     required = await alice.ask_session(DEPOSIT, DURATION_S)
     world.expect(required.price_base, 20_000, "4.4/max-spend")

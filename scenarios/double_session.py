@@ -8,13 +8,13 @@ is one session, worth one deposit: twenty requests at once spend it exactly thre
 
 import asyncio
 
-from x402sim import World, scenario
+from x402sim import LiveWorld, scenario
 
 TERMS = ("0.03", 3600)
 
 
-@scenario(needs="funds, faults, sight")
-async def double_session(world: World) -> None:
+@scenario(needs="funds, faults, observe chain")
+async def double_session(world: LiveWorld) -> None:
     alice = await world.payer("alice", balance="1.00")
     required = await alice.ask_session(*TERMS)
     header, paid_by = alice.sign(required), required.payment_id

@@ -10,11 +10,11 @@ money on her account the same header settles.
 
 import asyncio
 
-from x402sim import Fault, World, scenario
+from x402sim import Fault, LiveWorld, scenario
 
 
-@scenario(needs="funds, faults, chain")
-async def drained_wallet(world: World) -> None:
+@scenario(needs="funds, faults, control chain")
+async def drained_wallet(world: LiveWorld) -> None:
     alice = await world.payer("alice", balance="1.00")
     bob = await world.payer("bob")
     required = await alice.ask()

@@ -9,11 +9,11 @@ closed the service knows that he never paid, and he can begin anew.
 
 import asyncio
 
-from x402sim import World, scenario
+from x402sim import LiveWorld, scenario
 
 
-@scenario(needs="funds, chain, virtual time")
-async def dropped_transaction(world: World) -> None:
+@scenario(needs="funds, control chain, virtual time")
+async def dropped_transaction(world: LiveWorld) -> None:
     for name, comes_back in (("alice", True), ("bob", False)):
         payer = await world.payer(name, balance="1.00")
         required = await payer.ask()

@@ -7,11 +7,11 @@ verification and the settlement arrive twice at the facilitator: she gets her re
 her payment id twice costs nothing. There is one transfer for each thing she bought.
 """
 
-from x402sim import Fault, World, scenario
+from x402sim import Fault, LiveWorld, scenario
 
 
-@scenario(needs="funds, faults, sight")
-async def duplicated_request(world: World) -> None:
+@scenario(needs="funds, faults, observe chain")
+async def duplicated_request(world: LiveWorld) -> None:
     alice = await world.payer("alice", balance="1.00")
     required = await alice.ask()
     await world.fault(Fault(victim="service", does="duplicate", path="/api/pay"))

@@ -7,13 +7,13 @@ hold to the end of their own maxTimeoutSeconds. A second later, and an hour late
 expired too, however fresh her signature. What has expired moves nothing and grants nothing.
 """
 
-from x402sim import World, scenario
+from x402sim import LiveWorld, scenario
 
 EXPIRED = "Authorization expired"
 
 
-@scenario(needs="funds, sight, virtual time")
-async def expired_window(world: World) -> None:
+@scenario(needs="funds, observe chain, virtual time")
+async def expired_window(world: LiveWorld) -> None:
     alice = await world.payer("alice", balance="1.00")
     held_base = await alice.balance()
 

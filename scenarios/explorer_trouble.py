@@ -9,7 +9,7 @@ explorer is itself again, the next run finds the block.
 
 from typing import Any
 
-from x402sim import Fault, World, scenario
+from x402sim import Fault, LiveWorld, scenario
 
 
 def says(result: str, status: int = 200) -> dict[str, Any]:
@@ -29,8 +29,8 @@ TROUBLES: dict[str, dict[str, Any]] = {
 }
 
 
-@scenario(needs="funds, faults, sight")
-async def explorer_trouble(world: World) -> None:
+@scenario(needs="funds, faults, observe chain")
+async def explorer_trouble(world: LiveWorld) -> None:
     alice = await world.payer("alice", balance="1.00")
     quote = await alice.buy()
     for name, trouble in TROUBLES.items():

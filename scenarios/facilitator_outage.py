@@ -9,7 +9,7 @@ meanwhile. Each time the facilitator recovers, and the very same header buys the
 
 from typing import Any
 
-from x402sim import Fault, World, scenario
+from x402sim import Fault, LiveWorld, scenario
 
 
 def says(status: int, body: str, content_type: str = "application/json") -> dict[str, Any]:
@@ -32,8 +32,8 @@ TROUBLES: dict[str, dict[str, Any]] = {
 }
 
 
-@scenario(needs="funds, faults, sight")
-async def facilitator_outage(world: World) -> None:
+@scenario(needs="funds, faults, observe chain")
+async def facilitator_outage(world: LiveWorld) -> None:
     alice = await world.payer("alice", balance="1.00")
     bought = 0
     for verb, clause in (("verify", "4.1/verify-signature"), ("settle", "4.1/settle-on-chain")):

@@ -9,11 +9,11 @@ nothing. It finds the good one valid, which moves nothing either, and settles it
 
 from typing import Any
 
-from x402sim import World, scenario
+from x402sim import LiveWorld, scenario
 
 
-@scenario(needs="funds, sight")
-async def facilitator_refuses(world: World) -> None:
+@scenario(needs="funds, observe chain")
+async def facilitator_refuses(world: LiveWorld) -> None:
     alice = await world.payer("alice", balance="1.00")
     mallory = await world.payer("mallory")
     required = await alice.ask()

@@ -9,7 +9,7 @@ in its right mind his header settles, and two payments have been made in all.
 
 import json
 
-from x402sim import Fault, World, scenario
+from x402sim import Fault, LiveWorld, scenario
 
 CHANGES = {
     "another's": ("5/nonce-once", {}),
@@ -20,8 +20,8 @@ CHANGES = {
 }
 
 
-@scenario(needs="funds, faults, sight")
-async def false_receipt(world: World) -> None:
+@scenario(needs="funds, faults, observe chain")
+async def false_receipt(world: LiveWorld) -> None:
     alice = await world.payer("alice", balance="1.00")
     bob = await world.payer("bob", balance="1.00")
     paid = await alice.buy()

@@ -10,11 +10,11 @@ is refused and nothing moves; the good one, signed and labelled for here, is tak
 
 from dataclasses import replace
 
-from x402sim import MAINNET, TESTNET, World, scenario
+from x402sim import MAINNET, TESTNET, LiveWorld, scenario
 
 
-@scenario(needs="funds, sight")
-async def foreign_header(world: World) -> None:
+@scenario(needs="funds, observe chain")
+async def foreign_header(world: LiveWorld) -> None:
     alice = await world.payer("alice", balance="1.00")
     required = await alice.ask()
     asset, here = required.requirements["asset"], world.network

@@ -7,11 +7,11 @@ nothing is granted, but as the authorization is still good the payment stays pen
 token thaws, the same header settles it. Frozen past validBefore, the payment has failed for good.
 """
 
-from x402sim import World, scenario
+from x402sim import LiveWorld, scenario
 
 
-@scenario(needs="funds, clock, chain, fiat token")
-async def frozen_token(world: World) -> None:
+@scenario(needs="funds, clock, control chain, fiat token")
+async def frozen_token(world: LiveWorld) -> None:
     alice = await world.payer("alice", balance="1.00")
 
     async def expect_frozen(payment_id: str, status: str) -> None:

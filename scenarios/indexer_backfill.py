@@ -8,14 +8,14 @@ has not seen yet, and not for the early ones, which it has. The second run compl
 hundred, and only the third the early ones. All of it by the indexer's own schedule.
 """
 
-from x402sim import World, scenario
+from x402sim import LiveWorld, scenario
 
 BATCH, INTERVAL_S = 100, 300  # section 8
 EARLY, LULL_S, LAG_S = 5, 250, 200
 
 
-@scenario(needs="funds, faults, sight, virtual time")
-async def indexer_backfill(world: World) -> None:
+@scenario(needs="funds, faults, observe chain, virtual time")
+async def indexer_backfill(world: LiveWorld) -> None:
     alice = await world.payer("alice", balance="2.00")
     began = world.clock.now()
     await world.explorer_lag(LAG_S)

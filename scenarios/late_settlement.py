@@ -7,11 +7,11 @@ authorization used. Bob's is held up until after validBefore. By then the chain'
 that it can never be paid: his payment has failed, and what was held up moves nothing.
 """
 
-from x402sim import Fault, World, scenario
+from x402sim import Fault, LiveWorld, scenario
 
 
-@scenario(needs="funds, faults, sight, virtual time")
-async def late_settlement(world: World) -> None:
+@scenario(needs="funds, faults, observe chain, virtual time")
+async def late_settlement(world: LiveWorld) -> None:
     alice = await world.payer("alice", balance="1.00")
     required = await alice.ask()
     header = alice.sign(required)

@@ -7,11 +7,11 @@ he may have paid, a second authorization is not taken from him, and soon he has 
 never hears from the service: she sends the same header again, and learns that she has paid.
 """
 
-from x402sim import Fault, World, scenario
+from x402sim import Fault, LiveWorld, scenario
 
 
-@scenario(needs="funds, clock, faults, sight")
-async def lost_answer(world: World) -> None:
+@scenario(needs="funds, clock, faults, observe chain")
+async def lost_answer(world: LiveWorld) -> None:
     alice = await world.payer("alice", balance="1.00")
     await world.fault(Fault(victim="facilitator", does="lose answer", path="/settle"))
     paid = await alice.buy()

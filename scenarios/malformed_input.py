@@ -8,7 +8,7 @@ proof of payment. It is never let in, and the service never stumbles.
 
 import json
 
-from x402sim import World, scenario
+from x402sim import LiveWorld, scenario
 
 BODIES = {
     "nothing": b"",
@@ -33,7 +33,7 @@ JUNK = ("", "null", "pay_", "pay_" + "A" * 6000, "pay_../../etc", "pay_%00", "' 
 
 
 @scenario
-async def malformed_input(world: World) -> None:
+async def malformed_input(world: LiveWorld) -> None:
     fuzzer = await world.payer("fuzzer")
     for path in ("/api/pay", "/api/sessions/create", "/api/perp/quote"):
         for name, body in BODIES.items():

@@ -7,11 +7,11 @@ the agents, and asks the one he chose for its price: it is the price the list to
 
 import re
 
-from x402sim import World, scenario
+from x402sim import LiveWorld, scenario
 
 
 @scenario
-async def open_pages(world: World) -> None:
+async def open_pages(world: LiveWorld) -> None:
     newcomer = await world.payer("newcomer")
     index = await newcomer.send("GET", "/llms.txt")
     world.expect(index.status, 200, "4.5/llms-txt")

@@ -8,11 +8,11 @@ ids: one id is granted. Five authorizations for one payment id: one is used, fou
 
 import asyncio
 
-from x402sim import Fault, World, scenario
+from x402sim import Fault, LiveWorld, scenario
 
 
-@scenario(needs="funds, faults, sight")
-async def parallel_authorization(world: World) -> None:
+@scenario(needs="funds, faults, observe chain")
+async def parallel_authorization(world: LiveWorld) -> None:
     alice = await world.payer("alice", balance="1.00")
     slow = Fault(victim="facilitator", does="delay answer", path="/verify", seconds=0.1, times=None)
     await world.fault(slow)

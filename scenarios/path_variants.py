@@ -6,7 +6,7 @@ slashes, dots, other cases, other methods, a query, a version. Some of them are 
 and want money; the others do not exist. None is served.
 """
 
-from x402sim import World, scenario
+from x402sim import LiveWorld, scenario
 
 ENDPOINT = ("/api/perp/quote?free=1", "/api/perp/%71uote", "/api/perp/x/../quote")
 ELSEWHERE = (
@@ -20,7 +20,7 @@ ORDER = {"pair": "BTC-USD", "side": "long", "leverage": 10, "sizeUsd": 1000}
 
 
 @scenario
-async def path_variants(world: World) -> None:
+async def path_variants(world: LiveWorld) -> None:
     mallory = await world.payer("mallory")
     for path in ENDPOINT:
         asked = await mallory.send("POST", path, json=ORDER)

@@ -12,7 +12,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from x402sim import World, scenario
+from x402sim import LiveWorld, scenario
 
 Fields = dict[str, Any]
 
@@ -38,8 +38,8 @@ SPELLINGS: dict[str, Callable[[Fields], str]] = {
 }
 
 
-@scenario(needs="funds, sight")
-async def reencoded_header(world: World) -> None:
+@scenario(needs="funds, observe chain")
+async def reencoded_header(world: LiveWorld) -> None:
     alice = await world.payer("alice", balance="1.00")
     for bought, (name, spelling) in enumerate(SPELLINGS.items(), 1):
         required, other = await alice.ask(), await alice.ask()

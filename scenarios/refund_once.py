@@ -9,7 +9,7 @@ has got back exactly what she did not spend, in one transfer.
 
 from typing import Any
 
-from x402sim import Fault, World, scenario
+from x402sim import Fault, LiveWorld, scenario
 
 AT_SETTLEMENT = {"victim": "facilitator", "path": "/settle"}
 TROUBLES: dict[str, dict[str, Any]] = {
@@ -24,8 +24,8 @@ TROUBLES: dict[str, dict[str, Any]] = {
 }
 
 
-@scenario(needs="funds, clock, faults, sight")
-async def refund_once(world: World) -> None:
+@scenario(needs="funds, clock, faults, observe chain")
+async def refund_once(world: LiveWorld) -> None:
     spent = 0
     for name, trouble in TROUBLES.items():
         payer = await world.payer(name, balance="1.00")

@@ -8,11 +8,11 @@ record again (decision 8/indexed-once), except before it pays a refund: none is 
 deposit that is not there, and nobody else's money leaves the merchant.
 """
 
-from x402sim import World, scenario
+from x402sim import LiveWorld, scenario
 
 
-@scenario(needs="funds, clock, chain")
-async def reorg_after_indexing(world: World) -> None:
+@scenario(needs="funds, clock, control chain")
+async def reorg_after_indexing(world: LiveWorld) -> None:
     alice = await world.payer("alice", balance="1.00")
     bob = await world.payer("bob", balance="1.00")
     quote = await alice.buy()

@@ -8,11 +8,11 @@ knows, the indexer finds payments that were none: they grant nothing any more, t
 over without a refund, and whoever pays anew is served.
 """
 
-from x402sim import World, scenario
+from x402sim import LiveWorld, scenario
 
 
-@scenario(needs="funds, clock, chain")
-async def reorg_before_indexing(world: World) -> None:
+@scenario(needs="funds, clock, control chain")
+async def reorg_before_indexing(world: LiveWorld) -> None:
     await world.explorer_lag(3600)
     alice = await world.payer("alice", balance="1.00")
     bob = await world.payer("bob", balance="1.00")

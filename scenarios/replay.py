@@ -7,11 +7,11 @@ overheard it, sends it for a payment of his own. The service is restarted, and A
 once more. Nothing moves a second time, and no second payment id is granted.
 """
 
-from x402sim import World, scenario
+from x402sim import LiveWorld, scenario
 
 
-@scenario(needs="funds, faults, sight")
-async def replay(world: World) -> None:
+@scenario(needs="funds, faults, observe chain")
+async def replay(world: LiveWorld) -> None:
     alice = await world.payer("alice", balance="1.00")
     mallory = await world.payer("mallory")
 

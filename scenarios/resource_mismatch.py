@@ -8,13 +8,13 @@ quote under the id of a dearer deposit. At their own doors both payments are goo
 query does not change which door it is.
 """
 
-from x402sim import World, scenario
+from x402sim import LiveWorld, scenario
 
 QUOTE, SESSIONS = "/api/perp/quote", "/api/sessions/create"
 
 
-@scenario(needs="funds, faults, sight")
-async def resource_mismatch(world: World) -> None:
+@scenario(needs="funds, faults, observe chain")
+async def resource_mismatch(world: LiveWorld) -> None:
     alice = await world.payer("alice", balance="1.00")
     quote, deposit = await alice.ask(), await alice.ask_session("0.50", 3600)
 

@@ -9,7 +9,7 @@ whoever's money has moved is served, and nobody's moves twice.
 
 from typing import Literal
 
-from x402sim import Fault, World, scenario
+from x402sim import Fault, LiveWorld, scenario
 
 Moment = tuple[Literal["service", "facilitator"], str, Literal["crash before", "crash after"], int]
 MOMENTS: tuple[Moment, ...] = (
@@ -23,8 +23,8 @@ MOMENTS: tuple[Moment, ...] = (
 """Who is asked, what, when it happens, and how many transfers there are by then."""
 
 
-@scenario(needs="funds, clock, faults, sight")
-async def restart_mid_settlement(world: World) -> None:
+@scenario(needs="funds, clock, faults, observe chain")
+async def restart_mid_settlement(world: LiveWorld) -> None:
     for victim, path, does, moved in MOMENTS:
         name = f"{does} {path}"
         payer = await world.payer(name, balance="1.00")

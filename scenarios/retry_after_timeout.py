@@ -7,13 +7,13 @@ signs a second authorization for the same payment. Each learns that the payment 
 is served, and Bob's second authorization was never used.
 """
 
-from x402sim import Fault, World, scenario
+from x402sim import Fault, LiveWorld, scenario
 
 HELD_S, PATIENCE_S = 0.8, 0.3
 
 
-@scenario(needs="funds, faults, sight")
-async def retry_after_timeout(world: World) -> None:
+@scenario(needs="funds, faults, observe chain")
+async def retry_after_timeout(world: LiveWorld) -> None:
     for name, signs_again in (("alice", False), ("bob", True)):
         payer = await world.payer(name, balance="1.00")
         required = await payer.ask()

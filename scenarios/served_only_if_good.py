@@ -7,7 +7,7 @@ proof the same bad orders meet the price first, not the schema. What an order as
 her budget is not served, and not debited either.
 """
 
-from x402sim import World, scenario
+from x402sim import LiveWorld, scenario
 
 GOOD = {"pair": "BTC-USD", "side": "long", "leverage": 10, "sizeUsd": 1000}
 BAD = {
@@ -22,7 +22,7 @@ BAD = {
 
 
 @scenario(needs="funds")
-async def served_only_if_good(world: World) -> None:
+async def served_only_if_good(world: LiveWorld) -> None:
     alice = await world.payer("alice", balance="1.00")
     paid = await alice.buy()
     session_id = (await alice.open_session("0.02", 3600)).body["sessionId"]

@@ -10,11 +10,11 @@ the rest, once, and Alice nothing. All of it is counted on the ledger.
 
 import asyncio
 
-from x402sim import World, scenario
+from x402sim import LiveWorld, scenario
 
 
-@scenario(needs="funds, clock, sight")
-async def session_exhaustion(world: World) -> None:
+@scenario(needs="funds, clock, observe chain")
+async def session_exhaustion(world: LiveWorld) -> None:
     alice = await world.payer("alice", balance="1.00")
     bob = await world.payer("bob", balance="1.00")
     price_base = (await alice.ask()).price_base

@@ -7,11 +7,11 @@ answer to a settlement is made good all the same. At last the chain is six minut
 was just signed has expired there. Nobody is charged unserved, and nobody is served for nothing.
 """
 
-from x402sim import Fault, World, scenario
+from x402sim import Fault, LiveWorld, scenario
 
 
-@scenario(needs="funds, clock, faults, sight, virtual time")
-async def skewed_servers(world: World) -> None:
+@scenario(needs="funds, clock, faults, observe chain, virtual time")
+async def skewed_servers(world: LiveWorld) -> None:
     early_bird = await world.payer("alice", balance="1.00")
     await world.skew("chain", -90)
     await world.advance(90)  # no block is older than its parent, so the chain stands still

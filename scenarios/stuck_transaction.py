@@ -9,11 +9,11 @@ lost to sight.
 
 import asyncio
 
-from x402sim import World, scenario
+from x402sim import LiveWorld, scenario
 
 
-@scenario(needs="funds, chain")
-async def stuck_transaction(world: World) -> None:
+@scenario(needs="funds, control chain")
+async def stuck_transaction(world: LiveWorld) -> None:
     alice = await world.payer("alice", balance="1.00")
     required = await alice.ask()
     header = alice.sign(required)

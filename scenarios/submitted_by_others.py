@@ -7,11 +7,11 @@ merchant has her money, and Mallory has paid the gas. Alice presents the header 
 after her nor ahead of her. He cannot divert a coin either, nor submit it as somebody's receipt.
 """
 
-from x402sim import World, scenario
+from x402sim import LiveWorld, scenario
 
 
-@scenario(needs="funds, chain")
-async def submitted_by_others(world: World) -> None:
+@scenario(needs="funds, control chain")
+async def submitted_by_others(world: LiveWorld) -> None:
     alice = await world.payer("alice", balance="1.00")
     mallory = await world.payer("mallory")
     required = await alice.ask()

@@ -8,7 +8,7 @@ asked for money, and the id grants nothing. What she did not tamper with gets pa
 as far as the date of her signature.
 """
 
-from x402sim import World, scenario
+from x402sim import LiveWorld, scenario
 
 CHANGES = {
     "scheme": ("2.1/scheme", "upto"),
@@ -24,7 +24,7 @@ LONG_AGO = 1
 
 
 @scenario
-async def tampered_requirements(world: World) -> None:
+async def tampered_requirements(world: LiveWorld) -> None:
     mallory = await world.payer("mallory")
     required = await mallory.ask()
     header = mallory.sign(required, valid_before=LONG_AGO)

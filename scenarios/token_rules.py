@@ -11,7 +11,7 @@ no trace: the same authorization is good as soon as its reason is gone.
 from functools import partial
 from typing import Any
 
-from x402sim import World, scenario
+from x402sim import LiveWorld, scenario
 
 PAUSED, BLACKLISTED = "Pausable: paused", "Blacklistable: account is blacklisted"
 EARLY = "FiatTokenV2: authorization is not yet valid"
@@ -21,8 +21,8 @@ UNSIGNED = "FiatTokenV2: invalid signature"
 STRANGER = "FiatTokenV2: caller must be the payee"
 
 
-@scenario(needs="funds, clock, chain, fiat token")
-async def token_rules(world: World) -> None:
+@scenario(needs="funds, clock, control chain, fiat token")
+async def token_rules(world: LiveWorld) -> None:
     alice, bob = await world.payer("alice", balance="1.00"), await world.payer("bob")
     mallory, owed = await world.payer("mallory"), await alice.ask()
 

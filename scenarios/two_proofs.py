@@ -7,11 +7,11 @@ one for something else, then one that was never paid: her session pays. When it 
 good payment still opens the door, and the bad ones do not.
 """
 
-from x402sim import World, scenario
+from x402sim import LiveWorld, scenario
 
 
 @scenario(needs="funds")
-async def two_proofs(world: World) -> None:
+async def two_proofs(world: LiveWorld) -> None:
     alice = await world.payer("alice", balance="1.00")
     quote = await alice.buy()
     deposit = await alice.ask_session("0.02", 3600)

@@ -7,13 +7,13 @@ nothing: an id that was never paid, one with a letter changed, an invented one, 
 never was. Each gets a 402 of its own, with a new id. An invented id cannot be paid for either.
 """
 
-from x402sim import World, scenario
+from x402sim import LiveWorld, scenario
 
 FIELDS = "asset description maxAmountRequired maxTimeoutSeconds network payTo resource scheme"
 
 
 @scenario
-async def unpaid_request(world: World) -> None:
+async def unpaid_request(world: LiveWorld) -> None:
     alice = await world.payer("alice")
     required = await alice.ask()
     wanted = required.body["paymentRequirements"]

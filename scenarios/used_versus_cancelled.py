@@ -6,11 +6,11 @@ pending. Alice cancels her authorization on the chain, Bob submits his own. auth
 true for both. Bob has paid and is served; Alice has not, is not, and keeps her money.
 """
 
-from x402sim import Fault, World, scenario
+from x402sim import Fault, LiveWorld, scenario
 
 
-@scenario(needs="funds, clock, faults, chain")
-async def used_versus_cancelled(world: World) -> None:
+@scenario(needs="funds, clock, faults, control chain")
+async def used_versus_cancelled(world: LiveWorld) -> None:
     alice = await world.payer("alice", balance="1.00")
     bob = await world.payer("bob", balance="1.00")
     lost = Fault(victim="facilitator", does="lose request", path="/settle", times=2)

@@ -7,11 +7,11 @@ lowers, raises and respells the requirements themselves, with a signature that f
 service takes none of it; then it takes the exact amount, which is all it earns.
 """
 
-from x402sim import World, scenario
+from x402sim import LiveWorld, scenario
 
 
-@scenario(needs="funds, sight")
-async def wrong_amount(world: World) -> None:
+@scenario(needs="funds, observe chain")
+async def wrong_amount(world: LiveWorld) -> None:
     alice = await world.payer("alice", balance="1.00")
     required = await alice.ask()
     price_base = required.price_base

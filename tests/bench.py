@@ -17,7 +17,8 @@ from x402sim.protocol.crypto import Address
 from x402sim.protocol.messages import PaymentRequirements
 from x402sim.protocol.networks import TESTNET
 from x402sim.spec.decisions import Decisions
-from x402sim.world.assembly.parts import Parts, Recipe, build
+from x402sim.world.assembly.parts import Parts, build
+from x402sim.world.assembly.recipe import Recipe
 
 START = 1_800_000_000
 ORDER = {"pair": "BTC-USD", "side": "long", "leverage": 10, "sizeUsd": 1000}

@@ -1,4 +1,4 @@
-"""The benchmark: what it compares comes to the same, what it tells adds up, nothing is left over.
+"""The benchmark: the sides it compares do the same, its numbers add up, and it leaves nothing running.
 
 How fast anything is depends on the machine: nothing here asserts it.
 """
@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from tests.serve.driver import environment
 from x402sim.bench import day, lifecycle, measure, served, signatures
-from x402sim.bench.lifecycle import TRANSPORTS, Outcome
+from x402sim.bench.lifecycle import TRANSPORTS, Totals
 from x402sim.bench.rounds import ROUNDS, Pace, race
 from x402sim.cli import app
 
@@ -29,7 +29,7 @@ def bench(*arguments: str) -> Result:
 
 
 def test_every_transport_moves_the_same_money_in_the_same_transactions() -> None:
-    outcomes = {name: lifecycle.outcome(kind, 7) for name, kind in TRANSPORTS.items()}
+    outcomes = {name: lifecycle.totals(kind, 7) for name, kind in TRANSPORTS.items()}
     assert len(outcomes) == 3
     one = outcomes["direct"]
     assert one.earned_base == 7 * 10_000
@@ -47,13 +47,13 @@ def test_http_transports_write_the_same_journal() -> None:
     assert len(hashes) == 1
 
 
-def test_a_transport_that_comes_to_something_else_is_not_measured(
+def test_transports_with_different_totals_are_not_measured(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def cheat(kind: Any, times: int) -> Outcome:
-        return Outcome(("0x0",) * times, len(kind.__name__))
+    def cheat(kind: Any, times: int) -> Totals:
+        return Totals(("0x0",) * times, len(kind.__name__))
 
-    monkeypatch.setattr(lifecycle, "outcome", cheat)
+    monkeypatch.setattr(lifecycle, "totals", cheat)
     done = bench("--only", "lifecycles", "--seconds", "0.01")
     assert done.exit_code == 1
     assert "the transports differ" in done.stderr
@@ -77,7 +77,7 @@ def test_our_signatures_are_those_of_libsecp256k1() -> None:
 # --- the rounds ----------------------------------------------------------------------
 
 
-def test_everybody_works_in_every_round_and_ratios_are_of_the_rounds() -> None:
+def test_every_contestant_runs_in_every_round() -> None:
     done = {"a": 0, "b": 0}
 
     def worker(name: str, effort: int) -> Any:
@@ -106,10 +106,10 @@ def test_a_ratio_is_the_median_of_ratios_not_the_ratio_of_medians() -> None:
 # --- the day -------------------------------------------------------------------------
 
 
-def test_the_day_is_lived_by_all_and_is_the_same_every_time() -> None:
+def test_the_simulated_day_is_deterministic() -> None:
     hours: list[float] = []
-    lived = day.live(30, 6, hours.append)
-    again = day.live(30, 6)
+    lived = day.simulate(30, 6, hours.append)
+    again = day.simulate(30, 6)
     assert lived.journal_sha256 == again.journal_sha256
     assert hours[:6] == [0, 1, 2, 3, 4, 5]
     assert lived.virtual_s == pytest.approx(6 * 3600, abs=10), "and no longer"
@@ -120,18 +120,18 @@ def test_the_day_is_lived_by_all_and_is_the_same_every_time() -> None:
     assert lived.requests > quotes > 30
 
 
-def test_a_day_in_which_something_does_not_hold_is_no_result(
+def test_a_day_with_a_failed_check_has_no_result(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(day, "QUOTE", "/nowhere")
-    with pytest.raises(RuntimeError, match="the day went wrong"):
-        day.live(1, 24)
+    with pytest.raises(RuntimeError, match="a check of the simulated day failed"):
+        day.simulate(1, 24)
 
 
 # --- the servers ---------------------------------------------------------------------
 
 
-def test_both_servers_answer_and_are_gone_afterwards() -> None:
+def test_both_servers_answer_and_are_stopped_afterwards() -> None:
     with served.askers() as askers:
         ports = [asker.port for asker in askers.values()]
         for asker in askers.values():
@@ -143,11 +143,11 @@ def test_both_servers_answer_and_are_gone_afterwards() -> None:
             socket.create_connection(("127.0.0.1", port), timeout=5)
 
 
-def test_another_answer_is_not_counted() -> None:
+def test_an_unexpected_answer_is_an_error() -> None:
     with served.askers() as askers:
         asker = askers[served.OURS]
         asker._wanted = b"HTTP/1.1 200"
-        with pytest.raises(ConnectionError, match="an answer that is not"):
+        with pytest.raises(ConnectionError, match="an answer does not start with"):
             asker.work(3)
 
 
@@ -182,7 +182,7 @@ def test_json_has_all_the_numbers() -> None:
     assert found["day"]["virtual_s"] == pytest.approx(7200, abs=10)
 
 
-def test_the_table_says_what_each_line_means_in_80_columns() -> None:
+def test_the_table_explains_each_line_in_80_columns() -> None:
     done = bench(*SMALL)
     assert done.exit_code == 0, done.output
     lines = done.stdout.splitlines()
@@ -190,7 +190,7 @@ def test_the_table_says_what_each_line_means_in_80_columns() -> None:
     for name in (measure.RAW, measure.OURS, *TRANSPORTS, served.BARE, served.OURS):
         (place,) = [number for number, line in enumerate(lines) if line.startswith(name + " ")]
         assert lines[place + 1].startswith("  "), f"{name} is not explained"
-    assert "3 payers, 2 h of virtual time, one process" in lines
+    assert "3 payers, 2 h simulated, one process" in lines
 
 
 def test_only_what_is_asked_for_is_measured() -> None:
@@ -201,7 +201,7 @@ def test_only_what_is_asked_for_is_measured() -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("--only", "moon"), "there is no moon; there are lifecycles, served, day"),
+        (("--only", "moon"), "unknown part 'moon'. Possible: lifecycles, served, day"),
         (("--payers", "0"), "--payers"),
         (("--hours", "0"), "--hours"),
         (("--seconds", "0"), "--seconds"),

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 from x402sim.version import VERSION
 
 if TYPE_CHECKING:
+    from x402sim.chain.base import ChainError
+    from x402sim.journal import Journal
     from x402sim.payer.auth import PaymentAuth
     from x402sim.payer.errors import PaymentFailed, SpendingCapExceeded
     from x402sim.payer.session import SessionAuth
@@ -18,7 +20,9 @@ if TYPE_CHECKING:
     from x402sim.report.run import Run
     from x402sim.spec.decisions import Decisions
     from x402sim.world.server.local import LocalServer
-    from x402sim.world.story.scenario import scenario
+    from x402sim.world.story.live import LiveWorld
+    from x402sim.world.story.payer import Answer, Payer
+    from x402sim.world.story.scenario import Scenario, scenario
     from x402sim.world.story.world import World
     from x402sim.world.transport.faults import Fault
 
@@ -26,31 +30,42 @@ __version__ = VERSION
 __all__ = [
     "MAINNET",
     "TESTNET",
+    "Answer",
+    "ChainError",
     "Decisions",
     "Fault",
+    "Journal",
+    "LiveWorld",
     "LocalServer",
     "Network",
+    "Payer",
     "PaymentAuth",
     "PaymentFailed",
     "Run",
+    "Scenario",
     "SessionAuth",
     "SpendingCapExceeded",
     "Wallet",
     "World",
-    "__version__",
     "scenario",
 ]
 
 _HOME = {
     "MAINNET": "protocol.networks",
     "TESTNET": "protocol.networks",
-    "Network": "protocol.networks",
+    "Answer": "world.story.payer",
+    "ChainError": "chain.base",
     "Decisions": "spec.decisions",
     "Fault": "world.transport.faults",
+    "Journal": "journal",
+    "LiveWorld": "world.story.live",
     "LocalServer": "world.server.local",
+    "Network": "protocol.networks",
+    "Payer": "world.story.payer",
     "PaymentAuth": "payer.auth",
     "PaymentFailed": "payer.errors",
     "Run": "report.run",
+    "Scenario": "world.story.scenario",
     "SessionAuth": "payer.session",
     "SpendingCapExceeded": "payer.errors",
     "Wallet": "payer.wallet",

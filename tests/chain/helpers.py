@@ -7,7 +7,7 @@ from pathlib import Path
 from coincurve import PrivateKey
 
 from x402sim.chain.base import Call, Receipt
-from x402sim.chain.ledger.ledger import Ledger
+from x402sim.chain.ledger.ledger import LedgerChain
 from x402sim.chain.ledger.token_rules import TokenRules
 from x402sim.clock import Clock
 from x402sim.payer.wallet import Wallet
@@ -49,7 +49,7 @@ class Bench:
     ) -> None:
         self.now = now or [float(NOW_S)]
         self.clock = Clock(lambda: self.now[0])
-        self.ledger = Ledger(
+        self.ledger = LedgerChain(
             TESTNET,
             self.clock,
             owner=OWNER.address_bytes,

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tests.chain.helpers import MALLORY, START_BASE, Bench, cancel_call, nonce, payment
 from x402sim.chain.base import ChainError
-from x402sim.chain.ledger.ledger import Ledger
+from x402sim.chain.ledger.ledger import LedgerChain
 
 OPERATIONS = 600
 
@@ -37,7 +37,7 @@ def operate(bench: Bench) -> Iterator[None]:
         yield
 
 
-async def _go_back(ledger: Ledger, n: int) -> None:
+async def _go_back(ledger: LedgerChain, n: int) -> None:
     """Take a snapshot, revert to one, or reorganise, in turn."""
     turn = n // 7 % 3
     with suppress(ChainError):

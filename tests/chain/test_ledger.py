@@ -246,12 +246,12 @@ def test_native_currency_spent_while_waiting_reverts(on_demand):
 def test_who_cannot_pay_for_the_gas_is_refused(bench, value):
     poor = Wallet(b"\x77" * 32)
     cost = GAS_LIMIT * GAS_PRICE_WEI + value
-    asyncio.run(bench.ledger.fund_native(poor.address_bytes, cost - 1))
+    asyncio.run(bench.ledger.set_native_balance(poor.address_bytes, cost - 1))
     height = asyncio.run(bench.ledger.height())
     with pytest.raises(ChainError, match=f"have {cost - 1} wei, want {cost}"):
         bench.put(b"", poor, to=SHOP.address_bytes, value=value)
     assert (account_nonce(bench, poor), asyncio.run(bench.ledger.height())) == (0, height)
-    asyncio.run(bench.ledger.fund_native(poor.address_bytes, 1))
+    asyncio.run(bench.ledger.set_native_balance(poor.address_bytes, cost))
     bench.put(b"", poor, to=SHOP.address_bytes, value=value)
     assert account_nonce(bench, poor) == 1
 

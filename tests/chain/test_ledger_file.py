@@ -23,7 +23,7 @@ from tests.chain.helpers import (
 )
 from tests.chain.killed import operate
 from x402sim.chain.base import ChainError
-from x402sim.chain.ledger.ledger import Ledger
+from x402sim.chain.ledger.ledger import LedgerChain
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.networks import MAINNET, TESTNET, Network
 
@@ -164,8 +164,8 @@ def test_a_file_cut_off_before_its_first_line_is_a_new_chain(file):
     again.ledger.close()
 
 
-def open_as(bench: Bench, file: Path, network: Network, owner: Wallet) -> Ledger:
-    return Ledger(network, bench.clock, owner=owner.address_bytes, file=file)
+def open_as(bench: Bench, file: Path, network: Network, owner: Wallet) -> LedgerChain:
+    return LedgerChain(network, bench.clock, owner=owner.address_bytes, file=file)
 
 
 @pytest.mark.parametrize(

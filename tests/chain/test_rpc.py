@@ -20,7 +20,7 @@ from web3 import HTTPProvider, Web3
 from web3.exceptions import ContractLogicError, TransactionNotFound, Web3RPCError
 
 from x402sim.chain.base import Call, Log, LogFilter
-from x402sim.chain.ledger.ledger import Ledger
+from x402sim.chain.ledger.ledger import LedgerChain
 from x402sim.chain.rpc import jsonrpc
 from x402sim.chain.rpc.app import MAX_BATCH, rpc_app, rpc_route
 from x402sim.chain.rpc.methods import METHODS
@@ -43,9 +43,9 @@ PAYMENT = Call(OWNER, TESTNET.asset, abi.transfer_with_authorization(AUTHORIZATI
 UNKNOWN = to_hex(b"\xee" * 32)
 
 
-def new_ledger() -> Ledger:
+def new_ledger() -> LedgerChain:
     clock = Clock(lambda: float(START_S))
-    return Ledger(TESTNET, clock, owner=OWNER, balances={ALICE: 1_000_000})
+    return LedgerChain(TESTNET, clock, owner=OWNER, balances={ALICE: 1_000_000})
 
 
 class Http:
@@ -73,7 +73,7 @@ class Http:
 class Rpc:
     """A ledger and a way to ask it; an exception in the application fails the test."""
 
-    ledger: Ledger
+    ledger: LedgerChain
     http: Http
 
     def post(self, body: Any) -> Any:
@@ -374,7 +374,7 @@ def test_logs_are_filtered(rpc: Rpc, wanted: Any, count: int) -> None:
 
 
 def test_a_chain_is_never_asked_for_a_range_that_ends_before_it_begins() -> None:
-    class Strict(Ledger):
+    class Strict(LedgerChain):
         async def logs(self, wanted: LogFilter) -> list[Log]:
             assert wanted.from_block <= wanted.to_block <= await self.height()
             return await super().logs(wanted)

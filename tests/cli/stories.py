@@ -1,4 +1,4 @@
-"""Scenarios of a user's own, for the tests to play from files."""
+"""Scenarios of a user, which the tests write to files and play."""
 
 from pathlib import Path
 
@@ -10,11 +10,11 @@ Story: Alice buys a quote.
 
 import asyncio
 
-from x402sim import Fault, World, scenario
+from x402sim import Fault, LiveWorld, scenario
 
 
 @scenario(needs="{needs}")
-async def {name}(world: World) -> None:
+async def {name}(world: LiveWorld) -> None:
 '''
 
 HOLDS = """
@@ -36,7 +36,7 @@ RAISES = """
     alice = await world.payer("alice", balance="1.00")
     paid = await alice.buy()
     world.expect(paid.status, 200, "4.1/receipt")
-    raise KeyError("what the story had forgotten")
+    raise KeyError("the scenario raised this")
 """
 NEVER_ENDS = """
     print("begun", flush=True)
@@ -45,7 +45,7 @@ NEVER_ENDS = """
 """
 
 
-def write(folder: Path, body: str, name: str = "mine", needs: str = "funds, chain") -> str:
+def write(folder: Path, body: str, name: str = "mine", needs: str = "funds, control chain") -> str:
     """Write a scenario into a file; return its path."""
     file = folder / f"{name}.py"
     file.write_text(_HEAD.format(title=f"{name}: of my own", name=name, needs=needs) + body)

@@ -1,4 +1,4 @@
-"""`diff`: equal, different and where, or no journal at all."""
+"""`diff`: equal journals, different ones, and files that are not journals."""
 
 import subprocess
 import sys
@@ -45,7 +45,7 @@ def test_different_runs_and_the_field_that_differs(journals: dict[str, Path]) ->
     assert "data.seed: a 1, b 2" in told
 
 
-def test_a_run_that_ends_sooner(journals: dict[str, Path]) -> None:
+def test_a_journal_that_ends_earlier(journals: dict[str, Path]) -> None:
     count = len(journals["short"].read_bytes().splitlines())
     done = diff(journals["a"], journals["short"])
     assert done.exit_code == 1
@@ -53,13 +53,13 @@ def test_a_run_that_ends_sooner(journals: dict[str, Path]) -> None:
     assert "b (the journal ends here)" in done.stdout
 
 
-def test_it_reads_at_80_columns(journals: dict[str, Path]) -> None:
+def test_lines_have_at_most_80_columns(journals: dict[str, Path]) -> None:
     for other in ("b", "c", "short"):
         lines = diff(journals["a"], journals[other]).stdout.splitlines()
         assert max(map(len, lines)) <= 80
 
 
-def test_what_is_no_journal(journals: dict[str, Path], tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_journal(journals: dict[str, Path], tmp_path: Path) -> None:
     text = tmp_path / "text"
     text.write_text("a shopping list\n")
     for wrong, says in ((text, "line 1 is no event"), (tmp_path / "gone", "No such file")):
@@ -72,7 +72,7 @@ def test_what_is_no_journal(journals: dict[str, Path], tmp_path: Path) -> None:
             assert says in done.stderr
 
 
-def test_it_does_without_the_report_extra(journals: dict[str, Path]) -> None:
+def test_it_works_without_the_report_extra(journals: dict[str, Path]) -> None:
     blocked = "import sys; sys.modules.update(pandas=None, matplotlib=None, pyarrow=None)\n"
     files = [str(journals[name]) for name in ("a", "c")]
     code = f"{blocked}from x402sim.cli import app; app(['diff', *{files!r}])"

@@ -1,4 +1,4 @@
-"""`list`: what there is to play, and what one scenario is about."""
+"""`list`: all scenarios, and some of them in full."""
 
 import json
 import subprocess
@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from tests.cli import stories
 from x402sim.cli import app
 from x402sim.spec.clauses import CLAUSES
-from x402sim.world.story.scenario import NEEDS
+from x402sim.spec.needs import Need
 
 SCENARIOS = Path(__file__).parents[2] / "scenarios"
 
@@ -20,7 +20,7 @@ def listed(*arguments: str) -> Result:
     return CliRunner().invoke(app, ["list", *arguments])
 
 
-def test_it_names_every_scenario_that_ships() -> None:
+def test_it_lists_every_shipped_scenario() -> None:
     files = sorted(file.stem for file in SCENARIOS.glob("*.py"))
     assert len(files) >= 20
     names = [line for line in listed().stdout.splitlines() if not line.startswith(" ")]
@@ -37,7 +37,7 @@ def test_each_has_a_title_a_number_of_clauses_and_its_needs() -> None:
     assert f"  {len(replay['covers'])} clauses; needs {needs}\n" in told
 
 
-def test_a_name_tells_its_story_its_clauses_and_its_file() -> None:
+def test_a_name_shows_story_clauses_and_file() -> None:
     told = " ".join(listed("replay").stdout.split())
     (replay,) = json.loads(listed("replay", "--json").stdout)
     assert replay["story"] in told
@@ -49,38 +49,38 @@ def test_a_name_tells_its_story_its_clauses_and_its_file() -> None:
         assert f"{clause}: {sentences[clause]}" in told
 
 
-def test_a_file_of_ones_own_is_told_about_too(tmp_path: Path) -> None:
+def test_a_users_own_file_is_shown_too(tmp_path: Path) -> None:
     file = stories.write(tmp_path, stories.HOLDS)
     (told,) = json.loads(listed(file, "--json").stdout)
     assert told == {
         "name": "mine",
         "title": "mine: of my own",
         "covers": ["4.1/receipt", "5/nonce-once"],
-        "needs": ["funds", "chain"],
+        "needs": ["funds", "control chain"],
         "story": "Alice buys a quote.",
         "file": file,
     }
     assert f"python -m x402sim run {file}" in listed(file).stdout
 
 
-def test_the_needs_are_explained_and_say_who_has_them() -> None:
+def test_needs_lists_each_need_with_its_scenarios() -> None:
     told = listed("--needs").stdout
-    for need, meaning in NEEDS.items():
-        assert f"{need}: {meaning}" in told
+    scenarios = json.loads(listed("--json").stdout)
+    for need in Need:
+        is_needed = any(need in each["needs"] for each in scenarios)
+        assert (f"{need}: {need.meaning}\n" in told) == is_needed
     after = told.split("virtual time: ")[1]
-    wanting = [
-        e["name"] for e in json.loads(listed("--json").stdout) if "virtual time" in e["needs"]
-    ]
+    wanting = [each["name"] for each in scenarios if "virtual time" in each["needs"]]
     assert after.split("\n", 1)[1].replace(",", "").split() == wanting
 
 
-def test_it_reads_at_80_columns() -> None:
+def test_lines_have_at_most_80_columns() -> None:
     for arguments in ((), ("--needs",), ("replay",)):
         for line in listed(*arguments).stdout.splitlines():
             assert len(line) <= 80 or "/" in line, line
 
 
-def test_an_unknown_name_is_one_line() -> None:
+def test_an_unknown_name_prints_one_line() -> None:
     done = listed("replai")
     assert done.exit_code == 2
     assert done.stdout == ""

@@ -1,4 +1,4 @@
-"""`run`: what it plays, what it says of it, to people and to programs, and how it gives up."""
+"""`run`: what it plays, what it prints (text and JSON), and misuse."""
 
 import hashlib
 import json
@@ -20,7 +20,7 @@ from tests.cli import stories
 from tests.serve.driver import command, environment
 from x402sim import LocalServer, World
 from x402sim.cli import app
-from x402sim.world.server import server as world_server
+from x402sim.world.server import serve as world_server
 
 HASH = re.compile("[0-9a-f]{64}")
 
@@ -42,8 +42,8 @@ def process(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def assert_gives_up(done: Result, *says: str) -> None:
-    """It said in one line on stderr why, on stdout nothing, and left with 2."""
+def assert_misuse(done: Result, *says: str) -> None:
+    """It printed one line on stderr, nothing on stdout, and exited with 2."""
     assert done.exit_code == 2, done.output
     assert done.stdout == ""
     assert done.stderr.count("\n") == 1
@@ -52,10 +52,10 @@ def assert_gives_up(done: Result, *says: str) -> None:
         assert text in done.stderr
 
 
-# --- for people ----------------------------------------------------------------------
+# --- text ----------------------------------------------------------------------
 
 
-def test_a_scenario_is_a_row_and_the_exit_code_says_that_all_held() -> None:
+def test_each_scenario_is_a_row_and_exit_code_0_means_all_held() -> None:
     done = run("replay", "lost_answer")
     assert done.exit_code == 0
     titles, first, second, blank, total, hashed = done.stdout.splitlines()
@@ -72,7 +72,7 @@ def test_a_scenario_is_a_row_and_the_exit_code_says_that_all_held() -> None:
     assert HASH.search(hashed)
 
 
-def test_virtual_time_is_the_worlds_and_steps_are_the_payers_requests(tmp_path: Path) -> None:
+def test_a_row_has_virtual_time_and_the_payers_requests(tmp_path: Path) -> None:
     later = stories.HOLDS + "    await world.advance(90_061)\n"
     done = run(stories.write(tmp_path, later))
     row = done.stdout.splitlines()[1]
@@ -89,7 +89,7 @@ def test_without_a_name_everything_is_played() -> None:
     assert rows == names, done.stdout
 
 
-def test_a_failing_check_tells_clause_expected_actual_trace_and_command(tmp_path: Path) -> None:
+def test_a_failed_check_shows_clause_expected_actual_trace_and_command(tmp_path: Path) -> None:
     file = stories.write(tmp_path, stories.FAILS)
     done = run(file, "replay", "--seed", "7")
     assert done.exit_code == 1
@@ -107,7 +107,7 @@ def test_a_failing_check_tells_clause_expected_actual_trace_and_command(tmp_path
         "0.01 alice → merchant",
         "service ✗ facilitator    connection lost",
         "alice ← service          200",
-        f"run again: python -m x402sim run {shlex.quote(file)} --on in-process --seed 7",
+        f"run it again: python -m x402sim run {shlex.quote(file)} --on in-process --seed 7",
         "1 passed, 1 failed",
     ):
         assert text in told, told
@@ -116,11 +116,11 @@ def test_a_failing_check_tells_clause_expected_actual_trace_and_command(tmp_path
     assert " 402 " not in told, "the first request is not what the checks are about"
 
 
-def test_the_command_plays_the_same_again(tmp_path: Path) -> None:
+def test_the_printed_command_repeats_the_run(tmp_path: Path) -> None:
     folder = tmp_path / "my own"
     folder.mkdir()
     done = run(stories.write(folder, stories.FAILS), "--seed", "3")
-    (again,) = re.findall("run again: (.+)", done.stdout)
+    (again,) = re.findall("run it again: (.+)", done.stdout)
     arguments = shlex.split(again)[3:]
     assert arguments[0] == "run"
     second = process(*arguments[1:])
@@ -129,31 +129,31 @@ def test_the_command_plays_the_same_again(tmp_path: Path) -> None:
     assert re.findall(pattern, second.stdout) == re.findall(pattern, done.stdout) != []
 
 
-def test_a_story_that_raises_shows_where(tmp_path: Path) -> None:
+def test_a_scenario_that_raises_shows_the_line(tmp_path: Path) -> None:
     done = run(stories.write(tmp_path, stories.RAISES))
     assert done.exit_code == 1
-    assert "KeyError: 'what the story had forgotten'" in done.stdout
-    assert 'mine: raise KeyError("what the story had forgotten")' in done.stdout
+    assert "KeyError: 'the scenario raised this'" in done.stdout
+    assert 'mine: raise KeyError("the scenario raised this")' in done.stdout
     assert "Traceback" not in done.output
 
 
-def test_many_failures_are_told_in_part_and_counted(tmp_path: Path) -> None:
+def test_five_of_many_failures_are_shown_and_the_rest_counted(tmp_path: Path) -> None:
     body = stories.HOLDS + "    for n in range(9): world.expect(n, -1, '5/nonce-once')\n"
     done = run(stories.write(tmp_path, body))
     assert done.stdout.count("expected  -1") == 5
     assert "and 4 more" in done.stdout
 
 
-def test_it_reads_at_80_columns(tmp_path: Path) -> None:
+def test_lines_have_at_most_80_columns(tmp_path: Path) -> None:
     long = "mine_" + 50 * "x"
     body = stories.FAILS + "    world.expect('y' * 300, ['z' * 300], '5/nonce-once')\n"
     done = run(stories.write(tmp_path, body, long), "cache_eviction")
     assert done.exit_code == 1
     for line in done.stdout.splitlines():
-        assert len(line) <= 80 or line.startswith("  run again: "), line
+        assert len(line) <= 80 or line.startswith("  run it again: "), line
 
 
-def test_by_default_it_plays_on_after_a_failure(tmp_path: Path) -> None:
+def test_it_continues_after_a_failure_by_default(tmp_path: Path) -> None:
     failing = stories.write(tmp_path, stories.FAILS)
     assert "1 passed, 1 failed" in run(failing, "replay").stdout
     stopped = run(failing, "replay", "--no-keep-going")
@@ -161,10 +161,10 @@ def test_by_default_it_plays_on_after_a_failure(tmp_path: Path) -> None:
     assert "\nreplay" not in stopped.stdout
 
 
-# --- for programs --------------------------------------------------------------------
+# --- JSON --------------------------------------------------------------------
 
 
-def test_json_is_exactly_what_is_promised(tmp_path: Path) -> None:
+def test_json_has_the_documented_form(tmp_path: Path) -> None:
     done = run("replay", stories.write(tmp_path, stories.FAILS), "--json", "--seed", "5")
     assert done.exit_code == 1
     assert done.stderr == ""
@@ -187,7 +187,7 @@ def test_json_is_exactly_what_is_promised(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
-def test_the_hashes_are_the_journals_and_one_of_them_all() -> None:
+def test_journal_sha256_is_the_hash_of_the_journals_hashes() -> None:
     found = result("replay", "lost_answer", "--seed", "2")
     hashes = [each["journal_sha256"] for each in found["scenarios"]]
     assert hashes == [World(seed=2).play(name).sha256 for name in ("replay", "lost_answer")]
@@ -201,7 +201,7 @@ def test_the_seed_alone_decides() -> None:
     assert result("replay") == result("replay", "--seed", "0") != result("replay", "--seed", "1")
 
 
-def test_tcp_and_another_process_come_to_the_same() -> None:
+def test_tcp_and_another_process_have_the_same_journal() -> None:
     here = result("replay", "lost_answer")
     assert result("replay", "lost_answer", "--on", "tcp") == here
     there = process("replay", "lost_answer", "--json")
@@ -212,7 +212,7 @@ def test_tcp_and_another_process_come_to_the_same() -> None:
 # --- against a service that runs -----------------------------------------------------
 
 
-def test_a_url_is_played_on_and_what_it_cannot_offer_is_skipped() -> None:
+def test_on_a_url_scenarios_with_missing_needs_are_skipped() -> None:
     with LocalServer(seed=1) as server:
         url = server.url
         done = run("replay", "stuck_transaction", "late_settlement", "--on", url)
@@ -225,7 +225,7 @@ def test_a_url_is_played_on_and_what_it_cannot_offer_is_skipped() -> None:
     assert found["scenarios"][0]["checks"] == []
 
 
-def test_if_nothing_can_be_played_it_is_not_called_success() -> None:
+def test_if_everything_is_skipped_the_exit_code_is_2() -> None:
     with LocalServer() as server:
         done = run("late_settlement", "--on", server.url, "--json")
     assert done.exit_code == 2
@@ -233,7 +233,7 @@ def test_if_nothing_can_be_played_it_is_not_called_success() -> None:
     assert "nothing was played" in done.stderr
 
 
-def test_a_service_without_control_is_asked_what_a_stranger_may(monkeypatch: Any) -> None:
+def test_without_a_control_api_only_unpaid_scenarios_are_played(monkeypatch: Any) -> None:
     monkeypatch.setattr(world_server.Listen, "has_control", False)
     with LocalServer() as server:
         done = run("unpaid_request", "replay", "--on", server.url)
@@ -242,13 +242,13 @@ def test_a_service_without_control_is_asked_what_a_stranger_may(monkeypatch: Any
     assert "does not offer a payer with money" in done.stdout
 
 
-# --- giving up -----------------------------------------------------------------------
+# --- misuse -----------------------------------------------------------------------
 
 
 def test_an_unknown_name() -> None:
-    assert_gives_up(run("replai"), "unknown scenario 'replai'", "did you mean 'replay'?", "`list`")
-    assert_gives_up(run("qqqq"), "unknown scenario 'qqqq'", "ends in .py", "`list`")
-    assert_gives_up(run("replay", "nowhere.py"), "no such file: nowhere.py")
+    assert_misuse(run("replai"), "unknown scenario 'replai'", "did you mean 'replay'?", "`list`")
+    assert_misuse(run("qqqq"), "unknown scenario 'qqqq'", "ends in .py", "`list`")
+    assert_misuse(run("replay", "nowhere.py"), "no such file: nowhere.py")
 
 
 @pytest.mark.parametrize(
@@ -265,41 +265,42 @@ def test_an_unknown_name() -> None:
         ),
     ],
 )
-def test_a_file_that_is_no_scenario(tmp_path: Path, text: str, says: str) -> None:
+def test_a_file_without_a_valid_scenario(tmp_path: Path, text: str, says: str) -> None:
     file = tmp_path / "mine.py"
     file.write_text(text)
-    assert_gives_up(run(str(file)), f"cannot load {file}", says)
+    assert_misuse(run(str(file)), f"cannot load {file}", says)
 
 
 @pytest.mark.parametrize(
     ("on", "says"),
     [
-        ("moon", "a stage is in-process, tcp, or a URL, not 'moon'"),
+        ("moon", "unknown stage 'moon'. Possible: in-process, tcp, http://HOST:PORT"),
+        ("in-proces", "did you mean 'in-process'?"),
         ("http://127.0.0.1:1", "nobody answers at http://127.0.0.1:1"),
         ("http://127.0.0.1:99999", "with a port up to 65535"),
-        ("http://", "expected http://HOST:PORT"),
+        ("http://", "http://HOST:PORT, with a port up to 65535"),
     ],
 )
-def test_a_stage_that_is_not_there(on: str, says: str) -> None:
-    assert_gives_up(run("replay", "--on", on), "--on", says)
-    assert_gives_up(run("replay", "--on", on, "--json"), says)
+def test_an_invalid_or_unreachable_stage(on: str, says: str) -> None:
+    assert_misuse(run("replay", "--on", on), "--on", says)
+    assert_misuse(run("replay", "--on", on, "--json"), says)
 
 
-def test_a_place_for_reports_that_cannot_be_one(tmp_path: Path) -> None:
+def test_a_report_folder_that_cannot_be_made(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.touch()
-    assert_gives_up(run("replay", "--out", str(file)), "--out", "cannot write", "File exists")
+    assert_misuse(run("replay", "--out", str(file)), "--out", "cannot write", "File exists")
 
 
 def test_reports_without_their_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pandas", None)
     out = tmp_path / "out"
     done = run("replay", "--out", str(out))
-    assert_gives_up(done, "--out", "pandas", "pip install 'x402sim[report]'")
+    assert_misuse(done, "--out", "pandas", "pip install 'x402sim[report]'")
     assert not out.exists()
 
 
-def test_ctrl_c_ends_it_at_once(tmp_path: Path) -> None:
+def test_ctrl_c_stops_it_at_once(tmp_path: Path) -> None:
     file = stories.write(tmp_path, stories.NEVER_ENDS)
     with subprocess.Popen(
         command("run", file), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -315,7 +316,7 @@ def test_ctrl_c_ends_it_at_once(tmp_path: Path) -> None:
 # --- reports and the bar -------------------------------------------------------------
 
 
-def test_out_writes_a_report_and_says_where(tmp_path: Path) -> None:
+def test_out_writes_a_report_and_prints_its_path(tmp_path: Path) -> None:
     out = tmp_path / "new" / "folder"
     done = run("replay", "--out", str(out))
     assert done.exit_code == 0, done.output
@@ -325,14 +326,14 @@ def test_out_writes_a_report_and_says_where(tmp_path: Path) -> None:
     assert hashlib.sha256(journal).hexdigest() == World(seed=0).play("replay").sha256
 
 
-def test_in_a_pipe_there_is_no_bar_and_no_colour() -> None:
+def test_in_a_pipe_there_is_no_progress_bar_and_no_colour() -> None:
     done = process("replay")
     assert "\x1b" not in done.stdout
     assert done.stderr == ""
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
-def test_on_a_terminal_the_bar_is_on_stderr_alone() -> None:
+def test_on_a_terminal_the_progress_bar_is_on_stderr() -> None:
     ours, theirs = pty.openpty()
     with subprocess.Popen(
         command("run", "replay", "lost_answer"), stdout=subprocess.PIPE, stderr=theirs, text=True

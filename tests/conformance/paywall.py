@@ -1,7 +1,7 @@
-"""The public Cronos paywall's shape, made to keep the specification, and its holes.
+"""A service with the messages of the public Cronos paywall, which keeps the specification.
 
-The shape and the first three holes are those of cronos-labs/x402-examples; each hole can be
-opened again. It has two protected routes, so that an entitlement can be bound to one.
+The messages and the first three defects are those of cronos-labs/x402-examples; each defect
+can be switched on. Two protected routes allow an entitlement to be bound to one.
 """
 
 import asyncio
@@ -21,14 +21,14 @@ from x402sim.protocol.header import authorization_of, decode_header
 from x402sim.protocol.messages import BadMessage, decode
 from x402sim.protocol.networks import Network
 
-HOLES = {
-    "requirements": "what the payer says is required is never compared with the challenge",
+DEFECTS = {
+    "requirements": "the requirements sent back are never compared with the challenge",
     "ids": "any payment id is accepted, issued or not",
     "routes": "an entitlement is not bound to its route",
-    "lock": "two settlements of one payment id do not wait for each other",
+    "lock": "settlements of one payment id are concurrent",
     "used": "a payment id that was paid is settled again",
-    "texts": "errors are told in the facilitator's words",
-    "throw": "when the facilitator does not answer, the payer is let in all the same",
+    "texts": "errors have the facilitator's texts",
+    "throw": "if the facilitator does not answer, the payer gets access",
 }
 RESOURCES = ("/api/data", "/api/more")
 SENT_BACK = (
@@ -44,7 +44,7 @@ TEXTS = {
 
 
 class Refused(Exception):
-    """Nothing is settled; the text says why."""
+    """Nothing is settled; the text is the reason."""
 
 
 class Unanswered(Exception):
@@ -52,7 +52,7 @@ class Unanswered(Exception):
 
 
 class Paywall:
-    """One merchant's paywall; what it has sold is in memory."""
+    """One merchant's paywall; its records are in memory."""
 
     def __init__(
         self,
@@ -61,11 +61,11 @@ class Paywall:
         clock: Clock,
         network: Network,
         pay_to: str,
-        *holes: str,
+        *defects: str,
     ) -> None:
-        assert set(holes) <= set(HOLES)
+        assert set(defects) <= set(DEFECTS)
         self.facilitator, self.rpc, self.clock = facilitator, rpc, clock
-        self.network, self.pay_to, self.holes = network, pay_to, holes
+        self.network, self.pay_to, self.defects = network, pay_to, defects
         self.issued: dict[str, tuple[dict[str, Any], int]] = {}
         self.paid: dict[str, tuple[str, str]] = {}
         self.claims: dict[tuple[bytes, bytes], str] = {}
@@ -80,7 +80,7 @@ class Paywall:
     async def serve(self, request: Request) -> JSONResponse:
         path = request.url.path
         resource, _ = self.paid.get(request.headers.get("x-payment-id", ""), ("", ""))
-        if resource == path or (resource and "routes" in self.holes):
+        if resource == path or (resource and "routes" in self.defects):
             return JSONResponse({"ok": True, "response": "paid content unlocked"})
         payment_id = f"pay_{uuid.uuid4()}"
         accepted = {
@@ -106,7 +106,7 @@ class Paywall:
         try:
             payment_id, header, wanted = _parameters(await request.body())
             self._compare(payment_id, wanted)
-            async with asyncio.Lock() if "lock" in self.holes else self.lock:
+            async with asyncio.Lock() if "lock" in self.defects else self.lock:
                 tx_hash = await self._settle(payment_id, header, wanted)
         except Refused as refused:
             return JSONResponse({"ok": False, "error": str(refused), "details": {}}, 400)
@@ -117,9 +117,9 @@ class Paywall:
 
     def _compare(self, payment_id: str, wanted: dict[str, Any]) -> None:
         issued, expires_s = self.issued.get(payment_id, (wanted, 2**40))
-        if payment_id not in self.issued and "ids" not in self.holes:
+        if payment_id not in self.issued and "ids" not in self.defects:
             raise Refused("Unknown payment id")
-        if "requirements" in self.holes:
+        if "requirements" in self.defects:
             return
         if any(wanted.get(field) != issued.get(field) for field in SENT_BACK):
             raise Refused("Requirements do not match")
@@ -127,7 +127,7 @@ class Paywall:
             raise Refused("Authorization expired")
 
     async def _settle(self, payment_id: str, header: str, wanted: dict[str, Any]) -> str:
-        if payment_id in self.paid and "used" not in self.holes:
+        if payment_id in self.paid and "used" not in self.defects:
             raise Refused("Payment already settled")
         resource = str(wanted.get("resource"))
         if payment_id in self.pending:
@@ -153,7 +153,7 @@ class Paywall:
         return self._grant(payment_id, resource, outcome["txHash"])
 
     def _text(self, said: str, by_facilitator: Any) -> str:
-        return str(by_facilitator) if "texts" in self.holes else said
+        return str(by_facilitator) if "texts" in self.defects else said
 
     def _claim(self, payment_id: str, header: str) -> None:
         auth, _ = authorization_of(decode_header(header))
@@ -172,7 +172,7 @@ class Paywall:
 
     async def _after_silence(self, payment_id: str, resource: str, header: str) -> str:
         self.pending[payment_id] = header
-        if "throw" in self.holes:
+        if "throw" in self.defects:
             return self._grant(payment_id, resource, "0x" + "00" * 32)
         tx_hash = await self._look_up(header)
         if tx_hash is None:

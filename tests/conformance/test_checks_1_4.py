@@ -1,4 +1,4 @@
-"""The checks of sections 1 to 4: nothing is found in our own service, and defects are."""
+"""The checks of sections 1 to 4: they pass our own service, and detect defects."""
 
 import functools
 import itertools
@@ -24,8 +24,8 @@ from x402sim.suite.engine import all_checks, folder, matching
 from x402sim.suite.local import judge
 from x402sim.suite.target import RecordEndpoint, SessionsEndpoint, Target
 from x402sim.suite.verdict import Outcome, Result
-from x402sim.world.assembly.parts import Recipe
-from x402sim.world.transport.link import constant
+from x402sim.world.assembly.recipe import Recipe
+from x402sim.world.transport.latency import constant
 
 OWN = Target(
     record=RecordEndpoint(path="/api/payments/{paymentId}"),
@@ -71,7 +71,7 @@ def test_every_clause_has_a_check_or_a_reason() -> None:
     [(None, 0), (alternatives(), 0), (None, 0.1), (alternatives(), 0.1)],
     ids=["as it is", "every decision switched", "slow", "switched and slow"],
 )
-def test_nothing_is_found_in_our_own_service(decisions: Decisions | None, latency_s: float) -> None:
+def test_our_own_service_passes(decisions: Decisions | None, latency_s: float) -> None:
     results = judge(
         Recipe(network=TESTNET, seed=2, decisions=decisions),
         target=OWN,
@@ -82,7 +82,7 @@ def test_nothing_is_found_in_our_own_service(decisions: Decisions | None, latenc
     assert odd == []
 
 
-def test_without_a_target_file_only_what_cannot_be_read_is_skipped() -> None:
+def test_without_a_target_file_only_unreadable_records_are_skipped() -> None:
     results = judge(Recipe(network=TESTNET, seed=1), checks=checks(*SECTIONS))
     odd = {r.id: r.outcome for r in results if r.outcome not in (Outcome.PASSED, Outcome.OBSERVED)}
     assert odd == {"spec/2.4/record": Outcome.SKIPPED, "spec/2.4/block-null": Outcome.SKIPPED}
@@ -106,7 +106,7 @@ def test_requirements_that_never_end() -> None:
     assert found == {"spec/2.1/validity"}
 
 
-def test_a_changed_description_is_told_and_is_no_failure() -> None:
+def test_a_changed_description_is_observed() -> None:
     found = outcomes("silent/2.1", without=(("settlement", "2.1/description"),))
     result = found["silent/2.1/changed-description"]
     assert (result.outcome, result.actual) == (Outcome.OBSERVED, "settled")
@@ -116,7 +116,7 @@ def test_a_changed_description_is_told_and_is_no_failure() -> None:
 
 
 def issue(**changes: Any) -> Callable[..., Any]:
-    """An issuer whose 402 is another; a callable is given the right value."""
+    """Return an issuer with changed fields of the 402; a callable gets the right value."""
     right = Issuer.issue
 
     def wrong(self: Issuer, *args: Any, **kwargs: Any) -> Any:
@@ -136,7 +136,7 @@ def issue(**changes: Any) -> Callable[..., Any]:
         ({"network": "testnet"}, {"spec/2.2/body"}),
     ],
 )
-def test_a_402_that_says_something_else(
+def test_a_402_with_a_wrong_field(
     monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], expected: set[str]
 ) -> None:
     monkeypatch.setattr(Issuer, "issue", issue(**changes))
@@ -161,7 +161,7 @@ def test_ids_that_can_be_guessed(
     assert "spec/2.2/payment-id" in failed("spec/2.2")
 
 
-def test_random_ids_are_never_taken_for_a_clock() -> None:
+def test_random_ids_pass() -> None:
     case = next(c for c in checks("spec/2.2/payment-id") if "comes twice" in c.title)
     module = sys.modules[case.run.__module__]
     for seed in range(300):
@@ -174,7 +174,7 @@ def test_random_ids_are_never_taken_for_a_clock() -> None:
     "changes", [{"timestamp": lambda ms: ms // 1000}, {"tx_hash": lambda tx: tx[:-2]},
                 {"tx_hash": lambda tx: "0x" + "00" * 32}, {"success": 1}, {"payment_id": "pay_x"}],
 )  # fmt: skip
-def test_a_receipt_that_says_something_else(
+def test_a_receipt_with_a_wrong_field(
     monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any]
 ) -> None:
     right = payments.receipt
@@ -188,7 +188,7 @@ def test_a_receipt_that_says_something_else(
     assert failed("spec/1", "spec/4") == {"spec/4.1/receipt"}
 
 
-def test_an_amount_that_was_a_float(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_amount_parsed_as_a_float(monkeypatch: pytest.MonkeyPatch) -> None:
     def to_base(text: str, *args: Any, **kwargs: Any) -> int:
         try:
             return int(float(text) * 10**6)
@@ -203,7 +203,7 @@ async def _skip(*_: Any) -> None:
     return None
 
 
-def test_a_verification_that_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_verification(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(payments, "verify", _skip)
     found = failed("spec/4.1")
     assert {"spec/4.1/verify-signature", "spec/4.1/order"} <= found
@@ -219,12 +219,12 @@ def test_a_lost_answer_that_counts_as_a_refusal(monkeypatch: pytest.MonkeyPatch)
     assert found == {"spec/3/pending-resolved"}
 
 
-def test_an_unknown_outcome_that_nobody_looks_into(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_outcome_that_is_never_resolved(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(background, "reconcile", _skip)
     assert failed("spec/3") == {"spec/3/pending-resolved"}
 
 
-def test_a_refund_that_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_refund(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(StoredSessions, "refunds_due", lambda self: [])
     assert failed("spec/3") == {"spec/3/expiry-refund", "spec/3/refund-once"}
 
@@ -243,7 +243,7 @@ def test_a_record_that_grants_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     }  # fmt: skip
 
 
-def test_an_indexer_that_ends_the_access(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_indexer_that_revokes_access(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         Payments,
         "set_block",
@@ -257,13 +257,13 @@ def test_an_indexer_that_ends_the_access(monkeypatch: pytest.MonkeyPatch) -> Non
     assert found <= {"spec/3/indexed-status", "spec/3/record-outlives-cache"}
 
 
-def test_an_indexer_that_sleeps(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_indexer_that_never_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(indexer, "run", _skip)
     found = failed("spec/1", "spec/2.4", "spec/3")
     assert found == {"spec/1/indexer", "spec/2.4/block-null", "spec/3/indexed-status"}
 
 
-def test_a_session_of_what_was_asked_for_last(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_session_with_a_budget_above_its_deposit(monkeypatch: pytest.MonkeyPatch) -> None:
     right = StoredSessions.paid_by
 
     def generous(self: StoredSessions, payment_id: str) -> Any:
@@ -277,7 +277,7 @@ def test_a_session_of_what_was_asked_for_last(monkeypatch: pytest.MonkeyPatch) -
     assert found == {"spec/3/deposit-makes-session"}
 
 
-def test_access_before_the_money_has_moved(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_access_before_the_transfer(monkeypatch: pytest.MonkeyPatch) -> None:
     right = payments.claim
 
     def eager(service: Any, attempt: Any) -> Any:
@@ -300,7 +300,9 @@ def test_another_text_for_a_bad_signature(monkeypatch: pytest.MonkeyPatch) -> No
     assert failed("spec/4.1") == {"spec/4.1/verify-signature"}
 
 
-def test_a_service_that_refuses_everything_proves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_service_that_refuses_everything_passes_no_refusal(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(gate, "is_entitled", lambda *_: False)
     found = outcomes("spec/2.1", "spec/4.1")
     resting = {c.id for c in checks("spec/2.1", "spec/4.1") if c.baseline == "payment"}
@@ -308,7 +310,7 @@ def test_a_service_that_refuses_everything_proves_nothing(monkeypatch: pytest.Mo
     assert not passed & resting
 
 
-def test_the_same_seed_gives_the_same_verdicts() -> None:
+def test_the_same_seed_gives_the_same_results() -> None:
     def verdicts() -> list[Result]:
         every = outcomes("spec/2", "spec/4.4", "silent/2").values()
         return [msgspec.structs.replace(each, seconds=0) for each in every]

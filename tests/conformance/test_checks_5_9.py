@@ -1,4 +1,4 @@
-"""The checks of sections 5 to 9: nothing is found in our own service, and defects are."""
+"""The checks of sections 5 to 9: they pass our own service, and detect defects."""
 
 import functools
 import json
@@ -27,23 +27,24 @@ from x402sim.suite.setting import Setting
 from x402sim.suite.target import Target
 from x402sim.suite.verdict import Outcome, Result
 from x402sim.world.assembly import parts, process
-from x402sim.world.assembly.parts import Recipe
+from x402sim.world.assembly.recipe import Recipe
 from x402sim.world.loop import run_virtual
-from x402sim.world.story.stage import Plan, in_process
-from x402sim.world.transport.link import constant
+from x402sim.world.stages.in_process import InProcess
+from x402sim.world.stages.stage import Plan
+from x402sim.world.transport.latency import constant
 
 SECTIONS = "56789"
 
 
 @functools.cache
 def checks(*prefixes: str) -> list[Check]:
-    """The checks of these sections, or those whose ids begin so."""
+    """Return the checks of these sections, or those whose ids have one of these prefixes."""
     ours = [check for check in all_checks() if check.section[0] in SECTIONS]
     return [c for c in ours if not prefixes or c.id.startswith(prefixes)]
 
 
 def found_in(expected: set[str], **recipe: Any) -> set[str]:
-    """The ids that fail, without their document, in the sections of those expected to."""
+    """Return the failed ids, without their document, in the sections of the expected ones."""
     document = ("spec/", "kit/")
     sections = tuple(each + name.split("/")[0] for name in expected for each in document)
     results = judge(Recipe(network=TESTNET, seed=1, **recipe), checks=checks(*sections))
@@ -54,7 +55,7 @@ def odd(results: list[Result]) -> list[Result]:
     return [r for r in results if r.outcome not in (Outcome.PASSED, Outcome.OBSERVED)]
 
 
-# --- nothing is found where nothing is ---------------------------------------------------
+# --- our own service passes --------------------------------------------------------------
 
 
 def test_every_clause_has_a_check_or_a_reason() -> None:
@@ -66,7 +67,7 @@ def test_every_clause_has_a_check_or_a_reason() -> None:
 
 @pytest.mark.parametrize("decisions", [None, alternatives()], ids=["as it is", "all switched"])
 @pytest.mark.parametrize("latency_s", [0, 0.1], ids=["at once", "200 ms"])
-def test_nothing_is_found_in_our_own_service(decisions: Decisions | None, latency_s: float) -> None:
+def test_our_own_service_passes(decisions: Decisions | None, latency_s: float) -> None:
     names = ("service", "facilitator", "explorer", "rpc")
     results = judge(
         Recipe(network=TESTNET, seed=2, decisions=decisions),
@@ -76,8 +77,8 @@ def test_nothing_is_found_in_our_own_service(decisions: Decisions | None, latenc
     assert odd(results) == []
 
 
-CONTROLS_BASE = 2 * (10_000 + 20_000)
-"""What the controls pay before and after the checks that rest on them."""
+BASELINES_BASE = 2 * (10_000 + 20_000)
+"""What the baselines cost, before and after the checks that depend on them."""
 
 
 def judged_from_outside(own_money: bool) -> list[Result]:
@@ -90,7 +91,7 @@ def judged_from_outside(own_money: bool) -> list[Result]:
     declared = sum(price * each.pays + round(float(each.deposits) * token) for each in checks())
 
     async def main() -> list[Result]:
-        async with in_process(Plan(recipe=Recipe(network=TESTNET, seed=1))) as stage:
+        async with InProcess().open(Plan(recipe=Recipe(network=TESTNET, seed=1))) as stage:
             assert stage.parts is not None
             setting = Setting(
                 target=Target(),
@@ -98,7 +99,7 @@ def judged_from_outside(own_money: bool) -> list[Result]:
                 clock=stage.clock,
                 rng=stage.rng,
                 payer=stage.parts.accounts[0] if own_money else None,
-                budget_base=declared + CONTROLS_BASE,
+                budget_base=declared + BASELINES_BASE,
             )
             return [each async for each in run(setting, cases)]
 
@@ -106,7 +107,7 @@ def judged_from_outside(own_money: bool) -> list[Result]:
 
 
 @pytest.mark.parametrize(("own_money", "at_least"), [(False, 20), (True, 50)])
-def test_from_outside_what_cannot_be_seen_is_skipped(own_money: bool, at_least: int) -> None:
+def test_without_a_world_the_other_checks_are_skipped(own_money: bool, at_least: int) -> None:
     results = judged_from_outside(own_money)
     assert {each.outcome for each in odd(results)} == {Outcome.SKIPPED}
     assert not [each for each in results if "budget" in each.reason]
@@ -152,7 +153,7 @@ def in_floats(session: Session, amount_base: int) -> bool:
 
 
 def told(text: str, instead: Refusal) -> Break:
-    """The facilitator's error is told as another one."""
+    """The facilitator's error becomes another refusal."""
     return swapped(cronos, "_REFUSALS", {**cronos._REFUSALS, text: instead})
 
 
@@ -166,7 +167,7 @@ async def debited_first(service: Any, request: Request) -> Any:
 
 
 def stumbles(body: bytes, kind: type[Any]) -> Any:
-    """Reading a message fails as it does where nobody thought of it."""
+    """Reading a message raises an unexpected exception."""
     return web.decode(json.dumps(json.loads(body)).encode(), kind)
 
 
@@ -198,23 +199,23 @@ DEFECTS: dict[str, tuple[Break, set[str]]] = {
         swapped(Entitlements, "grants", lambda self, payment_id, *_: payment_id in self._cached),
         {"5/resource-binding"},
     ),
-    "the records are asked for no resource": (
+    "records are not compared by resource": (
         granted_if("payment_id = :id AND status = 'settled'"),
         {"5/resource-binding", "5/stored-records"},
     ),
-    "the records are asked for no status": (
+    "records are not compared by status": (
         granted_if("payment_id = :id AND resource_url = :resource"),
         {"5/stored-records"},
     ),
-    "the records are asked with LIKE": (
+    "records are compared with LIKE": (
         granted_if("payment_id LIKE :id AND resource_url = :resource AND status = 'settled'"),
         {"5/stored-records"},
     ),
-    "what is below a path is the path": (
+    "a path matches everything below it": (
         routed(lambda path: app.QUOTE if path.startswith(app.QUOTE) else path),
         {"5/resource-binding", "5/exact-path"},
     ),
-    "paths are looked up leniently": (routed(leniently), {"5/exact-path"}),
+    "paths are matched leniently": (routed(leniently), {"5/exact-path"}),
     "the last unit cannot be spent": (
         spendable_if(lambda session, amount_base: session.remaining > amount_base),
         {"5/session-condition"},
@@ -228,11 +229,11 @@ DEFECTS: dict[str, tuple[Break, set[str]]] = {
         swapped(app, "perp_quote", debited_first),
         {"5/debit-only-when-served"},
     ),
-    "too little money is told as a bad signature": (
+    "an insufficient balance is reported as a bad signature": (
         told("ERC20: transfer amount exceeds balance", Refusal.INVALID_SIGNATURE),
         {"7/insufficient-balance"},
     ),
-    "a used nonce is told as expired": (
+    "a used nonce is reported as expired": (
         told("Authorization already used", Refusal.EXPIRED),
         {"7/nonce-already-used"},
     ),
@@ -240,20 +241,23 @@ DEFECTS: dict[str, tuple[Break, set[str]]] = {
         swapped(web, "parse", stumbles),
         {"7/malformed-body", "7/malformed-paid", "7/other-methods"},
     ),
-    "an error shows its stack": (
+    "an error shows a stack trace": (
         swapped(web, "error", shows),
         {"7/malformed-body", "7/malformed-paid", "7/malformed-header", "7/other-methods"},
     ),
     "another price": (settings(quote_price_base=20_000), {"8/quote-price"}),
     "another timeout": (settings(max_timeout_s=600), {"8/timeout"}),
     "the indexer runs every minute": (settings(indexer_interval_s=60), {"8/indexer-interval"}),
-    "the indexer takes all": (settings(indexer_batch=1000), {"8/indexer-batch"}),
-    "the cache keeps for an hour": (settings(entitlement_lifetime_s=3600), {"8/cache-lifetime"}),
+    "the indexer has no batch limit": (settings(indexer_batch=1000), {"8/indexer-batch"}),
+    "the cache keeps entries for an hour": (
+        settings(entitlement_lifetime_s=3600),
+        {"8/cache-lifetime"},
+    ),
     "the cache is swept daily": (
         settings(entitlement_sweep_s=86_400),
         {"8/cache-sweep", "8/cache-lifetime"},
     ),
-    "reputations stand still": (
+    "reputations never change": (
         swapped(Payments, "update_reputation", lambda _: None),
         {"6/reputation"},
     ),
@@ -261,7 +265,7 @@ DEFECTS: dict[str, tuple[Break, set[str]]] = {
 
 
 @pytest.mark.parametrize("name", DEFECTS)
-def test_a_defect_is_found_by_the_check_of_its_clause(
+def test_a_defect_is_detected_by_the_check_of_its_clause(
     monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     break_it, expected = DEFECTS[name]
@@ -288,6 +292,6 @@ LEFT_OUT: dict[str, tuple[tuple[tuple[str, str], ...], set[str]]] = {
 
 
 @pytest.mark.parametrize("name", LEFT_OUT)
-def test_a_rule_left_out_is_found_by_the_check_of_its_clause(name: str) -> None:
+def test_a_missing_rule_is_detected_by_the_check_of_its_clause(name: str) -> None:
     rules, expected = LEFT_OUT[name]
     assert found_in(expected, without=rules) == expected

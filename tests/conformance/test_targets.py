@@ -1,4 +1,4 @@
-"""Target files: they load, wrong ones say where, and another service's shape can be judged."""
+"""Target files: valid and invalid ones, and a service with another form of messages."""
 
 import json
 from pathlib import Path
@@ -8,17 +8,18 @@ import httpx
 import msgspec
 import pytest
 
-from tests.conformance.paywall import HOLES, Paywall
+from tests.conformance.paywall import DEFECTS, Paywall
 from x402sim import TESTNET
-from x402sim.suite.command import FOUND_SOMETHING, HELD, NO_VERDICT
+from x402sim.suite.command import FOUND_SOMETHING, HELD, NO_VERDICT, find_target
 from x402sim.suite.engine import all_checks, folder, run
 from x402sim.suite.local import judge
 from x402sim.suite.setting import Setting
 from x402sim.suite.target import AgentsEndpoint, Target, at, load
 from x402sim.suite.verdict import Outcome, Result
-from x402sim.world.assembly.parts import Recipe
+from x402sim.world.assembly.recipe import Recipe
 from x402sim.world.loop import run_virtual
-from x402sim.world.story.stage import Plan, in_process
+from x402sim.world.stages.in_process import InProcess
+from x402sim.world.stages.stage import Plan
 from x402sim.world.transport.link import Asgi
 
 SHIPPED = {file.stem: file for file in (folder() / "targets").glob("*.toml")}
@@ -59,7 +60,7 @@ def test_every_outcome_and_exit_code_is_documented() -> None:
     assert list(documented("exit code")) == [str(n) for n in (HELD, FOUND_SOMETHING, NO_VERDICT)]
 
 
-def test_the_default_is_spelled_out_in_full() -> None:
+def test_the_default_file_has_every_key() -> None:
     assert load(SHIPPED["spec"]) == Target()
     told = SHIPPED["spec"].read_text("utf-8")
     for part in msgspec.structs.fields(Target):
@@ -71,7 +72,7 @@ def test_the_default_is_spelled_out_in_full() -> None:
             assert is_there, f"{part.name}.{key.name}"
 
 
-def test_an_empty_file_is_the_specification_under_the_files_name(tmp_path: Path) -> None:
+def test_an_empty_file_is_the_default_with_the_files_name(tmp_path: Path) -> None:
     file = tmp_path / "mine.toml"
     file.write_text("")
     assert load(file) == msgspec.structs.replace(Target(), name="mine")
@@ -92,13 +93,41 @@ def test_an_empty_file_is_the_specification_under_the_files_name(tmp_path: Path)
         (b"name = '\xff'", "utf-8"),
     ],
 )
-def test_a_wrong_file_is_named_with_the_key(tmp_path: Path, text: bytes, said: str) -> None:
+def test_an_error_names_the_file_and_the_key(tmp_path: Path, text: bytes, said: str) -> None:
     file = tmp_path / "wrong.toml"
     file.write_bytes(text)
     with pytest.raises(ValueError) as raised:
         load(file)
     assert str(raised.value).startswith(str(file))
     assert said in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            "[not_kept]\n'4.5/llms-text' = 'later'",
+            "not_kept: unknown id '4.5/llms-text'; did you mean '4.5/llms-txt'?",
+        ),
+        (
+            "[statuses]\n'Invalid signatur' = [400]",
+            "statuses: unknown error text 'Invalid signatur'; did you mean 'Invalid signature'?",
+        ),
+    ],
+)
+def test_a_misspelt_clause_or_text_is_refused(tmp_path: Path, text: str, said: str) -> None:
+    file = tmp_path / "wrong.toml"
+    file.write_text(text)
+    with pytest.raises(ValueError) as raised:
+        find_target(str(file))
+    assert str(raised.value).startswith(f"{file}: {said}")
+
+
+def test_a_clause_that_is_not_kept_is_skipped() -> None:
+    target = Target(not_kept={"4.5/llms-txt": "planned"})
+    checks = [each for each in all_checks() if each.clause == "4.5/llms-txt"]
+    (result,) = judge(Recipe(network=TESTNET, seed=1), target=target, checks=checks)
+    assert (result.outcome, "planned" in result.reason) == (Outcome.SKIPPED, True)
 
 
 def test_places_are_json_pointers() -> None:
@@ -116,24 +145,24 @@ def test_places_are_json_pointers() -> None:
     assert {place: at(body, place) for place in found} == found
 
 
-# --- our own service, with what it shows -----------------------------------------------------
+# --- our own service --------------------------------------------------------------------------
 
 
-def test_our_own_service_has_nothing_hidden_and_nothing_wrong() -> None:
+def test_our_own_service_passes_and_skips_nothing() -> None:
     results = judge(Recipe(network=TESTNET, seed=4), target=load(SHIPPED["x402sim"]))
     odd = [each for each in results if each.outcome not in (Outcome.PASSED, Outcome.OBSERVED)]
     assert odd == []
 
 
-# --- the public paywall's shape --------------------------------------------------------------
+# --- the public paywall -----------------------------------------------------------------------
 
 
-def judged(*holes: str, target: Target | None = None, sections: str = "") -> dict[str, Result]:
-    """Judge a paywall with these holes, in the world around it, from the world's own clock."""
+def judged(*defects: str, target: Target | None = None, sections: str = "") -> dict[str, Result]:
+    """Check a paywall with these defects, in a world, with the world's clock."""
 
     async def main() -> list[Result]:
         recipe = Recipe(network=TESTNET, seed=1, has_service=False)
-        async with in_process(Plan(recipe=recipe)) as stage:
+        async with InProcess().open(Plan(recipe=recipe)) as stage:
             parts = stage.parts
             assert parts is not None
 
@@ -147,7 +176,7 @@ def judged(*holes: str, target: Target | None = None, sections: str = "") -> dic
                 stage.clock,
                 TESTNET,
                 merchant,
-                *holes,
+                *defects,
             )
             setting = Setting(
                 target=target or load(SHIPPED["cronos-paywall"]),
@@ -188,18 +217,18 @@ OPENED: dict[str, set[str]] = {
 }
 
 
-@pytest.mark.parametrize("hole", OPENED)
-def test_a_hole_of_the_paywall_is_found(hole: str) -> None:
-    found = {name.split("/", 1)[1] for name in failed(judged(hole))}
-    assert OPENED[hole] <= found, HOLES[hole]
-    assert len(found - OPENED[hole]) <= 3, HOLES[hole]
+@pytest.mark.parametrize("defect", OPENED)
+def test_a_defect_of_the_paywall_is_detected(defect: str) -> None:
+    found = {name.split("/", 1)[1] for name in failed(judged(defect))}
+    assert OPENED[defect] <= found, DEFECTS[defect]
+    assert len(found - OPENED[defect]) <= 3, DEFECTS[defect]
 
 
-@pytest.mark.parametrize(("holes", "outcome"), [((), "passed"), (("routes",), "failed")])
-def test_an_entitlement_for_any_route_is_found_where_there_are_two(
-    holes: tuple[str, ...], outcome: str
+@pytest.mark.parametrize(("defects", "outcome"), [((), "passed"), (("routes",), "failed")])
+def test_an_entitlement_for_any_route_is_detected_if_there_are_two(
+    defects: tuple[str, ...], outcome: str
 ) -> None:
     shape = load(SHIPPED["cronos-paywall"])
     target = msgspec.structs.replace(shape, agents=AgentsEndpoint(path="/api/more"))
-    results = judged(*holes, target=target, sections="5")
+    results = judged(*defects, target=target, sections="5")
     assert results["spec/5/resource-binding"].outcome == outcome

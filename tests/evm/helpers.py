@@ -16,8 +16,8 @@ from tests.chain.helpers import (
     START_BASE,
     TOKEN,
 )
-from x402sim.chain.base import Call, Control, Receipt, Reverted
-from x402sim.chain.ledger.ledger import Ledger
+from x402sim.chain.base import Call, Receipt, Reverted, WorldChain
+from x402sim.chain.ledger.ledger import LedgerChain
 from x402sim.chain.ledger.profiles import PROFILES
 from x402sim.chain.node.anvil_chain import AnvilChain
 from x402sim.clock import Clock
@@ -63,25 +63,25 @@ class Town:
             self.anvil = self._new_anvil()
         self.run(self.anvil.reset())
         self.run(self.anvil.set_automine(True))
-        self.run(self.anvil.doom(0))
+        self.run(self.anvil.force_revert(0))
         self.anvil.watchers.clear()
 
-    def ledger(self, profile: str) -> Ledger:
+    def ledger(self, profile: str) -> LedgerChain:
         """Return a new ledger with what the anvil begins with."""
-        return Ledger(TESTNET, self.clock, rules=PROFILES[profile], **MONEY)
+        return LedgerChain(TESTNET, self.clock, rules=PROFILES[profile], **MONEY)
 
     def close(self) -> None:
         self.anvil.close()
         self._runner.close()
 
-    def bench(self, chain: Control) -> "Bench":
+    def bench(self, chain: WorldChain) -> "Bench":
         return Bench(self, chain)
 
 
 class Bench:
     """One chain, and short ways to use it; the same for a ledger and for anvil."""
 
-    def __init__(self, town: Town, chain: Control) -> None:
+    def __init__(self, town: Town, chain: WorldChain) -> None:
         self.town, self.chain = town, chain
 
     def run(self, work: Coroutine[Any, Any, Any]) -> Any:

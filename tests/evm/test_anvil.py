@@ -16,8 +16,8 @@ import pytest
 from tests.chain.helpers import NOW_S
 from x402sim.chain.base import ChainError
 from x402sim.chain.node import anvil
-from x402sim.chain.node.anvil import Anvil, find_anvil
-from x402sim.chain.node.evm import Node
+from x402sim.chain.node.anvil import AnvilProcess, find_anvil
+from x402sim.chain.node.evm import JsonRpcNode
 
 
 def script(path: Path, text: str = "exit 0") -> Path:
@@ -84,9 +84,9 @@ def closes(url: str) -> bool:
 
 
 def test_it_runs_as_asked_and_quietly(program: Path, capfd: pytest.CaptureFixture[str]):
-    node = Anvil(338, NOW_S, program)
+    node = AnvilProcess(338, NOW_S, program)
     try:
-        ask = Node(node.url)
+        ask = JsonRpcNode(node.url)
         assert ask.ask_now("eth_chainId") == hex(338)
         block = ask.ask_now("eth_getBlockByNumber", "latest", False)
         assert (block["number"], block["timestamp"]) == ("0x0", hex(NOW_S))
@@ -99,11 +99,11 @@ def test_it_runs_as_asked_and_quietly(program: Path, capfd: pytest.CaptureFixtur
 
 
 def test_two_run_beside_each_other(program: Path):
-    first, second = Anvil(338, NOW_S, program), Anvil(25, NOW_S, program)
+    first, second = AnvilProcess(338, NOW_S, program), AnvilProcess(25, NOW_S, program)
     try:
         assert first.url != second.url
         for node, chain_id in ((first, 338), (second, 25)):
-            ask = Node(node.url)
+            ask = JsonRpcNode(node.url)
             assert ask.ask_now("eth_chainId") == hex(chain_id)
             ask.close()
     finally:
@@ -117,7 +117,7 @@ def test_if_another_took_the_port_it_tries_the_next(program: Path, monkeypatch: 
         taken.bind(("127.0.0.1", 0))
         ports = [taken.getsockname()[1], free_port()]
         monkeypatch.setattr(anvil, "_free_port", lambda: ports.pop(0))
-        node = Anvil(338, NOW_S, program)
+        node = AnvilProcess(338, NOW_S, program)
         node.stop()
     assert ports == []
 
@@ -131,19 +131,19 @@ def test_if_another_took_the_port_it_tries_the_next(program: Path, monkeypatch: 
 )
 def test_a_program_that_ends_at_once_is_told_with_its_last_words(tmp_path: Path, text, said):
     with pytest.raises(ChainError, match=f"anvil did not start: .*{re.escape(said)}"):
-        Anvil(338, NOW_S, script(tmp_path / "anvil", text))
+        AnvilProcess(338, NOW_S, script(tmp_path / "anvil", text))
 
 
 def test_a_program_that_is_none_is_told(tmp_path: Path):
     with pytest.raises(ChainError, match=r"anvil did not start: .*No such file"):
-        Anvil(338, NOW_S, tmp_path / "missing")
+        AnvilProcess(338, NOW_S, tmp_path / "missing")
 
 
 def test_a_program_that_never_listens_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(anvil, "START_TIMEOUT_S", 0.2)
     pid = tmp_path / "pid"
     with pytest.raises(ChainError, match="anvil did not start"):
-        Anvil(338, NOW_S, script(tmp_path / "anvil", f"echo $$ > {pid}; sleep 60"))
+        AnvilProcess(338, NOW_S, script(tmp_path / "anvil", f"echo $$ > {pid}; sleep 60"))
     assert has_ended(int(pid.read_text()))
 
 
@@ -162,8 +162,8 @@ PARENT = """
 import sys
 import time
 from pathlib import Path
-from x402sim.chain.node.anvil import Anvil
-print(Anvil(338, 1, Path(sys.argv[1])).url, flush=True)
+from x402sim.chain.node.anvil import AnvilProcess
+print(AnvilProcess(338, 1, Path(sys.argv[1])).url, flush=True)
 sys.stdin.read()
 """
 

@@ -40,7 +40,7 @@ from tests.chain.helpers import (
 )
 from tests.evm.helpers import EVERYBODY, PLAYERS, Town
 from tests.strategies import CURVE_ORDER
-from x402sim.chain.base import Call, Control, Log, LogFilter, Receipt, Reverted
+from x402sim.chain.base import Call, Log, LogFilter, Receipt, Reverted, WorldChain
 from x402sim.chain.ledger.profiles import BLOCK_NUMBERS
 from x402sim.chain.node.anvil_chain import AnvilChain
 from x402sim.chain.reverts import Cause, cause
@@ -153,7 +153,7 @@ class BothChains(RuleBasedStateMachine):
         self.town.begin()
         self.anvil = self.town.anvil
         self.ledger = self.town.ledger("openzeppelin")
-        self.chains: tuple[Control, Control] = (self.anvil, self.ledger)
+        self.chains: tuple[WorldChain, WorldChain] = (self.anvil, self.ledger)
         self.snapshots: list[Snapshot] = []
         self.automine = True
         self.waiting: list[Waiting] = []
@@ -166,7 +166,7 @@ class BothChains(RuleBasedStateMachine):
 
     # --- how it is done to both ------------------------------------------------------
 
-    def both(self, do: Callable[[Control], Coroutine[Any, Any, Any]]) -> tuple[Any, Any]:
+    def both(self, do: Callable[[WorldChain], Coroutine[Any, Any, Any]]) -> tuple[Any, Any]:
         """Return what the two chains answer to the same request."""
         real, ours = (self.town.run(do(chain)) for chain in self.chains)
         return real, ours
@@ -369,7 +369,7 @@ def outcome(receipt: Receipt | None) -> tuple | None:
     return receipt.revert_reason, place, receipt.call, [*map(event, receipt.logs)]
 
 
-async def attempt(chain: Control, call: Call) -> tuple[bytes | None, str | None]:
+async def attempt(chain: WorldChain, call: Call) -> tuple[bytes | None, str | None]:
     """Return what a call answers when it is only tried, or why it would be refused."""
     try:
         return await chain.call(call), None
@@ -377,7 +377,7 @@ async def attempt(chain: Control, call: Call) -> tuple[bytes | None, str | None]
         return None, str(reverted)
 
 
-async def everything(chain: Control, spent: list[tuple[Address, bytes]]) -> dict[str, object]:
+async def everything(chain: WorldChain, spent: list[tuple[Address, bytes]]) -> dict[str, object]:
     """Return all one can see of the token, the newest block and the accounts."""
     views = {"supply": abi.TOTAL_SUPPLY}
     for account in (*ACCOUNTS, TOKEN, OWNER.address_bytes):
@@ -391,7 +391,7 @@ async def everything(chain: Control, spent: list[tuple[Address, bytes]]) -> dict
     return seen
 
 
-async def answers(chain: Control, views: list[bytes]) -> list[bytes]:
+async def answers(chain: WorldChain, views: list[bytes]) -> list[bytes]:
     """Return what functions answer; anvil is asked all of them at once."""
     if isinstance(chain, AnvilChain):
         asked = [{"to": to_hex(TOKEN), "input": to_hex(view)} for view in views]

@@ -12,7 +12,7 @@ from tests.evm.between import Between, refuses, says
 from tests.evm.helpers import Town
 from x402sim.chain.base import Call, ChainError, Reverted
 from x402sim.chain.node import evm_chain
-from x402sim.chain.node.evm import Node, NodeGone
+from x402sim.chain.node.evm import JsonRpcNode, NodeGone
 from x402sim.chain.node.evm_chain import EvmChain
 from x402sim.chain.node.sender import read_keys
 from x402sim.clock import Clock
@@ -56,7 +56,7 @@ def chain(between: Between, opened: list[EvmChain]) -> EvmChain:
 
 
 def another(url: str, opened: list[EvmChain], timeout_s: float = 2) -> EvmChain:
-    opened.append(EvmChain(Node(url, timeout_s=timeout_s), TESTNET, Clock(), KEYS))
+    opened.append(EvmChain(JsonRpcNode(url, timeout_s=timeout_s), TESTNET, Clock(), KEYS))
     return opened[-1]
 
 
@@ -146,7 +146,7 @@ def test_a_token_is_deployed_only_when_told_and_works(run, town, between, opened
     address = run(chain.deploy(TESTNET, OWNER.address_bytes, sender))
     assert address != TOKEN
     network = replace(TESTNET, asset=address)
-    opened.append(EvmChain(Node(between.url), network, Clock(), KEYS))
+    opened.append(EvmChain(JsonRpcNode(between.url), network, Clock(), KEYS))
     deployed = opened[-1]
     run(deployed.check(network))
     mint = Call(OWNER.address_bytes, address, abi.mint(SHOP.address_bytes, 5))
@@ -175,7 +175,7 @@ def test_another_chain_is_refused(run, chain):
 
 def test_an_address_without_code_is_refused(run, between, opened):
     network = replace(TESTNET, asset=Address(b"\x12" * 20))
-    opened.append(EvmChain(Node(between.url), network, Clock()))
+    opened.append(EvmChain(JsonRpcNode(between.url), network, Clock()))
     with pytest.raises(ChainError, match=f"no contract at 0x{'12' * 20}"):
         run(opened[-1].check(network))
 

@@ -100,7 +100,7 @@ def test_every_refusal_of_every_table_has_a_cause(table: str):
         ("ERC20InsufficientBalance(0x1, 2, 3)", Cause.BALANCE),
         ("", Cause.CALL),
         ("out of gas", Cause.OTHER),
-        ("doomed", Cause.OTHER),
+        ("forced revert", Cause.OTHER),
     ],
 )
 def test_the_cause_of_a_reason(reason: str, expected: Cause):

@@ -174,11 +174,11 @@ def test_native_currency_moves(either: Bench):
 @pytest.mark.parametrize("value", [0, 1])
 def test_who_cannot_pay_for_the_gas_is_refused(either: Bench, value: int):
     cost = GAS_LIMIT * GAS_PRICE_WEI + value
-    either.run(either.chain.fund_native(STRANGER.address_bytes, cost - 1))
+    either.run(either.chain.set_native_balance(STRANGER.address_bytes, cost - 1))
     with pytest.raises(ChainError, match=r"(?i)insufficient funds for gas \* price \+ value"):
         either.put(b"", STRANGER, to=SHOP.address_bytes, value=value)
     assert either.run(either.chain.account_nonce(STRANGER.address_bytes)) == 0
-    either.run(either.chain.fund_native(STRANGER.address_bytes, 1))
+    either.run(either.chain.set_native_balance(STRANGER.address_bytes, cost))
     either.put(b"", STRANGER, to=SHOP.address_bytes, value=value)
     assert either.run(either.chain.account_nonce(STRANGER.address_bytes)) == 1
 
@@ -210,7 +210,7 @@ def test_equal_calls_of_equal_nonce_by_two_senders_are_two_transactions(either: 
 
 def test_an_account_sends_without_its_key(either: Bench):
     keyless = b"\x00" * 19 + b"\x77"
-    either.run(either.chain.endow(keyless, NATIVE_WEI))
+    either.run(either.chain.set_native_balance(keyless, NATIVE_WEI))
     sent = either.run(either.chain.send(Call(keyless, TOKEN, payment())))
     assert receipt(either, sent).succeeded
 
@@ -446,9 +446,9 @@ def test_a_reorg_ends_the_snapshots_of_what_it_replaced(either: Bench):
     assert (either.balance(SHOP), height(either)) == (0, 0)
 
 
-def test_what_was_endowed_in_between_still_pays_after_a_reorg(either: Bench):
+def test_a_native_balance_that_was_set_survives_a_reorg(either: Bench):
     either.run(either.chain.mine())
-    either.run(either.chain.endow(STRANGER.address_bytes, NATIVE_WEI))
+    either.run(either.chain.set_native_balance(STRANGER.address_bytes, NATIVE_WEI))
     tx_hash = either.put(payment(), STRANGER)
     either.run(either.chain.reorg(2))
     assert receipt(either, tx_hash).succeeded
@@ -470,13 +470,13 @@ def test_what_waits_can_be_forgotten(either: Bench):
     assert receipt(either, again).succeeded
 
 
-def test_a_doomed_call_fails_and_may_be_made_again(either: Bench):
-    either.run(either.chain.doom(1))
+def test_a_forced_revert_fails_once_and_the_call_can_be_repeated(either: Bench):
+    either.run(either.chain.force_revert(1))
     assert either.tried(payment()) is None
-    doomed = either.send(payment())
-    assert not doomed.succeeded
-    assert doomed.revert_reason
-    assert doomed.logs == ()
+    reverted = either.send(payment())
+    assert not reverted.succeeded
+    assert reverted.revert_reason
+    assert reverted.logs == ()
     assert either.send(payment()).succeeded
 
 

@@ -11,7 +11,8 @@ import httpx
 import pytest
 from typer.testing import CliRunner
 
-from x402sim import LocalServer, PaymentAuth, World
+from x402sim import LiveWorld, LocalServer, PaymentAuth, World
+from x402sim.backends import Anvil
 from x402sim.chain import contract
 from x402sim.chain.base import ChainError
 from x402sim.chain.node.anvil import VARIABLE
@@ -73,7 +74,7 @@ def test_the_same_seed_gives_the_same_journal(name: str):
 
 
 def test_blocks_on_a_pace_of_their_own():
-    async def story(world: World) -> None:
+    async def story(world: LiveWorld) -> None:
         alice = await world.payer("alice", balance="1.00")
         paid = await alice.buy()
         world.expect(paid.status, 200, "4.1/receipt")
@@ -86,7 +87,7 @@ def test_blocks_on_a_pace_of_their_own():
 def test_an_invariant_sees_money_out_of_nothing():
     """The token's own count is asked, so what no event tells of is seen all the same."""
 
-    async def story(world: World) -> None:
+    async def story(world: LiveWorld) -> None:
         chain = world.stage.parts.chain
         slot = f"0x{contract.artifact().storage['_totalSupply']:064x}"
         await chain.node.ask("anvil_setStorageAt", checksum(chain.token), slot, "0x" + "11" * 32)
@@ -173,10 +174,11 @@ def test_snapshots_and_reset_work_on_the_node(server: LocalServer):
 def test_who_may_only_look_gets_what_only_looks():
     """On a host for everybody the node, which can be told anything, is not told anything."""
     from x402sim import TESTNET
-    from x402sim.world.assembly.parts import Recipe, build
+    from x402sim.world.assembly.parts import build
+    from x402sim.world.assembly.recipe import Recipe
 
     async def main() -> list[Any]:
-        parts = build(Recipe(network=TESTNET, seed=1, chain="anvil", unlocked=False))
+        parts = build(Recipe(network=TESTNET, seed=1, chain=Anvil(), unlocked=False))
         transport = httpx.ASGITransport(parts.rpc_app)
         try:
             async with httpx.AsyncClient(transport=transport, base_url="http://rpc") as http:
@@ -233,14 +235,24 @@ def test_without_anvil_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch, tm
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["run", "replay", "--chain", "hardhat"], "a chain is ledger, anvil, or the URL of a node"),
-        (["run", "--chain", "anvil", "--on", "http://127.0.0.1:9"], "stands on a chain of its own"),
-        (["serve", "--chain", "anvil", "--db", "x.db"], "anvil forgets its chain"),
-        (["serve", "--token", "0x" + "12" * 20], "on somebody's node, not on ledger"),
-        (["serve", "--chain", "anvil", "--deploy"], "on somebody's node, not on anvil"),
-        (["run", "replay", "--token", "0x" + "12" * 20], "on somebody's node, not on ledger"),
+        (["run", "replay", "--chain", "anvill"], "did you mean 'anvil'?"),
+        (
+            ["run", "replay", "--chain", "hardhat"],
+            "unknown chain 'hardhat'. Possible: ledger, anvil, http://HOST:PORT",
+        ),
+        (
+            ["run", "--chain", "anvil", "--on", "http://127.0.0.1:9"],
+            "cannot be combined with http://127.0.0.1:9",
+        ),
+        (["serve", "--chain", "anvil", "--db", "x.db"], "--db is not supported with anvil"),
+        (["serve", "--token", "0x" + "12" * 20], "on an existing node, not on ledger"),
+        (["serve", "--chain", "anvil", "--deploy"], "on an existing node, not on anvil"),
+        (["run", "replay", "--token", "0x" + "12" * 20], "on an existing node, not on ledger"),
         (["run", "replay", "--chain", "http://127.0.0.1:9"], "X402SIM_CHAIN_KEYS must hold"),
-        (["run", "replay", "--on", "tcp", "--chain", "http://127.0.0.1:9"], "time is virtual"),
+        (
+            ["run", "replay", "--on", "tcp", "--chain", "http://127.0.0.1:9"],
+            "tcp needs virtual time",
+        ),
     ],
 )
 def test_what_does_not_go_together(options: list[str], said: str, tmp_path: Path, monkeypatch):
@@ -251,7 +263,7 @@ def test_what_does_not_go_together(options: list[str], said: str, tmp_path: Path
 
 def test_the_rules_of_a_real_token_stay():
     with pytest.raises(ChainError, match="rules of a real token cannot be left out: transfer"):
-        World(chain="anvil", without=(("transfer", "5/window"),)).play("replay")
+        World(chain="anvil", without=(("transfer", "5/nonce-once"),)).play("replay")
 
 
 def test_the_funded_accounts_are_those_of_the_ledger(server: LocalServer):

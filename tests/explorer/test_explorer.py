@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from x402sim.chain.base import Call
-from x402sim.chain.ledger.ledger import Ledger
+from x402sim.chain.ledger.ledger import LedgerChain
 from x402sim.clock import Clock
 from x402sim.explorer.app import explorer_app
 from x402sim.explorer.index import Index
@@ -45,7 +45,7 @@ class Explorer:
     """A ledger, its clock, and an explorer of it."""
 
     clock: Clock
-    ledger: Ledger
+    ledger: LedgerChain
     http: Http
 
     def etherscan(self, action: str, **query: str) -> Any:
@@ -84,7 +84,7 @@ class Explorer:
 
 def new_explorer(lag_s: float = 0.0) -> Explorer:
     clock = Clock(lambda: float(START_S))
-    ledger = Ledger(TESTNET, clock, owner=OWNER)
+    ledger = LedgerChain(TESTNET, clock, owner=OWNER)
     return Explorer(clock, ledger, Http(explorer_app(Index(ledger, clock, lag_s))))
 
 

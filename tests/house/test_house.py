@@ -47,7 +47,7 @@ def test_a_second_clock_or_randomness_is_caught(line: str) -> None:
     assert "TID251" in run(*command, stdin=line + "\n").stdout
 
 
-@pytest.mark.parametrize("module", ["x402sim", "x402sim.cli", "x402sim.world.server.server"])
+@pytest.mark.parametrize("module", ["x402sim", "x402sim.cli", "x402sim.world.server.serve"])
 def test_importing_is_cheap(module: str) -> None:
     code = f"import sys, {module}; print([m for m in {HEAVY!r} if m in sys.modules])"
     assert run(sys.executable, "-c", code).stdout.strip() == "[]"

@@ -12,7 +12,7 @@ from tests.mutants.wrapper import Wrapper, collaborator
 from x402sim.protocol.rules import Presented
 from x402sim.service.issue import AGENTS, QUOTE, SESSIONS
 from x402sim.service.state import Service
-from x402sim.world.assembly.parts import Recipe
+from x402sim.world.assembly.recipe import Recipe
 
 binding = Kind("binding")
 

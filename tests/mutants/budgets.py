@@ -7,7 +7,7 @@ from tests.mutants.change import Change, all_of
 from tests.mutants.middleware import Answer, Request, Serve, answer, free, middleware, unlocked
 from x402sim.service.issue import QUOTE
 from x402sim.service.state import Service
-from x402sim.world.assembly.parts import Recipe
+from x402sim.world.assembly.recipe import Recipe
 
 
 class Budgets:

@@ -16,7 +16,7 @@ from x402sim.protocol.rules import Presented
 from x402sim.service.settings import Settings
 from x402sim.service.state import Service
 from x402sim.spec.decisions import Decisions
-from x402sim.world.assembly.parts import Recipe
+from x402sim.world.assembly.recipe import Recipe
 
 Change = Callable[[Recipe], Recipe]
 

@@ -15,7 +15,7 @@ from tests.mutants.paying import ALREADY_SETTLED, NONCE_USED, PAY, OtherIds, aut
 from tests.mutants.session_defects import another
 from x402sim.service.issue import QUOTE
 from x402sim.service.state import Service
-from x402sim.world.assembly.parts import Recipe
+from x402sim.world.assembly.recipe import Recipe
 
 concurrency = Kind("concurrency")
 PAUSE_S = 0.01

@@ -10,7 +10,7 @@ from tests.mutants.wrapper import Wrapper, collaborator
 from x402sim.service.entitlements import Entitlement
 from x402sim.service.issue import QUOTE
 from x402sim.service.state import Service
-from x402sim.world.assembly.parts import Recipe
+from x402sim.world.assembly.recipe import Recipe
 
 gate = Kind("gate")
 

@@ -22,8 +22,8 @@ from x402sim.service.state import Service
 from x402sim.spec.decisions import Decisions, alternatives
 from x402sim.suite.engine import folder
 from x402sim.suite.target import RecordEndpoint, SessionsEndpoint, Target, load
-from x402sim.world.assembly.parts import Recipe
-from x402sim.world.transport.link import Latency, constant
+from x402sim.world.assembly.recipe import Recipe
+from x402sim.world.transport.latency import Latency, constant
 
 OWN = "x402sim.toml"
 """The target file of our own service, which says where its records can be read."""

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from tests.mutants.change import Change, all_of
 from x402sim.suite.check import DOCUMENT
-from x402sim.world.assembly.parts import Recipe
+from x402sim.world.assembly.recipe import Recipe
 
 FEW = 6
 """How many other ids a defect may fail: more, and a failure would not lead to its cause."""

@@ -15,7 +15,7 @@ from tests.mutants.paying import (
     with_id,
 )
 from x402sim.service.state import Service
-from x402sim.world.assembly.parts import Recipe
+from x402sim.world.assembly.recipe import Recipe
 
 replay = Kind("replay")
 

@@ -24,7 +24,7 @@ from x402sim.protocol.crypto import checksum
 from x402sim.protocol.networks import MAINNET
 from x402sim.service.issue import AGENTS, QUOTE, SESSIONS, Issuer
 from x402sim.service.state import Service
-from x402sim.world.assembly.parts import Recipe
+from x402sim.world.assembly.recipe import Recipe
 
 required = Kind("required-402")
 

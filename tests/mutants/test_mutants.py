@@ -17,7 +17,8 @@ from tests.mutants.rows import MUTANTS
 from tests.mutants.wrapper import Wrapper, collaborator
 from x402sim import TESTNET
 from x402sim.spec.decisions import Decisions
-from x402sim.world.assembly.parts import Recipe, build
+from x402sim.world.assembly.parts import build
+from x402sim.world.assembly.recipe import Recipe
 
 HOW = "write it anew: python -m tests.mutants --csv conformance/mutation_matrix.csv"
 EVERY_DAY = {

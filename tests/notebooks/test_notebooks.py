@@ -79,7 +79,7 @@ def test_it_uses_only_public_names(file: Path) -> None:
 @pytest.mark.parametrize(
     "code",
     [
-        "from x402sim.world.story.stage import Stage", "import x402sim.journal", "import numpy",
+        "from x402sim.world.stages.stage import Stage", "import x402sim.journal", "import numpy",
         "from x402sim import rng", "from x402sim.report.plots import figure", "run._begin",
         "from x402sim.report.plots.figure import png",
     ],

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from functools import cache
 
-from x402sim import Fault, Run, World
+from x402sim import Fault, LiveWorld, Run, World
 from x402sim.chain.base import LogFilter
 from x402sim.journal import Journal
 from x402sim.protocol import abi
@@ -13,7 +13,7 @@ LATENCY = {"service": (0.04, 0.4), "facilitator": (0.12, 0.5), "explorer": 0.05,
 NASTY = 'al<b>ice & "$x$"'
 
 
-async def replayed(world: World) -> None:
+async def replayed(world: LiveWorld) -> None:
     """Two payers, one good payment, two refusals, one payment id nobody pays for."""
     alice = await world.payer("alice", balance="1.00")
     mallory = await world.payer("mallory")
@@ -28,7 +28,7 @@ async def replayed(world: World) -> None:
     await alice.ask()
 
 
-async def lost(world: World) -> None:
+async def lost(world: LiveWorld) -> None:
     """The answer of the facilitator is lost, then that of the service; paid once all the same."""
     alice = await world.payer("alice", balance="1.00")
     await world.fault(Fault(victim="facilitator", does="lose answer", path="/settle"))
@@ -42,7 +42,7 @@ async def lost(world: World) -> None:
     world.expect((await alice.pay(required, header)).status, 409, "7/payment-already-settled")
 
 
-async def pending(world: World) -> None:
+async def pending(world: LiveWorld) -> None:
     """The facilitator's answer is lost, and the story ends before anyone finds out."""
     alice = await world.payer("alice", balance="1.00")
     await world.fault(Fault(victim="facilitator", does="lose request", path="/settle"))
@@ -51,7 +51,7 @@ async def pending(world: World) -> None:
     await poor.buy()
 
 
-async def sessions(world: World) -> None:
+async def sessions(world: LiveWorld) -> None:
     """Two sessions: one is refunded in part, one is spent to the end."""
     alice = await world.payer("alice", balance="1.00")
     bob = await world.payer("bob", balance="1.00")
@@ -65,7 +65,7 @@ async def sessions(world: World) -> None:
     world.expect(await alice.balance(), 970_000, "3/expiry-refund")
 
 
-async def indexed(world: World) -> None:
+async def indexed(world: LiveWorld) -> None:
     """More payments than one batch, an explorer that lags, one run that finds nothing."""
     payers = [await world.payer(f"payer {n}", balance="5.00") for n in range(6)]
     await world.explorer_lag(400)
@@ -80,7 +80,7 @@ async def indexed(world: World) -> None:
     world.expect((await world.run_indexer())["backlog"], 0, "1/indexer")
 
 
-async def reorganised(world: World) -> None:
+async def reorganised(world: LiveWorld) -> None:
     """A payment and a plain transfer are undone; only the transfer is mined again."""
     alice = await world.payer("alice", balance="1.00")
     eve = await world.payer("eve", balance="0.50")
@@ -89,7 +89,7 @@ async def reorganised(world: World) -> None:
     await world.reorg(2, [paid.body["txHash"]])
 
 
-async def failing(world: World) -> None:
+async def failing(world: LiveWorld) -> None:
     """Two checks do not hold, one does, and then the story breaks; names are nasty."""
     alice = await world.payer(NASTY, balance="0.005")
     bob = await world.payer("bob", balance="1.00")
@@ -101,7 +101,7 @@ async def failing(world: World) -> None:
     raise RuntimeError("the <i>story</i> broke")
 
 
-async def meddled(world: World) -> None:
+async def meddled(world: LiveWorld) -> None:
     """Everything that a story can do to the world, once."""
     alice = await world.payer("alice", balance="1.00")
     paid = await alice.buy()
@@ -110,7 +110,7 @@ async def meddled(world: World) -> None:
     await world.fault(Fault(victim="explorer", does="delay answer", seconds=2, times=None))
     await world.crash()
     await world.reorg(1, [paid.body["txHash"]])
-    await world.revert_next(2)
+    await world.force_revert(2)
     await world.mining(False)
     await world.drop_waiting()
     await world.mining(True)
@@ -125,7 +125,7 @@ NAMES = [story.__name__ for story in STORIES]
 class Truth:
     """What the ledger and the database say at the end of a story, whatever the journal says."""
 
-    async def look(self, world: World) -> None:
+    async def look(self, world: LiveWorld) -> None:
         parts = world.stage.parts
         assert parts is not None
         store = parts.service.store.database
@@ -161,9 +161,9 @@ def run(name: str) -> Run:
 
 
 def _told(
-    story: Callable[[World], Awaitable[None]], truth: Truth
-) -> Callable[[World], Awaitable[None]]:
-    async def told(world: World) -> None:
+    story: Callable[[LiveWorld], Awaitable[None]], truth: Truth
+) -> Callable[[LiveWorld], Awaitable[None]]:
+    async def told(world: LiveWorld) -> None:
         try:
             await story(world)
         finally:

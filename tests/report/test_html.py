@@ -1,21 +1,25 @@
-"""The page and the fragment: whole, escaped, on their own, and with what a failure needs."""
+"""The HTML page and the notebook fragment: well-formed, escaped, self-contained, complete."""
 
 import re
+import subprocess
+import sys
 from base64 import b64decode
 from html.parser import HTMLParser
 
 import pytest
+from jinja2 import UndefinedError
 
 from tests.report.stories import NASTY, run, skipped
 from x402sim.journal import Journal
 from x402sim.report import html
+from x402sim.report.render import render
 from x402sim.report.summary import Summary
 
 VOID = {"meta", "img", "br", "hr"}
 
 
 class Reader(HTMLParser):
-    """Reads a page: which elements, with which attributes, and whether all are closed."""
+    """Collects the elements and attributes of a page, and checks that all are closed."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -66,13 +70,13 @@ def test_a_fragment_shows_outcome_checks_diagram_hash_and_command(name: str) -> 
     assert image["alt"]
 
 
-def test_a_run_that_was_skipped_says_why() -> None:
+def test_a_skipped_run_shows_the_reason() -> None:
     fragment = Reader(skipped()._repr_html_())
     assert "no <clock> there" in fragment.words
     assert fragment.all("img") == []
 
 
-def test_nothing_a_run_contains_becomes_markup(page: Reader) -> None:
+def test_hostile_text_is_escaped(page: Reader) -> None:
     for reader in (page, Reader(html.fragment(run("failing").summary))):
         assert not {"script", "b", "i", "clock"} & {name for name, _ in reader.elements}
         assert "<script>alert(1)</script>" in reader.words
@@ -80,7 +84,7 @@ def test_nothing_a_run_contains_becomes_markup(page: Reader) -> None:
         assert NASTY in reader.words
 
 
-def test_even_a_name_is_escaped() -> None:
+def test_hostile_names_and_outcomes_are_escaped() -> None:
     journal = Journal()
     for event in skipped().journal:
         data = {"scenario": '"><script>', "title": "<script>", "outcome": '"><script>'}
@@ -89,7 +93,7 @@ def test_even_a_name_is_escaped() -> None:
     assert Reader(html.fragment(Summary(journal))).all("script") == []
 
 
-def test_the_page_needs_nothing_but_itself(page: Reader) -> None:
+def test_the_page_makes_no_external_requests(page: Reader) -> None:
     for name, attributes in page.elements:
         assert name not in ("link", "script", "iframe", "object")
         for attribute in ("src", "href"):
@@ -101,14 +105,14 @@ def test_the_page_needs_nothing_but_itself(page: Reader) -> None:
     assert "@import" not in css[0]
 
 
-def test_the_page_is_for_light_and_dark_and_says_so() -> None:
+def test_the_page_supports_light_and_dark() -> None:
     text = html.page([])
     assert "color-scheme: light dark" in text
     assert "prefers-color-scheme: dark" in text
     assert 'name="viewport"' in text
 
 
-def test_the_overview_counts(page: Reader) -> None:
+def test_the_overview_counts_outcomes_and_checks(page: Reader) -> None:
     assert "✓ 2 passed, ✗ 1 failed, \N{EN DASH} 1 skipped; 5 of 7 checks held." in page.words
     assert len(page.all("details")) == 4
     links = [str(link["href"]) for link in page.all("a")]
@@ -116,11 +120,11 @@ def test_the_overview_counts(page: Reader) -> None:
     assert {link[1:] for link in links} <= {each.get("id") for _, each in page.elements}
 
 
-def test_only_what_failed_is_open(page: Reader) -> None:
+def test_only_failed_runs_are_open(page: Reader) -> None:
     assert ["open" in details for details in page.all("details")] == [False, True, False, False]
 
 
-def test_a_failed_check_comes_with_what_was_expected_and_what_happened(page: Reader) -> None:
+def test_a_failed_check_shows_its_trace_once(page: Reader) -> None:
     (failed,) = {
         check["exchange"]
         for check in run("failing").checked
@@ -132,22 +136,39 @@ def test_a_failed_check_comes_with_what_was_expected_and_what_happened(page: Rea
     assert run("failing").command in page.words
 
 
-def test_a_clause_says_what_it_demands(page: Reader) -> None:
+def test_the_text_of_a_clause_is_shown(page: Reader) -> None:
     assert 'Replay or stale nonce: "Nonce already used".' in page.words
 
 
-def test_the_story_is_told(page: Reader) -> None:
+def test_the_story_of_a_scenario_is_shown(page: Reader) -> None:
     assert "Alice pays <once>." in page.words
 
 
-def test_a_run_is_shown_through_the_plots_that_have_something_to_show(page: Reader) -> None:
+def test_only_plots_with_content_are_shown(page: Reader) -> None:
     captions = [str(image["alt"]).split(":")[0].split(".")[0] for image in page.all("img")]
     assert sum(c.startswith("Remaining budget of each session") for c in captions) == 1
     assert sum(c.startswith("Requests and answers in order") for c in captions) == 3
     assert sum(c.startswith("Checks that held") for c in captions) == 1
 
 
-def test_two_runs_of_a_scenario_have_two_names() -> None:
+def test_anchors_are_unique() -> None:
     runs = [run(name).summary for name in ("replayed", "replayed", "lost")]
     assert html.anchors(runs) == ["replayed-1", "replayed-2", "lost"]
     Reader(html.page(runs))
+
+
+def test_a_clause_that_held_beside_a_failed_check_has_no_expected_value(page: Reader) -> None:
+    assert page.words.count("held: 1") == 1
+
+
+def test_a_value_that_a_template_lacks_is_an_error() -> None:
+    with pytest.raises(UndefinedError, match="target"):
+        render("conformance.html.j2")
+
+
+@pytest.mark.parametrize("module", ["x402sim", "x402sim.report.conformance_html"])
+def test_imports_stay_light(module: str) -> None:
+    heavy = ("jinja2", "pandas", "matplotlib", "pyarrow")
+    code = f"import sys, {module}; print([each for each in {heavy} if each in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

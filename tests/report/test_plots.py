@@ -1,4 +1,4 @@
-"""The plots: the right arrows, lines and marks, at the right places, and letters one can read."""
+"""Plots: arrows, lines and marks are where they belong, and every text is legible."""
 
 import subprocess
 import sys
@@ -29,7 +29,7 @@ PLOTS: list[Callable[..., Axes]] = [
 
 
 def named(ax: Axes, kind: str) -> dict[str, Any]:
-    """Return what was drawn with an id of this kind, by the rest of the id."""
+    """Return the artists whose gid begins with this kind, by the rest of the gid."""
     found = {}
     for artist in ax.get_children():
         gid = artist.get_gid() or ""
@@ -47,7 +47,7 @@ def written(ax: Axes) -> list[str]:
 
 
 def boxes(ax: Axes) -> dict[Any, str]:
-    """Return the box of every text that can be seen, in pixels."""
+    """Return the bounding box of every visible text, in pixels."""
     ax.figure.canvas.draw()
     off = {
         label
@@ -66,7 +66,7 @@ def boxes(ax: Axes) -> dict[Any, str]:
 @pytest.mark.parametrize("draw", PLOTS)
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("width_mm", [None, 80])
-def test_letters_do_not_overlap_and_stay_inside(
+def test_texts_do_not_overlap_and_stay_inside(
     draw: Callable[..., Axes], name: str, width_mm: int | None
 ) -> None:
     ax = draw(run(name), figure.new_axes(width_mm, 90) if width_mm else None)
@@ -93,7 +93,7 @@ def test_it_draws_on_the_axes_it_is_given(draw: Callable[..., Axes]) -> None:
 
 @pytest.mark.parametrize("draw", PLOTS)
 @pytest.mark.parametrize("journal", [Journal(), skipped().journal])
-def test_it_says_when_there_is_nothing_to_see(draw: Callable[..., Axes], journal: Journal) -> None:
+def test_an_empty_plot_says_so(draw: Callable[..., Axes], journal: Journal) -> None:
     ax = draw(journal)
     assert not ax.axison
     assert len(written(ax)) == 1
@@ -106,7 +106,7 @@ def test_the_same_run_gives_the_same_bytes(draw: Callable[..., Axes]) -> None:
     assert figure.svg(draw(run("sessions")).figure) == figure.svg(draw(run("sessions")).figure)
 
 
-def test_a_png_is_as_large_as_it_says() -> None:
+def test_a_png_has_the_size_of_its_figure() -> None:
     picture = figure.png(figure.new_axes(100, 50).figure, dpi=254)
     assert [int.from_bytes(picture[n : n + 4]) for n in (16, 20)] == [1000, 500]
 
@@ -120,7 +120,7 @@ def test_pyplot_is_not_needed() -> None:
     assert done.stdout.strip() == "False"
 
 
-def test_a_figure_shows_itself_in_a_notebook() -> None:
+def test_a_notebook_displays_a_figure() -> None:
     shown, how = plots.balances(run("replayed")).figure._repr_png_()  # type: ignore[attr-defined]
     assert shown.startswith(b"\x89PNG")
     assert 300 < how["width"] < 1000
@@ -129,7 +129,7 @@ def test_a_figure_shows_itself_in_a_notebook() -> None:
 # --- the sequence diagram ------------------------------------------------------------
 
 
-def test_the_lanes_are_those_who_took_part() -> None:
+def test_lanes_are_the_parties_of_the_run() -> None:
     ax = plots.sequence(run("replayed"))
     heads = [label.get_text() for label in ax.get_xticklabels()]
     assert heads == ["alice", "mallory", "service", "facilitator", "chain"]
@@ -149,7 +149,7 @@ def test_each_exchange_has_its_arrows(name: str) -> None:
     assert {*asked} == {*answers, *losses}
 
 
-def test_arrows_go_from_who_speaks_to_who_listens() -> None:
+def test_arrows_point_from_sender_to_receiver() -> None:
     ax = plots.sequence(run("replayed"))
     x = {label.get_text(): at for at, label in enumerate(ax.get_xticklabels())}
     ask, answer = named(ax, "request")["1"], named(ax, "answer")["1"]
@@ -159,7 +159,7 @@ def test_arrows_go_from_who_speaks_to_who_listens() -> None:
     assert ax.yaxis_inverted()
 
 
-def test_colours_tell_how_it_went() -> None:
+def test_colours_show_outcomes() -> None:
     ax = plots.sequence(run("replayed"))
     steps = run("replayed").steps.set_index("exchange")["outcome"]
     wanted = {"paid": BLUE, "payment required": ORANGE, "refused": VERMILLION}
@@ -172,7 +172,7 @@ def test_colours_tell_how_it_went() -> None:
     assert to_hex(named(ax, "request")["1"].arrow_patch.get_edgecolor()) == BLACK
 
 
-def test_what_is_written_is_what_was_said() -> None:
+def test_rows_show_requests_and_answers() -> None:
     said = written(plots.sequence(run("replayed")))
     assert said.count("POST /api/perp/quote") == 4
     assert said.count("409 Nonce already used") == 2
@@ -181,7 +181,7 @@ def test_what_is_written_is_what_was_said() -> None:
     assert "0.01 alice → merchant, block 2" in said
 
 
-def test_faults_and_failures_are_written_across() -> None:
+def test_faults_and_failures_span_all_lanes() -> None:
     said = written(plots.sequence(run("lost")))
     assert "fault at facilitator: lose answer (path /settle)" in said
     assert "2 s go by" in said
@@ -191,7 +191,7 @@ def test_faults_and_failures_are_written_across() -> None:
     assert not any("5/nonce-once failed: expected 1" in text for text in said)
 
 
-def test_a_long_run_is_shown_through_a_window_that_says_so() -> None:
+def test_a_long_run_is_cut_and_the_label_names_the_rows() -> None:
     ax = plots.sequence(run("indexed"))
     rows = len(named(ax, "request")) + len(named(ax, "answer")) + len(named(ax, "exchange")) + len(named(ax, "note")) + len(named(ax, "word"))  # fmt: skip
     assert rows == 40
@@ -199,14 +199,14 @@ def test_a_long_run_is_shown_through_a_window_that_says_so() -> None:
     assert not plots.sequence(run("replayed")).get_xlabel()
 
 
-def test_the_window_shows_the_exchange_one_asks_for() -> None:
+def test_the_requested_exchange_is_visible() -> None:
     number = int(run("indexed").steps["exchange"].iloc[-1])
     ax = plots.sequence(run("indexed"), exchange=number)
     assert str(number) in {*named(ax, "request"), *named(ax, "exchange")}
     assert "1" not in named(ax, "request")
 
 
-def test_what_is_repeated_is_drawn_once_with_a_count() -> None:
+def test_repeated_exchanges_are_one_row_with_a_count() -> None:
     number = int(run("indexed").latency.query("to == 'explorer'")["exchange"].iloc[-1])
     said = written(plots.sequence(run("indexed"), exchange=number))
     matched = int(run("indexed").backlog.query("matched > 0")["matched"].iloc[-1])
@@ -214,7 +214,7 @@ def test_what_is_repeated_is_drawn_once_with_a_count() -> None:
     assert said.count(f"{matched}× eth_getTransactionReceipt: 200") == 1
 
 
-def test_rows_lose_no_exchange() -> None:
+def test_every_exchange_is_in_a_row() -> None:
     for name in NAMES:
         found = Reading(run(name).journal)
         told = sum(row.times for row in rows(found) if row.line.kind == "request")
@@ -240,8 +240,8 @@ def test_many_payers_share_a_lane() -> None:
 
 
 @pytest.mark.parametrize("draw", [*PLOTS, lambda run, ax: plots.outcomes([run], ax)])
-def test_a_name_is_no_formula(draw: Callable[..., Axes]) -> None:
-    """A payer may be called $x$, and so may anything else that a journal names."""
+def test_names_are_not_parsed_as_formulas(draw: Callable[..., Axes]) -> None:
+    """A payer, or anything else in a journal, may be named $x$."""
     journal = Journal()
     for event in run("sessions").journal:
         data = {
@@ -288,7 +288,7 @@ def test_the_total_of_many_is_one_line() -> None:
     assert others.get_ydata()[-1] == pytest.approx(-merchant.get_ydata()[-1])
 
 
-def test_what_was_undone_is_taken_back() -> None:
+def test_an_undone_transfer_is_subtracted() -> None:
     merchant = plots.balances(run("reorganised")).lines[0]
     assert list(merchant.get_ydata()) == pytest.approx([0, 0.01, 0, 0])
 
@@ -314,7 +314,7 @@ def test_budgets_burn_down_as_the_frame_says() -> None:
 # --- time and the indexer ------------------------------------------------------------
 
 
-def test_latency_counts_every_exchange_and_every_loss() -> None:
+def test_latency_counts_every_exchange_and_every_lost_answer() -> None:
     found = run("lost")
     said = written(plots.latency(found))
     counts = [int(text.split()[2].rstrip(",")) for text in said if text.startswith("n = ")]
@@ -324,7 +324,7 @@ def test_latency_counts_every_exchange_and_every_loss() -> None:
     assert f"n = 3, 1 unanswered, median {pay * 1000:.3g} ms" in said
 
 
-def test_latency_has_its_unit() -> None:
+def test_the_latency_axis_has_a_unit_that_fits() -> None:
     ax = plots.latency(run("lost"))
     assert ax.get_xlabel() == "latency (ms)"
     slow = Journal()
@@ -333,7 +333,7 @@ def test_latency_has_its_unit() -> None:
     assert plots.latency(slow).get_xlabel() == "latency (s)"
 
 
-def test_no_latency_at_all_is_drawn_too() -> None:
+def test_zero_latency_is_drawn() -> None:
     journal = Journal()
     journal.record(0, "a", "request", exchange=1, to="service", method="GET", path="/x")
     journal.record(0, "a", "answer", exchange=1, to="service", status=200)
@@ -342,7 +342,7 @@ def test_no_latency_at_all_is_drawn_too() -> None:
     assert figure.png(ax.figure)
 
 
-def test_paths_with_ids_are_one_row() -> None:
+def test_paths_that_differ_only_in_ids_are_one_row() -> None:
     journal = Journal()
     for number in range(3):
         path = f"/api/payments/pay_{number}"
@@ -351,7 +351,7 @@ def test_paths_with_ids_are_one_row() -> None:
     assert written(plots.latency(journal)) == ["service: /api/payments/…", "n = 3, median 5 ms"]
 
 
-def test_the_backlogs_line_goes_through_the_indexers_runs() -> None:
+def test_the_backlog_line_matches_the_indexer_runs() -> None:
     found = run("indexed")
     ax = plots.backlog(found)
     line = next(line for line in ax.lines if line.get_drawstyle() == "steps-post")
@@ -385,7 +385,7 @@ def test_each_clause_of_each_run_has_one_cell() -> None:
     assert "\N{EN DASH} skipped: no <clock> there" in written(ax)
 
 
-def test_a_cell_is_where_its_scenario_and_its_clause_cross() -> None:
+def test_a_cell_is_in_the_row_of_its_scenario_and_the_column_of_its_clause() -> None:
     ax, _ = matrix()
     rows = [label.get_text() for label in ax.get_yticklabels()]
     columns = [label.get_text() for label in ax.get_xticklabels()]
@@ -398,7 +398,7 @@ def test_a_cell_is_where_its_scenario_and_its_clause_cross() -> None:
     assert at[(1, 1)] == "✗", "one of its two checks did not hold"
 
 
-def test_the_same_scenario_twice_is_told_apart_by_its_seed() -> None:
+def test_repeated_scenarios_show_their_seeds() -> None:
     ax = plots.outcomes([run("replayed"), run("replayed")])
     assert [label.get_text() for label in ax.get_yticklabels()] == ["replayed (seed 1)"] * 2
 
@@ -409,7 +409,7 @@ def test_the_matrix_fits_a_column() -> None:
         assert -1 <= box.x0 < box.x1 <= ax.figure.bbox.x1 + 1, f"{text!r} is cut off"
 
 
-def test_no_runs_no_matrix() -> None:
+def test_a_matrix_without_runs_says_so() -> None:
     assert written(plots.outcomes([])) == ["no runs"]
     assert texts(plots.outcomes([skipped()]))
 

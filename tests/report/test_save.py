@@ -1,4 +1,4 @@
-"""Runs as files: all of them there, readable by others, the same bytes for the same run."""
+"""Saved runs: all files are there and readable, and the same run gives the same bytes."""
 
 import sys
 from pathlib import Path
@@ -43,7 +43,7 @@ def test_the_same_run_gives_the_same_bytes(saved: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("table", TABLES)
-def test_parquet_gives_the_frame_back(table: str, saved: Path) -> None:
+def test_parquet_round_trips(table: str, saved: Path) -> None:
     assert_frame_equal(
         pd.read_parquet(saved / f"{table}.parquet"), TABLES[table](run("sessions").journal),
         check_categorical=False, check_dtype=False,
@@ -51,9 +51,7 @@ def test_parquet_gives_the_frame_back(table: str, saved: Path) -> None:
 
 
 @pytest.mark.parametrize("table", TABLES)
-def test_parquet_types_do_not_depend_on_what_happened(
-    table: str, saved: Path, tmp_path: Path
-) -> None:
+def test_parquet_types_do_not_depend_on_the_run(table: str, saved: Path, tmp_path: Path) -> None:
     save.save_run(skipped().summary, tmp_path)
     empty, full = (
         pq.read_schema(f / f"{table}.parquet").remove_metadata() for f in (tmp_path, saved)
@@ -98,7 +96,7 @@ def test_amounts_beyond_64_bits_are_texts_in_parquet(tmp_path: Path) -> None:
     assert row.amount == f"{huge // 10**6}.{huge % 10**6:06d}"
 
 
-def test_many_runs_have_a_folder_each_and_one_report(tmp_path: Path) -> None:
+def test_many_runs_get_a_folder_each_and_one_report(tmp_path: Path) -> None:
     runs = [run("replayed"), run("lost"), run("replayed")]
     save.save_runs(
         [each.summary for each in runs], tmp_path, stories={"lost": "The answer is lost."}
@@ -112,7 +110,7 @@ def test_many_runs_have_a_folder_each_and_one_report(tmp_path: Path) -> None:
     assert report.count("<details") == 3
 
 
-def test_a_name_leads_out_of_no_folder(tmp_path: Path) -> None:
+def test_a_hostile_name_stays_inside_the_folder(tmp_path: Path) -> None:
     journal = Journal()
     for event in skipped().journal:
         journal.record(
@@ -122,7 +120,9 @@ def test_a_name_leads_out_of_no_folder(tmp_path: Path) -> None:
     assert {file.name for file in tmp_path.iterdir()} == {"out"}
 
 
-def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_error_names_the_missing_packages(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setitem(sys.modules, "pandas", None)
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     message = r"reports need pandas, pyarrow: pip install 'x402sim\[report\]'"

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from x402sim import World
-from x402sim.world.assembly.parts import TABLES
+from x402sim.world.assembly.recipe import TABLES
 from x402sim.world.story.scenario import Scenario, shipped
 
 LIKELY = {

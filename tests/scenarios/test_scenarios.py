@@ -13,7 +13,7 @@ import pytest
 import x402sim
 from x402sim import Run, World
 from x402sim.spec.clauses import CLAUSES
-from x402sim.world.assembly.parts import TABLES
+from x402sim.world.assembly.recipe import TABLES
 from x402sim.world.story.scenario import shipped
 
 ROOT = Path(__file__).parents[2]

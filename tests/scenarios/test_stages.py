@@ -7,11 +7,12 @@ import pytest
 from tests.scenarios.renew import SIX
 from tests.serve.driver import Server, started
 from x402sim import LocalServer, World
-from x402sim.world.story.scenario import NEEDS, Scenario, shipped
-from x402sim.world.story.stage import PAYER_KEY
+from x402sim.spec.needs import Need
+from x402sim.world.stages.deployment import PAYER_KEY
+from x402sim.world.story.scenario import Scenario, shipped
 
 SHIPPED = shipped()
-IS_OUR_OWN = {"virtual time"}
+IS_OUR_OWN = {Need.VIRTUAL_TIME}
 """What no URL has."""
 
 
@@ -29,9 +30,9 @@ def server() -> Iterator[LocalServer]:
         yield running
 
 
-def expect_skipped(scenario: Scenario, url: str, missing: list[str]) -> None:
+def expect_skipped(scenario: Scenario, url: str, missing: list[Need]) -> None:
     run = World(on=url).play(scenario)
-    offers = ", ".join(NEEDS[need] for need in missing)
+    offers = ", ".join(need.meaning for need in missing)
     assert (run.outcome, run.reason) == ("skipped", f"{url} does not offer {offers}")
     assert [event.event for event in run.journal] == ["begin", "end"]
 
@@ -51,7 +52,7 @@ def test_with_a_funded_payer_only_the_rest_is_missing(
 ) -> None:
     monkeypatch.setenv(PAYER_KEY, bare.ready["accounts"][0]["privateKey"])
     for scenario in SHIPPED:
-        missing = [need for need in scenario.needs if need != "funds"]
+        missing = [need for need in scenario.needs if need is not Need.FUNDS]
         if missing:
             expect_skipped(scenario, bare.ready["service"], missing)
         elif scenario.needs:

@@ -7,7 +7,7 @@ import pytest
 
 from tests.serve.driver import PAY, PRICE, QUOTE, in_parallel, refusal, started
 from x402sim import LocalServer, Wallet
-from x402sim.world.server.control import ACTIONS
+from x402sim.world.control.app import ACTIONS
 
 
 def test_the_state_says_where_the_world_stands(server):

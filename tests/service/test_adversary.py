@@ -28,7 +28,8 @@ from x402sim.rng import Rng
 from x402sim.service import indexer, sessions
 from x402sim.service.issue import Issuer
 from x402sim.service.reconcile import reconcile
-from x402sim.world.assembly.parts import Recipe, build
+from x402sim.world.assembly.parts import build
+from x402sim.world.assembly.recipe import Recipe
 
 
 def rpc_says(method: str, result: Any) -> Any:

@@ -225,7 +225,7 @@ async def test_a_nonce_that_was_used_or_cancelled_elsewhere_pays_nothing(bench: 
 
 
 @scene
-async def test_who_was_front_run_has_paid_all_the_same(bench: Bench) -> None:
+async def test_who_was_front_run_has_is_paid_anyway(bench: Bench) -> None:
     """Anyone may submit a signed authorization; the merchant got the money."""
     required = await bench.ask()
     header = bench.sign(required)
@@ -296,6 +296,7 @@ async def test_while_the_chain_cannot_be_asked_the_outcome_stays_open(bench: Ben
         unknown = await bench.pay(required, header)
         assert (unknown.status_code, unknown.json()["error"]) == (502, UNREACHABLE)
         assert "do not sign another" in unknown.json()["reason"]
+        assert unknown.json()["final"] is False
         assert await pending(bench, required)
         other = await bench.pay(required)
         assert (other.status_code, other.json()["error"]) == (409, "Settlement pending")
@@ -374,6 +375,7 @@ async def test_an_outage_charges_nothing_and_leaves_nothing_behind(bench: Bench)
             refused = await bench.pay(required)
         assert (refused.status_code, refused.json()["error"]) == (502, UNREACHABLE)
         assert refused.json()["reason"].startswith("nothing was charged")
+        assert refused.json()["final"] is True
     assert bench.service.store.counts()["payments"] == 0
     assert (await bench.pay(required)).status_code == 200
 
@@ -425,9 +427,11 @@ async def test_a_payment_that_reverts_on_chain_is_not_granted(bench: Bench) -> N
     refused = await bench.pay(required, header)
     assert (refused.status_code, refused.json()["error"]) == (502, "Settlement failed")
     assert refused.json()["reason"].startswith("Transaction failed on-chain; it may still")
+    assert refused.json()["final"] is False
     assert await pending(bench, required), "its authorization is good until it expires"
     other = await bench.pay(required)
     assert (other.status_code, other.json()["error"]) == (409, "Settlement pending")
+    assert other.json()["final"] is False
     await bench.parts.chain.send(Call(owner, TESTNET.asset, abi.calldata(abi.UNPAUSE)))
     assert (await bench.pay(required, header)).status_code == 200
     assert bench.transfers() == 1

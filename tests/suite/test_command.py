@@ -1,4 +1,4 @@
-"""The command over TCP: our own service beside a world without one, as a team would run it."""
+"""The command over TCP: our own service, in a world without a service, as a user would run it."""
 
 import json
 import os
@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 
 
 class Duo:
-    """A world without a service, and the service that lives in it."""
+    """A world without a service, and a service that uses it."""
 
     def __init__(self) -> None:
         self.world = Running("serve", "--no-service", "--port", "0", "--json")
@@ -54,12 +54,12 @@ def conformance(*options: str, env: dict[str, str] | None = None) -> Any:
     )  # fmt: skip
 
 
-def test_the_world_without_a_service_says_so(duo: Duo) -> None:
+def test_serve_no_service_reports_no_service_url(duo: Duo) -> None:
     assert duo.ready["service"] is None
     assert duo.ready["facilitator"].endswith("/facilitator")
 
 
-def test_with_a_world_everything_holds_in_time(duo: Duo, tmp_path: Path) -> None:
+def test_with_a_world_everything_passes_in_time(duo: Duo, tmp_path: Path) -> None:
     files = {kind: tmp_path / f"report.{kind}" for kind in ("json", "junit", "html", "sarif")}
     options = [part for kind, file in files.items() for part in (f"--{kind}", str(file))]
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -67,7 +67,7 @@ def test_with_a_world_everything_holds_in_time(duo: Duo, tmp_path: Path) -> None
     assert done.returncode == 0, done.stdout + done.stderr
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     worked_s = after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
-    assert worked_s < 20, "it shall take less than 30 s of a machine that has little else to do"
+    assert worked_s < 20, "it must take less than 30 s on an idle machine"
     told = json.loads(files["json"].read_text())
     assert told["target"] == duo.url
     assert told["summary"]["failed"] == told["summary"]["inconclusive"] == 0
@@ -75,7 +75,7 @@ def test_with_a_world_everything_holds_in_time(duo: Duo, tmp_path: Path) -> None
     assert all(file.stat().st_size > 500 for file in files.values())
 
 
-def test_the_target_stays_usable(duo: Duo) -> None:
+def test_the_target_is_usable_after_a_run(duo: Duo) -> None:
     done = conformance(
         duo.url, "--world", duo.ready["control"], "--requirement", "1/", "--json", "-"
     )
@@ -83,7 +83,7 @@ def test_the_target_stays_usable(duo: Duo) -> None:
     assert json.loads(done.stdout)["summary"]["passed"] > 0
 
 
-def test_with_a_payer_only_it_pays_no_more_than_the_budget(duo: Duo) -> None:
+def test_with_a_payer_it_stays_within_the_budget(duo: Duo) -> None:
     key = duo.ready["accounts"][0]["privateKey"]
     done = conformance(duo.url, "--budget", "0.03", "--json", "-", env={"X402SIM_PAYER_KEY": key})
     told = json.loads(done.stdout)
@@ -94,7 +94,7 @@ def test_with_a_payer_only_it_pays_no_more_than_the_budget(duo: Duo) -> None:
     assert key not in done.stdout + done.stderr
 
 
-def test_with_the_url_alone_no_money_is_asked_for(duo: Duo) -> None:
+def test_with_the_url_alone_nothing_is_paid(duo: Duo) -> None:
     done = conformance(duo.url, "--json", "-")
     told = json.loads(done.stdout)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -105,9 +105,9 @@ def test_with_the_url_alone_no_money_is_asked_for(duo: Duo) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ([], "which service?"),
+        ([], "no service to judge"),
         (["localhost:1"], "starts with http"),
-        (["http://127.0.0.1:9"], "nobody answers at http://127.0.0.1:9"),
+        (["http://127.0.0.1:9"], "no answer from http://127.0.0.1:9"),
         (["http://127.0.0.1:9", "--target", "nowhere.toml"], "unknown target 'nowhere.toml'"),
         (["http://127.0.0.1:9", "--requirement", "11/"], "unknown id '11/'"),
         (["http://127.0.0.1:9", "--payer-key", "0x12"], "a private key is"),
@@ -115,7 +115,7 @@ def test_with_the_url_alone_no_money_is_asked_for(duo: Duo) -> None:
         (["http://127.0.0.1:9", "--pay-to", "0x12"], "0x12"),
     ],
 )
-def test_misuse_is_told_in_one_line(options: list[str], said: str) -> None:
+def test_misuse_prints_one_line(options: list[str], said: str) -> None:
     done = conformance(*options)
     assert done.returncode == 2
     assert said in done.stderr
@@ -123,13 +123,13 @@ def test_misuse_is_told_in_one_line(options: list[str], said: str) -> None:
     assert "0x12" not in done.stderr or "--pay-to" in options
 
 
-def test_a_world_that_is_none_is_told(duo: Duo) -> None:
+def test_a_world_url_without_a_control_api_is_refused(duo: Duo) -> None:
     done = conformance(duo.url, "--world", duo.url)
     assert done.returncode == 2
-    assert "is no world of x402sim serve" in done.stderr
+    assert "is not the control API of `x402sim serve`" in done.stderr
 
 
-def test_the_list_names_ids_needs_and_cost() -> None:
+def test_list_prints_ids_needs_and_costs() -> None:
     done = conformance("--list", "--requirement", "spec/2.2")
     assert done.returncode == 0
     assert "spec/2.2/payment-id" in done.stdout
@@ -137,7 +137,7 @@ def test_the_list_names_ids_needs_and_cost() -> None:
     assert "spec/5/" not in done.stdout
 
 
-def test_pytest_in_a_checkout_says_the_same(duo: Duo) -> None:
+def test_pytest_in_a_checkout_has_the_same_results(duo: Duo) -> None:
     done = subprocess.run(
         [
             sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "conformance",
@@ -158,7 +158,7 @@ def test_pytest_without_a_url_is_misuse() -> None:
     assert "give --base-url" in done.stdout + done.stderr
 
 
-def test_a_service_without_settings_says_which() -> None:
+def test_a_service_without_settings_names_the_missing_one() -> None:
     env = {name: value for name, value in os.environ.items() if name != "PRIVATE_KEY"}
     done = subprocess.run(
         [sys.executable, "-m", "x402sim", "service"],

@@ -1,4 +1,4 @@
-"""The engine's verdicts: what counts, what proves nothing, and what is never a pass."""
+"""The engine: outcomes, baselines, needs, budget, and no secrets in results."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -27,7 +27,7 @@ from x402sim.suite.probe import Probe
 from x402sim.suite.setting import RunState, Setting
 from x402sim.suite.target import Target
 from x402sim.suite.verdict import CheckFailed, Inconclusive, Outcome, Result, Skipped
-from x402sim.world.assembly.parts import Recipe
+from x402sim.world.assembly.recipe import Recipe
 
 OURS = Recipe(network=TESTNET, seed=1)
 
@@ -74,7 +74,7 @@ async def broken(probe: Probe) -> None:
 
 @a_check("2.1/asset")
 async def unclear(probe: Probe) -> None:
-    """It never gets to the point."""
+    """It is always inconclusive."""
     raise Inconclusive("no idea")
 
 
@@ -95,7 +95,7 @@ def test_a_target_that_refuses_everything_does_not_pass_a_refusal() -> None:
     assert "the baseline (payment) was not accepted" in result.reason
 
 
-def test_the_same_refusal_passes_where_the_baseline_is_accepted() -> None:
+def test_a_refusal_passes_if_the_baseline_is_accepted() -> None:
     (result,) = judge(OURS, checks=[a_refusal])
     assert result.outcome is Outcome.PASSED
 
@@ -113,7 +113,7 @@ def test_a_baseline_refused_at_the_end_makes_passes_inconclusive() -> None:
     assert "at the end of the run" in result.reason
 
 
-def test_a_target_that_is_gone_is_inconclusive() -> None:
+def test_an_unreachable_target_is_inconclusive() -> None:
     async def dead(scope: Any, receive: Any, send: Any) -> None:
         raise httpx.ConnectError("gone")
 
@@ -126,7 +126,7 @@ def test_a_target_that_is_gone_is_inconclusive() -> None:
     assert "was not answered" in result.reason
 
 
-def test_each_outcome_is_told_as_it_is() -> None:
+def test_each_outcome_has_its_result() -> None:
     results = judged(refuses_all(), [broken, unclear, holds, silent])
     assert [result.outcome for result in results] == [
         Outcome.FAILED, Outcome.INCONCLUSIVE, Outcome.PASSED, Outcome.OBSERVED,
@@ -170,13 +170,13 @@ def test_the_exit_code(outcomes: list[tuple[Any, str]], strict: bool, code: int)
     assert conclude(results, strict) == code
 
 
-def test_what_is_missing_is_skipped_and_named() -> None:
+def test_a_missing_need_skips_and_is_named() -> None:
     (result,) = judged(refuses_all(), [a_refusal])
     assert result.outcome is Outcome.SKIPPED
     assert "--payer-key" in result.reason
 
 
-def test_a_defect_of_the_suite_is_no_verdict_on_the_target() -> None:
+def test_a_bug_of_a_check_is_inconclusive() -> None:
     @a_check("2.1/timeout")
     async def buggy(probe: Probe) -> None:
         """It divides by zero."""
@@ -187,7 +187,7 @@ def test_a_defect_of_the_suite_is_no_verdict_on_the_target() -> None:
     assert "the check itself has a bug: ZeroDivisionError" in result.reason
 
 
-def test_the_budget_is_never_passed() -> None:
+def test_the_budget_is_never_exceeded() -> None:
     wallet = Wallet(b"\1" * 32)
 
     async def main() -> int:
@@ -215,7 +215,7 @@ def test_mainnet_is_refused_unless_allowed() -> None:
     assert asyncio.run(sign(True)).startswith("0x")
 
 
-def test_a_cookie_is_not_sent_back() -> None:
+def test_cookies_are_not_sent_back() -> None:
     sent = []
 
     async def greets(request: Request) -> Response:
@@ -224,7 +224,7 @@ def test_a_cookie_is_not_sent_back() -> None:
 
     @a_check("2.1/resource")
     async def asks_twice(probe: Probe) -> None:
-        """It asks twice, as a stranger each time."""
+        """It asks twice."""
         for _ in range(2):
             await probe.send("GET", "/")
 
@@ -245,32 +245,32 @@ SECRETS = {
 
 @a_check("2.1/resource")
 async def expects_secrets(probe: Probe) -> None:
-    """It tells all it knows where a failure is told."""
+    """It puts every secret into a failure."""
     raise CheckFailed("", {"wanted": list(SECRETS.values())}, " and ".join(SECRETS.values()))
 
 
 @a_check("2.1/timeout")
-async def doubts_secrets(probe: Probe) -> None:
-    """It tells all it knows where a doubt is told."""
+async def reasons_with_secrets(probe: Probe) -> None:
+    """It puts every secret into a reason."""
     raise Inconclusive(" and ".join(SECRETS.values()))
 
 
 @a_check("2.1/pay-to")
-async def falls_over_secrets(probe: Probe) -> None:
-    """It is broken, and its exception tells all it knows."""
+async def raises_secrets(probe: Probe) -> None:
+    """It has a bug, and the exception contains every secret."""
     raise LookupError(*SECRETS.values())
 
 
 @check("5/reuse", document="silent")
 async def observes_secrets(probe: Probe) -> None:
-    """It observes all it knows."""
+    """It observes every secret."""
     probe.observe(" and ".join(SECRETS.values()))
 
 
 @pytest.mark.parametrize(
-    "case", [expects_secrets, doubts_secrets, falls_over_secrets, observes_secrets]
+    "case", [expects_secrets, reasons_with_secrets, raises_secrets, observes_secrets]
 )
-def test_no_secret_comes_into_a_result(case: Check) -> None:
+def test_results_contain_no_secret(case: Check) -> None:
     (result,) = judged(refuses_all(), [case], payer=Wallet(KEY), budget_base=10**6)
     told = " ".join(str(each) for each in (result.expected, result.actual, result.reason))
     assert "hidden" in told
@@ -282,7 +282,7 @@ def test_no_secret_comes_into_a_result(case: Check) -> None:
 def test_a_hash_and_an_address_are_no_secrets() -> None:
     @a_check("2.1/resource")
     async def tells(probe: Probe) -> None:
-        """It tells what everybody may know."""
+        """It shows what is public."""
         raise CheckFailed("", "0x" + "ab" * 32, "0x" + "cd" * 20)
 
     (result,) = judged(refuses_all(), [tells])
@@ -308,7 +308,7 @@ def _challenge() -> Any:
 CHALLENGE = _challenge()
 
 
-def test_ids_are_clauses_or_named_otherwise_and_select_by_prefix() -> None:
+def test_ids_have_three_parts_and_select_by_prefix() -> None:
     checks = all_checks()
     assert all(each.id.count("/") == 2 for each in checks)
     assert {each.id.split("/")[0] for each in checks} <= {"spec", "kit", "silent"}
@@ -339,7 +339,7 @@ def test_a_misspelt_name_is_refused_with_the_nearest(
     assert said in str(raised.value)
 
 
-def test_every_need_of_a_check_can_be_told_missing() -> None:
+def test_every_need_of_a_check_can_be_missing() -> None:
     async def main() -> set[Need]:
         async with setting_for(refuses_all()) as setting:
             return {need for need in HOW_TO_PROVIDE if setting.missing(need)}
@@ -348,13 +348,13 @@ def test_every_need_of_a_check_can_be_told_missing() -> None:
     assert asyncio.run(main()) == set(HOW_TO_PROVIDE) - target_has
 
 
-def test_a_session_id_is_found_wherever_it_stands() -> None:
+def test_a_session_id_is_found_anywhere_in_an_answer() -> None:
     assert find_session_id({"data": [{"x": "session_abc"}]}) == "session_abc"
     assert find_session_id({"session_id": "abc", "n": 1}) is None
     assert find_session_id("session_") is None
 
 
-def test_a_verdict_shows_no_proof_and_no_signature() -> None:
+def test_a_failure_shows_no_proof_and_no_signature() -> None:
     @a_check("2.1/scheme", needs="funds")
     async def shows(probe: Probe) -> None:
         """It fails after a payment."""

@@ -1,4 +1,4 @@
-"""The reports keep their formats, and say the same as the results."""
+"""The reports keep their formats, and match the results."""
 
 import html
 import json
@@ -20,7 +20,7 @@ from x402sim.report.conformance_html import page
 from x402sim.suite.engine import all_checks
 from x402sim.suite.local import judge
 from x402sim.suite.verdict import Outcome, Result
-from x402sim.world.assembly.parts import Recipe
+from x402sim.world.assembly.recipe import Recipe
 
 HERE = Path(__file__).parent
 STARTED = "2026-01-02T03:04:05+00:00"
@@ -77,7 +77,7 @@ def test_the_junit_report_keeps_its_schema(results: list[dict[str, Any]]) -> Non
     assert names == {result["id"] for result in results}
 
 
-def test_a_junit_failure_says_what_to_do() -> None:
+def test_a_junit_failure_has_the_command_that_repeats_it() -> None:
     text = report.as_junit(URL, STARTED, of_each_kind()).decode()
     read = JUnitXml.fromstring(text.encode())
     (failure,) = next(c for s in read for c in s if c.name == "spec/2.2/body").result
@@ -97,7 +97,7 @@ def test_the_sarif_report_keeps_its_schema(results: list[dict[str, Any]]) -> Non
         assert (each["kind"] == "fail") == (each["level"] != "none")
 
 
-def test_the_page_is_sound_html_and_escapes_what_it_is_told(results: list[dict[str, Any]]) -> None:
+def test_the_page_is_valid_html_and_escapes_its_input(results: list[dict[str, Any]]) -> None:
     text = page(URL, STARTED, [{**r} for r in results])
     clean = text.replace("\x00", "").replace("\x1b", "")
     parser = html5lib.HTMLParser(strict=False)
@@ -118,7 +118,7 @@ def test_the_page_gives_the_verdict_of_the_musts() -> None:
     assert "nothing could be checked" in page(URL, STARTED, kinds[3:4])
 
 
-def test_failed_musts_come_first_and_json_is_unfolded() -> None:
+def test_failed_musts_come_first_and_json_is_indented() -> None:
     kinds = of_each_kind()
     kinds[0]["exchange"] = 'POST /pay\n{"a":{"b":1}}\n-> 200\n{"cut":"sho'
     text = page(URL, STARTED, [kinds[2], kinds[1], kinds[0]])

@@ -11,14 +11,14 @@ import httpx
 import msgspec
 import pytest
 
-from x402sim import Fault, LocalServer, Run, World
+from x402sim import Fault, LiveWorld, LocalServer, Run, World
 from x402sim.rng import Rng
 from x402sim.world.story.payer import Answer, Payer
 from x402sim.world.transport.faults import Faults
 
 QUOTE, PAY = "/api/perp/quote", "/api/pay"
 SETTLE = {"victim": "facilitator", "path": "/settle"}
-Story = Callable[[World], Awaitable[None]]
+Story = Callable[[LiveWorld], Awaitable[None]]
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +51,7 @@ def events(run: Run, name: str, actor: str | None = None) -> list[Any]:
     return [e for e in run.journal if e.event == name and actor in (None, e.actor)]
 
 
-async def alice_of(world: World) -> Payer:
+async def alice_of(world: LiveWorld) -> Payer:
     return await world.payer("alice", balance="1.00")
 
 
@@ -79,7 +79,7 @@ DEEDS = {
 def test_what_a_payer_sees_and_what_was_done(on: str, deed: str) -> None:
     wanted, status, transfers = DEEDS[deed]
 
-    async def story(world: World) -> None:
+    async def story(world: LiveWorld) -> None:
         alice = await alice_of(world)
         required = await alice.ask()
         await world.fault(Fault(victim="service", path=PAY, **wanted))
@@ -96,7 +96,7 @@ def test_what_a_payer_sees_and_what_was_done(on: str, deed: str) -> None:
 
 
 def test_a_truncated_answer_is_half_of_it(on: str) -> None:
-    async def story(world: World) -> None:
+    async def story(world: LiveWorld) -> None:
         alice = await alice_of(world)
         whole = await alice.send("GET", "/healthz")
         await world.fault(Fault(victim="service", does="truncate", path="/healthz"))
@@ -108,7 +108,7 @@ def test_a_truncated_answer_is_half_of_it(on: str) -> None:
 
 
 def test_a_duplicate_is_worked_on_twice_and_answered_once(virtual: str) -> None:
-    async def story(world: World) -> None:
+    async def story(world: LiveWorld) -> None:
         alice = await alice_of(world)
         await world.fault(Fault(victim="service", does="duplicate", path=PAY))
         assert (await alice.buy()).error == "Payment already settled"
@@ -120,7 +120,7 @@ def test_a_duplicate_is_worked_on_twice_and_answered_once(virtual: str) -> None:
 
 def test_a_delay_is_before_or_after_the_work(virtual: str) -> None:
     def moved_at(does: str) -> float:
-        async def story(world: World) -> None:
+        async def story(world: LiveWorld) -> None:
             alice = await alice_of(world)
             delay = Fault(victim="service", does=does, path=PAY, seconds=5)
             await world.fault(delay)
@@ -141,7 +141,7 @@ def test_a_refused_connection_looks_refused_in_process_and_lost_over_tcp() -> No
     def seen(on: str) -> str | None:
         errors: list[str | None] = []
 
-        async def story(world: World) -> None:
+        async def story(world: LiveWorld) -> None:
             alice = await alice_of(world)
             await world.fault(Fault(victim="service", does="refuse"))
             errors.append((await alice.ask()).error)
@@ -174,7 +174,7 @@ def test_a_refused_connection_looks_refused_in_process_and_lost_over_tcp() -> No
 def test_a_settlement_in_trouble(on: str, deed: dict[str, Any], error: str | None) -> None:
     """Whatever becomes of the answer, the service finds out whether money moved."""
 
-    async def story(world: World) -> None:
+    async def story(world: LiveWorld) -> None:
         alice = await alice_of(world)
         await world.fault(Fault(**SETTLE, **deed))
         assert (await alice.buy()).error == error
@@ -184,7 +184,7 @@ def test_a_settlement_in_trouble(on: str, deed: dict[str, Any], error: str | Non
 
 
 def test_the_facilitator_asked_directly(on: str) -> None:
-    async def story(world: World) -> None:
+    async def story(world: LiveWorld) -> None:
         alice = await alice_of(world)
         required = await alice.ask()
         header = alice.sign(required)
@@ -201,7 +201,7 @@ def test_the_facilitator_asked_directly(on: str) -> None:
 
 
 def test_a_chain_that_cannot_be_asked_leaves_the_payment_open(on: str) -> None:
-    async def story(world: World) -> None:
+    async def story(world: LiveWorld) -> None:
         alice = await alice_of(world)
         await world.fault(Fault(**SETTLE, does="lose answer"))
         await world.fault(Fault(victim="rpc", does="refuse", times=None))
@@ -227,7 +227,7 @@ def test_a_chain_that_cannot_be_asked_leaves_the_payment_open(on: str) -> None:
     ids=str,
 )
 def test_an_explorer_in_trouble(virtual: str, deed: dict[str, Any], found: str) -> None:
-    async def story(world: World) -> None:
+    async def story(world: LiveWorld) -> None:
         alice = await alice_of(world)
         await alice.buy()
         await world.fault(Fault(victim="explorer", **deed))
@@ -301,7 +301,7 @@ async def statuses(payer: Payer, count: int) -> list[int | None]:
     ids=str,
 )
 def test_the_moment(on: str, moment: dict[str, Any], struck: list[int]) -> None:
-    async def story(world: World) -> None:
+    async def story(world: LiveWorld) -> None:
         alice = await alice_of(world)
         await world.fault(Fault(victim="service", **{"path": "/quote"} | TEAPOT | moment))
         seen = await statuses(alice, 5)
@@ -312,7 +312,7 @@ def test_the_moment(on: str, moment: dict[str, Any], struck: list[int]) -> None:
 
 
 def test_contains_looks_at_the_query_too(on: str) -> None:
-    async def story(world: World) -> None:
+    async def story(world: LiveWorld) -> None:
         alice = await alice_of(world)
         await world.fault(Fault(victim="service", contains="free=1", times=None, **TEAPOT))
         assert (await alice.ask()).status == 402
@@ -323,7 +323,7 @@ def test_contains_looks_at_the_query_too(on: str) -> None:
 
 
 def test_it_stands_until_it_is_cleared(on: str) -> None:
-    async def story(world: World) -> None:
+    async def story(world: LiveWorld) -> None:
         alice = await alice_of(world)
         await world.fault(Fault(victim="service", path="/quote", times=None, **TEAPOT))
         assert await statuses(alice, 3) == [418] * 3
@@ -334,19 +334,19 @@ def test_it_stands_until_it_is_cleared(on: str) -> None:
 
 
 def test_a_story_leaves_no_fault_behind(server: LocalServer) -> None:
-    async def story(world: World) -> None:
+    async def story(world: LiveWorld) -> None:
         await world.fault(Fault(victim="service", times=None, **TEAPOT))
         await world.skew("service", 100)
         await world.explorer_lag(100)
         await world.mining(automine=False)
-        await world.revert_next(5)
+        await world.force_revert(5)
         raise ValueError("and then it broke")
 
     assert World(on=server.url).play(story).outcome == "failed"
     assert httpx.get(f"{server.control_url}/faults").json() == []
     assert httpx.get(f"{server.control_url}/state").json()["chain"]["automine"] is True
 
-    async def as_ever(world: World) -> None:
+    async def as_ever(world: LiveWorld) -> None:
         alice = await alice_of(world)
         paid = await alice.buy()
         assert abs(paid.body["timestamp"] / 1000 - world.clock.now()) < 50
@@ -356,7 +356,7 @@ def test_a_story_leaves_no_fault_behind(server: LocalServer) -> None:
 
 
 def test_the_first_fault_that_fits_strikes() -> None:
-    async def story(world: World) -> None:
+    async def story(world: LiveWorld) -> None:
         alice = await alice_of(world)
         for status in (418, 429):
             await world.fault(Fault(victim="service", does="answer", status=status, path="/quote"))
@@ -366,7 +366,7 @@ def test_the_first_fault_that_fits_strikes() -> None:
 
 
 def test_a_condition_of_ones_own(virtual: str) -> None:
-    async def story(world: World) -> None:
+    async def story(world: LiveWorld) -> None:
         alice = await alice_of(world)
         seen: list[bytes] = []
 
@@ -384,7 +384,7 @@ def test_a_condition_of_ones_own(virtual: str) -> None:
 
 
 def test_a_condition_of_ones_own_cannot_be_sent(server: LocalServer) -> None:
-    async def story(world: World) -> None:
+    async def story(world: LiveWorld) -> None:
         with pytest.raises(ValueError, match="cannot be sent to a URL"):
             await world.fault(Fault(victim="service", does="refuse"), lambda _: True)
 
@@ -405,7 +405,7 @@ def test_chance_in_a_world_is_the_same_on_both_stages() -> None:
     def seen(on: str, seed: int) -> list[int | None]:
         found: list[int | None] = []
 
-        async def story(world: World) -> None:
+        async def story(world: LiveWorld) -> None:
             alice = await alice_of(world)
             fault = Fault(victim="service", path="/quote", probability=0.5, times=None, **TEAPOT)
             await world.fault(fault)
@@ -473,7 +473,7 @@ def test_the_control_plane_lists_what_may_still_strike(server: LocalServer) -> N
         ("clock/skew", {"actor": "moon", "seconds": 1}),
         ("clock/skew", {"actor": "service", "seconds": 1e12}),
         ("explorer/lag", {"seconds": -1}),
-        ("doom", {"calls": -1}),
+        ("force-revert", {"calls": -1}),
         ("balances", {"accounts": ["0x12"]}),
         ("balances", {}),
         ("send", {"from": "0x12", "to": "0x34"}),
@@ -492,7 +492,7 @@ def test_an_intervention_that_makes_no_sense_is_refused(
 
 
 def test_what_is_in_flight_when_it_dies_is_broken_and_done_once(on: str) -> None:
-    async def story(world: World) -> None:
+    async def story(world: LiveWorld) -> None:
         alice = await alice_of(world)
         slow = Fault(**SETTLE, does="delay answer", seconds=0.3)
         await world.fault(slow)
@@ -514,7 +514,7 @@ def test_what_is_in_flight_when_it_dies_is_broken_and_done_once(on: str) -> None
 
 
 def test_the_cache_is_gone_and_the_database_is_not(virtual: str) -> None:
-    async def story(world: World) -> None:
+    async def story(world: LiveWorld) -> None:
         parts = world.stage.parts
         assert parts is not None
         alice = await alice_of(world)
@@ -533,7 +533,7 @@ def test_the_cache_is_gone_and_the_database_is_not(virtual: str) -> None:
 
 
 def test_background_work_begins_anew_and_only_once(virtual: str) -> None:
-    async def story(world: World) -> None:
+    async def story(world: LiveWorld) -> None:
         await world.advance(100)
         for _ in range(3):
             await world.crash()
@@ -546,7 +546,7 @@ def test_background_work_begins_anew_and_only_once(virtual: str) -> None:
 
 
 def test_a_payment_that_was_pending_is_resolved_at_the_start(virtual: str) -> None:
-    async def story(world: World) -> None:
+    async def story(world: LiveWorld) -> None:
         alice = await alice_of(world)
         await world.fault(Fault(**SETTLE, does="crash after"))
         required = await alice.ask()
@@ -558,7 +558,7 @@ def test_a_payment_that_was_pending_is_resolved_at_the_start(virtual: str) -> No
 
 
 def test_dying_while_another_is_served_breaks_only_what_was_in_flight(virtual: str) -> None:
-    async def story(world: World) -> None:
+    async def story(world: LiveWorld) -> None:
         alice, bob = await alice_of(world), await world.payer("bob", balance="1.00")
         held = Fault(victim="facilitator", path="/verify", does="delay answer", seconds=5, times=2)
         await world.fault(held)
@@ -584,7 +584,7 @@ def test_the_control_plane_counts_crashes(server: LocalServer) -> None:
 
 
 def test_the_explorer_learns_late(on: str) -> None:
-    async def story(world: World) -> None:
+    async def story(world: LiveWorld) -> None:
         await world.explorer_lag(3600)
         alice = await alice_of(world)
         paid = await alice.buy()
@@ -598,7 +598,7 @@ def test_the_explorer_learns_late(on: str) -> None:
 
 
 def test_the_lag_is_in_seconds_since_the_block() -> None:
-    async def story(world: World) -> None:
+    async def story(world: LiveWorld) -> None:
         await world.explorer_lag(90)
         alice = await alice_of(world)
         await alice.buy()
@@ -611,7 +611,7 @@ def test_the_lag_is_in_seconds_since_the_block() -> None:
 
 
 def test_each_actor_has_a_clock_of_its_own(virtual: str) -> None:
-    async def story(world: World) -> None:
+    async def story(world: LiveWorld) -> None:
         alice = await alice_of(world)
         now_ms = world.clock.now_ms()
 
@@ -641,7 +641,7 @@ def test_each_actor_has_a_clock_of_its_own(virtual: str) -> None:
 
 
 def test_a_skewed_explorer_sees_late_or_early() -> None:
-    async def story(world: World) -> None:
+    async def story(world: LiveWorld) -> None:
         alice = await alice_of(world)
         await alice.buy()
         await world.explorer_lag(100)
@@ -653,10 +653,10 @@ def test_a_skewed_explorer_sees_late_or_early() -> None:
     play(story)
 
 
-def test_a_doomed_transaction_reverts_on_chain_and_the_next_does_not(on: str) -> None:
-    async def story(world: World) -> None:
+def test_a_forced_revert_hits_one_transaction_and_not_the_next(on: str) -> None:
+    async def story(world: LiveWorld) -> None:
         alice = await alice_of(world)
-        await world.revert_next()
+        await world.force_revert()
         required = await alice.ask()
         header = alice.sign(required)
         assert (await alice.pay(required, header)).error == "Settlement failed"
@@ -665,11 +665,11 @@ def test_a_doomed_transaction_reverts_on_chain_and_the_next_does_not(on: str) ->
 
     run = play(story, on)
     reverted = [e.data["revert_reason"] for e in events(run, "mined") if e.data["revert_reason"]]
-    assert reverted == ["doomed"]
+    assert reverted == ["forced revert"]
 
 
 def test_the_mempool_forgets(on: str) -> None:
-    async def story(world: World) -> None:
+    async def story(world: LiveWorld) -> None:
         alice = await alice_of(world)
         bob = await world.payer("bob")
         await world.mining(automine=False)
@@ -686,7 +686,7 @@ def test_the_mempool_forgets(on: str) -> None:
 
 
 def test_turning_automine_on_mines_what_waits(on: str) -> None:
-    async def story(world: World) -> None:
+    async def story(world: LiveWorld) -> None:
         alice = await alice_of(world)
         bob = await world.payer("bob")
         await world.mining(automine=False)
@@ -699,7 +699,7 @@ def test_turning_automine_on_mines_what_waits(on: str) -> None:
 
 
 def test_the_money_is_seen_as_it_is(on: str) -> None:
-    async def story(world: World) -> None:
+    async def story(world: LiveWorld) -> None:
         alice = await alice_of(world)
         bob = await world.payer("bob", balance="2.00")
         paid = await alice.buy()
@@ -720,13 +720,13 @@ def test_the_money_is_seen_as_it_is(on: str) -> None:
 
 
 def test_what_goes_wrong_is_in_the_journal(virtual: str) -> None:
-    async def story(world: World) -> None:
+    async def story(world: LiveWorld) -> None:
         await world.fault(Fault(**SETTLE, does="delay answer", seconds=2, times=None))
         await world.skew("service", 5)
         await world.explorer_lag(7)
         await world.crash()
         await world.mining(automine=False)
-        await world.revert_next(3)
+        await world.force_revert(3)
         await world.drop_waiting()
 
     run = play(story, virtual)

@@ -9,7 +9,7 @@ import pytest
 from tests.bench import ORDER
 from x402sim import LocalServer, PaymentAuth
 from x402sim.commands.banner import quick_start, show
-from x402sim.world.server.server import Listen
+from x402sim.world.server.listen import Listen
 
 PAGE = "http://localhost:3000"
 
@@ -73,8 +73,9 @@ def test_the_banners_program_can_be_pasted(capsys: pytest.CaptureFixture[str]) -
 
 def test_a_page_that_is_let_in_may_do_everything_and_no_other() -> None:
     from x402sim.protocol.networks import TESTNET
-    from x402sim.world.assembly.parts import Recipe, build
-    from x402sim.world.server.server import world_app
+    from x402sim.world.assembly.parts import build
+    from x402sim.world.assembly.recipe import Recipe
+    from x402sim.world.server.mount import world_app
 
     async def main() -> None:
         parts = build(Recipe(network=TESTNET, seed=1))

@@ -6,7 +6,7 @@
 import asyncio
 import sys
 
-from x402sim import PaymentAuth, PaymentFailed, Run, SessionAuth, World
+from x402sim import LiveWorld, PaymentAuth, PaymentFailed, Run, SessionAuth, World
 
 ORDER = {"pair": "BTC-USD", "side": "long", "leverage": 10, "sizeUsd": 1000}
 LATENCY = {"service": (0.1, 0.5), "facilitator": (0.05, 0.5), "explorer": 0.05, "rpc": [0.01, 0.02]}
@@ -16,7 +16,7 @@ DAY_S = 86_400
 def live(seed: int, payers: int = 6, requests: int = 8) -> Run:
     """Live through a day; return what happened."""
 
-    async def town(world: World) -> None:
+    async def town(world: LiveWorld) -> None:
         async def payer(number: int) -> None:
             luck = world.rng(f"payer {number}")
             someone = await world.payer(f"payer {number}", balance="100.00")

@@ -1,5 +1,5 @@
-"""How fast is it, and how far from as fast as it could be?
+"""How fast is x402sim, compared with theoretical limits?
 
-Every comparison is made in one process, in turn, so that what slows the machine down
-slows both sides: the ratios are worth quoting, the absolute numbers are this machine's.
+The sides of a comparison alternate in one process, so that a slow machine slows both: the
+ratios hold on other machines, the absolute numbers do not.
 """

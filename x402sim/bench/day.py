@@ -1,8 +1,8 @@
-"""How long does a day of a whole town take? Many payers, one service, one process.
+"""How long does a simulated day take? Many payers, one service, one process.
 
-Each payer asks at random moments (a Poisson stream of its own). Every third one spends
-sessions, the others pay for each request. Every hop takes time, the indexer, the sweeps
-and the miner run by themselves, and the invariants are checked after every event.
+Each payer sends requests at random times (a Poisson process). Every third one uses sessions,
+the others pay for each request. Every hop has latency; the indexer, the sweeps and the miner
+run in the background; the invariants are checked after every event.
 """
 
 import asyncio
@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from x402sim.payer.auth import PaymentAuth
 from x402sim.payer.session import SessionAuth
 from x402sim.report.run import Run
+from x402sim.world.story.live import LiveWorld
 from x402sim.world.story.payer import ORDER, QUOTE
 from x402sim.world.story.world import World
-from x402sim.world.transport.link import LatencySpec
+from x402sim.world.transport.latency import LatencySpec
 
 SEED = 1
 PAUSE_S = 7200
@@ -34,7 +35,7 @@ LATENCY: dict[str, LatencySpec] = {
 
 @dataclass(frozen=True, slots=True)
 class Day:
-    """What happened, and how long it took: seconds of virtual and of real time."""
+    """What happened, and how long it took, in virtual and in real seconds."""
 
     payers: int
     virtual_s: float
@@ -48,18 +49,18 @@ class Day:
 
     @property
     def speed_up(self) -> float:
-        """How many virtual seconds go by in a real one."""
+        """How many virtual seconds pass in a real one."""
         return self.virtual_s / self.real_s
 
 
-def live(payers: int, hours: float, each_hour: Callable[[float], None] = lambda _: None) -> Day:
-    """Live through so many hours; raises `RuntimeError` if anything did not hold.
+def simulate(payers: int, hours: float, each_hour: Callable[[float], None] = lambda _: None) -> Day:
+    """Simulate this many hours; raises `RuntimeError` if a check failed.
 
-    `each_hour` is told how many virtual hours have gone by.
+    `each_hour` is called every virtual hour, with how many have passed.
     """
     run = play(payers, hours, each_hour)
     if run.outcome != "passed":
-        raise RuntimeError(f"the day went wrong: {run.reason}")
+        raise RuntimeError(f"a check of the simulated day failed: {run.reason}")
     assert run.real_s is not None
     events = list(run.journal)
     counted = Counter(event.event for event in events)
@@ -77,9 +78,9 @@ def live(payers: int, hours: float, each_hour: Callable[[float], None] = lambda 
 
 
 def play(payers: int, hours: float, each_hour: Callable[[float], None] = lambda _: None) -> Run:
-    """Live through so many hours; return the run."""
+    """Simulate this many hours; return the run."""
 
-    async def day(world: World) -> None:
+    async def day(world: LiveWorld) -> None:
         ends_s = world.clock.now() + hours * 3600
 
         async def watch() -> None:
@@ -95,9 +96,9 @@ def play(payers: int, hours: float, each_hour: Callable[[float], None] = lambda 
     return World(seed=SEED, latency=LATENCY).play(day)
 
 
-async def _payer(world: World, number: int, ends_s: float) -> None:
-    """Ask for quotes until the day is over."""
-    luck = world.rng(f"payer {number}")
+async def _payer(world: LiveWorld, number: int, ends_s: float) -> None:
+    """Request quotes until the day is over."""
+    rng = world.rng(f"payer {number}")
     someone = await world.payer(f"payer {number}", balance=SPENDING_CAP)
     auth: PaymentAuth | SessionAuth
     if number % 3:
@@ -111,7 +112,7 @@ async def _payer(world: World, number: int, ends_s: float) -> None:
             clock=world.clock,
         )
     http = world.client(someone, auth)
-    while (next_s := world.clock.now() + luck.expovariate(1 / PAUSE_S)) < ends_s:
+    while (next_s := world.clock.now() + rng.expovariate(1 / PAUSE_S)) < ends_s:
         await world.clock.sleep_until(next_s)
         answer = await http.post(QUOTE, json=ORDER)
         assert answer.status_code == 200, answer.text

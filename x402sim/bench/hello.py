@@ -1,6 +1,6 @@
-"""A bare uvicorn that says hello: as fast as any Python server of this kind can answer.
+"""A bare uvicorn that answers "hello": the speed limit of a Python server of this kind.
 
-`python -m x402sim.bench.hello` prints its port and serves until it is told to end.
+`python -m x402sim.bench.hello` prints its port and serves until SIGTERM.
 """
 
 import sys
@@ -8,7 +8,8 @@ import sys
 import uvicorn
 from starlette.types import Receive, Scope, Send
 
-from x402sim.world.server.server import Listen, listening_socket, run
+from x402sim.world.server.listen import Listen, listening_socket
+from x402sim.world.server.serve import run
 
 
 async def app(scope: Scope, receive: Receive, send: Send) -> None:

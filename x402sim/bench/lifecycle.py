@@ -1,8 +1,8 @@
-"""How many payments a second, over which transport?
+"""How many payments per second, over which transport?
 
-A lifecycle is all of 402, signature, settlement through the facilitator on the ledger,
-and the repeated request that is served. The same code of service, facilitator and token
-runs whichever way its messages travel, and the same money moves.
+A lifecycle is the 402, the signature, the settlement through the facilitator on the ledger,
+and the repeated request that is served. Every transport runs the same code of service,
+facilitator and token, and moves the same money.
 """
 
 from collections.abc import Awaitable, Callable
@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Message
 
 from x402sim import web
 from x402sim.chain.base import LogFilter
-from x402sim.chain.ledger.ledger import Ledger
+from x402sim.chain.ledger.ledger import LedgerChain
 from x402sim.clock import Clock
 from x402sim.facilitator import engine
 from x402sim.facilitator.engine import Asked, Facilitator
@@ -40,16 +40,17 @@ from x402sim.service.issue import QUOTE
 from x402sim.service.upstream import facilitator
 from x402sim.service.upstream.cronos import CRONOS
 from x402sim.service.upstream.facilitator import FacilitatorClient, Moved, NotMoved, Verdict
-from x402sim.world.assembly.parts import Parts, Recipe, build
+from x402sim.world.assembly.parts import Parts, build
 from x402sim.world.assembly.process import Process
+from x402sim.world.assembly.recipe import Recipe
 from x402sim.world.loop import run_virtual
-from x402sim.world.story.stage import START_S
-from x402sim.world.transport.faults import faulty
+from x402sim.world.stages.stage import START_S
+from x402sim.world.transport.door import faulty
 from x402sim.world.transport.link import Asgi
 
 SEED = 1
 FUNDS_BASE = 10**15
-"""A payer's money: enough for a hundred thousand million quotes."""
+"""A payer's balance: enough for 10^11 quotes."""
 ORDER = QuoteRequest(pair="BTC-USD", side="long", leverage=10, size_usd=1000)
 _ORDER = encode(ORDER)
 Post = Callable[[str, bytes, dict[str, str]], Awaitable[tuple[int, bytes]]]
@@ -57,21 +58,23 @@ Post = Callable[[str, bytes, dict[str, str]], Awaitable[tuple[int, bytes]]]
 
 
 class Transport:
-    """A world, a payer with money, and one way between them; `live` pays and is served."""
+    """A world, a funded payer, and one transport between them; `live` pays and is served."""
 
     def __init__(self) -> None:
         self.parts: Parts = build(Recipe(network=TESTNET, seed=SEED), Clock(lambda: START_S))
         nonces = Rng(SEED).stream("nonces")
         key = Rng(SEED).secret("payer")
         self.payer = Wallet(key, nonces=lambda: nonces.randbytes(32))
-        run_virtual(lambda: self.parts.chain.fund(self.payer.address_bytes, FUNDS_BASE))
+        minting = self.parts.chain.minting
+        assert minting is not None
+        run_virtual(lambda: minting.fund(self.payer.address_bytes, FUNDS_BASE))
 
     async def live(self) -> None:
-        """Live one lifecycle; raises `AssertionError` if it does not go as it must."""
+        """Run one lifecycle; raises `AssertionError` for an unexpected answer."""
         raise NotImplementedError
 
     def work(self, times: int) -> None:
-        """Live so many lifecycles, one after the other, on a virtual loop."""
+        """Run this many lifecycles, one after the other, on a virtual loop."""
 
         async def main() -> None:
             for _ in range(times):
@@ -86,7 +89,7 @@ class Transport:
         self.parts.chain.close()
 
     def settle(self, required: PaymentRequired) -> SettlementRequest:
-        """Return the settlement of a 402, newly signed."""
+        """Sign a 402; return the settlement request."""
         now_s = self.parts.clock.now_s()
         return SettlementRequest(
             payment_id=required.payment_id,
@@ -96,7 +99,7 @@ class Transport:
 
 
 class _Posting(Transport):
-    """A payer that speaks to the service in requests, whoever carries them."""
+    """A payer that sends requests to the service; a subclass transports them."""
 
     post: Post
 
@@ -113,7 +116,7 @@ class _Posting(Transport):
 
 
 class Httpx(_Posting):
-    """Every hop through httpx, as the payers of a world go: nothing is left out."""
+    """Every hop through httpx, as in a world."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -132,7 +135,7 @@ class Httpx(_Posting):
 
 
 class PlainAsgi(_Posting):
-    """Every hop a bare ASGI call: the same applications, behind the same doors, no httpx."""
+    """Every hop a direct ASGI call: the same applications and middleware, without httpx."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -147,7 +150,7 @@ class PlainAsgi(_Posting):
 
 
 class Direct(Transport):
-    """No HTTP at all: the service's functions call the facilitator's functions."""
+    """No HTTP: the service's functions call the facilitator's functions."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -258,32 +261,32 @@ async def _call(app: ASGIApp, path: str, body: bytes, headers: dict[str, str]) -
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """What a number of lifecycles came to: every transfer, and what the merchant then had."""
+class Totals:
+    """The result of a number of lifecycles: every transfer, and the merchant's balance."""
 
     transfers: tuple[str, ...]
     earned_base: int
 
 
-def outcome(transport: type[Transport], times: int) -> Outcome:
-    """Live so many lifecycles in a new world; return what came of them."""
+def totals(transport: type[Transport], times: int) -> Totals:
+    """Run this many lifecycles in a new world; return the totals."""
     world = transport()
     try:
         world.work(times)
-        assert isinstance(world.parts.chain, Ledger)
+        assert isinstance(world.parts.chain, LedgerChain)
         machine = world.parts.chain.machine
         paid_by = abi.word(world.payer.address_bytes)
         found = machine.logs(LogFilter(0, times + 1, (), ((abi.TRANSFER_EVENT,), (paid_by,))))
         pay_to = world.parts.service.settings.pay_to
-        return Outcome(
+        return Totals(
             tuple(to_hex(log.tx_hash) for log in found), machine.state.balances.get(pay_to, 0)
         )
     finally:
         world.close()
 
 
-def same_outcome(times: int = 5) -> Outcome:
-    """Return what every transport comes to; raises `AssertionError` if they differ."""
-    outcomes = {name: outcome(transport, times) for name, transport in TRANSPORTS.items()}
-    assert len(set(outcomes.values())) == 1, f"the transports differ: {outcomes}"
-    return outcomes["direct"]
+def same_totals(times: int = 5) -> Totals:
+    """Return the totals of every transport; raises `AssertionError` if they differ."""
+    found = {name: totals(transport, times) for name, transport in TRANSPORTS.items()}
+    assert len(set(found.values())) == 1, f"the transports differ: {found}"
+    return found["direct"]

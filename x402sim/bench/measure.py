@@ -1,4 +1,4 @@
-"""What is measured, and in which order; the numbers, for whoever shows them."""
+"""What is measured, and in which order? Returns the numbers as one JSON object."""
 
 import platform
 import sys
@@ -16,7 +16,7 @@ from x402sim.protocol.crypto import keccak256, portable_keccak
 PARTS = ("lifecycles", "served", "day")
 RAW, OURS = "raw signatures", "protocol.crypto"
 Tell = Callable[[str, float], None]
-"""Is told what is being done, and which share of all is over, from 0 to 1."""
+"""Called with what is being measured, and the share that is done, from 0 to 1."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,8 +31,8 @@ class Size:
 def measure(size: Size, parts: Collection[str] = PARTS, tell: Tell = lambda *_: None) -> Any:
     """Measure and return all numbers as one JSON object; `parts` are names of `PARTS`.
 
-    Raises `AssertionError` if the transports do not come to the same outcome, and
-    `RuntimeError` if anything does not hold in the day.
+    Raises `AssertionError` if the transports have different totals, and `RuntimeError` if a
+    check of the simulated day fails.
     """
     measured: dict[str, Any] = {"machine": machine()}
     wanted = [name for name in PARTS if name in parts]
@@ -47,7 +47,7 @@ def measure(size: Size, parts: Collection[str] = PARTS, tell: Tell = lambda *_: 
 
 
 def machine() -> dict[str, Any]:
-    """Return what the numbers depend on."""
+    """Return the facts about the machine that the numbers depend on."""
     return {
         "python": platform.python_version(),
         "implementation": sys.implementation.name,
@@ -58,13 +58,13 @@ def machine() -> dict[str, Any]:
 
 
 def _lifecycles(size: Size, tell: Callable[[float], None]) -> dict[str, Any]:
-    outcome = lifecycle.same_outcome()
+    totals = lifecycle.same_totals()
     with _worlds() as worlds:
         works: dict[str, Work] = {RAW: signatures.raw, OURS: signatures.ours}
         works |= {name: world.work for name, world in worlds.items()}
         paces = race(works, size.seconds, lambda over: tell(over / ROUNDS))
     return {
-        "outcome": {"earned_base": outcome.earned_base, "transfers": outcome.transfers},
+        "outcome": {"earned_base": totals.earned_base, "transfers": totals.transfers},
         "paces": _against(paces, RAW),
     }
 
@@ -100,7 +100,7 @@ def _against(paces: Mapping[str, Pace], limit: str) -> list[dict[str, Any]]:
 
 
 def _day(size: Size, tell: Callable[[float], None]) -> dict[str, Any]:
-    lived = day.live(size.payers, size.hours, lambda hour: tell(hour / size.hours))
+    lived = day.simulate(size.payers, size.hours, lambda hour: tell(hour / size.hours))
     return {name: getattr(lived, name) for name in lived.__dataclass_fields__} | {
         "speed_up": lived.speed_up
     }

@@ -1,4 +1,4 @@
-"""How do several ways to do the same thing compare? Rounds in turn, medians, ratios."""
+"""How do several ways to do the same thing compare? Alternating rounds, medians, ratios."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -7,14 +7,14 @@ from statistics import median
 from x402sim.clock import stopwatch
 
 Work = Callable[[int], None]
-"""Does a thing so many times."""
+"""Does something this many times."""
 ROUNDS = 9
 MIN_ROUND_S = 0.002
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How fast one contestant was: `rates` in things per second, one for each round."""
+    """The speed of one contestant: `rates` per second, one for each round."""
 
     name: str
     rates: tuple[float, ...]
@@ -32,10 +32,10 @@ class Pace:
 def race(
     works: Mapping[str, Work], seconds: float, each_round: Callable[[int], None] = lambda _: None
 ) -> dict[str, Pace]:
-    """Let the contestants work in turn for about `seconds` in all; return their paces.
+    """Run the contestants alternately for about `seconds` in all; return their paces.
 
-    Every other round goes backwards, so that nobody always follows the same neighbour.
-    `each_round` is told how many rounds are over.
+    Every other round reverses the order, so that no contestant always follows the same one.
+    `each_round` is called with the number of finished rounds.
     """
     round_s = max(MIN_ROUND_S, seconds / (ROUNDS * len(works)))
     sizes = {name: _size(work, round_s) for name, work in works.items()}
@@ -54,7 +54,7 @@ def _seconds(work: Work, times: int) -> float:
 
 
 def _size(work: Work, round_s: float) -> int:
-    """Return how often the work fits into a round; trying it out also warms it up."""
+    """Return how often the work fits into a round; measuring it also warms it up."""
     times = 1
     while (took_s := _seconds(work, times)) < round_s / 4:
         times *= 2

@@ -1,8 +1,8 @@
-"""How many 402s a second does the server answer, beside a bare uvicorn?
+"""How many 402s per second does the server answer, compared with a bare uvicorn?
 
-Two processes serve, each on a loopback port, and this one asks in turn, over several
-connections that each wait for their answer. It sends bytes and counts bytes: it costs
-little beside a server, which a client made of httpx would not.
+Two processes serve, each on a loopback port; this one sends requests to each in turn, over
+several connections that each wait for their answer. It sends and counts bytes, so that the
+client costs little compared with the server; an httpx client would not.
 """
 
 import json
@@ -27,9 +27,9 @@ _REQUEST = (
 
 
 class Asker:
-    """Asks a server the same question again and again.
+    """Sends a server the same request repeatedly.
 
-    All its answers have the size of the first, and must have the wanted status.
+    Every answer must have the size of the first, and the wanted status.
     """
 
     def __init__(self, port: int, wanted: bytes) -> None:
@@ -40,21 +40,23 @@ class Asker:
             self._size = _size_of_answer(sock)
 
     def work(self, times: int) -> None:
-        """Ask so many times; raises `ConnectionError` if an answer is not as it must be."""
+        """Send this many requests; raises `ConnectionError` for an unexpected answer."""
         with _connections(self.port, min(times, _CONNECTIONS)) as socks:
             for sock in socks:
                 sock.sendall(_REQUEST)
             for number in range(times):
                 sock = socks[number % len(socks)]
                 if not _exactly(sock, self._size).startswith(self._wanted):
-                    raise ConnectionError(f"an answer that is not {self._wanted.decode()}")
+                    raise ConnectionError(
+                        f"an answer does not start with {self._wanted.decode()!r}"
+                    )
                 if number + len(socks) < times:
                     sock.sendall(_REQUEST)
 
 
 @contextmanager
 def _connections(port: int, count: int) -> Iterator[list[socket.socket]]:
-    """Open connections; new ones each time, as a server closes those that are idle."""
+    """Open new connections, because a server closes idle ones."""
     with ExitStack() as stack:
         yield [stack.enter_context(_connection(port)) for _ in range(count)]
 
@@ -66,7 +68,7 @@ def _connection(port: int) -> socket.socket:
 
 
 def _exactly(sock: socket.socket, size: int) -> bytes:
-    """Return the next `size` bytes; raises `ConnectionError` if the connection ends before."""
+    """Return the next `size` bytes; raises `ConnectionError` if the connection ends first."""
     received = sock.recv(size)
     while len(received) < size:
         more = sock.recv(size - len(received))
@@ -87,7 +89,7 @@ def _size_of_answer(sock: socket.socket) -> int:
 
 @contextmanager
 def askers() -> Iterator[dict[str, Asker]]:
-    """Start both servers and give whoever asks them; at the end both are stopped."""
+    """Start both servers, and yield a client for each; stop them at the end."""
     with ExitStack() as stack:
         bare = stack.enter_context(_process("x402sim.bench.hello"))
         ours = stack.enter_context(_process("x402sim", "serve", "--port", "0", "--json"))
@@ -110,7 +112,7 @@ def _process(module: str, *arguments: str) -> Iterator["subprocess.Popen[str]"]:
 
 
 def _line(process: "subprocess.Popen[str]") -> str:
-    """Return the first line a server prints; raises `ConnectionError` if it ends before."""
+    """Return the first line that a server prints; raises `ConnectionError` if it exits first."""
     assert process.stdout is not None
     line = process.stdout.readline()
     if not line:

@@ -1,8 +1,8 @@
 """What do the signatures of one lifecycle cost? The bare operations, and ours.
 
-One lifecycle needs one signature (the payer's) and two recoveries: the facilitator that
-verifies, and the token that trusts nobody. libsecp256k1 does them through coincurve, on
-a digest that is there already: whatever else a lifecycle does comes on top.
+One lifecycle needs one signature (the payer's) and two recoveries (the facilitator's and the
+token's). The limit is libsecp256k1 through coincurve, on an existing digest; everything else
+in a lifecycle comes on top.
 """
 
 import itertools
@@ -19,7 +19,7 @@ _SIGNER = address_of(_KEY.public_key)
 _AUTH = Authorization(_SIGNER, _SIGNER, 10_000, 0, 300, bytes(32))
 _DIGEST = transfer_digest(_AUTH, TESTNET.domain)
 _NUMBERS = itertools.count()
-"""No authorization comes twice, as in life."""
+"""Every authorization is new, as in a real service."""
 
 
 def raw(times: int) -> None:
@@ -31,9 +31,9 @@ def raw(times: int) -> None:
 
 
 def ours(times: int) -> None:
-    """Do the same with the product's own functions: digests, addresses and checks included.
+    """Do the same with x402sim's functions, including digests, addresses and checks.
 
-    Who recovers the same signature again, gets it from memory, as in life.
+    The second recovery of a signature comes from the cache, as in a real service.
     """
     for number in itertools.islice(_NUMBERS, times):
         auth = Authorization(_SIGNER, _SIGNER, 10_000, 0, 300, number.to_bytes(32))

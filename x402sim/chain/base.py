@@ -1,7 +1,8 @@
-"""The seam: what any chain must do for the facilitator, the explorer and the RPC.
+"""The seam: what does the rest of the world need of a chain?
 
-Reads and `send` are what every chain offers. `Control` is what only a test chain
-does: it makes money, mines on demand, and rewinds.
+`Chain` reads and sends: the facilitator, the explorer and the RPC need nothing else.
+`Minting`, `Mining` and `Rewinding` are the control that a chain may offer; a `WorldChain`
+names those it does.
 """
 
 from collections.abc import Awaitable, Callable, Collection
@@ -152,44 +153,29 @@ class Chain(Protocol):
         """Return the gas a call would use now; raises `Reverted`."""
 
 
-class Control(Chain, Protocol):
-    """What only a chain under test offers."""
+class Minting(Protocol):
+    """Making tokens."""
 
-    is_ours: bool
-    """Whether it obeys: it mines on demand, rewinds, and lives by the world's clock."""
-    owner: Address
-    """Who may mint; on a token that has them, pause and blacklist too."""
-    watchers: list[Callable[[], Awaitable[None]]]
-    """Called after every operation."""
+    async def fund(self, account: Address, amount_base: int) -> None:
+        """Mint tokens to an account; raises `ChainError`."""
+
+
+class Mining(Protocol):
+    """Deciding when blocks come. Their time is then that of the world's clock."""
 
     @property
     def automine(self) -> bool:
         """Whether every transaction is mined at once."""
 
-    @property
-    def can_mint(self) -> bool:
-        """Whether `fund` can be done at all."""
-
-    def at_first(self) -> tuple[list[Block], int]:
-        """Return the blocks there were when it was opened, oldest first, and the supply."""
-
-    async def supply(self) -> int:
-        """Return all tokens there are, in base units."""
-
-    async def waiting(self) -> int:
-        """Return how many transactions wait in the mempool."""
-
-    async def fund(self, account: Address, amount_base: int) -> None:
-        """Mint tokens to an account."""
-
-    async def fund_native(self, account: Address, amount_wei: int) -> None:
-        """Give an account native currency for gas."""
-
-    async def mine(self, blocks: int = 1) -> int:
-        """Mine blocks, the first with all that waits; return the new height."""
-
     async def set_automine(self, on: bool) -> None:
         """Mine every transaction at once (on), or only when `mine` is called (off)."""
+
+    async def mine(self, blocks: int = 1) -> int:
+        """Mine blocks, the first with every waiting transaction; return the new height."""
+
+
+class Rewinding(Protocol):
+    """Changing what has happened, or what will: no public node offers this."""
 
     async def snapshot(self) -> int:
         """Remember this state; returns the snapshot's id."""
@@ -204,17 +190,50 @@ class Control(Chain, Protocol):
         in `drop`, which the chain forgets. Raises `ChainError`.
         """
 
-    async def drop(self) -> None:
-        """Forget what waits in the mempool, as a node short of memory does."""
+    async def reset(self) -> None:
+        """Go back to block 0. Automining stays as it was set."""
 
-    async def endow(self, account: Address, amount_wei: int) -> None:
+    async def drop(self) -> None:
+        """Forget every transaction in the mempool, as a node short of memory does."""
+
+    async def force_revert(self, calls: int) -> None:
+        """Make the next `calls` calls of the token revert when they are mined."""
+
+    async def set_native_balance(self, account: Address, amount_wei: int) -> None:
         """Set an account's native balance, without a transaction."""
 
-    async def doom(self, calls: int) -> None:
-        """Let the next `calls` calls of the token fail once they are mined."""
 
-    async def reset(self) -> None:
-        """Begin again with nothing but block 0; it mines on demand if it did so before."""
+class WorldChain(Chain, Protocol):
+    """A chain that a world runs on, with the control over it that it offers.
+
+    A capability that is None is not offered; whoever needs it says so.
+    """
+
+    owner: Address
+    """Who may mint; a token that can be paused or blacklists obeys the same account."""
+    watchers: list[Callable[[], Awaitable[None]]]
+    """Called after every operation."""
+
+    @property
+    def minting(self) -> Minting | None:
+        """Mints tokens; None without the key of the token's owner."""
+
+    @property
+    def mining(self) -> Mining | None:
+        """Mines on demand; None where a node mines by itself."""
+
+    @property
+    def rewinding(self) -> Rewinding | None:
+        """Rewinds; None on a node that belongs to others."""
+
+    def at_first(self) -> tuple[list[Block], int]:
+        """Return the blocks there were when it was opened, oldest first, and the supply."""
+
+    async def supply(self) -> int:
+        """Return the token's total supply, in base units."""
+
+    async def waiting(self) -> int:
+        """Return how many transactions wait in the mempool."""
 
     def close(self) -> None:
-        """Let go of the file, the node, the connections: whatever it has open."""
+        """Close what is open: the file, the node, the connections."""

@@ -104,8 +104,8 @@ def conformance(
 
     Outcomes: passed, failed, skipped (a need is missing), inconclusive (the check could
     not be completed), observed (the specification is silent). Exit codes: 0, every MUST
-    held and nothing was inconclusive; 1, a check failed; 2, misuse, the service is
-    unreachable, or a result is inconclusive.
+    held, none was inconclusive; 1, a MUST failed; 2, misuse, the service is unreachable,
+    or a MUST is inconclusive.
     """
     from x402sim.suite import command, printing
 

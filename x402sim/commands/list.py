@@ -76,12 +76,13 @@ def _story(scenario: "Scenario", command: str) -> str:
 
 
 def _print_needs(scenarios: "list[Scenario]") -> None:
-    from x402sim.world.story.scenario import NEEDS
+    from x402sim.spec.needs import Need
 
-    for need, meaning in NEEDS.items():
+    for need in Need:
         who = [each.name for each in scenarios if need in each.needs]
-        typer.echo(_bold(f"{need}: {meaning}"))
-        typer.echo(_fill(", ".join(who) or "no scenario"))
+        if who:
+            typer.echo(_bold(f"{need}: {need.meaning}"))
+            typer.echo(_fill(", ".join(who)))
 
 
 def _document(scenario: "Scenario") -> dict[str, object]:

@@ -16,15 +16,14 @@ import httpx
 
 from x402sim.chain.base import ChainError
 from x402sim.commands.common import Misuse
-from x402sim.protocol.networks import TESTNET
 from x402sim.report.reading import SERVICE, Reading
 from x402sim.report.run import Run
-from x402sim.world.assembly.chains import LEDGER, shown
-from x402sim.world.assembly.parts import Recipe
+from x402sim.world.chains.backend import ChainBackend
+from x402sim.world.chains.parse import DEFAULT_CHAIN, parse_chain
+from x402sim.world.stages.parse import parse_stage
+from x402sim.world.stages.stage import Stage
 from x402sim.world.story.scenario import Scenario, load, shipped
 from x402sim.world.story.world import World
-
-MAX_PORT = 65_535
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,38 +99,37 @@ def _loading(what: str) -> Iterator[None]:
 class Where:
     """The stage and the chain to play on, the token there, and the seed."""
 
-    on: str = "in-process"
-    chain: str = LEDGER
+    on: Stage
+    chain: ChainBackend
     token: str | None = None
     seed: int = 0
 
     @property
     def world(self) -> World:
-        """A new world; raises `ValueError`."""
-        return World(seed=self.seed, on=self.on, chain=self.chain, token=self.token)
+        """A new world; raises `ValueError` if stage and chain cannot be combined."""
+        return World(seed=self.seed, on=self.on, chain=self.chain)
 
     @property
     def options(self) -> str:
         """The options that repeat it; a node's URL is shown without secrets."""
-        chain = "" if self.chain == LEDGER else f" --chain {shlex.quote(shown(self.chain))}"
+        is_default = self.chain == DEFAULT_CHAIN
+        chain = "" if is_default else f" --chain {shlex.quote(self.chain.name)}"
         token = "" if self.token is None else f" --token {shlex.quote(self.token)}"
-        return f"--on {shlex.quote(self.on)}{chain}{token} --seed {self.seed}"
+        return f"--on {shlex.quote(self.on.name)}{chain}{token} --seed {self.seed}"
 
 
-def check(where: Where) -> None:
-    """Raise `Misuse` unless stage and chain are valid; whether they answer shows when played."""
-    on = where.on
+def where(*, on: str, chain: str, token: str | None, seed: int) -> Where:
+    """Return where to play, read from the command line's options; raises `Misuse`."""
     try:
-        Recipe(network=TESTNET, chain=where.chain, token=where.token)
+        backend = parse_chain(chain, token=token)
     except ValueError as error:
         raise Misuse(f"--chain: {error}") from error
     try:
-        _ = where.world
-        url = httpx.URL(on)
-    except (ValueError, httpx.InvalidURL) as error:
+        found = Where(on=parse_stage(on), chain=backend, token=token, seed=seed)
+        _ = found.world
+    except ValueError as error:
         raise Misuse(f"--on: {error}") from error
-    if not (url.port or 0) <= MAX_PORT or (url.scheme and not url.host):
-        raise Misuse(f"--on: expected http://HOST:PORT, with a port up to {MAX_PORT}, got {on!r}")
+    return found
 
 
 def play(chosen: Chosen, where: Where) -> Played:
@@ -140,9 +138,9 @@ def play(chosen: Chosen, where: Where) -> Played:
         return Played(where.world.play(chosen.scenario), f"{chosen.command} {where.options}")
     except (ConnectionError, httpx.HTTPError) as error:
         hint = "start a service with `python -m x402sim serve`, or omit --on"
-        raise Misuse(f"--on {where.on}: {error or type(error).__name__}; {hint}") from error
+        raise Misuse(f"--on {where.on.name}: {error or type(error).__name__}; {hint}") from error
     except ChainError as error:
-        raise Misuse(f"--chain {shown(where.chain)}: {error}") from error
+        raise Misuse(f"--chain {where.chain.name}: {error}") from error
 
 
 def combined_sha256(all_played: Sequence[Played]) -> str:

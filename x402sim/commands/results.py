@@ -79,7 +79,7 @@ def failure(played: Played) -> Iterator[str]:
         if (event.actor, event.event) == ("world", "error"):
             yield "\n  the scenario raised it here:"
             yield from (_cut(f"    {frame}") for frame in event.data["trace"])
-    yield f"\n  run again: {played.again}"
+    yield f"\n  run it again: {played.again}"
 
 
 def _check(check: dict[str, Any]) -> Iterator[str]:

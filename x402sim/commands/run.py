@@ -75,7 +75,7 @@ def run(
 
     try:
         with quiet():
-            where = playing.Where(on=on, chain=chain, token=token, seed=seed)
+            where = playing.where(on=on, chain=chain, token=token, seed=seed)
             code = _run(names or [], where, out, as_json, keep_going)
     except Misuse as misuse:
         raise give_up(misuse) from misuse
@@ -89,7 +89,6 @@ def _run(
     from x402sim.clock import stopwatch
     from x402sim.commands import playing, results
 
-    playing.check(where)
     chosen = playing.choose(names)
     if out is not None:
         _prepare(out)

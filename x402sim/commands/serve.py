@@ -17,7 +17,8 @@ from x402sim.protocol.networks import TESTNET, network_named
 
 if TYPE_CHECKING:
     from x402sim.world.assembly.parts import Parts
-    from x402sim.world.server.server import Listen
+    from x402sim.world.chains.backend import ChainBackend
+    from x402sim.world.server.listen import Listen
 
 Db = Annotated[
     Path | None,
@@ -101,12 +102,18 @@ def serve(
     With the URL of a node, X402SIM_CHAIN_KEYS lists private keys, separated by commas: the
     first pays for gas, and the token owner's key, if listed, mints for payers.
     """
-    from x402sim.world.assembly.parts import Recipe
-    from x402sim.world.server import server
+    from x402sim.world.assembly.recipe import Recipe
+    from x402sim.world.chains.parse import parse_chain
+    from x402sim.world.server import serve as server
+    from x402sim.world.server.listen import Listen
 
     logging.basicConfig(format="%(levelname)s %(name)s: %(message)s", level=logging.WARNING)
-    with _explained(db, chain):
-        listen = server.Listen(
+    try:
+        backend = parse_chain(chain, token=token, deploy=deploy)
+    except ValueError as error:
+        raise give_up(error) from error
+    with _explained(db, backend):
+        listen = Listen(
             host=host,
             port=port,
             control_token=control_token,
@@ -119,19 +126,17 @@ def serve(
             unlocked=listen.is_local,
             has_service=not no_service,
             block_time_s=block_time,
-            chain=chain,
-            token=token,
-            deploy=deploy,
+            chain=backend,
         )
         parts, sock = server.open_world(recipe, listen)
     _run(parts, listen, sock, db, as_json)
 
 
 @contextmanager
-def _explained(db: Path | None, chain: str) -> Iterator[None]:
+def _explained(db: Path | None, chain: "ChainBackend") -> Iterator[None]:
     """Turn what keeps a world from opening into one line and exit code 2."""
     from x402sim.chain.base import ChainError
-    from x402sim.world.assembly.chains import shown
+    from x402sim.world.chains.parse import DEFAULT_CHAIN
 
     try:
         yield
@@ -142,8 +147,8 @@ def _explained(db: Path | None, chain: str) -> Iterator[None]:
     except (sqlite3.Error, ChainError) as error:
         if "locked" in str(error):
             raise give_up(f"another x402sim uses {db}; stop it, or give another --db") from error
-        if chain != "ledger":
-            raise give_up(f"--chain {shown(chain)}: {error}") from error
+        if chain != DEFAULT_CHAIN:
+            raise give_up(f"--chain {chain.name}: {error}") from error
         raise give_up(f"cannot use the database {db}: {error}") from error
 
 
@@ -151,7 +156,7 @@ def _run(
     parts: "Parts", listen: "Listen", sock: socket.socket, db: Path | None, as_json: bool
 ) -> None:
     """Serve until SIGINT or SIGTERM; print the ready message first."""
-    from x402sim.world.server import server
+    from x402sim.world.server import serve as server
 
     def on_start(running: Any, ready: dict[str, Any]) -> None:
         for number in (signal.SIGINT, signal.SIGTERM):

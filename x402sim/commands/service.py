@@ -27,12 +27,14 @@ def service(
     the settings for a simulated world. Ctrl-C stops the service.
     """
     from x402sim.service.settings import settings_from_env
-    from x402sim.world.server import server, standalone
+    from x402sim.world.server import listen as at
+    from x402sim.world.server import standalone
+    from x402sim.world.server.serve import run
 
     try:
         settings = settings_from_env(os.environ)
-        listen = server.Listen(host=host, port=port)
-        sock = server.listening_socket(listen)
+        listen = at.Listen(host=host, port=port)
+        sock = at.listening_socket(listen)
         process, http = standalone.open_service(settings, db)
     except ValueError as error:
         raise give_up(error) from error
@@ -44,7 +46,7 @@ def service(
     def on_start(running: Any) -> None:
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: setattr(running, "should_exit", True))
-        typer.echo(f"x402sim service at {server.base_url(listen, sock)}; Ctrl-C stops it")
+        typer.echo(f"x402sim service at {at.base_url(listen, sock)}; Ctrl-C stops it")
 
-    server.run(standalone.serve_alone(process, http, sock, on_start))
+    run(standalone.serve_alone(process, http, sock, on_start))
     typer.echo("stopped")

@@ -1,4 +1,4 @@
-"""What has the explorer seen so far? Everything mined at least `lag_s` seconds ago.
+"""What the explorer has seen so far: everything mined at least `lag_s` seconds ago.
 
 A lagging explorer does not see the mempool either; one without lag does.
 """

@@ -55,7 +55,7 @@ class Decisions:
         asks="Is the payment gate asked before the body is validated?",
         choice="Yes: unpaid with a bad body is 402; paid with a bad body is 400, nothing debited",
         alternatives="Validate the body first: a bad body is 400 whether paid or not",
-        reason="A stranger learns the price, not the schema; a payer never pays for a typing error",
+        reason="An unpaid request learns the price, not the schema; a typing error costs nothing",
     )
     sides: tuple[str, str] = _decide(
         ("long", "short"),
@@ -73,7 +73,7 @@ class Decisions:
         asks="Which proof counts when X-Payment-Id and X-Session-Id are both sent?",
         choice="X-Payment-Id; the session is debited only if the payment id does not grant",
         alternatives="X-Session-Id first",
-        reason="What is already paid for costs nothing more: the order that spends least",
+        reason="A settled payment costs nothing more, so this order spends least",
     )
     short_session_status: int = _decide(
         402,
@@ -82,7 +82,7 @@ class Decisions:
         asks="What answers an unknown, expired or insufficient session?",
         choice="The 402 of section 2.2",
         alternatives="403 with an error text",
-        reason="The payer can go on at once by paying per request",
+        reason="The payer can continue at once by paying per request",
     )
     duration_unit_s: int = _decide(
         1,
@@ -110,7 +110,7 @@ class Decisions:
         asks="HTTP status of `Insufficient USDC balance`?",
         choice="402",
         alternatives="400",
-        reason="Payment is still required, and funding the wallet is the way on",
+        reason="Payment is still required; the payer can fund the wallet and try again",
     )
     invalid_signature_status: int = _decide(
         400,
@@ -119,7 +119,7 @@ class Decisions:
         asks="HTTP status of `Invalid signature`?",
         choice="400",
         alternatives="422",
-        reason="The request itself is wrong and must be built anew",
+        reason="The request itself is wrong; the payer must build a new one",
     )
     authorization_expired_status: int = _decide(
         400,
@@ -128,7 +128,7 @@ class Decisions:
         asks="HTTP status of `Authorization expired`?",
         choice="400",
         alternatives="402",
-        reason="The request itself is out of date and must be built anew",
+        reason="The request itself is out of date; the payer must build a new one",
     )
     nonce_used_status: int = _decide(
         409,
@@ -155,16 +155,16 @@ class Decisions:
         asks="What answers requirements that were not issued for this payment id?",
         choice="400 `Payment requirements do not match`, `reason` naming the field where it can",
         alternatives="422 with the same body",
-        reason="The five texts of section 7 blame the authorization, which may be perfectly good",
+        reason="The five texts of section 7 blame the authorization, which may be valid",
     )
     facilitator_unreachable_status: int = _decide(
         502,
         503,
         slug="7/facilitator-unreachable",
-        asks="What answers when the facilitator cannot be reached or talks nonsense?",
+        asks="What answers when the facilitator cannot be reached, or its answer makes no sense?",
         choice="502 `Facilitator unreachable`; `final` says whether money may have moved",
         alternatives="503",
-        reason="The fault lies behind this server, and the payer must not sign a second time",
+        reason="The fault is behind this server, and the payer must not sign a second time",
     )
     settlement_pending_status: int = _decide(
         409,
@@ -182,7 +182,7 @@ class Decisions:
         asks="Does GET /api/agents need a payment?",
         choice="No",
         alternatives="Yes, at the quote's price",
-        reason="A buyer must be able to find out what is for sale",
+        reason="Buyers must be able to see what is for sale",
     )
 
 
@@ -192,14 +192,14 @@ FIXED: tuple[Decision, ...] = (
         "Which text answers an authorization whose validAfter has not passed?",
         "`Invalid signature` with `reason` `Authorization not yet valid`",
         "A sixth text; `Authorization expired`",
-        "It keeps to the five texts, and its resolution (generate a new header) is the right one",
+        "It is one of the five texts, and its resolution (generate a new header) is the right one",
     ),
     Decision(
         "4.1/expired-requirements",
         "What answers a settlement that comes after maxTimeoutSeconds?",
-        "`Authorization expired` with a `reason` that tells of the requirements",
+        "`Authorization expired`, with a `reason` that names the requirements",
         "A text of its own",
-        "The remedy is the same: begin again; and it is one of the five texts",
+        "The remedy is the same (start again), and it is one of the five texts",
     ),
     Decision(
         "4.1/settlement-failed",
@@ -212,7 +212,7 @@ FIXED: tuple[Decision, ...] = (
     Decision(
         "4.4/bad-session-body",
         "Does an invalid session request answer 402 or 400?",
-        "400: here the body sets the price, so it is validated before the gate",
+        "400: the body sets the price, so it is validated before the payment gate",
         "402 for some default price",
         "There is no price to ask for",
     ),
@@ -249,14 +249,14 @@ FIXED: tuple[Decision, ...] = (
         "How is the unspent balance refunded?",
         "The server wallet signs an EIP-3009 transfer whose nonce is derived from the session id",
         "An ordinary transfer",
-        "The token itself then refuses a second refund, whatever crashes",
+        "The token itself then refuses a second refund, even after a crash",
     ),
     Decision(
         "3/statuses",
         "Which statuses exist besides `settled`?",
         "Payments `pending`, `settled`, `failed`; sessions `active`, `expired`, `refunded`",
         "More steps",
-        "Each is a different answer to: may it grant, may it be debited, is money owed",
+        "They differ in what is allowed: to grant access, to debit, to refund",
     ),
     Decision(
         "3/indexed-status",
@@ -274,18 +274,18 @@ FIXED: tuple[Decision, ...] = (
     ),
     Decision(
         "8/indexed-once",
-        "Is a record looked at again once it has a block number?",
+        "Does the indexer read a record again once it has a block number?",
         "No, except a deposit before its refund: a later reorganisation is not noticed",
         "Again until it is so many blocks deep",
         "The batch of section 8 is those with block_number null",
     ),
     Decision(
         "4.1/submitted-by-others",
-        "Is a payer served whose authorization somebody else submitted?",
+        "Does a payer get access if a third party submitted the authorization?",
         "Yes, if it was mined at most 60 s before it was presented here, and paid for nothing "
         "else here",
         "Only if this service's facilitator submitted it",
-        "The merchant has the money; the limit keeps strangers from presenting old payments",
+        "The merchant has the money; the limit stops others from presenting old payments",
     ),
     Decision(
         "2.4/timestamp",
@@ -304,7 +304,7 @@ FIXED: tuple[Decision, ...] = (
     Decision(
         "4.2/quote-model",
         "Where do quotes come from?",
-        "A synthetic market: a function of the pair, the same for everyone, for ever",
+        "A synthetic market: a fixed function of the pair, the same for every request",
         "A live price feed",
         "Reproducible, offline, and never mistaken for advice",
     ),
@@ -325,7 +325,7 @@ FIXED: tuple[Decision, ...] = (
     Decision(
         "7/error-body",
         "Which shape do errors other than 402 have?",
-        '`{"error": text}`, with a further `reason` where there is more to say',
+        '`{"error": text}`, with a `reason` where there are details',
         "RFC 9457 problem details",
         "The shape of the 402's own error field",
     ),
@@ -346,7 +346,7 @@ FIXED: tuple[Decision, ...] = (
     ),
     Decision(
         "4.1/what-verify-checks",
-        "Does the facilitator's verify look at the window, the nonce or the balance?",
+        "Does the facilitator's verify check the window, the nonce or the balance?",
         "No: scheme, network, asset, recipient, amount and signature; settle finds the rest",
         "A simulated call",
         "Its documentation lists no such reason for verify, and shows them as settle failures",

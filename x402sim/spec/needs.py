@@ -12,32 +12,29 @@ from x402sim.suggest import unknown
 class Need(StrEnum):
     """One thing that must be there; the value is its name in `needs="..."`."""
 
-    FUNDS = "funds"
-    """A payer with money."""
-    OBSERVE_CHAIN = "observe chain"
-    """The chain's transfers and receipts can be read."""
-    CONTROL_CHAIN = "control chain"
-    """Blocks can be mined, held back and reorganised; transactions can be made to revert."""
-    CLOCK = "clock"
-    """Time can be advanced."""
-    FAULTS = "faults"
-    """Requests and answers around the service can be lost, delayed and replaced."""
-    FIAT_TOKEN = "fiat token"  # noqa: S105 - a name
-    """Circle's token, which can be paused and which blacklists."""
-    VIRTUAL_TIME = "virtual time"
-    """All time is simulated, so that hours pass at once."""
-    WORLD = "world"
-    """The control API of the world around the service."""
-    SESSIONS = "sessions"
-    """The service sells sessions."""
-    AGENTS = "agents"
-    """The service lists agents."""
-    LLMS = "llms"
-    """The service has a documentation index."""
-    RECORD = "record"
-    """The service shows the stored record of a payment."""
-    SESSION_VIEW = "session view"
-    """The service shows a session's budget."""
+    meaning: str
+    """What it is called in a sentence: "the stage does not offer ..."."""
+
+    def __new__(cls, name: str, meaning: str) -> "Need":
+        """Make a need of its name and its meaning."""
+        need = str.__new__(cls, name)
+        need._value_ = name
+        need.meaning = meaning
+        return need
+
+    FUNDS = "funds", "a payer with money"
+    OBSERVE_CHAIN = "observe chain", "the chain's transfers and receipts"
+    CONTROL_CHAIN = "control chain", "control of the chain's blocks and transactions"
+    CLOCK = "clock", "control of the clock"
+    FAULTS = "faults", "faults of the messages around the service"
+    FIAT_TOKEN = "fiat token", "Circle's token, which can be paused and which blacklists"
+    VIRTUAL_TIME = "virtual time", "virtual time"
+    WORLD = "world", "the control API of the world around the service"
+    SESSIONS = "sessions", "sessions for sale"
+    AGENTS = "agents", "a list of agents"
+    LLMS = "llms", "a documentation index"
+    RECORD = "record", "the stored record of a payment"
+    SESSION_VIEW = "session view", "a view of a session's budget"
 
 
 def parse_needs(text: str, where: str) -> tuple[Need, ...]:
@@ -45,10 +42,9 @@ def parse_needs(text: str, where: str) -> tuple[Need, ...]:
 
     Raises `ValueError` that begins with `where` and names the nearest need.
     """
-    found = []
-    for name in filter(None, (part.strip() for part in text.split(","))):
-        try:
-            found.append(Need(name))
-        except ValueError:
-            raise ValueError(f"{where}: {unknown('need', name, list(Need))}") from None
-    return tuple(found)
+    known = {need.value: need for need in Need}
+    names = [name for name in (part.strip() for part in text.split(",")) if name]
+    for name in names:
+        if name not in known:
+            raise ValueError(f"{where}: {unknown('need', name, known)}")
+    return tuple(known[name] for name in names)

@@ -1,4 +1,4 @@
-"""The conformance suite's engine: what a target is, what a check is, and how they meet.
+"""The conformance suite's engine: targets, checks, and running checks against a target.
 
-The checks themselves are in the folder `conformance`, a file a section of the specification.
+The checks are in the folder `conformance`, one file for each topic.
 """

@@ -42,7 +42,7 @@ class TargetAnswer:
         """The answer in one line, without secrets."""
         if self.broken:
             return f"no answer ({self.broken})"
-        return f"{self.status} {redact.told(self.text[:2000])[:160]}"
+        return f"{self.status} {redact.redacted(self.text[:2000])[:160]}"
 
 
 @dataclass(frozen=True, slots=True)

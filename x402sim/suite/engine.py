@@ -138,9 +138,9 @@ async def run_case(setting: Setting, state: RunState, case: Check) -> Result:
         section=case.section,
         outcome=outcome,
         title=case.title,
-        expected=redact.told(expected, setting.payer) or None,
-        actual=redact.told(actual, setting.payer) or None,
-        reason=redact.told(reason, setting.payer),
+        expected=redact.redacted(expected, setting.payer) or None,
+        actual=redact.redacted(actual, setting.payer) or None,
+        reason=redact.redacted(reason, setting.payer),
         rerun=f"{setting.rerun} --requirement {case.id}".strip(),
         exchange=probe.last.show() if probe.last and outcome is Outcome.FAILED else "",
     )
@@ -150,9 +150,9 @@ def _require_needs(setting: Setting, case: Check) -> None:
     missing = [need for need in case.needs if setting.missing(need)]
     if missing:
         raise Skipped(f"it needs {'; '.join(HOW_TO_PROVIDE[need] for need in missing)}")
-    for clause, reason in setting.target.not_kept.items():
-        if case.id.endswith(clause):
-            raise Skipped(f"the target file says that this clause is not kept: {reason}")
+    reason = setting.target.not_kept.get(case.clause)
+    if reason is not None:
+        raise Skipped(f"the target file says that this clause is not kept: {reason}")
 
 
 async def _require_baseline(setting: Setting, state: RunState, baseline: Baseline) -> None:

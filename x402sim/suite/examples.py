@@ -1,4 +1,4 @@
-"""Inputs that Hypothesis makes up, the same in every run."""
+"""Random inputs from Hypothesis, the same in every run."""
 
 from collections.abc import Callable
 from tempfile import TemporaryDirectory
@@ -7,24 +7,24 @@ from typing import Any
 
 from x402sim.suite.verdict import Skipped
 
-_MADE: dict[tuple[int, CodeType], list[Any]] = {}
-"""What was made up already in this process: it would be the same again."""
+_GENERATED: dict[tuple[int, CodeType], list[Any]] = {}
+"""The inputs of this process so far: generating them again would give the same."""
 
 
 def examples(count: int, strategy: Callable[[Any], Any]) -> list[Any]:
     """Return at most `count` inputs; raises `Skipped` without Hypothesis.
 
-    `strategy` is a function of the module `hypothesis.strategies`, and of nothing else.
+    `strategy` is called with the module `hypothesis.strategies`; it must not use a closure.
     """
     code: CodeType = strategy.__code__
     key = count, code
-    if key not in _MADE:
-        _MADE[key] = _make_up(count, strategy)
-    return list(_MADE[key])
+    if key not in _GENERATED:
+        _GENERATED[key] = _generate(count, strategy)
+    return list(_GENERATED[key])
 
 
-def _make_up(count: int, strategy: Callable[[Any], Any]) -> list[Any]:
-    """Have Hypothesis make inputs up; it leaves nothing on disk."""
+def _generate(count: int, strategy: Callable[[Any], Any]) -> list[Any]:
+    """Generate inputs with Hypothesis, without leaving files on disk."""
     try:
         import hypothesis
         from hypothesis.configuration import set_hypothesis_home_dir

@@ -1,4 +1,4 @@
-"""Judging the service of this package itself, in one process and in virtual time."""
+"""Checks the service of this package itself, in one process and in virtual time."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -10,17 +10,20 @@ from x402sim.suite.engine import all_checks, run
 from x402sim.suite.setting import Setting
 from x402sim.suite.target import Target
 from x402sim.suite.verdict import Result
-from x402sim.world.assembly.parts import Parts, Recipe
+from x402sim.world.assembly.parts import Parts
+from x402sim.world.assembly.recipe import Recipe
 from x402sim.world.loop import run_virtual
-from x402sim.world.story.stage import Plan, in_process
-from x402sim.world.transport.link import Asgi, Latency
+from x402sim.world.stages.in_process import InProcess
+from x402sim.world.stages.stage import Plan
+from x402sim.world.transport.latency import Latency
+from x402sim.world.transport.link import Asgi
 
 __all__ = ["Recipe", "judge"]
 
 SWEEP_S = 300
-"""Days go by while a service is judged; it need not look every ten seconds of them."""
+"""The checks simulate days; a sweep every five minutes is enough."""
 HEARTBEAT_S = 300
-"""And where nothing happens on the chain, a block in five minutes will do."""
+"""Without transactions, a block every five minutes is enough."""
 
 
 def judge(
@@ -33,13 +36,13 @@ def judge(
 ) -> list[Result]:
     """Run the suite against a service of our own, after `mutate` has changed it.
 
-    All depths are open: money, the world around it, and its clock.
+    Every need is met: funds, the world around the service, and its clock.
     """
 
     calm = replace(recipe, sweep_s=recipe.sweep_s or SWEEP_S, heartbeat_s=HEARTBEAT_S)
 
     async def main() -> list[Result]:
-        async with in_process(Plan(recipe=calm, latency=latency or {})) as stage:
+        async with InProcess().open(Plan(recipe=calm, latency=latency or {})) as stage:
             assert stage.parts is not None
             mutate(stage.parts)
             setting = Setting(

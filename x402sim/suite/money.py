@@ -12,6 +12,7 @@ from x402sim.protocol.header import Spelling, authorization_of, decode_header, e
 from x402sim.protocol.messages import PaymentRequirements
 from x402sim.protocol.money import to_decimal
 from x402sim.protocol.networks import MAINNET, Network, network_named
+from x402sim.protocol.refusals import Refusal
 from x402sim.suite.answers import Challenge, TargetAnswer
 from x402sim.suite.control_api import ControlApi
 from x402sim.suite.setting import RunState, Setting
@@ -101,7 +102,7 @@ class Money:
         """
         if answer.status == 200:
             return
-        is_short = answer.status >= 500 or "Insufficient USDC balance" in answer.text
+        is_short = answer.status >= 500 or Refusal.INSUFFICIENT_BALANCE.text in answer.text
         if is_short and not self._world.exists:
             raise Inconclusive(f"the payment could not be made: {answer.summary}")
         raise CheckFailed("a valid payment", "200 with a receipt", answer.summary)

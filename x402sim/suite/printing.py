@@ -81,10 +81,10 @@ def _show_failure(console: Console, result: Result, strict: bool) -> None:
     note = "" if counts(result, strict) else " (does not count without --strict)"
     console.print(f"[red bold]failed[/] [bold]{result.id}[/] {result.level}{note}")
     if text := clause_text(result.id):
-        console.print(f"  clause     {escape(text)}")
-    console.print(f"  check      {escape(result.title)}")
-    console.print(f"  expected   {escape(str(result.expected))}")
-    console.print(f"  actual     {escape(str(result.actual))}")
+        console.print(f"  clause    {escape(text)}")
+    console.print(f"  check     {escape(result.title)}")
+    console.print(f"  expected  {escape(str(result.expected))}")
+    console.print(f"  actual    {escape(str(result.actual))}")
     for line in result.exchange.splitlines():
         console.print(f"    [dim]{escape(line)}[/]")
-    console.print(f"  run again  {escape(result.rerun)}\n")
+    console.print(f"  run it again: {escape(result.rerun)}\n")

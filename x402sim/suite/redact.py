@@ -1,4 +1,4 @@
-"""An exchange as it may be shown: no signature, no proof of payment, no key."""
+"""Redaction of exchanges: no signature, no proof of payment, no key."""
 
 import re
 from typing import Any
@@ -19,7 +19,7 @@ _LIMIT = 1500
 
 
 def exchange(request: httpx.Request, response: httpx.Response | None, broken: str = "") -> str:
-    """Return a request and its answer as text, without what would let a reader pay or enter."""
+    """Return a request and its answer as text, without signatures and proofs of payment."""
     lines = [f"{request.method} {proofless(str(request.url))}"]
     lines += _headers(request.headers)
     lines += _body(request.content)
@@ -31,14 +31,14 @@ def exchange(request: httpx.Request, response: httpx.Response | None, broken: st
 
 
 def proofless(text: str) -> str:
-    """Return a text in which payment ids and session ids are cut short."""
+    """Return a text with payment ids and session ids truncated."""
     return _PROOF.sub(r"\1\2…", text)
 
 
-def told(text: str, payer: Wallet | None = None) -> str:
-    """Return a text as a report may have it: no proof, signature, payment header or key.
+def redacted(text: str, payer: Wallet | None = None) -> str:
+    """Return a text for a report: without proofs, signatures, payment headers and keys.
 
-    The key is that of the `payer` whose own money is at stake, if one was given.
+    The key is that of the user's own `payer`, if there is one.
     """
     if payer is not None:
         key = payer.private_key.removeprefix("0x")
@@ -57,14 +57,14 @@ def _body(content: bytes) -> list[str]:
     try:
         body = decode(content, Any)
     except BadMessage:
-        return [told(content.decode("utf-8", "replace"))[:_LIMIT]]
+        return [redacted(content.decode("utf-8", "replace"))[:_LIMIT]]
     if isinstance(body, dict) and isinstance(body.get("paymentHeader"), str):
         body = {**body, "paymentHeader": _header(body["paymentHeader"])}
-    return [told(msgspec.json.encode(body).decode())[:_LIMIT]]
+    return [redacted(msgspec.json.encode(body).decode())[:_LIMIT]]
 
 
 def _header(header: str) -> Any:
-    """Return what a payment header says, without its signature."""
+    """Return the fields of a payment header, without its signature."""
     try:
         auth, signature = authorization_of(decode_header(header))
     except BadMessage:

@@ -1,4 +1,4 @@
-"""A target behind a URL, in real time, with as much of its world as one is given."""
+"""Connects to a target by its URL, in real time, and to its world if one is given."""
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -19,16 +19,14 @@ CLOCKS_AGREE_S = 30.0
 
 
 class Unreachable(Exception):
-    """The target, or the world it is said to live in, does not answer, or is not what it
-    was said to be.
-    """
+    """The target or its world does not answer, or the world is not an x402sim world."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
-    """What the user gave: where the target is, and what may be used to judge it.
+    """The user's options: the target's URL, and what may be used to check it.
 
-    Without a seed, wallets and nonces are drawn anew for each run, as a real chain needs.
+    Without a seed, each run has new wallets and nonces, as a real chain needs.
     """
 
     base_url: str
@@ -45,7 +43,7 @@ class Access:
 
 @asynccontextmanager
 async def reach(access: Access) -> AsyncIterator[Setting]:
-    """Reach the target and its world; raises `Unreachable` saying what did not answer."""
+    """Connect to the target and its world; raises `Unreachable`."""
     async with AsyncExitStack() as stack:
 
         async def client(url: str) -> httpx.AsyncClient:
@@ -86,7 +84,7 @@ async def reach(access: Access) -> AsyncIterator[Setting]:
 
 
 def _control_url(world_url: str) -> str:
-    """Return the control plane's URL, whether the world's own or its was given."""
+    """Return the URL of the control API, given its own or the world's."""
     url = world_url.rstrip("/")
     return url if url.endswith("/_sim") else url + "/_sim"
 
@@ -97,18 +95,22 @@ async def _knock(http: httpx.AsyncClient, access: Access) -> None:
         await http.request(endpoint.method, endpoint.path, json=endpoint.bodies[0])
     except httpx.TransportError as error:
         said = f"{type(error).__name__} {error}".strip()
-        raise Unreachable(f"nobody answers at {access.base_url}: {said}") from error
+        raise Unreachable(
+            f"no answer from {access.base_url}: {said}; is the service running?"
+        ) from error
 
 
 async def _meet(control: httpx.AsyncClient, clock: SkewedClock, access: Access) -> bool:
-    """Set our clock by the world's; tell whether that world runs the target itself."""
+    """Set our clock to the world's; tell whether that world runs the target itself."""
     try:
         answer = await control.get("/who")
         who = answer.json()
         now_s, has_service = who["now"] / 1000, who["service"]
     except (httpx.TransportError, ValueError, LookupError, TypeError) as error:
         url = access.world_url
-        raise Unreachable(f"{url} is no world of x402sim serve: {error!r}") from error
+        raise Unreachable(
+            f"--world {url} is not the control API of `x402sim serve`: {error!r}"
+        ) from error
     here = httpx.URL(access.base_url)
     runs_target = bool(has_service) and (here.host, here.port) == (
         control.base_url.host,
@@ -117,7 +119,7 @@ async def _meet(control: httpx.AsyncClient, clock: SkewedClock, access: Access) 
     clock.skew_s = now_s - Clock().now()
     if not runs_target and abs(clock.skew_s) > CLOCKS_AGREE_S:
         raise Unreachable(
-            f"the world's clock is {clock.skew_s:.0f} s away from this machine's, which the "
-            "target follows; start the world anew"
+            f"the world's clock differs from this machine's by {clock.skew_s:.0f} s, and the "
+            "target uses this machine's; restart the world"
         )
     return runs_target

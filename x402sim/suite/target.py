@@ -1,7 +1,7 @@
-"""How a deployment differs where the specification leaves room, or an older one is spoken.
+"""How does a deployment differ from the specification's examples? A target file says it.
 
-A target is a TOML file; what it leaves out is as in the default, the specification to
-the letter. Places in a JSON answer are JSON pointers (RFC 6901); "" means there is none.
+A target is a TOML file; every key has a default, which follows the specification. Places in
+a JSON answer are JSON pointers (RFC 6901); "" means that the answer has no such field.
 """
 
 import tomllib
@@ -12,11 +12,11 @@ import msgspec
 
 
 class _Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A table of a target file; a key it does not know is an error."""
+    """A table of a target file; an unknown key is an error."""
 
 
 def _orders() -> list[dict[str, Any]]:
-    """The bodies of section 4.2; the allowed values of side are not shown, so there are two."""
+    """The body of section 4.2, twice: the specification does not show the values of `side`."""
     order = {"pair": "BTC-USD", "leverage": 10, "sizeUsd": 1000}
     return [{**order, "side": "long"}, {**order, "side": "buy"}]
 
@@ -32,9 +32,9 @@ def _quote() -> dict[str, Literal["string", "number"]]:
 
 
 class ProtectedEndpoint(_Part, frozen=True, kw_only=True):
-    """A protected endpoint. `bodies` are tried in order; the first one served is used.
+    """A protected endpoint. `bodies` are tried in order; the first that is served is used.
 
-    `content` is where an answer has what was paid for, and `fields` what that must hold.
+    `content` points to the paid content in an answer; `fields` are its fields and types.
     """
 
     path: str = "/api/perp/quote"
@@ -47,7 +47,7 @@ class ProtectedEndpoint(_Part, frozen=True, kw_only=True):
 
 
 class PaymentRequiredShape(_Part, frozen=True, kw_only=True):
-    """The body of a 402: where its parts are."""
+    """The body of a 402: where its fields are."""
 
     error: str = "/error"
     error_text: str = "Payment Required"
@@ -59,14 +59,14 @@ class PaymentRequiredShape(_Part, frozen=True, kw_only=True):
 
 
 class PayEndpoint(_Part, frozen=True, kw_only=True):
-    """The settlement endpoint, and which spelling of the payment header it takes."""
+    """The settlement endpoint, and the encoding of the payment header."""
 
     path: str = "/api/pay"
     spelling: Literal["hex", "base64"] = "hex"
 
 
 class ReceiptShape(_Part, frozen=True, kw_only=True):
-    """The answer to a settlement: where its parts are, and which exist."""
+    """The answer to a settlement: where its fields are."""
 
     success: str = "/success"
     payment_id: str = "/paymentId"
@@ -105,11 +105,11 @@ class RecordEndpoint(_Part, frozen=True, kw_only=True):
 
 
 class Target(_Part, frozen=True, kw_only=True):
-    """A deployment under judgement.
+    """A deployment to check.
 
     `statuses` are the HTTP statuses allowed for each settlement error's text; the
-    specification names none, so a text that is not there may come with any 4xx or 5xx.
-    `keeps` are clauses it is known not to keep, with the reason: those are skipped.
+    specification names none, so a text without an entry may have any 4xx or 5xx.
+    `not_kept` are clauses that it is known not to keep, with the reason: they are skipped.
     """
 
     name: str = "spec"
@@ -126,17 +126,17 @@ class Target(_Part, frozen=True, kw_only=True):
 
 
 def load(file: Path) -> Target:
-    """Return the target a TOML file describes; raises `ValueError` saying where it is wrong."""
+    """Load a target file; raises `ValueError` with the file and the key that is wrong."""
     try:
-        told = tomllib.loads(file.read_text(encoding="utf-8"))
-        target = msgspec.convert(told, Target)
+        table = tomllib.loads(file.read_text(encoding="utf-8"))
+        target = msgspec.convert(table, Target)
     except (tomllib.TOMLDecodeError, msgspec.ValidationError, UnicodeDecodeError) as error:
         raise ValueError(f"{file}: {error}") from error
-    return target if "name" in told else msgspec.structs.replace(target, name=file.stem)
+    return target if "name" in table else msgspec.structs.replace(target, name=file.stem)
 
 
 def at(body: Any, pointer: str) -> Any:
-    """Return what stands at a JSON pointer; None if nothing does, or there is no pointer."""
+    """Return the value at a JSON pointer; None without a value or a pointer."""
     if not pointer:
         return None
     for part in pointer.split("/")[1:]:

@@ -12,7 +12,18 @@ from typing import Any
 
 import msgspec
 
-from x402sim.chain.base import Block, Call, ChainError, Log, LogFilter, Receipt, Transaction
+from x402sim.chain.base import (
+    Block,
+    Call,
+    ChainError,
+    Log,
+    LogFilter,
+    Mining,
+    Minting,
+    Receipt,
+    Rewinding,
+    Transaction,
+)
 from x402sim.chain.ledger.machine import GAS_PRICE_WEI, Machine
 from x402sim.chain.ledger.token import Token
 from x402sim.chain.ledger.token_rules import TokenRules
@@ -27,10 +38,8 @@ _CODE = b"\xfe"
 """What eth_getCode says of the token: not empty, and INVALID if anyone ran it."""
 
 
-class Ledger:
-    """A chain in memory with one token on it; keeps `chain.base.Control`."""
-
-    is_ours = True
+class LedgerChain:
+    """A chain in memory with one token on it; a `WorldChain` that offers all control."""
 
     def __init__(
         self,
@@ -143,9 +152,19 @@ class Ledger:
         return self.machine.automine
 
     @property
-    def can_mint(self) -> bool:
-        """Whether `fund` can be done at all: it can."""
-        return True
+    def minting(self) -> Minting:
+        """This chain: it mints."""
+        return self
+
+    @property
+    def mining(self) -> Mining:
+        """This chain: it mines on demand."""
+        return self
+
+    @property
+    def rewinding(self) -> Rewinding:
+        """This chain: it rewinds."""
+        return self
 
     def at_first(self) -> tuple[list[Block], int]:
         """Return the blocks there were when it was opened, oldest first, and the supply."""
@@ -163,12 +182,8 @@ class Ledger:
         """Mint tokens, in a transaction of the token's owner; raises `ChainError`."""
         await self._send_and_check(Call(self.owner, self.token, abi.mint(account, amount_base)))
 
-    async def fund_native(self, account: Address, amount_wei: int) -> None:
-        """Give native currency, in a transaction of the token's owner; raises `ChainError`."""
-        await self._send_and_check(Call(self.owner, account, b"", amount_wei))
-
     async def mine(self, blocks: int = 1) -> int:
-        """Mine blocks, the first with all that waits; return the new height."""
+        """Mine blocks, the first with every waiting transaction; return the new height."""
         if not 1 <= blocks <= 10_000:
             raise ChainError(f"mine 1 to 10000 blocks at a time, not {blocks}")
         await self._do("mine", blocks)
@@ -192,19 +207,19 @@ class Ledger:
         await self._do("reorg", depth, sorted(drop))
 
     async def drop(self) -> None:
-        """Forget what waits in the mempool, as a node short of memory does."""
+        """Forget every transaction in the mempool, as a node short of memory does."""
         await self._do("drop")
 
-    async def endow(self, account: Address, amount_wei: int) -> None:
+    async def set_native_balance(self, account: Address, amount_wei: int) -> None:
         """Set an account's native balance, without a transaction."""
         await self._do("endow", account, str(amount_wei))
 
-    async def doom(self, calls: int) -> None:
-        """Let the next `calls` calls of the token revert once they are mined."""
+    async def force_revert(self, calls: int) -> None:
+        """Make the next `calls` calls of the token revert when they are mined."""
         await self._do("doom", calls)
 
     async def reset(self) -> None:
-        """Begin again with nothing but block 0; it mines on demand if it did so before."""
+        """Go back to block 0. Automining stays as it was set."""
         automine, self._has_history = self.machine.automine, False
         if self._log:
             self._log.clear()
@@ -304,11 +319,11 @@ def _drop(machine: Machine, _: int) -> None:
     machine.drop()
 
 
-def _doom(machine: Machine, _: int, calls: int) -> None:
-    machine.doomed = calls
+def _force_revert(machine: Machine, _: int, calls: int) -> None:
+    machine.forced_reverts = calls
 
 
-def _endow(machine: Machine, _: int, account: bytes, amount_wei: str) -> None:
+def _set_native_balance(machine: Machine, _: int, account: bytes, amount_wei: str) -> None:
     machine.state.put(machine.state.native, Address(account), int(amount_wei))
 
 
@@ -320,13 +335,14 @@ def _revert(machine: Machine, _: int, snapshot: int) -> None:
     machine.revert(snapshot)
 
 
+# A name here is what a file holds: renaming one makes older files unreadable.
 _OPERATIONS: dict[str, Callable[..., Any]] = {
     "send": _send,
     "automine": _automine,
     "mine": Machine.mine,
     "drop": _drop,
-    "doom": _doom,
-    "endow": _endow,
+    "doom": _force_revert,
+    "endow": _set_native_balance,
     "snapshot": _snapshot,
     "revert": _revert,
     "reorg": Machine.reorg,

@@ -43,8 +43,8 @@ class Machine:
         self.token = token
         self.state = State()
         self.automine = True
-        self.doomed = 0
-        """How many of the next calls of the token revert, whatever they say."""
+        self.forced_reverts = 0
+        """How many of the next calls of the token revert, whatever they call."""
         self._arrivals = 0
         self._block_marks: dict[int, int] = {}
         self._snapshots: dict[int, int] = {}
@@ -231,7 +231,7 @@ class Machine:
         mark = state.mark()
         try:
             if call.to == self.token.network.asset:
-                self._meet_doom()
+                self._revert_if_forced()
                 _, frame = self.token.run(state, call, now_s)
                 gas_used += frame.gas_used
             self._pay(call.sender, call.to, call.value)
@@ -263,11 +263,11 @@ class Machine:
             revert_reason=reason,
         )
 
-    def _meet_doom(self) -> None:
-        """Raise `Reverted` if this call is one of those that shall fail."""
-        if self.doomed:
-            self.doomed -= 1
-            raise Reverted("doomed")
+    def _revert_if_forced(self) -> None:
+        """Raise `Reverted` if this call is one that `force_revert` has asked for."""
+        if self.forced_reverts:
+            self.forced_reverts -= 1
+            raise Reverted("forced revert")
 
     def _pay(self, sender: Address, to: Address, value: int) -> None:
         """Move native currency; raises `Reverted` if there is not enough."""

@@ -46,7 +46,7 @@ def find_anvil(environ: Mapping[str, str] = os.environ, near: Path | None = None
     return Path(found)
 
 
-class Anvil:
+class AnvilProcess:
     """A running anvil on a free port of this machine; `url` is its JSON-RPC address."""
 
     def __init__(self, chain_id: int, genesis_s: int, program: Path | None = None) -> None:

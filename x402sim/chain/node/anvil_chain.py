@@ -1,4 +1,4 @@
-"""A chain on a node of our own that obeys: anvil behind the whole seam, `Control` included.
+"""A chain on an anvil of our own, with all control over it.
 
 It begins as a ledger does: block 0 holds the token at the network's own address, the
 balances, and the gas money. Each block has the time of the world's clock, and anvil
@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 from x402sim.chain import contract
-from x402sim.chain.base import Block, Call, ChainError
+from x402sim.chain.base import Block, Call, ChainError, Mining, Minting, Rewinding
 from x402sim.chain.ledger import gas
 from x402sim.chain.ledger.ledger import PLENTY_WEI
 from x402sim.chain.ledger.machine import GAS_PRICE_WEI
 from x402sim.chain.node import objects
-from x402sim.chain.node.anvil import Anvil
-from x402sim.chain.node.evm import Node
+from x402sim.chain.node.anvil import AnvilProcess
+from x402sim.chain.node.evm import JsonRpcNode
 from x402sim.chain.node.evm_chain import GAS_LIMIT, POLL_S, EvmChain, require_fit
 from x402sim.chain.rpc.jsonrpc import Json, quantity, read_hash, read_quantity
 from x402sim.clock import Clock
@@ -33,7 +33,7 @@ TIMEOUT_S = 60
 RESTLESS_LOOKS = 500
 """How often to look whether a block that is due has come; each look takes a millisecond."""
 TOO_LITTLE_GAS = 100
-"""What a doomed call may use to run: it ends before it does anything."""
+"""The gas of a call that is forced to revert: it ends before it does anything."""
 MINER = b"x402sim/mine"
 """Who mines a replaced block, with a number behind it."""
 _SENT_AS = (
@@ -67,9 +67,7 @@ class _Saved:
 
 
 class AnvilChain(EvmChain):
-    """A chain on an anvil that it starts and stops; keeps `chain.base.Control`."""
-
-    is_ours = True
+    """A chain on an anvil that it starts and stops; a `WorldChain` that offers all control."""
 
     def __init__(
         self,
@@ -88,16 +86,16 @@ class AnvilChain(EvmChain):
         Raises `ChainError` if there is no anvil (saying how to get it), or it fails.
         """
         self.owner = owner
-        self._anvil = Anvil(network.chain_id, clock.now_s(), program)
-        node = Node(self._anvil.url, timeout_s=TIMEOUT_S, parallel=0 if in_line else 1)
+        self._anvil = AnvilProcess(network.chain_id, clock.now_s(), program)
+        node = JsonRpcNode(self._anvil.url, timeout_s=TIMEOUT_S, parallel=0 if in_line else 1)
         super().__init__(node, network, clock)
         self._turn = asyncio.Lock()
         """Held while an operation is done, which takes several questions."""
         self._automine = True
-        self._doomed = 0
+        self._forced_reverts = 0
         self._reorgs = 0
         self._snapshots: dict[int, _Saved] = {}
-        self._endowed: dict[Address, int] = {owner: PLENTY_WEI, **(native or {})}
+        self._native: dict[Address, int] = {owner: PLENTY_WEI, **(native or {})}
         self._news: set[asyncio.Future[None]] = set()
         try:
             self._furnish(network, dict(balances or {}))
@@ -122,7 +120,7 @@ class AnvilChain(EvmChain):
         ask("anvil_setCode", token, runtime)
         for slot, word in contract.storage(network, self.owner, balances).items():
             ask("anvil_setStorageAt", token, to_hex(slot), to_hex(word))
-        for account, amount_wei in self._endowed.items():
+        for account, amount_wei in self._native.items():
             ask("anvil_setBalance", to_hex(account), quantity(amount_wei))
         ask("anvil_setBlockTimestampInterval", 0)  # or else its own clock adds a second at times
         self._genesis = int(ask("evm_snapshot"), 16)
@@ -161,8 +159,8 @@ class AnvilChain(EvmChain):
         return tx_hash
 
     def _gas_limit(self, call: Call) -> int:
-        if self._doomed and call.to == self.token:
-            self._doomed -= 1
+        if self._forced_reverts and call.to == self.token:
+            self._forced_reverts -= 1
             return gas.intrinsic(call.data) + TOO_LITTLE_GAS
         return GAS_LIMIT
 
@@ -203,9 +201,19 @@ class AnvilChain(EvmChain):
         return self._automine
 
     @property
-    def can_mint(self) -> bool:
-        """Whether `fund` can be done at all: it can."""
-        return True
+    def minting(self) -> Minting:
+        """This chain: it mints."""
+        return self
+
+    @property
+    def mining(self) -> Mining:
+        """This chain: it mines on demand."""
+        return self
+
+    @property
+    def rewinding(self) -> Rewinding:
+        """This chain: it rewinds."""
+        return self
 
     def at_first(self) -> tuple[list[Block], int]:
         """Return block 0 and the supply in it."""
@@ -220,12 +228,8 @@ class AnvilChain(EvmChain):
         """Mint tokens, in a transaction of the token's owner; raises `ChainError`."""
         await self._send_and_check(Call(self.owner, self.token, abi.mint(account, amount_base)))
 
-    async def fund_native(self, account: Address, amount_wei: int) -> None:
-        """Give native currency, in a transaction of the token's owner; raises `ChainError`."""
-        await self._send_and_check(Call(self.owner, account, b"", amount_wei))
-
     async def mine(self, blocks: int = 1) -> int:
-        """Mine blocks, the first with all that waits; return the new height."""
+        """Mine blocks, the first with every waiting transaction; return the new height."""
         if not 1 <= blocks <= MAX_BLOCKS:
             raise ChainError(f"mine 1 to {MAX_BLOCKS} blocks at a time, not {blocks}")
         async with self._turn:
@@ -278,7 +282,7 @@ class AnvilChain(EvmChain):
             await self.node.ask("anvil_rollback", depth)
             self._keep_snapshots(lambda _, saved: saved.height <= base)
             await self._tell_apart()
-            await self._endow_again()
+            await self._restore_native()
             await self._put_back([])
             if depth > 1:
                 await self._mine(depth - 1)
@@ -288,21 +292,21 @@ class AnvilChain(EvmChain):
         await self.tell()
 
     async def drop(self) -> None:
-        """Forget what waits in the mempool, as a node short of memory does."""
+        """Forget every transaction in the mempool, as a node short of memory does."""
         await self.node.ask("anvil_dropAllTransactions")
         await self.tell()
 
-    async def endow(self, account: Address, amount_wei: int) -> None:
+    async def set_native_balance(self, account: Address, amount_wei: int) -> None:
         """Set an account's native balance, without a transaction."""
-        self._endowed[account] = amount_wei
+        self._native[account] = amount_wei
         await self.node.ask("anvil_setBalance", to_hex(account), quantity(amount_wei))
 
-    async def doom(self, calls: int) -> None:
-        """Let the next `calls` calls of the token that are sent run out of gas."""
-        self._doomed = calls
+    async def force_revert(self, calls: int) -> None:
+        """Make the next `calls` calls of the token that are sent run out of gas."""
+        self._forced_reverts = calls
 
     async def reset(self) -> None:
-        """Begin again with nothing but block 0; it mines on demand if it did so before."""
+        """Go back to block 0. Automining stays as it was set."""
         async with self._turn:
             await self._go_back_to(self._genesis)
             await self.node.ask("anvil_dropAllTransactions")
@@ -370,9 +374,9 @@ class AnvilChain(EvmChain):
         self._reorgs += 1
         await self.node.ask("anvil_setCoinbase", to_hex(MINER + self._reorgs.to_bytes(8)))
 
-    async def _endow_again(self) -> None:
-        """Restore what was given without a transaction, which no block remembers."""
-        for account, amount_wei in self._endowed.items():
+    async def _restore_native(self) -> None:
+        """Set native balances again that were set without a transaction, so are in no block."""
+        for account, amount_wei in self._native.items():
             await self.node.ask("anvil_setBalance", to_hex(account), quantity(amount_wei))
 
     def _keep_snapshots(self, wanted: Callable[[int, _Saved], bool]) -> None:

@@ -27,7 +27,7 @@ class NodeGone(ChainError):
     """The node does not answer; whether it got the request is not known."""
 
 
-class Node:
+class JsonRpcNode:
     """A JSON-RPC node behind web3's HTTP provider; its answers are plain JSON.
 
     Requests are made in threads, at most `parallel` at a time; with 1 they are answered in

@@ -23,7 +23,7 @@ from x402sim.chain.base import (
 )
 from x402sim.chain.ledger import gas
 from x402sim.chain.node import objects
-from x402sim.chain.node.evm import Node, NodeGone
+from x402sim.chain.node.evm import JsonRpcNode, NodeGone
 from x402sim.chain.node.sender import Sender
 from x402sim.chain.rpc.jsonrpc import Json, quantity, read_bytes, read_quantity
 from x402sim.clock import Clock
@@ -44,7 +44,7 @@ class EvmChain:
     """A token on a node; keeps `chain.base.Chain`. It sends for the accounts it has keys of."""
 
     def __init__(
-        self, node: Node, network: Network, clock: Clock, keys: Iterable[bytes] = ()
+        self, node: JsonRpcNode, network: Network, clock: Clock, keys: Iterable[bytes] = ()
     ) -> None:
         self.network = network
         self.chain_id = network.chain_id

@@ -1,19 +1,14 @@
-"""A chain on somebody else's node: we have keys, and no power over it.
+"""A chain on an existing node: we have keys, and no control over blocks or history."""
 
-It keeps the whole seam, so that a world can stand on it: what needs keys it does in
-transactions, and what needs power over the node it refuses.
-"""
-
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
-from typing import Never
 
-from x402sim.chain.base import Block, Call, ChainError, Receipt, Reverted
-from x402sim.chain.node.evm import Node
+from x402sim.chain.base import Block, Call, ChainError, Minting, Receipt, Reverted
+from x402sim.chain.node.evm import JsonRpcNode
 from x402sim.chain.node.evm_chain import EvmChain
 from x402sim.clock import Clock
 from x402sim.protocol import abi
-from x402sim.protocol.crypto import ZERO_ADDRESS, Address, Hash, checksum
+from x402sim.protocol.crypto import ZERO_ADDRESS, Address, Hash
 from x402sim.protocol.networks import Network
 
 MINED_WITHIN_S = 120
@@ -21,11 +16,10 @@ MINED_WITHIN_S = 120
 
 
 class ExternalChain(EvmChain):
-    """A token on a node of somebody else; `open` makes one."""
+    """A token on an existing node; `open` makes one. It mints with the token owner's key."""
 
-    is_ours = False
     owner = ZERO_ADDRESS
-    """Who may mint; nobody we know, if the token does not say."""
+    """Who may mint; the zero address if the token does not say."""
     _at_first: tuple[list[Block], int]
 
     @classmethod
@@ -43,7 +37,7 @@ class ExternalChain(EvmChain):
         With `deploy` a new token is put there first, by the first of the keys, which owns
         it; `chain.network` then has its address. Raises `ChainError` and `TimeoutError`.
         """
-        chain = cls(Node(url), network, clock, keys)
+        chain = cls(JsonRpcNode(url), network, clock, keys)
         try:
             await chain._begin(deploy=deploy)
         except BaseException:
@@ -53,7 +47,7 @@ class ExternalChain(EvmChain):
 
     async def _begin(self, *, deploy: bool) -> None:
         if not self.keys:
-            raise ChainError("without a key nothing can be settled")
+            raise ChainError("settling needs the key of an account that pays for gas")
         if deploy:
             await self.check_id(self.network)
             token = await self.deploy(self.network, self.keys[0], self.keys[0])
@@ -67,14 +61,17 @@ class ExternalChain(EvmChain):
             return
 
     @property
-    def automine(self) -> bool:
-        """Whether every transaction is mined at once: the node mines when it does."""
-        return True
+    def minting(self) -> Minting | None:
+        """This chain, if we have the key of the token's owner."""
+        return self if self.owner in self.keys else None
 
     @property
-    def can_mint(self) -> bool:
-        """Whether we have the key of the token's owner."""
-        return self.owner in self.keys
+    def mining(self) -> None:
+        """The node mines by itself."""
+
+    @property
+    def rewinding(self) -> None:
+        """The node belongs to others."""
 
     def at_first(self) -> tuple[list[Block], int]:
         """Return the newest block when it was opened, and the supply then."""
@@ -85,15 +82,8 @@ class ExternalChain(EvmChain):
         return self.unmined
 
     async def fund(self, account: Address, amount_base: int) -> None:
-        """Mint tokens, if we have the owner's key; raises `ChainError` and `TimeoutError`."""
-        if not self.can_mint:
-            who = checksum(self.owner)
-            raise ChainError(f"only {who} can mint {checksum(self.token)}, and we have not its key")
+        """Mint tokens with the owner's key; raises `ChainError` and `TimeoutError`."""
         await self._send_and_check(Call(self.owner, self.token, abi.mint(account, amount_base)))
-
-    async def fund_native(self, account: Address, amount_wei: int) -> None:
-        """Send native currency from the first key's account; raises `ChainError`."""
-        await self._send_and_check(Call(self.keys[0], account, b"", amount_wei))
 
     async def wait(self, tx_hash: Hash, timeout_s: float) -> Receipt:
         """Return the receipt once the transaction is mined; whoever watches knows by then.
@@ -108,46 +98,3 @@ class ExternalChain(EvmChain):
         receipt = await self.wait(await self.send(call), MINED_WITHIN_S)
         if receipt.revert_reason is not None:
             raise ChainError(receipt.revert_reason)
-
-    # --- what needs power over the node ----------------------------------------------
-
-    def _refuse(self, what: str) -> Never:
-        raise ChainError(f"{self.node.name} is not ours: we cannot {what}")
-
-    async def mine(self, blocks: int = 1) -> int:
-        """Refused: the node mines when it does."""
-        self._refuse("mine")
-
-    async def set_automine(self, on: bool) -> None:
-        """Refused, unless nothing is to change."""
-        if not on:
-            self._refuse("stop it from mining")
-
-    async def snapshot(self) -> int:
-        """Refused."""
-        self._refuse("take snapshots")
-
-    async def revert(self, snapshot: int) -> None:
-        """Refused."""
-        self._refuse("rewind it")
-
-    async def reorg(self, depth: int, drop: Collection[Hash] = ()) -> None:
-        """Refused."""
-        self._refuse("replace blocks")
-
-    async def drop(self) -> None:
-        """Refused."""
-        self._refuse("empty its mempool")
-
-    async def endow(self, account: Address, amount_wei: int) -> None:
-        """Refused."""
-        self._refuse("make native currency")
-
-    async def doom(self, calls: int) -> None:
-        """Refused, unless nothing is to fail."""
-        if calls:
-            self._refuse("let calls fail")
-
-    async def reset(self) -> None:
-        """Refused."""
-        self._refuse("begin again")

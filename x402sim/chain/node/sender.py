@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from eth_account import Account
 
 from x402sim.chain.base import ChainError
-from x402sim.chain.node.evm import Node, NodeGone
+from x402sim.chain.node.evm import JsonRpcNode, NodeGone
 from x402sim.chain.rpc.jsonrpc import Json, read_quantity
 from x402sim.protocol.crypto import Address, Hash, checksum, from_hex, parse_address, to_hex
 
@@ -41,7 +41,7 @@ class _Sent:
 class Sender:
     """The accounts we have keys of, on one node."""
 
-    def __init__(self, node: Node, chain_id: int, keys: Iterable[bytes]) -> None:
+    def __init__(self, node: JsonRpcNode, chain_id: int, keys: Iterable[bytes]) -> None:
         self._node, self._chain_id = node, chain_id
         self._keys = {parse_address(Account.from_key(key).address): key for key in keys}
         self._turn = asyncio.Lock()

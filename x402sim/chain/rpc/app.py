@@ -17,7 +17,7 @@ from starlette.routing import Route
 
 from x402sim.chain.base import Chain, ChainError, Reverted
 from x402sim.chain.rpc.jsonrpc import BadParams, Json, error, is_id, result, shown, why_invalid
-from x402sim.chain.rpc.methods import METHODS, Method, Node
+from x402sim.chain.rpc.methods import METHODS, Method, RpcContext
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address, to_hex
 from x402sim.protocol.messages import BadMessage, decode
@@ -61,33 +61,33 @@ def _find(name: str) -> Method:
     return METHODS[name][0]
 
 
-def _bind(method: Method, node: Node, params: Any) -> Awaitable[Any]:
+def _bind(method: Method, context: RpcContext, params: Any) -> Awaitable[Any]:
     """Return the call of a method; raises `BadParams` for too few or too many parameters."""
     given = [] if params is None else params
     if not isinstance(given, list):
         raise BadParams(f"expected params as an array, got {shown(given)}")
     try:
-        bound = inspect.signature(method).bind(node, *given)
+        bound = inspect.signature(method).bind(context, *given)
     except TypeError:
         text = f"expected parameters ({_parameters(method)}), got {len(given)} of them"
         raise BadParams(text) from None
     return method(*bound.args)
 
 
-async def _answer_one(node: Node, request: Any) -> Json | None:
+async def _answer_one(context: RpcContext, request: Any) -> Json | None:
     """Return the answer to one request; None to a notification, which wants none."""
     problem = why_invalid(request)
     seen_id = request.get("id") if isinstance(request, dict) else None
     if problem:
         return error(seen_id if is_id(seen_id) else None, INVALID_REQUEST, problem)
-    reply = await _perform(node, seen_id, request)
+    reply = await _perform(context, seen_id, request)
     return reply if "id" in request else None
 
 
-async def _perform(node: Node, request_id: Any, request: Json) -> Json:
+async def _perform(context: RpcContext, request_id: Any, request: Json) -> Json:
     try:
         method = _find(request["method"])
-        return result(request_id, await _bind(method, node, request.get("params")))
+        return result(request_id, await _bind(method, context, request.get("params")))
     except UnknownMethod as unknown:
         return error(request_id, UNKNOWN_METHOD, str(unknown))
     except BadParams as wrong:
@@ -105,19 +105,19 @@ def _revert(request_id: Any, reason: str) -> Json:
     return error(request_id, REVERTED, f"execution reverted: {reason}", data)
 
 
-async def _answer(node: Node, body: bytes) -> Json | list[Json] | None:
+async def _answer(context: RpcContext, body: bytes) -> Json | list[Json] | None:
     try:
         payload = decode(body, Any)
     except BadMessage as wrong:
         return error(None, PARSE_ERROR, f"cannot be read as JSON: {wrong}")
     if not isinstance(payload, list):
-        return await _answer_one(node, payload)
+        return await _answer_one(context, payload)
     if not 1 <= len(payload) <= MAX_BATCH:
         text = f"expected a batch of 1 to {MAX_BATCH} requests, got {len(payload)}"
         return error(None, INVALID_REQUEST, text)
     replies = []
     for request in payload:
-        replies.append(await _answer_one(node, request))
+        replies.append(await _answer_one(context, request))
         await asyncio.sleep(0)  # noqa: TID251 - no time passes; others get their turn
     return [reply for reply in replies if reply is not None] or None
 
@@ -133,12 +133,12 @@ def rpc_route(
     GET gives the page about the methods. Transactions are taken only if `unlocked`, and
     only from `accounts`.
     """
-    node = Node(chain, tuple(accounts), unlocked)
+    context = RpcContext(chain, tuple(accounts), unlocked)
 
     async def rpc(request: Request) -> Response:
         if request.method != "POST":
             return PlainTextResponse(documentation())
-        reply = await _answer(node, await read_body(request))
+        reply = await _answer(context, await read_body(request))
         return Response(status_code=204) if reply is None else answer(reply)
 
     prefix = path.rstrip("/")

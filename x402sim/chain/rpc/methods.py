@@ -36,7 +36,7 @@ MAX_FEE_HISTORY = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class RpcContext:
     """A chain, the accounts a caller may list, and whether it may send from them."""
 
     chain: Chain
@@ -47,17 +47,17 @@ class Node:
 # --- what the methods share ----------------------------------------------------------
 
 
-async def _number(node: Node, which: Any) -> int:
-    return read_block_number(which, await node.chain.height())
+async def _number(rpc: RpcContext, which: Any) -> int:
+    return read_block_number(which, await rpc.chain.height())
 
 
-async def _only_newest(node: Node, which: Any) -> None:
+async def _only_newest(rpc: RpcContext, which: Any) -> None:
     """Refuse any state but the newest; `which` may be an EIP-1898 object.
 
     Raises `BadParams` and `ChainError`.
     """
-    head = await node.chain.height()
-    number = await _named_block(node, which) if isinstance(which, dict) else None
+    head = await rpc.chain.height()
+    number = await _named_block(rpc, which) if isinstance(which, dict) else None
     number = read_block_number(which, head) if number is None else number
     if number != head:
         raise ChainError(
@@ -65,35 +65,35 @@ async def _only_newest(node: Node, which: Any) -> None:
         )
 
 
-async def _named_block(node: Node, which: Json) -> int:
+async def _named_block(rpc: RpcContext, which: Json) -> int:
     fields = read_object(which, "a block")
     if fields.keys() & {"blockHash", "blockNumber"} == {"blockNumber"}:
         return read_quantity(fields["blockNumber"], "blockNumber")
     if "blockNumber" in fields or "blockHash" not in fields:
         raise BadParams(f"a block: expected blockHash or blockNumber, got {shown(which)}")
-    return (await _known_block(node, fields["blockHash"])).number
+    return (await _known_block(rpc, fields["blockHash"])).number
 
 
-async def _known_block(node: Node, block_hash: Any) -> Block:
-    block = await node.chain.block(read_hash(block_hash, "blockHash"))
+async def _known_block(rpc: RpcContext, block_hash: Any) -> Block:
+    block = await rpc.chain.block(read_hash(block_hash, "blockHash"))
     if block is None:
         raise ChainError(f"unknown block {block_hash}")
     return block
 
 
-async def _block_object(node: Node, block: Block | None, full: Any) -> Json | None:
+async def _block_object(rpc: RpcContext, block: Block | None, full: Any) -> Json | None:
     whole = read_bool(full, "whether to give whole transactions")
     if block is None:
         return None
     hashes = block.tx_hashes
-    found = [await node.chain.transaction(h) for h in hashes] if whole else []
+    found = [await rpc.chain.transaction(h) for h in hashes] if whole else []
     return block_object(
         block,
-        transactions=[transaction_object(tx, node.chain.chain_id) for tx in found if tx]
+        transactions=[transaction_object(tx, rpc.chain.chain_id) for tx in found if tx]
         if whole
         else [to_hex(tx_hash) for tx_hash in hashes],
-        logs=await node.chain.logs(LogFilter(block.number, block.number)),
-        base_fee_wei=await node.chain.gas_price(),
+        logs=await rpc.chain.logs(LogFilter(block.number, block.number)),
+        base_fee_wei=await rpc.chain.gas_price(),
     )
 
 
@@ -105,155 +105,155 @@ def _no_overrides(overrides: Any) -> None:
 # --- the methods ---------------------------------------------------------------------
 
 
-async def _client_version(node: Node) -> str:
+async def _client_version(rpc: RpcContext) -> str:
     return f"x402sim/{VERSION}"
 
 
-async def _net_version(node: Node) -> str:
-    return str(node.chain.chain_id)
+async def _net_version(rpc: RpcContext) -> str:
+    return str(rpc.chain.chain_id)
 
 
-async def _chain_id(node: Node) -> Any:
-    return quantity(node.chain.chain_id)
+async def _chain_id(rpc: RpcContext) -> Any:
+    return quantity(rpc.chain.chain_id)
 
 
-async def _syncing(node: Node) -> bool:
+async def _syncing(rpc: RpcContext) -> bool:
     return False
 
 
-async def _height(node: Node) -> Any:
-    return quantity(await node.chain.height())
+async def _height(rpc: RpcContext) -> Any:
+    return quantity(await rpc.chain.height())
 
 
-async def _gas_price(node: Node) -> Any:
-    return quantity(await node.chain.gas_price())
+async def _gas_price(rpc: RpcContext) -> Any:
+    return quantity(await rpc.chain.gas_price())
 
 
-async def _priority_fee(node: Node) -> Any:
+async def _priority_fee(rpc: RpcContext) -> Any:
     return quantity(0)
 
 
-async def _fee_history(node: Node, count: Any, newest: Any, percentiles: Any = None) -> Json:
+async def _fee_history(rpc: RpcContext, count: Any, newest: Any, percentiles: Any = None) -> Json:
     size = count if type(count) is int else read_quantity(count, "count")
     if not 1 <= size <= MAX_FEE_HISTORY:
         raise BadParams(f"count: expected 1 to {MAX_FEE_HISTORY}, got {size}")
     if not isinstance(percentiles, list | None) or len(percentiles or ()) > 100:
         raise BadParams(f"percentiles: expected a list of at most 100, got {shown(percentiles)}")
-    last = await _number(node, newest)
-    head = await node.chain.height()
+    last = await _number(rpc, newest)
+    head = await rpc.chain.height()
     if last > head:
         raise ChainError(f"block {last} is not mined yet; the newest is block {head}")
     numbers = range(max(0, last - size + 1), last + 1)
-    blocks = [await node.chain.block(n) for n in numbers]
+    blocks = [await rpc.chain.block(n) for n in numbers]
     reward = {} if percentiles is None else {"reward": [["0x0"] * len(percentiles)] * len(blocks)}
     return {
         "oldestBlock": quantity(numbers.start),
-        "baseFeePerGas": [await _gas_price(node)] * (len(blocks) + 1),
+        "baseFeePerGas": [await _gas_price(rpc)] * (len(blocks) + 1),
         "gasUsedRatio": [b.gas_used / BLOCK_GAS_LIMIT if b else 0.0 for b in blocks],
         **reward,
     }
 
 
-async def _accounts(node: Node) -> list[str]:
-    return [to_hex(account) for account in node.accounts]
+async def _accounts(rpc: RpcContext) -> list[str]:
+    return [to_hex(account) for account in rpc.accounts]
 
 
-async def _balance(node: Node, address: Any, block: Any = None) -> Any:
+async def _balance(rpc: RpcContext, address: Any, block: Any = None) -> Any:
     account = read_address(address)
-    await _only_newest(node, block)
-    return quantity(await node.chain.native_balance(account))
+    await _only_newest(rpc, block)
+    return quantity(await rpc.chain.native_balance(account))
 
 
-async def _transaction_count(node: Node, address: Any, block: Any = None) -> Any:
+async def _transaction_count(rpc: RpcContext, address: Any, block: Any = None) -> Any:
     account = read_address(address)
-    await _only_newest(node, block)
-    return quantity(await node.chain.account_nonce(account))
+    await _only_newest(rpc, block)
+    return quantity(await rpc.chain.account_nonce(account))
 
 
-async def _code(node: Node, address: Any, block: Any = None) -> str:
+async def _code(rpc: RpcContext, address: Any, block: Any = None) -> str:
     account = read_address(address)
-    await _only_newest(node, block)
-    return to_hex(await node.chain.code(account))
+    await _only_newest(rpc, block)
+    return to_hex(await rpc.chain.code(account))
 
 
-async def _block_by_number(node: Node, block: Any, full: Any = False) -> Json | None:
-    number = await _number(node, block)
-    return await _block_object(node, await node.chain.block(number), full)
+async def _block_by_number(rpc: RpcContext, block: Any, full: Any = False) -> Json | None:
+    number = await _number(rpc, block)
+    return await _block_object(rpc, await rpc.chain.block(number), full)
 
 
-async def _block_by_hash(node: Node, block_hash: Any, full: Any = False) -> Json | None:
-    return await _block_object(node, await node.chain.block(read_hash(block_hash)), full)
+async def _block_by_hash(rpc: RpcContext, block_hash: Any, full: Any = False) -> Json | None:
+    return await _block_object(rpc, await rpc.chain.block(read_hash(block_hash)), full)
 
 
-async def _transaction(node: Node, tx_hash: Any) -> Json | None:
-    tx = await node.chain.transaction(read_hash(tx_hash))
-    return transaction_object(tx, node.chain.chain_id) if tx else None
+async def _transaction(rpc: RpcContext, tx_hash: Any) -> Json | None:
+    tx = await rpc.chain.transaction(read_hash(tx_hash))
+    return transaction_object(tx, rpc.chain.chain_id) if tx else None
 
 
-async def _receipt(node: Node, tx_hash: Any) -> Json | None:
-    receipt = await node.chain.receipt(read_hash(tx_hash))
+async def _receipt(rpc: RpcContext, tx_hash: Any) -> Json | None:
+    receipt = await rpc.chain.receipt(read_hash(tx_hash))
     return receipt_object(receipt) if receipt else None
 
 
-async def _logs(node: Node, filter: Any) -> list[Json]:  # noqa: A002 - shown on the page
+async def _logs(rpc: RpcContext, filter: Any) -> list[Json]:  # noqa: A002 - shown on the page
     fields = read_object(filter, "a filter")
-    first, last = await _range(node, fields)
+    first, last = await _range(rpc, fields)
     addresses, topics = read_addresses(fields.get("address")), read_topics(fields.get("topics"))
     if first > last:  # it begins after the newest block
         return []
-    found = await node.chain.logs(LogFilter(first, last, addresses, topics))
+    found = await rpc.chain.logs(LogFilter(first, last, addresses, topics))
     return [log_object(log) for log in found]
 
 
-async def _range(node: Node, fields: Json) -> tuple[int, int]:
+async def _range(rpc: RpcContext, fields: Json) -> tuple[int, int]:
     if "blockHash" in fields:
         if fields.keys() & {"fromBlock", "toBlock"}:
             raise BadParams("a filter: expected blockHash, or fromBlock and toBlock, not both")
-        number = (await _known_block(node, fields["blockHash"])).number
+        number = (await _known_block(rpc, fields["blockHash"])).number
         return number, number
-    first = await _number(node, fields.get("fromBlock"))
-    last = await _number(node, fields.get("toBlock"))
+    first = await _number(rpc, fields.get("fromBlock"))
+    last = await _number(rpc, fields.get("toBlock"))
     if first > last:
         raise BadParams(f"a filter: fromBlock {first} is after toBlock {last}")
-    return first, min(last, await node.chain.height())
+    return first, min(last, await rpc.chain.height())
 
 
-async def _call(node: Node, transaction: Any, block: Any = None, overrides: Any = None) -> str:
+async def _call(rpc: RpcContext, transaction: Any, block: Any = None, overrides: Any = None) -> str:
     call = read_call(transaction)
     _no_overrides(overrides)
-    await _only_newest(node, block)
-    return to_hex(await node.chain.call(call))
+    await _only_newest(rpc, block)
+    return to_hex(await rpc.chain.call(call))
 
 
 async def _estimate_gas(
-    node: Node, transaction: Any, block: Any = None, overrides: Any = None
+    rpc: RpcContext, transaction: Any, block: Any = None, overrides: Any = None
 ) -> Any:
     call = read_call(transaction)
     _no_overrides(overrides)
-    await _only_newest(node, block)
-    return quantity(await node.chain.estimate_gas(call))
+    await _only_newest(rpc, block)
+    return quantity(await rpc.chain.estimate_gas(call))
 
 
-async def _send_transaction(node: Node, transaction: Any) -> str:
+async def _send_transaction(rpc: RpcContext, transaction: Any) -> str:
     call = read_call(transaction)
     fields = read_object(transaction, "a transaction")
     if "from" not in fields:
         raise BadParams("a transaction: expected `from`, an account of eth_accounts")
-    _only_unlocked(node, call)
-    await _only_matching(node, call, fields)
-    return to_hex(await node.chain.send(call))
+    _only_unlocked(rpc, call)
+    await _only_matching(rpc, call, fields)
+    return to_hex(await rpc.chain.send(call))
 
 
-def _only_unlocked(node: Node, call: Call) -> None:
-    if not node.unlocked:
+def _only_unlocked(rpc: RpcContext, call: Call) -> None:
+    if not rpc.unlocked:
         raise ChainError("no account is unlocked: this chain takes no transactions over JSON-RPC")
-    if call.sender not in node.accounts:
+    if call.sender not in rpc.accounts:
         raise ChainError(f"account {to_hex(call.sender)} is not unlocked; see eth_accounts")
 
 
-async def _only_matching(node: Node, call: Call, fields: Json) -> None:
+async def _only_matching(rpc: RpcContext, call: Call, fields: Json) -> None:
     """Refuse a chain id or nonce that the transaction would not get; raises `ChainError`."""
-    real = {"chainId": node.chain.chain_id, "nonce": await node.chain.account_nonce(call.sender)}
+    real = {"chainId": rpc.chain.chain_id, "nonce": await rpc.chain.account_nonce(call.sender)}
     for name, wanted in real.items():
         if name in fields and (seen := read_quantity(fields[name], name)) != wanted:
             raise ChainError(f"{name} is {seen}, but must be {wanted}")

@@ -7,7 +7,7 @@ that a reorganisation takes back.
 
 import asyncio
 
-from x402sim.chain.base import Block, Control, Log, Receipt
+from x402sim.chain.base import Block, Log, Receipt, WorldChain
 from x402sim.clock import Clock
 from x402sim.journal import Journal
 from x402sim.protocol import abi
@@ -19,7 +19,7 @@ _USES = {abi.AUTHORIZATION_USED: "used", abi.AUTHORIZATION_CANCELED: "canceled"}
 class Watch:
     """Follows a chain's blocks, told by the chain after every operation."""
 
-    def __init__(self, chain: Control, journal: Journal, clock: Clock) -> None:
+    def __init__(self, chain: WorldChain, journal: Journal, clock: Clock) -> None:
         self._chain, self._journal, self._clock = chain, journal, clock
         self._seen: list[Block]
         self._seen, self.supply_base = chain.at_first()

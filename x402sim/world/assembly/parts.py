@@ -2,20 +2,18 @@
 
 The parts meet over HTTP even in one process: the service's client has a transport that
 hands each request to the right ASGI application, so that any of them can be replaced
-by somebody else's.
+by a third party's.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any
 
 import httpx
+from starlette.applications import Starlette
 from starlette.types import ASGIApp
 
 from x402sim import web
-from x402sim.chain.base import Control
-from x402sim.chain.ledger.token_rules import CANCEL, RECEIVE, TRANSFER
+from x402sim.chain.base import WorldChain
 from x402sim.clock import Clock, SkewedClock
 from x402sim.explorer.app import explorer_app
 from x402sim.explorer.index import Index
@@ -24,7 +22,6 @@ from x402sim.facilitator.engine import Facilitator
 from x402sim.journal import Journal
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.networks import Network
-from x402sim.protocol.rules import FRESHNESS, SETTLEMENT, VERIFICATION, without
 from x402sim.rng import Rng
 from x402sim.service.entitlements import Entitlements
 from x402sim.service.issue import Issuer
@@ -36,89 +33,21 @@ from x402sim.service.upstream.explorer import ExplorerClient
 from x402sim.service.upstream.facilitator import FacilitatorClient
 from x402sim.service.upstream.rpc import RpcClient
 from x402sim.spec.decisions import Decisions
+from x402sim.spec.needs import Need
 from x402sim.world.assembly.chain_recorder import Watch
-from x402sim.world.assembly.chains import LEDGER, Ground, People, check_chain, is_url, open_ground
-from x402sim.world.assembly.hooks import NO_HOOKS, Hooks
-from x402sim.world.assembly.process import Process
-from x402sim.world.transport.faults import Faults, Victim, faulty
+from x402sim.world.assembly.process import Process, paths_of
+from x402sim.world.assembly.recipe import Recipe
+from x402sim.world.chains.backend import OpenChain, Opening
+from x402sim.world.chains.people import People
+from x402sim.world.transport.door import faulty
+from x402sim.world.transport.faults import Faults, Victim
 from x402sim.world.transport.link import Asgi
 
 JOURNAL_LIMIT = 100_000
-
-
-TABLES: dict[str, Any] = {
-    "settlement": SETTLEMENT,
-    "freshness": FRESHNESS,
-    "verification": VERIFICATION,
-    "transfer": TRANSFER,
-    "receive": RECEIVE,
-    "cancel": CANCEL,
-}
-"""Every rule table there is; the last three are the token's."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recipe:
-    """What a world is made of.
-
-    The same seed gives the same accounts (without one, those of seed 0), and in memory
-    the same payment ids. With a file, or on somebody's node, ids must never come twice, and
-    are drawn anew.
-    """
-
-    network: Network
-    seed: int | None = None
-    file: Path | None = None
-    decisions: Decisions | None = None
-    explorer_lag_s: float = 0.0
-    unlocked: bool = True
-    """Whether the RPC sends transactions for the ten accounts, which it has the keys of."""
-    has_service: bool = True
-    """Whether the service is there; without it the world waits for somebody else's."""
-    chain: str = LEDGER
-    """What it stands on: "ledger", "anvil", or the URL of a node."""
-    token: str | None = None
-    """Where the token is on that node, if not at the network's own address."""
-    deploy: bool = False
-    """Whether to put a new token on that node first."""
-    block_time_s: float | None = None
-    """Seconds between blocks; None mines every transaction at once."""
-    heartbeat_s: float = 60
-    """Seconds between blocks when transactions do not wait for one: time goes on, on any chain."""
-    sweep_s: int | None = None
-    """Seconds between looks at expired sessions and pending payments, if not as ever."""
-    without: tuple[tuple[str, str], ...] = ()
-    """Rules to leave out, to see what notices: (name in `TABLES`, clause)."""
-    hooks: Hooks = NO_HOOKS
-    """Functions that change settings, service, its application, or the facilitator."""
-
-    def __post_init__(self) -> None:
-        check_chain(self.chain)
-        if (self.token or self.deploy) and not is_url(self.chain):
-            raise ValueError(
-                f"a token can be named, or put, on somebody's node, not on {self.chain}"
-            )
-        if self.token and self.deploy:
-            raise ValueError("either name a token that is on the node, or have one put there")
-        if self.block_time_s is not None and not 0.01 <= self.block_time_s <= 86400:
-            raise ValueError(f"the block time is 0.01 to 86400 seconds, not {self.block_time_s}")
-
-    @property
-    def remembers(self) -> bool:
-        """Whether something outlives the world, in which nothing may come twice."""
-        return self.file is not None or is_url(self.chain)
-
-    def rules(self, table: str) -> Any:
-        """Return one of `TABLES` without the rules this recipe leaves out; raises `KeyError`."""
-        rules = TABLES[table]
-        for name, clause in self.without:
-            if name == table:
-                rules = without(rules, clause)
-        return rules
-
-
 ACTORS = ("service", "facilitator", "explorer", "chain")
 """Whose clocks can go wrong."""
+WORLD_OFFERS = frozenset({Need.FAULTS, Need.WORLD})
+SERVICE_OFFERS = frozenset({Need.SESSIONS, Need.AGENTS, Need.LLMS, Need.RECORD, Need.SESSION_VIEW})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,13 +56,15 @@ class Parts:
 
     clock: Clock
     journal: Journal
-    chain: Control
+    chain: WorldChain
     watch: Watch
     process: Process
-    clocks: dict[str, SkewedClock]
+    clocks: Mapping[str, SkewedClock]
     faults: Faults
     index: Index
     accounts: tuple[Wallet, ...]
+    offers: frozenset[Need]
+    """What a story may ask of this world, in whichever time it is played."""
     service_app: ASGIApp
     facilitator_app: ASGIApp
     explorer_app: ASGIApp
@@ -156,6 +87,31 @@ def plain_link(_: str, app: ASGIApp) -> httpx.AsyncBaseTransport:
     return Asgi(app)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Site:
+    """What all parts of one world share while it is built."""
+
+    recipe: Recipe
+    clock: Clock
+    clocks: Mapping[str, SkewedClock]
+    journal: Journal
+    faults: Faults
+    rng: Rng
+    """Draws what must differ from world to world if something outlives them."""
+    keys: Rng
+    """Draws the keys, which are the seed's in any world."""
+
+    def at_its_door(self, name: Victim, app: ASGIApp, paths: Sequence[str]) -> ASGIApp:
+        """Return a part's application, with faults before it, and its answers recorded.
+
+        `paths` are those it serves; a fault for any other is refused.
+        """
+        self.faults.routed(name, paths)
+        return web.recorded(
+            faulty(app, name, self.faults, self.clock), name, self.journal, self.clock
+        )
+
+
 def build(
     recipe: Recipe,
     clock: Clock | None = None,
@@ -164,80 +120,132 @@ def build(
 ) -> Parts:
     """Build a world. With a file, one that was there before goes on where it stopped.
 
-    Raises `sqlite3.Error` or `ChainError` if file or chain cannot be had.
+    Raises `sqlite3.Error` or `ChainError` if file or chain cannot be used.
     """
-    clock = clock or Clock()
-    clocks = {actor: SkewedClock(clock) for actor in ACTORS}
-    journal = Journal(JOURNAL_LIMIT) if journal is None else journal
-    rng = Rng(None if recipe.remembers else recipe.seed)
-    keys = Rng(recipe.seed or 0)
-    people = People.drawn(keys)
+    site = _site(recipe, clock or Clock(), Journal(JOURNAL_LIMIT) if journal is None else journal)
+    people = People.drawn(site.keys)
     store = Store(recipe.file)
-    secret = store.secret("ids", rng.secret("ids"))
-    try:
-        has_payments = store.counts()["payments"] > 0
-        ground = open_ground(recipe, clocks["chain"], people, secret, has_payments=has_payments)
-    except BaseException:
-        store.close()
-        raise
-    chain = ground.chain
-    blocks, _ = chain.at_first()
-    if chain.is_ours:  # a clock that was advanced goes on at the newest block's time
-        clock.advance(max(0.0, blocks[-1].timestamp_s - clock.now()))
-    watch = Watch(chain, journal, clock)
-    index = Index(chain, clocks["explorer"], recipe.explorer_lag_s)
-    faults = Faults(rng.stream("faults"))
-
-    def at_its_door(name: Victim, app: ASGIApp) -> ASGIApp:
-        return web.recorded(faulty(app, name, faults, clock), name, journal, clock)
-
-    outside = {
-        "facilitator": at_its_door(
-            "facilitator",
-            facilitator_app(_facilitator(recipe, clocks["facilitator"], ground)),
-        ),
-        "explorer": at_its_door("explorer", explorer_app(index)),
-        "rpc": at_its_door("rpc", ground.rpc_app),
-    }
-    http = httpx.AsyncClient(
-        mounts={_url(name): link(name, app) for name, app in outside.items()},
-        trust_env=False,
-        timeout=None,  # noqa: S113 - the service has timeouts of its own
-    )
-    settings = _settings(recipe, ground.network, keys.secret("service"), secret)
-    process = Process(
-        Service(
-            settings=settings,
-            clock=clocks["service"],
-            store=store,
-            issuer=Issuer(settings, rng.stream("payment ids")),
-            entitlements=Entitlements(settings.entitlement_lifetime_s),
-            facilitator=FacilitatorClient(http, settings, CRONOS),
-            explorer=ExplorerClient(http, settings),
-            rpc=RpcClient(http, settings),
-            note=lambda event, **data: journal.record(clock.now_ms(), "service", event, **data),
-            settlement_rules=recipe.rules("settlement"),
-            freshness_rules=recipe.rules("freshness"),
-        ),
-        recipe.hooks,
-    )
-    faults.on_crash = process.crash
+    secret = store.secret("ids", site.rng.secret("ids"))
+    opened = _open_chain(site, people, store, secret)
+    watch = Watch(opened.chain, site.journal, site.clock)
+    index = Index(opened.chain, site.clocks["explorer"], recipe.explorer_lag_s)
+    outside = _outside(site, opened, index)
+    http = _client(outside, link)
+    settings = _settings(recipe, opened.network, site.keys.secret("service"), secret)
+    process = Process(_service(site, settings, store, http), recipe.hooks)
+    site.faults.on_crash = process.crash
     return Parts(
-        clock=clock,
-        journal=journal,
-        chain=chain,
+        clock=site.clock,
+        journal=site.journal,
+        chain=opened.chain,
         watch=watch,
         process=process,
-        clocks=clocks,
-        faults=faults,
+        clocks=site.clocks,
+        faults=site.faults,
         index=index,
         accounts=people.accounts,
-        service_app=at_its_door("service", process if recipe.has_service else _nobody),
+        offers=opened.offers
+        | WORLD_OFFERS
+        | (SERVICE_OFFERS if recipe.has_service else frozenset()),
+        service_app=_service_at_its_door(site, process),
         facilitator_app=outside["facilitator"],
         explorer_app=outside["explorer"],
         rpc_app=outside["rpc"],
         http=http,
         recipe=recipe,
+    )
+
+
+def _site(recipe: Recipe, clock: Clock, journal: Journal) -> _Site:
+    rng = Rng(None if recipe.is_persistent else recipe.seed)
+    return _Site(
+        recipe=recipe,
+        clock=clock,
+        clocks={actor: SkewedClock(clock) for actor in ACTORS},
+        journal=journal,
+        faults=Faults(rng.stream("faults")),
+        rng=rng,
+        keys=Rng(recipe.seed or 0),
+    )
+
+
+def _open_chain(site: _Site, people: People, store: Store, secret: bytes) -> OpenChain:
+    """Open the chain; the world's clock goes on at the time of its newest block."""
+    recipe = site.recipe
+    try:
+        opened = recipe.chain.open(
+            Opening(
+                network=recipe.network,
+                clock=site.clocks["chain"],
+                people=people,
+                secret=secret,
+                has_payments=store.counts()["payments"] > 0,
+                file=recipe.file,
+                block_time_s=recipe.block_time_s,
+                unlocked=recipe.unlocked,
+                token_rules=recipe.token_rules,
+                without_token_rules=recipe.without_token_rules,
+            )
+        )
+    except BaseException:
+        store.close()
+        raise
+    if opened.chain.mining:
+        blocks, _ = opened.chain.at_first()
+        site.clock.advance(max(0.0, blocks[-1].timestamp_s - site.clock.now()))
+    return opened
+
+
+def _outside(site: _Site, opened: OpenChain, index: Index) -> dict[str, ASGIApp]:
+    """Return the applications that the service asks."""
+    recipe, clock = site.recipe, site.clocks["facilitator"]
+    facilitator = recipe.hooks.facilitator(
+        Facilitator(
+            chain=opened.chain,
+            clock=clock,
+            network=opened.network,
+            account=opened.facilitator,
+            started_s=clock.now(),
+            rules=recipe.rules("verification"),
+        )
+    )
+    apps: dict[Victim, Starlette] = {
+        "facilitator": facilitator_app(facilitator),
+        "explorer": explorer_app(index),
+        "rpc": opened.rpc_app,
+    }
+    return {name: site.at_its_door(name, app, paths_of(app)) for name, app in apps.items()}
+
+
+def _service_at_its_door(site: _Site, process: Process) -> ASGIApp:
+    if site.recipe.has_service:
+        return site.at_its_door("service", process, process.paths)
+    return site.at_its_door("service", _no_service, ())
+
+
+def _client(outside: dict[str, ASGIApp], link: Link) -> httpx.AsyncClient:
+    """Return the client with which the service asks them."""
+    return httpx.AsyncClient(
+        mounts={_url(name): link(name, app) for name, app in outside.items()},
+        trust_env=False,
+        timeout=None,  # noqa: S113 - the service has timeouts of its own
+    )
+
+
+def _service(site: _Site, settings: Settings, store: Store, http: httpx.AsyncClient) -> Service:
+    journal, clock = site.journal, site.clock
+    return Service(
+        settings=settings,
+        clock=site.clocks["service"],
+        store=store,
+        issuer=Issuer(settings, site.rng.stream("payment ids")),
+        entitlements=Entitlements(settings.entitlement_lifetime_s),
+        facilitator=FacilitatorClient(http, settings, CRONOS),
+        explorer=ExplorerClient(http, settings),
+        rpc=RpcClient(http, settings),
+        note=lambda event, **data: journal.record(clock.now_ms(), "service", event, **data),
+        settlement_rules=site.recipe.rules("settlement"),
+        freshness_rules=site.recipe.rules("freshness"),
     )
 
 
@@ -258,20 +266,7 @@ def _settings(recipe: Recipe, network: Network, private_key: bytes, secret: byte
     return recipe.hooks.settings(settings)
 
 
-def _facilitator(recipe: Recipe, clock: Clock, ground: Ground) -> Facilitator:
-    return recipe.hooks.facilitator(
-        Facilitator(
-            chain=ground.chain,
-            clock=clock,
-            network=ground.network,
-            account=ground.facilitator,
-            started_s=clock.now(),
-            rules=recipe.rules("verification"),
-        )
-    )
-
-
-_nobody = web.error(
+_no_service = web.error(
     404, "No service here", "this is the world of x402sim serve --no-service; see GET /_sim"
 )
 

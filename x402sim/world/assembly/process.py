@@ -5,6 +5,8 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
+from starlette.applications import Starlette
+from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from x402sim.service.app import service_app
@@ -12,7 +14,7 @@ from x402sim.service.background import run_background
 from x402sim.service.entitlements import Entitlements
 from x402sim.service.state import KeyedLocks, Service
 from x402sim.world.assembly.hooks import NO_HOOKS, Hooks
-from x402sim.world.transport.faults import ABORT
+from x402sim.world.transport.door import ABORT
 
 
 class Process:
@@ -30,7 +32,10 @@ class Process:
 
     def _load(self) -> None:
         self.service = self._hooks.service(self._plain)
-        self._app = self._hooks.app(self.service, service_app(self.service))
+        app = service_app(self.service)
+        self.paths = paths_of(app)
+        """The paths that the service serves, as its routes spell them."""
+        self._app = self._hooks.app(self.service, app)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request; if the service dies meanwhile, the connection breaks."""
@@ -74,3 +79,8 @@ class Process:
             self._background.cancel()
             with suppress(asyncio.CancelledError):
                 await self._background
+
+
+def paths_of(app: Starlette) -> list[str]:
+    """Return the paths that an application serves, as its routes spell them."""
+    return [route.path for route in app.routes if isinstance(route, Route)]

@@ -11,9 +11,12 @@ from x402sim.clock import Clock
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.networks import TESTNET, Network, network_named
 from x402sim.spec.decisions import Decisions
-from x402sim.world.assembly.chains import LEDGER
-from x402sim.world.assembly.parts import Parts, Recipe
-from x402sim.world.server.server import Listen, open_world, run, serve
+from x402sim.world.assembly.parts import Parts
+from x402sim.world.assembly.recipe import Recipe
+from x402sim.world.chains.backend import ChainBackend
+from x402sim.world.chains.parse import DEFAULT_CHAIN, parse_chain
+from x402sim.world.server.listen import Listen
+from x402sim.world.server.serve import open_world, run, serve
 
 
 class LocalServer:
@@ -21,8 +24,8 @@ class LocalServer:
 
     `wallets` are the ten funded accounts; `url` is the service, and `facilitator_url`,
     `explorer_url`, `rpc_url` and `control_url` the rest. `clock` is the world's clock:
-    give it to a payer if you advance it. `chain` is "ledger", "anvil" or the URL of a node,
-    where the token is at the network's own address, at `token`, or put there (`deploy`).
+    give it to a payer if you advance it. `chain` is as for `World`: "ledger", "anvil", the URL
+    of a node, or an object of `x402sim.backends`.
     `parts` is what runs inside: read it only while nothing is in flight.
     """
 
@@ -35,9 +38,7 @@ class LocalServer:
         port: int = 0,
         block_time_s: float | None = None,
         decisions: Decisions | None = None,
-        chain: str = LEDGER,
-        token: str | None = None,
-        deploy: bool = False,
+        chain: ChainBackend | str = DEFAULT_CHAIN,
     ) -> None:
         self.clock = Clock()
         self._listen = Listen(port=port)
@@ -47,9 +48,7 @@ class LocalServer:
             file=Path(file) if file is not None else None,
             decisions=decisions,
             block_time_s=block_time_s,
-            chain=chain,
-            token=token,
-            deploy=deploy,
+            chain=parse_chain(chain) if isinstance(chain, str) else chain,
         )
         self._ready = threading.Event()
         self._thread: threading.Thread | None = None

@@ -1,12 +1,13 @@
-"""A payer of a story: it asks, signs, pays and remembers, and may do each of them wrongly."""
+"""A payer in a story: it asks, signs and pays, and may do each of them wrongly."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import httpx
 import msgspec
 from coincurve import PrivateKey
 
+from x402sim.clock import Clock
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import from_hex, parse_address, sign, to_hex
@@ -15,9 +16,6 @@ from x402sim.protocol.header import Spelling, authorization_of, decode_header, e
 from x402sim.protocol.messages import BadMessage, PaymentRequirements, decode, encode
 from x402sim.protocol.money import to_base
 from x402sim.protocol.networks import Network
-
-if TYPE_CHECKING:
-    from x402sim.world.story.world import World
 
 QUOTE, SESSIONS = "/api/perp/quote", "/api/sessions/create"
 ORDER = {"pair": "BTC-USD", "side": "long", "leverage": 10, "sizeUsd": 1000}
@@ -63,14 +61,37 @@ class Answer:
         return int(self.requirements["maxAmountRequired"])
 
 
+class PayerWorld(Protocol):
+    """What a payer uses of the world it lives in."""
+
+    last_exchange: int
+    """The number of the newest exchange, which the payer moves on."""
+
+    @property
+    def clock(self) -> Clock:
+        """The true time of the world."""
+
+    @property
+    def network(self) -> Network:
+        """The network whose token is paid with."""
+
+    async def balance(self, address: str) -> int:
+        """Return an address's balance on the chain, in base units."""
+
+    async def transact(self, sender: str, data: str) -> dict[str, Any]:
+        """Send a call of the token from an account."""
+
+
 class Payer:
     """One payer: a name, a wallet, and a wire to the service."""
 
-    def __init__(self, world: "World", name: str, wallet: Wallet, http: httpx.AsyncClient) -> None:
+    def __init__(
+        self, world: PayerWorld, name: str, wallet: Wallet, http: httpx.AsyncClient
+    ) -> None:
         self.world, self.name, self.wallet = world, name, wallet
         self.http = http
         self.skew_s = 0.0
-        """How many seconds this payer's own clock is wrong."""
+        """How many seconds this payer's own clock is ahead of the true time."""
 
     @property
     def address(self) -> str:

@@ -7,24 +7,14 @@ import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import Any, overload
 
-from x402sim.spec.clauses import CLAUSES
+from x402sim.spec.needs import Need, parse_needs
+from x402sim.suggest import unknown
+from x402sim.world.story.clause_ids import require_clause
 
-if TYPE_CHECKING:
-    from x402sim.world.story.world import World
-
-Story = Callable[["World"], Awaitable[None]]
-NEEDS = {
-    "funds": "a payer with money",
-    "clock": "control of the clock",
-    "faults": "control of what goes wrong around the service",
-    "sight": "sight of the money on the chain",
-    "chain": "control of the chain",
-    "fiat token": "Circle's token, which can be paused, and blacklists",
-    "virtual time": "virtual time",
-}
-"""What a scenario cannot take for granted, and what each is called."""
+Story = Callable[[Any], Awaitable[None]]
+"""Any coroutine function of one argument, which is the live world."""
 _DOCSTRING = re.compile(
     r"(?P<title>[^\n]+)\n\nCovers: (?P<covers>.+?)\.\nStory: (?P<story>.+)", re.DOTALL
 )
@@ -32,13 +22,13 @@ _DOCSTRING = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """One scenario: `covers` are clause ids, `needs` names of `NEEDS`."""
+    """One scenario: its story, the clauses it covers, and what its stage must offer."""
 
     name: str
     title: str
     covers: tuple[str, ...]
     story: str
-    needs: tuple[str, ...]
+    needs: tuple[Need, ...]
     play: Story
 
 
@@ -47,7 +37,7 @@ def scenario(story: Story) -> Scenario: ...
 @overload
 def scenario(*, needs: str = "") -> Callable[[Story], Scenario]: ...
 def scenario(story: Story | None = None, *, needs: str = "") -> Any:
-    """Make a scenario of `async def name(world)`; `needs` are names of `NEEDS`, with commas.
+    """Make a scenario of `async def name(world)`; `needs` are names of `Need`, comma-separated.
 
     Title, `Covers:` and `Story:` come from the docstring of its module, or its own. Raises
     `ValueError` if they are missing, or a clause or a need is unknown.
@@ -65,17 +55,11 @@ def _make(story: Story, needs: str) -> Scenario:
         shape = "TITLE\\n\\nCovers: CLAUSE, CLAUSE.\\nStory: TEXT"
         raise ValueError(f"scenario {name} needs a docstring of the form {shape}")
     covers = tuple(re.split(r",\s*", told["covers"].strip()))
-    wanted = tuple(re.split(r",\s*", needs)) if needs else ()
-    _refuse_unknown(name, "clause", covers, [clause.id for clause in CLAUSES])
-    _refuse_unknown(name, "need", wanted, list(NEEDS))
+    for clause in covers:
+        require_clause(clause, f"scenario {name}")
     title, words = told["title"].rstrip("."), " ".join(told["story"].split())
+    wanted = parse_needs(needs, f"scenario {name}")
     return Scenario(name, title, covers, words, wanted, story)
-
-
-def _refuse_unknown(name: str, kind: str, given: tuple[str, ...], known: list[str]) -> None:
-    unknown = [each for each in given if each not in known]
-    if unknown:
-        raise ValueError(f"scenario {name}: there is no {kind} {', '.join(unknown)}")
 
 
 def shipped() -> list[Scenario]:
@@ -106,7 +90,7 @@ def load(file: Path) -> Scenario:
 def find(names: list[str]) -> list[Scenario]:
     """Return the scenarios of these names or files, all shipped ones without any.
 
-    Raises `ValueError` naming what is unknown and what there is.
+    Raises `ValueError` that names what was probably meant.
     """
     known = {each.name: each for each in shipped()}
     if not names:
@@ -118,6 +102,5 @@ def find(names: list[str]) -> list[Scenario]:
         elif name.endswith(".py") and Path(name).is_file():
             found.append(load(Path(name)))
         else:
-            there_are = ", ".join(known)
-            raise ValueError(f"there is no scenario {name!r}; there are: {there_are}")
+            raise ValueError(unknown("scenario", name, known))
     return found

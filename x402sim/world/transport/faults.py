@@ -1,22 +1,19 @@
-"""What can go wrong on the way to a part of the world, as data.
+"""What can go wrong on the way to a part of the world, as data; `door` makes it happen.
 
-A fault has a victim, a deed and a moment. It strikes at the victim's own door, so that
-whoever asks, in this process or over TCP, meets it: the request is lost, or the answer
-after the work was done, or something else is answered.
+A fault has a victim, a deed and a moment. What it names must exist: a victim, deed, field
+or path that does not is an error where the fault is written.
 """
 
-from collections.abc import Awaitable, Callable
-from typing import Annotated, Any, Literal
+import re
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Annotated, Any, Literal, get_args, get_type_hints
 
 import msgspec
 from msgspec import Meta
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from x402sim.clock import Clock
 from x402sim.rng import Stream
-
-ABORT = "x402sim.abort"
-"""Where a server puts the function that breaks the connection a request came on."""
+from x402sim.suggest import unknown
 
 Victim = Literal["service", "facilitator", "explorer", "rpc"]
 Deed = Literal[
@@ -50,7 +47,11 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     It strikes requests whose path ends with `path` and whose path, query or body contains
     `contains`; it lets the first `skip` of those pass, and strikes at most `times`
-    (None: as long as it stands), each with `probability`.
+    (None: as long as it stands), each with `probability`. Raises `ValueError` for a value
+    that is not possible.
+
+    >>> Fault(victim="facilitator", does="lose answer", path="/settle", times=2)
+    Fault(victim='facilitator', does='lose answer', path='/settle', times=2)
     """
 
     victim: Victim
@@ -67,10 +68,40 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     work_done: bool = False
 
     def __post_init__(self) -> None:
+        _require_known("victim", self.victim, get_args(Victim))
+        _require_known("deed of a fault", self.does, get_args(Deed))
+        for name, kind in _field_types().items():
+            try:
+                msgspec.convert(getattr(self, name), kind)
+            except msgspec.ValidationError as wrong:
+                raise ValueError(f"{name} of a fault: {wrong}") from None
         if self.does.startswith("delay") and not self.seconds:
             raise ValueError(f"a fault that does {self.does!r} needs `seconds`")
 
 
+@cache
+def _field_types() -> dict[str, Any]:
+    return get_type_hints(Fault, include_extras=True)
+
+
+def _require_known(kind: str, seen: object, known: Sequence[str]) -> None:
+    if seen not in known:
+        raise ValueError(unknown(kind, str(seen), known))
+
+
+def read_fault(asked: object) -> Fault:
+    """Return the fault that a JSON object describes; raises `ValueError`."""
+    if not isinstance(asked, dict):
+        raise ValueError(f"a fault is an object such as {EXAMPLE}, not {str(asked)[:60]!r}")
+    for name in asked:
+        _require_known("field of a fault", name, Fault.__struct_fields__)
+    for name in ("victim", "does"):
+        if name not in asked:
+            raise ValueError(f"a fault needs {name!r}, as in {EXAMPLE}")
+    return Fault(**asked)
+
+
+EXAMPLE = '{"victim": "facilitator", "does": "lose answer"}'
 When = Callable[[bytes], bool]
 """A condition of one's own on a request, given its path, query and body."""
 
@@ -78,17 +109,29 @@ When = Callable[[bytes], bool]
 class Faults:
     """The faults that stand, and whom they strike next."""
 
-    def __init__(self, luck: Stream) -> None:
-        self._luck = luck
+    def __init__(self, rng: Stream) -> None:
+        self._rng = rng
         self._standing: list[_Standing] = []
+        self._paths: dict[str, Sequence[str]] = {}
         self.on_crash: Callable[[], None] = lambda: None
 
+    def routed(self, victim: str, paths: Sequence[str]) -> None:
+        """Make known which paths a victim serves, as its routes spell them."""
+        self._paths[victim] = paths
+
     def add(self, fault: Fault, when: When = lambda _: True) -> None:
-        """Let a fault stand; it strikes requests that fit it, in the order of adding."""
+        """Let a fault stand; it strikes requests that fit it, in the order of adding.
+
+        Raises `ValueError` if no path that the victim serves ends with the fault's.
+        """
+        paths = self._paths.get(fault.victim, ())
+        if paths and not any(_may_end_with(path, fault) for path in paths):
+            endings = dict.fromkeys("/" + "/".join(_ending(path, fault)[1:]) for path in paths)
+            raise ValueError(unknown(f"path of {fault.victim}", fault.path, endings))
         self._standing.append(_Standing(fault, when))
 
     def clear(self) -> None:
-        """Let nothing go wrong any more."""
+        """End all faults."""
         self._standing.clear()
 
     def standing(self) -> list[Fault]:
@@ -104,7 +147,7 @@ class Faults:
             if fault.contains.encode() not in request or not each.when(request):
                 continue
             each.seen += 1
-            if each.seen <= fault.skip or self._luck.random() >= fault.probability:
+            if each.seen <= fault.skip or self._rng.random() >= fault.probability:
                 continue
             each.struck += 1
             if fault.times is not None and each.struck >= fault.times:
@@ -121,113 +164,32 @@ class _Standing:
         self.seen = self.struck = 0
 
 
-def faulty(app: ASGIApp, victim: Victim, faults: Faults, clock: Clock) -> ASGIApp:
-    """Return `app` with the faults standing at its door."""
+def _may_end_with(route: str, fault: Fault) -> bool:
+    """Whether a path of this route can end with a fault's; `{name}` stands for any segment.
 
-    async def door(scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or not faults.standing():
-            await app(scope, receive, send)
-            return
-        body = await _body(receive)
-        request = scope["path"].encode() + b"?" + scope["query_string"] + b"\n" + body
-        fault = faults.next_for(victim, scope["path"], request)
-        if fault is None:
-            await app(scope, _once(body), send)
-        else:
-            await _strike(fault, faults, clock, _Request(app, scope, body, send))
-
-    return door
-
-
-class _Request:
-    """A request at the door: it can be carried in as often as one likes."""
-
-    def __init__(self, app: ASGIApp, scope: Scope, body: bytes, send: Send) -> None:
-        self._app, self._scope, self._body, self.send = app, scope, body, send
-
-    async def work(self) -> list[Message]:
-        """Let the victim do the work; return its answer."""
-        answer: list[Message] = []
-
-        async def keep(message: Message) -> None:
-            answer.append(message)
-
-        await self._app(self._scope, _once(self._body), keep)
-        return answer
-
-    async def abort(self, how: str) -> None:
-        """Break the connection."""
-        abort: Callable[[str], Awaitable[None]] = self._scope[ABORT]
-        await abort(how)
+    A segment that may be anything is not enough: it would fit every misspelt path.
+    """
+    wanted = fault.path.split("/")
+    served = _ending(route, fault)
+    if len(wanted) > len(served):
+        return False
+    pairs = list(zip(served, wanted, strict=True))
+    segment, ending = pairs[0]
+    can_end = "{" in segment or segment.endswith(ending)
+    names_it = not fault.path.strip("/") or any(
+        seen and not segment.startswith("{") for segment, seen in pairs
+    )
+    return can_end and names_it and all(_is_segment(*pair) for pair in pairs[1:])
 
 
-async def _strike(fault: Fault, faults: Faults, clock: Clock, request: _Request) -> None:
-    match fault.does:
-        case "lose request" | "refuse":
-            await request.abort("refused" if fault.does == "refuse" else "lost")
-        case "lose answer":
-            await request.work()
-            await request.abort("lost")
-        case "delay request":
-            await clock.sleep(fault.seconds)
-            await _answer(request, await request.work())
-        case "delay answer":
-            answer = await request.work()
-            await clock.sleep(fault.seconds)
-            await _answer(request, answer)
-        case "answer":
-            if fault.work_done:
-                await request.work()
-            await _answer(request, _made_up(fault))
-        case "truncate":
-            await _answer(request, _half(await request.work()))
-        case "duplicate":
-            await request.work()
-            await _answer(request, await request.work())
-        case "crash before" | "crash after":
-            if fault.does == "crash after":
-                await request.work()
-            faults.on_crash()
-            await request.abort("lost")
+def _ending(route: str, fault: Fault) -> list[str]:
+    """Return the last segments of a route, as many as the fault's path has.
+
+    In a world on one port, the paths of all but the service begin with the victim's name.
+    """
+    return f"/{fault.victim}{route}".split("/")[-len(fault.path.split("/")) :]
 
 
-async def _answer(request: _Request, messages: list[Message]) -> None:
-    for message in messages:
-        await request.send(message)
-
-
-def _made_up(fault: Fault) -> list[Message]:
-    headers = [(b"content-type", fault.content_type.encode())]
-    return [
-        {"type": "http.response.start", "status": fault.status, "headers": headers},
-        {"type": "http.response.body", "body": fault.body.encode()},
-    ]
-
-
-def _half(messages: list[Message]) -> list[Message]:
-    """Return an answer whose body ends in the middle."""
-    start, body = messages[0], b"".join(message.get("body", b"") for message in messages[1:])
-    headers = [pair for pair in start["headers"] if pair[0].lower() != b"content-length"]
-    return [
-        {**start, "headers": headers},
-        {"type": "http.response.body", "body": body[: len(body) // 2]},
-    ]
-
-
-async def _body(receive: Receive) -> bytes:
-    parts = []
-    while True:
-        message = await receive()
-        parts.append(message.get("body", b""))
-        if not message.get("more_body"):
-            return b"".join(parts)
-
-
-def _once(body: bytes) -> Receive:
-    """Return a `receive` that gives one whole body, and then the news that nobody is there."""
-    messages: list[Any] = [{"type": "http.request", "body": body, "more_body": False}]
-
-    async def receive() -> Message:
-        return messages.pop() if messages else {"type": "http.disconnect"}
-
-    return receive
+def _is_segment(segment: str, seen: str) -> bool:
+    parts = map(re.escape, re.split(r"\{[^}]*\}", segment))
+    return re.fullmatch("[^/]+".join(parts), seen) is not None

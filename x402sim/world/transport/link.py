@@ -1,14 +1,13 @@
 """The wire between two parts: in one process or over TCP, it takes time, and it is recorded.
 
 A hop has a latency each way, drawn from a distribution with a random stream of its own,
-so that one hop's luck never changes another's. What crosses it is written to the
+so that drawing for one hop never changes another. What crosses it is written to the
 journal: `request` as it is sent, then `answer`, or `no answer` and why.
 """
 
 import asyncio
 import itertools
-import math
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 from urllib.parse import unquote
 
@@ -21,41 +20,8 @@ from x402sim.journal import Journal
 from x402sim.protocol.header import authorization_of, decode_header
 from x402sim.protocol.messages import BadMessage, decode
 from x402sim.rng import Stream
-from x402sim.world.transport.faults import ABORT
-
-Latency = Callable[[Stream], float]
-"""Draws the seconds that one crossing takes."""
-LatencySpec = float | tuple[float, float] | Sequence[float]
-"""Seconds, always the same; (median in seconds, sigma) of a lognormal; or measured seconds."""
-
-
-def constant(seconds: float) -> Latency:
-    """Return a latency that is always the same."""
-    return lambda _: seconds
-
-
-def lognormal(median_s: float, sigma: float) -> Latency:
-    """Return a latency as networks have it: usually near the median, sometimes far above."""
-    return lambda stream: median_s * stream.lognormvariate(0, sigma)
-
-
-def empirical(samples_s: Sequence[float]) -> Latency:
-    """Return a latency that draws from measured ones."""
-    samples = list(samples_s)
-    return lambda stream: stream.choice(samples)
-
-
-def latency_of(spec: LatencySpec) -> Latency:
-    """Return the latency a spec describes; raises `ValueError` if it is none."""
-    if isinstance(spec, int | float):
-        seconds, latency = [spec], constant(spec)
-    elif isinstance(spec, tuple) and len(spec) == 2:
-        seconds, latency = list(spec), lognormal(*spec)
-    else:
-        seconds, latency = list(spec), empirical(spec)
-    if not seconds or not all(0 <= each < math.inf for each in seconds):
-        raise ValueError(f"a latency is seconds, (median, sigma) or measured seconds, not {spec!r}")
-    return latency
+from x402sim.world.transport.door import ABORT
+from x402sim.world.transport.latency import Latency
 
 
 class Asgi(httpx.AsyncBaseTransport):
@@ -171,10 +137,10 @@ class Link(httpx.AsyncBaseTransport):
         to: str,
         inner: httpx.AsyncBaseTransport,
         latency: Latency,
-        luck: Stream,
+        stream: Stream,
     ) -> None:
         self._wires, self._caller, self._to = wires, caller, to
-        self._inner, self._latency, self._luck = inner, latency, luck
+        self._inner, self._latency, self._stream = inner, latency, stream
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Carry a request there and its answer back; raises `httpx.TransportError`."""
@@ -214,7 +180,7 @@ class Link(httpx.AsyncBaseTransport):
         return response
 
     async def _travel(self, exchange: int) -> None:
-        seconds = self._latency(self._luck)
+        seconds = self._latency(self._stream)
         if seconds:
             await self._wires.clock.sleep(seconds)
         await self._wires.turn(exchange)

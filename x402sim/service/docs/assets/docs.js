@@ -117,13 +117,13 @@ function formOf(method, path, about) {
   const send = async (event) => {
     event.preventDefault();
     button.disabled = true;
-    status.replaceChildren("Waiting for the answer…");
+    status.replaceChildren("Waiting for the response…");
     answer.replaceChildren();
     await exchange(form, status, answer);
     button.disabled = false;
   };
   const node = el("form", { class: "try", onsubmit: send }, ...controls(form, about), button, status, answer,
-    el("div", { class: "bar" }, el("h4", {}, "The same with curl"), copy), curl);
+    el("div", { class: "bar" }, el("h4", {}, "The same request with curl"), copy), curl);
   forms[form.id] = form;
   form.refresh();
   return node;
@@ -142,10 +142,10 @@ async function exchange(form, status, answer) {
     try { body = JSON.parse(raw); } catch { /* not JSON: shown as it is */ }
     const headers = [...response.headers].map((pair) => pair.join(": ")).join("\n");
     answer.append(...(body ? next(form.id, body, sent.body) : []),
-      el("details", {}, el("summary", {}, "Headers of the answer"), el("pre", {}, headers)),
-      el("pre", { tabindex: "0", role: "region", "aria-label": "Body of the answer" }, body ? pretty(body) : raw));
+      el("details", {}, el("summary", {}, "Response headers"), el("pre", {}, headers)),
+      el("pre", { tabindex: "0", role: "region", "aria-label": "Response body" }, body ? pretty(body) : raw));
   } catch (error) {
-    status.replaceChildren(el("span", { class: "status bad" }, `No answer: ${error.message}`));
+    status.replaceChildren(el("span", { class: "status bad" }, `No response: ${error.message}`));
   }
 }
 
@@ -160,7 +160,7 @@ function next(id, body, sent) {
   }
   if (id !== "createSession" || !body.sessionId) return [];
   fill("getSession", "sessionId", body.sessionId);
-  return [doneNext("quote", "X-Session-Id", body.sessionId, "Spend it")];
+  return [doneNext("quote", "X-Session-Id", body.sessionId, "Spend the session")];
 }
 
 function payNext({ paymentId, paymentRequirements }) {

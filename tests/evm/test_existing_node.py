@@ -1,4 +1,4 @@
-"""A world on a node of somebody else: real time, our keys, and no power over it."""
+"""A world on an existing node: real time, our keys, and no control over its blocks."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -10,12 +10,13 @@ import pytest
 from typer.testing import CliRunner
 
 from x402sim import TESTNET, LocalServer, PaymentAuth, World
-from x402sim.chain.node.anvil import Anvil
+from x402sim.backends import Node
+from x402sim.chain.node.anvil import AnvilProcess
 from x402sim.cli import app
 from x402sim.clock import Clock
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.crypto import parse_address
-from x402sim.world.assembly import chains
+from x402sim.world.chains.node import KEYS
 
 OWNER = Wallet("0x" + "51" * 32)
 STRANGER = Wallet("0x" + "52" * 32)
@@ -26,7 +27,7 @@ ORDER = {"pair": "BTC-USD", "side": "long", "leverage": 10, "sizeUsd": 1000}
 @pytest.fixture(scope="module")
 def node(program: Path) -> Iterator[str]:
     """A node that has our account's gas money on it, and nothing else."""
-    anvil = Anvil(338, Clock().now_s(), program)
+    anvil = AnvilProcess(338, Clock().now_s(), program)
     for wallet in (OWNER, STRANGER):
         ask(anvil.url, "anvil_setBalance", wallet.address, hex(100 * ETHER))
     yield anvil.url
@@ -35,7 +36,7 @@ def node(program: Path) -> Iterator[str]:
 
 @pytest.fixture(autouse=True)
 def our_keys(program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(chains.KEYS, OWNER.private_key)
+    monkeypatch.setenv(KEYS, OWNER.private_key)
 
 
 def ask(url: str, method: str, *params: Any) -> Any:
@@ -49,14 +50,14 @@ def ask(url: str, method: str, *params: Any) -> Any:
 def token(node: str) -> Iterator[str]:
     """The token that `serve --deploy` puts there, and the server that did."""
     patch = pytest.MonkeyPatch()
-    patch.setenv(chains.KEYS, OWNER.private_key)
+    patch.setenv(KEYS, OWNER.private_key)
     with deployed(node) as server:
         yield str(server.info["asset"])
     patch.undo()
 
 
 def deployed(node: str) -> LocalServer:
-    return LocalServer(chain=node, seed=1, deploy=True)
+    return LocalServer(chain=Node(node, deploy=True), seed=1)
 
 
 def test_a_token_is_deployed_and_paid_with(node: str):
@@ -76,8 +77,8 @@ def test_a_token_is_deployed_and_paid_with(node: str):
 @pytest.mark.parametrize(
     "name", ["replay", "lost_answer", "wrong_amount", "parallel_authorization", "two_proofs"]
 )
-def test_stories_that_ask_for_no_power_pass(node: str, token: str, name: str):
-    run = World(chain=node, token=token).play(name)
+def test_stories_that_need_no_control_of_the_chain_pass(node: str, token: str, name: str):
+    run = World(chain=Node(node, token=token)).play(name)
     if name == "lost_answer":
         assert run.reason == f"in-process on {node} does not offer control of the clock"
         return
@@ -86,44 +87,58 @@ def test_stories_that_ask_for_no_power_pass(node: str, token: str, name: str):
     assert len(run.transfers) > 1
 
 
-def test_the_same_story_again_meets_its_own_traces_and_passes(node: str, token: str):
+def test_the_same_story_passes_twice_on_one_chain(node: str, token: str):
     """Payers, nonces and ids are drawn anew: on this chain nothing can be done twice."""
-    runs = [World(chain=node, token=token, seed=0).play("replay") for _ in range(2)]
+    runs = [World(chain=Node(node, token=token), seed=0).play("replay") for _ in range(2)]
     assert [run.outcome for run in runs] == ["passed", "passed"]
     assert runs[0].sha256 != runs[1].sha256
 
 
-def test_without_the_owners_key_there_is_no_money(node: str, token: str, monkeypatch):
-    monkeypatch.setenv(chains.KEYS, STRANGER.private_key)
-    run = World(chain=node, token=token).play("replay")
+def test_without_the_owners_key_nothing_is_minted(node: str, token: str, monkeypatch):
+    monkeypatch.setenv(KEYS, STRANGER.private_key)
+    run = World(chain=Node(node, token=token)).play("replay")
     assert (run.outcome, run.reason) == (
         "skipped",
         f"in-process on {node} does not offer a payer with money",
     )
-    assert World(chain=node, token=token).play("unpaid_request").outcome == "passed"
+    assert World(chain=Node(node, token=token)).play("unpaid_request").outcome == "passed"
+    with LocalServer(chain=Node(node, token=token), seed=1) as server:
+        asked = {"address": STRANGER.address, "amount": "1.00"}
+        answer = httpx.post(f"{server.control_url}/faucet", json=asked)
+    assert answer.status_code == 409
+    assert answer.json()["reason"].endswith("and its key is not configured")
 
 
-POWERS: list[tuple[str, Any, str]] = [
-    ("mine", {}, "mine"),
-    ("mining", {"automine": False}, "stop it from mining"),
-    ("snapshot", {}, "take snapshots"),
-    ("reorg", {}, "replace blocks"),
-    ("drop", {}, "empty its mempool"),
-    ("doom", {}, "let calls fail"),
-    ("reset", {}, "begin again"),
-    ("send", {"from": "0x" + "77" * 20, "to": "0x" + "78" * 20}, "make native currency"),
+def test_keys_can_be_given_in_python_and_are_not_shown(node: str, token: str, monkeypatch):
+    monkeypatch.delenv(KEYS)
+    ours = Node(node, token=token, keys=(OWNER.private_key,))
+    assert World(chain=ours).play("replay").outcome == "passed"
+    assert repr(Node("http://user:hush@127.0.0.1:9/secret", keys=("0x12",))) == (
+        "Node('http://127.0.0.1:9')"
+    )
+
+
+CONTROLS: list[tuple[str, Any, str]] = [
+    ("mine", {}, "mines at its own pace and in real time"),
+    ("mining", {"automine": False}, "mines at its own pace and in real time"),
+    ("clock/advance", {"seconds": 3600}, "mines at its own pace and in real time"),
+    ("snapshot", {}, "cannot be rewound"),
+    ("reorg", {}, "cannot be rewound"),
+    ("drop", {}, "its state changes by transactions only"),
+    ("force-revert", {}, "its state changes by transactions only"),
+    ("reset", {}, "cannot be rewound"),
+    ("send", {"from": "0x" + "77" * 20, "to": "0x" + "78" * 20}, "by transactions only"),
 ]
 
 
-def test_what_needs_power_is_refused_and_said_so(node: str, token: str):
-    with LocalServer(chain=node, seed=1, token=token) as server:
-        for path, body, power in POWERS:
-            answer = httpx.post(f"{server.control_url}/{path}", json=body)
-            said = f"{node} is not ours: we cannot {power}"
-            assert (answer.status_code, answer.json()["reason"]) == (409, said)
+def test_control_that_the_node_does_not_offer_is_refused_with_409(node: str, token: str):
+    with LocalServer(chain=Node(node, token=token), seed=1) as server:
         before_s = server.clock.now()
-        sooner = httpx.post(f"{server.control_url}/clock/advance", json={"seconds": 3600})
-        assert sooner.json()["reason"] == "the chain is not ours: on it time is real"
+        for path, body, reason in CONTROLS:
+            answer = httpx.post(f"{server.control_url}/{path}", json=body)
+            assert (answer.status_code, answer.json()["error"]) == (409, "The chain refused")
+            assert answer.json()["reason"].startswith(node)
+            assert reason in answer.json()["reason"]
         assert server.clock.now() < before_s + 60
         for path in ("faults/clear", "indexer/run"):
             assert httpx.post(f"{server.control_url}/{path}", json={}).status_code == 200

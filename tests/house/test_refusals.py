@@ -1,0 +1,80 @@
+"""One row per error: each text stands once, is documented, and no report reads prose."""
+
+import ast
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from x402sim.protocol.refusals import Refusal, RequestError, status_of
+from x402sim.service.docs import pages
+from x402sim.service.docs.openapi import openapi
+from x402sim.spec.decisions import Decisions, alternatives
+
+PACKAGE = Path(__file__).parents[2] / "x402sim"
+TABLE = PACKAGE / "protocol" / "refusals.py"
+REPORTS = sorted((PACKAGE / "report").rglob("*.py"))
+ERRORS = [*Refusal, *RequestError]
+OTHERS_WORDS = {PACKAGE / "spec", PACKAGE / "protocol" / "cronos.py"}
+"""Quotes of the specification, and the errors of a facilitator that are worded like ours."""
+BOTH = pytest.mark.parametrize("choices", [Decisions(), alternatives()], ids=["ours", "others"])
+
+
+@cache
+def strings(file: Path) -> list[str]:
+    """The string literals of a module, without docstrings and the notes below definitions."""
+    nodes = list(ast.walk(ast.parse(file.read_text())))
+    prose = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+    constants = [node for node in nodes if isinstance(node, ast.Constant) and id(node) not in prose]
+    return [node.value for node in constants if isinstance(node.value, str)]
+
+
+def is_others(file: Path) -> bool:
+    return any(file == other or other in file.parents for other in OTHERS_WORDS)
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: error.name)
+def test_an_error_text_stands_in_one_file(error):
+    code = [file for file in PACKAGE.rglob("*.py") if not is_others(file)]
+    saying = [file for file in code if any(error.text in text for text in strings(file))]
+    assert saying == [TABLE]
+    pages = [*PACKAGE.rglob("*.md"), *PACKAGE.rglob("*.txt"), *PACKAGE.rglob("*.html")]
+    assert [file for file in pages if error.text in file.read_text()] == []
+
+
+def test_an_error_text_is_used_once():
+    assert len({error.text for error in ERRORS}) == len(ERRORS)
+
+
+@pytest.mark.parametrize("file", REPORTS, ids=lambda file: file.stem)
+def test_no_report_reads_prose(file):
+    source = file.read_text()
+    assert [error.text for error in ERRORS if error.text in source] == []
+    assert "may still" not in source
+
+
+@BOTH
+def test_every_error_is_on_the_errors_page(choices):
+    text = pages.page("errors", choices, "http://service.test")
+    for error in ERRORS:
+        never = error is RequestError.SESSION_CANNOT_PAY and choices.short_session_status == 402
+        row = f"| `{error.text}` | {status_of(error, choices)} |"
+        assert (row in text) is not never
+
+
+@BOTH
+@pytest.mark.parametrize("refusal", Refusal, ids=lambda refusal: refusal.name)
+def test_every_refusal_is_in_the_openapi_document(choices, refusal):
+    api = openapi(decisions=choices, price_base=1, network="cronos-testnet", version="1")
+    answers = api["paths"]["/api/pay"]["post"]["responses"]
+    answer = answers[str(status_of(refusal, choices))]
+    assert f"`{refusal.text}` (7): {refusal.row.cause}" in answer["description"]
+    examples = answer["content"]["application/json"]["examples"].values()
+    bodies = {each["value"]["error"]: each["value"] for each in examples}
+    assert bodies[refusal.text]["final"] is (refusal.row.final is True)
+
+
+def test_every_row_has_an_error_status():
+    """A switch named in a row is a field of Decisions, and its value an HTTP error status."""
+    for error in ERRORS:
+        assert 400 <= status_of(error, Decisions()) < 600

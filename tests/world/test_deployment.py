@@ -1,0 +1,73 @@
+"""A story at a URL takes network and abilities from the world that it is played in."""
+
+from dataclasses import replace
+
+import pytest
+
+from x402sim import MAINNET, TESTNET, LiveWorld, LocalServer, Payer, World
+from x402sim.backends import Deployment
+from x402sim.protocol.crypto import parse_address
+from x402sim.world.server.listen import Listen
+
+
+async def buys(world: LiveWorld) -> None:
+    alice = await world.payer("alice", balance="1.00")
+    paid = await alice.buy()
+    world.expect(paid.status, 200, "4.1/receipt")
+
+
+@pytest.mark.parametrize("network", [TESTNET, MAINNET], ids=lambda each: each.name)
+def test_a_payer_signs_for_the_network_of_the_world(network) -> None:
+    with LocalServer(seed=1, network=network) as server:
+        run = World(on=server.url).play(buys)
+    assert (run.outcome, run.reason) == ("passed", "")
+    assert run.journal.ndjson().count(network.name.encode()) == 1
+
+
+@pytest.mark.parametrize("name", ["replay", "wrong_amount", "lost_answer", "foreign_header"])
+def test_scenarios_hold_against_mainnet_too(name: str) -> None:
+    with LocalServer(seed=1, network="cronos-mainnet") as server:
+        run = World(on=server.url).play(name)
+    assert (run.outcome, run.reason) == ("passed", "")
+
+
+def test_a_network_of_ones_own_is_taken_over_too() -> None:
+    ours = replace(
+        TESTNET, name="ours", chain_id=4711, token_version="7",
+        asset=parse_address("0x" + "ab" * 20), token_name="Ours", decimals=6,
+    )  # fmt: skip
+    with LocalServer(seed=1, network=ours) as server:
+        seen = []
+
+        async def story(world: LiveWorld) -> None:
+            seen.append(world.network)
+            await buys(world)
+
+        assert World(on=server.url).play(story).outcome == "passed"
+    assert seen == [ours]
+
+
+def test_another_network_than_the_worlds_is_refused() -> None:
+    with (
+        LocalServer(seed=1) as server,
+        pytest.raises(ValueError, match="is on cronos-testnet, not on cronos-mainnet; leave"),
+    ):
+        World(on=server.url, network=MAINNET).play(buys)
+
+
+def test_without_a_control_plane_the_network_is_the_one_given() -> None:
+    bare = LocalServer(network=MAINNET)
+    bare._listen = Listen(host="0.0.0.0", port=0)
+    with bare:
+        payer = bare.parts.accounts[0].private_key
+        stage = Deployment(bare.url, payer_key=payer)
+        run = World(on=stage, network=MAINNET).play(buys)
+        assert (run.outcome, run.reason) == ("passed", "")
+        assert payer not in repr(stage)
+
+
+def test_a_story_gets_payers_and_answers() -> None:
+    async def story(world: LiveWorld) -> None:
+        assert isinstance(await world.payer("alice"), Payer)
+
+    assert World().play(story).outcome == "passed"

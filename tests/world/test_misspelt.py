@@ -1,0 +1,260 @@
+"""A name that does not exist is an error where it is written, and names the nearest one."""
+
+from collections.abc import Iterator
+from typing import Any, get_args
+
+import httpx
+import pytest
+
+from x402sim import Fault, LiveWorld, LocalServer, World, scenario
+from x402sim.backends import Anvil, Deployment, InProcess, Ledger, Node, Tcp
+from x402sim.spec.needs import Need, parse_needs
+from x402sim.world.chains.parse import parse_chain
+from x402sim.world.stages.parse import parse_stage
+from x402sim.world.transport.faults import Deed, Victim
+
+FAULT = {"victim": "facilitator", "does": "lose answer"}
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[LocalServer]:
+    with LocalServer(seed=1) as running:
+        yield running
+
+
+def raised_in(story: Any) -> str:
+    """Return why a story failed."""
+    run = World().play(story)
+    assert run.outcome == "failed"
+    return run.reason
+
+
+WRONG_FAULTS: list[tuple[dict[str, Any], str]] = [
+    ({"does": "hang"}, "unknown deed of a fault 'hang'. Possible: lose request, lose answer"),
+    ({"does": "lose anser"}, "did you mean 'lose answer'?"),
+    ({"victim": "facilitater"}, "unknown victim 'facilitater'; did you mean 'facilitator'?"),
+    ({"skip": -1}, "skip of a fault: Expected `int` >= 0"),
+    ({"times": True}, "times of a fault: Expected `int | null`, got `bool`"),
+    ({"probability": "often"}, "probability of a fault: Expected `float`, got `str`"),
+    ({"does": "delay answer"}, "a fault that does 'delay answer' needs `seconds`"),
+]
+
+
+@pytest.mark.parametrize(("wrong", "says"), WRONG_FAULTS, ids=str)
+def test_a_fault_says_what_is_wrong_with_it(wrong: dict[str, Any], says: str) -> None:
+    with pytest.raises(ValueError, match=r"fault|victim") as raised:
+        Fault(**FAULT | wrong)
+    assert says in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        *((FAULT | wrong, says) for wrong, says in WRONG_FAULTS),
+        (FAULT | {"time": 2}, "unknown field of a fault 'time'; did you mean 'times'?"),
+        ({"victim": "service"}, "a fault needs 'does', as in {\"victim\""),
+        ([], 'a fault is an object such as {"victim"'),
+        (FAULT | {"path": "/setle"}, "did you mean '/settle'?"),
+    ],
+    ids=str,
+)
+def test_the_control_plane_answers_400_with_that_text(
+    server: LocalServer, body: Any, says: str
+) -> None:
+    answer = httpx.post(f"{server.control_url}/faults", json=body)
+    assert answer.status_code == 400
+    assert says in answer.json()["reason"]
+    assert httpx.get(f"{server.control_url}/faults").json() == []
+
+
+@pytest.mark.parametrize(
+    ("victim", "path"),
+    [
+        ("service", ""), ("service", "/api/pay"), ("service", "/quote"), ("service", "pay"),
+        ("service", "/api/payments/pay_1"), ("service", "/api/sessions/session_12"),
+        ("service", "/healthz"), ("facilitator", "/settle"), ("facilitator", "settle"),
+        ("facilitator", "/facilitator/v2/x402/verify"), ("explorer", "/api"),
+        ("explorer", "/getBlockNumber"), ("rpc", "/"), ("rpc", "/rpc/"),
+    ],
+)  # fmt: skip
+def test_a_path_that_the_victim_serves_is_accepted(
+    server: LocalServer, victim: str, path: str
+) -> None:
+    body = {"victim": victim, "does": "refuse", "path": path}
+    assert httpx.post(f"{server.control_url}/faults", json=body).json() == {"standing": 1}
+    httpx.post(f"{server.control_url}/faults/clear")
+
+
+@pytest.mark.parametrize(
+    ("victim", "path"),
+    [
+        ("service", "/settle"), ("service", "/api/payments/"), ("service", "/v1/api/pay"),
+        ("service", "/api/sessions/12"), ("facilitator", "/service/v2/x402/verify"),
+        ("facilitator", "/quote"), ("rpc", "/api"),
+    ],
+)  # fmt: skip
+def test_a_path_that_the_victim_does_not_serve_is_refused(
+    server: LocalServer, victim: str, path: str
+) -> None:
+    body = {"victim": victim, "does": "refuse", "path": path}
+    answer = httpx.post(f"{server.control_url}/faults", json=body)
+    assert answer.status_code == 400
+    assert f"unknown path of {victim} {path!r}" in answer.json()["reason"]
+
+
+def test_a_condition_of_the_storys_own_does_not_hide_a_wrong_path() -> None:
+    async def story(world: LiveWorld) -> None:
+        await world.fault(Fault(**FAULT, path="/setle"), when=lambda _: True)
+
+    assert "did you mean '/settle'?" in raised_in(story)
+
+
+def test_every_deed_and_every_victim_is_accepted() -> None:
+    for deed in get_args(Deed):
+        for victim in get_args(Victim):
+            assert Fault(victim=victim, does=deed, seconds=1).does == deed
+
+
+def test_an_actor_without_a_clock_is_refused() -> None:
+    async def story(world: LiveWorld) -> None:
+        await world.skew("facilitater", 1)
+
+    assert "unknown actor 'facilitater'; did you mean 'facilitator'?" in raised_in(story)
+
+
+def test_a_clause_that_does_not_exist_is_refused() -> None:
+    async def story(world: LiveWorld) -> None:
+        world.expect(1, 1, clause="5/nonce-onse")
+
+    said = raised_in(story)
+    assert "expect: unknown clause '5/nonce-onse'; did you mean '5/nonce-once'?" in said
+    assert "Possible: 5/cache-first, " in said
+    assert "2.1/scheme" not in said, "other sections are not near"
+
+
+def test_the_tokens_own_rules_are_clauses_too() -> None:
+    async def story(world: LiveWorld) -> None:
+        world.expect(1, 1, clause="token/not-paused")
+
+    assert World().play(story).outcome == "passed"
+
+
+def test_a_second_payer_of_a_name_is_refused() -> None:
+    async def story(world: LiveWorld) -> None:
+        await world.payer("alice", balance="1.00")
+        await world.payer("alice")
+
+    assert "there is a payer named 'alice' already" in raised_in(story)
+
+
+def test_a_need_that_does_not_exist_is_refused() -> None:
+    async def story(world: LiveWorld) -> None:
+        """Title.
+
+        Covers: 5/window.
+        Story: none.
+        """
+
+    with pytest.raises(ValueError, match=r"scenario story: unknown need 'fund'; .*'funds'"):
+        scenario(needs="fund, clock")(story)
+    assert parse_needs("funds,  observe chain", "here") == (Need.FUNDS, Need.OBSERVE_CHAIN)
+    assert parse_needs("", "here") == ()
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [True, "0.5", "fast", b"1", [], (), [0.1, "0.2"], [[0.1]], (0.1, True), -1, float("nan"),
+     float("inf"), {"median": 1}, None, [None], object()],
+    ids=repr,
+)  # fmt: skip
+def test_a_latency_of_a_wrong_type_is_refused(spec: Any) -> None:
+    with pytest.raises(ValueError, match=r"latency of 'rpc': a latency is seconds, \(median"):
+        World(latency={"rpc": spec})
+
+
+@pytest.mark.parametrize("spec", [0, 0.5, (0.1, 0.5), [0.1], [0.1, 0.2, 0.3], (1, 2, 3), range(3)])
+def test_a_latency_of_a_right_type_is_accepted(spec: Any) -> None:
+    World(latency={"rpc": spec})
+
+
+@pytest.mark.parametrize(
+    ("without", "says"),
+    [
+        (("verificaton", "5/signature-proves"), "unknown rule table 'verificaton'; did you mean"),
+        (("verification", "5/signature-prove"), "did you mean '5/signature-proves'?"),
+        (("transfer", "2.1/amount"), "unknown rule of 'transfer' '2.1/amount'"),
+    ],
+)
+def test_a_rule_that_does_not_exist_cannot_be_left_out(without: tuple[str, str], says: str) -> None:
+    with pytest.raises(ValueError, match="without: ") as raised:
+        World(without=(without,))
+    assert says in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("ledger", Ledger()),
+        ("anvil", Anvil()),
+        ("https://rpc.example", Node("https://rpc.example")),
+    ],
+)
+def test_a_chain_is_read_from_its_word(text: str, expected: object) -> None:
+    assert parse_chain(text) == World(chain=text).chain == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("legder", "unknown chain 'legder'; did you mean 'ledger'?"),
+        ("", "unknown chain ''. Possible: ledger, anvil, http://HOST:PORT"),
+        ("http://", "a node's URL is http://HOST:PORT"),
+    ],
+)
+def test_a_chain_that_does_not_exist_is_refused(text: str, says: str) -> None:
+    with pytest.raises(ValueError, match=r"chain|node") as raised:
+        World(chain=text)
+    assert says in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("in-process", InProcess()),
+        ("tcp", Tcp()),
+        ("http://127.0.0.1:1", Deployment("http://127.0.0.1:1")),
+    ],
+)
+def test_a_stage_is_read_from_its_word(text: str, expected: object) -> None:
+    assert parse_stage(text) == World(on=text).on == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("in_process", "unknown stage 'in_process'; did you mean 'in-process'?"),
+        ("http://127.0.0.1:99999", "with a port up to 65535"),
+        ("http://", "a URL is http://HOST:PORT"),
+    ],
+)
+def test_a_stage_that_does_not_exist_is_refused(text: str, says: str) -> None:
+    with pytest.raises(ValueError, match=r"stage|URL") as raised:
+        World(on=text)
+    assert says in str(raised.value)
+
+
+def test_what_cannot_be_combined_is_refused() -> None:
+    node = Node("http://user:hush@127.0.0.1:9/key")
+    with pytest.raises(
+        ValueError, match=r"tcp needs virtual time, which http://127\.0\.0\.1:9 lacks"
+    ):
+        World(on=Tcp(), chain=node)
+    with pytest.raises(ValueError, match="chain anvil cannot be combined with http://example"):
+        World(on="http://example", chain="anvil")
+    with pytest.raises(ValueError, match="a token is named, or deployed, on an existing node"):
+        parse_chain("ledger", token="0x" + "12" * 20)
+    with pytest.raises(ValueError, match="not both"):
+        Node("http://127.0.0.1:9", token="0x" + "12" * 20, deploy=True)
+    with pytest.raises(ValueError, match="the token: expected 0x and 40 hex digits"):
+        Node("http://127.0.0.1:9", token="0x12")
+    assert "hush" not in repr(node) + node.name

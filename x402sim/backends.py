@@ -1,0 +1,40 @@
+"""What a world runs on and where it is played, as objects: for `World(chain=..., on=...)`.
+
+Chains: `Ledger()` in memory, `Anvil()` a real EVM of the world's own, `Node(url)` an existing
+JSON-RPC node. Stages: `InProcess()`, `Tcp()`, `Deployment(url)`. Each is loaded when it is
+first used.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from x402sim.world.chains.anvil import Anvil
+    from x402sim.world.chains.ledger import Ledger
+    from x402sim.world.chains.node import Node
+    from x402sim.world.stages.deployment import Deployment
+    from x402sim.world.stages.in_process import InProcess
+    from x402sim.world.stages.tcp import Tcp
+
+__all__ = ["Anvil", "Deployment", "InProcess", "Ledger", "Node", "Tcp"]
+
+_HOME = {
+    "Anvil": "chains.anvil",
+    "Ledger": "chains.ledger",
+    "Node": "chains.node",
+    "Deployment": "stages.deployment",
+    "InProcess": "stages.in_process",
+    "Tcp": "stages.tcp",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'x402sim.backends' has no attribute {name!r}")
+    value = getattr(import_module(f"x402sim.world.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

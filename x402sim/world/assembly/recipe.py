@@ -1,0 +1,89 @@
+"""What is a world made of? Data alone: building it is the business of `parts`."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from x402sim.chain.ledger.token_rules import CANCEL, RECEIVE, TRANSFER, TokenRules
+from x402sim.protocol.networks import Network
+from x402sim.protocol.rules import FRESHNESS, SETTLEMENT, VERIFICATION, without
+from x402sim.spec.decisions import Decisions
+from x402sim.suggest import unknown
+from x402sim.world.assembly.hooks import NO_HOOKS, Hooks
+from x402sim.world.chains.backend import ChainBackend
+from x402sim.world.chains.parse import DEFAULT_CHAIN
+
+SERVICE_TABLES: dict[str, Any] = {
+    "settlement": SETTLEMENT,
+    "freshness": FRESHNESS,
+    "verification": VERIFICATION,
+}
+TOKEN_TABLES: dict[str, Any] = {"transfer": TRANSFER, "receive": RECEIVE, "cancel": CANCEL}
+TABLES = {**SERVICE_TABLES, **TOKEN_TABLES}
+"""Every rule table that a rule can be left out of."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe:
+    """What a world is made of; raises `ValueError` for what no world can have.
+
+    The same seed gives the same accounts (without one, those of seed 0), and in memory
+    the same payment ids. With a file, or on a chain that outlives the world, ids must never
+    come twice, and are drawn anew.
+    """
+
+    network: Network
+    seed: int | None = None
+    file: Path | None = None
+    """The service's SQLite database; None keeps it in memory."""
+    decisions: Decisions | None = None
+    explorer_lag_s: float = 0.0
+    """How many seconds after its time the explorer shows a block."""
+    unlocked: bool = True
+    """Whether the RPC sends transactions for the ten accounts, which it has the keys of."""
+    has_service: bool = True
+    """Whether the service is there; without it the world is for a service of your own."""
+    chain: ChainBackend = DEFAULT_CHAIN
+    block_time_s: float | None = None
+    """Seconds between blocks; None mines every transaction at once."""
+    heartbeat_s: float = 60
+    """Seconds between blocks when no transaction waits for one, so that chain time moves on."""
+    sweep_s: int | None = None
+    """Seconds between looks at expired sessions and pending payments; None is the default."""
+    without: tuple[tuple[str, str], ...] = ()
+    """Rules to leave out, to see which check notices: (name in `TABLES`, clause)."""
+    hooks: Hooks = NO_HOOKS
+    """Functions that change settings, service, its application, or the facilitator."""
+
+    def __post_init__(self) -> None:
+        if self.block_time_s is not None and not 0.01 <= self.block_time_s <= 86400:
+            raise ValueError(f"the block time is 0.01 to 86400 seconds, not {self.block_time_s}")
+        for table, clause in self.without:
+            if table not in TABLES:
+                raise ValueError(f"without: {unknown('rule table', table, TABLES)}")
+            clauses = dict.fromkeys(rule.clause for rule in TABLES[table])
+            if clause not in clauses:
+                raise ValueError(f"without: {unknown(f'rule of {table!r}', clause, clauses)}")
+
+    @property
+    def is_persistent(self) -> bool:
+        """Whether something outlives the world, in which nothing may come twice."""
+        return self.file is not None or self.chain.is_persistent
+
+    def rules(self, table: str) -> Any:
+        """Return one of `TABLES` without the rules this recipe leaves out; raises `KeyError`."""
+        rules = TABLES[table]
+        for name, clause in self.without:
+            if name == table:
+                rules = without(rules, clause)
+        return rules
+
+    @property
+    def token_rules(self) -> TokenRules:
+        """The token's tables without the rules this recipe leaves out."""
+        return TokenRules(**{name: self.rules(name) for name in TOKEN_TABLES})
+
+    @property
+    def without_token_rules(self) -> tuple[str, ...]:
+        """The token's tables that have rules left out."""
+        return tuple(name for name, _ in self.without if name in TOKEN_TABLES)

@@ -1,0 +1,60 @@
+"""A real EVM of the world's own: an anvil that is started and stopped with it."""
+
+import asyncio
+from dataclasses import dataclass
+from pathlib import Path
+
+from x402sim.chain.base import ChainError
+from x402sim.spec.needs import Need
+from x402sim.world.chains.backend import OpenChain, Opening
+from x402sim.world.chains.evm import require_evm
+from x402sim.world.loop import VirtualLoop
+
+
+@dataclass(frozen=True, slots=True)
+class Anvil:
+    """An anvil (Foundry's test node) on a free port; needs the extra `evm`.
+
+    `program` is its path; by default it is looked for in X402SIM_ANVIL, on PATH, and in
+    the npm package @foundry-rs/anvil.
+    """
+
+    program: Path | None = None
+    kind = name = "anvil"
+    is_virtual = True
+    is_persistent = False
+
+    def open(self, opening: Opening) -> OpenChain:
+        """Start the node and put the token on it; raises `ChainError`."""
+        require_evm(opening)
+        if opening.file is not None:
+            raise ChainError("--db is not supported with anvil: its chain ends with the process")
+        from x402sim.chain.node.anvil_chain import AnvilChain
+        from x402sim.chain.rpc.node import node_rpc_app
+
+        people = opening.people
+        chain = AnvilChain(
+            opening.network,
+            opening.clock,
+            owner=people.owner.address_bytes,
+            balances=people.balances,
+            native=people.native,
+            program=self.program,
+            in_line=_is_time_virtual(),
+        )
+        return OpenChain(
+            chain=chain,
+            network=opening.network,
+            facilitator=people.facilitator.address_bytes,
+            rpc_app=node_rpc_app(chain, may_write=opening.unlocked),
+            offers=frozenset(
+                {Need.FUNDS, Need.OBSERVE_CHAIN, Need.CONTROL_CHAIN, Need.CLOCK},
+            ),
+        )
+
+
+def _is_time_virtual() -> bool:
+    try:
+        return isinstance(asyncio.get_running_loop(), VirtualLoop)
+    except RuntimeError:
+        return False

@@ -1,0 +1,15 @@
+"""What no world on a real EVM can have, whoever runs the node."""
+
+from importlib.util import find_spec
+
+from x402sim.chain.base import ChainError
+from x402sim.world.chains.backend import Opening
+
+
+def require_evm(opening: Opening) -> None:
+    """Raise `ChainError` unless web3 is installed and the token's rules are all there."""
+    if find_spec("web3") is None:
+        raise ChainError("a real chain needs web3: pip install 'x402sim[evm]'")
+    if opening.without_token_rules:
+        tables = ", ".join(opening.without_token_rules)
+        raise ChainError(f"the rules of a real token cannot be left out: {tables}")

@@ -1,0 +1,54 @@
+"""The chain in memory: fast, deterministic, and under full control."""
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from x402sim.chain.ledger.ledger import LedgerChain
+from x402sim.chain.rpc.app import rpc_app
+from x402sim.spec.needs import Need
+from x402sim.world.chains.backend import OpenChain, Opening
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """A chain in memory; with a database file it is kept beside it, in FILE.chain."""
+
+    kind = name = "ledger"
+    is_virtual = True
+    is_persistent = False
+
+    def open(self, opening: Opening) -> OpenChain:
+        """Open the chain; raises `ChainError` and `sqlite3.Error` for its file."""
+        people = opening.people
+        chain = LedgerChain(
+            opening.network,
+            opening.clock,
+            owner=people.owner.address_bytes,
+            balances=people.balances,
+            native=people.native,
+            has_history=opening.has_payments,
+            origin=hashlib.sha256(b"origin" + opening.secret).digest(),
+            file=_chain_file(opening.file),
+            rules=opening.token_rules,
+        )
+        accounts = [wallet.address_bytes for wallet in people.accounts]
+        return OpenChain(
+            chain=chain,
+            network=opening.network,
+            facilitator=people.facilitator.address_bytes,
+            rpc_app=rpc_app(chain, accounts=accounts, unlocked=opening.unlocked),
+            offers=frozenset(
+                {
+                    Need.FUNDS,
+                    Need.OBSERVE_CHAIN,
+                    Need.CONTROL_CHAIN,
+                    Need.CLOCK,
+                    Need.FIAT_TOKEN,
+                }
+            ),
+        )
+
+
+def _chain_file(file: Path | None) -> Path | None:
+    return file.with_name(file.name + ".chain") if file else None

@@ -1,0 +1,110 @@
+"""An existing node: real time, our keys, and no control over its blocks."""
+
+import asyncio
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from urllib.parse import urlsplit
+
+from x402sim.chain.base import ChainError
+from x402sim.protocol.crypto import parse_address
+from x402sim.protocol.networks import Network
+from x402sim.spec.needs import Need
+from x402sim.world.chains.backend import OpenChain, Opening
+from x402sim.world.chains.evm import require_evm
+from x402sim.world.loop import run_anywhere
+
+KEYS = "X402SIM_CHAIN_KEYS"
+"""The environment variable with the private keys for a node, comma-separated."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Node:
+    """The JSON-RPC node at `url`; needs the extra `evm`.
+
+    `token` is the token's address there, by default the network's own; with `deploy` a new
+    token is deployed first. `keys` are private keys, by default those in X402SIM_CHAIN_KEYS:
+    the first pays for gas, and the token owner's, if listed, mints for payers.
+    Raises `ValueError` for a URL or an address that is none.
+    """
+
+    url: str
+    token: str | None = None
+    deploy: bool = False
+    keys: tuple[str, ...] = ()
+    kind = "node"
+    is_virtual = False
+    is_persistent = True
+
+    def __post_init__(self) -> None:
+        parts = urlsplit(self.url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError(f"a node's URL is http://HOST:PORT, not {self.name!r}")
+        if self.token is not None and self.deploy:
+            raise ValueError("name a token that is on the node, or deploy a new one, not both")
+        if self.token is not None:
+            try:
+                parse_address(self.token)
+            except ValueError as wrong:
+                raise ValueError(f"the token: {wrong}") from None
+
+    def __repr__(self) -> str:
+        return f"Node({self.name!r})"
+
+    @property
+    def name(self) -> str:
+        """The URL without path and password, which are often secret."""
+        parts = urlsplit(self.url)
+        return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+
+    def open(self, opening: Opening) -> OpenChain:
+        """Connect to the node, deploy the token if asked to; raises `ChainError`."""
+        require_evm(opening)
+        if opening.block_time_s is not None:
+            raise ChainError(f"a block time cannot be set: {self.name} mines at its own pace")
+        from x402sim.chain.node.external import ExternalChain
+        from x402sim.chain.rpc.node import node_rpc_app
+
+        network, keys = self._network(opening.network), keys_of(self.keys, os.environ)
+        balances = opening.people.balances
+
+        async def connect() -> ExternalChain:
+            chain = await ExternalChain.open(
+                self.url, network, opening.clock, keys, deploy=self.deploy
+            )
+            if self.deploy:
+                await asyncio.gather(*(chain.fund(*each) for each in balances.items()))
+            return chain
+
+        try:
+            chain = run_anywhere(connect)
+        except TimeoutError as late:
+            raise ChainError(str(late)) from late
+        funds = {Need.FUNDS} if chain.minting else set()
+        return OpenChain(
+            chain=chain,
+            network=chain.network,
+            facilitator=chain.keys[0],
+            rpc_app=node_rpc_app(chain, may_write=opening.unlocked),
+            offers=frozenset({Need.OBSERVE_CHAIN, *funds}),
+        )
+
+    def _network(self, network: Network) -> Network:
+        return network if self.token is None else replace(network, asset=parse_address(self.token))
+
+
+def keys_of(given: tuple[str, ...], environ: Mapping[str, str]) -> list[bytes]:
+    """Return the private keys that were given, or those of `KEYS`.
+
+    Raises `ChainError` that shows none of them.
+    """
+    from x402sim.chain.node.sender import read_keys
+
+    try:
+        keys = read_keys(",".join(given) if given else environ.get(KEYS, ""))
+    except ValueError as wrong:
+        where = "keys" if given else KEYS
+        raise ChainError(f"{where}: {wrong}") from None
+    if not keys:
+        raise ChainError(f"{KEYS} must hold private keys: the first pays for gas on the node")
+    return keys

@@ -1,0 +1,25 @@
+"""Which chain does a word on the command line name? The only place that reads such words."""
+
+from x402sim.suggest import unknown
+from x402sim.world.chains.anvil import Anvil
+from x402sim.world.chains.backend import ChainBackend
+from x402sim.world.chains.ledger import Ledger
+from x402sim.world.chains.node import Node
+
+DEFAULT_CHAIN = Ledger()
+
+
+def parse_chain(text: str, *, token: str | None = None, deploy: bool = False) -> ChainBackend:
+    """Return the chain that `text` names: "ledger", "anvil", or the URL of a node.
+
+    `token` and `deploy` are the node's (see `Node`). Raises `ValueError` that names what is
+    possible and what was probably meant.
+    """
+    if text.startswith(("http://", "https://")):
+        return Node(text, token=token, deploy=deploy)
+    known: dict[str, ChainBackend] = {"ledger": DEFAULT_CHAIN, "anvil": Anvil()}
+    if text not in known:
+        raise ValueError(unknown("chain", text, [*known, "http://HOST:PORT"]))
+    if token is not None or deploy:
+        raise ValueError(f"a token is named, or deployed, on an existing node, not on {text}")
+    return known[text]

@@ -1,0 +1,40 @@
+"""Who has money when a world begins?"""
+
+from dataclasses import dataclass
+
+from x402sim.chain.ledger.ledger import PLENTY_WEI
+from x402sim.payer.wallet import Wallet
+from x402sim.protocol.crypto import Address
+from x402sim.rng import Rng
+
+ACCOUNTS = 10
+ACCOUNT_BALANCE_BASE = 1_000_000_000
+"""What each account begins with: 1000.00 of the token."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class People:
+    """The funded accounts, the token's owner and the facilitator of one world."""
+
+    accounts: tuple[Wallet, ...]
+    owner: Wallet
+    facilitator: Wallet
+
+    @classmethod
+    def drawn(cls, keys: Rng) -> "People":
+        """Return those whose keys are drawn from a seed."""
+        return cls(
+            accounts=tuple(Wallet(keys.secret(f"account {n}")) for n in range(ACCOUNTS)),
+            owner=Wallet(keys.secret("token owner")),
+            facilitator=Wallet(keys.secret("facilitator")),
+        )
+
+    @property
+    def balances(self) -> dict[Address, int]:
+        """The tokens they begin with, in base units."""
+        return {wallet.address_bytes: ACCOUNT_BALANCE_BASE for wallet in self.accounts}
+
+    @property
+    def native(self) -> dict[Address, int]:
+        """The native currency they begin with, to pay for gas, in wei."""
+        return {wallet.address_bytes: PLENTY_WEI for wallet in (*self.accounts, self.facilitator)}

@@ -1,0 +1,1 @@
+"""The control plane of a world: one file a topic, `app` the routes."""

@@ -1,0 +1,107 @@
+"""/_sim: what only a simulated world offers. Accounts, money, time, blocks, and going back.
+
+Whoever can reach it controls the world, so it takes requests from this machine's own
+programs only: no foreign Host, no foreign Origin, and with a token only from who has it.
+"""
+
+import hmac
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+
+from x402sim import web
+from x402sim.chain.base import ChainError
+from x402sim.web import Refused
+from x402sim.world.assembly.parts import Parts
+from x402sim.world.control import blocks, clocks, faults, look, money, snapshots
+from x402sim.world.control.plane import Nothing, Plane
+
+Action = Callable[[Plane, Any], Awaitable[Any]]
+ACTIONS: dict[tuple[str, str], tuple[Action, type[Any]]] = {
+    ("GET", "/accounts"): (look.accounts, Nothing),
+    ("GET", "/state"): (look.state, Nothing),
+    ("POST", "/faucet"): (money.faucet, money.Faucet),
+    ("POST", "/clock/advance"): (clocks.advance, clocks.Advance),
+    ("POST", "/mine"): (blocks.mine, blocks.Mine),
+    ("POST", "/mining"): (blocks.set_mining, blocks.Mining),
+    ("POST", "/reorg"): (blocks.reorg, blocks.Reorg),
+    ("POST", "/indexer/run"): (faults.run_indexer, Nothing),
+    ("POST", "/snapshot"): (snapshots.snapshot, Nothing),
+    ("POST", "/revert"): (snapshots.revert, snapshots.Revert),
+    ("POST", "/reset"): (snapshots.reset, Nothing),
+    ("GET", "/who"): (look.who, Nothing),
+    ("GET", "/transfers"): (money.transfers, Nothing),
+    ("POST", "/balances"): (money.balances, money.Accounts),
+    ("POST", "/send"): (money.send, money.Send),
+    ("GET", "/faults"): (faults.standing, Nothing),
+    ("POST", "/faults"): (faults.add, Any),
+    ("POST", "/faults/clear"): (faults.clear, Nothing),
+    ("POST", "/clock/skew"): (clocks.skew, clocks.Skew),
+    ("POST", "/explorer/lag"): (clocks.lag, clocks.Lag),
+    ("POST", "/crash"): (faults.crash, Nothing),
+    ("POST", "/force-revert"): (blocks.force_revert, blocks.ForceRevert),
+    ("POST", "/drop"): (blocks.drop, Nothing),
+}
+"""Every action but the journal, which is a stream of lines."""
+
+
+def control_app(parts: Parts, token: str | None) -> Starlette:
+    """Return the ASGI application of the control plane; with a token it must be presented."""
+    plane = Plane(parts)
+
+    def route(method: str, path: str, action: Action, kind: type[Any]) -> Route:
+        async def endpoint(request: Request) -> Response:
+            _require_token(request, token)
+            body = await web.read_body(request) if method == "POST" else b""
+            return web.answer(await action(plane, web.parse(body or b"{}", kind)))
+
+        return Route(path, endpoint, methods=[method])
+
+    async def journal(request: Request) -> Response:
+        """Answer the journal's events as NDJSON, from ?since=SEQ on."""
+        _require_token(request, token)
+        since = request.query_params.get("since", "0")
+        if not since.isdecimal() or len(since) > 18:
+            raise Refused(400, "Invalid query", f"since: expected a number, got {since[:40]!r}")
+        lines = b"".join(msgspec.json.encode(e) + b"\n" for e in parts.journal.since(int(since)))
+        return Response(lines, media_type="application/x-ndjson")
+
+    async def index(_: Request) -> Response:
+        return PlainTextResponse(usage())
+
+    routes = [route(*key, *action) for key, action in ACTIONS.items()]
+    return web.application(
+        [
+            Route("/", index, methods=["GET"]),
+            Route("/journal", journal, methods=["GET"]),
+            *routes,
+        ],
+        {ChainError: _on_chain_error},
+    )
+
+
+def usage() -> str:
+    """Return what the control plane offers, a line each."""
+    lines = [
+        f"{method:4} /_sim{path:<15} {(action.__doc__ or '').splitlines()[0]}"
+        for (method, path), (action, _) in ACTIONS.items()
+    ]
+    lines.append(f"GET  /_sim{'/journal':<15} What happened, as NDJSON; ?since=SEQ skips the rest.")
+    return "\n".join(lines) + "\n"
+
+
+def _require_token(request: Request, token: str | None) -> None:
+    if token is None:
+        return
+    given = request.headers.get("authorization", "")
+    if not hmac.compare_digest(given.encode(), f"Bearer {token}".encode()):
+        raise Refused(401, "Control token needed", "send Authorization: Bearer TOKEN")
+
+
+async def _on_chain_error(_: Request, error: Any) -> Response:
+    return web.error(409, "The chain refused", str(error))

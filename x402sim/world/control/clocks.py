@@ -1,0 +1,83 @@
+"""Time: advance the world's clock, make one actor's wrong, let the explorer lag."""
+
+import asyncio
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from x402sim.service import sessions
+from x402sim.service.reconcile import reconcile
+from x402sim.suggest import unknown
+from x402sim.web import bad_body
+from x402sim.world.assembly.parts import ACTORS, Parts
+from x402sim.world.control.plane import Plane, mining
+
+LATEST_S = 221_845_392_000
+"""The year 9000, in Unix seconds: later times have no date."""
+TEN_YEARS_S = 10 * 366 * 86400
+
+
+class Advance(msgspec.Struct, frozen=True):
+    """Move the clock forward."""
+
+    seconds: Annotated[float, Meta(ge=0, le=TEN_YEARS_S)]
+
+
+class Skew(msgspec.Struct, frozen=True):
+    """Make one actor's clock wrong by so many seconds."""
+
+    actor: str
+    seconds: Annotated[float, Meta(ge=-TEN_YEARS_S, le=TEN_YEARS_S)]
+
+    def __post_init__(self) -> None:
+        if self.actor not in ACTORS:
+            raise ValueError(unknown("actor", self.actor, ACTORS))
+
+
+class Lag(msgspec.Struct, frozen=True):
+    """How many seconds after its time the explorer shows a block."""
+
+    seconds: Annotated[float, Meta(ge=0, le=TEN_YEARS_S)]
+
+
+async def advance(plane: Plane, asked: Advance) -> Any:
+    """Move the clock forward, then end what is due: {"seconds": 300}.
+
+    A block is mined at the new time (when automining). When it answers, expired sessions
+    are refunded, old entitlements are gone from the cache and pending payments were
+    looked at, or 2 seconds have passed; the indexer runs on its own schedule.
+    """
+    parts = plane.parts
+    if parts.clock.now() + asked.seconds > LATEST_S:
+        raise bad_body("the clock cannot go past the year 9000")
+    blocks = mining(parts)
+    parts.clock.advance(asked.seconds)
+    if blocks.automine:
+        await blocks.mine()
+    parts.service.entitlements.sweep(parts.clock.now_ms())
+    due = asyncio.create_task(_end_what_is_due(parts))
+    plane.running.add(due)
+    due.add_done_callback(plane.running.discard)
+    await asyncio.wait({due}, timeout=2)
+    if due.done():
+        due.result()  # raises what the task raised
+    return {"now": parts.clock.now_ms()}
+
+
+async def _end_what_is_due(parts: Parts) -> None:
+    await sessions.expire(parts.service)
+    await reconcile(parts.service)
+
+
+async def skew(plane: Plane, asked: Skew) -> Any:
+    """Make an actor's clock wrong: {"actor": "service", "seconds": -30}."""
+    clock = plane.parts.clocks[asked.actor]
+    clock.skew_s = asked.seconds
+    return {"now": clock.now_ms()}
+
+
+async def lag(plane: Plane, asked: Lag) -> Any:
+    """Let the explorer lag behind the chain: {"seconds": 600}."""
+    plane.parts.index.lag_s = asked.seconds
+    return {"lagSeconds": asked.seconds}

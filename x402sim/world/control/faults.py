@@ -1,0 +1,49 @@
+"""Faults: add them, list them, end them; crash the service; run its indexer."""
+
+from typing import Any
+
+import msgspec
+
+from x402sim.service import indexer
+from x402sim.web import bad_body
+from x402sim.world.control.plane import Nothing, Plane
+from x402sim.world.transport.faults import read_fault
+
+
+async def standing(plane: Plane, _: Nothing) -> Any:
+    """The faults that may still strike."""
+    return [msgspec.to_builtins(fault) for fault in plane.parts.faults.standing()]
+
+
+async def add(plane: Plane, asked: Any) -> Any:
+    """Make something go wrong: {"victim": "facilitator", "does": "lose answer"}."""
+    try:
+        plane.parts.faults.add(read_fault(asked))
+    except ValueError as wrong:
+        raise bad_body(str(wrong)) from wrong
+    return {"standing": len(plane.parts.faults.standing())}
+
+
+async def clear(plane: Plane, _: Nothing) -> Any:
+    """Reset faults, clock skews, the explorer's lag, forced reverts and mining."""
+    parts, chain = plane.parts, plane.parts.chain
+    parts.faults.clear()
+    for clock in parts.clocks.values():
+        clock.skew_s = 0.0
+    parts.index.lag_s = parts.recipe.explorer_lag_s
+    if chain.rewinding:
+        await chain.rewinding.force_revert(0)
+    if chain.mining:
+        await chain.mining.set_automine(parts.recipe.block_time_s is None)
+    return {"standing": 0}
+
+
+async def crash(plane: Plane, _: Nothing) -> Any:
+    """Kill the service and start it again on its database."""
+    plane.parts.process.crash()
+    return {"crashes": plane.parts.process.crashes}
+
+
+async def run_indexer(plane: Plane, _: Nothing) -> Any:
+    """Run the payment indexer now; answers what it did."""
+    return await indexer.run(plane.parts.service)

@@ -1,0 +1,112 @@
+"""The token on the chain: mint it, move it, and see what it did."""
+
+from typing import Any
+
+import msgspec
+
+from x402sim.chain.base import Call, LogFilter
+from x402sim.chain.ledger.ledger import PLENTY_WEI
+from x402sim.chain.reverts import cause
+from x402sim.protocol import abi
+from x402sim.protocol.crypto import Address, checksum, to_hex
+from x402sim.protocol.money import MAX_STORED, to_base
+from x402sim.web import bad_body
+from x402sim.world.control.plane import (
+    Nothing,
+    Plane,
+    account_of,
+    balance_of,
+    mine_now,
+    minting,
+    rewinding,
+)
+
+
+class Faucet(msgspec.Struct, frozen=True):
+    """Mint `amount` tokens, a decimal string."""
+
+    address: str
+    amount: str = "100.00"
+
+
+class Send(msgspec.Struct, frozen=True):
+    """A transaction of any account; its gas is paid for."""
+
+    sender: str = msgspec.field(name="from")
+    to: str
+    data: str = "0x"
+
+
+class Accounts(msgspec.Struct, frozen=True):
+    """Whose balances."""
+
+    accounts: list[str]
+
+
+async def faucet(plane: Plane, asked: Faucet) -> Any:
+    """Mint tokens to an address: {"address": "0x…", "amount": "100.00"}.
+
+    The transaction is mined when this answers, whatever the block time.
+    """
+    parts = plane.parts
+    account = account_of(asked.address)
+    try:
+        amount_base = to_base(asked.amount, parts.service.settings.network.decimals)
+    except ValueError as error:
+        raise bad_body(str(error)) from error
+    if not 0 < amount_base <= MAX_STORED:
+        raise bad_body(f"cannot mint {amount_base} base units")
+    await minting(parts).fund(account, amount_base)
+    await mine_now(parts)
+    return {"address": asked.address, "balance": str(await balance_of(parts, account))}
+
+
+async def balances(plane: Plane, asked: Accounts) -> Any:
+    """Balances in base units: {"accounts": ["0x…"]}."""
+    wanted = [account_of(account) for account in asked.accounts]
+    return [str(await balance_of(plane.parts, account)) for account in wanted]
+
+
+async def transfers(plane: Plane, _: Nothing) -> Any:
+    """All transfers of the token on the chain, oldest first."""
+    found = await plane.parts.chain.logs(LogFilter(0, 2**63, (), ((abi.TRANSFER_EVENT,),)))
+    return [
+        {
+            "from": checksum(Address(log.topics[1][12:])),
+            "to": checksum(Address(log.topics[2][12:])),
+            "amount": str(int.from_bytes(log.data)),
+            "txHash": to_hex(log.tx_hash),
+            "blockNumber": log.block_number,
+        }
+        for log in found
+    ]
+
+
+async def send(plane: Plane, asked: Send) -> Any:
+    """Send a transaction of any account: {"from": "0x…", "to": "0x…", "data": "0x…"}.
+
+    With a block time it is mined when this answers.
+    """
+    parts = plane.parts
+    chain, call = parts.chain, _call(asked)
+    if not await chain.native_balance(call.sender):
+        await rewinding(parts).set_native_balance(call.sender, PLENTY_WEI)
+    sent = await chain.send(call)
+    await mine_now(parts)
+    receipt = await chain.receipt(sent)
+    reason = receipt.revert_reason if receipt else None
+    return {
+        "txHash": to_hex(sent),
+        "mined": receipt is not None,
+        "revertReason": reason,
+        "cause": None if reason is None else cause(reason).value,
+    }
+
+
+def _call(asked: Send) -> Call:
+    """Return the call; raises `Refused` 400."""
+    try:
+        data = bytes.fromhex(asked.data.removeprefix("0x"))
+    except ValueError as error:
+        raise bad_body(str(error)) from error
+    return Call(account_of(asked.sender), account_of(asked.to), data)

@@ -1,0 +1,90 @@
+"""What does an action of the control plane reach, and what may it do with the chain?
+
+An action that needs control over the chain takes it from `minting`, `mining` or
+`rewinding`; on a chain that does not offer it they raise `ChainError`, answered as 409.
+"""
+
+import asyncio
+import sqlite3
+from dataclasses import dataclass, field
+
+import msgspec
+
+from x402sim.chain.base import Call, ChainError, Mining, Minting, Rewinding
+from x402sim.protocol import abi
+from x402sim.protocol.crypto import Address, checksum, parse_address
+from x402sim.service.entitlements import Entitlement
+from x402sim.web import bad_body
+from x402sim.world.assembly.parts import Parts
+
+
+class Nothing(msgspec.Struct, frozen=True):
+    """No arguments."""
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """A snapshot of what is not on the chain."""
+
+    database: sqlite3.Connection
+    entitlements: list[Entitlement]
+
+
+@dataclass(frozen=True, slots=True)
+class Plane:
+    """One world, its snapshots by number, and the work that an action left running."""
+
+    parts: Parts
+    saved: dict[int, Saved] = field(default_factory=dict)
+    running: set[asyncio.Task[None]] = field(default_factory=set)
+
+
+def minting(parts: Parts) -> Minting:
+    """Return the chain's minting; raises `ChainError` if it offers none."""
+    offered = parts.chain.minting
+    if offered is None:
+        owner, token = checksum(parts.chain.owner), checksum(parts.chain.token)
+        raise ChainError(f"only {owner} can mint {token}, and its key is not configured")
+    return offered
+
+
+def mining(parts: Parts) -> Mining:
+    """Return the chain's mining; raises `ChainError` if it offers none."""
+    offered = parts.chain.mining
+    if offered is None:
+        raise ChainError(
+            f"{parts.recipe.chain.name} mines at its own pace and in real time: "
+            "its blocks and its clock cannot be controlled"
+        )
+    return offered
+
+
+def rewinding(parts: Parts) -> Rewinding:
+    """Return the chain's rewinding; raises `ChainError` if it offers none."""
+    offered = parts.chain.rewinding
+    if offered is None:
+        raise ChainError(
+            f"{parts.recipe.chain.name} is an existing node: it cannot be rewound, and its state "
+            "changes by transactions only"
+        )
+    return offered
+
+
+async def mine_now(parts: Parts) -> None:
+    """Mine control transactions at once, where blocks otherwise come at a pace of their own."""
+    if parts.recipe.block_time_s is not None:
+        await mining(parts).mine()
+
+
+def account_of(text: str) -> Address:
+    """Return an account's address; raises `Refused` 400."""
+    try:
+        return parse_address(text)
+    except ValueError as error:
+        raise bad_body(str(error)) from error
+
+
+async def balance_of(parts: Parts, account: Address) -> int:
+    """Return an account's token balance in base units."""
+    chain = parts.chain
+    return int.from_bytes(await chain.call(Call(account, chain.token, abi.balance_of(account))))

@@ -1,0 +1,80 @@
+"""HTTP on a socket: uvicorn with limits on what may arrive, and connections that faults break."""
+
+import asyncio
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import uvicorn
+from starlette.types import ASGIApp
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from x402sim import web
+from x402sim.world.transport.door import ABORT
+
+MAX_HEAD_BYTES = 512 * 1024
+MAX_MESSAGE_BYTES = 8 * web.MAX_BODY_BYTES
+"""What a message may take on the wire, chunking and trailers included."""
+GRACE_S = 5
+"""How long requests in flight may take to end when the server stops."""
+
+
+class HttpProtocol(HttpToolsProtocol):
+    """HTTP whose heads, chunks and trailers are not allowed to grow without end."""
+
+    _message_bytes = 0
+    _in_head = True
+
+    def data_received(self, data: bytes) -> None:
+        """Read on, unless the message is too long."""
+        self._message_bytes += len(data)
+        limit = MAX_HEAD_BYTES if self._in_head else MAX_MESSAGE_BYTES
+        if self._message_bytes > limit:
+            self.transport.close()
+        else:
+            super().data_received(data)
+
+    def on_headers_complete(self) -> None:
+        """Put what breaks this connection where a fault finds it."""
+        self._in_head = False
+        self.scope[ABORT] = self._abort  # type: ignore[literal-required]
+        super().on_headers_complete()
+
+    async def _abort(self, _: str) -> None:
+        """Break the connection, as a fault wants it; returns when it is broken."""
+        self.transport.abort()
+        while not self.cycle.disconnected:
+            await asyncio.tasks.sleep(0)
+
+    def on_message_complete(self) -> None:
+        """Begin to count anew."""
+        self._in_head, self._message_bytes = True, 0
+        super().on_message_complete()
+
+
+class Server(uvicorn.Server):
+    """Uvicorn, told to stop by whoever started it instead of by signals."""
+
+    def __init__(self, app: ASGIApp, on_ready: Callable[[], None]) -> None:
+        config = uvicorn.Config(
+            app,
+            http=HttpProtocol,
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            lifespan="off",
+            ws="none",
+            timeout_graceful_shutdown=GRACE_S,
+        )
+        super().__init__(config)
+        self._on_ready = on_ready
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave the signals alone: whoever started this server stops it."""
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start to listen, and say so."""
+        await super().startup(sockets)
+        self._on_ready()

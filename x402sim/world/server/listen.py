@@ -1,0 +1,68 @@
+"""Where does a server listen, and who may control what it serves?"""
+
+import errno
+import socket
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listen:
+    """Where to listen, and who may control the world."""
+
+    host: str = "127.0.0.1"
+    port: int = 4020
+    control_token: str | None = None
+    allow_origin: str | None = None
+    """The origin of a web page that may use everything, such as http://localhost:3000."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.port <= 65535:
+            raise ValueError(f"a port is a number from 0 to 65535, not {self.port}")
+
+    @property
+    def is_local(self) -> bool:
+        """Whether only this machine can connect."""
+        return self.host in LOOPBACK
+
+    @property
+    def has_control(self) -> bool:
+        """Whether there is a control plane: on loopback, or for whoever knows the token."""
+        return self.is_local or self.control_token is not None
+
+
+def listening_socket(listen: Listen) -> socket.socket:
+    """Return a socket bound to the address; port 0 takes a free one. Raises `OSError`."""
+    try:
+        family, *_, address = socket.getaddrinfo(listen.host, listen.port, type=socket.SOCK_STREAM)[
+            0
+        ]
+        sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+        try:
+            _bind(sock, address)
+        except OSError:
+            sock.close()
+            raise
+    except OSError as error:
+        hint = "; port 0 takes a free one" if error.errno == errno.EADDRINUSE else ""
+        said = f"cannot listen on {listen.host} port {listen.port}: {error.strerror}{hint}"
+        raise OSError(error.errno, said) from error
+    return sock
+
+
+def _bind(sock: socket.socket, address: Any) -> None:
+    if sys.platform != "win32":
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    sock.bind(address)
+    sock.listen(512)
+
+
+def base_url(listen: Listen, sock: socket.socket) -> str:
+    """Return the URL under which a client on this machine reaches the socket."""
+    port = sock.getsockname()[1]
+    host = "127.0.0.1" if listen.host in ("0.0.0.0", "") else listen.host  # noqa: S104
+    host = "::1" if host == "::" else host
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

@@ -1,0 +1,87 @@
+"""One port for the whole world: which path belongs to which part, and who may use it?"""
+
+import asyncio
+
+from starlette.middleware.cors import CORSMiddleware
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from x402sim import web
+from x402sim.world.assembly.parts import Parts
+from x402sim.world.control.app import control_app
+from x402sim.world.server.listen import LOOPBACK, Listen
+
+
+def world_app(parts: Parts, listen: Listen) -> ASGIApp:
+    """Return the application that hands each path to the part it belongs to."""
+    mounted: dict[str, ASGIApp] = {
+        "/facilitator": parts.facilitator_app,
+        "/explorer": parts.explorer_app,
+        "/rpc": _own_programs_only(parts.rpc_app, listen),
+        "/_sim": _own_programs_only(_control(parts, listen), listen),
+    }
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        first = "/" + scope["path"].split("/", 2)[1] if scope["path"].startswith("/") else ""
+        part = mounted.get(first)
+        if part is not None:
+            scope = {**scope, "root_path": scope.get("root_path", "") + first}
+            if scope["path"] == first:
+                scope["path"] = first + "/"
+        await _until_stopped(part or parts.service_app, scope, receive, send)
+
+    if listen.allow_origin is None:
+        return app
+    return CORSMiddleware(
+        app, allow_origins=[listen.allow_origin], allow_methods=["*"], allow_headers=["*"]
+    )
+
+
+async def _until_stopped(app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
+    """Answer 503 to whoever still waits when the grace time of a stopping server is over."""
+    has_answered = False
+
+    async def watched_send(message: Message) -> None:
+        nonlocal has_answered
+        has_answered = True
+        await send(message)
+
+    try:
+        await app(scope, receive, watched_send)
+    except asyncio.CancelledError:
+        if not has_answered:
+            stopped = web.error(503, "Server stopped", "ask again when it is back")
+            await stopped(scope, receive, send)
+
+
+def _control(parts: Parts, listen: Listen) -> ASGIApp:
+    if listen.has_control:
+        return control_app(parts, listen.control_token)
+    return web.error(
+        403, "The control plane is off", f"on host {listen.host} it needs --control-token"
+    )
+
+
+def _own_programs_only(app: ASGIApp, listen: Listen) -> ASGIApp:
+    """Keep web pages out: no foreign Origin, and on loopback no foreign Host.
+
+    A page in a browser on this machine could otherwise send commands here.
+    """
+
+    async def guard(scope: Scope, receive: Receive, send: Send) -> None:
+        headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
+        host = headers.get(b"host", "")
+        origin = headers.get(b"origin")
+        name = host.rsplit(":", 1)[0] if not host.endswith("]") else host
+        is_foreign = (
+            origin is not None
+            and origin != listen.allow_origin
+            and origin.split("://", 1)[-1] != host
+        )
+        if is_foreign or (listen.is_local and name.strip("[]") not in LOOPBACK):
+            hint = f"origin {origin}, host {host}; --allow-origin lets one page in"
+            refusal = web.error(403, "Not for web pages", hint)
+            await refusal(scope, receive, send)
+        else:
+            await app(scope, receive, send)
+
+    return guard

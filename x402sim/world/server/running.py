@@ -1,0 +1,44 @@
+"""What runs in a world by itself: background work of the service, and blocks."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+
+from x402sim.chain.base import ChainError
+from x402sim.world.assembly.parts import Parts
+
+LOOK_S = 2
+"""Seconds between looks at a chain that mines at its own pace."""
+
+
+@asynccontextmanager
+async def running(parts: Parts) -> AsyncIterator[None]:
+    """Keep the world's background work going; close everything at the end."""
+    if parts.chain.mining:
+        await parts.chain.mining.set_automine(parts.recipe.block_time_s is None)
+    if parts.recipe.has_service:
+        parts.process.start_background()
+    beating = asyncio.create_task(_beat(parts))
+    try:
+        yield
+    finally:
+        beating.cancel()
+        with suppress(asyncio.CancelledError):
+            await beating
+        await parts.process.stop()
+        await parts.http.aclose()
+        parts.service.store.close()
+        parts.chain.close()
+
+
+async def _beat(parts: Parts) -> None:
+    """Mine a block every so many seconds, or see what a node has mined by itself."""
+    mining = parts.chain.mining
+    pause_s = (parts.recipe.block_time_s or parts.recipe.heartbeat_s) if mining else LOOK_S
+    while True:
+        await parts.clock.sleep(pause_s)
+        try:
+            await (mining.mine() if mining else parts.watch())
+        except ChainError as trouble:  # a node may come back
+            logging.getLogger(__name__).warning("the chain: %s", trouble)

@@ -1,0 +1,78 @@
+"""How is a world opened on a socket, announced and served until it is stopped?"""
+
+import asyncio
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import uvicorn
+
+from x402sim.clock import Clock
+from x402sim.protocol.crypto import checksum
+from x402sim.world.assembly.parts import Parts, build
+from x402sim.world.assembly.recipe import Recipe
+from x402sim.world.control.look import funded_accounts
+from x402sim.world.server.http import Server
+from x402sim.world.server.listen import Listen, base_url, listening_socket
+from x402sim.world.server.mount import world_app
+from x402sim.world.server.running import running
+
+
+def open_world(
+    recipe: Recipe, listen: Listen, clock: Clock | None = None
+) -> tuple[Parts, socket.socket]:
+    """Return a world and the socket to serve it on.
+
+    Raises `OSError` for the socket, `sqlite3.Error` or `ChainError` for the file, and
+    `ChainError` for the chain.
+    """
+    sock = listening_socket(listen)
+    try:
+        return build(recipe, clock), sock
+    except BaseException:
+        sock.close()
+        raise
+
+
+async def ready_message(parts: Parts, listen: Listen, url: str) -> dict[str, Any]:
+    """Return what `serve --json` prints first: where everything is, and who has money."""
+    settings = parts.service.settings
+    return {
+        "event": "ready",
+        "service": url if parts.recipe.has_service else None,
+        "facilitator": f"{url}/facilitator",
+        "explorer": f"{url}/explorer",
+        "rpc": f"{url}/rpc",
+        "control": f"{url}/_sim" if listen.has_control else None,
+        "payTo": checksum(settings.pay_to),
+        "asset": checksum(settings.network.asset),
+        "network": settings.network.name,
+        "chain": parts.recipe.chain.kind,
+        "chainId": settings.network.chain_id,
+        "accounts": await funded_accounts(parts),
+    }
+
+
+async def serve(
+    parts: Parts,
+    listen: Listen,
+    sock: socket.socket,
+    on_start: Callable[[uvicorn.Server, dict[str, Any]], None],
+) -> None:
+    """Serve a world on a socket until the server given to `on_start` is told to exit."""
+    message = await ready_message(parts, listen, base_url(listen, sock))
+    server = Server(world_app(parts, listen), lambda: on_start(server, message))
+    async with running(parts):
+        await server.serve(sockets=[sock])
+
+
+def run(main: Any) -> None:
+    """Run a coroutine on the fastest event loop there is."""
+    factory = None
+    with suppress(ImportError):
+        import uvloop
+
+        factory = uvloop.new_event_loop
+    with asyncio.Runner(loop_factory=factory) as runner:
+        runner.run(main)

@@ -1,0 +1,105 @@
+"""A world of our own in this process: requests are function calls, and time is virtual.
+
+On a chain where time is real, so is the world's.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import httpx
+from starlette.types import ASGIApp
+
+from x402sim.clock import Clock
+from x402sim.journal import Journal
+from x402sim.rng import Rng
+from x402sim.spec.needs import Need
+from x402sim.world.assembly.parts import Parts, build
+from x402sim.world.chains.backend import ChainBackend
+from x402sim.world.control.app import control_app
+from x402sim.world.loop import VirtualLoop, run_anywhere, run_virtual
+from x402sim.world.server.running import running
+from x402sim.world.stages.stage import START_S, OpenStage, Plan
+from x402sim.world.transport.latency import constant
+from x402sim.world.transport.link import Asgi, Link, Wires
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class InProcess:
+    """Play in this process, in virtual time where the chain allows it."""
+
+    name = "in-process"
+
+    def require(self, chain: ChainBackend) -> None:
+        """Accept any chain."""
+
+    def run(self, chain: ChainBackend, main: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Run `main()` to its end, in virtual time if the chain's blocks can follow it."""
+        return run_virtual(main) if chain.is_virtual else run_anywhere(main)
+
+    @asynccontextmanager
+    async def open(self, plan: Plan) -> AsyncIterator[OpenStage]:
+        """Build a world and keep it going until the story is over; raises `ChainError`."""
+        async with world_of_our_own(plan) as world:
+            yield world.stage(lambda: Asgi(world.parts.service_app), "http://service")
+
+
+@dataclass(frozen=True, slots=True)
+class OwnWorld:
+    """A world that runs in this process, and what is needed to play in it."""
+
+    plan: Plan
+    parts: Parts
+    wires: Wires
+    rng: Rng
+    control: httpx.AsyncClient
+
+    def stage(self, to_service: Callable[[], httpx.AsyncBaseTransport], base_url: str) -> OpenStage:
+        """Return the stage, with the way to the service that the payers take."""
+        parts = self.parts
+        virtual = {Need.VIRTUAL_TIME} if self.plan.recipe.chain.is_virtual else set()
+        return OpenStage(
+            clock=parts.clock,
+            rng=self.rng,
+            wires=self.wires,
+            network=parts.service.settings.network,
+            to_service=to_service,
+            base_url=base_url,
+            offers=parts.offers | virtual,
+            latency=self.plan.latency.get("service", constant(0)),
+            control=self.control,
+            advance=parts.clock.sleep,
+            parts=parts,
+            to_facilitator=lambda: Asgi(parts.facilitator_app),
+            facilitator_url="http://facilitator.local",
+        )
+
+
+@asynccontextmanager
+async def world_of_our_own(plan: Plan) -> AsyncIterator[OwnWorld]:
+    """Build a world, keep it going, and close it; its time is the loop's if that is virtual."""
+    loop = asyncio.get_running_loop()
+    rng = Rng(None if plan.recipe.is_persistent else plan.recipe.seed)
+    if isinstance(loop, VirtualLoop):
+        clock = Clock(lambda: START_S + loop.time())
+        wires = Wires(clock, Journal(), loop.turn)
+    else:
+        clock = Clock()
+        wires = Wires(clock, Journal())
+
+    def link(name: str, app: ASGIApp) -> Link:
+        latency = plan.latency.get(name, constant(0))
+        return Link(wires, "service", name, Asgi(app), latency, rng.stream(f"wire to {name}"))
+
+    parts = build(plan.recipe, clock, link, wires.journal)
+    control = httpx.AsyncClient(
+        transport=Asgi(control_app(parts, None)),
+        base_url="http://control",
+        timeout=None,  # noqa: S113 - in virtual time a timeout would only cost events
+    )
+    async with running(parts):
+        yield OwnWorld(plan, parts, wires, rng, control)

@@ -1,0 +1,20 @@
+"""Which stage does a word on the command line name? The only place that reads such words."""
+
+from x402sim.suggest import unknown
+from x402sim.world.stages.deployment import Deployment
+from x402sim.world.stages.in_process import InProcess
+from x402sim.world.stages.stage import Stage
+from x402sim.world.stages.tcp import Tcp
+
+
+def parse_stage(text: str) -> Stage:
+    """Return the stage that `text` names: "in-process", "tcp", or the URL of a service.
+
+    Raises `ValueError` that names what is possible and what was probably meant.
+    """
+    if text.startswith(("http://", "https://")):
+        return Deployment(text)
+    known: dict[str, Stage] = {"in-process": InProcess(), "tcp": Tcp()}
+    if text not in known:
+        raise ValueError(unknown("stage", text, [*known, "http://HOST:PORT"]))
+    return known[text]

@@ -1,0 +1,95 @@
+"""What does a story need to know of the stage it is played on, whichever it is?"""
+
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeVar
+
+import httpx
+
+from x402sim.clock import Clock
+from x402sim.journal import Event
+from x402sim.payer.wallet import Wallet
+from x402sim.protocol.networks import Network
+from x402sim.rng import Rng
+from x402sim.spec.needs import Need
+from x402sim.world.assembly.parts import Parts
+from x402sim.world.assembly.recipe import Recipe
+from x402sim.world.chains.backend import ChainBackend
+from x402sim.world.transport.latency import Latency
+from x402sim.world.transport.link import Link, Wires
+
+T = TypeVar("T")
+START_S = 1_800_000_000
+"""When every simulation begins, in Unix seconds: 15 January 2027, 08:00 UTC."""
+PAYER_TIMEOUT_S = 90.0
+"""How long a payer waits for an answer; longer than a service waits for its facilitator."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What a world is to be: its recipe, and its latencies by hop."""
+
+    recipe: Recipe
+    latency: dict[str, Latency] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenStage:
+    """A stage that is open, with a world on it."""
+
+    clock: Clock
+    rng: Rng
+    wires: Wires
+    network: Network | None
+    """The network of the world that is played in; None where it cannot be asked."""
+    to_service: Callable[[], httpx.AsyncBaseTransport]
+    base_url: str
+    offers: frozenset[Need]
+    latency: Latency
+    control: httpx.AsyncClient | None
+    """The control plane, if there is one."""
+    advance: Callable[[float], Awaitable[None]]
+    """Advances the world's time by so many seconds."""
+    parts: Parts | None = None
+    """All of the world, if it runs in this process."""
+    to_facilitator: Callable[[], httpx.AsyncBaseTransport] | None = None
+    facilitator_url: str = ""
+    funded: Wallet | None = None
+    """The one wallet with money, where the control plane can fund none."""
+    remote_events: Callable[[int], Awaitable[list[Event]]] | None = None
+    """Returns what a world elsewhere has recorded since an event of that number."""
+
+    def client(self, caller: str, to: str = "service") -> httpx.AsyncClient:
+        """Return a caller's wire to the service or the facilitator."""
+        make, url = self.to_service, self.base_url
+        if to == "facilitator":
+            assert self.to_facilitator is not None
+            make, url = self.to_facilitator, self.facilitator_url
+        stream = self.rng.stream(f"wire from {caller} to {to}")
+        link = Link(self.wires, caller, to, make(), self.latency, stream)
+        return httpx.AsyncClient(transport=link, base_url=url, timeout=PAYER_TIMEOUT_S)
+
+    def wallet(self, name: str) -> Wallet:
+        """Return the wallet of the payer of this name."""
+        if self.funded is not None:
+            return self.funded
+        nonces = self.rng.stream(f"nonces of {name}")
+        return Wallet(self.rng.secret(f"payer {name}"), nonces=lambda: nonces.randbytes(32))
+
+
+class Stage(Protocol):
+    """A place where stories are played."""
+
+    @property
+    def name(self) -> str:
+        """What a person types for it."""
+
+    def require(self, chain: ChainBackend) -> None:
+        """Raise `ValueError` if no world can be played here on this chain."""
+
+    def run(self, chain: ChainBackend, main: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Run `main()` to its end, in the kind of time that stage and chain allow."""
+
+    def open(self, plan: Plan) -> AbstractAsyncContextManager[OpenStage]:
+        """Open the stage; raises `ChainError`, and `ConnectionError` if nobody answers."""

@@ -1,0 +1,120 @@
+"""A world of our own whose service listens on a real socket, still in virtual time.
+
+The loop must not jump to the next timer while bytes are between two of its sockets, so
+each request carries its number, and the server tells the loop when it has arrived.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import httpx
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn import Config
+from uvicorn.server import ServerState
+
+from x402sim.world.chains.backend import ChainBackend
+from x402sim.world.loop import VirtualLoop, run_virtual
+from x402sim.world.server.http import HttpProtocol
+from x402sim.world.server.listen import Listen, listening_socket
+from x402sim.world.stages.in_process import world_of_our_own
+from x402sim.world.stages.stage import OpenStage, Plan
+from x402sim.world.transport.door import ABORT
+
+T = TypeVar("T")
+_CROSSING = "x402sim-crossing"
+"""The header with the number of the exchange."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tcp:
+    """Play over TCP on this machine, in virtual time."""
+
+    name = "tcp"
+
+    def require(self, chain: ChainBackend) -> None:
+        """Raise `ValueError` for a chain in real time."""
+        if not chain.is_virtual:
+            raise ValueError(f"tcp needs virtual time, which {chain.name} lacks; use in-process")
+
+    def run(self, chain: ChainBackend, main: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Run `main()` to its end in virtual time."""
+        return run_virtual(main)
+
+    @asynccontextmanager
+    async def open(self, plan: Plan) -> AsyncIterator[OpenStage]:
+        """Build a world whose service listens on a free port; raises `ChainError`."""
+        async with world_of_our_own(plan) as world:
+            loop = asyncio.get_running_loop()
+            sock = listening_socket(Listen(port=0))
+            assert isinstance(loop, VirtualLoop)
+            config = Config(
+                _at_a_socket(world.parts.service_app, loop),
+                log_level="critical",
+                access_log=False,
+                lifespan="off",
+                ws="none",
+            )
+            state = ServerState()
+            server = await loop.create_server(lambda: HttpProtocol(config, state, {}), sock=sock)
+            try:
+                yield world.stage(_Socket, f"http://127.0.0.1:{sock.getsockname()[1]}")
+            finally:
+                server.close()
+                await server.wait_closed()
+
+
+class _Socket(httpx.AsyncBaseTransport):
+    """A real socket to a server on the same virtual loop; a connection a request."""
+
+    def __init__(self) -> None:
+        limits = httpx.Limits(max_keepalive_connections=0)
+        self._inner = httpx.AsyncHTTPTransport(limits=limits, trust_env=False)
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualLoop)
+        name = request.headers[_CROSSING] = str(request.extensions["exchange"])
+        loop.crossings[name] = True
+        try:
+            response = await self._inner.handle_async_request(request)
+            await response.aread()
+            await response.aclose()
+        finally:
+            del loop.crossings[name]
+        return response
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+def _at_a_socket(app: ASGIApp, loop: VirtualLoop) -> ASGIApp:
+    """Return `app`, telling the loop when a request has arrived and when an answer leaves."""
+
+    async def served(scope: Scope, receive: Receive, send: Send) -> None:
+        headers = {k.decode("latin-1"): v.decode("latin-1") for k, v in scope["headers"]}
+        name, length = headers.get(_CROSSING, ""), headers.get("content-length", "0")
+
+        def tell(is_moving: bool) -> None:
+            if name in loop.crossings:  # or the caller has given up
+                loop.crossings[name] = is_moving
+
+        async def receive_and_tell() -> Message:
+            message = await receive()
+            tell(bool(message.get("more_body")))
+            return message
+
+        async def send_and_tell(message: Message) -> None:
+            tell(True)
+            await send(message)
+
+        async def abort_and_tell(how: str) -> None:
+            tell(True)
+            await scope[ABORT](how)
+
+        tell(length != "0")
+        await app({**scope, ABORT: abort_and_tell}, receive_and_tell, send_and_tell)
+
+    return served

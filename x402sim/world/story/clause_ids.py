@@ -1,0 +1,21 @@
+"""Which clauses can a story's check be about? The specification's, and the token's own rules."""
+
+from x402sim.chain.ledger.token_rules import CANCEL, MINT, MOVE, RECEIVE, SEND, TRANSFER
+from x402sim.spec.clauses import CLAUSES
+from x402sim.suggest import unknown
+
+_SPENDING = (rule.clause for rules in (TRANSFER, RECEIVE, CANCEL) for rule in rules)
+_MOVING = (rule.clause for rules in (SEND, MINT, MOVE) for rule in rules)
+CLAUSE_IDS = tuple(dict.fromkeys((*(each.id for each in CLAUSES), *_SPENDING, *_MOVING)))
+
+
+def require_clause(clause: str, where: str) -> None:
+    """Raise `ValueError` that begins with `where` unless there is such a clause.
+
+    Of those possible only the ones of the same section are named, if there are any.
+    """
+    if clause in CLAUSE_IDS:
+        return
+    section = clause.partition("/")[0] + "/"
+    near = [each for each in CLAUSE_IDS if each.startswith(section)]
+    raise ValueError(f"{where}: {unknown('clause', clause, near or CLAUSE_IDS)}")

@@ -1,0 +1,304 @@
+"""The live world of a story: payers, time, faults, and a view of the money.
+
+A story gets one and calls its methods: `await world.payer("alice", balance="1.00")`. What
+a stage may lack is a need of the scenario (`x402sim.spec.needs`).
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+import msgspec
+
+from x402sim.clock import Clock
+from x402sim.payer.auth import PaymentAuth
+from x402sim.payer.session import SessionAuth
+from x402sim.protocol import abi
+from x402sim.protocol.crypto import ZERO_ADDRESS, checksum, parse_address, to_hex
+from x402sim.protocol.networks import Network
+from x402sim.rng import Stream
+from x402sim.world.stages.stage import OpenStage
+from x402sim.world.story import serialize
+from x402sim.world.story.before import Before
+from x402sim.world.story.clause_ids import require_clause
+from x402sim.world.story.payer import Answer, Payer
+from x402sim.world.transport.faults import Fault, When
+
+
+class LiveWorld:
+    """The world while a story is played in it; `World.play` makes one.
+
+    `network` is the network whose token is paid with, `stage` where the story is played.
+    """
+
+    def __init__(self, stage: OpenStage, network: Network, before: Before) -> None:
+        self.stage, self.network, self.before = stage, network, before
+        self.last_exchange = 0
+        """The number of the newest exchange, which a check is about by default."""
+        self._clients: list[httpx.AsyncClient] = []
+        self._names: set[str] = set()
+
+    @classmethod
+    async def on(cls, stage: OpenStage, network: Network) -> "LiveWorld":
+        """Return the live world on a stage, which remembers how things were before."""
+        control = stage.control
+        return cls(stage, network, Before() if control is None else await Before.seen_by(control))
+
+    async def close(self) -> None:
+        """Close the payers' connections."""
+        for client in self._clients:
+            await client.aclose()
+
+    # --- who is there, and what time it is -------------------------------------------
+
+    @property
+    def clock(self) -> Clock:
+        """The true time of this world."""
+        return self.stage.clock
+
+    @property
+    def merchant(self) -> str:
+        """The merchant's address (2.1/pay-to)."""
+        return str(self.before.pay_to)
+
+    def rng(self, name: str) -> Stream:
+        """Return a stream of random numbers of one's own, from the world's seed."""
+        return self.stage.rng.stream(f"story {name}")
+
+    async def payer(self, name: str, *, balance: str | None = None) -> Payer:
+        """Return a new payer with `balance` tokens, such as "1.00", or none.
+
+        Raises `ValueError` for a name that another payer of this story has: with it the
+        second would get the first one's wallet.
+        """
+        if name in self._names:
+            raise ValueError(f"there is a payer named {name!r} already; names are unique")
+        self._names.add(name)
+        wallet = self.stage.wallet(name)
+        self.record("joined", name=name, address=wallet.address)
+        if balance is not None and self._can_fund:
+            await self.fund(wallet.address, balance)
+        http = self.stage.client(name)
+        self._clients.append(http)
+        return Payer(self, name, wallet, http)
+
+    @property
+    def _can_fund(self) -> bool:
+        return self.stage.control is not None and self.stage.funded is None
+
+    def client(self, payer: Payer, auth: PaymentAuth | SessionAuth) -> httpx.AsyncClient:
+        """Return an httpx client of a payer that pays by itself, with the auth you give it."""
+        http = self.stage.client(payer.name)
+        http.auth = auth
+        self._clients.append(http)
+        return http
+
+    async def advance(self, seconds: float) -> None:
+        """Let time go by (needs "clock"); what is due happens meanwhile."""
+        self.record("time goes by", seconds=seconds)
+        await self.stage.advance(seconds)
+
+    async def until(self, at_s: float) -> None:
+        """Let time go by until the clock shows `at_s`, in Unix seconds (needs "clock")."""
+        await self.advance(max(0.0, at_s - self.clock.now()))
+
+    # --- what goes wrong -------------------------------------------------------------
+
+    async def fault(self, fault: Fault, when: When | None = None) -> None:
+        """Let something go wrong from now on (needs "faults").
+
+        `when` is a further condition on a request (its path, query and body, as bytes);
+        it cannot be sent to a URL.
+        """
+        self.record("fault", **serialize.fault(fault))
+        if when is None:
+            await self._control("POST", "faults", msgspec.to_builtins(fault))
+        elif self.stage.parts is None:
+            raise ValueError("a condition of your own cannot be sent to a URL")
+        else:
+            self.stage.parts.faults.add(fault, when)
+
+    async def heal(self) -> None:
+        """End all faults, skews, lags and dooms; mine as at first."""
+        await self._control("POST", "faults/clear")
+
+    async def skew(self, actor: str, seconds: float) -> None:
+        """Make the clock of service, facilitator, explorer or chain wrong."""
+        self.record("skew", victim=actor, seconds=seconds)
+        await self._control("POST", "clock/skew", {"actor": actor, "seconds": seconds})
+
+    async def explorer_lag(self, seconds: float) -> None:
+        """Let the explorer learn of each block so many seconds late."""
+        self.record("explorer lag", seconds=seconds)
+        await self._control("POST", "explorer/lag", {"seconds": seconds})
+
+    async def crash(self) -> None:
+        """Kill the service and start it again on its database."""
+        self.record("crash")
+        await self._control("POST", "crash")
+
+    # --- the chain -------------------------------------------------------------------
+
+    async def fund(self, address: str, amount: str) -> None:
+        """Mint tokens to an address, in a block of its own."""
+        await self._control("POST", "faucet", {"address": address, "amount": amount})
+
+    async def mining(self, automine: bool) -> None:
+        """Mine every transaction at once, or only on demand."""
+        self.record("mining", automine=automine)
+        await self._control("POST", "mining", {"automine": automine})
+
+    async def mine(self, blocks: int = 1) -> None:
+        """Mine blocks; the first takes all that waits."""
+        await self._control("POST", "mine", {"blocks": blocks})
+
+    async def reorg(self, depth: int, drop: list[str] | None = None) -> None:
+        """Replace the newest blocks; the transactions in `drop` (hashes) are forgotten."""
+        self.record("reorg", depth=depth)
+        await self._control("POST", "reorg", {"depth": depth, "drop": drop or []})
+
+    async def drop_waiting(self) -> None:
+        """Let the node forget the transactions in its mempool."""
+        self.record("mempool dropped")
+        await self._control("POST", "drop")
+
+    async def force_revert(self, calls: int = 1) -> None:
+        """Make the next calls of the token revert when they are mined."""
+        self.record("doom", calls=calls)
+        await self._control("POST", "force-revert", {"calls": calls})
+
+    async def transact(self, sender: str, data: str) -> dict[str, Any]:
+        """Send a call of the token from any account.
+
+        Returns {"txHash", "mined", "revertReason", "cause"}: the reason in the token's own
+        words, and the same for every token (`x402sim.chain.reverts.Cause`).
+        """
+        call = {"from": sender, "to": checksum(self.network.asset), "data": data}
+        sent: dict[str, Any] = await self._control("POST", "send", call)
+        return sent
+
+    async def token_owner(self, data: str) -> dict[str, Any]:
+        """Send a call of the token from its owner, who may pause and blacklist."""
+        return await self.transact(str(self.before.token_owner), data)
+
+    @asynccontextmanager
+    async def paused(self) -> AsyncIterator[None]:
+        """Have the token's owner pause the token for as long as the block lasts."""
+        await self.token_owner(to_hex(abi.PAUSE))
+        try:
+            yield
+        finally:
+            await self.token_owner(to_hex(abi.UNPAUSE))
+
+    @asynccontextmanager
+    async def blacklisted(self, address: str) -> AsyncIterator[None]:
+        """Have the token's owner blacklist an address for as long as the block lasts."""
+        account = parse_address(address)
+        await self.token_owner(to_hex(abi.calldata(abi.BLACKLIST, account)))
+        try:
+            yield
+        finally:
+            await self.token_owner(to_hex(abi.calldata(abi.UNBLACKLIST, account)))
+
+    async def run_indexer(self) -> dict[str, Any]:
+        """Run the payment indexer now; return what it did."""
+        done: dict[str, Any] = await self._control("POST", "indexer/run")
+        return done
+
+    async def ask_facilitator(
+        self,
+        verb: str,
+        payer: Payer,
+        required: Answer,
+        header: str,
+        *,
+        requirements: dict[str, Any] | None = None,
+    ) -> Any:
+        """Ask the facilitator to "verify" or "settle", as a service would; return its answer.
+
+        `requirements` (only the fields that differ) replace those of the 402.
+        """
+        async with self.stage.client(payer.name, "facilitator") as http:
+            body = {
+                "x402Version": 1,
+                "paymentHeader": header,
+                "paymentRequirements": {**required.requirements, **(requirements or {})},
+            }
+            request = http.build_request("POST", f"/v2/x402/{verb}", json=body)
+            response = await http.send(request)
+            self.last_exchange = request.extensions["exchange"]
+            return response.json()
+
+    # --- the money, counted on the ledger --------------------------------------------
+
+    async def balance(self, address: str) -> int:
+        """Return an address's balance on the chain, in base units (needs "chain")."""
+        (held,) = await self._control("POST", "balances", {"accounts": [address]})
+        return int(held)
+
+    async def earned(self) -> int:
+        """Return what the merchant has earned since the story began, in base units."""
+        return await self.balance(self.merchant) - self.before.earned_base
+
+    async def transfers(
+        self, sender: Payer | None = None, *, to: Payer | None = None
+    ) -> list[dict[str, Any]]:
+        """Return the transfers since the story began, from a payer, to a payer; no mints."""
+        found = await self._control("GET", "transfers")
+        nobody = checksum(ZERO_ADDRESS)
+        return [
+            each
+            for each in found
+            if each["txHash"] not in self.before.tx_hashes
+            and each["from"] != nobody
+            and (sender is None or each["from"] == sender.address)
+            and (to is None or each["to"] == to.address)
+        ]
+
+    # --- what must hold --------------------------------------------------------------
+
+    def expect(
+        self, actual: Any, expected: Any, clause: str, *, about: Answer | None = None
+    ) -> None:
+        """Check that `actual` equals `expected`, as the clause demands, and record it.
+
+        `about` is the answer the check is about; by default the newest one. Raises
+        `ValueError` for a clause that the specification does not have.
+        """
+        require_clause(clause, "expect")
+        self.record(
+            "check",
+            clause=clause,
+            ok=actual == expected,
+            expected=serialize.value(expected),
+            actual=serialize.value(actual),
+            exchange=about.exchange if about else self.last_exchange,
+        )
+
+    def note(self, event: str, **data: Any) -> None:
+        """Write an event of the story's own to the journal."""
+        self.record(event, **data)
+
+    def report_broken(self, clause: str, expected: str, actual: str) -> None:
+        """Record that an invariant does not hold."""
+        self.record(
+            "check", clause=clause, ok=False, expected=expected, actual=actual,
+            exchange=self.last_exchange,
+        )  # fmt: skip
+
+    # --- the control plane -----------------------------------------------------------
+
+    async def _control(self, method: str, path: str, body: Any = None) -> Any:
+        control = self.stage.control
+        if control is None:
+            raise RuntimeError(f"{self.stage.base_url} has no control plane, which {path!r} needs")
+        answer = await control.request(method, f"/{path}", json=body or {})
+        if answer.status_code != 200:
+            raise RuntimeError(f"the world refused {path!r}: {answer.text}")
+        return answer.json()
+
+    def record(self, event: str, **data: Any) -> None:
+        """Write an event of the world's own to the journal."""
+        stage = self.stage
+        stage.wires.journal.record(stage.clock.now_ms(), "world", event, **data)

@@ -1,0 +1,90 @@
+"""How is a story played: what is recorded around it, and when has it passed?"""
+
+from dataclasses import dataclass
+
+from x402sim.world.story import serialize
+from x402sim.world.story.idle_timeout import Patience
+from x402sim.world.story.invariants import Invariants
+from x402sim.world.story.live import LiveWorld
+from x402sim.world.story.scenario import Scenario
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """What the journal says of a world before its story begins."""
+
+    seed: int
+    on: str
+    chain: str | None
+    """The chain's name; None for the default."""
+    options: dict[str, str]
+    has_invariants: bool
+
+    @property
+    def place(self) -> str:
+        """Stage and chain, as a sentence names them."""
+        return self.on if self.chain is None else f"{self.on} on {self.chain}"
+
+
+async def play_on(live: LiveWorld, scenario: Scenario, setting: Setting) -> None:
+    """Play a scenario in a live world; the journal holds all of it, from `begin` to `end`."""
+    _begin(live, scenario, setting)
+    outcome, reason = await _outcome(live, scenario, setting)
+    stage = live.stage
+    if stage.remote_events is not None:
+        stage.wires.journal.merge(await stage.remote_events(live.before.journal))
+    live.record("end", outcome=outcome, reason=reason)
+
+
+def _begin(live: LiveWorld, scenario: Scenario, setting: Setting) -> None:
+    network = live.network
+    live.record(
+        "begin",
+        scenario=scenario.name,
+        title=scenario.title,
+        seed=setting.seed,
+        start_ms=live.clock.now_ms(),
+        network=network.name,
+        decimals=network.decimals,
+        symbol=network.token_symbol,
+        **({} if setting.chain is None else {"chain": setting.chain}),
+        **({"options": setting.options} if setting.options else {}),
+        merchant=live.before.pay_to,
+        token_owner=live.before.token_owner,
+    )
+
+
+async def _outcome(live: LiveWorld, scenario: Scenario, setting: Setting) -> tuple[str, str]:
+    """Play the story, unless the stage lacks what it needs; return outcome and reason."""
+    missing = [need.meaning for need in scenario.needs if need not in live.stage.offers]
+    if missing:
+        return "skipped", f"{setting.place} does not offer {', '.join(missing)}"
+    error = await _error(live, scenario, has_invariants=setting.has_invariants)
+    if error is not None:
+        return "failed", error
+    checks = [event.data for event in live.stage.wires.journal if event.event == "check"]
+    failed = [check for check in checks if not check["ok"]]
+    if failed:
+        return "failed", f"{len(failed)} of {len(checks)} checks did not hold"
+    if scenario.covers and not checks:
+        return "failed", "it checked nothing"
+    return "passed", ""
+
+
+async def _error(live: LiveWorld, scenario: Scenario, *, has_invariants: bool) -> str | None:
+    """Run the story under its invariants and its idle timeout; return what it raised."""
+    stage = live.stage
+    if stage.parts is not None and has_invariants:
+        stage.wires.journal.listeners.append(Invariants(stage.parts, live.report_broken))
+    patience = Patience()
+    stage.wires.journal.listeners.append(patience)
+    try:
+        async with patience:
+            await scenario.play(live)
+    except Exception as error:  # noqa: BLE001 - whatever the story raises is its outcome
+        live.record("error", trace=serialize.trace(error))
+        return f"{type(error).__name__}: {error}"
+    finally:
+        if stage.control is not None:
+            await live.heal()
+    return None

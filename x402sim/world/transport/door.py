@@ -1,0 +1,129 @@
+"""Where faults strike: at the victim's own door, whether a request came by call or by TCP.
+
+The request is lost, or the answer after the work was done, or something else is answered.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Any, assert_never
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from x402sim.clock import Clock
+from x402sim.world.transport.faults import Fault, Faults, Victim
+
+ABORT = "x402sim.abort"
+"""Where a server puts the function that breaks the connection a request came on."""
+
+
+def faulty(app: ASGIApp, victim: Victim, faults: Faults, clock: Clock) -> ASGIApp:
+    """Return `app` with the faults standing at its door."""
+
+    async def door(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or not faults.standing():
+            await app(scope, receive, send)
+            return
+        body = await _body(receive)
+        request = scope["path"].encode() + b"?" + scope["query_string"] + b"\n" + body
+        fault = faults.next_for(victim, scope["path"], request)
+        if fault is None:
+            await app(scope, _once(body), send)
+        else:
+            await _strike(fault, faults, clock, _Request(app, scope, body, send))
+
+    return door
+
+
+class _Request:
+    """A request at the door, which can be handed to the victim more than once."""
+
+    def __init__(self, app: ASGIApp, scope: Scope, body: bytes, send: Send) -> None:
+        self._app, self._scope, self._body, self.send = app, scope, body, send
+
+    async def work(self) -> list[Message]:
+        """Let the victim do the work; return its answer."""
+        answer: list[Message] = []
+
+        async def keep(message: Message) -> None:
+            answer.append(message)
+
+        await self._app(self._scope, _once(self._body), keep)
+        return answer
+
+    async def abort(self, how: str) -> None:
+        """Break the connection."""
+        abort: Callable[[str], Awaitable[None]] = self._scope[ABORT]
+        await abort(how)
+
+
+async def _strike(fault: Fault, faults: Faults, clock: Clock, request: _Request) -> None:
+    match fault.does:
+        case "lose request" | "refuse":
+            await request.abort("refused" if fault.does == "refuse" else "lost")
+        case "lose answer":
+            await request.work()
+            await request.abort("lost")
+        case "delay request":
+            await clock.sleep(fault.seconds)
+            await _answer(request, await request.work())
+        case "delay answer":
+            answer = await request.work()
+            await clock.sleep(fault.seconds)
+            await _answer(request, answer)
+        case "answer":
+            if fault.work_done:
+                await request.work()
+            await _answer(request, _made_up(fault))
+        case "truncate":
+            await _answer(request, _half(await request.work()))
+        case "duplicate":
+            await request.work()
+            await _answer(request, await request.work())
+        case "crash before" | "crash after":
+            if fault.does == "crash after":
+                await request.work()
+            faults.on_crash()
+            await request.abort("lost")
+        case _ as unknown_deed:
+            assert_never(unknown_deed)
+
+
+async def _answer(request: _Request, messages: list[Message]) -> None:
+    for message in messages:
+        await request.send(message)
+
+
+def _made_up(fault: Fault) -> list[Message]:
+    headers = [(b"content-type", fault.content_type.encode())]
+    return [
+        {"type": "http.response.start", "status": fault.status, "headers": headers},
+        {"type": "http.response.body", "body": fault.body.encode()},
+    ]
+
+
+def _half(messages: list[Message]) -> list[Message]:
+    """Return an answer whose body ends in the middle."""
+    start, body = messages[0], b"".join(message.get("body", b"") for message in messages[1:])
+    headers = [pair for pair in start["headers"] if pair[0].lower() != b"content-length"]
+    return [
+        {**start, "headers": headers},
+        {"type": "http.response.body", "body": body[: len(body) // 2]},
+    ]
+
+
+async def _body(receive: Receive) -> bytes:
+    parts = []
+    while True:
+        message = await receive()
+        parts.append(message.get("body", b""))
+        if not message.get("more_body"):
+            return b"".join(parts)
+
+
+def _once(body: bytes) -> Receive:
+    """Return a `receive` that gives one whole body, then `http.disconnect`."""
+    messages: list[Any] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def receive() -> Message:
+        return messages.pop() if messages else {"type": "http.disconnect"}
+
+    return receive
