@@ -27,7 +27,7 @@ EVERY_DAY = {
     "content": "no-llms-txt",
     "binding": "any-amount",
     "settlement": "verdict-is-ignored",
-    "facilitator": "amount-is-not-compared",
+    "facilitator": "recipient-is-not-compared",
     "replay": "authorization-pays-for-many",
     "receipt": "time-in-seconds",
     "error": "two-texts-exchanged",
@@ -75,7 +75,7 @@ def private_names(file: Path) -> list[str]:
                 found.append(name)
             case ast.ImportFrom(names=names):
                 found += [each.name for each in names]
-    public = ("__cause__", "__init__", "__new__")
+    public = ("__cause__", "__init__", "__name__", "__new__")
     return [name for name in found if name.startswith("_") and name not in public]
 
 
