@@ -1,7 +1,7 @@
-"""How long does a story wait for what never happens? Not for ever, though its world goes on.
+"""When is a story given up that waits for something that never happens?
 
-Blocks, sweeps and the indexer keep virtual time moving; it stands for patience that
-nobody in the story does anything meanwhile.
+Blocks, sweeps and the indexer keep virtual time moving for ever, so a story times out when
+only they have been active for a month.
 """
 
 import asyncio
@@ -16,10 +16,10 @@ _WITHOUT_THE_STORY = frozenset(("service", "facilitator", "explorer", "rpc", "ch
 
 
 class Patience:
-    """A context in which a story is played; shown every event of its journal.
+    """A context in which a story is played; it listens to the story's journal.
 
-    Raises `TimeoutError` in it once a month has gone by in which only the world was active;
-    time that the story itself lets go by (`World.advance`) does not count.
+    Raises `TimeoutError` inside the context after a month in which only the world was active;
+    time that the story itself advances (`LiveWorld.advance`) does not count.
     """
 
     def __init__(self) -> None:
@@ -29,7 +29,7 @@ class Patience:
         self._timer = self._loop.call_at(self._until, self._look)
 
     def __call__(self, entry: Entry) -> None:
-        """Begin to wait anew, if it was the story that did something."""
+        """Start the month again if the story did something."""
         if entry.event.actor not in _WITHOUT_THE_STORY:
             event = entry.event
             asked_s = event.seconds if isinstance(event, TimeAdvanced) else 0
@@ -55,6 +55,5 @@ class Patience:
             await self._limit.__aexit__(kind, error, trace)
         except TimeoutError:
             raise TimeoutError(
-                f"for {PATIENCE_S // 3600} hours only the world was active: "
-                "what does the story wait for?"
+                f"the scenario made no request for {PATIENCE_S // 3600} hours of virtual time"
             ) from error
