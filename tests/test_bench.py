@@ -143,11 +143,11 @@ def test_both_servers_answer_and_are_stopped_afterwards() -> None:
             socket.create_connection(("127.0.0.1", port), timeout=5)
 
 
-def test_another_answer_is_not_counted() -> None:
+def test_an_unexpected_answer_is_an_error() -> None:
     with served.askers() as askers:
         asker = askers[served.OURS]
         asker._wanted = b"HTTP/1.1 200"
-        with pytest.raises(ConnectionError, match="an answer that is not"):
+        with pytest.raises(ConnectionError, match="an answer does not start with"):
             asker.work(3)
 
 
@@ -182,7 +182,7 @@ def test_json_has_all_the_numbers() -> None:
     assert found["day"]["virtual_s"] == pytest.approx(7200, abs=10)
 
 
-def test_the_table_says_what_each_line_means_in_80_columns() -> None:
+def test_the_table_explains_each_line_in_80_columns() -> None:
     done = bench(*SMALL)
     assert done.exit_code == 0, done.output
     lines = done.stdout.splitlines()
@@ -190,7 +190,7 @@ def test_the_table_says_what_each_line_means_in_80_columns() -> None:
     for name in (measure.RAW, measure.OURS, *TRANSPORTS, served.BARE, served.OURS):
         (place,) = [number for number, line in enumerate(lines) if line.startswith(name + " ")]
         assert lines[place + 1].startswith("  "), f"{name} is not explained"
-    assert "3 payers, 2 h of virtual time, one process" in lines
+    assert "3 payers, 2 h simulated, one process" in lines
 
 
 def test_only_what_is_asked_for_is_measured() -> None:
@@ -201,7 +201,7 @@ def test_only_what_is_asked_for_is_measured() -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("--only", "moon"), "there is no moon; there are lifecycles, served, day"),
+        (("--only", "moon"), "unknown part 'moon'. Possible: lifecycles, served, day"),
         (("--payers", "0"), "--payers"),
         (("--hours", "0"), "--hours"),
         (("--seconds", "0"), "--seconds"),

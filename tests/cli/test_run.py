@@ -278,7 +278,7 @@ def test_a_file_without_a_valid_scenario(tmp_path: Path, text: str, says: str) -
         ("in-proces", "did you mean 'in-process'?"),
         ("http://127.0.0.1:1", "nobody answers at http://127.0.0.1:1"),
         ("http://127.0.0.1:99999", "with a port up to 65535"),
-        ("http://", "expected http://HOST:PORT"),
+        ("http://", "http://HOST:PORT, with a port up to 65535"),
     ],
 )
 def test_an_invalid_or_unreachable_stage(on: str, says: str) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from tests.conformance.paywall import DEFECTS, Paywall
 from x402sim import TESTNET
-from x402sim.suite.command import FOUND_SOMETHING, HELD, NO_VERDICT
+from x402sim.suite.command import FOUND_SOMETHING, HELD, NO_VERDICT, find_target
 from x402sim.suite.engine import all_checks, folder, run
 from x402sim.suite.local import judge
 from x402sim.suite.setting import Setting
@@ -100,6 +100,34 @@ def test_an_error_names_the_file_and_the_key(tmp_path: Path, text: bytes, said: 
         load(file)
     assert str(raised.value).startswith(str(file))
     assert said in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            "[not_kept]\n'4.5/llms-text' = 'later'",
+            "not_kept: unknown id '4.5/llms-text'; did you mean '4.5/llms-txt'?",
+        ),
+        (
+            "[statuses]\n'Invalid signatur' = [400]",
+            "statuses: unknown error text 'Invalid signatur'; did you mean 'Invalid signature'?",
+        ),
+    ],
+)
+def test_a_misspelt_clause_or_text_is_refused(tmp_path: Path, text: str, said: str) -> None:
+    file = tmp_path / "wrong.toml"
+    file.write_text(text)
+    with pytest.raises(ValueError) as raised:
+        find_target(str(file))
+    assert str(raised.value).startswith(f"{file}: {said}")
+
+
+def test_a_clause_that_is_not_kept_is_skipped() -> None:
+    target = Target(not_kept={"4.5/llms-txt": "planned"})
+    checks = [each for each in all_checks() if each.clause == "4.5/llms-txt"]
+    (result,) = judge(Recipe(network=TESTNET, seed=1), target=target, checks=checks)
+    assert (result.outcome, "planned" in result.reason) == (Outcome.SKIPPED, True)
 
 
 def test_places_are_json_pointers() -> None:

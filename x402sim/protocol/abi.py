@@ -1,6 +1,6 @@
 """Calldata and event topics of the token: Solidity's ABI, for the types the token uses.
 
-An argument is one 32-byte word, except `bytes`, which stands behind the words.
+An argument is one 32-byte word, except `bytes`, which follows the words.
 """
 
 from x402sim.protocol.crypto import Address, keccak256
@@ -65,7 +65,7 @@ NAMES = {
     CANCEL_AUTHORIZATION: "cancelAuthorization",
     CANCEL_AUTHORIZATION_BYTES: "cancelAuthorization",
 }
-"""What each function that changes something is called, by selector."""
+"""The name of each function that changes state, by selector."""
 
 _ERROR = selector("Error(string)")
 

@@ -1,7 +1,7 @@
 """The words of the public Cronos facilitator: its paths, messages and error texts.
 
-Everything that is peculiar to this dialect on the wire is in this file, for both sides:
-`facilitator/cronos.py` answers in these words, `service/upstream/cronos.py` asks in them.
+Both sides read them here: `facilitator/cronos.py` answers in these words, and
+`service/upstream/cronos.py` asks in them.
 """
 
 from enum import Enum

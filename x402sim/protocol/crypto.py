@@ -53,10 +53,9 @@ def sign(digest: bytes, key: PrivateKey) -> bytes:
 
 @lru_cache(maxsize=4096)
 def recover(digest: bytes, signature: bytes) -> Address:
-    """Return the address that signed `digest`; whoever asks again gets it from memory.
+    """Return the address that signed `digest`. Cached; recovery dominates the cost.
 
-    In one process the same signature is looked at by the facilitator, twice, and by the
-    token, twice, and it is by far the dearest thing that any of them does.
+    In one process the facilitator and the token each recover the same signature twice.
     Raises `BadSignature` with the revert reason of FiatToken v2.2's ECRecover.
     """
     if len(signature) != 65:

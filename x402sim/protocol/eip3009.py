@@ -54,13 +54,14 @@ def separator(domain: Domain) -> bytes:
     )
 
 
+@lru_cache(maxsize=4096)
 def transfer_digest(
     auth: Authorization, domain: Domain, typehash: bytes = TRANSFER_TYPEHASH
 ) -> bytes:
     """Return the 32 bytes a payer signs: exact amount, exact recipient, one window, one nonce.
 
     Clause 5/signature-proves: change any field and the digest, so the signer, is another.
-    `typehash` is `RECEIVE_TYPEHASH` for receiveWithAuthorization.
+    `typehash` is `RECEIVE_TYPEHASH` for receiveWithAuthorization. Cached, as `recover` is.
     """
     struct = keccak256(
         typehash

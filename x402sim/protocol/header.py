@@ -1,8 +1,8 @@
 """The payment header (2.3): one object, two spellings.
 
 `hex` is the specification's: 0x and the hex of the UTF-8 JSON. `base64` is what the
-public Cronos client libraries send: base64 of the same JSON. `read_header` decodes it
-for whoever must understand it; `present` is for the service, which passes it on.
+public Cronos client libraries send: base64 of the same JSON. A facilitator reads it with
+`read_header`, a service with `present`: it passes the text on, readable or not.
 Clauses: 2.3/hex-header, 2.3/contents.
 """
 

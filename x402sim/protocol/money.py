@@ -26,7 +26,7 @@ def parse_base(text: str) -> int:
 def to_base(text: str, decimals: int, *, fraction_digits: int | None = None) -> int:
     """Return a decimal string such as "1.25" in base units, exactly.
 
-    With `fraction_digits` it must have just so many. Raises `ValueError`.
+    With `fraction_digits` it must have exactly that many. Raises `ValueError`.
     """
     if not isinstance(text, str):
         raise TypeError(f'an amount is a string such as "0.05", not {text!r}')
@@ -43,7 +43,10 @@ def to_base(text: str, decimals: int, *, fraction_digits: int | None = None) -> 
 
 
 def to_decimal(amount_base: int, decimals: int) -> str:
-    """Return base units as a decimal string: at least two fraction digits, no idle zeros."""
+    """Return base units as a decimal string with at least two fraction digits.
+
+    Further trailing zeros are left out.
+    """
     sign = "-" if amount_base < 0 else ""
     whole, fraction = divmod(abs(amount_base), 10**decimals)
     return f"{sign}{whole}.{f'{fraction:0{decimals}}'.rstrip('0').ljust(2, '0')}"

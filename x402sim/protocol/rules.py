@@ -1,7 +1,7 @@
-"""Rules are tables: each refusal is one row, and walking the table gives the first.
+"""Rules are tables: each refusal is one row, and the first broken row is the answer.
 
-`SETTLEMENT` says when the service takes a presented payment for the one it issued;
-`VERIFICATION` says when the facilitator takes an authorization for valid. The token's
+`SETTLEMENT` says when presented requirements are those the service issued;
+`VERIFICATION` says when a payment is valid for a facilitator. The token's
 own table is in `chain.ledger.token_rules`. A table with one row left out makes a defective
 service: `without` makes those, and the tests must notice every one of them.
 Clauses: 2.1/*, 5/exact-amount, 5/exact-recipient, 5/signature-proves.
@@ -27,7 +27,7 @@ Verdict = TypeVar("Verdict")
 
 @dataclass(frozen=True, slots=True)
 class Rule(Generic[Case, Verdict]):
-    """One row: the clause it keeps, when it holds, and what is said when it does not."""
+    """One row: its clause, when it holds, and the refusal and its reason when it does not."""
 
     clause: str
     holds: Callable[[Case], bool]
@@ -112,7 +112,7 @@ FRESHNESS: Rules[Presented, Refusal] = (
         ),
     ),
 )
-"""Asked after the stored records, so that a used id says so even when it is old."""
+"""Checked after the stored records: a used payment id is refused as used even when it is old."""
 
 
 # --- the facilitator: is this authorization valid for these requirements? ------------

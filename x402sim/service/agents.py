@@ -10,7 +10,7 @@ from x402sim.service.state import Service
 
 
 def agents(service: Service) -> list[Agent]:
-    """Return the agents, with what a buyer needs to choose and to pay (4.3/list, 2.7/agent)."""
+    """Return the agents, their resources, prices and reputations (4.3/list, 2.7/agent)."""
     return [
         Agent(
             id="perp-quotes",

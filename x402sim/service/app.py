@@ -60,7 +60,7 @@ async def pay(service: Service, request: Request) -> Response:
 
 
 async def create_session(service: Service, request: Request) -> Response:
-    """POST /api/sessions/create: 402 for the deposit; once paid, the session it made.
+    """POST /api/sessions/create: 402 for the deposit; once paid, the session it opened.
 
     Clauses 4.4/deposit-402 and 4.4/deposit-flow.
     """
@@ -75,7 +75,7 @@ async def create_session(service: Service, request: Request) -> Response:
 
 
 async def show_session(service: Service, request: Request) -> Response:
-    """GET /api/sessions/{id}: a session's budget, for whoever knows its id (2.6/remaining)."""
+    """GET /api/sessions/{id}: a session's budget, for anyone who has its id (2.6/remaining)."""
     session = service.store.sessions.get("session_" + request.path_params["rest"])
     if session is None:
         raise web.refused(RequestError.UNKNOWN_SESSION)
@@ -91,7 +91,7 @@ async def show_payment(service: Service, request: Request) -> Response:
 
 
 async def list_agents(service: Service, request: Request) -> Response:
-    """GET /api/agents: what is for sale (4.3/list)."""
+    """GET /api/agents: the list of agents (4.3/list)."""
     price = service.settings.quote_price_base
     if not service.settings.decisions.agents_free:
         granted = gate.ask(service, request.headers, AGENTS, price)
@@ -112,7 +112,7 @@ def payment_required(
 
 
 async def health(service: Service, _: Request) -> Response:
-    """GET /healthz: whether the service runs, and how much it holds."""
+    """GET /healthz: the service runs, on this network."""
     return web.answer({"status": "ok", "network": service.settings.network.name})
 
 

@@ -1,4 +1,4 @@
-"""What goes on by itself while a service runs.
+"""The periodic work of a running service.
 
 Clauses: 1/indexer, 3/expiry-refund, 8/cache-sweep, 8/indexer-interval.
 """
@@ -18,8 +18,7 @@ async def run_background(service: Service) -> None:
     """Run the periodic work until cancelled.
 
     The indexer every 300 s (8/indexer-interval), the cache sweep hourly (8/cache-sweep),
-    session expiry and refunds, and the payments whose outcome is unknown, at once after
-    a start.
+    session expiry, refunds and payments whose outcome is unknown often, and once at start.
     """
     settings = service.settings
 
@@ -35,9 +34,9 @@ async def run_background(service: Service) -> None:
 
 
 class _Every:
-    """Starts one loop per piece of work, at a fixed rate; turns that were missed are left out.
+    """Runs each job in a loop of its own, at a fixed rate; missed turns are skipped.
 
-    A failure is logged, and the next turn still comes.
+    A failure is logged, and the job runs again at its next turn.
     """
 
     def __init__(self, service: Service, group: asyncio.TaskGroup) -> None:

@@ -52,7 +52,7 @@ class Entitlements:
         self._cached.pop(payment_id, None)
 
     def clear(self) -> None:
-        """Forget everything, as a restart does."""
+        """Forget every entitlement, as a restart does."""
         self._cached.clear()
 
     def _is_live(self, entitlement: Entitlement, now_ms: int) -> bool:

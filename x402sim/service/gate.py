@@ -37,10 +37,8 @@ def ask(
         return Pass(resource, amount_base)
 
     def by_session() -> Pass | None:
-        now_ms = service.clock.now_ms()
-        if session_id is None or not service.store.sessions.can_pay(
-            session_id, amount_base, now_ms
-        ):
+        sessions, now_ms = service.store.sessions, service.clock.now_ms()
+        if session_id is None or not sessions.can_pay(session_id, amount_base, now_ms):
             return None
         return Pass(resource, amount_base, session_id)
 

@@ -1,6 +1,6 @@
 """Money has moved: store it, open the session it pays for, and let the payer in.
 
-The one place where access is granted, whoever found out about the payment.
+The one place where access is granted: after settlement, and after reconciliation.
 Clauses: 4.1/store-settled, 4.1/cache, 2.6/id-prefix, 3/deposit-makes-session.
 """
 

@@ -17,9 +17,9 @@ log = logging.getLogger("x402sim")
 
 
 class IndexerRun(msgspec.Struct, frozen=True):
-    """What one run did: records asked for, found in a block, reverted, unknown, unanswered.
+    """The counts of one run: asked for, found in a block, reverted, unknown, unanswered.
 
-    `backlog` records are still without a block after it.
+    `backlog` counts the records that still have no block.
     """
 
     asked: int = 0

@@ -6,6 +6,8 @@ lost answer can charge twice or lose a payment.
 Clauses: 4.1/*, 5/nonce-once, 5/exact-amount, 7/*.
 """
 
+from typing import assert_never
+
 import msgspec
 
 from x402sim import events
@@ -15,11 +17,11 @@ from x402sim.protocol.refusals import NEVER_PAID, NOT_SEEN_PAID, Refusal, Settle
 from x402sim.protocol.rules import Presented, Rules, first_broken
 from x402sim.service.grant import grant
 from x402sim.service.issue import Terms
-from x402sim.service.reconcile import look_up, paid_all_the_same
+from x402sim.service.reconcile import is_paid_anyway, look_up
 from x402sim.service.state import Service
 from x402sim.service.store.payments import Claim, Stored
 from x402sim.service.upstream.calls import OutcomeUnknown, Unavailable
-from x402sim.service.upstream.facilitator import Moved
+from x402sim.service.upstream.facilitator import Moved, NotMoved, Outcome
 
 
 class Attempt(msgspec.Struct, frozen=True):
@@ -102,36 +104,18 @@ def claim(service: Service, attempt: Attempt) -> Stored:
 async def settle(service: Service, attempt: Attempt, stored: Stored, *, resumed: bool) -> None:
     """Steps 4 to 6: have the facilitator settle, store the record, cache the entitlement.
 
-    Clause 4.1/settle-on-chain. Raises `SettlementRefused`; the payment stays pending if
-    money may have moved or may still move, and is forgotten if it certainly never will.
-    The facilitator may have received a `resumed` payment before.
+    Clause 4.1/settle-on-chain. Raises `SettlementRefused`. The facilitator may have received
+    a `resumed` payment before.
     """
-    payment_id = attempt.payment_id
+    outcome: Outcome | Unavailable | OutcomeUnknown
     try:
         outcome = await service.facilitator.settle(attempt.payment, attempt.requirements)
-    except Unavailable as error:
-        reason = str(error) if resumed else f"nothing was charged: {error}"
-        refused = SettlementRefused(Refusal.UNREACHABLE, reason, final=True)
-        over_if = NOT_SEEN_PAID
-    except OutcomeUnknown as error:
-        service.record(events.SettlementAnswerLost(payment_id=payment_id))
-        refused = SettlementRefused(Refusal.UNREACHABLE, str(error), final=True)
-        over_if = NEVER_PAID
+    except (Unavailable, OutcomeUnknown) as error:
+        outcome = error
+    if isinstance(outcome, Moved):
+        _grant_settled(service, stored, outcome.tx_hash)
     else:
-        if isinstance(outcome, Moved):
-            _grant_settled(service, stored, outcome.tx_hash)
-            return
-        reason = outcome.reason
-        if outcome.refusal is Refusal.EXPIRED:
-            reason = _why_expired(service, attempt.payment)
-        refused = SettlementRefused(outcome.refusal, reason, final=True)
-        over_if = outcome.refusal.row.over_if
-    if resumed:
-        over_if = NEVER_PAID
-    if await paid_all_the_same(service, _stored(service, payment_id), refused, over_if):
-        return
-    service.store.payments.release(payment_id)
-    raise refused
+        await _not_settled(service, attempt, outcome, resumed=resumed)
 
 
 def _grant_settled(service: Service, stored: Stored, tx_hash: str) -> None:
@@ -151,6 +135,33 @@ def receipt(service: Service, payment_id: str) -> Receipt:
         tx_hash=str(record.tx_hash),
         timestamp=record.timestamp,
     )
+
+
+def _stored(service: Service, payment_id: str) -> Stored:
+    """Return a payment that was claimed.
+
+    Raises `SettlementRefused` if the control plane restored an older database meanwhile.
+    """
+    stored = service.store.payments.get(payment_id)
+    if stored is None:
+        raise SettlementRefused(Refusal.FAILED, "the record of this payment is gone", final=False)
+    return stored
+
+
+def _require(service: Service, rules: Rules[Presented, Refusal], attempt: Attempt) -> None:
+    """Check a rule table; raises `SettlementRefused` with the first broken row."""
+    case = Presented(
+        requirements=attempt.requirements,
+        issued=attempt.issued,
+        expires_s=attempt.terms.expires_s,
+        now_s=service.clock.now_s(),
+    )
+    broken = first_broken(rules, case)
+    if broken:
+        raise SettlementRefused(broken.refusal, broken.reason(case))
+
+
+# --- what becomes of a payment that the facilitator did not settle -------------------
 
 
 async def earlier_attempt(service: Service, attempt: Attempt) -> Stored | None:
@@ -181,28 +192,36 @@ async def earlier_attempt(service: Service, attempt: Attempt) -> Stored | None:
     raise SettlementRefused(Refusal.PENDING, "an earlier payment header may still settle")
 
 
-def _stored(service: Service, payment_id: str) -> Stored:
-    """Return a payment that was claimed.
+async def _not_settled(
+    service: Service,
+    attempt: Attempt,
+    outcome: NotMoved | Unavailable | OutcomeUnknown,
+    *,
+    resumed: bool,
+) -> None:
+    """Raise `SettlementRefused`, unless the chain says that the payment was made anyway.
 
-    Raises `SettlementRefused` if the control plane restored an older database meanwhile.
+    The payment stays pending if money may have moved or may still move, and is forgotten
+    if it certainly never will.
     """
-    stored = service.store.payments.get(payment_id)
-    if stored is None:
-        raise SettlementRefused(Refusal.FAILED, "the record of this payment is gone", final=False)
-    return stored
-
-
-def _require(service: Service, rules: Rules[Presented, Refusal], attempt: Attempt) -> None:
-    """Check a rule table; raises `SettlementRefused` with the first broken row."""
-    case = Presented(
-        requirements=attempt.requirements,
-        issued=attempt.issued,
-        expires_s=attempt.terms.expires_s,
-        now_s=service.clock.now_s(),
-    )
-    broken = first_broken(rules, case)
-    if broken:
-        raise SettlementRefused(broken.refusal, broken.reason(case))
+    match outcome:
+        case NotMoved(refusal=refusal, reason=reason):
+            if refusal is Refusal.EXPIRED:
+                reason = _why_expired(service, attempt.payment)
+            over_if = refusal.row.over_if
+        case OutcomeUnknown():
+            service.record(events.SettlementAnswerLost(payment_id=attempt.payment_id))
+            refusal, reason, over_if = Refusal.UNREACHABLE, str(outcome), NEVER_PAID
+        case Unavailable():
+            reason = str(outcome) if resumed else f"nothing was charged: {outcome}"
+            refusal, over_if = Refusal.UNREACHABLE, NOT_SEEN_PAID
+        case _:
+            assert_never(outcome)
+    refused = SettlementRefused(refusal, reason, final=True)
+    stored = _stored(service, attempt.payment_id)
+    if not await is_paid_anyway(service, stored, refused, NEVER_PAID if resumed else over_if):
+        service.store.payments.release(attempt.payment_id)
+        raise refused
 
 
 def _why_expired(service: Service, payment: PresentedPayment) -> str:

@@ -1,9 +1,11 @@
 """The protected content: quotes from a synthetic market.
 
-A quote is a function of the pair, the side and the leverage, the same for everyone and
-for ever: reproducible, offline, and never mistaken for advice.
+A quote depends on the pair, the side and the leverage only: it is reproducible, needs no
+network, and cannot be mistaken for advice.
 Clauses: 4.2/quote.
 """
+
+from functools import lru_cache
 
 from x402sim.protocol.crypto import keccak256
 from x402sim.protocol.messages import Quote, QuoteRequest
@@ -34,12 +36,14 @@ def quote(settings: Settings, order: QuoteRequest) -> Quote:
     )
 
 
+@lru_cache(maxsize=1024)
 def _price(pair: str, venue: str) -> float:
     """Return a pair's price at one venue: 0.01 to 100,000 dollars, within 0.1 % elsewhere."""
     level = 10 ** (_draw(pair, "level") * 7 - 2)
     return _round(level * (1 + (_draw(pair, venue) - 0.5) * 1e-3))
 
 
+@lru_cache(maxsize=1024)
 def _draw(*names: str) -> float:
     """Return a number in [0, 1) that depends on the names only."""
     return int.from_bytes(keccak256("|".join(names).encode())[:6]) / 2**48

@@ -41,7 +41,7 @@ async def look_up(service: Service, stored: Stored) -> Finding:
     return "settled" if grant(service, stored, state.use.tx_hash) else "not settled"
 
 
-async def paid_all_the_same(
+async def is_paid_anyway(
     service: Service, stored: Stored, refused: SettlementRefused, over_if: frozenset[Finding]
 ) -> bool:
     """Ask the chain, after the facilitator did not settle or did not answer.
@@ -56,7 +56,7 @@ async def paid_all_the_same(
         return False
     said = refused.refusal
     raise SettlementRefused(
-        said if said in (Refusal.UNREACHABLE, Refusal.FAILED) else Refusal.PENDING,
+        said if said.row.final is None else Refusal.PENDING,
         f"{refused.reason}; it may still be paid: send the same payment header again, or ask "
         "GET /api/payments/{paymentId}; do not sign another one",
         final=False,

@@ -1,7 +1,7 @@
-"""Sessions: a deposit paid once, spent a request at a time, the rest refunded at expiry.
+"""Sessions: one deposit pays for many requests; at expiry the rest is refunded.
 
 A refund is an EIP-3009 transfer signed by the server wallet, with a nonce that is
-derived from the session id: whatever crashes, the token lets it happen only once.
+derived from the session id: even after a crash the token accepts it only once.
 Clauses: 4.4/*, 2.6/remaining, 3/expiry-refund, 3/refund-once.
 """
 
@@ -71,7 +71,7 @@ def view(session: Session) -> SessionView:
 async def expire(service: Service) -> int:
     """End the sessions whose time has passed, and pay back what is owed (3/expiry-refund).
 
-    Returns how many refunds were settled. What could not be settled stays owed.
+    Returns how many refunds were settled. The others stay owed.
     """
     ended = service.store.sessions.expire(service.clock.now_ms())
     if ended:
@@ -132,7 +132,7 @@ async def _is_undone(service: Service, payment_id: str, deposit_hash: str) -> bo
 
 
 def refund_nonce(session_id: str) -> bytes:
-    """Return the one nonce a session's refund can ever have."""
+    """Return the nonce of a session's refund: always the same one."""
     return keccak256(b"x402sim refund of " + session_id.encode())
 
 

@@ -64,6 +64,11 @@ class Check:
         """The section of the document."""
         return self.id.split("/")[1]
 
+    @property
+    def clause(self) -> str:
+        """The id; without the document, if that is the specification."""
+        return self.id.removeprefix(f"{DOCUMENT}/")
+
 
 _LEVELS: dict[str, Level] = {clause.id: clause.level for clause in CLAUSES}
 _TEXTS = {clause.id: clause.text for clause in CLAUSES}

@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from x402sim.clock import Clock
+from x402sim.protocol.refusals import Refusal
 from x402sim.report import conformance as report
 from x402sim.suggest import unknown
 from x402sim.suite import printing
@@ -41,14 +42,27 @@ class Wanted:
 
 
 def find_target(name: str) -> targets.Target:
-    """Return a shipped target by name, or the one in a file; raises `ValueError`."""
+    """Return a shipped target by name, or the one in a file.
+
+    Raises `ValueError` for an unknown name, a malformed file, and a clause or an error text
+    in it that no check has.
+    """
     shipped = {file.stem: file for file in sorted((folder() / "targets").glob("*.toml"))}
     file = shipped.get(name, Path(name))
     if not file.is_file():
         raise ValueError(
             f"--target: {unknown('target', name, shipped)}, or the path of a TOML file"
         )
-    return targets.load(file)
+    target = targets.load(file)
+    clauses = dict.fromkeys(check.clause for check in all_checks())
+    for clause in target.not_kept:
+        if clause not in clauses:
+            raise ValueError(f"{file}: not_kept: {unknown('id', clause, _near(clauses, clause))}")
+    texts = [refusal.text for refusal in Refusal]
+    for text in target.statuses:
+        if text not in texts:
+            raise ValueError(f"{file}: statuses: {unknown('error text', text, texts)}")
+    return target
 
 
 def select(prefixes: Iterable[str]) -> list[Check]:
@@ -60,15 +74,17 @@ def select(prefixes: Iterable[str]) -> list[Check]:
     for prefix in prefixes:
         found = matching(checks, prefix)
         if not found:
-            raise ValueError(f"--requirement: {unknown('id', prefix, _near(checks, prefix))}")
+            raise ValueError(
+                f"--requirement: {unknown('id', prefix, _near((c.clause for c in checks), prefix))}"
+            )
         wanted |= {check.id for check in found}
     return [check for check in checks if not wanted or check.id in wanted]
 
 
-def _near(checks: list[Check], prefix: str) -> list[str]:
-    """Return the ids of the section that a prefix names; the sections, if there is none."""
+def _near(clauses: Iterable[str], prefix: str) -> list[str]:
+    """Return the clauses of the section that a prefix names; the sections, if there is none."""
     section = prefix.removeprefix("spec/").split("/")[0]
-    ids = dict.fromkeys(check.id.removeprefix("spec/") for check in checks)
+    ids = dict.fromkeys(clauses)
     return [each for each in ids if each.startswith(f"{section}/")] or sorted(
         {each.split("/")[0] for each in ids}
     )

@@ -150,9 +150,9 @@ def _require_needs(setting: Setting, case: Check) -> None:
     missing = [need for need in case.needs if setting.missing(need)]
     if missing:
         raise Skipped(f"it needs {'; '.join(HOW_TO_PROVIDE[need] for need in missing)}")
-    for clause, reason in setting.target.not_kept.items():
-        if case.id.endswith(clause):
-            raise Skipped(f"the target file says that this clause is not kept: {reason}")
+    reason = setting.target.not_kept.get(case.clause)
+    if reason is not None:
+        raise Skipped(f"the target file says that this clause is not kept: {reason}")
 
 
 async def _require_baseline(setting: Setting, state: RunState, baseline: Baseline) -> None:

@@ -118,21 +118,25 @@ class Payments:
         that failed without a transaction is replaced.
         """
         stored = _claimed(claim)
-        auth = stored.authorization
+        if self._insert(stored):
+            return stored
         with self._db.transaction():
             self._db.execute(
                 "DELETE FROM payments WHERE payment_id = ? AND status = 'failed' "
                 "AND tx_hash IS NULL",
                 claim.payment_id,
             )
-            is_new = self._db.changed(
-                f"INSERT INTO payments({_COLUMNS}) VALUES ({_PLACES}) ON CONFLICT DO NOTHING",
-                *msgspec.structs.astuple(stored.record),
-                stored.header,
-                stored.duration,
-                *(msgspec.structs.astuple(auth) if auth else (None, None, None)),
-            )
-        return stored if is_new else None
+            return stored if self._insert(stored) else None
+
+    def _insert(self, stored: Stored) -> bool:
+        claimed = stored.authorization
+        return self._db.changed(
+            f"INSERT INTO payments({_COLUMNS}) VALUES ({_PLACES}) ON CONFLICT DO NOTHING",
+            *msgspec.structs.astuple(stored.record),
+            stored.header,
+            stored.duration,
+            *(msgspec.structs.astuple(claimed) if claimed else (None, None, None)),
+        )
 
     def release(self, payment_id: str) -> None:
         """Forget a claim: no money moved."""

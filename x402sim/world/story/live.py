@@ -15,7 +15,7 @@ from x402sim import events
 from x402sim.clock import Clock
 from x402sim.payer.auth import PaymentAuth
 from x402sim.payer.session import SessionAuth
-from x402sim.protocol import abi
+from x402sim.protocol import abi, cronos
 from x402sim.protocol.crypto import ZERO_ADDRESS, checksum, parse_address, to_hex
 from x402sim.protocol.networks import Network
 from x402sim.rng import Stream
@@ -232,7 +232,8 @@ class LiveWorld:
                 "paymentHeader": header,
                 "paymentRequirements": {**required.requirements, **(requirements or {})},
             }
-            request = http.build_request("POST", f"/v2/x402/{verb}", json=body)
+            path = {"verify": cronos.VERIFY_PATH, "settle": cronos.SETTLE_PATH}[verb]
+            request = http.build_request("POST", path, json=body)
             response = await http.send(request)
             self.last_exchange = request.extensions["exchange"]
             return response.json()
