@@ -697,7 +697,7 @@ def test_a_story_that_waits_for_what_never_happens_ends() -> None:
         await asyncio.Event().wait()
 
     run = World().play(forlorn)
-    said = "for 24 hours only the world was active: what does the story wait for?"
+    said = "the scenario made no request for 24 hours of simulated time"
     assert (run.outcome, run.reason) == ("failed", f"TimeoutError: {said}")
     (error,) = entries(run, events.StoryRaised)
     assert "forlorn: await asyncio.Event().wait()" in error.event.trace
