@@ -61,9 +61,10 @@ def node_rpc_app(chain: EvmChain, *, may_write: bool) -> Starlette:
             text = f"{named} is not offered here, only reading: {', '.join(sorted(READS))}"
             return answer(jsonrpc.error(writes[0].get("id"), NOT_OFFERED, text))
         try:
-            forwarded = await chain.pass_on(
-                encode(asked), writes=bool(writes)
-            )  # as it was read here
+            read = encode(
+                asked
+            )  # not `body`: a key that it has twice is read differently elsewhere
+            forwarded = await chain.pass_on(read, writes=bool(writes))
         except ChainError as gone:
             return answer(jsonrpc.error(None, NODE_GONE, str(gone)))
         return Response(forwarded, media_type="application/json")

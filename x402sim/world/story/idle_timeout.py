@@ -1,7 +1,7 @@
-"""When is a story given up that waits for something that never happens?
+"""When does a story that waits for ever fail?
 
-Blocks, sweeps and the indexer keep virtual time moving for ever, so a story times out when
-only they have been active for a month.
+Blocks, sweeps and the indexer keep virtual time moving, so the loop never runs dry. A story
+fails when it has made no request for a month of simulated time.
 """
 
 import asyncio
@@ -11,15 +11,15 @@ from x402sim.events import TimeAdvanced
 from x402sim.journal import Entry
 
 PATIENCE_S = 31 * 86400
-"""A month of the story's own time."""
+"""A month of simulated time."""
 _WITHOUT_THE_STORY = frozenset(("service", "facilitator", "explorer", "rpc", "chain"))
 
 
 class Patience:
-    """A context in which a story is played; it listens to the story's journal.
+    """A context in which a story is played; a listener of its journal.
 
-    Raises `TimeoutError` inside the context after a month in which only the world was active;
-    time that the story itself advances (`LiveWorld.advance`) does not count.
+    Raises `TimeoutError` in it after a month in which the story did nothing; time that it
+    advances itself (`LiveWorld.advance`) does not count.
     """
 
     def __init__(self) -> None:
@@ -29,7 +29,7 @@ class Patience:
         self._timer = self._loop.call_at(self._until, self._look)
 
     def __call__(self, entry: Entry) -> None:
-        """Start the month again if the story did something."""
+        """Restart the timeout if the event is the story's own."""
         if entry.event.actor not in _WITHOUT_THE_STORY:
             event = entry.event
             asked_s = event.seconds if isinstance(event, TimeAdvanced) else 0
@@ -55,5 +55,5 @@ class Patience:
             await self._limit.__aexit__(kind, error, trace)
         except TimeoutError:
             raise TimeoutError(
-                f"the scenario made no request for {PATIENCE_S // 3600} hours of virtual time"
+                f"the scenario made no request for {PATIENCE_S // 3600} hours of simulated time"
             ) from error
