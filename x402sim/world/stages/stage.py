@@ -8,7 +8,8 @@ from typing import Any, Protocol, TypeVar
 import httpx
 
 from x402sim.clock import Clock
-from x402sim.journal import Event
+from x402sim.events import Part
+from x402sim.journal import Journal
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.networks import Network
 from x402sim.rng import Rng
@@ -57,10 +58,10 @@ class OpenStage:
     facilitator_url: str = ""
     funded: Wallet | None = None
     """The one wallet with money, where the control plane can fund none."""
-    remote_events: Callable[[int], Awaitable[list[Event]]] | None = None
+    remote_journal: Callable[[int], Awaitable[Journal]] | None = None
     """Returns what a world elsewhere has recorded since an event of that number."""
 
-    def client(self, caller: str, to: str = "service") -> httpx.AsyncClient:
+    def client(self, caller: str, to: Part = "service") -> httpx.AsyncClient:
         """Return a caller's wire to the service or the facilitator."""
         make, url = self.to_service, self.base_url
         if to == "facilitator":

@@ -7,7 +7,8 @@ nobody in the story does anything meanwhile.
 import asyncio
 from types import TracebackType
 
-from x402sim.journal import Event
+from x402sim.events import TimeAdvanced
+from x402sim.journal import Entry
 
 PATIENCE_S = 31 * 86400
 """A month of the story's own time."""
@@ -27,10 +28,11 @@ class Patience:
         self._until = self._loop.time() + PATIENCE_S
         self._timer = self._loop.call_at(self._until, self._look)
 
-    def __call__(self, event: Event) -> None:
+    def __call__(self, entry: Entry) -> None:
         """Begin to wait anew, if it was the story that did something."""
-        if event.actor not in _WITHOUT_THE_STORY:
-            asked_s = event.data["seconds"] if event.event == "time goes by" else 0
+        if entry.event.actor not in _WITHOUT_THE_STORY:
+            event = entry.event
+            asked_s = event.seconds if isinstance(event, TimeAdvanced) else 0
             self._until = max(self._until, self._loop.time() + asked_s + PATIENCE_S)
 
     def _look(self) -> None:

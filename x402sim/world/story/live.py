@@ -6,11 +6,12 @@ a stage may lack is a need of the scenario (`x402sim.spec.needs`).
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, get_args
 
 import httpx
 import msgspec
 
+from x402sim import events
 from x402sim.clock import Clock
 from x402sim.payer.auth import PaymentAuth
 from x402sim.payer.session import SessionAuth
@@ -18,6 +19,7 @@ from x402sim.protocol import abi, cronos
 from x402sim.protocol.crypto import ZERO_ADDRESS, checksum, parse_address, to_hex
 from x402sim.protocol.networks import Network
 from x402sim.rng import Stream
+from x402sim.suggest import unknown
 from x402sim.world.stages.stage import OpenStage
 from x402sim.world.story import serialize
 from x402sim.world.story.before import Before
@@ -76,7 +78,7 @@ class LiveWorld:
             raise ValueError(f"there is a payer named {name!r} already; names are unique")
         self._names.add(name)
         wallet = self.stage.wallet(name)
-        self.record("joined", name=name, address=wallet.address)
+        self.record(events.PayerJoined(name=name, address=wallet.address))
         if balance is not None and self._can_fund:
             await self.fund(wallet.address, balance)
         http = self.stage.client(name)
@@ -96,7 +98,7 @@ class LiveWorld:
 
     async def advance(self, seconds: float) -> None:
         """Let time go by (needs "clock"); what is due happens meanwhile."""
-        self.record("time goes by", seconds=seconds)
+        self.record(events.TimeAdvanced(seconds=seconds))
         await self.stage.advance(seconds)
 
     async def until(self, at_s: float) -> None:
@@ -111,7 +113,7 @@ class LiveWorld:
         `when` is a further condition on a request (its path, query and body, as bytes);
         it cannot be sent to a URL.
         """
-        self.record("fault", **serialize.fault(fault))
+        self.record(events.FaultInjected(**msgspec.structs.asdict(fault)))
         if when is None:
             await self._control("POST", "faults", msgspec.to_builtins(fault))
         elif self.stage.parts is None:
@@ -123,19 +125,24 @@ class LiveWorld:
         """End all faults, skews, lags and dooms; mine as at first."""
         await self._control("POST", "faults/clear")
 
-    async def skew(self, actor: str, seconds: float) -> None:
-        """Make the clock of service, facilitator, explorer or chain wrong."""
-        self.record("skew", victim=actor, seconds=seconds)
+    async def skew(self, actor: events.Skewable, seconds: float) -> None:
+        """Make the clock of service, facilitator, explorer or chain wrong.
+
+        Raises `ValueError` for any other.
+        """
+        if actor not in get_args(events.Skewable):
+            raise ValueError(unknown("clock", actor, get_args(events.Skewable)))
+        self.record(events.ClockSkewed(victim=actor, seconds=seconds))
         await self._control("POST", "clock/skew", {"actor": actor, "seconds": seconds})
 
     async def explorer_lag(self, seconds: float) -> None:
         """Let the explorer learn of each block so many seconds late."""
-        self.record("explorer lag", seconds=seconds)
+        self.record(events.ExplorerLagged(seconds=seconds))
         await self._control("POST", "explorer/lag", {"seconds": seconds})
 
     async def crash(self) -> None:
         """Kill the service and start it again on its database."""
-        self.record("crash")
+        self.record(events.ServiceCrashed())
         await self._control("POST", "crash")
 
     # --- the chain -------------------------------------------------------------------
@@ -146,7 +153,7 @@ class LiveWorld:
 
     async def mining(self, automine: bool) -> None:
         """Mine every transaction at once, or only on demand."""
-        self.record("mining", automine=automine)
+        self.record(events.MiningSwitched(automine=automine))
         await self._control("POST", "mining", {"automine": automine})
 
     async def mine(self, blocks: int = 1) -> None:
@@ -155,17 +162,17 @@ class LiveWorld:
 
     async def reorg(self, depth: int, drop: list[str] | None = None) -> None:
         """Replace the newest blocks; the transactions in `drop` (hashes) are forgotten."""
-        self.record("reorg", depth=depth)
+        self.record(events.ChainReorganised(depth=depth))
         await self._control("POST", "reorg", {"depth": depth, "drop": drop or []})
 
     async def drop_waiting(self) -> None:
         """Let the node forget the transactions in its mempool."""
-        self.record("mempool dropped")
+        self.record(events.MempoolDropped())
         await self._control("POST", "drop")
 
     async def force_revert(self, calls: int = 1) -> None:
         """Make the next calls of the token revert when they are mined."""
-        self.record("doom", calls=calls)
+        self.record(events.RevertsForced(calls=calls))
         await self._control("POST", "force-revert", {"calls": calls})
 
     async def transact(self, sender: str, data: str) -> dict[str, Any]:
@@ -269,24 +276,33 @@ class LiveWorld:
         """
         require_clause(clause, "expect")
         self.record(
-            "check",
-            clause=clause,
-            ok=actual == expected,
-            expected=serialize.value(expected),
-            actual=serialize.value(actual),
-            exchange=about.exchange if about else self.last_exchange,
+            events.Check(
+                clause=clause,
+                ok=bool(actual == expected),
+                expected=serialize.value(expected),
+                actual=serialize.value(actual),
+                exchange=(about.exchange if about else self.last_exchange) or None,
+            )
         )
 
-    def note(self, event: str, **data: Any) -> None:
-        """Write an event of the story's own to the journal."""
-        self.record(event, **data)
+    def note(self, name: str, /, **data: Any) -> None:
+        """Write a note to the journal: a name, and JSON data, of your own choice.
+
+        Raises `TypeError` for data that JSON cannot hold.
+        """
+        self.record(events.Note(name=name, data=msgspec.to_builtins(data)))
 
     def report_broken(self, clause: str, expected: str, actual: str) -> None:
         """Record that an invariant does not hold."""
         self.record(
-            "check", clause=clause, ok=False, expected=expected, actual=actual,
-            exchange=self.last_exchange,
-        )  # fmt: skip
+            events.Check(
+                clause=clause,
+                ok=False,
+                expected=expected,
+                actual=actual,
+                exchange=self.last_exchange or None,
+            )
+        )
 
     # --- the control plane -----------------------------------------------------------
 
@@ -299,7 +315,6 @@ class LiveWorld:
             raise RuntimeError(f"the world refused {path!r}: {answer.text}")
         return answer.json()
 
-    def record(self, event: str, **data: Any) -> None:
-        """Write an event of the world's own to the journal."""
-        stage = self.stage
-        stage.wires.journal.record(stage.clock.now_ms(), "world", event, **data)
+    def record(self, event: events.StoryEvent) -> None:
+        """Write an event of the story, or of its world, to the journal."""
+        self.stage.wires.journal.record(self.stage.clock.now_ms(), event)
