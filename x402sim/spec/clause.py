@@ -1,4 +1,4 @@
-"""What is one clause of the service's specification?"""
+"""What is a clause of the specification?"""
 
 from dataclasses import dataclass
 from typing import Literal
