@@ -20,7 +20,6 @@ Skewable = Literal["service", "facilitator", "explorer", "chain"]
 Outcome = Literal["passed", "failed", "skipped"]
 """What a run came to."""
 Seconds = int | float
-"""Seconds, written as they were given."""
 Scalar = str | int | float | bool | None
 """A JSON value that is no array and no object."""
 
@@ -389,13 +388,10 @@ ExchangeEvent = RequestSent | AnswerReceived | NoAnswer
 """What a caller sees of an exchange: the actor is the caller."""
 Event = StoryEvent | ChainEvent | ServiceEvent | ExchangeEvent | AnswerSent
 """Any event."""
+KINDS: tuple[type[Event], ...] = get_args(Event)
+"""The class of every event."""
 
 
 def name_of(event: _Event | type[_Event]) -> str:
     """Return the name of an event, or of a kind of event, as it is in the journal."""
     return str(event.__struct_config__.tag)
-
-
-def kinds() -> tuple[type[Event], ...]:
-    """Return the class of every event."""
-    return tuple(get_args(Event))

@@ -4,36 +4,48 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from tests.mutants.change import Change, all_of
-from tests.mutants.middleware import Answer, Request, Serve, free, middleware, unlocked
-from x402sim.service.issue import QUOTE, SESSIONS
+from tests.mutants.middleware import Answer, Request, Serve, answer, free, middleware, unlocked
+from x402sim.service.issue import QUOTE
 from x402sim.service.state import Service
 from x402sim.world.assembly.recipe import Recipe
 
 
 class Budgets:
-    """Sessions of middleware's own: what is left of each, in base units."""
+    """Sessions of middleware's own, as their holders see them."""
 
     def __init__(self) -> None:
-        self._left: dict[str, int] = {}
+        self._shown: dict[str, dict[str, Any]] = {}
 
     def __len__(self) -> int:
-        return len(self._left)
+        return len(self._shown)
 
-    def open(self, session_id: str, amount_base: int) -> None:
-        """Let a session be spent, as if so much were left of it."""
-        self._left[session_id] = amount_base
+    def open(self, session_id: str, amount_base: int) -> dict[str, Any]:
+        """Let a session be spent as if so much were left of it; return what is shown of it."""
+        amount = str(amount_base)
+        self._shown[session_id] = {
+            "sessionId": session_id,
+            "deposited": amount,
+            "released": "0",
+            "remaining": amount,
+            "status": "active",
+        }
+        return self._shown[session_id]
 
-    def pays(self, request: Request, price_base: int) -> bool:
-        """Debit the budget that a request names, if it is one of these and has enough."""
-        session_id = request.headers.get("x-session-id", "")
-        if self._left.get(session_id, 0) < price_base:
+    def shown(self, session_id: str) -> dict[str, Any] | None:
+        """Return one of these sessions as its holder sees it."""
+        return self._shown.get(session_id)
+
+    def debit(self, session_id: str, amount_base: int) -> bool:
+        """Take an amount from a budget, or give it back if it is negative; False if it cannot."""
+        shown = self._shown[session_id]
+        remaining = int(shown["remaining"]) - amount_base
+        if remaining < 0:
             return False
-        self._left[session_id] -= price_base
+        shown["remaining"], shown["released"] = (
+            str(remaining),
+            str(int(shown["deposited"]) - remaining),
+        )
         return True
-
-    def has(self, request: Request) -> bool:
-        """Tell whether a request names one of these budgets."""
-        return request.headers.get("x-session-id") in self._left
 
 
 Claimed = Callable[[Service, Budgets, Request, Answer], Awaitable[Answer]]
@@ -47,17 +59,27 @@ def sessions(claimed: Claimed) -> Change:
         budgets = Budgets()
 
         async def claim(service: Service, request: Request, serve: Serve) -> Answer:
+            shown = budgets.shown(request.path.rpartition("/")[2])
+            if shown is not None:
+                return answer(200, shown)
             reply = await serve(request)
             has_proof = request.method == "POST" and "x-payment-id" in request.headers
             return await claimed(service, budgets, request, reply) if has_proof else reply
 
         async def spend(service: Service, request: Request, serve: Serve) -> Answer:
-            if not budgets.has(request):
+            session_id, price_base = (
+                request.headers.get("x-session-id", ""),
+                service.settings.quote_price_base,
+            )
+            if budgets.shown(session_id) is None or not budgets.debit(session_id, price_base):
                 return await serve(request)
-            is_paid = budgets.pays(request, service.settings.quote_price_base)
-            return await serve(free(request) if is_paid else request)
+            reply = await serve(free(request))
+            if reply.status != 200:
+                budgets.debit(session_id, -price_base)
+            return reply
 
-        return all_of(unlocked, middleware(spend, QUOTE), middleware(claim, SESSIONS))(recipe)
+        shown = middleware(claim, "/api/sessions")
+        return all_of(unlocked, middleware(spend, QUOTE), shown)(recipe)
 
     return change
 

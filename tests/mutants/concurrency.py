@@ -12,7 +12,7 @@ from tests.mutants.change import all_of
 from tests.mutants.middleware import Answer, Request, Serve, answer, free, middleware, unlocked
 from tests.mutants.mutant import Kind
 from tests.mutants.paying import ALREADY_SETTLED, NONCE_USED, PAY, OtherIds, authorization, with_id
-from tests.mutants.session import another
+from tests.mutants.session_defects import another
 from x402sim.service.issue import QUOTE
 from x402sim.service.state import Service
 from x402sim.world.assembly.recipe import Recipe
@@ -92,8 +92,11 @@ def debits_overwrite(recipe: Recipe) -> Recipe:
 
 async def compared_too_early(service: Service, request: Request, serve: Serve) -> Answer:
     """Serve a session that had enough left a moment ago."""
-    found = service.store.sessions.get(request.headers.get("x-session-id", ""))
-    if found is None or found.remaining < service.settings.quote_price_base:
+    session_id, price_base = (
+        request.headers.get("x-session-id", ""),
+        service.settings.quote_price_base,
+    )
+    if not service.store.sessions.can_pay(session_id, price_base, service.clock.now_ms()):
         return await serve(request)
     await service.clock.sleep(PAUSE_S)
     reply = await serve(request)

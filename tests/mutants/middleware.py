@@ -32,7 +32,7 @@ class Request:
         """The body; None if it is not JSON."""
         try:
             return msgspec.json.decode(self.body)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return None
 
     def field(self, name: str) -> str:

@@ -12,11 +12,13 @@ import msgspec
 from tests.mutants.middleware import Answer, Request, Serve
 from x402sim.protocol.eip3009 import Authorization
 from x402sim.protocol.header import present
+from x402sim.service.issue import QUOTE
 
 PAY = "/api/pay"
 ALREADY_SETTLED = "Payment already settled"
 INVALID_SIGNATURE = "Invalid signature"
 NONCE_USED = "Nonce already used"
+ORDER = {"pair": "BTC-USD", "side": "long", "leverage": 2, "sizeUsd": 100}
 NO_PROOF: dict[str, str | None] = {"x_payment_id": None, "x_session_id": None}
 
 
@@ -44,15 +46,12 @@ class OtherIds:
     async def settled_anew(self, request: Request, serve: Serve) -> Answer:
         """Settle a payment of a quote under a new payment id, and hide that in the answer."""
         body = request.json
-        path = body["paymentRequirements"]["resource"]
-        order = {"pair": "BTC-USD", "side": "long", "leverage": 2, "sizeUsd": 100}
-        unpaid = await serve(replace(request.having(**NO_PROOF).sending(order), path=path))
+        unpaid = await serve(replace(request.having(**NO_PROOF).sending(ORDER), path=QUOTE))
         new = unpaid.json["paymentId"]
         reply = await serve(request.sending({**body, "paymentId": new}))
-        if reply.status != 200:
-            return reply
-        self.add(body["paymentId"], new)
-        return with_id(reply, body["paymentId"])
+        if reply.status == 200:
+            self.add(body["paymentId"], new)
+        return with_id(reply, body["paymentId"]) if reply.status == 200 else reply
 
     def of(self, request: Request) -> Request:
         """Return a request as it is served."""

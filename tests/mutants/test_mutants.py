@@ -27,7 +27,7 @@ EVERY_DAY = {
     "content": "no-llms-txt",
     "binding": "any-amount",
     "settlement": "verdict-is-ignored",
-    "facilitator": "amount-is-not-compared",
+    "facilitator": "recipient-is-not-compared",
     "replay": "authorization-pays-for-many",
     "receipt": "time-in-seconds",
     "error": "two-texts-exchanged",
@@ -58,20 +58,25 @@ def test_no_name_comes_twice() -> None:
 # --- how defects are made ------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "file", sorted(Path(__file__).parent.glob("*.py")), ids=lambda file: file.stem
-)
-def test_no_defect_reaches_into_the_service(file: Path) -> None:
+def test_no_defect_reaches_into_the_service() -> None:
     """The service can be rewritten without touching the mutants: they use public names only."""
+    for file in Path(__file__).parent.glob("*.py"):
+        assert private_names(file) == [], file.name
+
+
+def private_names(file: Path) -> list[str]:
+    """Return the private names that a file imports, or takes from another object than self."""
+    found: list[str] = []
     for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
         match node:
             case ast.Attribute(value=ast.Name(id="self")):
                 continue
             case ast.Attribute(attr=name):
-                assert not name.startswith("_") or name.startswith("__"), f"{name} is private"
-                assert name != "__code__", "a function's text is its own affair"
+                found.append(name)
             case ast.ImportFrom(names=names):
-                assert not [each.name for each in names if each.name.startswith("_")]
+                found += [each.name for each in names]
+    public = ("__cause__", "__init__", "__name__", "__new__")
+    return [name for name in found if name.startswith("_") and name not in public]
 
 
 def test_a_defect_whose_method_is_gone_is_an_error() -> None:

@@ -1,7 +1,7 @@
 """/_sim: what only a simulated world offers. Accounts, money, time, blocks, and going back.
 
-Whoever can reach it controls the world, so it takes requests from this machine's own
-programs only: no foreign Host, no foreign Origin, and with a token only from who has it.
+It controls the whole world, so it takes requests from this machine's own programs only: no
+foreign Host, no foreign Origin, and with a token only requests that present it.
 """
 
 import hmac

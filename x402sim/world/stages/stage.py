@@ -1,4 +1,4 @@
-"""What does a story need to know of the stage it is played on, whichever it is?"""
+"""What does a story need to know of its stage? The interface of all stages."""
 
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager
@@ -51,7 +51,7 @@ class OpenStage:
     control: httpx.AsyncClient | None
     """The control plane, if there is one."""
     advance: Callable[[float], Awaitable[None]]
-    """Advances the world's time by so many seconds."""
+    """Advances the world's time by a number of seconds."""
     parts: Parts | None = None
     """All of the world, if it runs in this process."""
     to_facilitator: Callable[[], httpx.AsyncBaseTransport] | None = None
