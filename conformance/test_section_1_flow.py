@@ -94,8 +94,8 @@ async def the_indexer_runs_by_itself(probe: Probe) -> None:
     await probe.buy()
 
     async def is_asked() -> bool:
-        events = await probe.world.journal(since)
-        return any((e["actor"], e["event"]) == ("explorer", "answered") for e in events)
+        entries = await probe.world.journal(since)
+        return any(entry.event.actor == "explorer" for entry in entries)
 
     await probe.world.advance(INDEXER_TURN_S)
     asked = await eventually(probe.clock, is_asked)

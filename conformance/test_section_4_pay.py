@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from x402sim.events import AnswerSent, Event, Transfer
 from x402sim.payer.wallet import Wallet
 from x402sim.suite.answers import Challenge, TargetAnswer
 from x402sim.suite.check import check
@@ -45,9 +46,9 @@ LETTERS = "pay_0xAZ09{}[]\"\\'%/.:,;- \0\n\u20ac\U0001f4b6"
 async def _calls(probe: Probe, since: int) -> list[str]:
     """Return the calls of the world's facilitator: "verify 200", "settle 200"."""
     return [
-        f"{event['data']['path'].rsplit('/', 1)[-1]} {event['data']['status']}"
-        for event in await probe.world.journal(since)
-        if (event["actor"], event["event"]) == ("facilitator", "answered")
+        f"{event.path.rsplit('/', 1)[-1]} {event.status}"
+        for event in [entry.event for entry in await probe.world.journal(since)]
+        if isinstance(event, AnswerSent) and event.actor == "facilitator"
     ]
 
 
@@ -85,22 +86,22 @@ async def verified_before_settled_before_answered(probe: Probe) -> None:
     answer = await probe.settle(challenge, probe.money.sign(challenge, payer))
     probe.money.expect_settled(answer)
     await probe.world.expect_payments(payer, challenge.amount_base)
-    events = await probe.world.journal(since)
-    verified = next((e["seq"] for e in events if _is_verification(e)), None)
-    moved = next(e["seq"] for e in events if _is_transfer_of(payer, e))
+    entries = await probe.world.journal(since)
+    verified = next((e.seq for e in entries if _is_verification(e.event)), None)
+    moved = next(e.seq for e in entries if _is_transfer_of(payer, e.event))
     in_order = verified is not None and verified < moved
     seen = f"events of the world's journal: verified {verified}, transferred {moved}"
     require("a verification before the transfer", in_order, seen)
 
 
-def _is_verification(event: dict[str, Any]) -> bool:
-    is_answer = (event["actor"], event["event"]) == ("facilitator", "answered")
-    return is_answer and event["data"]["path"].endswith("/verify")
+def _is_verification(event: Event) -> bool:
+    if not isinstance(event, AnswerSent):
+        return False
+    return event.actor == "facilitator" and event.path.endswith("/verify")
 
 
-def _is_transfer_of(payer: Wallet, event: dict[str, Any]) -> bool:
-    is_transfer = (event["actor"], event["event"]) == ("chain", "transfer")
-    return is_transfer and event["data"]["sender"] == payer.address
+def _is_transfer_of(payer: Wallet, event: Event) -> bool:
+    return isinstance(event, Transfer) and event.sender == payer.address
 
 
 @check("4.1/order", baseline="payment", needs="funds, world", pays=1)

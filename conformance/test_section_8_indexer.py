@@ -105,8 +105,8 @@ async def every_five_minutes(probe: Probe) -> None:
     for _ in range(4 * INTERVAL_S // STEP_S):
         await probe.world.advance(STEP_S)
         await probe.clock.sleep(0.01)
-    events = await probe.world.journal(first)
-    times = [each["at_ms"] / 1000 for each in events if each["actor"] == "explorer"]
+    entries = await probe.world.journal(first)
+    times = [each.at_ms / 1000 for each in entries if each.event.actor == "explorer"]
     begins = [now for before, now in pairwise([0.0, *times]) if now - before > STEP_S / 2]
     gaps = [round(after - before) for before, after in pairwise(begins)]
     is_regular = all(abs(gap - INTERVAL_S) <= STEP_S + 5 for gap in gaps)

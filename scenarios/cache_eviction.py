@@ -2,10 +2,10 @@
 
 Covers: 3/record-outlives-cache, 5/resource-binding, 5/stored-records, 7/nonce-already-used,
   7/payment-already-settled.
-Story: Alice pays for a quote, and comes back after an hour, after a day, which is as long as the
-cache remembers, and after the sweeps that follow; then the service is restarted. She is served
-each time, and only with what she paid for. Nor does forgetting open a door: the old header
-still pays for nothing.
+Story: Alice pays for a quote and repeats the request after an hour, after a day (the cache
+lifetime), and after the sweeps that follow; then the service restarts. Each time she is served,
+but only the resource she paid for. An evicted entry does not reopen the payment: the old header
+is still refused as used.
 """
 
 from x402sim import LiveWorld, scenario

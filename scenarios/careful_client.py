@@ -1,10 +1,10 @@
 """Careful client: PaymentAuth loses answers at every step and is charged once.
 
 Covers: 1/sign-settle-repeat, 3/pending-resolved, 5/nonce-once.
-Story: Alice's client pays by itself. The answer to its payment is lost, then the facilitator
-fails under it, then the quote itself is lost. Each time the program asks again, as programs do.
-The client sends what it signed before instead of signing anew: for each quote that was bought
-there is one authorization, and one transfer.
+Story: Alice's client uses PaymentAuth. First the answer to its payment is lost, then the
+facilitator fails, then the answer with the quote is lost. Each time the program repeats its
+request. The client sends the header it signed before instead of signing a new one, so that each
+quote costs one authorization and one transfer.
 """
 
 import httpx

@@ -1,10 +1,10 @@
 """Clock skew: both edges of the window are outside it, and a wrong clock costs no money.
 
 Covers: 2.3/window, 5/window, 7/authorization-expired, 7/invalid-signature.
-Story: Alice signs windows that open or close exactly now, or a second to either side. An
-authorization with validAfter equal to now is verified, yet the token does not take it. Then
-payers come whose clocks are wrong by seconds and by minutes: up to a minute ahead and five
-behind they pay; beyond that they are told which time does not fit, and lose nothing.
+Story: Alice signs windows that open or close exactly now, or a second before or after. The
+facilitator finds an authorization with validAfter equal to now valid, but the token refuses it.
+Then payers with wrong clocks pay: up to one minute ahead and five minutes behind it works.
+Beyond that the error names the time that does not fit, and no money moves.
 """
 
 from x402sim import LiveWorld, scenario

@@ -1,9 +1,9 @@
 """Deposit amounts: maxSpend is a decimal with two fraction digits, to the base unit exactly.
 
 Covers: 4.4/deposit-402, 4.4/max-spend.
-Story: Alice asks for sessions of amounts that floating point gets wrong, and of the largest that
-can be stored; each 402 asks for exactly that. Amounts in any other spelling, negative, zero or
-beyond every balance are refused, before there is a price at all.
+Story: Alice asks for sessions of amounts that floating point gets wrong, and of the largest
+amount that can be stored; each 402 asks for exactly that amount. A negative amount, zero, an
+amount larger than any balance, or another spelling is refused before a price is quoted.
 """
 
 from x402sim import LiveWorld, scenario

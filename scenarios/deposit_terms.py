@@ -2,9 +2,9 @@
 
 Covers: 3/deposit-makes-session, 4.4/deposit-flow, 4.4/max-spend, 5/session-condition.
 Story: Alice pays the deposit of a small, short session, then repeats the request with a body
-that asks for a thousand times as much for a day, and once more without a readable body. She gets
-the session that she paid for, of that amount and that length. It buys two quotes and no third,
-and it is over when a session of that length is.
+that asks for a thousand times as much for a day, and once more without a readable body. She
+gets the session that she paid for, with that amount and that length: it buys two quotes and not
+a third, and it ends on time.
 """
 
 from typing import Any

@@ -2,8 +2,8 @@
 
 Covers: 3/deposit-makes-session, 4.4/deposit-flow, 5/resource-binding, 5/session-debit.
 Story: Alice sends the payment of a deposit five times at once, asks for its session five times
-at once, crashes the service and asks again, and shows the payment of a quote for another. There
-is one session, worth one deposit: twenty requests at once spend it exactly three times.
+at once, crashes the service and asks again, and presents the payment of a quote as a deposit.
+The deposit makes one session: of twenty requests at once exactly three are paid from it.
 """
 
 import asyncio

@@ -1,11 +1,11 @@
 """Drained wallet: the payer moves her money away between verification and settlement.
 
 Covers: 3/pending-resolved, 4.1/order, 5/stored-records, 7/insufficient-balance.
-Story: Alice's authorization is verified; before it is settled she moves everything to Bob. The
-settlement is refused and she is not served. Then she is cleverer: her transfer waits in the
-mempool ahead of the settlement, which the facilitator tries and sends, and which reverts in the
-block. She is not served, and as that authorization is still good, no second one is taken: with
-money on her account the same header settles.
+Story: The facilitator verifies Alice's authorization; before it settles she moves all her money
+to Bob. The settlement is refused and she is not served. Then she tries it with the mempool: her
+transfer waits ahead of the settlement, which passes the facilitator's check and reverts in the
+block. She is not served. Her authorization is still valid, so the service accepts no second
+one; once she has money again, the same header settles.
 """
 
 import asyncio

@@ -1,10 +1,10 @@
 """Dropped transaction: the node forgets the settlement, and the same header settles after all.
 
 Covers: 3/pending-resolved, 4.1/settle-on-chain, 5/nonce-once.
-Story: Alice's settlement was sent, waits in the mempool, and is forgotten there. After a minute
-the service stops waiting: it may still be paid, it says, so no second authorization is taken.
+Story: Alice's settlement waits in the mempool, and the node drops it. After a minute the
+service stops waiting: the payment may still settle, so it accepts no second authorization.
 Alice sends the same header again, and it settles. Bob does not come back: once his window has
-closed the service knows that he never paid, and he can begin anew.
+closed the service knows that he never paid, and he can start again.
 """
 
 import asyncio

@@ -1,10 +1,11 @@
 """Expired window: a second too late is too late, for the authorization and for the offer.
 
 Covers: 5/window, 7/authorization-expired, 2.1/validity, 8/timeout.
-Story: Alice signs and dawdles. A second before validBefore her payment is good; in the very
-second of validBefore it has expired. A new authorization is all she needs, for the requirements
-hold to the end of their own maxTimeoutSeconds. A second later, and an hour later, these have
-expired too, however fresh her signature. What has expired moves nothing and grants nothing.
+Story: Alice signs and waits. One second before validBefore her payment is accepted; in the
+second of validBefore it has expired. A new authorization is enough, because the requirements
+hold to the end of their own maxTimeoutSeconds. A second later, and an hour later, the
+requirements have expired too, whatever the signature. What has expired moves no money and
+grants nothing.
 """
 
 from x402sim import LiveWorld, scenario

@@ -1,10 +1,10 @@
 """Explorer trouble: the indexer survives whatever it is told, writes nothing, and catches up.
 
 Covers: 1/indexer, 2.4/block-null, 5/stored-records.
-Story: For Alice's payment the explorer is down, answers an error page, null, its rate limit as
-text in a 200, a transaction in no block, half an answer, a block that is no number; then it lags
-behind the chain. Each time the record keeps its null, and she is served all the same. When the
-explorer is itself again, the next run finds the block.
+Story: When the indexer looks for Alice's payment the explorer is down, answers an error page,
+null, its rate limit as text with status 200, a transaction that is in no block, half an answer,
+or a block number that is none; then it lags behind the chain. Each time the record's block
+stays null, and she is still served. When the explorer recovers, the next run finds the block.
 """
 
 from typing import Any

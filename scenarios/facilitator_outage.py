@@ -1,10 +1,11 @@
 """Facilitator outage: whatever it says instead of an answer, the service fails closed.
 
 Covers: 4.1/settle-on-chain, 4.1/verify-signature, 5/stored-records.
-Story: The facilitator is down, or answers an error, a redirect, HTML, nothing, half an answer, a
-yes of the wrong shape. When that happens to the verification, nothing was charged; when it
-happens to the settlement, it may have been, and the payment stays open. Alice is not served
-meanwhile. Each time the facilitator recovers, and the very same header buys the quote, once.
+Story: The facilitator is down, or answers an error, a redirect, HTML, nothing, half an answer,
+or a positive answer of the wrong shape. If that happens to the verification, nothing was
+charged; if it happens to the settlement, money may have moved, and the payment stays pending.
+Alice is not served meanwhile. Each time the facilitator recovers, and the same header buys the
+quote, once.
 """
 
 from typing import Any

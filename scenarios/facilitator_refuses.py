@@ -2,9 +2,9 @@
 
 Covers: 2.1/scheme, 2.1/network, 2.1/asset, 5/exact-recipient, 5/exact-amount,
 5/signature-proves, 4.1/verify-signature, 4.1/settle-on-chain, 5/nonce-once.
-Story: Alice signs a good payment and spoils it in every way there is, in the header and in the
-requirements. The facilitator gives the reason, whether it verifies or settles, and moves
-nothing. It finds the good one valid, which moves nothing either, and settles it, once.
+Story: Alice signs a valid payment and then breaks it in every possible way, in the header and
+in the requirements. The facilitator gives the reason, whether it verifies or settles, and moves
+no money. It finds the valid one valid, which moves no money either, and settles it, once.
 """
 
 from typing import Any

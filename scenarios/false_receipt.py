@@ -1,10 +1,10 @@
 """False receipt: the facilitator reports a settlement that was another one.
 
 Covers: 4.1/settle-on-chain, 5/exact-amount, 5/exact-recipient, 5/nonce-once, 5/stored-records.
-Story: Alice has paid, and Bob comes next. A facilitator that confuses its answers gives him the
+Story: Alice has paid, and Bob pays next. The facilitator confuses its answers and gives him the
 receipt of her transaction; then one that names another payee, another amount, another network,
-or no transaction at all. None is a payment of his, and he is not served. With the facilitator
-in its right mind his header settles, and two payments have been made in all.
+or no transaction at all. None of these pays for his request, and he is not served. When the
+facilitator answers correctly his header settles, and there are two payments in all.
 """
 
 import json

@@ -2,10 +2,11 @@
 
 Covers: 2.1/scheme, 2.1/network, 2.1/asset, 5/signature-proves, 7/invalid-signature,
 5/stored-records.
-Story: Alice's wallet is set to another network, and its header is refused. She relabels a good one
-for another network, token or scheme, and then has the requirements say the same. She labels a
-header well that is signed for another name, version, chain or contract of the token. All of it
-is refused and nothing moves; the good one, signed and labelled for here, is taken.
+Story: Alice's wallet is set to another network, and its header is refused. She relabels a valid
+header for another network, token or scheme, and then changes the requirements to agree with it.
+She also labels a header correctly but signs it for another name, version, chain or contract of
+the token. All of these are refused and no money moves; the header that is signed and labelled
+correctly is accepted.
 """
 
 from dataclasses import replace

@@ -2,9 +2,10 @@
 
 Covers: 3/pending-resolved, 5/stored-records, 4.1/settle-on-chain, 4.1/receipt.
 Story: The token's owner pauses it, blacklists the merchant, blacklists Alice. Each time her
-signature is valid and the chain refuses the transfer: settlement failed, no money has moved and
-nothing is granted, but as the authorization is still good the payment stays pending. When the
-token thaws, the same header settles it. Frozen past validBefore, the payment has failed for good.
+signature is valid and the chain refuses the transfer: the settlement fails, no money moves and
+nothing is granted. The authorization is still valid, so the payment stays pending, and the same
+header settles once the token is unfrozen. If it is frozen past validBefore, the payment has
+failed for good.
 """
 
 from x402sim import LiveWorld, scenario

@@ -2,10 +2,10 @@
 
 Covers: 1/indexer, 2.4/block-null, 3/indexed-status, 6/reputation, 8/indexer-batch,
 8/indexer-interval, 8/indexer-query.
-Story: The explorer is 200 s behind. A few payments come early; 250 s later comes a full batch.
+Story: The explorer lags by 200 s. A few payments come early; 250 s later comes a full batch.
 The first run of the indexer finds nothing: it asks for the newest hundred, which the explorer
-has not seen yet, and not for the early ones, which it has. The second run completes the
-hundred, and only the third the early ones. All of it by the indexer's own schedule.
+does not show yet, and not for the early ones, which it does. The second run completes the
+hundred, and only the third run completes the early ones. The indexer runs on its own schedule.
 """
 
 from x402sim import LiveWorld, scenario

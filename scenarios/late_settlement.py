@@ -1,10 +1,11 @@
 """Late settlement: the facilitator acts long after the service gave up waiting for it.
 
 Covers: 3/pending-resolved, 5/nonce-once, 5/window.
-Story: Alice's settlement is held up for 100 seconds, the service waits 60. She is told that it
-may still be paid, and sends the same header again: it settles, and what was held up finds its
-authorization used. Bob's is held up until after validBefore. By then the chain's time tells
-that it can never be paid: his payment has failed, and what was held up moves nothing.
+Story: The facilitator holds Alice's settlement for 100 seconds; the service waits 60. She is
+told that it may still settle, and sends the same header again: it settles, and the delayed
+request finds its authorization used. Bob's settlement is held until after validBefore. By then
+the chain's time shows that it can never settle: his payment has failed, and the delayed request
+moves no money.
 """
 
 from x402sim import Fault, LiveWorld, scenario

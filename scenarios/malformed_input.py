@@ -1,9 +1,9 @@
 """Malformed input: whatever is sent, the answer is a 4xx, never a 5xx and never content.
 
 Covers: 4.1/validate, 7/invalid-signature, 7/payment-required.
-Story: A fuzzer sends to every POST endpoint what is no JSON, no object, of the wrong type, or
-too large; then payment headers that are no hex, no JSON, or lack their payload; then junk as
-proof of payment. It is never let in, and the service never stumbles.
+Story: A fuzzer sends bodies that are not JSON, not an object, of a wrong type, or too large to
+every POST endpoint; then payment headers that are not hex, not JSON, or lack their payload;
+then invalid proofs of payment. It never gets access, and never a 5xx.
 """
 
 import json

@@ -1,8 +1,8 @@
 """Open pages: what is for sale and how to buy it can be read by anyone, for nothing.
 
 Covers: 2.7/agent, 4.3/list, 4.5/llms-txt, 9/no-version-segment.
-Story: A newcomer without money finds the documentation index, opens every page it names, lists
-the agents, and asks the one he chose for its price: it is the price the list told.
+Story: A newcomer without money reads the documentation index, opens every page that it names,
+lists the agents, and asks one of them for its price: it is the price in the list.
 """
 
 import re

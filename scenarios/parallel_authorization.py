@@ -1,9 +1,10 @@
 """Parallel use: one authorization, presented many times at once, pays for one thing once.
 
 Covers: 5/nonce-once, 7/nonce-already-used, 7/payment-already-settled.
-Story: The facilitator verifies slowly, so that everything Alice sends at once is verified before
-anything is settled. Five times the same payment: one receipt. One authorization for five payment
-ids: one id is granted. Five authorizations for one payment id: one is used, four are still good.
+Story: The facilitator verifies slowly, so that everything Alice sends at once is verified
+before anything is settled. The same payment five times: one receipt. One authorization for five
+payment ids: one id is granted. Five authorizations for one payment id: one is used, four stay
+unused.
 """
 
 import asyncio

@@ -1,9 +1,9 @@
 """Path variants: another spelling of a protected path is not a way around the payment.
 
 Covers: 1/unpaid-402, 5/resource-binding, 9/no-version-segment.
-Story: Mallory asks for the quote under every spelling she can think of: encoded letters,
-slashes, dots, other cases, other methods, a query, a version. Some of them are the endpoint,
-and want money; the others do not exist. None is served.
+Story: Mallory asks for the quote under every spelling of its path that she can think of:
+encoded letters, slashes, dots, other cases, other methods, a query, a version. Some of them are
+the endpoint and answer 402; the others do not exist. None is served.
 """
 
 from x402sim import LiveWorld, scenario

@@ -1,10 +1,10 @@
 """Re-encoded header: another spelling of an authorization is the same payment.
 
 Covers: 2.3/contents, 5/nonce-once, 7/nonce-already-used, 7/payment-already-settled.
-Story: Alice's header holds one authorization; it can be written in many ways: base64, upper-case
-hex, other key order, white space, addresses in another case, a field nobody knows. Whichever she
-sends, it pays. After that the header and its other spelling are replays: for the same payment
-id it was settled already, and for another one its nonce was used.
+Story: Alice's header holds one authorization, which can be written in many ways: base64, upper-
+case hex, another order of keys, white space, addresses in another case, an unknown field. Each
+of them pays. After that both the header and its other spelling are replays: for the same
+payment id it has settled already, and for another one its nonce is used.
 """
 
 import base64

@@ -1,10 +1,10 @@
 """Refund once: whatever fails around it, an unspent balance is paid back one time, in full.
 
 Covers: 2.6/remaining, 3/expiry-refund, 3/refund-once.
-Story: Sessions expire while the facilitator is down, loses the refund's answer, is asked twice
-or answers an error after the work; while the chain cannot be asked; and while the service dies
-just before or just after it pays. The sweeps come back to what is owed. In the end every payer
-has got back exactly what she did not spend, in one transfer.
+Story: Sessions expire while the facilitator is down, loses the answer to the refund, receives
+the request twice or answers an error after the work; while the chain does not answer; and while
+the service dies just before or just after it pays. The sweeps retry each open refund. In the
+end every payer has got back exactly what was not spent, in one transfer.
 """
 
 from typing import Any

@@ -2,10 +2,10 @@
 
 Covers: 2.4/block-null, 3/expiry-refund, 3/indexed-status, 5/stored-records, 8/indexer-query.
 Story: Alice has paid for a quote and Bob for a session, and both are served; the explorer lags,
-so the indexer has not seen their blocks. Then the chain replaces these, and the transactions are
-mined again after validBefore: they revert, the money is the payers' again. Once the explorer
-knows, the indexer finds payments that were none: they grant nothing any more, the session is
-over without a refund, and whoever pays anew is served.
+so the indexer has not seen their blocks. Then the chain replaces those blocks, and the
+transactions are mined again after validBefore: they revert, and the money is the payers' again.
+Once the explorer shows it, the indexer marks both payments as failed: they grant nothing any
+more, the session ends without a refund, and a new payment is served.
 """
 
 from x402sim import LiveWorld, scenario

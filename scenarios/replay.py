@@ -3,8 +3,8 @@
 Covers: 5/nonce-once, 5/stored-records, 7/nonce-already-used, 7/payment-already-settled.
 Story: Alice pays for a quote and keeps the signed header. She sends it again for the same
 payment, with the payment id of a second 402, and in another spelling; Mallory, who has
-overheard it, sends it for a payment of his own. The service is restarted, and Alice tries
-once more. Nothing moves a second time, and no second payment id is granted.
+intercepted it, sends it for a payment of his own. The service restarts, and Alice tries once
+more. No money moves a second time, and no second payment id is granted.
 """
 
 from x402sim import LiveWorld, scenario

@@ -1,10 +1,10 @@
 """Restart in the middle: the service dies at each step of a settlement, and nothing is lost.
 
 Covers: 3/pending-resolved, 4.1/order, 5/nonce-once, 5/stored-records.
-Story: For each request of a settlement there is a payer during whose payment the service dies as
-the request arrives, and one for whom it dies when the answer is ready. It starts again on its
-database. Each payer first looks whether she is served, then sends the same header once more:
-whoever's money has moved is served, and nobody's moves twice.
+Story: A settlement takes several requests. For each of them there is a payer during whose
+payment the service dies as the request arrives, and one for whom it dies when the answer is
+ready. It starts again on its database. Each payer first asks for the quote, then sends the same
+header once more: those whose money has moved are served, and no money moves twice.
 """
 
 from typing import Literal

@@ -1,10 +1,10 @@
 """Retry after a timeout: who loses patience and asks again pays once, with either header.
 
 Covers: 1/repeat-served, 5/nonce-once, 7/payment-already-settled.
-Story: The facilitator settles at once but takes its time to say so, longer than Alice and Bob
-wait. Alice sends the same header again while the first is still on its way; Bob, less careful,
-signs a second authorization for the same payment. Each learns that the payment was settled, each
-is served, and Bob's second authorization was never used.
+Story: The facilitator settles at once but answers later than Alice and Bob wait. Alice sends
+the same header again while the first request is still running; Bob signs a second authorization
+for the same payment. Each is told that the payment has settled, each is served, and Bob's
+second authorization stays unused.
 """
 
 from x402sim import Fault, LiveWorld, scenario

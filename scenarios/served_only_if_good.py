@@ -1,10 +1,10 @@
 """Served only if good: nobody pays for a request that is not served.
 
 Covers: 1/session-no-402, 4.2/quote, 5/session-condition, 5/session-debit.
-Story: Alice has a session and a payment. With either she sends orders that are no orders: each
-is refused, and her session is not debited. A good order is served and debited once. Without a
-proof the same bad orders meet the price first, not the schema. What an order asks for beyond
-her budget is not served, and not debited either.
+Story: Alice has a session and a payment. With each she sends invalid orders: they are refused,
+and her session is not debited. A valid order is served and debited once. Without a proof the
+same invalid orders get the 402, not the schema error. An order that costs more than her budget
+is not served, and not debited either.
 """
 
 from x402sim import LiveWorld, scenario

@@ -2,10 +2,10 @@
 
 Covers: 1/session-no-402, 2.6/remaining, 5/session-condition, 5/session-debit, 3/expiry-refund,
 3/refund-once.
-Story: Alice spends a session request by request until one price is left, and then asks five times
-at once: one request is served. Bob leaves most of his budget unspent; in the second in which
-his session expires he is refused, before any sweep has come by. Then he is paid back exactly
-the rest, once, and Alice nothing. All of it is counted on the ledger.
+Story: Alice spends a session request by request until one price is left, and then asks five
+times at once: one request is served. Bob leaves most of his budget unspent; in the second in
+which his session expires he is refused, before any sweep has run. Then he is paid back exactly
+the rest, once, and Alice nothing. All of it is counted on the chain.
 """
 
 import asyncio

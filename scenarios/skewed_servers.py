@@ -1,10 +1,11 @@
 """Skewed servers: the clocks of the service and of the chain are wrong, and no money is lost.
 
 Covers: 2.1/validity, 3/pending-resolved, 5/window.
-Story: The chain falls 90 seconds behind: it takes no authorization yet, so none is settled. The
-service is 50 seconds fast, then 150, then 50 slow: payers with a right clock pay, and a lost
-answer to a settlement is made good all the same. At last the chain is six minutes fast, and what
-was just signed has expired there. Nobody is charged unserved, and nobody is served for nothing.
+Story: The chain's clock falls 90 seconds behind: it accepts no authorization yet, so none
+settles. The service's clock is 50 seconds ahead, then 150, then 50 behind: payers with a right
+clock pay, and a lost answer to a settlement is resolved. At last the chain is six minutes
+ahead, and a new authorization has expired there. No payer is charged without being served, and
+none is served without paying.
 """
 
 from x402sim import Fault, LiveWorld, scenario
@@ -14,7 +15,7 @@ from x402sim import Fault, LiveWorld, scenario
 async def skewed_servers(world: LiveWorld) -> None:
     early_bird = await world.payer("alice", balance="1.00")
     await world.skew("chain", -90)
-    await world.advance(90)  # no block is older than its parent, so the chain stands still
+    await world.advance(90)  # a block is never older than its parent, so chain time stands still
     early = await early_bird.buy()
     world.expect(early.error, "Invalid signature", "5/window")
     world.expect(early.reason, "Authorization not yet valid", "5/window")

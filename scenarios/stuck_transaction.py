@@ -1,10 +1,9 @@
 """Stuck transaction: a settlement waits in the mempool, and nothing is served until it is mined.
 
 Covers: 3/pending-resolved, 4.1/settle-on-chain, 5/nonce-once, 5/stored-records.
-Story: Blocks are full: Alice's settlement was sent but is not mined. She loses patience, asks
-for the quote, and pays once more; she is not served, and there is not a second transaction. When
-at last a block takes it, her payment is settled, under that transaction's hash, and was never
-lost to sight.
+Story: Blocks are full: Alice's settlement was sent but is not mined. She asks for the quote
+before it is, and pays once more; she is not served, and no second transaction is sent. When a
+block includes it, her payment is settled under that transaction's hash.
 """
 
 import asyncio

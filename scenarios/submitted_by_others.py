@@ -1,10 +1,11 @@
 """Submitted by others: a stranger puts the payer's authorization on the chain before her.
 
 Covers: 3/pending-resolved, 5/exact-recipient, 5/nonce-once, 7/nonce-already-used.
-Story: Mallory overhears Alice's signed header and submits it himself, before she can: the
-merchant has her money, and Mallory has paid the gas. Alice presents the header and is served
-(decision 4.1/submitted-by-others). Mallory, who names that payment as his, is not, neither
-after her nor ahead of her. He cannot divert a coin either, nor submit it as somebody's receipt.
+Story: Mallory intercepts Alice's signed header and submits it himself first: the merchant has
+her money, and Mallory has paid the gas. Alice presents the header and is served (decision
+4.1/submitted-by-others). Mallory names that payment as his own and is not served, neither after
+her nor before her. He cannot redirect the money, and cannot submit the authorization as one to
+be received by the payee.
 """
 
 from x402sim import LiveWorld, scenario

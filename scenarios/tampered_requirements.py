@@ -3,9 +3,9 @@
 Covers: 2.1/scheme, 2.1/network, 2.1/pay-to, 2.1/asset, 2.1/amount, 2.1/timeout, 2.1/resource,
   2.1/description, 4.1/validate.
 Story: Mallory changes one field of the requirements at a time, and signs an authorization that
-agrees with her version: a smaller amount, her own address. Each is refused before anybody is
-asked for money, and the id grants nothing. What she did not tamper with gets past that check,
-as far as the date of her signature.
+agrees with her version: a smaller amount, her own address. Each is refused before the
+facilitator is asked, and the payment id grants nothing. With unchanged requirements the check
+passes, and the next one refuses the date of her signature.
 """
 
 from x402sim import LiveWorld, scenario

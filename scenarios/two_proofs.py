@@ -1,10 +1,10 @@
 """Two proofs: who shows a payment and a session spends the session only if it must.
 
 Covers: 5/cache-first, 5/resource-binding, 5/session-debit.
-Story: Alice has paid for a quote and has a session besides. She sends both proofs: the payment
-grants, and her session is not touched (decision 5/precedence). Then the payment she shows is
-one for something else, then one that was never paid: her session pays. When it is spent, the
-good payment still opens the door, and the bad ones do not.
+Story: Alice has paid for a quote and also has a session. She sends both proofs: the payment
+grants, and her session is not debited (decision 5/precedence). Then she presents a payment for
+another resource, then one that was never paid: her session pays. When the session is spent, the
+valid payment still grants access, and the invalid ones do not.
 """
 
 from x402sim import LiveWorld, scenario

@@ -2,9 +2,9 @@
 
 Covers: 1/unpaid-402, 2.1/requirements, 2.2/body, 2.2/payment-id, 4.2/price, 7/payment-required,
   8/timeout.
-Story: Alice asks for a quote without paying and reads the 402. Mallory tries proofs that prove
-nothing: an id that was never paid, one with a letter changed, an invented one, a session that
-never was. Each gets a 402 of its own, with a new id. An invented id cannot be paid for either.
+Story: Alice asks for a quote without paying and reads the 402. Mallory tries invalid proofs: an
+id that was never paid, one with a letter changed, an invented one, a session that does not
+exist. Each gets a 402 of its own, with a new id. An invented id cannot be paid for either.
 """
 
 from x402sim import LiveWorld, scenario

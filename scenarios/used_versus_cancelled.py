@@ -1,9 +1,10 @@
 """Used or cancelled: the token's state tells both alike, and only one of them is a payment.
 
 Covers: 3/pending-resolved, 5/nonce-once, 7/nonce-already-used.
-Story: The settlements of Alice and Bob get lost on their way to the facilitator, so both are
-pending. Alice cancels her authorization on the chain, Bob submits his own. authorizationState is
-true for both. Bob has paid and is served; Alice has not, is not, and keeps her money.
+Story: The settlement requests of Alice and Bob are lost on the way to the facilitator, so both
+payments are pending. Alice cancels her authorization on the chain; Bob submits his own.
+authorizationState is true for both. Bob has paid and is served; Alice has not, is not served,
+and keeps her money.
 """
 
 from x402sim import Fault, LiveWorld, scenario

@@ -1,10 +1,11 @@
 """Wrong amount: neither more nor less than what is asked, and no change after signing.
 
 Covers: 5/exact-amount, 2.1/amount, 5/signature-proves, 7/invalid-signature.
-Story: Alice owes one price. She signs for one base unit more, for one less, for nothing. She signs
-for a tenth and writes the full price over it; she signs the full price and writes a tenth. She
-lowers, raises and respells the requirements themselves, with a signature that fits them. The
-service takes none of it; then it takes the exact amount, which is all it earns.
+Story: Alice owes one price. She signs for one base unit more, for one less, for nothing. She
+signs for a tenth and writes the full price over it; she signs the full price and writes a
+tenth. She lowers, raises and respells the amount in the requirements, with a signature that
+fits them. The service accepts none of these; then it accepts the exact amount, which is all
+that it earns.
 """
 
 from x402sim import LiveWorld, scenario

@@ -1,36 +1,34 @@
+"""The journal: order, numbers, the form of its lines, and which files it reads."""
+
 import hashlib
 import json
 
 import pytest
+from msgspec import structs
 
-from x402sim.journal import Journal
+from x402sim.events import AnswerSent, IndexerRan, Note, PaymentIndexed, PaymentRefused, Transfer
+from x402sim.journal import HEADER, VERSION, Entry, Journal
+
+INDEXED = PaymentIndexed(payment_id="pay_1", block=7)
 
 
 def filled(count: int, limit: int | None = None) -> Journal:
     journal = Journal(limit)
     for number in range(count):
-        journal.record(1000 + number, "service", "answered", number=number)
+        journal.record(1000 + number, PaymentIndexed(payment_id="pay_1", block=number))
     return journal
 
 
-def test_events_are_numbered_from_zero_in_order():
+def test_entries_are_numbered_from_zero_in_order():
     journal = filled(3)
-    assert [(event.seq, event.at_ms) for event in journal] == [(0, 1000), (1, 1001), (2, 1002)]
+    assert [(entry.seq, entry.at_ms) for entry in journal] == [(0, 1000), (1, 1001), (2, 1002)]
     assert len(journal) == 3
-
-
-def test_an_event_is_a_moment_an_actor_what_it_did_and_the_facts():
-    journal = Journal()
-    journal.record(5, "alice", "signed", amount="10000", to=None)
-    (event,) = journal
-    assert (event.at_ms, event.actor, event.event) == (5, "alice", "signed")
-    assert event.data == {"amount": "10000", "to": None}
 
 
 def test_with_a_limit_only_the_newest_are_kept_and_numbers_go_on():
     journal = filled(5, limit=2)
-    assert [event.seq for event in journal] == [3, 4]
-    assert len(journal) == 2
+    assert [entry.seq for entry in journal] == [3, 4]
+    assert (len(journal), journal.length) == (2, 5)
 
 
 def test_without_a_limit_everything_is_kept():
@@ -40,74 +38,199 @@ def test_without_a_limit_everything_is_kept():
 @pytest.mark.parametrize(
     ("seq", "kept"), [(0, [2, 3, 4]), (3, [3, 4]), (4, [4]), (5, []), (99, [])]
 )
-def test_since_returns_the_kept_events_from_there_on(seq, kept):
-    assert [event.seq for event in filled(5, limit=3).since(seq)] == kept
+def test_since_returns_the_kept_entries_from_there_on(seq, kept):
+    journal = filled(5, limit=3)
+    assert [entry.seq for entry in journal.since(seq)] == kept
+    assert [entry.seq for entry in Journal.load(journal.ndjson(seq))] == kept
 
 
-def test_ndjson_is_one_canonical_object_a_line():
+# --- the form of a line ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("event", "line"),
+    [
+        (
+            PaymentRefused(
+                payment_id="pay_1",
+                refusal="Invalid signature",
+                reason=None,
+                final=True,
+                leaves_earlier=False,
+            ),
+            '{"seq":0,"at_ms":5,"event":"payment refused","actor":"service","payment_id":"pay_1",'
+            '"refusal":"Invalid signature","reason":null,"final":true,"leaves_earlier":false}',
+        ),
+        (
+            Transfer(tx_hash="0x1", block=2, sender="0x3", to="0x4", amount_base="10000"),
+            '{"seq":0,"at_ms":5,"event":"transfer","actor":"chain","tx_hash":"0x1","block":2,'
+            '"sender":"0x3","to":"0x4","amount_base":"10000"}',
+        ),
+        (
+            AnswerSent(actor="rpc", method="POST", path="/", status=200),
+            '{"seq":0,"at_ms":5,"event":"answer sent","actor":"rpc","method":"POST","path":"/",'
+            '"status":200}',
+        ),
+        (
+            Note(name="ü", data={"zebra": 1, "ant": {"b": 1, "a": "é"}}),
+            '{"seq":0,"at_ms":5,"event":"note","actor":"world","name":"ü",'
+            '"data":{"ant":{"a":"é","b":1},"zebra":1}}',
+        ),
+    ],
+    ids=lambda each: type(each).__name__,
+)
+def test_a_line_has_its_fields_in_the_order_of_their_declaration(event, line):
     journal = Journal()
-    journal.record(5, "alice", "signed", zebra=1, ant={"b": 1, "a": "é"})
-    journal.record(6, "bob", "paid")
-    first, second = journal.ndjson().splitlines(keepends=True)
-    assert first.decode() == (
-        '{"seq":0,"at_ms":5,"actor":"alice","event":"signed",'
-        '"data":{"ant":{"a":"é","b":1},"zebra":1}}\n'
-    )
-    assert json.loads(second) == {
-        "seq": 1,
-        "at_ms": 6,
-        "actor": "bob",
-        "event": "paid",
-        "data": {},
-    }
+    journal.record(5, event)
+    header, written = journal.ndjson().splitlines(keepends=True)
+    assert header == HEADER == b'{"journal":"x402sim","version":2}\n'
+    assert written.decode() == line + "\n"
+    assert list(Journal.load(journal.ndjson())) == [Entry(0, 5, event)]
 
 
-def test_a_line_break_in_a_fact_does_not_break_the_line():
+def test_a_line_break_in_a_text_does_not_break_the_line():
     journal = Journal()
-    journal.record(5, "alice", "said", text="one\ntwo\r\u2028three")
-    assert journal.ndjson().count(b"\n") == 1
+    journal.record(5, Note(name="one\ntwo\r\u2028three"))
+    assert journal.ndjson().count(b"\n") == 2
+    assert list(Journal.load(journal.ndjson())) == list(journal)
 
 
-def test_an_empty_journal_has_no_bytes():
-    assert Journal().ndjson() == b""
+def test_an_empty_journal_is_its_header():
+    assert Journal().ndjson() == HEADER
+    assert len(Journal.load(HEADER)) == 0
 
 
-def test_equal_runs_have_equal_bytes_in_whatever_order_facts_are_named():
+def test_equal_runs_have_equal_bytes_in_whatever_order_fields_are_named():
     one, two = Journal(), Journal()
-    one.record(5, "alice", "paid", amount=1, to="bob")
-    two.record(5, "alice", "paid", to="bob", amount=1)
+    one.record(5, Note(name="paid", data={"amount": 1, "to": "bob"}))
+    two.record(5, Note(data={"to": "bob", "amount": 1}, name="paid"))
     assert one.ndjson() == two.ndjson()
     assert one.sha256() == two.sha256()
 
 
-def test_sha256_is_that_of_the_bytes():
+# --- the hash --------------------------------------------------------------------------
+
+
+def test_sha256_is_that_of_the_bytes_with_the_header():
     journal = filled(3)
     assert journal.sha256() == hashlib.sha256(journal.ndjson()).hexdigest()
+    assert Journal().sha256() == hashlib.sha256(HEADER).hexdigest()
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"at_ms": 6},
-        {"actor": "bob"},
-        {"event": "asked"},
-        {"amount": 2},
-        {"more": None},
-    ],
-    ids=lambda change: next(iter(change)),
-)
+@pytest.mark.parametrize("change", [{"block": 8}, {"payment_id": "pay_2"}], ids=list)
 def test_sha256_changes_with_whatever_happened(change):
-    def run(**told: object) -> str:
+    def run(at_ms: int = 5, **told: object) -> str:
         journal = Journal()
-        journal.record(**{"at_ms": 5, "actor": "alice", "event": "paid", "amount": 1} | told)
+        journal.record(at_ms, structs.replace(INDEXED, **told))
         return journal.sha256()
 
     assert run() == run()
-    assert run(**change) != run()
+    assert len({run(), run(**change), run(at_ms=6)}) == 3
 
 
 def test_sha256_changes_with_one_more_event():
     journal = filled(2)
     before = journal.sha256()
-    journal.record(9, "service", "answered")
+    journal.record(9, INDEXED)
     assert journal.sha256() != before
+
+
+# --- listeners, merging ----------------------------------------------------------------
+
+
+def test_a_listener_hears_everything_and_may_record_itself():
+    journal, heard = Journal(), []
+
+    def listener(entry: Entry) -> None:
+        heard.append(entry.event)
+        if entry.event == INDEXED:
+            journal.record(entry.at_ms, Note(name="heard"))
+
+    journal.listeners.append(listener)
+    journal.record(1, INDEXED)
+    journal.record(2, Note(name="left"))
+    assert heard == [INDEXED, Note(name="heard"), Note(name="left")]
+    assert [(entry.seq, entry.event) for entry in journal] == list(enumerate(heard))
+
+
+def test_merging_puts_entries_in_order_of_time_and_numbers_them_again():
+    ours, theirs = Journal(), Journal()
+    for at_ms in (1, 3, 5):
+        ours.record(at_ms, Note(name="us"))
+    for at_ms in (0, 3, 9):
+        theirs.record(at_ms, Note(name="them"))
+    ours.merge(theirs)
+    assert [(entry.seq, entry.at_ms, entry.event.name) for entry in ours] == [
+        (0, 0, "them"), (1, 1, "us"), (2, 3, "us"), (3, 3, "them"), (4, 5, "us"), (5, 9, "them"),
+    ]  # fmt: skip
+    ours.record(10, INDEXED)
+    assert list(ours)[-1].seq == 6
+
+
+# --- which files it reads --------------------------------------------------------------
+
+
+def test_a_journal_that_was_read_goes_on():
+    journal = Journal.load(filled(5, limit=2).ndjson())
+    journal.record(1, INDEXED)
+    assert [entry.seq for entry in journal] == [3, 4, 5]
+
+
+@pytest.mark.parametrize(
+    ("first", "says"),
+    [
+        (
+            b'{"seq":0,"at_ms":1,"actor":"world","event":"begin","data":{}}',
+            r"this journal has version 1 \(it has no header line\); version 2 is needed",
+        ),
+        (b'{"journal":"x402sim","version":1}', "this journal has version 1; version 2 is needed"),
+        (b'{"journal":"x402sim","version":3}', "this journal has version 3; version 2 is needed"),
+        (b'{"journal":"x402sim","version":"2"}', "this journal has version '2'"),
+        (b'{"journal":"x402sim"}', "this is no journal"),
+        (b'{"journal":"another"}', "this is no journal"),
+        (b"a shopping list", "this is no journal"),
+        (b"\xff", "this is no journal"),
+        (b"[]", "this is no journal"),
+        (b"", "this is no journal"),
+    ],
+)
+def test_a_file_of_another_version_is_refused_by_name_of_version(first, says):
+    assert VERSION == 2
+    for rest in (b"", b"\n", b"\n" + HEADER):
+        with pytest.raises(ValueError, match=says):
+            Journal.load(first + rest)
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        b"{}",
+        b"[]",
+        b"\xff",
+        b"",
+        b'{"seq":1,"at_ms":1}',
+        b'{"seq":1,"at_ms":1,"event":"unheard of","actor":"world"}',
+        b'{"seq":1,"at_ms":1,"event":"sessions expired","actor":"service"}',
+        b'{"seq":1,"at_ms":1,"event":"sessions expired","actor":"service","count":"1"}',
+        b'{"seq":1,"at_ms":1,"event":"sessions expired","actor":"chain","count":1}',
+        b'{"seq":"1","at_ms":1,"event":"sessions expired","actor":"service","count":1}',
+        b'{"event":"sessions expired","actor":"service","count":1}',
+    ],
+)
+def test_a_line_that_is_no_entry_is_named(bad):
+    journal = filled(1).ndjson()
+    with pytest.raises(ValueError, match="line 3 is no entry of a journal"):
+        Journal.load(journal + bad + b"\n")
+
+
+def test_its_lines_are_plain_json():
+    journal = filled(2)
+    journal.record(
+        9, IndexerRan(asked=1, matched=0, reverted=0, unknown=1, unanswered=0, backlog=1)
+    )
+    lines = [json.loads(line) for line in journal.ndjson().splitlines()]
+    assert lines[0] == {"journal": "x402sim", "version": 2}
+    assert list(lines[3]) == [
+        "seq", "at_ms", "event", "actor", "asked", "matched", "reverted", "unknown", "unanswered",
+        "backlog",
+    ]  # fmt: skip

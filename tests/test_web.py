@@ -1,5 +1,4 @@
 import asyncio
-import json
 import logging
 from collections.abc import AsyncIterator
 
@@ -10,6 +9,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from x402sim.clock import Clock
+from x402sim.events import AnswerSent
 from x402sim.journal import Journal
 from x402sim.protocol.messages import SessionRequest
 from x402sim.web import MAX_BODY_BYTES, Refused, answer, application, parse, read_body, recorded
@@ -310,13 +310,11 @@ def test_an_exchange_is_one_event(method, path, status, caplog):
     with caplog.at_level(logging.CRITICAL, logger="x402sim"):
         ask(method, path, recorded(application(ROUTES), "service", journal, clock))
     assert len(journal) == 1
-    assert json.loads(journal.ndjson()) == {
-        "seq": 0,
-        "at_ms": 1_700_000_000_500,
-        "actor": "service",
-        "event": "answered",
-        "data": {"method": method, "path": path.split("?")[0], "status": status},
-    }
+    (entry,) = journal
+    assert entry.at_ms == 1_700_000_000_500
+    assert entry.event == AnswerSent(
+        actor="service", method=method, path=path.split("?")[0], status=status
+    )
 
 
 def test_an_answer_in_pieces_is_still_one_event():

@@ -1,7 +1,9 @@
 """What happened? The one record every report is made from.
 
-An event is a moment, an actor, what it did, and the facts. Events are kept in order
-and written as one canonical JSON object a line, so that equal runs have equal bytes.
+A journal holds entries in order: a number, a moment, and an event of `x402sim.events`.
+Its file is NDJSON. The first line names the format and its version, and each further line
+is one entry: `seq`, `at_ms`, then the fields of the event in the order of their
+declaration, so that equal runs have equal bytes.
 """
 
 import hashlib
@@ -11,76 +13,116 @@ from typing import Any
 
 import msgspec
 
+from x402sim.events import Event
 
-class Event(msgspec.Struct, frozen=True):
-    """One thing that happened: `seq` counts from 0, `at_ms` is Unix milliseconds."""
+VERSION = 2
+"""Of the format; it changes when an event, a field or their order does."""
+HEADER = b'{"journal":"x402sim","version":%d}\n' % VERSION
+"""The first line of every journal; it is part of the hash."""
+
+
+class Entry(msgspec.Struct, frozen=True, gc=False):
+    """One event in its journal: `seq` counts from 0, `at_ms` is Unix milliseconds."""
 
     seq: int
     at_ms: int
-    actor: str
-    event: str
-    data: dict[str, Any]
+    event: Event
+
+
+class _Number(msgspec.Struct, frozen=True, gc=False):
+    seq: int
+    at_ms: int
+
+
+_encoder = msgspec.json.Encoder(order="deterministic")
+_decode_number = msgspec.json.Decoder(_Number).decode
+_decode_event = msgspec.json.Decoder(Event).decode
 
 
 class Journal:
-    """Events in order; with `limit`, only the newest are kept."""
+    """Entries in order; with `limit`, only the newest are kept."""
 
     def __init__(self, limit: int | None = None) -> None:
-        self._events: deque[Event] = deque(maxlen=limit)
+        self._entries: deque[Entry] = deque(maxlen=limit)
         self._next = 0
-        self.listeners: list[Callable[[Event], None]] = []
-        """Called with every event as it happens; they may record events of their own."""
+        self.listeners: list[Callable[[Entry], None]] = []
+        """Called with every entry as it is recorded; they may record events of their own."""
 
     @classmethod
     def load(cls, ndjson: bytes) -> "Journal":
-        """Return the journal that `ndjson()` wrote; raises `ValueError` naming the line."""
+        """Return the journal that `ndjson()` wrote.
+
+        Raises `ValueError` naming the version that was seen, or the line that is no entry.
+        """
+        header, *lines = ndjson.splitlines() or [b""]
+        _require_version(header)
         journal = cls()
-        for number, line in enumerate(ndjson.splitlines(), 1):
+        for number, line in enumerate(lines, 2):
             try:
-                journal._events.append(msgspec.json.decode(line, type=Event))
-            except msgspec.MsgspecError as error:
-                raise ValueError(f"line {number} is no event of a journal: {error}") from error
-        if journal._events:
-            journal._next = journal._events[-1].seq + 1
+                at = _decode_number(line)
+                journal._entries.append(Entry(at.seq, at.at_ms, _decode_event(line)))
+            except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+                raise ValueError(f"line {number} is no entry of a journal: {error}") from error
+        if journal._entries:
+            journal._next = journal._entries[-1].seq + 1
         return journal
 
-    def record(self, at_ms: int, actor: str, event: str, **data: Any) -> None:
-        """Append one event."""
-        happened = Event(self._next, at_ms, actor, event, data)
-        self._events.append(happened)
+    def record(self, at_ms: int, event: Event) -> None:
+        """Append an event that happened at this moment, in Unix milliseconds."""
+        entry = Entry(self._next, at_ms, event)
+        self._entries.append(entry)
         self._next += 1
         for listener in self.listeners:
-            listener(happened)
+            listener(entry)
 
-    def merge(self, others: Iterable[Event]) -> None:
-        """Take in another journal's events, each at its time, and number all anew."""
-        events = sorted([*self._events, *others], key=lambda event: event.at_ms)
-        self._events.clear()
-        self._next = 0
-        for event in events:
-            self._events.append(msgspec.structs.replace(event, seq=self._next))
-            self._next += 1
+    def merge(self, others: Iterable[Entry]) -> None:
+        """Add another journal's entries, each at its time, and number all again."""
+        entries = sorted([*self._entries, *others], key=lambda entry: entry.at_ms)
+        self._entries.clear()
+        self._entries.extend(Entry(n, each.at_ms, each.event) for n, each in enumerate(entries))
+        self._next = len(entries)
 
-    def __iter__(self) -> Iterator[Event]:
-        return iter(self._events)
+    def __iter__(self) -> Iterator[Entry]:
+        return iter(self._entries)
 
     @property
     def length(self) -> int:
-        """How many events were ever recorded, the forgotten ones included."""
+        """How many events were ever recorded, including those no longer kept."""
         return self._next
 
     def __len__(self) -> int:
-        return len(self._events)
+        return len(self._entries)
 
-    def since(self, seq: int) -> list[Event]:
-        """Return the kept events numbered `seq` or more."""
-        return [event for event in self._events if event.seq >= seq]
+    def since(self, seq: int) -> list[Entry]:
+        """Return the kept entries numbered `seq` or more."""
+        return [entry for entry in self._entries if entry.seq >= seq]
 
-    def ndjson(self) -> bytes:
-        """Return the kept events as canonical JSON, one a line."""
-        encoder = msgspec.json.Encoder(order="deterministic")
-        return b"".join(encoder.encode(event) + b"\n" for event in self._events)
+    def ndjson(self, since: int = 0) -> bytes:
+        """Return the header, and the kept entries numbered `since` or more, one a line."""
+        return HEADER + b"".join(line(entry) + b"\n" for entry in self.since(since))
 
     def sha256(self) -> str:
-        """Return the hash of `ndjson()`, in hex."""
+        """Return the hash of `ndjson()`, header included, in hex: what `sha256sum` prints."""
         return hashlib.sha256(self.ndjson()).hexdigest()
+
+
+def line(entry: Entry) -> bytes:
+    """Return an entry as one JSON object: seq, at_ms, and the event's fields as declared."""
+    return b'{"seq":%d,"at_ms":%d,' % (entry.seq, entry.at_ms) + _encoder.encode(entry.event)[1:]
+
+
+def _require_version(header: bytes) -> None:
+    """Raise `ValueError` unless this is the first line of a journal of our version."""
+    wanted = f"version {VERSION} is needed"
+    try:
+        said: Any = msgspec.json.decode(header)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        said = None
+    match said:
+        case {"journal": "x402sim", "version": version}:
+            if version != VERSION:
+                raise ValueError(f"this journal has version {version!r}; {wanted}")
+        case {"seq": _, "at_ms": _}:
+            raise ValueError(f"this journal has version 1 (it has no header line); {wanted}")
+        case _:
+            raise ValueError(f"this is no journal: its first line is not {HEADER.decode().strip()}")

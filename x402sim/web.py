@@ -16,6 +16,7 @@ from starlette.routing import BaseRoute, Router
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from x402sim.clock import Clock
+from x402sim.events import AnswerSent, Part
 from x402sim.journal import Journal
 from x402sim.protocol.messages import BadMessage, ErrorBody, decode, encode
 from x402sim.protocol.refusals import RequestError, status_of
@@ -127,8 +128,8 @@ async def _on_bug(request: Request, raised: Any) -> Response:
     return error(500, RequestError.INTERNAL.text)
 
 
-def recorded(app: ASGIApp, actor: str, journal: Journal, clock: Clock) -> ASGIApp:
-    """Return `app` with every exchange written to the journal: method, path and status."""
+def recorded(app: ASGIApp, part: Part, journal: Journal, clock: Clock) -> ASGIApp:
+    """Return `app` with each answer written to the journal: method, path and status."""
 
     async def record(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -139,11 +140,12 @@ def recorded(app: ASGIApp, actor: str, journal: Journal, clock: Clock) -> ASGIAp
             if message["type"] == "http.response.start":
                 journal.record(
                     clock.now_ms(),
-                    actor,
-                    "answered",
-                    method=scope["method"],
-                    path=scope["path"][:200],
-                    status=message["status"],
+                    AnswerSent(
+                        actor=part,
+                        method=scope["method"],
+                        path=scope["path"][:200],
+                        status=message["status"],
+                    ),
                 )
             await send(message)
 

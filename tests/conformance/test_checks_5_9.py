@@ -171,7 +171,7 @@ def stumbles(body: bytes, kind: type[Any]) -> Any:
     return web.decode(json.dumps(json.loads(body)).encode(), kind)
 
 
-def shows(status: int, text: str, reason: str | None = None) -> Any:
+def shows(status: int, text: str, reason: str | None = None, final: bool | None = None) -> Any:
     trace = f'Traceback (most recent call last):\n  File "app.py", line 7, in pay\n{reason}'
     return web.answer({"error": text, "reason": trace}, status)
 

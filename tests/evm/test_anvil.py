@@ -42,7 +42,7 @@ def test_a_variable_that_names_no_program_is_told(tmp_path: Path, name: str):
     (tmp_path / "not executable").write_text("text")
     script(tmp_path / "bin/anvil")
     environ = {"X402SIM_ANVIL": str(tmp_path / name), "PATH": str(tmp_path / "bin")}
-    with pytest.raises(ChainError, match=rf"X402SIM_ANVIL is '.*/{name}', which is no program"):
+    with pytest.raises(ChainError, match=rf"X402SIM_ANVIL is '.*/{name}', which is not a program"):
         find_anvil(environ, tmp_path)
 
 
@@ -126,7 +126,7 @@ def test_if_another_took_the_port_it_tries_the_next(program: Path, monkeypatch: 
     ("text", "said"),
     [
         ("echo no room >&2; echo error: broken >&2; exit 1", "error: broken"),
-        ("exit 0", "said nothing"),
+        ("exit 0", "printed nothing"),
     ],
 )
 def test_a_program_that_ends_at_once_is_told_with_its_last_words(tmp_path: Path, text, said):

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import msgspec
 import pytest
 from typer.testing import CliRunner
 
@@ -17,6 +18,8 @@ from x402sim.chain import contract
 from x402sim.chain.base import ChainError
 from x402sim.chain.node.anvil import VARIABLE
 from x402sim.cli import app
+from x402sim.events import TransactionMined, name_of
+from x402sim.journal import Journal
 from x402sim.protocol.crypto import checksum
 from x402sim.report.run import Run
 from x402sim.world.story.scenario import Scenario, shipped
@@ -39,11 +42,12 @@ def told(run: Run) -> list[str]:
     """
     numbers: dict[str, int] = {}
     lines = []
-    for event in run.journal:
-        data = {name: value for name, value in event.data.items() if name != "chain"}
+    for entry in run.journal:
+        fields = msgspec.structs.asdict(entry.event)
+        data = {name: value for name, value in fields.items() if name != "chain"}
         if data.get("revert_reason"):
             data |= {"revert_reason": True, "gas": None}
-        line = json.dumps([event.seq, event.at_ms, event.actor, event.event, data])
+        line = json.dumps([entry.seq, entry.at_ms, name_of(entry.event), data])
         lines.append(HASH.sub(lambda found: f"#{numbers.setdefault(found[0], len(numbers))}", line))
     return lines
 
@@ -94,7 +98,7 @@ def test_an_invariant_sees_money_out_of_nothing():
         await (await world.payer("alice", balance="1.00")).buy()
 
     run = World(chain="anvil").play(story)
-    assert {c["clause"] for c in run.checked if not c["ok"]} == {"invariant/value-conserved"}
+    assert {c.clause for c in run.checked if not c.ok} == {"invariant/value-conserved"}
 
 
 # --- the mock server -----------------------------------------------------------------
@@ -144,9 +148,9 @@ def test_what_is_sent_to_the_node_is_seen_and_has_the_worlds_time(server: LocalS
     block = ask(server, "eth_getBlockByNumber", "latest", False)["result"]
     assert block["transactions"] == [tx_hash]
     assert abs(int(block["timestamp"], 16) - server.clock.now()) < 10
-    journal = httpx.get(f"{server.control_url}/journal", params={"since": since}).text
-    mined = [json.loads(line) for line in journal.splitlines()]
-    assert [e["data"]["tx"] for e in mined if e["event"] == "mined"] == [tx_hash]
+    answer = httpx.get(f"{server.control_url}/journal", params={"since": since})
+    happened = [entry.event for entry in Journal.load(answer.content)]
+    assert [e.tx_hash for e in happened if isinstance(e, TransactionMined)] == [tx_hash]
 
 
 def test_batches_and_nonsense_are_answered_in_the_nodes_own_words(server: LocalServer):

@@ -1,4 +1,4 @@
-"""The explorer in both its dialects: known, unknown, waiting, mined, and seen late."""
+"""The explorer in both dialects: known, unknown, waiting and mined transactions, and lag."""
 
 import asyncio
 from dataclasses import dataclass

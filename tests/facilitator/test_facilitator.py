@@ -148,7 +148,7 @@ def asking(payment_header: str | None = None, /, **requirements: object) -> dict
 # --- healthcheck, supported ----------------------------------------------------------
 
 
-def test_healthcheck_tells_uptime_and_time(desk):
+def test_healthcheck_shows_uptime_and_time(desk):
     desk.bench.now[0] += 12.25
     response = desk.request("GET", "/healthcheck")
     assert response.status_code == 200
@@ -163,7 +163,7 @@ def test_healthcheck_tells_uptime_and_time(desk):
     }
 
 
-def test_supported_tells_the_one_kind_of_payment(desk):
+def test_supported_lists_the_one_kind_of_payment(desk):
     response = desk.request("GET", "/v2/x402/supported")
     assert response.json() == {
         "kinds": [{"x402Version": 1, "scheme": "exact", "network": "cronos-testnet"}]
@@ -242,7 +242,7 @@ def test_the_reason_of_a_valid_payment_is_null_not_absent(desk):
 
 
 @both
-def test_fields_nobody_knows_and_their_order_do_not_matter(desk, path):
+def test_unknown_fields_and_field_order_are_ignored(desk, path):
     extra = {
         "resource": "/api/perp/quote",
         "description": "A quote",
@@ -342,7 +342,7 @@ unfit = pytest.mark.parametrize(
 
 
 @unfit
-def test_verify_tells_why_a_payment_does_not_fit(desk, case):
+def test_verify_says_why_a_payment_is_invalid(desk, case):
     assert desk.post(VERIFY, case.body) == invalid(case.reason)
 
 
@@ -383,7 +383,7 @@ BAD_HEADERS = [
 
 
 @pytest.mark.parametrize("bad", BAD_HEADERS)
-def test_a_malformed_header_is_told_so(desk, bad):
+def test_a_malformed_header_has_its_own_reason(desk, bad):
     body = asking() | {"paymentHeader": bad}
     assert desk.post(VERIFY, body) == invalid("Invalid Base64 paymentHeader")
     assert desk.post(SETTLE, body) == failed("Invalid Base64 paymentHeader")
@@ -411,7 +411,7 @@ def test_verify_has_no_effect(desk):
     assert_untouched(desk.bench)
 
 
-def test_verify_asks_neither_for_the_time_nor_for_the_balance_nor_for_the_nonce(desk):
+def test_verify_checks_neither_time_nor_balance_nor_nonce(desk):
     desk.bench.send(cancel_call(nonce("first")))
     desk.bench.send(abi.transfer(MALLORY.address_bytes, START_BASE), ALICE)
     desk.bench.now[0] += 10**6
@@ -521,7 +521,7 @@ IN_TIME = authorization(valid_after=NOW_S + 100, valid_before=NOW_S + 200)
         ),
     ],
 )
-def test_settle_tells_the_token_s_refusal_in_its_own_words(either, prepare, auth, reason):
+def test_settle_translates_the_tokens_revert_reason(either, prepare, auth, reason):
     prepare(either.bench)
     assert_refused(either, auth, reason)
 
@@ -529,7 +529,7 @@ def test_settle_tells_the_token_s_refusal_in_its_own_words(either, prepare, auth
 @pytest.mark.parametrize(
     "data", [abi.PAUSE, abi.calldata(abi.BLACKLIST, ALICE.address_bytes)], ids=["all", "the payer"]
 )
-def test_a_token_that_was_stopped_failed_on_chain(desk, data):
+def test_a_paused_token_fails_on_chain(desk, data):
     desk.bench.send(data, OWNER)
     assert_refused(desk, authorization(), "Transaction failed on-chain")
 
@@ -558,7 +558,7 @@ def test_settle_succeeds_within_the_window(either, at_s):
         pytest.param(-5, 200, "Authorization expired", id="not yet closed, by our clock"),
     ],
 )
-def test_a_clock_beside_the_chain_s_tells_early_from_late(either, skew_s, prepared_s, reason):
+def test_the_facilitators_clock_distinguishes_early_from_late(either, skew_s, prepared_s, reason):
     """The chain alone judges the window; ours only says which end of it was missed."""
     skewed = Clock(lambda: either.bench.now[0] + skew_s)
     facilitator = replace(either.facilitator, clock=skewed)
@@ -567,7 +567,7 @@ def test_a_clock_beside_the_chain_s_tells_early_from_late(either, skew_s, prepar
     assert either.post(SETTLE, asking(header(IN_TIME)))["error"] == reason
 
 
-def test_a_transaction_that_was_replaced_is_an_answer(either, monkeypatch):
+def test_a_replaced_transaction_fails_on_chain(either, monkeypatch):
     async def replaced(tx_hash: bytes, timeout_s: float) -> None:
         raise ChainError(f"{to_hex(tx_hash)} was replaced by another transaction")
 
@@ -698,7 +698,7 @@ def test_the_published_client_verifies_and_settles(server, cronos):
     assert (again["event"], again["error"]) == ("payment.failed", "Authorization already used")
 
 
-def test_the_published_client_is_told_of_a_refusal_and_raises_on_nonsense(server, cronos):
+def test_the_published_client_reads_a_refusal_and_raises_on_a_bad_header(server, cronos):
     url, body = server.facilitator_url, their_body(server, cronos, valid_before=1)
     answer = published.settle_payment(base_url=url, body=body)
     assert answer["error"] == "Authorization expired"

@@ -45,11 +45,19 @@ def test_it_shows_things_in_order() -> None:
 
 def test_every_folder_on_the_map_exists() -> None:
     the_map = blocks("text")[0]
-    names = re.findall(r"^ *([\w./]+/|[\w]+\.py)(?= )", the_map, re.MULTILINE)
+    names = re.findall(r"^ {0,2}([\w./]+/|[\w]+\.py)(?= )", the_map, re.MULTILINE)
     assert len(names) >= 12
     for name in names:
         inside = [ROOT / name, ROOT / "x402sim" / name]
         assert any(path.exists() for path in inside), name
+
+
+def test_every_file_to_start_from_exists() -> None:
+    table = README.split("| to add | start in |")[1].split("\n\n")[0]
+    paths = re.findall(r"`((?:[\w.]+/)+[\w.]*)`", table)
+    assert len(paths) >= 10
+    for path in paths:
+        assert (ROOT / path).exists() or (ROOT / "x402sim" / path).exists(), path
 
 
 def test_the_scenario_shown_is_the_file_and_its_plot_is_current() -> None:

@@ -149,7 +149,7 @@ def test_recover_never_raises_anything_but_bad_signature(digest, signature):
 
 
 @given(value=st.binary(max_size=80))
-def test_hex_goes_there_and_back(value):
+def test_hex_round_trips(value):
     assert from_hex(to_hex(value), len(value)) == value
     assert to_hex(value) == "0x" + value.hex()
 

@@ -168,7 +168,7 @@ def to_json(value: object) -> bytes:
     return json.dumps(value).encode()
 
 
-def test_every_message_is_written_down_here():
+def test_every_message_has_an_example_here():
     defined = {
         value
         for value in (*vars(messages).values(), *vars(cronos).values())
@@ -250,7 +250,7 @@ def test_a_session_that_was_not_refunded_shows_no_refund():
     assert json.loads(encode(decode(to_json(wire), SessionView))) == wire
 
 
-def test_a_facilitators_answer_is_told_apart_by_its_event():
+def test_the_event_field_distinguishes_the_answers_of_settle():
     for kind in (Settled, Failed):
         assert type(decode(to_json(WIRE[kind]), SettleAnswer)) is kind
     with pytest.raises(BadMessage, match="event"):

@@ -126,7 +126,7 @@ def test_to_base_never_rounds_a_digit_away():
         (2**53 + 1, "9007199254.740993"),
     ],
 )
-def test_to_decimal_has_two_digits_and_no_idle_zeros(amount_base, text):
+def test_to_decimal_has_two_digits_and_no_other_trailing_zeros(amount_base, text):
     assert to_decimal(amount_base, 6) == text
 
 
@@ -136,7 +136,7 @@ def test_a_token_may_have_no_decimals(text):
 
 
 @given(amount=uint256, decimals=st.integers(1, 30))
-def test_amounts_go_there_and_back(amount, decimals):
+def test_amounts_round_trip(amount, decimals):
     assert to_base(to_decimal(amount, decimals), decimals) == amount
 
 

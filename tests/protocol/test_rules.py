@@ -101,7 +101,7 @@ def test_neither_more_nor_less_nor_another_spelling_is_the_amount(amount):
     assert broken.clause == "2.1/amount"
 
 
-def test_what_was_issued_is_taken_back():
+def test_issued_requirements_are_accepted_unchanged():
     assert first_broken(SETTLEMENT, presented()) is None
 
 
@@ -328,7 +328,7 @@ def test_braces_in_a_value_are_only_text():
     assert said(VERIFICATION, case) == "Unsupported scheme: {0}{x}"
 
 
-def test_a_long_value_is_told_shortly():
+def test_a_long_value_is_shortened():
     reason = said(VERIFICATION, wanting(network="n" * 1_000_000))
     assert reason == "Unsupported network: " + "n" * 100
 

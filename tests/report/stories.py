@@ -4,8 +4,11 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from functools import cache
 
+from msgspec import structs
+
 from x402sim import Fault, LiveWorld, Run, World
 from x402sim.chain.base import LogFilter
+from x402sim.events import Begin, End
 from x402sim.journal import Journal
 from x402sim.protocol import abi
 
@@ -175,7 +178,8 @@ def _told(
 
 def skipped() -> Run:
     """Return a run that was skipped: it begins and ends."""
-    journal, begin = Journal(), next(iter(run("replayed").journal)).data
-    journal.record(begin["start_ms"], "world", "begin", **{**begin, "scenario": "elsewhere"})
-    journal.record(begin["start_ms"], "world", "end", outcome="skipped", reason="no <clock> there")
+    journal, begin = Journal(), next(iter(run("replayed").journal)).event
+    assert isinstance(begin, Begin)
+    journal.record(begin.start_ms, structs.replace(begin, scenario="elsewhere"))
+    journal.record(begin.start_ms, End(outcome="skipped", reason="no <clock> there"))
     return Run(journal=journal, on="https://example.org")

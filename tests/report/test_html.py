@@ -8,8 +8,10 @@ from html.parser import HTMLParser
 
 import pytest
 from jinja2 import UndefinedError
+from msgspec import structs
 
 from tests.report.stories import NASTY, run, skipped
+from x402sim.events import Begin, End
 from x402sim.journal import Journal
 from x402sim.report import html
 from x402sim.report.render import render
@@ -60,7 +62,7 @@ def test_a_fragment_shows_outcome_checks_diagram_hash_and_command(name: str) -> 
         found.outcome,
         found.sha256,
         found.command,
-        *{c["clause"] for c in found.checked},
+        *{c.clause for c in found.checked},
     ):
         assert words in fragment.words
     (image,) = fragment.all("img")
@@ -86,9 +88,13 @@ def test_hostile_text_is_escaped(page: Reader) -> None:
 
 def test_hostile_names_and_outcomes_are_escaped() -> None:
     journal = Journal()
-    for event in skipped().journal:
-        data = {"scenario": '"><script>', "title": "<script>", "outcome": '"><script>'}
-        journal.record(event.at_ms, event.actor, event.event, **{**event.data, **data})
+    for entry in skipped().journal:
+        event = entry.event
+        if isinstance(event, Begin):
+            event = structs.replace(event, scenario='"><script>', title="<script>")
+        if isinstance(event, End):
+            event = structs.replace(event, outcome='"><script>')
+        journal.record(entry.at_ms, event)
     assert Reader(html.page([Summary(journal)])).all("script") == []
     assert Reader(html.fragment(Summary(journal))).all("script") == []
 
@@ -126,9 +132,7 @@ def test_only_failed_runs_are_open(page: Reader) -> None:
 
 def test_a_failed_check_shows_its_trace_once(page: Reader) -> None:
     (failed,) = {
-        check["exchange"]
-        for check in run("failing").checked
-        if check["exchange"] and not check["ok"]
+        check.exchange for check in run("failing").checked if check.exchange and not check.ok
     }
     assert f"Trace of exchange {failed}" in page.words
     assert "refused: Insufficient USDC balance" in page.words

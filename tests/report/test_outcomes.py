@@ -2,11 +2,14 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
-from tests.report.stories import pending
-from x402sim import World
+from tests.report.stories import pending, run
+from x402sim import World, events
+from x402sim.journal import Journal
 from x402sim.protocol.refusals import Refusal, SettlementRefused
+from x402sim.report import frames
 from x402sim.service import reconcile
 
 
@@ -19,3 +22,30 @@ def test_a_pending_payment_is_pending_in_whatever_words(monkeypatch: pytest.Monk
     monkeypatch.setattr(Refusal.UNREACHABLE, "_value_", "Nicht erreichbar")
     payments = World(seed=1).play(pending).payments
     assert list(payments["status"]) == ["pending", "refused"]
+
+
+@pytest.mark.parametrize(
+    ("error", "final", "status"),
+    [
+        ("Bitte warten.", True, "refused"),
+        ("Bitte warten.", False, "pending"),
+        ("Bitte warten.", None, "pending"),
+        ("Invalid signature", None, "refused"),
+        ("Invalid signature", False, "pending"),
+        ("Settlement failed", None, "pending"),
+        ("Settlement failed", True, "refused"),
+    ],
+)
+def test_a_third_partys_answer_is_judged_by_its_field_then_by_a_known_text(
+    error: str, final: bool | None, status: str
+) -> None:
+    """The journal of a service behind a URL: only the payers' side of it."""
+    journal = Journal()
+    for entry in run("pending").journal:
+        event = entry.event
+        if event.actor not in ("world", "alice"):
+            continue
+        if isinstance(event, events.AnswerReceived) and event.final is not None:
+            event = msgspec.structs.replace(event, error=error, final=final)
+        journal.record(entry.at_ms, event)
+    assert list(frames.payments(journal)["status"]) == [status]

@@ -13,9 +13,11 @@ import pytest
 from matplotlib.axes import Axes
 from matplotlib.colors import to_hex
 from matplotlib.text import Text
+from msgspec import structs
 
 from tests.report.stories import NAMES, run, skipped
 from x402sim import Run
+from x402sim.events import AnswerReceived, RequestSent
 from x402sim.journal import Journal
 from x402sim.report import plots
 from x402sim.report.plots import figure
@@ -221,14 +223,19 @@ def test_every_exchange_is_in_a_row() -> None:
         assert told == len(found.exchanges)
 
 
+def _exchange(journal: Journal, number: int, path: str = "/x", took_ms: int = 0) -> None:
+    """Record a request of payer a, and the service's answer 200."""
+    journal.record(
+        0, RequestSent(actor="a", exchange=number, to="service", method="GET", path=path)
+    )
+    journal.record(took_ms, AnswerReceived(actor="a", exchange=number, to="service", status=200))
+
+
 def test_three_equal_exchanges_of_a_payer_are_one_row_and_two_are_not() -> None:
     for times, expected in (2, [1, 1, 1, 1]), (3, [3]):
         journal = Journal()
         for number in range(times):
-            journal.record(
-                0, "a", "request", exchange=number, to="service", method="GET", path="/x"
-            )
-            journal.record(0, "a", "answer", exchange=number, to="service", status=200)
+            _exchange(journal, number)
         assert [row.times for row in rows(Reading(journal))] == expected
 
 
@@ -243,13 +250,14 @@ def test_many_payers_share_a_lane() -> None:
 def test_names_are_not_parsed_as_formulas(draw: Callable[..., Axes]) -> None:
     """A payer, or anything else in a journal, may be named $x$."""
     journal = Journal()
-    for event in run("sessions").journal:
+    for entry in run("sessions").journal:
         data = {
-            k: "$x_1$" if v in ("alice", "devUSDC.e", "sessions", "3/expiry-refund") else v
-            for k, v in event.data.items()
+            name: "$x_1$"
+            if value in ("alice", "devUSDC.e", "sessions", "3/expiry-refund")
+            else value
+            for name, value in structs.asdict(entry.event).items()
         }
-        actor = "$x_1$" if event.actor == "alice" else event.actor
-        journal.record(event.at_ms, actor, event.event, **data)
+        journal.record(entry.at_ms, type(entry.event)(**data))
     ax = draw(Run(journal=journal), figure.new_axes())
     ax.figure.canvas.draw()
     named = [text for text in ax.figure.findobj(Text) if "$x_1$" in text.get_text()]
@@ -328,15 +336,13 @@ def test_the_latency_axis_has_a_unit_that_fits() -> None:
     ax = plots.latency(run("lost"))
     assert ax.get_xlabel() == "latency (ms)"
     slow = Journal()
-    slow.record(0, "a", "request", exchange=1, to="service", method="GET", path="/x")
-    slow.record(90_000, "a", "answer", exchange=1, to="service", status=200)
+    _exchange(slow, 1, took_ms=90_000)
     assert plots.latency(slow).get_xlabel() == "latency (s)"
 
 
 def test_zero_latency_is_drawn() -> None:
     journal = Journal()
-    journal.record(0, "a", "request", exchange=1, to="service", method="GET", path="/x")
-    journal.record(0, "a", "answer", exchange=1, to="service", status=200)
+    _exchange(journal, 1)
     ax = plots.latency(journal)
     assert ax.get_xscale() == "linear"
     assert figure.png(ax.figure)
@@ -345,9 +351,7 @@ def test_zero_latency_is_drawn() -> None:
 def test_paths_that_differ_only_in_ids_are_one_row() -> None:
     journal = Journal()
     for number in range(3):
-        path = f"/api/payments/pay_{number}"
-        journal.record(0, "a", "request", exchange=number, to="service", method="GET", path=path)
-        journal.record(5, "a", "answer", exchange=number, to="service", status=200)
+        _exchange(journal, number, path=f"/api/payments/pay_{number}", took_ms=5)
     assert written(plots.latency(journal)) == ["service: /api/payments/…", "n = 3, median 5 ms"]
 
 
@@ -375,8 +379,8 @@ def matrix(ax: Axes | None = None) -> tuple[Axes, list[Run]]:
 def test_each_clause_of_each_run_has_one_cell() -> None:
     ax, runs = matrix()
     bars = Counter(patch.get_gid().split()[0] for patch in ax.patches)
-    cells = {(r.name, c["clause"]) for r in runs for c in r.checked}
-    bad = {(r.name, c["clause"]) for r in runs for c in r.checked if not c["ok"]}
+    cells = {(r.name, c.clause) for r in runs for c in r.checked}
+    bad = {(r.name, c.clause) for r in runs for c in r.checked if not c.ok}
     assert bars == {"passed": len(cells) - len(bad), "failed": len(bad), "skipped": 1}
     assert Counter(t for t in written(ax) if len(t) == 1) == {
         "✓": bars["passed"],

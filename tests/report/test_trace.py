@@ -4,9 +4,10 @@ import subprocess
 import sys
 
 import pytest
-from msgspec import UNSET
+from msgspec import UNSET, structs
 
 from tests.report.stories import run
+from x402sim import events
 from x402sim.journal import Journal
 from x402sim.report import diff, trace
 from x402sim.report.reading import Reading
@@ -15,11 +16,11 @@ from x402sim.report.reading import Reading
 def copy(journal: Journal, **changes: object) -> Journal:
     """Return a copy in which event number `seq` has other data, or after `upto` there is none."""
     copied = Journal()
-    for event in journal:
-        if event.seq == changes.get("upto"):
+    for entry in journal:
+        if entry.seq == changes.get("upto"):
             break
-        data = {**event.data, **(changes["data"] if event.seq == changes.get("seq") else {})}  # type: ignore[dict-item]
-        copied.record(event.at_ms, event.actor, event.event, **data)
+        data = changes["data"] if entry.seq == changes.get("seq") else {}
+        copied.record(entry.at_ms, structs.replace(entry.event, **data))  # type: ignore[arg-type]
     return copied
 
 
@@ -81,18 +82,24 @@ def test_other_payers_are_left_out() -> None:
 
 def test_a_failed_check_has_the_trace_of_its_request() -> None:
     found = trace.failed_checks(run("failing").journal)
-    assert [check["clause"] for check, _ in found] == ["4.1/receipt", "5/nonce-once"]
+    assert [check.clause for check, _ in found] == ["4.1/receipt", "5/nonce-once"]
     for check, told in found:
-        assert told == trace.trace(run("failing").journal, check["exchange"])
+        assert told == trace.trace(run("failing").journal, check.exchange)
     assert trace.failed_checks(run("replayed").journal) == []
 
 
 def test_a_long_trace_is_cut_in_the_middle() -> None:
     journal = Journal()
-    journal.record(0, "a", "request", exchange=1, to="service", method="GET", path="/x")
+    journal.record(
+        0, events.RequestSent(actor="a", exchange=1, to="service", method="GET", path="/x")
+    )
+    mined = events.TransactionMined(
+        tx_hash="0x1", block=1, block_time_s=1, sender="0x1", call="", gas=1,
+        gas_price_wei="1", revert_reason="no",
+    )  # fmt: skip
     for _ in range(100):
-        journal.record(0, "chain", "mined", tx="0x1", block=1, sender="0x1", call="", gas=1, gas_price_wei="1", revert_reason="no")  # fmt: skip
-    journal.record(0, "a", "answer", exchange=1, to="service", status=200)
+        journal.record(0, mined)
+    journal.record(0, events.AnswerReceived(actor="a", exchange=1, to="service", status=200))
     told = trace.trace(journal, 1)
     assert len(told) == trace.LONGEST_TRACE + 1
     assert told[30] == "… 42 more …"
@@ -114,22 +121,26 @@ def test_equal_journals_do_not_differ() -> None:
 )
 def test_the_first_difference_is_found_and_named(before: object, after: object) -> None:
     journal = run("replayed").journal
-    seq = next(event.seq for event in journal if event.data.get("status") == before)
+    seq = next(entry.seq for entry in journal if getattr(entry.event, "status", None) == before)
     found = diff.first_difference(journal, copy(journal, seq=seq, data={"status": after}))
     assert found is not None
     assert found.position == seq
-    assert list(found.changed) == ["data.status"]
-    assert found.changed["data.status"] == (before, after)
+    assert list(found.changed) == ["status"]
+    assert found.changed["status"] == (before, after)
 
 
-def test_a_missing_fact_is_not_the_same_as_null() -> None:
-    journal = run("replayed").journal
-    found = diff.first_difference(journal, copy(journal, seq=3, data={"new": None}))
+def test_two_kinds_of_event_differ_in_the_fields_that_one_does_not_have() -> None:
+    one, other = Journal(), Journal()
+    one.record(5, events.SessionsExpired(count=1))
+    other.record(5, events.PaymentFailed(payment_id="pay_1"))
+    found = diff.first_difference(one, other)
     assert found is not None
-    assert found.changed == {"data.new": (UNSET, None)}
-    assert "    data.new: a (not there), b null" in diff.tell(
-        journal, copy(journal, seq=3, data={"new": None})
-    )
+    assert found.changed == {
+        "event": ("sessions expired", "payment failed"),
+        "count": (1, UNSET),
+        "payment_id": (UNSET, "pay_1"),
+    }
+    assert "    count: a 1, b (not there)" in diff.tell(one, other)
 
 
 def test_a_journal_that_ends_early_differs_there() -> None:

@@ -29,12 +29,12 @@ def golden(name: str) -> Path:
 
 
 def first_difference(kept: bytes, now: bytes) -> str:
-    """Tell at which event two journals first differ; empty if they are equal to the byte."""
+    """Tell at which line two journals first differ; empty if they are equal to the byte."""
     pairs = zip_longest(kept.splitlines(), now.splitlines(), fillvalue=b"(the journal has ended)")
-    for number, (before, after) in enumerate(pairs):
+    for number, (before, after) in enumerate(pairs, 1):
         if before != after:
-            return f"event {number} differs\n  kept: {before.decode()}\n  now:  {after.decode()}"
-    return "" if kept == now else "the events are equal, the line ends are not"
+            return f"line {number} differs\n  kept: {before.decode()}\n  now:  {after.decode()}"
+    return "" if kept == now else "the lines are equal, the line ends are not"
 
 
 def renew(names: list[str]) -> None:

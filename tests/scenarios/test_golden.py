@@ -22,10 +22,10 @@ def test_no_golden_journal_is_left_over() -> None:
     ("now", "says"),
     [
         (b"a\nb\n", ""),
-        (b"a\nc\n", "event 1 differs\n  kept: b\n  now:  c"),
-        (b"a\n", "event 1 differs\n  kept: b\n  now:  (the journal has ended)"),
-        (b"a\nb\nc\n", "event 2 differs\n  kept: (the journal has ended)\n  now:  c"),
-        (b"a\r\nb\r\n", "the events are equal, the line ends are not"),
+        (b"a\nc\n", "line 2 differs\n  kept: b\n  now:  c"),
+        (b"a\n", "line 2 differs\n  kept: b\n  now:  (the journal has ended)"),
+        (b"a\nb\nc\n", "line 3 differs\n  kept: (the journal has ended)\n  now:  c"),
+        (b"a\r\nb\r\n", "the lines are equal, the line ends are not"),
     ],
 )
 def test_the_first_difference_is_named(now: bytes, says: str) -> None:

@@ -28,7 +28,7 @@ def in_order_of_suspicion(table: str) -> Iterator[Scenario]:
 
 def notices(scenario: Scenario, without: tuple[tuple[str, str], ...]) -> bool:
     """Whether a check of this scenario no longer holds; that the story merely breaks is not enough."""
-    return not all(check["ok"] for check in World(seed=1, without=without).play(scenario).checked)
+    return not all(check.ok for check in World(seed=1, without=without).play(scenario).checked)
 
 
 @pytest.mark.parametrize(("table", "clause"), ROWS)

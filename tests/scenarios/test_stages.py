@@ -7,6 +7,7 @@ import pytest
 from tests.scenarios.renew import SIX
 from tests.serve.driver import Server, started
 from x402sim import LocalServer, World
+from x402sim.events import name_of
 from x402sim.spec.needs import Need
 from x402sim.world.stages.deployment import PAYER_KEY
 from x402sim.world.story.scenario import Scenario, shipped
@@ -34,7 +35,7 @@ def expect_skipped(scenario: Scenario, url: str, missing: list[Need]) -> None:
     run = World(on=url).play(scenario)
     offers = ", ".join(need.meaning for need in missing)
     assert (run.outcome, run.reason) == ("skipped", f"{url} does not offer {offers}")
-    assert [event.event for event in run.journal] == ["begin", "end"]
+    assert [name_of(entry.event) for entry in run.journal] == ["begin", "end"]
 
 
 @pytest.mark.parametrize("scenario", SHIPPED, ids=lambda each: each.name)

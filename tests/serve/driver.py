@@ -147,8 +147,9 @@ class Server(Running):
         self.sim("clock/advance", seconds=seconds)
 
     def journal(self, since: int = 0) -> list[dict[str, Any]]:
+        """Return the lines of the journal as they are, without the header."""
         lines = self.http.get("/_sim/journal", params={"since": since}).text.splitlines()
-        return [json.loads(line) for line in lines]
+        return [json.loads(line) for line in lines[1:]]
 
     def payer(self, funds: str | None = "100.00") -> "Payer":
         """Return a payer nobody has seen before, with money unless `funds` is None."""

@@ -151,11 +151,17 @@ def test_the_facilitator_verifies_before_it_settles(server, payer):
     mark = len(server.journal())
     assert payer.pay(asked, signed).status_code == 200
     events = [
-        e["data"].get("path") or e["event"]
+        e.get("path") or e["event"]
         for e in server.journal(mark)
-        if e["event"] not in ("authorization", "transfer")
+        if e["event"] not in ("authorization consumed", "transfer")
     ]
-    assert events == ["/v2/x402/verify", "mined", "/v2/x402/settle", "payment settled", PAY]
+    assert events == [
+        "/v2/x402/verify",
+        "transaction mined",
+        "/v2/x402/settle",
+        "payment settled",
+        PAY,
+    ]
 
 
 def test_a_payment_id_is_good_for_as_many_requests_as_one_likes(server, payer):
@@ -668,7 +674,7 @@ def _settled(_: Server, payer: Payer) -> httpx.Response:
 def test_each_text_of_section_7_with_the_status_we_decided(server, payer, provoke, status, text):
     answer = provoke(server, payer)
     assert refusal(answer) == (status, text)
-    assert answer.json().keys() <= {"error", "reason"}
+    assert answer.json().keys() <= {"error", "reason", "final"}
 
 
 def test_after_all_this_the_money_adds_up(server):

@@ -1,4 +1,4 @@
-"""What attackers tried: each of these once worked, or nearly."""
+"""Attacks: each of these once worked, or nearly."""
 
 import asyncio
 import json
@@ -119,7 +119,7 @@ def test_published_keys_forge_nothing_unless_the_seed_is_published(seed: int | N
     ids=["timed out", "used", "409", "429"],
 )  # fmt: skip
 @scene
-async def test_a_broadcast_payment_is_not_forgotten_whatever_the_facilitator_says(
+async def test_a_broadcast_payment_stays_pending_whatever_the_facilitator_answers(
     bench: Bench, status: int, body: Any
 ) -> None:
     await bench.parts.chain.set_automine(False)
@@ -157,7 +157,9 @@ async def test_a_broadcast_payment_is_not_forgotten_whatever_the_facilitator_say
     ],
 )  # fmt: skip
 @scene
-async def test_a_payment_is_not_given_up_because_a_node_is_silent(bench: Bench, fault: Any) -> None:
+async def test_a_payment_stays_pending_while_the_node_does_not_answer(
+    bench: Bench, fault: Any
+) -> None:
     required = await lose_settlement(bench)
     bench.now[0] += 10_000
     await bench.parts.chain.mine()
@@ -171,7 +173,7 @@ async def test_a_payment_is_not_given_up_because_a_node_is_silent(bench: Bench, 
 
 @pytest.mark.clause("3/pending-resolved")
 @scene
-async def test_a_block_that_comes_between_two_questions_is_no_failure(bench: Bench) -> None:
+async def test_a_block_mined_between_two_calls_is_no_failure(bench: Bench) -> None:
     """Our RPC keeps the newest state only; the nonce is asked for again at once."""
     required = await lose_settlement(bench)
     asked: list[str] = []
@@ -191,7 +193,7 @@ async def test_a_block_that_comes_between_two_questions_is_no_failure(bench: Ben
 
 @pytest.mark.clause("3/pending-resolved")
 @scene
-async def test_a_payment_is_not_given_up_because_a_node_lags(bench: Bench) -> None:
+async def test_a_payment_stays_pending_while_the_node_lags(bench: Bench) -> None:
     """It has not seen the block with the transfer yet; by our clock all is long over."""
     required = await lose_settlement(bench)
     behind = a_node_that_stays_behind(bench)
@@ -205,7 +207,7 @@ async def test_a_payment_is_not_given_up_because_a_node_lags(bench: Bench) -> No
 
 @pytest.mark.clause("5/nonce-once")
 @scene
-async def test_somebody_elses_transfer_pays_for_nothing_here(bench: Bench) -> None:
+async def test_a_transfer_to_another_merchant_pays_for_nothing(bench: Bench) -> None:
     """A customer paid this merchant by other means; a stranger copies the calldata."""
     required = await bench.ask()
     header = bench.sign(required)
@@ -222,7 +224,7 @@ async def test_somebody_elses_transfer_pays_for_nothing_here(bench: Bench) -> No
 
 @pytest.mark.clause("3/deposit-makes-session")
 @scene
-async def test_a_deposit_that_was_undone_buys_nothing_and_is_not_refunded(bench: Bench) -> None:
+async def test_a_reverted_deposit_buys_nothing_and_is_not_refunded(bench: Bench) -> None:
     session = await bench.open_session("5.00", duration=600)
     bench.now[0] += 301  # mined again after validBefore, the transfer reverts
     await bench.parts.chain.reorg(2 if await bench.parts.chain.height() > 1 else 1)
@@ -237,7 +239,7 @@ async def test_a_deposit_that_was_undone_buys_nothing_and_is_not_refunded(bench:
 
 @pytest.mark.clause("3/indexed-status")
 @scene
-async def test_a_quote_whose_payment_was_undone_is_no_longer_served(bench: Bench) -> None:
+async def test_a_reverted_payment_no_longer_grants_access(bench: Bench) -> None:
     required = await bench.ask()
     header = bench.sign(required)
     await bench.pay(required, header)
@@ -256,7 +258,7 @@ async def test_a_quote_whose_payment_was_undone_is_no_longer_served(bench: Bench
      {"blockNumber": "-0x1"}, {"status": "0x2"}],
 )  # fmt: skip
 @scene
-async def test_an_explorer_that_talks_nonsense_changes_nothing(
+async def test_a_malformed_explorer_answer_changes_nothing(
     bench: Bench, changed: dict[str, Any]
 ) -> None:
     import json
@@ -276,7 +278,9 @@ async def test_an_explorer_that_talks_nonsense_changes_nothing(
 
 @pytest.mark.parametrize("undo", ["restore", "clear"])
 @scene
-async def test_a_world_rewound_during_a_payment_says_so(bench: Bench, undo: str) -> None:
+async def test_a_payment_fails_if_the_database_is_restored_meanwhile(
+    bench: Bench, undo: str
+) -> None:
     before = bench.service.store.copy()
     required = await bench.ask()
 
@@ -368,7 +372,7 @@ async def test_the_state_is_asked_for_at_the_heads_own_block(bench: Bench) -> No
 
 
 @scene
-async def test_a_facilitator_that_pays_and_denies_it_is_found_out(bench: Bench) -> None:
+async def test_a_payment_that_the_facilitator_denies_is_found_on_chain(bench: Bench) -> None:
     required = await bench.ask()
     lie = {
         "x402Version": 1, "event": "payment.failed", "network": "cronos-testnet",
@@ -382,7 +386,7 @@ async def test_a_facilitator_that_pays_and_denies_it_is_found_out(bench: Bench) 
 @pytest.mark.parametrize(("since_s", "status"), [(4, 200), (100, 409)])
 @pytest.mark.parametrize("skew_s", [0, 150])
 @scene
-async def test_an_old_transfer_is_somebody_elses_by_the_chains_clock(
+async def test_a_transfer_before_the_claim_by_the_chains_clock_does_not_pay_for_it(
     bench: Bench, since_s: int, status: int, skew_s: int
 ) -> None:
     """However fast our own clock is: the newest block shows by how much."""
@@ -399,7 +403,7 @@ async def test_an_old_transfer_is_somebody_elses_by_the_chains_clock(
 
 @pytest.mark.clause("3/refund-once")
 @scene
-async def test_a_deposit_that_was_dropped_for_ever_is_let_go(bench: Bench) -> None:
+async def test_a_deposit_dropped_and_expired_fails(bench: Bench) -> None:
     """While it could still be mined again, nothing is decided; when it is too late, it is."""
     session = await bench.open_session("5.00", duration=60)
     payment_id, deposit = bench.service.store.sessions.deposit_of(session["sessionId"])

@@ -1,4 +1,4 @@
-"""Section 5: who may pass."""
+"""Section 5: which requests carry a valid proof of payment."""
 
 import pytest
 
@@ -61,7 +61,7 @@ async def test_ids_are_unique_opaque_and_not_guessable(bench: Bench) -> None:
     "5/resource-binding",
 )
 @scene
-async def test_paid_is_served_again_and_again(bench: Bench) -> None:
+async def test_a_paid_request_is_served_every_time(bench: Bench) -> None:
     payment_id = await bench.buy()
     first, second = [await bench.ask(x_payment_id=payment_id) for _ in range(2)]
     assert first.status_code == second.status_code == 200
@@ -103,7 +103,7 @@ async def test_an_entitlement_is_for_its_exact_resource(
     "3/record-outlives-cache", "5/stored-records", "3/discarded-after-24h", "8/cache-lifetime"
 )
 @scene
-async def test_the_record_grants_when_the_cache_has_forgotten(bench: Bench) -> None:
+async def test_the_record_grants_access_without_the_cache(bench: Bench) -> None:
     payment_id = await bench.buy()
     cached = bench.service.entitlements
     bench.now[0] += DAY - 1
@@ -141,7 +141,7 @@ async def test_a_session_is_spent_to_its_last_unit(bench: Bench) -> None:
 
 @pytest.mark.clause("5/session-debit")
 @scene
-async def test_the_last_unit_is_spent_once_even_if_two_may_pass(bench: Bench) -> None:
+async def test_two_requests_at_once_spend_the_last_unit_once(bench: Bench) -> None:
     from x402sim.service import gate
 
     session = await bench.open_session("0.01")

@@ -76,7 +76,7 @@ async def test_it_takes_a_hundred_at_a_time_newest_first(bench: Bench) -> None:
     ids=["null", "rate limit", "text", "500", "html", "outage"],
 )
 @scene
-async def test_what_the_explorer_does_not_know_stays_open(
+async def test_a_transaction_unknown_to_the_explorer_stays_unindexed(
     bench: Bench, fault: Any, finding: str
 ) -> None:
     payment_id = await bench.buy()
@@ -110,7 +110,7 @@ async def test_a_transaction_without_a_block_waits_and_a_reverted_one_fails(benc
 
 @pytest.mark.clause("8/indexer-interval", "8/cache-sweep", "3/expiry-refund", "3/pending-resolved")
 @scene
-async def test_the_periodic_work_comes_by_itself(bench: Bench) -> None:
+async def test_the_periodic_work_runs_on_schedule(bench: Bench) -> None:
     payment_id = await bench.buy()
     session = await bench.open_session("0.05", duration=60)
     background = asyncio.create_task(run_background(bench.service))

@@ -1,4 +1,4 @@
-"""Section 4.1: settlement, in seven steps, against friends, adversaries and accidents."""
+"""Section 4.1: settlement, in seven steps, with good requests, attacks and lost answers."""
 
 import asyncio
 import json
@@ -155,7 +155,7 @@ async def test_an_authorization_is_valid_strictly_inside_its_window(bench: Bench
 
 @pytest.mark.clause("7/insufficient-balance")
 @scene
-async def test_a_poor_payer_can_be_funded_and_pay_after_all(bench: Bench) -> None:
+async def test_a_payer_without_funds_can_be_funded_and_then_pay(bench: Bench) -> None:
     from x402sim import Wallet
 
     required, carol = await bench.ask(), Wallet(b"c" * 32)
@@ -225,7 +225,7 @@ async def test_a_nonce_that_was_used_or_cancelled_elsewhere_pays_nothing(bench: 
 
 
 @scene
-async def test_who_was_front_run_has_is_paid_anyway(bench: Bench) -> None:
+async def test_a_front_run_payment_counts_as_paid(bench: Bench) -> None:
     """Anyone may submit a signed authorization; the merchant got the money."""
     required = await bench.ask()
     header = bench.sign(required)
@@ -286,7 +286,7 @@ async def test_an_answer_lost_after_the_money_moved_is_found_on_chain(
 
 @pytest.mark.clause("3/pending-resolved")
 @scene
-async def test_while_the_chain_cannot_be_asked_the_outcome_stays_open(bench: Bench) -> None:
+async def test_a_payment_stays_pending_while_the_chain_cannot_be_asked(bench: Bench) -> None:
     required = await bench.ask()
     header = bench.sign(required)
     with (
@@ -338,7 +338,7 @@ async def test_a_request_lost_before_the_money_moved_can_be_sent_again(bench: Be
 
 @pytest.mark.clause("3/pending-resolved")
 @scene
-async def test_what_can_never_be_mined_any_more_has_failed(bench: Bench) -> None:
+async def test_a_payment_that_can_no_longer_be_mined_fails(bench: Bench) -> None:
     required = await bench.ask()
     with broken(bench, "facilitator", only("/settle", answer(500, "oops"))):
         await bench.pay(required)
@@ -402,7 +402,7 @@ async def test_a_refusal_counts_whatever_its_status(bench: Bench, status: int) -
     ],
 )  # fmt: skip
 @scene
-async def test_a_settlement_of_something_else_is_not_believed(
+async def test_a_settlement_of_another_payment_is_rejected(
     bench: Bench, wrong: dict[str, str]
 ) -> None:
     required = await bench.ask()
@@ -451,9 +451,7 @@ async def test_a_payment_that_reverts_on_chain_is_not_granted(bench: Bench) -> N
     ids=["unreachable", "refused", "4xx"],
 )  # fmt: skip
 @scene
-async def test_a_payment_on_its_way_is_not_forgotten_by_a_second_attempt(
-    bench: Bench, fault: Any
-) -> None:
+async def test_a_second_attempt_keeps_a_waiting_payment_pending(bench: Bench, fault: Any) -> None:
     """The first attempt waits in the mempool, its answer lost; then it is mined."""
     await bench.parts.chain.set_automine(False)
     required = await bench.ask()

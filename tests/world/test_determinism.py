@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.world.town import live
+from x402sim.events import name_of
 
 ROOT = Path(__file__).parents[2]
 
@@ -33,7 +34,7 @@ def test_another_process_gives_the_same_journal(hash_seed: str) -> None:
 def test_the_day_was_lived() -> None:
     run = live(1)
     assert run.outcome == "passed", run.reason
-    events = [event.event for event in run.journal]
+    events = [name_of(entry.event) for entry in run.journal]
     assert events.count("indexer ran") == 86_400 // 300
     assert events.count("payment settled") >= 6
     assert events.count("session refunded") == events.count("session opened") > 0

@@ -11,7 +11,7 @@ import httpx
 import msgspec
 import pytest
 
-from x402sim import Fault, LiveWorld, LocalServer, Run, World
+from x402sim import Fault, LiveWorld, LocalServer, Run, World, events
 from x402sim.rng import Rng
 from x402sim.world.story.payer import Answer, Payer
 from x402sim.world.transport.faults import Faults
@@ -43,12 +43,18 @@ def virtual(request: pytest.FixtureRequest) -> str:
 def play(story: Story, on: str = "in-process", **wanted: Any) -> Run:
     """Play a story whose asserts must hold."""
     run = World(seed=1, on=on, **wanted).play(story)
-    assert run.outcome == "passed", (run.reason, [c for c in run.checked if not c["ok"]])
+    assert run.outcome == "passed", (run.reason, [c for c in run.checked if not c.ok])
     return run
 
 
-def events(run: Run, name: str, actor: str | None = None) -> list[Any]:
-    return [e for e in run.journal if e.event == name and actor in (None, e.actor)]
+def entries(run: Run, kind: type[Any], actor: str | None = None) -> list[Any]:
+    """Return the entries of one kind of event, of any actor or of this one."""
+    return [e for e in run.journal if isinstance(e.event, kind) and actor in (None, e.event.actor)]
+
+
+def found(run: Run, kind: type[Any]) -> list[Any]:
+    """Return the events of one kind."""
+    return [entry.event for entry in entries(run, kind)]
 
 
 async def alice_of(world: LiveWorld) -> Payer:
@@ -114,8 +120,11 @@ def test_a_duplicate_is_worked_on_twice_and_answered_once(virtual: str) -> None:
         assert (await alice.buy()).error == "Payment already settled"
 
     run = play(story, virtual)
-    assert [len(events(run, name)) for name in ("payment settled", "payment refused")] == [1, 1]
-    assert len(events(run, "answer", "alice")) == 2
+    assert [len(found(run, kind)) for kind in (events.PaymentSettled, events.PaymentRefused)] == [
+        1,
+        1,
+    ]
+    assert len(entries(run, events.AnswerReceived, "alice")) == 2
 
 
 def test_a_delay_is_before_or_after_the_work(virtual: str) -> None:
@@ -127,10 +136,10 @@ def test_a_delay_is_before_or_after_the_work(virtual: str) -> None:
             assert (await alice.buy()).status == 200
 
         run = play(story, virtual)
-        (transfer,) = [e for e in events(run, "transfer") if int(e.data["sender"], 16)]
+        (transfer,) = [e for e in entries(run, events.Transfer) if int(e.event.sender, 16)]
         assert run.journal.sha256()
-        start_ms = events(run, "begin")[0].at_ms
-        assert events(run, "answer", "alice")[-1].at_ms - start_ms == 5000
+        start_ms = entries(run, events.Begin)[0].at_ms
+        assert entries(run, events.AnswerReceived, "alice")[-1].at_ms - start_ms == 5000
         return (transfer.at_ms - start_ms) / 1000
 
     assert moved_at("delay request") == 5
@@ -510,7 +519,7 @@ def test_what_is_in_flight_when_it_dies_is_broken_and_done_once(on: str) -> None
         assert len(await world.transfers(alice)) == 1
 
     run = play(story, on)
-    assert len(events(run, "payment settled")) == 1
+    assert len(entries(run, events.PaymentSettled)) == 1
 
 
 def test_the_cache_is_gone_and_the_database_is_not(virtual: str) -> None:
@@ -540,8 +549,8 @@ def test_background_work_begins_anew_and_only_once(virtual: str) -> None:
         await world.advance(900)
 
     run = play(story, virtual)
-    start_ms = events(run, "begin")[0].at_ms
-    ran_s = [(e.at_ms - start_ms) / 1000 for e in events(run, "indexer ran")]
+    start_ms = entries(run, events.Begin)[0].at_ms
+    ran_s = [(e.at_ms - start_ms) / 1000 for e in entries(run, events.IndexerRan)]
     assert ran_s == [400, 700, 1000], "every 300 s since the last start"
 
 
@@ -617,8 +626,8 @@ def test_each_actor_has_a_clock_of_its_own(virtual: str) -> None:
 
         async def paid_at() -> tuple[float, float]:
             paid = await alice.buy()
-            (block,) = {e.data["block_time_s"] for e in list(world.stage.wires.journal)[-12:]
-                        if e.event == "mined"}  # fmt: skip
+            newest = [entry.event for entry in list(world.stage.wires.journal)[-12:]]
+            (block,) = {e.block_time_s for e in newest if isinstance(e, events.TransactionMined)}
             return paid.body["timestamp"] - now_ms, block * 1000 - now_ms
 
         assert await paid_at() == (0, 0)
@@ -664,7 +673,11 @@ def test_a_forced_revert_hits_one_transaction_and_not_the_next(on: str) -> None:
         assert (await alice.pay(required, header)).status == 200
 
     run = play(story, on)
-    reverted = [e.data["revert_reason"] for e in events(run, "mined") if e.data["revert_reason"]]
+    reverted = [
+        e.event.revert_reason
+        for e in entries(run, events.TransactionMined)
+        if e.event.revert_reason
+    ]
     assert reverted == ["forced revert"]
 
 
@@ -730,13 +743,11 @@ def test_what_goes_wrong_is_in_the_journal(virtual: str) -> None:
         await world.drop_waiting()
 
     run = play(story, virtual)
-    told = {e.event: e.data for e in run.journal if e.actor == "world"}
-    assert told["fault"] == {
-        "victim": "facilitator", "does": "delay answer", "path": "/settle", "seconds": 2.0,
-        "times": None,
-    }  # fmt: skip
-    assert told["skew"]["seconds"] == 5
-    assert told["explorer lag"] == {"seconds": 7}
-    assert told["mining"] == {"automine": False}
-    assert told["doom"] == {"calls": 3}
-    assert {"crash", "mempool dropped"} <= set(told)
+    (fault,) = found(run, events.FaultInjected)
+    assert (fault.victim, fault.does, fault.path) == ("facilitator", "delay answer", "/settle")
+    assert (fault.seconds, fault.times, fault.status) == (2.0, None, 500)
+    assert found(run, events.ClockSkewed) == [events.ClockSkewed(victim="service", seconds=5)]
+    assert found(run, events.ExplorerLagged) == [events.ExplorerLagged(seconds=7)]
+    assert found(run, events.MiningSwitched) == [events.MiningSwitched(automine=False)]
+    assert found(run, events.RevertsForced) == [events.RevertsForced(calls=3)]
+    assert len(found(run, events.ServiceCrashed)) == len(found(run, events.MempoolDropped)) == 1

@@ -11,8 +11,9 @@ import httpx
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from x402sim import MAINNET, Decisions, Fault, LiveWorld, LocalServer, Run, World
-from x402sim.journal import Event, Journal
+from x402sim import MAINNET, Decisions, Fault, LiveWorld, LocalServer, Run, World, events
+from x402sim.events import Event
+from x402sim.journal import HEADER, Journal
 from x402sim.rng import Rng
 from x402sim.service import payments
 from x402sim.service.store.payments import Claim, Payments, Stored
@@ -39,12 +40,13 @@ def server() -> Iterator[LocalServer]:
 def play(story: Story, **wanted: Any) -> Run:
     """Play a story whose asserts must hold."""
     run = World(**{"seed": 1} | wanted).play(story)
-    assert run.outcome == "passed", (run.reason, [c for c in run.checked if not c["ok"]])
+    assert run.outcome == "passed", (run.reason, [c for c in run.checked if not c.ok])
     return run
 
 
-def events(run: Run, name: str, actor: str | None = None) -> list[Event]:
-    return [e for e in run.journal if e.event == name and actor in (None, e.actor)]
+def entries(run: Run, kind: type[Event], actor: str | None = None) -> list[Any]:
+    """Return the entries of one kind of event, of any actor or of this one."""
+    return [e for e in run.journal if isinstance(e.event, kind) and actor in (None, e.event.actor)]
 
 
 async def idle(_: World) -> None:
@@ -108,8 +110,10 @@ def test_nobody_at_the_url_is_an_error() -> None:
 
 def test_the_world_says_what_it_refused() -> None:
     async def story(world: LiveWorld) -> None:
-        with pytest.raises(RuntimeError, match=r"refused 'clock/skew': .*'moon'"):
+        with pytest.raises(ValueError, match=r"unknown clock 'moon'\. Possible: service, facil"):
             await world.skew("moon", 1)
+        with pytest.raises(RuntimeError, match=r"refused 'clock/skew': .*<= 31622400"):
+            await world.skew("service", 1e12)
         with pytest.raises(RuntimeError, match=r"refused 'reorg': .*cannot replace the last 99"):
             await world.reorg(99)
         with pytest.raises(RuntimeError, match=r"refused 'faucet': .*'a lot'"):
@@ -160,10 +164,10 @@ def test_a_check_says_what_was_seen_and_what_was_wanted() -> None:
 
     run = World(seed=1).play(story)
     assert (run.outcome, run.reason) == ("failed", "2 of 3 checks did not hold")
-    assert run.checked == [
-        {"clause": "1/unpaid-402", "ok": True, "expected": 402, "actual": 402, "exchange": 1},
-        {"clause": "1/repeat-served", "ok": False, "expected": 200, "actual": 402, "exchange": 1},
-        {"clause": "5/window", "ok": False, "expected": "[1, 2]", "actual": "[1]", "exchange": 2},
+    assert [(c.clause, c.ok, c.expected, c.actual, c.exchange) for c in run.checked] == [
+        ("1/unpaid-402", True, 402, 402, 1),
+        ("1/repeat-served", False, 200, 402, 1),
+        ("5/window", False, "[1, 2]", "[1]", 2),
     ]
     assert repr(run) == "Run(story: failed, 1 of 3 checks held)"
 
@@ -175,8 +179,8 @@ def test_a_story_that_breaks_is_told_without_anybodys_paths() -> None:
 
     run = World(seed=1).play(story)
     assert (run.outcome, run.reason) == ("failed", "KeyError: 'nothing'")
-    (error,) = events(run, "error")
-    assert error.data["trace"][-1] == 'story: {}["nothing"]'
+    (error,) = entries(run, events.StoryRaised)
+    assert error.event.trace[-1] == 'story: {}["nothing"]'
     text = run.journal.ndjson().decode()
     for path in (str(ROOT), str(Path.home()), ".py", "site-packages"):
         assert path not in text
@@ -189,7 +193,7 @@ def test_a_broken_story_still_ends_in_a_whole_run() -> None:
 
     run = World(seed=1).play(story)
     assert run.outcome == "failed"
-    assert [event.event for event in run.journal][-1] == "end"
+    assert isinstance(list(run.journal)[-1].event, events.End)
     assert run.name == "story"
 
 
@@ -227,9 +231,10 @@ def test_a_world_with_options_tells_the_program_that_plays_it_again() -> None:
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        (b"", "this journal has 0 'begin' events, a run has one"),
-        (b'{"seq": 0}\n', "line 1 is no event of a journal"),
-        (b"no journal\n", "line 1 is no event of a journal"),
+        (b"", "this is no journal: its first line is not"),
+        (HEADER, "this journal has 0 'begin' events, a run has one"),
+        (HEADER + b'{"seq": 0}\n', "line 2 is no entry of a journal"),
+        (b"no journal\n", "this is no journal: its first line is not"),
     ],
 )
 def test_what_is_no_run_is_refused(tmp_path: Path, content: bytes, says: str) -> None:
@@ -261,8 +266,8 @@ def test_one_world_can_be_played_in_again_and_begins_anew() -> None:
 
 def settled_in_order(run: Run) -> list[str]:
     """Return whose payments were settled, in their order."""
-    names = {e.data["address"]: e.data["name"] for e in events(run, "joined")}
-    return [names[e.data["payer"]] for e in events(run, "payment settled")]
+    names = {e.event.address: e.event.name for e in entries(run, events.PayerJoined)}
+    return [names[e.event.payer] for e in entries(run, events.PaymentSettled)]
 
 
 def test_another_seed_is_another_interleaving() -> None:
@@ -275,8 +280,8 @@ def test_another_seed_is_another_interleaving() -> None:
 
 def test_every_payer_has_luck_of_its_own() -> None:
     run = play(crowd(5), latency={"service": (0.05, 0.5)})
-    asked = {e.data["exchange"]: e.at_ms for e in events(run, "request")}
-    answered = [(e.data["exchange"], e.at_ms) for e in events(run, "answer")]
+    asked = {e.event.exchange: e.at_ms for e in entries(run, events.RequestSent)}
+    answered = [(e.event.exchange, e.at_ms) for e in entries(run, events.AnswerReceived)]
     took = {at_ms - asked[number] for number, at_ms in answered if number <= 5}
     assert len(took) == 5, "the first request of each"
 
@@ -287,11 +292,13 @@ def test_one_hops_luck_does_not_change_anothers() -> None:
     def first_crossing_ms(facilitator: float) -> list[int]:
         wanted = {"service": (0.05, 0.5), "facilitator": facilitator}
         run = play(crowd(5), latency=wanted)
-        asked = {e.data["exchange"]: e for e in events(run, "request") if e.data["to"] == "service"}
+        asked = {
+            e.event.exchange: e for e in entries(run, events.RequestSent) if e.event.to == "service"
+        }
         return [
-            e.at_ms - asked[e.data["exchange"]].at_ms
-            for e in events(run, "answer")
-            if e.data["exchange"] in asked and e.data["exchange"] <= 5
+            e.at_ms - asked[e.event.exchange].at_ms
+            for e in entries(run, events.AnswerReceived)
+            if e.event.exchange in asked and e.event.exchange <= 5
         ]
 
     assert first_crossing_ms(0.1) == first_crossing_ms(3.0)
@@ -315,12 +322,13 @@ def test_a_url_gives_its_own_view_too(server: LocalServer) -> None:
     """The journal behind a URL is merged in: only what happened since, each at its time."""
     play(quote, on=server.url)
     run = play(quote, on=server.url)
-    assert len(events(run, "payment settled", "service")) == 1
-    assert len(events(run, "transfer", "chain")) == 2, "one is the mint"
-    assert [event.seq for event in run.journal] == list(range(len(run.journal)))
+    assert len(entries(run, events.PaymentSettled, "service")) == 1
+    assert len(entries(run, events.Transfer, "chain")) == 2, "one is the mint"
+    assert [entry.seq for entry in run.journal] == list(range(len(run.journal)))
     *happened, end = run.journal
-    assert (happened[0].event, end.event) == ("begin", "end")
-    assert happened == sorted(happened, key=lambda event: event.at_ms)
+    assert isinstance(happened[0].event, events.Begin)
+    assert isinstance(end.event, events.End)
+    assert happened == sorted(happened, key=lambda entry: entry.at_ms)
     assert run.on == server.url
 
 
@@ -338,11 +346,10 @@ def test_a_latency_that_is_none_is_refused(spec: Any) -> None:
 def test_each_hop_takes_its_time_both_ways() -> None:
     hops = {"service": 1.0, "facilitator": 0.25, "rpc": 9.0, "explorer": 0.125}
     run = play(quote, latency=hops)
-    sent = {e.data["exchange"]: e for e in events(run, "request")}
+    sent = {e.event.exchange: e for e in entries(run, events.RequestSent)}
     took = {
-        (e.data["to"], sent[e.data["exchange"]].data["path"]): e.at_ms
-        - sent[e.data["exchange"]].at_ms
-        for e in events(run, "answer")
+        (e.event.to, sent[e.event.exchange].event.path): e.at_ms - sent[e.event.exchange].at_ms
+        for e in entries(run, events.AnswerReceived)
     }
     assert took == {
         ("service", "/api/perp/quote"): 2000,
@@ -373,8 +380,8 @@ def test_who_loses_patience_is_told_so_and_the_work_goes_on() -> None:
         assert (await alice.ask(payment_id=required.payment_id)).status == 200
 
     run = play(story, latency={"facilitator": 0.5})
-    (gave_up,) = events(run, "no answer", "alice")
-    assert gave_up.data["reason"] == "timeout"
+    (gave_up,) = entries(run, events.NoAnswer, "alice")
+    assert gave_up.event.reason == "timeout"
 
 
 def test_what_the_service_gives_up_on_is_told_so() -> None:
@@ -383,9 +390,9 @@ def test_what_the_service_gives_up_on_is_told_so() -> None:
         assert (await alice.buy()).error == "Facilitator unreachable"
 
     run = play(story, latency={"facilitator": 20})
-    (gave_up,) = events(run, "no answer", "service")
-    assert gave_up.data["reason"] == "given up"
-    begun_ms = events(run, "request", "service")[0].at_ms
+    (gave_up,) = entries(run, events.NoAnswer, "service")
+    assert gave_up.event.reason == "given up"
+    begun_ms = entries(run, events.RequestSent, "service")[0].at_ms
     assert gave_up.at_ms - begun_ms == 30_000, "as long as it waits for a verification"
 
 
@@ -444,49 +451,32 @@ def test_a_caller_who_gives_up_leaves_it_working() -> None:
 # --- the journal ---------------------------------------------------------------------
 
 
-def test_merging_puts_events_in_order_of_time_and_numbers_them_anew() -> None:
-    ours, theirs = Journal(), Journal()
-    for at_ms in (1, 3, 5):
-        ours.record(at_ms, "us", "did")
-    for at_ms in (0, 3, 9):
-        theirs.record(at_ms, "them", "did")
-    ours.merge(theirs)
-    assert [(e.seq, e.at_ms, e.actor) for e in ours] == [
-        (0, 0, "them"), (1, 1, "us"), (2, 3, "us"), (3, 3, "them"), (4, 5, "us"), (5, 9, "them"),
-    ]  # fmt: skip
-    ours.record(10, "us", "went on")
-    assert list(ours)[-1].seq == 6
-
-
-def test_a_journal_is_read_as_it_was_written_and_goes_on() -> None:
+def test_a_whole_journal_is_read_as_it_was_written() -> None:
     journal = World(seed=1).play(quote).journal
     again = Journal.load(journal.ndjson())
     assert again.ndjson() == journal.ndjson()
     assert list(again) == list(journal)
-    again.record(1, "us", "went on")
-    assert list(again)[-1].seq == len(journal)
 
 
-def test_a_line_that_is_no_event_is_named() -> None:
-    good = b'{"seq":0,"at_ms":1,"actor":"a","event":"b","data":{}}\n'
-    for bad in (b"{}", b'{"seq":"0"}', b"[]", b"\xff"):
-        with pytest.raises(ValueError, match="line 2 is no event of a journal"):
-            Journal.load(good + bad + b"\n")
+@pytest.mark.parametrize("name", ["begin", "end", "check", "payer joined", "request sent"])
+def test_a_note_is_a_note_whatever_its_name(name: str) -> None:
+    async def story(world: LiveWorld) -> None:
+        world.note(name, exchange=1, ok=False)
+        world.expect(1, 1, "5/window")
+
+    run = play(story)
+    assert len(run.checked) == 1
+    (note,) = entries(run, events.Note)
+    assert note.event == events.Note(name=name, data={"exchange": 1, "ok": False})
+    assert run.steps.empty
 
 
-def test_a_listener_hears_everything_and_may_write_itself() -> None:
-    journal, heard = Journal(), []
+def test_a_note_that_is_not_json_is_refused_where_it_is_written() -> None:
+    async def story(world: LiveWorld) -> None:
+        with pytest.raises(TypeError):
+            world.note("an object", thing=object())
 
-    def listener(event: Event) -> None:
-        heard.append(event.event)
-        if event.event == "asked":
-            journal.record(event.at_ms, "listener", "heard")
-
-    journal.listeners.append(listener)
-    journal.record(1, "alice", "asked")
-    journal.record(2, "alice", "left")
-    assert heard == ["asked", "heard", "left"]
-    assert [(e.seq, e.event) for e in journal] == [(0, "asked"), (1, "heard"), (2, "left")]
+    play(story)
 
 
 # --- what must hold, and what happens when it does not -------------------------------
@@ -494,7 +484,7 @@ def test_a_listener_hears_everything_and_may_write_itself() -> None:
 
 def broken(run: Run) -> list[str]:
     assert run.outcome == "failed", "an invariant that does not hold fails the run"
-    return [check["clause"] for check in run.checked if not check["ok"]]
+    return [check.clause for check in run.checked if not check.ok]
 
 
 def test_nothing_is_broken_where_nothing_is() -> None:
@@ -511,7 +501,11 @@ def test_many_mints_in_a_block_and_a_reorganisation_are_no_new_money() -> None:
         await world.mining(automine=True)
         assert (await alice.buy()).status == 200
         await world.reorg(2)
-        mint = next(e for e in world.stage.wires.journal if e.event == "transfer").data["tx"]
+        mint = next(
+            entry.event.tx_hash
+            for entry in world.stage.wires.journal
+            if isinstance(entry.event, events.Transfer)
+        )
         await world.reorg(2, drop=[mint])
         await world.payer("carol", balance="3.00")
 
@@ -530,7 +524,7 @@ def test_money_from_nowhere_is_seen() -> None:
     run = World(seed=1).play(story)
     assert broken(run) == [invariants.CONSERVED], "and told once"
     (check,) = run.checked
-    assert int(check["actual"].split()[0]) - int(check["expected"].split()[0]) == 4_000_000
+    assert int(check.actual.split()[0]) - int(check.expected.split()[0]) == 4_000_000
 
 
 def test_money_that_vanishes_is_seen() -> None:
@@ -554,8 +548,10 @@ def test_spending_more_than_the_deposit_is_seen() -> None:
         db = world.stage.parts.service.store.database
         db.execute("PRAGMA ignore_check_constraints = ON")
         db.execute("UPDATE sessions SET released = 30000")
-        world.stage.parts.service.note(
-            "session debited", session_id=session.body["sessionId"], amount_base=1, released_base=1
+        world.stage.parts.service.record(
+            events.SessionDebited(
+                session_id=session.body["sessionId"], amount_base=1, released_base=1
+            )
         )
 
     assert broken(World(seed=1).play(story)) == [invariants.WITHIN_DEPOSIT]
@@ -701,10 +697,10 @@ def test_a_story_that_waits_for_what_never_happens_ends() -> None:
         await asyncio.Event().wait()
 
     run = World().play(forlorn)
-    said = "for 24 hours only the world was active: what does the story wait for?"
+    said = "the scenario made no request for 24 hours of simulated time"
     assert (run.outcome, run.reason) == ("failed", f"TimeoutError: {said}")
-    (error,) = [event.data for event in run.journal if event.event == "error"]
-    assert "forlorn: await asyncio.Event().wait()" in error["trace"]
+    (error,) = entries(run, events.StoryRaised)
+    assert "forlorn: await asyncio.Event().wait()" in error.event.trace
 
 
 @pytest.mark.usefixtures("impatient")

@@ -11,8 +11,10 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from x402sim import events
 from x402sim.payer.auth import PaymentAuth
 from x402sim.payer.session import SessionAuth
+from x402sim.report.reading import SERVICE, Reading
 from x402sim.report.run import Run
 from x402sim.world.story.live import LiveWorld
 from x402sim.world.story.payer import ORDER, QUOTE
@@ -62,17 +64,17 @@ def simulate(payers: int, hours: float, each_hour: Callable[[float], None] = lam
     if run.outcome != "passed":
         raise RuntimeError(f"a check of the simulated day failed: {run.reason}")
     assert run.real_s is not None
-    events = list(run.journal)
-    counted = Counter(event.event for event in events)
+    entries = list(run.journal)
+    counted = Counter(type(entry.event) for entry in entries)
     return Day(
         payers=payers,
-        virtual_s=(events[-1].at_ms - events[0].at_ms) / 1000,
+        virtual_s=(entries[-1].at_ms - entries[0].at_ms) / 1000,
         real_s=run.real_s,
-        events=len(events),
-        requests=sum(e.event == "request" and e.actor != "service" for e in events),
-        payments=counted["payment settled"],
-        sessions=counted["session opened"],
-        debits=counted["session debited"],
+        events=len(entries),
+        requests=sum(each.caller != SERVICE for each in Reading(run.journal).exchanges),
+        payments=counted[events.PaymentSettled],
+        sessions=counted[events.SessionOpened],
+        debits=counted[events.SessionDebited],
         journal_sha256=run.sha256,
     )
 

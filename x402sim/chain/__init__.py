@@ -1,1 +1,1 @@
-"""The chain behind a seam: `base` is the seam, `ledger` the in-memory side of it."""
+"""The chain: `base` is its interface, `ledger` the one in memory, `node` one behind JSON-RPC."""

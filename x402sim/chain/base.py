@@ -1,4 +1,4 @@
-"""The seam: what does the rest of the world need of a chain?
+"""The interface: what does the rest of the world need of a chain?
 
 `Chain` reads and sends: the facilitator, the explorer and the RPC need nothing else.
 `Minting`, `Mining` and `Rewinding` are the control that a chain may offer; a `WorldChain`
@@ -22,7 +22,7 @@ class Reverted(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A transaction to be: `data` is ABI-encoded calldata, `value` native wei."""
+    """A transaction before it is sent: `data` is ABI-encoded calldata, `value` native wei."""
 
     sender: Address
     to: Address
@@ -75,7 +75,7 @@ class Receipt:
 
     @property
     def succeeded(self) -> bool:
-        """Tell whether the transaction took effect."""
+        """Whether the transaction took effect."""
         return self.revert_reason is None
 
 
@@ -206,7 +206,7 @@ class Rewinding(Protocol):
 class WorldChain(Chain, Protocol):
     """A chain that a world runs on, with the control over it that it offers.
 
-    A capability that is None is not offered; whoever needs it says so.
+    A capability that is not offered is None.
     """
 
     owner: Address
@@ -224,7 +224,7 @@ class WorldChain(Chain, Protocol):
 
     @property
     def rewinding(self) -> Rewinding | None:
-        """Rewinds; None on a node that belongs to others."""
+        """Rewinds; None on an existing node."""
 
     def at_first(self) -> tuple[list[Block], int]:
         """Return the blocks there were when it was opened, oldest first, and the supply."""

@@ -2,7 +2,7 @@
 
 Circle's token reverts with sentences, OpenZeppelin's with custom errors: those are
 written here as a call of their name, `ERC3009UsedAuthorization(0x…, 0x…)`. `cause` is
-for whoever must not care which token it was.
+for callers that must work with every token.
 """
 
 from enum import Enum

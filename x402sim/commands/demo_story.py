@@ -12,6 +12,8 @@ import httpx
 import msgspec
 
 from x402sim.clock import Clock
+from x402sim.events import AnswerSent, Event, name_of
+from x402sim.journal import Journal
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import parse_address, to_hex
@@ -183,11 +185,12 @@ def _index(demo: _Demo, payment_id: str, block: int) -> None:
 
 
 def _journal(demo: _Demo) -> list[str]:
-    lines = demo.http.get(f"{demo.server.control_url}/journal").iter_lines()
-    events = [decode(line.encode(), dict[str, Any]) for line in lines]
-    return [
-        f"{e['actor']} {e['data']['path']} {e['data']['status']}"
-        if e["event"] == "answered"
-        else e["event"]
-        for e in events
-    ]
+    """Return what has happened so far, a few words for each event."""
+    journal = Journal.load(demo.http.get(f"{demo.server.control_url}/journal").content)
+    return [_few_words(entry.event) for entry in journal]
+
+
+def _few_words(event: Event) -> str:
+    if isinstance(event, AnswerSent):
+        return f"{event.actor} {event.path} {event.status}"
+    return name_of(event)

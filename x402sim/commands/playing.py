@@ -60,7 +60,7 @@ class Played:
     @property
     def held(self) -> int:
         """How many checks held."""
-        return sum(check["ok"] for check in self.run.checked)
+        return sum(check.ok for check in self.run.checked)
 
 
 def choose(names: Sequence[str]) -> list[Chosen]:
@@ -173,4 +173,9 @@ def document(seed: int, all_played: Sequence[Played]) -> dict[str, Any]:
 
 def _checks(run: Run) -> Iterator[dict[str, Any]]:
     for check in run.checked:
-        yield {key: check[key] for key in ("clause", "ok", "expected", "actual")}
+        yield {
+            "clause": check.clause,
+            "ok": check.ok,
+            "expected": check.expected,
+            "actual": check.actual,
+        }

@@ -2,9 +2,9 @@
 
 import textwrap
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from x402sim.commands.playing import Played, combined_sha256
+from x402sim.events import Check, StoryRaised
 from x402sim.report.summary import OUTCOMES
 from x402sim.report.trace import failed_checks
 from x402sim.spec.clauses import CLAUSES
@@ -69,29 +69,27 @@ def failure(played: Played) -> Iterator[str]:
     last_exchange = None
     for check, trace in broken[:MAX_CHECKS]:
         yield from _check(check)
-        yield from _exchange(
-            check["exchange"], trace, is_repeated=check["exchange"] == last_exchange
-        )
-        last_exchange = check["exchange"]
+        yield from _exchange(check.exchange, trace, is_repeated=check.exchange == last_exchange)
+        last_exchange = check.exchange
     if len(broken) > MAX_CHECKS:
         yield f"\n  and {len(broken) - MAX_CHECKS} more; --json prints them all"
-    for event in run.journal:
-        if (event.actor, event.event) == ("world", "error"):
+    for entry in run.journal:
+        if isinstance(entry.event, StoryRaised):
             yield "\n  the scenario raised it here:"
-            yield from (_cut(f"    {frame}") for frame in event.data["trace"])
+            yield from (_cut(f"    {frame}") for frame in entry.event.trace)
     yield f"\n  run it again: {played.again}"
 
 
-def _check(check: dict[str, Any]) -> Iterator[str]:
-    clause = str(check["clause"])
-    yield "\n" + _fill(f"{clause}: {_SENTENCES.get(clause, 'must hold in every run')}", 2)
-    for name in ("expected", "actual"):
-        first, *rest = textwrap.wrap(repr(check[name]), WIDTH - 14) or [""]
+def _check(check: Check) -> Iterator[str]:
+    sentence = _SENTENCES.get(check.clause, "must hold in every run")
+    yield "\n" + _fill(f"{check.clause}: {sentence}", 2)
+    for name, value in ("expected", check.expected), ("actual", check.actual):
+        first, *rest = textwrap.wrap(repr(value), WIDTH - 14) or [""]
         yield f"    {name:<9} {first}"
         yield from (f"    {'':<9} {line}" for line in rest)
 
 
-def _exchange(number: int, trace: list[str], *, is_repeated: bool) -> Iterator[str]:
+def _exchange(number: int | None, trace: list[str], *, is_repeated: bool) -> Iterator[str]:
     """Yield what happened between the request that a check is about and its answer."""
     if is_repeated:
         yield f"    about exchange {number}, too"

@@ -1,6 +1,5 @@
 """At which event do two runs first differ, and in what?"""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
@@ -8,7 +7,8 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
-from x402sim.journal import Event, Journal
+from x402sim.events import name_of
+from x402sim.journal import Entry, Journal, line
 
 CONTEXT = 3
 """Equal events told before the first difference."""
@@ -23,15 +23,15 @@ class Difference:
     """
 
     position: int
-    a: Event | None
-    b: Event | None
+    a: Entry | None
+    b: Entry | None
     changed: dict[str, tuple[Any, Any]]
 
 
 def first_difference(a: Journal, b: Journal) -> Difference | None:
     """Return where two journals first differ; None if they are equal, byte for byte."""
     for position, (one, other) in enumerate(zip_longest(a, b)):
-        if _ENCODER.encode(one) != _ENCODER.encode(other):
+        if one is None or other is None or line(one) != line(other):
             return Difference(position, one, other, _changed(one, other))
     return None
 
@@ -42,8 +42,8 @@ def tell(a: Journal, b: Journal) -> list[str]:
     if found is None:
         return []
     lines = [f"{found.position} events are equal, and then the runs differ:"]
-    before = [event for n, event in enumerate(a) if found.position - CONTEXT <= n < found.position]
-    lines += [f"    {_told(event)}" for event in before]
+    before = [entry for n, entry in enumerate(a) if found.position - CONTEXT <= n < found.position]
+    lines += [f"    {_told(entry)}" for entry in before]
     lines += [f"  a {_told(found.a)}", f"  b {_told(found.b)}"]
     if found.a and found.b:
         lines += [
@@ -53,28 +53,30 @@ def tell(a: Journal, b: Journal) -> list[str]:
     return lines
 
 
-def _changed(one: Event | None, other: Event | None) -> dict[str, tuple[Any, Any]]:
-    """Return the fields that differ: those of the event, and `data.…` for its facts."""
-    flat_a, flat_b = dict(_fields(one)), dict(_fields(other))
+def _changed(one: Entry | None, other: Entry | None) -> dict[str, tuple[Any, Any]]:
+    """Return the fields that differ, in the order of the journal's line."""
+    fields_a, fields_b = _fields(one), _fields(other)
     pairs = {
-        name: (flat_a.get(name, UNSET), flat_b.get(name, UNSET))
-        for name in dict.fromkeys([*flat_a, *flat_b])
+        name: (fields_a.get(name, UNSET), fields_b.get(name, UNSET))
+        for name in dict.fromkeys([*fields_a, *fields_b])
     }
     return {name: pair for name, pair in pairs.items() if _json(pair[0]) != _json(pair[1])}
 
 
-def _fields(event: Event | None) -> Iterator[tuple[str, Any]]:
-    if event is None:
-        return
-    yield from (("seq", event.seq), ("at_ms", event.at_ms))
-    yield from (("actor", event.actor), ("event", event.event))
-    yield from ((f"data.{name}", value) for name, value in sorted(event.data.items()))
+def _fields(entry: Entry | None) -> dict[str, Any]:
+    if entry is None:
+        return {}
+    at = {"seq": entry.seq, "at_ms": entry.at_ms, "event": name_of(entry.event)}
+    return at | msgspec.structs.asdict(entry.event)
 
 
-def _told(event: Event | None) -> str:
-    if event is None:
+def _told(entry: Entry | None) -> str:
+    if entry is None:
         return "(the journal ends here)"
-    return f"{event.seq} at {event.at_ms} ms: {event.actor} {event.event} {_json(event.data)}"
+    event = msgspec.structs.asdict(entry.event)
+    del event["actor"]
+    said = f"{entry.event.actor} {name_of(entry.event)} {_json(event)}"
+    return f"{entry.seq} at {entry.at_ms} ms: {said}"
 
 
 def _json(value: Any) -> str:

@@ -17,6 +17,7 @@ from typing import Any
 
 import pandas as pd
 
+from x402sim.events import Check, IndexerRan
 from x402sim.journal import Journal
 from x402sim.report.columns import (
     Kind,
@@ -30,7 +31,7 @@ from x402sim.report.columns import (
     text,
 )
 from x402sim.report.money import TRANSFERS, balances, payments, sessions, transactions, transfers
-from x402sim.report.reading import OUTCOMES, SERVICE, Exchange, Reading, is_
+from x402sim.report.reading import OUTCOMES, SERVICE, Exchange, Reading
 
 __all__ = [
     "OUTCOMES",
@@ -90,10 +91,10 @@ def steps(journal: Journal) -> pd.DataFrame:
             *reading.when(each.sent),
             each.caller,
             each.to,
-            each.sent.data["method"],
+            each.request.method,
             each.path,
-            each.fact("payment_id"),
-            each.fact("session_id"),
+            each.payment_id,
+            each.session_id,
             each.status,
             each.error,
             each.outcome,
@@ -130,15 +131,14 @@ def checks(journal: Journal) -> pd.DataFrame:
     reading = Reading(journal)
     rows = (
         (
-            event.data["clause"],
-            event.data["ok"],
-            json.dumps(event.data["expected"], ensure_ascii=False),
-            json.dumps(event.data["actual"], ensure_ascii=False),
-            event.data["exchange"] or None,
-            *reading.when(event),
+            check.clause,
+            check.ok,
+            json.dumps(check.expected, ensure_ascii=False),
+            json.dumps(check.actual, ensure_ascii=False),
+            check.exchange,
+            *reading.when(entry),
         )
-        for event in reading.events
-        if is_(event, "world", "check")
+        for entry, check in reading.of(Check)
     )
     return frame(_CHECKS, rows, reading.decimals)
 
@@ -204,9 +204,16 @@ def backlog(journal: Journal) -> pd.DataFrame:
     """
     reading = Reading(journal)
     rows = (
-        (*reading.when(event), *(event.data[name] for name in _RUN))
-        for event in reading.events
-        if is_(event, SERVICE, "indexer ran")
+        (
+            *reading.when(entry),
+            ran.asked,
+            ran.matched,
+            ran.reverted,
+            ran.unknown,
+            ran.unanswered,
+            ran.backlog,
+        )
+        for entry, ran in reading.of(IndexerRan)
     )
     columns = {"t_s": seconds, "at": moment, **dict.fromkeys(_RUN, integer)}
     return frame(columns, rows, reading.decimals)
@@ -225,4 +232,4 @@ def _duration(reading: Reading, each: Exchange) -> Iterable[Any]:
     if each.ended is None:
         return None, None
     took_s = (each.ended.at_ms - each.sent.at_ms) / 1000
-    return reading.since(each.ended.at_ms), took_s if each.is_answered else None
+    return reading.since(each.ended.at_ms), took_s if each.answer else None

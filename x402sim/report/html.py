@@ -128,16 +128,16 @@ def _view(run: Summary, name: str, images: Mapping[str, bytes], story: str = "")
 
 def _checks(run: Summary) -> list[_Check]:
     """Return every failed check, and then one row for each clause that held."""
-    failed = [check for check in run.checked if not check["ok"]]
-    held = [str(check["clause"]) for check in run.checked if check["ok"]]
+    failed = [check for check in run.checked if not check.ok]
+    held = [check.clause for check in run.checked if check.ok]
     return [
         *(
             _Check(
                 "failed",
-                str(check["clause"]),
-                _TEXTS.get(str(check["clause"]), ""),
-                expected=_json(check["expected"]),
-                actual=_json(check["actual"]),
+                check.clause,
+                _TEXTS.get(check.clause, ""),
+                expected=_json(check.expected),
+                actual=_json(check.actual),
             )
             for check in failed
         ),
@@ -155,9 +155,9 @@ def _json(value: Any) -> str:
 def _traces(run: Summary) -> dict[int, str]:
     """Return the trace of each exchange that a failed check is about, by its number."""
     return {
-        int(check["exchange"]): "\n".join(trace)
+        check.exchange: "\n".join(trace)
         for check, trace in failed_checks(run.journal)
-        if trace
+        if check.exchange is not None and trace
     }
 
 

@@ -5,7 +5,8 @@ from typing import Any
 
 import pandas as pd
 
-from x402sim.journal import Event, Journal
+from x402sim.events import AuthorizationConsumed, TransactionMined, Transfer
+from x402sim.journal import Entry, Journal
 from x402sim.report import outcomes
 from x402sim.report.columns import (
     Kind,
@@ -19,7 +20,7 @@ from x402sim.report.columns import (
     seconds,
     text,
 )
-from x402sim.report.reading import MINT, Reading, is_
+from x402sim.report.reading import MINT, Reading
 
 TRANSFERS = ("payment", "refund", "mint", "other")
 """What a transfer can be."""
@@ -57,36 +58,37 @@ def transfers(journal: Journal) -> pd.DataFrame:
     """  # noqa: E501 - a table
     reading = Reading(journal)
     signed_by = {
-        event.data["tx"]: event.data["authorizer"]
-        for event in reading.events
-        if is_(event, "chain", "authorization") and event.data["use"] == "used"
+        event.tx_hash: event.authorizer
+        for _, event in reading.of(AuthorizationConsumed)
+        if event.use == "used"
     }
     rows: dict[int, list[Any]] = {}
-    for event, moved, sign in reading.movements():
-        if sign > 0:
-            rows[moved.seq] = _transfer(reading, event, signed_by)
+    for moved in reading.movements():
+        if moved.is_undone:
+            rows[moved.transfer_seq][-1] = True
         else:
-            rows[moved.seq][-1] = True
+            rows[moved.transfer_seq] = _transfer(reading, moved.entry, moved.transfer, signed_by)
     return frame(_TRANSFERS, rows.values(), reading.decimals)
 
 
-def _transfer(reading: Reading, event: Event, signed_by: dict[str, str]) -> list[Any]:
-    data = event.data
-    sender, to = reading.name(data["sender"]), reading.name(data["to"])
+def _transfer(
+    reading: Reading, entry: Entry, transfer: Transfer, signed_by: dict[str, str]
+) -> list[Any]:
+    sender, to = reading.name(transfer.sender), reading.name(transfer.to)
     kind = "other"
     if sender == MINT:
         kind = "mint"
-    elif signed_by.get(data["tx"]) == data["sender"] and "merchant" in (sender, to):
+    elif signed_by.get(transfer.tx_hash) == transfer.sender and "merchant" in (sender, to):
         kind = "payment" if to == "merchant" else "refund"
     return [
-        *reading.when(event),
-        data["block"],
-        data["tx"],
+        *reading.when(entry),
+        transfer.block,
+        transfer.tx_hash,
         sender,
         to,
-        data["sender"],
-        data["to"],
-        int(data["amount_base"]),
+        transfer.sender,
+        transfer.to,
+        int(transfer.amount_base),
         kind,
         False,
     ]
@@ -178,14 +180,14 @@ def sessions(journal: Journal) -> pd.DataFrame:
             session.session_id,
             session.payer,
             session.last,
-            *reading.when(event),
+            *reading.when(entry),
             reading.since(session.expires_ms),
             session.deposited,
             session.released,
             session.refunded,
             session.remaining,
         )
-        for event, session in outcomes.Sessions(reading).changes()
+        for entry, session in outcomes.Sessions(reading).changes()
     )
     return frame(_SESSIONS, rows, reading.decimals)
 
@@ -216,13 +218,14 @@ def balances(journal: Journal) -> pd.DataFrame:
     reading = Reading(journal)
     held: dict[str, int] = {}
     rows = []
-    for event, moved, sign in reading.movements():
-        moved_base = sign * int(moved.data["amount_base"])
-        for side, change in ("sender", -moved_base), ("to", moved_base):
-            party = reading.name(moved.data[side])
+    for moved in reading.movements():
+        transfer, moved_base = moved.transfer, moved.amount_base
+        for address, change in (transfer.sender, -moved_base), (transfer.to, moved_base):
+            party = reading.name(address)
             if party != MINT:
                 held[party] = held.get(party, 0) + change
-                rows.append((*reading.when(event), party, moved.data["tx"], change, held[party]))
+                when = reading.when(moved.entry)
+                rows.append((*when, party, transfer.tx_hash, change, held[party]))
     return frame(_BALANCES, rows, reading.decimals)
 
 
@@ -255,16 +258,15 @@ def transactions(journal: Journal) -> pd.DataFrame:
     reading = Reading(journal)
     rows = (
         (
-            *reading.when(event),
-            event.data["block"],
-            event.data["tx"],
-            reading.name(event.data["sender"]),
-            event.data["call"],
-            event.data["gas"],
-            int(event.data["gas_price_wei"]),
-            event.data["revert_reason"],
+            *reading.when(entry),
+            mined.block,
+            mined.tx_hash,
+            reading.name(mined.sender),
+            mined.call,
+            mined.gas,
+            int(mined.gas_price_wei),
+            mined.revert_reason,
         )
-        for event in reading.events
-        if is_(event, "chain", "mined")
+        for entry, mined in reading.of(TransactionMined)
     )
     return frame(_TRANSACTIONS, rows, reading.decimals)

@@ -4,22 +4,18 @@ The service's own events decide. Where they are missing (a service behind a URL)
 answers that the payers got stand in for them.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from heapq import heappop, heappush
-from typing import Any
+from typing import assert_never
 
-from x402sim.journal import Event
-from x402sim.protocol.refusals import Refusal
-from x402sim.report.reading import PAY, SERVICE, Reading, crosses_a_wire, is_, words
+from x402sim import events
+from x402sim.journal import Entry
+from x402sim.protocol.refusals import is_final, refusal_named
+from x402sim.report.reading import PAY, SERVICE, Reading, is_payment_required
 
 STATUSES = ("settled", "pending", "failed", "refused", "unpaid")
 CHANGES = ("opened", "debited", "expired", "refunded", "failed")
-_STILL_OPEN = tuple(
-    refusal.value for refusal in (Refusal.PENDING, Refusal.UNREACHABLE, Refusal.FAILED)
-)
-_MAY_STILL = "may still"
-"""The service says so in every refusal that does not end a payment."""
 
 
 @dataclass(slots=True)
@@ -47,11 +43,11 @@ class Payment:
         """Whether no attempt changes it any more: it was paid, or its transaction reverted."""
         return self.over == "settled" or (self.over == "failed" and self.tx is not None)
 
-    def refuse(self, text: str) -> None:
-        """One attempt was refused, with this text."""
-        if self.is_final or _MAY_STILL in text:
+    def refuse(self, *, final: bool, leaves_earlier: bool) -> None:
+        """One attempt was refused; see `events.PaymentRefused` for the two facts."""
+        if self.is_final or not final:
             return
-        if text.startswith(Refusal.MISMATCH.value):  # what was tried before is untouched
+        if leaves_earlier:
             self.unresolved = max(0, self.unresolved - 1)
             self.over = "refused" if self.over == "unpaid" else self.over
         else:
@@ -71,106 +67,120 @@ class Payments:
 
     def __init__(self, reading: Reading) -> None:
         self._reading = reading
-        self._asked: dict[int, Event] = {}
+        self._asked: dict[int, events.RequestSent] = {}
         self.found: dict[str, Payment] = {}
         self.included: dict[str, Inclusion] = {}
         """The transactions that stand in the chain at the end."""
         self._is_seen = any(
-            is_(event, SERVICE, "payment settled") or is_(event, SERVICE, "payment refused")
-            for event in reading.events
+            isinstance(entry.event, events.PaymentSettled | events.PaymentRefused)
+            for entry in reading.entries
         )
-        for event in reading.events:
-            if event.actor == SERVICE:
-                if event.event in _HEAR:
-                    _HEAR[event.event](self, event)
-            elif event.actor == "chain":
+        for entry in reading.entries:
+            event = entry.event
+            if isinstance(event, events.ServiceEvent):
+                self._by_service(event, entry.at_ms)
+            elif isinstance(event, events.ChainEvent):
                 self._on_chain(event)
-            elif crosses_a_wire(event) and event.data["to"] == SERVICE:
-                self._by_payer(event)
+            elif isinstance(event, events.ExchangeEvent) and event.to == SERVICE:
+                self._by_payer(event, entry.at_ms)
 
     def _of(self, payment_id: str) -> Payment:
         return self.found.setdefault(payment_id, Payment(payment_id))
 
     # --- what a payer sees -----------------------------------------------------------
 
-    def _by_payer(self, event: Event) -> None:
-        number = event.data["exchange"]
-        if event.event == "request":
-            self._asked[number] = event
-            self._request(event)
-        elif number in self._asked:
-            self._answer(self._asked.pop(number), event)
+    def _by_payer(self, event: events.ExchangeEvent, at_ms: int) -> None:
+        match event:
+            case events.RequestSent():
+                self._asked[event.exchange] = event
+                self._request(event)
+            case events.AnswerReceived():
+                request = self._asked.pop(event.exchange, None)
+                if request is not None:
+                    self._answer(request, event, at_ms)
+            case events.NoAnswer():
+                self._asked.pop(event.exchange, None)
+            case _:
+                assert_never(event)
 
-    def _request(self, event: Event) -> None:
-        payment_id = words(event.data.get("payment_id"))
-        if payment_id is None or not event.data["path"].endswith(PAY):
+    def _request(self, request: events.RequestSent) -> None:
+        if request.payment_id is None or not request.path.endswith(PAY):
             return
-        payment = self._of(payment_id)
+        payment = self._of(request.payment_id)
         payment.unresolved += 1
         if payment.settled_ms is None:
-            payment.payer = event.actor
+            payment.payer = request.actor
 
-    def _answer(self, request: Event, answer: Event) -> None:
-        payment_id, status = words(answer.data.get("payment_id")), answer.data.get("status")
-        error = words(answer.data.get("error"))
-        if payment_id is not None and status == 402 and error == "Payment Required":
-            self._asked_for(self._of(payment_id), request, answer)
-        elif request.data["path"].endswith(PAY) and not self._is_seen:
-            self._told(request, answer)
+    def _answer(
+        self, request: events.RequestSent, answer: events.AnswerReceived, at_ms: int
+    ) -> None:
+        if answer.payment_id is not None and is_payment_required(answer):
+            payment = self._of(answer.payment_id)
+            if payment.asked_ms is None:
+                payment.asked_ms = at_ms
+                payment.payer = payment.payer or answer.actor
+                payment.resource = payment.resource or request.path
+        elif request.path.endswith(PAY) and not self._is_seen:
+            self._believe(request, answer, at_ms)
 
-    def _asked_for(self, payment: Payment, request: Event, answer: Event) -> None:
-        if payment.asked_ms is None:
-            payment.asked_ms = answer.at_ms
-            payment.payer = payment.payer or answer.actor
-            payment.resource = payment.resource or request.data["path"]
-
-    def _told(self, request: Event, answer: Event) -> None:
-        """Believe what the payer was told, for want of the service's own word."""
-        payment_id, error = words(request.data.get("payment_id")), words(answer.data.get("error"))
-        if payment_id is None or answer.event != "answer":
+    def _believe(
+        self, request: events.RequestSent, answer: events.AnswerReceived, at_ms: int
+    ) -> None:
+        """Take the payer's answer, as the service's own events are not in the journal."""
+        if request.payment_id is None:
             return
-        payment = self._of(payment_id)
-        if answer.data["status"] == 200:
-            payment.over, payment.settled_ms = "settled", answer.at_ms
-            payment.tx = words(answer.data.get("tx_hash"))
-        elif error is not None and error not in _STILL_OPEN:
-            payment.refuse(error)
+        payment = self._of(request.payment_id)
+        if answer.status == 200:
+            payment.over, payment.settled_ms = "settled", at_ms
+            payment.tx = answer.tx_hash
+        elif answer.error is not None:
+            refusal = refusal_named(answer.error)
+            payment.refuse(
+                final=is_final(answer.error, answer.final),
+                leaves_earlier=refusal is not None and refusal.row.leaves_earlier,
+            )
 
     # --- what the service says -------------------------------------------------------
 
-    def _settled(self, event: Event) -> None:
-        payment = self._of(event.data["payment_id"])
-        payment.over, payment.settled_ms = "settled", event.at_ms
-        payment.tx, payment.resource = event.data["tx_hash"], event.data["resource"]
-        payment.amount_base = int(event.data["amount_base"])
-        payment.payer = self._reading.name(event.data["payer"])
+    def _by_service(self, event: events.ServiceEvent, at_ms: int) -> None:
+        match event:
+            case events.PaymentSettled():
+                self._settled(event, at_ms)
+            case events.PaymentRefused():
+                self._of(event.payment_id).refuse(
+                    final=event.final, leaves_earlier=event.leaves_earlier
+                )
+            case events.PaymentFailed():
+                payment = self._of(event.payment_id)
+                payment.unresolved, payment.over = 0, "failed"
+            case events.PaymentIndexed():
+                self._of(event.payment_id).indexed_ms = at_ms
+            case events.SessionOpened() | events.SessionDebited() | events.SessionRefunded():
+                pass
+            case events.SettlementAnswerLost() | events.SessionsExpired() | events.IndexerRan():
+                pass
+            case _:
+                assert_never(event)
 
-    def _refused(self, event: Event) -> None:
-        self._of(event.data["payment_id"]).refuse(event.data["reason"])
-
-    def _failed(self, event: Event) -> None:
-        payment = self._of(event.data["payment_id"])
-        payment.unresolved, payment.over = 0, "failed"
-
-    def _indexed(self, event: Event) -> None:
-        self._of(event.data["payment_id"]).indexed_ms = event.at_ms
+    def _settled(self, event: events.PaymentSettled, at_ms: int) -> None:
+        payment = self._of(event.payment_id)
+        payment.over, payment.settled_ms = "settled", at_ms
+        payment.tx, payment.resource = event.tx_hash, event.resource
+        payment.amount_base = event.amount_base
+        payment.payer = self._reading.name(event.payer)
 
     # --- what the chain did ----------------------------------------------------------
 
-    def _on_chain(self, event: Event) -> None:
-        data = event.data
-        if event.event == "mined":
-            self.included[data["tx"]] = Inclusion(data["block"], data["gas"])
-        elif event.event == "undone":
-            self.included.pop(data["tx"], None)
-
-
-_HEAR: dict[str, Callable[[Payments, Event], None]] = {
-    "payment settled": Payments._settled,
-    "payment refused": Payments._refused,
-    "payment failed": Payments._failed,
-    "payment indexed": Payments._indexed,
-}
+    def _on_chain(self, event: events.ChainEvent) -> None:
+        match event:
+            case events.TransactionMined():
+                self.included[event.tx_hash] = Inclusion(event.block, event.gas)
+            case events.TransactionUndone():
+                self.included.pop(event.tx_hash, None)
+            case events.Transfer() | events.AuthorizationConsumed():
+                pass
+            case _:
+                assert_never(event)
 
 
 @dataclass(slots=True)
@@ -200,44 +210,53 @@ class Sessions:
         self._known: dict[str, Session] = {}
         self._due: list[tuple[int, int, Session]] = []
 
-    def changes(self) -> Iterator[tuple[Event, Session]]:
-        """Yield each event that changes a session, and the session after it.
+    def changes(self) -> Iterator[tuple[Entry, Session]]:
+        """Yield each entry that changes a session, and the session after it.
 
         What changed is `session.last`, one of `CHANGES`.
         """
-        for event in self._reading.events:
-            follow = _FOLLOW.get(event.event) if event.actor == SERVICE else None
-            for session in follow(self, event.data) if follow else ():
-                yield event, session
+        for entry in self._reading.entries:
+            if isinstance(entry.event, events.ServiceEvent):
+                for session in self._follow(entry.event):
+                    yield entry, session
 
-    def _opened(self, data: dict[str, Any]) -> Iterator[Session]:
-        payer = self._reading.name(data["payer"])
+    def _follow(self, event: events.ServiceEvent) -> Iterator[Session]:
+        """Yield the sessions that an event changes, as they are after it."""
+        match event:
+            case events.SessionOpened():
+                yield self._opened(event)
+            case events.SessionDebited(session_id=session_id) if session_id in self._known:
+                session = self._known[session_id]
+                session.released, session.last = event.released_base, "debited"
+                yield session
+            case events.SessionRefunded(session_id=session_id) if session_id in self._known:
+                session = self._known[session_id]
+                session.refunded, session.last = event.amount_base, "refunded"
+                yield session
+            case events.SessionsExpired():
+                yield from self._expired(event.count)
+            case events.PaymentFailed():
+                yield from self._failed(event.payment_id)
+            case events.SessionDebited() | events.SessionRefunded():
+                pass  # the session was opened before the journal began
+            case events.PaymentSettled() | events.PaymentRefused() | events.PaymentIndexed():
+                pass
+            case events.SettlementAnswerLost() | events.IndexerRan():
+                pass
+            case _:
+                assert_never(event)
+
+    def _opened(self, event: events.SessionOpened) -> Session:
+        payer = self._reading.name(event.payer)
         session = Session(
-            data["session_id"], data["payment_id"], payer, data["expires_ms"],
-            data["deposited_base"],
-        )  # fmt: skip
+            event.session_id, event.payment_id, payer, event.expires_ms, event.deposited_base
+        )
         self._known[session.session_id] = session
         heappush(self._due, (session.expires_ms, len(self._known), session))
-        yield session
+        return session
 
-    def _debited(self, data: dict[str, Any]) -> Iterator[Session]:
-        for session in self._of(data):
-            session.released, session.last = data["released_base"], "debited"
-            yield session
-
-    def _refunded(self, data: dict[str, Any]) -> Iterator[Session]:
-        for session in self._of(data):
-            session.refunded, session.last = int(data["amount_base"]), "refunded"
-            yield session
-
-    def _of(self, data: dict[str, Any]) -> list[Session]:
-        """Return the session an event is about; none if it began before the journal."""
-        session = self._known.get(data["session_id"])
-        return [session] if session else []
-
-    def _expired(self, data: dict[str, Any]) -> Iterator[Session]:
-        """Expire as many as the event says: those that were due first."""
-        left = data["count"]
+    def _expired(self, left: int) -> Iterator[Session]:
+        """Expire so many sessions: those that were due first."""
         while left and self._due:
             session = heappop(self._due)[2]
             if session.last != "failed":
@@ -245,18 +264,9 @@ class Sessions:
                 left -= 1
                 yield session
 
-    def _failed(self, data: dict[str, Any]) -> Iterator[Session]:
+    def _failed(self, payment_id: str) -> Iterator[Session]:
         """End the session whose deposit turns out to have failed."""
         for session in self._known.values():
-            if session.payment_id == data["payment_id"]:
+            if session.payment_id == payment_id:
                 session.last = "failed"
                 yield session
-
-
-_FOLLOW: dict[str, Callable[[Sessions, dict[str, Any]], Iterator[Session]]] = {
-    "session opened": Sessions._opened,
-    "session debited": Sessions._debited,
-    "session refunded": Sessions._refunded,
-    "sessions expired": Sessions._expired,
-    "payment failed": Sessions._failed,
-}

@@ -3,10 +3,21 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Protocol, TypeVar, assert_never
 
-from x402sim.journal import Event, Journal
+from x402sim.events import (
+    AnswerReceived,
+    Begin,
+    Event,
+    NoAnswer,
+    PayerJoined,
+    RequestSent,
+    TransactionUndone,
+    Transfer,
+)
+from x402sim.journal import Entry, Journal
 
+Kind = TypeVar("Kind", bound=Event)
 PAY = "/api/pay"
 SERVICE = "service"
 MINT = "mint"
@@ -30,68 +41,98 @@ OUTCOMES = ("served", "paid", "payment required", "refused", "error", "lost", "o
 class Exchange:
     """A request, and what ended it: an answer, the news that none comes, or nothing yet."""
 
-    sent: Event
-    ended: Event | None
+    sent: Entry
+    request: RequestSent
+    ended: Entry | None = None
+    end: AnswerReceived | NoAnswer | None = None
 
     @property
     def number(self) -> int:
         """The number of the exchange, unique in its journal."""
-        return int(self.sent.data["exchange"])
+        return self.request.exchange
 
     @property
     def caller(self) -> str:
         """Who asked: a payer's name, or "service"."""
-        return self.sent.actor
+        return self.request.actor
 
     @property
     def to(self) -> str:
         """Who was asked: service, facilitator, explorer or rpc."""
-        return str(self.sent.data["to"])
+        return self.request.to
 
     @property
     def path(self) -> str:
         """The path; of JSON-RPC, the method that was called."""
-        return str(self.sent.data["path"])
+        return self.request.path
+
+    @property
+    def answer(self) -> AnswerReceived | None:
+        """The answer, if one came."""
+        return self.end if isinstance(self.end, AnswerReceived) else None
 
     @property
     def status(self) -> int | None:
         """The HTTP status of the answer."""
-        return self.told.get("status")
-
-    @property
-    def told(self) -> dict[str, Any]:
-        """What the end of the exchange says; empty if it has none."""
-        return self.ended.data if self.ended else {}
+        return self.answer.status if self.answer else None
 
     @property
     def error(self) -> str | None:
         """The error that was answered, or why there was no answer."""
-        return words(self.told.get("error", self.told.get("reason")))
-
-    def fact(self, name: str) -> str | None:
-        """Return what the request says under this name, or else its answer."""
-        return words(self.sent.data.get(name)) or words(self.told.get(name))
+        match self.end:
+            case AnswerReceived():
+                return self.end.error
+            case NoAnswer():
+                return self.end.reason
+            case None:
+                return None
+            case _:
+                assert_never(self.end)
 
     @property
-    def is_answered(self) -> bool:
-        """Whether an answer came."""
-        return self.ended is not None and self.ended.event == "answer"
+    def payment_id(self) -> str | None:
+        """The payment id that the request names, or else its answer."""
+        return self.request.payment_id or (self.answer.payment_id if self.answer else None)
+
+    @property
+    def session_id(self) -> str | None:
+        """The session id that the request names, or else its answer."""
+        return self.request.session_id or (self.answer.session_id if self.answer else None)
 
     @property
     def outcome(self) -> str:
         """Which of `OUTCOMES` it came to."""
-        status = self.status
-        if self.ended is None:
-            return "open"
-        if not self.is_answered or status is None:
-            return "lost"
-        if status >= 500:
-            return "error"
-        if status == 402 and self.error == "Payment Required":
-            return "payment required"
-        if status >= 400 or self.error is not None or self.told.get("ok") is False:
-            return "refused"
-        return "paid" if self.path.endswith(PAY) else "served"
+        match self.end:
+            case None:
+                return "open"
+            case NoAnswer():
+                return "lost"
+            case AnswerReceived(status=status, error=error, ok=ok):
+                if status >= 500:
+                    return "error"
+                if is_payment_required(self.end):
+                    return "payment required"
+                if status >= 400 or error is not None or ok is False:
+                    return "refused"
+                return "paid" if self.path.endswith(PAY) else "served"
+            case _:
+                assert_never(self.end)
+
+
+@dataclass(frozen=True, slots=True)
+class Movement:
+    """Tokens that moved, or (`is_undone`) moved back; `transfer_seq` numbers the transfer."""
+
+    entry: Entry
+    transfer: Transfer
+    transfer_seq: int
+    is_undone: bool
+
+    @property
+    def amount_base(self) -> int:
+        """How much the recipient of the transfer has more by now; negative if it was undone."""
+        amount_base = int(self.transfer.amount_base)
+        return -amount_base if self.is_undone else amount_base
 
 
 class Reading:
@@ -101,31 +142,38 @@ class Reading:
     """
 
     def __init__(self, journal: Journal) -> None:
-        self.events = list(journal)
-        self.begin = next((e.data for e in self.events if is_(e, "world", "begin")), {})
-        first_ms = self.events[0].at_ms if self.events else 0
-        self.start_ms = int(self.begin.get("start_ms", first_ms))
-        self.decimals = int(self.begin.get("decimals", DECIMALS))
-        self.symbol = str(self.begin.get("symbol", "token"))
+        self.entries = list(journal)
+        begin = next((event for _, event in self.of(Begin)), None)
+        first_ms = self.entries[0].at_ms if self.entries else 0
+        self.begin = begin
+        self.start_ms = begin.start_ms if begin else first_ms
+        self.decimals = begin.decimals if begin else DECIMALS
+        self.symbol = begin.symbol if begin else "token"
+
+    def of(self, kind: type[Kind]) -> Iterator[tuple[Entry, Kind]]:
+        """Yield the events of one kind, with their entries."""
+        for entry in self.entries:
+            if isinstance(entry.event, kind):
+                yield entry, entry.event
 
     def since(self, at_ms: int | None) -> float | None:
         """Return the seconds from the beginning to a moment."""
         return None if at_ms is None else (at_ms - self.start_ms) / 1000
 
-    def when(self, event: Event) -> tuple[float | None, int]:
-        """Return the moment of an event twice: in seconds from the beginning, and in Unix ms."""
-        return self.since(event.at_ms), event.at_ms
+    def when(self, entry: Entry) -> tuple[float | None, int]:
+        """Return the moment of an entry twice: in seconds from the beginning, and in Unix ms."""
+        return self.since(entry.at_ms), entry.at_ms
 
     @cached_property
     def _names(self) -> dict[str, str]:
         """Who has which address, in lower case; the first to have it keeps it."""
         known = {f"0x{0:040x}": MINT}
-        for role in ("merchant", "token_owner"):
-            if self.begin.get(role):
-                known[self.begin[role].lower()] = role.replace("_", " ")
-        for event in self.events:
-            if is_(event, "world", "joined"):
-                known.setdefault(event.data["address"].lower(), event.data["name"])
+        if self.begin and self.begin.merchant:
+            known[self.begin.merchant.lower()] = "merchant"
+        if self.begin and self.begin.token_owner:
+            known[self.begin.token_owner.lower()] = "token owner"
+        for _, payer in self.of(PayerJoined):
+            known.setdefault(payer.address.lower(), payer.name)
         return known
 
     def name(self, address: str) -> str:
@@ -135,27 +183,25 @@ class Reading:
     @cached_property
     def exchanges(self) -> list[Exchange]:
         """Every exchange, in the order of the requests."""
-        ends = {
-            event.data["exchange"]: event
-            for event in self.events
-            if event.event in ("answer", "no answer") and crosses_a_wire(event)
-        }
+        answers = {event.exchange: (entry, event) for entry, event in self.of(AnswerReceived)}
+        losses = {event.exchange: (entry, event) for entry, event in self.of(NoAnswer)}
+        ends = answers | losses
         return [
-            Exchange(event, ends.get(event.data["exchange"]))
-            for event in self.events
-            if event.event == "request" and crosses_a_wire(event)
+            Exchange(entry, request, *ends.get(request.exchange, ()))
+            for entry, request in self.of(RequestSent)
         ]
 
-    def movements(self) -> Iterator[tuple[Event, Event, int]]:
-        """Yield what moves tokens: the event, the transfer it is or undoes, and 1 or -1."""
-        standing: dict[str, list[Event]] = {}
-        for event in self.events:
-            if is_(event, "chain", "transfer"):
-                standing.setdefault(event.data["tx"], []).append(event)
-                yield event, event, 1
-            elif is_(event, "chain", "undone"):
-                for transfer in standing.pop(event.data["tx"], ()):
-                    yield event, transfer, -1
+    def movements(self) -> Iterator[Movement]:
+        """Yield each movement of tokens, and each that is undone."""
+        standing: dict[str, list[tuple[Entry, Transfer]]] = {}
+        for entry in self.entries:
+            match entry.event:
+                case Transfer() as transfer:
+                    standing.setdefault(transfer.tx_hash, []).append((entry, transfer))
+                    yield Movement(entry, transfer, entry.seq, is_undone=False)
+                case TransactionUndone(tx_hash=tx_hash):
+                    for moved, transfer in standing.pop(tx_hash, ()):
+                        yield Movement(entry, transfer, moved.seq, is_undone=True)
 
 
 class HasJournal(Protocol):
@@ -176,16 +222,6 @@ def journal_of(source: Source) -> Journal:
     return source if isinstance(source, Journal) else source.journal
 
 
-def is_(event: Event, actor: str, name: str) -> bool:
-    """Tell whether an event is this actor's event of this name."""
-    return event.event == name and event.actor == actor
-
-
-def crosses_a_wire(event: Event) -> bool:
-    """Tell whether an event is a side of an exchange, and no note of a story's own."""
-    return event.actor != "world" and "exchange" in event.data
-
-
-def words(value: object) -> str | None:
-    """Return a text as it is; what came over the wire in its place (a number…) is none."""
-    return value if isinstance(value, str) else None
+def is_payment_required(answer: AnswerReceived) -> bool:
+    """Tell whether an answer is the 402 of section 2.2, which asks for a payment."""
+    return answer.status == 402 and answer.error == "Payment Required"

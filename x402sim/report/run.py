@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from x402sim.events import Check
 from x402sim.journal import Journal
 from x402sim.report import need_extra
 from x402sim.report.summary import Summary
@@ -60,7 +61,7 @@ class Run:
         return self.summary.reason
 
     @property
-    def checked(self) -> list[dict[str, Any]]:
+    def checked(self) -> list[Check]:
         """Every check in order: clause, ok, expected, actual, exchange."""
         return self.summary.checked
 

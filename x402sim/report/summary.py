@@ -2,11 +2,13 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TypeVar, get_args
 
-from x402sim.journal import Event, Journal
+from x402sim.events import Begin, Check, End, Event, Outcome, name_of
+from x402sim.journal import Journal
 
-OUTCOMES = ("passed", "failed", "skipped")
+Kind = TypeVar("Kind", bound=Event)
+OUTCOMES: tuple[str, ...] = get_args(Outcome)
 """What a run can come to."""
 
 
@@ -22,57 +24,58 @@ class Summary:
     on: str = ""
 
     @cached_property
-    def _begin(self) -> dict[str, Any]:
-        return self._one("begin").data
+    def _begin(self) -> Begin:
+        return self._one(Begin)
 
     @cached_property
-    def _end(self) -> dict[str, Any]:
-        return self._one("end").data
+    def _end(self) -> End:
+        return self._one(End)
 
-    def _one(self, name: str) -> Event:
-        found = [event for event in self.journal if (event.actor, event.event) == ("world", name)]
+    def _one(self, kind: type[Kind]) -> Kind:
+        found = [entry.event for entry in self.journal if isinstance(entry.event, kind)]
         if len(found) != 1:
+            name = name_of(kind)
             raise ValueError(f"this journal has {len(found)} {name!r} events, a run has one")
         return found[0]
 
     def require(self) -> None:
         """Raise `ValueError` unless the journal has one beginning and one end."""
-        self._one("begin"), self._one("end")
+        self._one(Begin), self._one(End)
 
     @property
     def name(self) -> str:
         """The scenario's name."""
-        return str(self._begin["scenario"])
+        return self._begin.scenario
 
     @property
     def title(self) -> str:
         """The scenario's title."""
-        return str(self._begin["title"])
+        return self._begin.title
 
     @property
     def seed(self) -> int:
         """The seed it was played with."""
-        return int(self._begin["seed"])
+        return self._begin.seed
 
     @property
     def outcome(self) -> str:
         """One of `OUTCOMES`."""
-        return str(self._end["outcome"])
+        return self._end.outcome
 
     @property
     def reason(self) -> str:
         """Why it failed or was skipped; empty if it passed."""
-        return str(self._end["reason"])
+        return self._end.reason
 
     @cached_property
-    def checked(self) -> list[dict[str, Any]]:
+    def checked(self) -> list[Check]:
         """Every check in order: clause, ok, expected, actual, exchange."""
-        return [event.data for event in self.journal if event.event == "check"]
+        return [entry.event for entry in self.journal if isinstance(entry.event, Check)]
 
     @property
     def held(self) -> int:
         """How many checks held."""
-        return sum(check["ok"] for check in self.checked)
+        return sum(check.ok for check in self.checked)
 
     @cached_property
     def sha256(self) -> str:
@@ -82,15 +85,15 @@ class Summary:
     @property
     def command(self) -> str:
         """The command that plays it again; if the world had options, the Python expression."""
-        if "options" in self._begin:
-            return self._expression(self._begin["options"])
-        chain = f" --chain {self._begin['chain']}" if "chain" in self._begin else ""
+        if self._begin.options:
+            return self._expression(self._begin.options)
+        chain = f" --chain {self._begin.chain}" if self._begin.chain else ""
         where = f"--on {self.on or 'in-process'}{chain} --seed {self.seed}"
         return f"python -m x402sim run {self.name} {where}"
 
     def _expression(self, options: dict[str, str]) -> str:
         defaults = {"on": "in-process", "chain": "ledger"}
-        given = {"on": self.on or "in-process", "chain": self._begin.get("chain", "ledger")}
+        given = {"on": self.on or "in-process", "chain": self._begin.chain or "ledger"}
         places = {name: repr(value) for name, value in given.items() if value != defaults[name]}
         shown = ", ".join(f"{name}={value}" for name, value in {**places, **options}.items())
         return f"World(seed={self.seed}, {shown}).play({self.name!r})"

@@ -2,11 +2,14 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal, assert_never
 
-from x402sim.journal import Event, Journal
+import msgspec
+
+from x402sim import events
+from x402sim.journal import Entry, Journal
 from x402sim.protocol.money import to_decimal
-from x402sim.report.reading import MINT, SERVICE, Exchange, Reading, is_
+from x402sim.report.reading import MINT, SERVICE, Exchange, Reading
 
 Kind = Literal["request", "answer", "lost", "note", "world", "alarm"]
 """A request on its way, its answer, its loss; what a part did; what the story did; what broke."""
@@ -24,7 +27,10 @@ _LOSSES = {
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One thing that happened: where it was (`left`, for messages to `right`) and what."""
+    """One thing that happened: where it was (`left`, for messages to `right`) and what.
+
+    `in_answer` tells that the service's answer says the same to the payer.
+    """
 
     seq: int
     t_s: float
@@ -34,6 +40,7 @@ class Line:
     text: str
     exchange: int | None = None
     outcome: str | None = None
+    in_answer: bool = False
 
     def __str__(self) -> str:
         arrow = {"request": "→", "answer": "←", "lost": "✗"}.get(self.kind)
@@ -57,154 +64,189 @@ class Teller:
         self._reading, self._alias = reading, alias
         self._requests = {each.number: each for each in reading.exchanges}
         self._moved: dict[str, str] = {}
-        self._tellers: dict[tuple[str, str], Callable[[dict[str, Any]], str | None]] = {
-            ("chain", "transfer"): self._transfer,
-            ("chain", "mined"): self._reverted,
-            ("chain", "undone"): self._undone,
-            ("chain", "authorization"): self._canceled,
-            (SERVICE, "payment settled"): lambda d: f"payment {alias(d['payment_id'])} settled",
-            (SERVICE, "payment refused"): lambda d: f"refused: {d['reason']}",
-            (SERVICE, "payment failed"): lambda d: f"payment {alias(d['payment_id'])} failed",
-            (SERVICE, "session opened"): lambda d: f"session {alias(d['session_id'])} opened",
-            (SERVICE, "session debited"): self._debited,
-            (SERVICE, "sessions expired"): lambda d: f"sessions expired: {d['count']}",
-            (SERVICE, "session refunded"): lambda d: f"session {alias(d['session_id'])} refunded",
-            (SERVICE, "indexer ran"): lambda d: (
-                f"indexer ran: {d['asked']} asked, {d['matched']} matched, {d['backlog']} left"
-            ),
-            **_BY_STORY,
-        }
 
-    def line(self, event: Event) -> Line | None:
-        """Return the line of an event; None for one that tells nothing of its own."""
-        t_s = self._reading.since(event.at_ms) or 0.0
-        if event.actor != "world" and "exchange" in event.data:
-            return self._message(event, t_s)
-        tell = self._tellers.get((event.actor, event.event))
-        text = tell(event.data) if tell else _told_otherwise(event)
+    def line(self, entry: Entry) -> Line | None:
+        """Return the line of an entry; None if other lines say the same already."""
+        event = entry.event
+        if isinstance(event, events.ExchangeEvent):
+            return self._message(entry, event)
+        kind: Kind = "note"
+        if isinstance(event, events.StoryEvent):
+            kind, text = _by_story(event)
+        elif isinstance(event, events.ChainEvent):
+            text = self._by_chain(event)
+        elif isinstance(event, events.ServiceEvent):
+            text = self._by_service(event)
+        elif isinstance(event, events.AnswerSent):
+            text = None  # the exchange tells it
+        else:
+            assert_never(event)
         if text is None:
             return None
-        kind: Kind = "world" if event.actor == "world" else "note"
-        if kind == "world" and event.event in ("check", "error"):
-            kind = "alarm"
-        return Line(event.seq, t_s, kind, event.actor, None, text)
+        in_answer = isinstance(
+            event, events.PaymentSettled | events.PaymentRefused | events.SessionDebited
+        )
+        t_s = self._t_s(entry)
+        return Line(entry.seq, t_s, kind, event.actor, None, text, in_answer=in_answer)
 
-    def _message(self, event: Event, t_s: float) -> Line | None:
-        exchange = self._requests.get(event.data["exchange"])
+    def _t_s(self, entry: Entry) -> float:
+        return self._reading.since(entry.at_ms) or 0.0
+
+    # --- exchanges -------------------------------------------------------------------
+
+    def _message(self, entry: Entry, event: events.ExchangeEvent) -> Line | None:
+        exchange = self._requests.get(event.exchange)
         if exchange is None:
             return None
-        kind: Kind = "request" if event is exchange.sent else "answer"
-        text = self._asks(exchange) if kind == "request" else self._answers(exchange)
-        if kind == "answer" and not exchange.is_answered:
-            kind = "lost"
         to = _LANES.get(exchange.to, exchange.to)
-        outcome = None if kind == "request" else exchange.outcome
-        return Line(event.seq, t_s, kind, exchange.caller, to, text, exchange.number, outcome)
+        kind: Kind
+        match event:
+            case events.RequestSent():
+                kind, text, outcome = "request", self._asks(exchange), None
+            case events.AnswerReceived():
+                kind, text, outcome = "answer", self._answers(exchange, event), exchange.outcome
+            case events.NoAnswer(reason=reason):
+                kind, text, outcome = "lost", _LOSSES.get(reason, reason), exchange.outcome
+            case _:
+                assert_never(event)
+        t_s, caller = self._t_s(entry), exchange.caller
+        return Line(entry.seq, t_s, kind, caller, to, text, exchange.number, outcome)
 
     def _asks(self, exchange: Exchange) -> str:
-        data, path = exchange.sent.data, exchange.path
+        request, path = exchange.request, exchange.path
         if exchange.caller == SERVICE:
             return path.rpartition("?")[2].rpartition("/")[2]
-        facts = [self._alias(data[name]) for name in ("payment_id", "session_id") if name in data]
-        if "authorization" in data:
-            facts.append(f"signed {self._alias(data['authorization'])}")
+        named = (request.payment_id, request.session_id)
+        facts = [self._alias(name) for name in named if name is not None]
+        if request.authorization is not None:
+            facts.append(f"signed {self._alias(request.authorization)}")
         head, _, tail = path.rpartition("/")
         path = f"{head}/{self._alias(tail)}" if tail.startswith(("pay_", "session_")) else path
-        return f"{data['method']} {path}" + (f" ({', '.join(facts)})" if facts else "")
+        return f"{request.method} {path}" + (f" ({', '.join(facts)})" if facts else "")
 
-    def _answers(self, exchange: Exchange) -> str:
-        told = exchange.told
-        if not exchange.is_answered:
-            return _LOSSES.get(told.get("reason", ""), str(told.get("reason")))
-        facts = [f" {exchange.error}"] if exchange.error else []
-        if told.get("ok") is False:
+    def _answers(self, exchange: Exchange, answer: events.AnswerReceived) -> str:
+        facts = [f" {answer.error}"] if answer.error else []
+        if answer.ok is False:
             facts.append(" not valid")
         if exchange.caller != SERVICE:
-            asked = exchange.sent.data
+            asked = exchange.request
+            pairs = (answer.payment_id, asked.payment_id), (answer.session_id, asked.session_id)
             facts += [
-                f" ({self._alias(told[name])})"
-                for name in ("payment_id", "session_id")
-                if isinstance(told.get(name), str) and told[name] != asked.get(name)
+                f" ({self._alias(name)})"
+                for name, before in pairs
+                if name is not None and name != before
             ]
-        return f"{exchange.status}{''.join(facts)}"
+        return f"{answer.status}{''.join(facts)}"
 
-    def _transfer(self, data: dict[str, Any]) -> str | None:
-        sender, to = (self._who(data[side]) for side in ("sender", "to"))
-        amount = to_decimal(int(data["amount_base"]), self._reading.decimals)
-        self._moved[data["tx"]] = f"{amount} {sender} → {to}"
-        return None if sender == MINT else f"{self._moved[data['tx']]}, block {data['block']}"
+    # --- the chain and the service ---------------------------------------------------
+
+    def _by_chain(self, event: events.ChainEvent) -> str | None:
+        match event:
+            case events.TransactionMined(revert_reason=reason):
+                return None if reason is None else f"reverted: {reason}"
+            case events.Transfer():
+                return self._transfer(event)
+            case events.AuthorizationConsumed(use="canceled"):
+                return f"{self._alias(event.authorization)} canceled"
+            case events.AuthorizationConsumed():
+                return None  # its transfer tells it
+            case events.TransactionUndone(tx_hash=tx_hash):
+                return f"undone: {self._moved.get(tx_hash, 'a transaction')}"
+            case _:
+                assert_never(event)
+
+    def _transfer(self, event: events.Transfer) -> str | None:
+        sender, to = self._who(event.sender), self._who(event.to)
+        amount = to_decimal(int(event.amount_base), self._reading.decimals)
+        moved = self._moved[event.tx_hash] = f"{amount} {sender} → {to}"
+        return None if sender == MINT else f"{moved}, block {event.block}"
 
     def _who(self, address: str) -> str:
         name = self._reading.name(address)
         return f"{name[:8]}…" if name == address else name
 
-    def _undone(self, data: dict[str, Any]) -> str:
-        return f"undone: {self._moved.get(data['tx'], 'a transaction')}"
+    def _by_service(self, event: events.ServiceEvent) -> str | None:
+        match event:
+            case events.PaymentSettled():
+                return f"payment {self._alias(event.payment_id)} settled"
+            case events.PaymentRefused(refusal=refusal, reason=reason):
+                return f"refused: {refusal}" + (f": {reason}" if reason else "")
+            case events.PaymentFailed():
+                return f"payment {self._alias(event.payment_id)} failed"
+            case events.SessionOpened():
+                return f"session {self._alias(event.session_id)} opened"
+            case events.SessionDebited():
+                amount = to_decimal(event.amount_base, self._reading.decimals)
+                return f"session {self._alias(event.session_id)} debited {amount}"
+            case events.SessionsExpired(count=count):
+                return f"sessions expired: {count}"
+            case events.SessionRefunded():
+                return f"session {self._alias(event.session_id)} refunded"
+            case events.IndexerRan(asked=asked, matched=matched, backlog=left):
+                return f"indexer ran: {asked} asked, {matched} matched, {left} left"
+            case events.PaymentIndexed() | events.SettlementAnswerLost():
+                return None
+            case _:
+                assert_never(event)
 
-    def _reverted(self, data: dict[str, Any]) -> str | None:
-        reason = data["revert_reason"]
-        return None if reason is None else f"reverted: {reason}"
 
-    def _canceled(self, data: dict[str, Any]) -> str | None:
-        canceled = data["use"] == "canceled"
-        return f"{self._alias(data['authorization'])} canceled" if canceled else None
+def _by_story(event: events.StoryEvent) -> tuple[Kind, str | None]:
+    """Return what a story did to the world, or what broke."""
+    match event:
+        case events.Check(ok=False):
+            text = f"{event.clause} failed: expected {event.expected!r}, actual {event.actual!r}"
+            return "alarm", text
+        case events.StoryRaised(trace=trace):
+            return "alarm", f"the story broke: {trace[-1]}"
+        case events.Note(name=name, data=data):
+            facts = "".join(f" {key}={value}" for key, value in data.items() if value)
+            return "world", name + facts
+        case events.Begin() | events.End() | events.PayerJoined() | events.Check():
+            return "world", None
+        case _:
+            return "world", _intervention(event)
 
-    def _debited(self, data: dict[str, Any]) -> str:
-        amount = to_decimal(data["amount_base"], self._reading.decimals)
-        return f"session {self._alias(data['session_id'])} debited {amount}"
+
+def _intervention(event: events.Intervention) -> str:
+    """Return what a story did to the world, in words."""
+    match event:
+        case events.TimeAdvanced(seconds=seconds):
+            return f"{seconds:g} s go by"
+        case events.FaultInjected():
+            return _fault(event)
+        case events.ClockSkewed(victim=victim, seconds=seconds):
+            return f"clock of {victim}: {seconds:+g} s"
+        case events.ExplorerLagged(seconds=seconds):
+            return f"explorer lags {seconds:g} s"
+        case events.ServiceCrashed():
+            return "service crashes and starts again"
+        case events.MiningSwitched(automine=automine):
+            return "mine at once" if automine else "mine on demand only"
+        case events.ChainReorganised(depth=depth):
+            return f"reorganisation, {depth} deep"
+        case events.MempoolDropped():
+            return "mempool dropped"
+        case events.RevertsForced(calls=calls):
+            return f"the token's next calls revert: {calls}"
+        case _:
+            assert_never(event)
 
 
-def _fault(data: dict[str, Any]) -> str:
+def _fault(event: events.FaultInjected) -> str:
     """Return what goes wrong from now on: deed, victim, and what is not as usual about it."""
-    told = {"times": "unlimited"} if data.get("times", 1) is None else {}
-    told |= {k: v for k, v in data.items() if v and k not in ("victim", "does")}
-    facts = ", ".join(f"{name} {value}" for name, value in told.items())
-    return f"fault at {data['victim']}: {data['does']}" + (f" ({facts})" if facts else "")
-
-
-def _failed_check(data: dict[str, Any]) -> str | None:
-    if data["ok"]:
-        return None
-    return f"{data['clause']} failed: expected {data['expected']!r}, actual {data['actual']!r}"
-
-
-_BY_STORY: dict[tuple[str, str], Callable[[dict[str, Any]], str | None]] = {
-    ("world", "time goes by"): lambda d: f"{d['seconds']:g} s go by",
-    ("world", "fault"): _fault,
-    ("world", "skew"): lambda d: f"clock of {d['victim']}: {d['seconds']:+g} s",
-    ("world", "explorer lag"): lambda d: f"explorer lags {d['seconds']:g} s",
-    ("world", "crash"): lambda d: "service crashes and starts again",
-    ("world", "mining"): lambda d: "mine at once" if d["automine"] else "mine on demand only",
-    ("world", "reorg"): lambda d: f"reorganisation, {d['depth']} deep",
-    ("world", "mempool dropped"): lambda d: "mempool dropped",
-    ("world", "doom"): lambda d: f"the token's next calls revert: {d['calls']}",
-    ("world", "check"): _failed_check,
-    ("world", "error"): lambda d: f"the story broke: {d['trace'][-1]}",
-}
-_SILENT = frozenset(
-    {
-        ("world", "begin"),
-        ("world", "end"),
-        ("world", "joined"),
-        (SERVICE, "payment indexed"),
-        (SERVICE, "settlement answer lost"),
-    }
-)
-"""What other lines say already."""
-
-
-def _told_otherwise(event: Event) -> str | None:
-    """Return an event nobody has words for as it is, such as a story's own."""
-    if event.event == "answered" or (event.actor, event.event) in _SILENT:
-        return None
-    facts = " ".join(f"{name}={value}" for name, value in event.data.items() if value)
-    return f"{event.event} {facts}".strip()
+    usual = {field.name: field.default for field in msgspec.structs.fields(event)}
+    facts = [
+        f"{name} {'unlimited' if value is None else value}"
+        for name, value in msgspec.structs.asdict(event).items()
+        if name not in ("actor", "victim", "does") and value != usual[name]
+    ]
+    return f"fault at {event.victim}: {event.does}" + (f" ({', '.join(facts)})" if facts else "")
 
 
 def lines(reading: Reading, alias: Alias = shortened) -> list[Line]:
     """Return what happened, in order."""
     teller = Teller(reading, alias)
-    return [line for event in reading.events if (line := teller.line(event))]
+    return [line for entry in reading.entries if (line := teller.line(entry))]
 
 
 def trace(journal: Journal, exchange: int) -> list[str]:
@@ -217,22 +259,22 @@ def trace(journal: Journal, exchange: int) -> list[str]:
     return _between(reading, lines(reading), exchange)
 
 
-def failed_checks(journal: Journal) -> list[tuple[dict[str, Any], list[str]]]:
+def failed_checks(journal: Journal) -> list[tuple[events.Check, list[str]]]:
     """Return each check that did not hold, with the trace of the request it is about."""
     reading = Reading(journal)
     told = lines(reading)
     return [
-        (event.data, _between(reading, told, event.data["exchange"]))
-        for event in reading.events
-        if is_(event, "world", "check") and not event.data["ok"]
+        (check, _between(reading, told, check.exchange))
+        for _, check in reading.of(events.Check)
+        if not check.ok
     ]
 
 
-def _between(reading: Reading, told: list[Line], exchange: int) -> list[str]:
+def _between(reading: Reading, told: list[Line], exchange: int | None) -> list[str]:
     found = next((each for each in reading.exchanges if each.number == exchange), None)
     if found is None:
         return []
-    last = found.ended.seq if found.ended else reading.events[-1].seq
+    last = found.ended.seq if found.ended else reading.entries[-1].seq
     meanwhile = [
         str(line)
         for line in told

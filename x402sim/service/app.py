@@ -12,6 +12,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from x402sim import web
+from x402sim.events import PaymentRefused
 from x402sim.protocol.messages import QuoteRequest, SessionRequest, SettlementRequest
 from x402sim.protocol.refusals import RequestError, SettlementRefused, status_of
 from x402sim.service import gate, payments, quotes, sessions
@@ -45,7 +46,15 @@ async def pay(service: Service, request: Request) -> Response:
     try:
         return web.answer(await payments.pay(service, asked))
     except SettlementRefused as refused:
-        service.note("payment refused", payment_id=asked.payment_id[:80], reason=str(refused))
+        service.record(
+            PaymentRefused(
+                payment_id=asked.payment_id[:80],
+                refusal=refused.refusal.text,
+                reason=refused.reason,
+                final=refused.final,
+                leaves_earlier=refused.refusal.row.leaves_earlier,
+            )
+        )
         status = status_of(refused.refusal, service.settings.decisions)
         return web.error(status, refused.refusal.value, refused.reason, final=refused.final)
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from x402sim import events
 from x402sim.service.state import Service
 
 
@@ -66,10 +67,11 @@ def spend(service: Service, granted: Pass) -> bool:
     )
     if released is None:
         return False
-    service.note(
-        "session debited",
-        session_id=granted.session_id,
-        amount_base=granted.amount_base,
-        released_base=released,
+    service.record(
+        events.SessionDebited(
+            session_id=granted.session_id,
+            amount_base=granted.amount_base,
+            released_base=released,
+        )
     )
     return True

@@ -6,6 +6,7 @@ Clauses: 4.1/store-settled, 4.1/cache, 2.6/id-prefix, 3/deposit-makes-session.
 
 import hmac
 
+from x402sim import events
 from x402sim.service.entitlements import Entitlement
 from x402sim.service.issue import SESSIONS
 from x402sim.service.state import Service
@@ -30,22 +31,24 @@ def grant(service: Service, stored: Stored, tx_hash: str) -> bool:
     if not service.store.payments.settle(payment_id, tx_hash, session):
         return False
     service.entitlements.add(Entitlement(payment_id, record.resource_url, payer, now_ms))
-    service.note(
-        "payment settled",
-        payment_id=payment_id,
-        tx_hash=tx_hash,
-        payer=payer,
-        amount_base=int(record.amount),
-        resource=record.resource_url,
+    service.record(
+        events.PaymentSettled(
+            payment_id=payment_id,
+            tx_hash=tx_hash,
+            payer=payer,
+            amount_base=int(record.amount),
+            resource=record.resource_url,
+        )
     )
     if session is not None:
-        service.note(
-            "session opened",
-            session_id=session.session_id,
-            payment_id=payment_id,
-            payer=payer,
-            deposited_base=int(record.amount),
-            expires_ms=session.expires_ms,
+        service.record(
+            events.SessionOpened(
+                session_id=session.session_id,
+                payment_id=payment_id,
+                payer=payer,
+                deposited_base=int(record.amount),
+                expires_ms=session.expires_ms,
+            )
         )
     return True
 

@@ -9,6 +9,7 @@ import logging
 
 import msgspec
 
+from x402sim import events
 from x402sim.service.state import Service
 from x402sim.service.upstream.calls import Unavailable
 
@@ -46,7 +47,7 @@ async def run(service: Service) -> IndexerRun:
         backlog=service.store.payments.backlog(),
         **counts,
     )
-    service.note("indexer ran", **msgspec.structs.asdict(done))
+    service.record(events.IndexerRan(**msgspec.structs.asdict(done)))
     return done
 
 
@@ -60,10 +61,10 @@ async def _index(service: Service, payment_id: str, tx_hash: str) -> str:
     if found is None:
         return "unknown"
     service.store.payments.set_block(payment_id, found.block_number)
-    service.note("payment indexed", payment_id=payment_id, block=found.block_number)
+    service.record(events.PaymentIndexed(payment_id=payment_id, block=found.block_number))
     if not found.succeeded:
         service.store.payments.fail(payment_id)
         service.entitlements.remove(payment_id)
-        service.note("payment failed", payment_id=payment_id)
+        service.record(events.PaymentFailed(payment_id=payment_id))
         return "reverted"
     return "matched"

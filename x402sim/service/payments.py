@@ -10,6 +10,7 @@ from typing import assert_never
 
 import msgspec
 
+from x402sim import events
 from x402sim.protocol.header import PresentedPayment, present
 from x402sim.protocol.messages import PaymentRequirements, Receipt, SettlementRequest
 from x402sim.protocol.refusals import NEVER_PAID, NOT_SEEN_PAID, Refusal, SettlementRefused
@@ -209,7 +210,7 @@ async def _not_settled(
                 reason = _why_expired(service, attempt.payment)
             over_if = refusal.row.over_if
         case OutcomeUnknown():
-            service.note("settlement answer lost", payment_id=attempt.payment_id)
+            service.record(events.SettlementAnswerLost(payment_id=attempt.payment_id))
             refusal, reason, over_if = Refusal.UNREACHABLE, str(outcome), NEVER_PAID
         case Unavailable():
             reason = str(outcome) if resumed else f"nothing was charged: {outcome}"

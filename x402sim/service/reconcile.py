@@ -5,6 +5,7 @@ used or cancelled, and the Transfer tells whether this merchant was paid this am
 Clauses: 5/nonce-once, 3/pending-resolved.
 """
 
+from x402sim import events
 from x402sim.protocol.crypto import Address, parse_address
 from x402sim.protocol.refusals import Finding, Refusal, SettlementRefused
 from x402sim.service.grant import grant
@@ -87,7 +88,7 @@ async def reconcile(service: Service) -> int:
             finding = await look_up(service, stored)
             if finding == "not settled":
                 service.store.payments.fail(payment_id)
-                service.note("payment failed", payment_id=payment_id)
+                service.record(events.PaymentFailed(payment_id=payment_id))
             resolved += finding in ("settled", "not settled")
     return resolved
 

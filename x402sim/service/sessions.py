@@ -9,6 +9,7 @@ import asyncio
 import logging
 from typing import Literal
 
+from x402sim import events
 from x402sim.protocol.crypto import checksum, keccak256, parse_address, sign
 from x402sim.protocol.eip3009 import Authorization, transfer_digest
 from x402sim.protocol.header import encode_header, present
@@ -74,7 +75,7 @@ async def expire(service: Service) -> int:
     """
     ended = service.store.sessions.expire(service.clock.now_ms())
     if ended:
-        service.note("sessions expired", count=ended)
+        service.record(events.SessionsExpired(count=ended))
     due, settled = service.store.sessions.refunds_due(), 0
     while due:
         batch, due = due[:AT_ONCE], due[AT_ONCE:]
@@ -98,7 +99,7 @@ async def pay_back(service: Service, refund: Refund) -> bool:
         if await _is_undone(service, payment_id, deposit_hash):
             service.store.payments.fail(payment_id)
             service.entitlements.remove(payment_id)
-            service.note("payment failed", payment_id=payment_id)
+            service.record(events.PaymentFailed(payment_id=payment_id))
             return False
         state = await service.rpc.nonce_state(wallet, nonce)
         if state.is_used and state.use is None:
@@ -108,11 +109,10 @@ async def pay_back(service: Service, refund: Refund) -> bool:
         log.warning("the refund of %s is put off: %s", refund.session_id, error)
         return False
     service.store.sessions.refunded(refund.session_id, tx_hash)
-    service.note(
-        "session refunded",
-        session_id=refund.session_id,
-        amount_base=refund.amount,
-        tx_hash=tx_hash,
+    service.record(
+        events.SessionRefunded(
+            session_id=refund.session_id, amount_base=refund.amount, tx_hash=tx_hash
+        )
     )
     return True
 

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from x402sim.clock import Clock
+from x402sim.events import ServiceEvent
 from x402sim.protocol.refusals import Refusal
 from x402sim.protocol.rules import FRESHNESS, SETTLEMENT, Presented, Rules
 from x402sim.service.entitlements import Entitlements
@@ -39,7 +40,7 @@ class KeyedLocks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Service:
-    """A service at work; `note` writes an event to the journal.
+    """A service at work; `record` writes an event to the journal.
 
     Each collaborator is an object that can be replaced by another of its kind.
     """
@@ -52,7 +53,7 @@ class Service:
     facilitator: FacilitatorClient
     explorer: ExplorerClient
     rpc: RpcClient
-    note: Callable[..., None] = lambda event, **data: None
+    record: Callable[[ServiceEvent], None] = lambda event: None
     settlement_rules: Rules[Presented, Refusal] = SETTLEMENT
     freshness_rules: Rules[Presented, Refusal] = FRESHNESS
     settling: KeyedLocks = field(default_factory=KeyedLocks)

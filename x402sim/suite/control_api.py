@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import httpx
-import msgspec
 
 from x402sim.clock import Clock
+from x402sim.journal import Entry, Journal
 from x402sim.payer.wallet import Wallet
 from x402sim.suite.expect import expect
 from x402sim.suite.setting import Setting
@@ -74,13 +74,13 @@ class ControlApi:
         """Return the number that the next event of the world's journal will have."""
         return int((await self.get("who"))["journal"])
 
-    async def journal(self, since: int) -> list[dict[str, Any]]:
-        """Return the events of the world's journal from number `since` on, oldest first."""
+    async def journal(self, since: int) -> list[Entry]:
+        """Return the entries of the world's journal from number `since` on, oldest first."""
         try:
             answer = await self._client().get("/journal", params={"since": since})
             answer.raise_for_status()
-            return [msgspec.json.decode(line) for line in answer.content.splitlines()]
-        except (httpx.HTTPError, msgspec.MsgspecError) as error:
+            return list(Journal.load(answer.content))
+        except (httpx.HTTPError, ValueError) as error:
             raise Inconclusive(f"the world's journal cannot be read: {error!r}") from error
 
     async def advance(self, seconds: float) -> None:

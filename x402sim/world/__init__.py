@@ -1,1 +1,1 @@
-"""The world: every part wired together, and ways to start it."""
+"""The world: its parts, chains, stages, control plane, server and stories."""

@@ -3,7 +3,7 @@
 Ordinary `async def` code runs on it unchanged, and a day passes in milliseconds. Time
 starts at 0 and moves only by jumps, so the same code always sees the same times. What
 happens at the same time happens in a fixed order: timers as they were set, and messages
-one by one (`turn`), each when all that the one before set going has come to rest.
+one by one (`turn`), each when everything that the one before started has finished.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ GRACE_S = 1.0
 
 
 class Deadlock(RuntimeError):
-    """Everybody waits, and nothing is left that could wake anyone."""
+    """Every task waits, and no timer or I/O is left that could wake one."""
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
@@ -46,14 +46,14 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def run_in_executor(  # type: ignore[override]
         self, executor: Executor | None, func: Callable[..., T], *args: Any
     ) -> asyncio.Future[T]:
-        """Run a function in a thread; virtual time stands still until it is done."""
+        """Run a function in a thread; virtual time stops until it is done."""
         self._in_threads += 1
         future = super().run_in_executor(executor, func, *args)
         future.add_done_callback(self._left_thread)
         return future
 
     async def shutdown_default_executor(self, *timeout: Any) -> None:
-        """Let the threads end; time stands still until they have."""
+        """Wait for the threads to end; time stops until they have."""
         self._in_threads += 1
         try:
             await super().shutdown_default_executor(*timeout)
@@ -71,13 +71,13 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return timer
 
     async def turn(self, order: int) -> None:
-        """Return when all else has come to rest; of those who wait, the lowest `order` first."""
+        """Return when nothing else can run; of several waiters the lowest `order` goes first."""
         waiter: asyncio.Future[None] = self.create_future()
         heapq.heappush(self._turns, (order, next(self._order), waiter))
         await waiter
 
     def give_turn(self) -> bool:
-        """Let the next one go on who waits for a turn; False if nobody does."""
+        """Wake the next waiter for a turn; False if there is none."""
         while self._turns:
             _, _, waiter = heapq.heappop(self._turns)
             if not waiter.done():
@@ -159,7 +159,7 @@ def run_anywhere(
     def work() -> None:
         try:
             future.set_result(_run(main, loop_factory))
-        except BaseException as error:  # noqa: BLE001 - handed to the cell that asked
+        except BaseException as error:  # noqa: BLE001 - raised in the calling thread
             future.set_exception(error)
 
     thread = threading.Thread(target=work, name="x402sim")

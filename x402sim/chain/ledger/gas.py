@@ -14,7 +14,7 @@ the unit. What the table lacks is charged as the row that is nearest:
 | refused for anything that has no row | refused: signature, the cheapest |
 
 The measured contract is OpenZeppelin's, and every profile of the ledger is charged the
-same. Circle's own contract differs: a proxy stands before it, it keeps more checks, and
+same. Circle's own contract differs: it is behind a proxy, it keeps more checks, and
 some come in another order, so that its payments cost more than the default profile says.
 """
 
@@ -97,7 +97,7 @@ def refused(data: bytes, reason: str) -> int:
 def amount(old_base: int, new_base: int) -> int:
     """Return what writing a balance (or the supply) costs beyond changing it as usual.
 
-    A new holder's slot is dear; an emptied one, or one that stays as it is, is cheaper.
+    A new holder's slot costs most; one that is emptied, or unchanged, costs less.
     """
     if old_base == new_base:
         return _more("settlement of nothing") // 2

@@ -1,7 +1,7 @@
-"""The in-memory side of the seam: the machine, a clock, and an optional log on disk.
+"""The chain in memory: the machine, a clock, and an optional log on disk.
 
-With a file every operation is written down before it is done, and a ledger opened on
-that file does them all again: the chain outlives a kill -9 at any moment.
+With a file every operation is logged before it is done, and a ledger opened on that file
+repeats them all: the chain survives a kill -9 at any moment.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ from x402sim.protocol.networks import Network
 PLENTY_WEI = 10**12 * 10**18
 """More native currency than anyone can spend on gas."""
 _CODE = b"\xfe"
-"""What eth_getCode says of the token: not empty, and INVALID if anyone ran it."""
+"""What eth_getCode answers for the token: not empty, and INVALID if it were run."""
 
 
 class LedgerChain:
@@ -226,7 +226,7 @@ class LedgerChain:
         self.machine = self._open()
         if not automine:
             await self._do("automine", False)
-        await self._tell()
+        await self._notify()
 
     def close(self) -> None:
         """Close the file, if there is one."""
@@ -280,22 +280,22 @@ class LedgerChain:
             raise ChainError("the file's chain belongs to another database")
 
     async def _do(self, name: str, *arguments: Any) -> Any:
-        """Write an operation down, then do it; whoever waits for a receipt is told."""
+        """Log an operation, do it, then notify watchers and waiters."""
         at_s = self._clock.now_s()
         if self._log:
             self._log.write(at_s, name, *arguments)
         result = _OPERATIONS[name](self.machine, at_s, *arguments)
-        await self._tell()
+        await self._notify()
         return result
 
     def _forget_waiter(self, tx_hash: Hash, waiter: asyncio.Future[Receipt]) -> None:
-        """Keep nothing of whoever gave up waiting."""
+        """Remove a waiter that has its receipt or gave up."""
         others = [other for other in self._waiters.pop(tx_hash, []) if other is not waiter]
         if others:
             self._waiters[tx_hash] = others
 
-    async def _tell(self) -> None:
-        """Tell whoever watches, then whoever waits for a receipt."""
+    async def _notify(self) -> None:
+        """Call the watchers, then wake those who wait for a receipt."""
         for watcher in self.watchers:
             await watcher()
         receipts = self.machine.state.receipts

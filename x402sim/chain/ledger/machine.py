@@ -1,4 +1,4 @@
-"""The chain as a deterministic machine: operations in, blocks out, no clock of its own.
+"""The chain as a deterministic machine: operations in, blocks out, and no clock.
 
 Every operation is given the second it happens at, so the same operations always make
 the same chain: that is how a ledger on disk is opened again, and why equal seeds give
@@ -76,7 +76,7 @@ class Machine:
         return tx.hash
 
     def mine(self, at_s: int, blocks: int) -> None:
-        """Mine blocks; the first takes all that waits, in order of arrival."""
+        """Mine blocks; the first takes every waiting transaction, in order of arrival."""
         for _ in range(blocks):
             self._add_block(at_s, self._in_order_of_arrival())
 
@@ -216,7 +216,7 @@ class Machine:
         self._forget_old_marks(number)
 
     def _forget_old_marks(self, number: int) -> None:
-        """Let go of what no reorg or snapshot can reach any more, a batch at a time."""
+        """Drop undo data that no reorg or snapshot can reach any more, a batch at a time."""
         if number % KEPT_BLOCKS or self._snapshots:
             return
         oldest = number - KEPT_BLOCKS

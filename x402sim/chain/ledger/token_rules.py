@@ -29,7 +29,7 @@ class Spend:
     signature: bytes
 
     def is_unused(self) -> bool:
-        """Tell whether this nonce of this payer was neither used nor cancelled."""
+        """Whether this nonce of this payer was neither used nor cancelled."""
         auth = self.authorization
         return (auth.from_, auth.nonce) not in self.state.authorizations
 
@@ -44,7 +44,7 @@ class Spend:
 
 @dataclass(frozen=True, slots=True)
 class Movement:
-    """Tokens about to go from one account to another; what is minted comes from nobody."""
+    """Tokens about to go from one account to another; minted tokens come from the zero address."""
 
     state: State
     caller: Address

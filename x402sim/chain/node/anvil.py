@@ -1,7 +1,7 @@
 """Where is anvil, and how is it started and stopped?
 
 Anvil is Foundry's test node. It is found by the variable X402SIM_ANVIL, on PATH, or in
-the npm package @foundry-rs/anvil, and it ends when we do.
+the npm package @foundry-rs/anvil, and it is killed when this process ends.
 """
 
 import os
@@ -20,9 +20,9 @@ from x402sim.chain.node import subprocess_guard
 VARIABLE = "X402SIM_ANVIL"
 HOW_TO_GET_IT = f"npm install -g @foundry-rs/anvil, or set {VARIABLE} to its path"
 HARDFORK = "cancun"
-"""Whose rules it runs by; the prices in `gas` are the same."""
+"""Its EVM rules; the prices in `gas` are the same."""
 BLOCK_GAS_LIMIT = 10**12
-"""A block takes all that waits."""
+"""High enough that a block takes every waiting transaction."""
 PORT_TRIES = 3
 START_TIMEOUT_S = 20
 _POLL_S = 0.01
@@ -37,7 +37,7 @@ def find_anvil(environ: Mapping[str, str] = os.environ, near: Path | None = None
     if named := environ.get(VARIABLE):
         if shutil.which(named):
             return Path(named)
-        raise ChainError(f"{VARIABLE} is {named!r}, which is no program")
+        raise ChainError(f"{VARIABLE} is {named!r}, which is not a program")
     here = (near or Path.cwd()).resolve()
     packages = [str(directory / "node_modules/.bin") for directory in (here, *here.parents)]
     found = shutil.which("anvil", path=os.pathsep.join([environ.get("PATH", ""), *packages]))
@@ -52,13 +52,13 @@ class AnvilProcess:
     def __init__(self, chain_id: int, genesis_s: int, program: Path | None = None) -> None:
         """Start a node with an empty chain; raises `ChainError` if it does not come up."""
         self._program = program or find_anvil()
-        self._words = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `stop`
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `stop`
         try:
             for _ in range(PORT_TRIES):  # between choosing a port and taking it, another may
                 self._start(chain_id, genesis_s)
                 if self._comes_up():
                     return
-            raise ChainError(f"anvil did not start: {self._last_words()}")
+            raise ChainError(f"anvil did not start: {self._last_line()}")
         except BaseException:
             self.stop()
             raise
@@ -70,8 +70,8 @@ class AnvilProcess:
         self._process = subprocess.Popen(  # noqa: S603 - the program that was found
             [sys.executable, "-I", "-S", subprocess_guard.__file__, *command],
             stdin=subprocess.PIPE,
-            stdout=self._words,
-            stderr=self._words,
+            stdout=self._log,
+            stderr=self._log,
             start_new_session=True,  # Ctrl-C is ours to handle; we stop it when we are ready
         )
 
@@ -89,13 +89,13 @@ class AnvilProcess:
         self._end()
         return False
 
-    def _last_words(self) -> str:
-        self._words.seek(0)
-        said = self._words.read().decode(errors="replace").strip()
-        return said.splitlines()[-1] if said else f"{self._program} said nothing"
+    def _last_line(self) -> str:
+        self._log.seek(0)
+        output = self._log.read().decode(errors="replace").strip()
+        return output.splitlines()[-1] if output else f"{self._program} printed nothing"
 
     def _end(self) -> None:
-        """Let go of the leash."""
+        """End the node: its guard kills it when our end of the pipe closes."""
         assert self._process.stdin
         self._process.stdin.close()
         self._process.wait()
@@ -104,7 +104,7 @@ class AnvilProcess:
         """End the node."""
         if hasattr(self, "_process"):
             self._end()
-        self._words.close()
+        self._log.close()
 
 
 def _free_port() -> int:

@@ -30,12 +30,12 @@ MAX_BLOCKS = 10_000
 """How many blocks can be mined at a time."""
 TIMEOUT_S = 60
 """Mining ten thousand blocks takes a while."""
-RESTLESS_LOOKS = 500
+MAX_LOOKS = 500
 """How often to look whether a block that is due has come; each look takes a millisecond."""
 TOO_LITTLE_GAS = 100
 """The gas of a call that is forced to revert: it ends before it does anything."""
 MINER = b"x402sim/mine"
-"""Who mines a replaced block, with a number behind it."""
+"""The coinbase of a replacement block, with a number behind it."""
 _SENT_AS = (
     "from",
     "to",
@@ -82,7 +82,7 @@ class AnvilChain(EvmChain):
     ) -> None:
         """Start a node and put the token on it; blocks until both is done.
 
-        With `in_line` all stands still while the node is asked, as suits virtual time.
+        With `in_line` the process blocks while the node is asked, as virtual time needs.
         Raises `ChainError` if there is no anvil (saying how to get it), or it fails.
         """
         self.owner = owner
@@ -96,7 +96,7 @@ class AnvilChain(EvmChain):
         self._reorgs = 0
         self._snapshots: dict[int, _Saved] = {}
         self._native: dict[Address, int] = {owner: PLENTY_WEI, **(native or {})}
-        self._news: set[asyncio.Future[None]] = set()
+        self._wakers: set[asyncio.Future[None]] = set()
         try:
             self._furnish(network, dict(balances or {}))
         except BaseException:
@@ -105,7 +105,7 @@ class AnvilChain(EvmChain):
 
     @property
     def url(self) -> str:
-        """The node's JSON-RPC address, for whoever wants to talk to it directly."""
+        """The node's JSON-RPC address, for clients of its own."""
         return self._anvil.url
 
     def _furnish(self, network: Network, balances: dict[Address, int]) -> None:
@@ -144,7 +144,7 @@ class AnvilChain(EvmChain):
         require_fit(call)
         async with self._turn:
             asked = {
-                **objects.asked_call(call),
+                **objects.call_object(call),
                 "nonce": quantity(await self.account_nonce(call.sender)),
                 "gas": quantity(self._gas_limit(call)),
                 "gasPrice": quantity(GAS_PRICE_WEI),
@@ -155,7 +155,7 @@ class AnvilChain(EvmChain):
                 tx_hash = await self.node.read(into, "eth_sendTransactionSync", asked)
             else:
                 tx_hash = await self.node.read(read_hash, "eth_sendTransaction", asked)
-        await self.tell()
+        await self.notify()
         return tx_hash
 
     def _gas_limit(self, call: Call) -> int:
@@ -165,31 +165,31 @@ class AnvilChain(EvmChain):
         return GAS_LIMIT
 
     async def _pause(self) -> None:
-        """Wait for the next operation; look again soon in case the node was told directly."""
+        """Wait for the next operation, or a moment: clients may use the node directly."""
         loop = asyncio.get_running_loop()
-        news = loop.create_future()
-        self._news.add(news)
-        alarm = loop.call_later(POLL_S, _wake, news)
+        waker = loop.create_future()
+        self._wakers.add(waker)
+        alarm = loop.call_later(POLL_S, _wake, waker)
         try:
-            await news
+            await waker
         finally:
             alarm.cancel()
-            self._news.discard(news)
+            self._wakers.discard(waker)
 
     async def pass_on(self, body: bytes, *, writes: bool) -> bytes:
-        """Return the node's own answer to somebody's JSON-RPC; what it mines has our time."""
+        """Return the node's answer to a JSON-RPC request; what it mines has our time."""
         if not writes:
             return await super().pass_on(body, writes=False)
         async with self._turn:
             await self._set_time()
-            said = await self.node.forward(body)
-            await self._come_to_rest()
-        await self.tell()
-        return said
+            answer = await self.node.forward(body)
+            await self._until_mined()
+        await self.notify()
+        return answer
 
-    async def _come_to_rest(self) -> None:
-        """Let the node mine what somebody sent: it answers before it does."""
-        for _ in range(RESTLESS_LOOKS):
+    async def _until_mined(self) -> None:
+        """Wait until the node has mined what a client sent: it answers before it does."""
+        for _ in range(MAX_LOOKS):
             if not self._automine or not await self._in("pending"):
                 return
 
@@ -234,7 +234,7 @@ class AnvilChain(EvmChain):
             raise ChainError(f"mine 1 to {MAX_BLOCKS} blocks at a time, not {blocks}")
         async with self._turn:
             await self._mine(blocks)
-        await self.tell()
+        await self.notify()
         return await self.height()
 
     async def set_automine(self, on: bool) -> None:
@@ -242,7 +242,7 @@ class AnvilChain(EvmChain):
         async with self._turn:
             self._automine = on
             await self._resume()
-        await self.tell()
+        await self.notify()
 
     async def snapshot(self) -> int:
         """Remember this state; returns the snapshot's id."""
@@ -263,7 +263,7 @@ class AnvilChain(EvmChain):
             await self._put_back(saved.waiting)
             await self._resume()
             self._keep_snapshots(lambda number, _: number < snapshot)
-        await self.tell()
+        await self.notify()
 
     async def reorg(self, depth: int, drop: Collection[Hash] = ()) -> None:
         """Replace the last `depth` blocks by as many others; raises `ChainError`.
@@ -289,12 +289,12 @@ class AnvilChain(EvmChain):
             await self._put_back([again for again in lost if again.hash not in drop])
             await self._mine(1)
             await self._resume()
-        await self.tell()
+        await self.notify()
 
     async def drop(self) -> None:
         """Forget every transaction in the mempool, as a node short of memory does."""
         await self.node.ask("anvil_dropAllTransactions")
-        await self.tell()
+        await self.notify()
 
     async def set_native_balance(self, account: Address, amount_wei: int) -> None:
         """Set an account's native balance, without a transaction."""
@@ -312,7 +312,7 @@ class AnvilChain(EvmChain):
             await self.node.ask("anvil_dropAllTransactions")
             self._genesis = int(await self.node.ask("evm_snapshot"), 16)
             self._snapshots.clear()
-        await self.tell()
+        await self.notify()
 
     def close(self) -> None:
         """Stop the node."""
@@ -386,11 +386,11 @@ class AnvilChain(EvmChain):
         if not await self.node.ask("evm_revert", hex(snapshot)):
             raise ChainError(f"the node has forgotten snapshot {snapshot}")
 
-    async def tell(self) -> None:
-        """Tell whoever watches, then whoever waits for a receipt."""
-        await super().tell()
-        for news in self._news:
-            _wake(news)
+    async def notify(self) -> None:
+        """Call the watchers, then wake those who wait for a receipt."""
+        await super().notify()
+        for waker in self._wakers:
+            _wake(waker)
 
 
 def _wake(waiter: asyncio.Future[None]) -> None:

@@ -1,7 +1,7 @@
 """A node that speaks Ethereum's JSON-RPC, behind web3: the only file that imports it.
 
-A node may be slow, gone, or talk nonsense. Each of these is a `ChainError`, and no
-question waits for ever.
+A node may be slow, gone, or answer nonsense. Each of these is a `ChainError`, and every
+request has a timeout.
 """
 
 import asyncio
@@ -24,15 +24,15 @@ Question = tuple[Any, ...]
 
 
 class NodeGone(ChainError):
-    """The node does not answer; whether it got the request is not known."""
+    """The node does not answer; it may have got the request."""
 
 
 class JsonRpcNode:
     """A JSON-RPC node behind web3's HTTP provider; its answers are plain JSON.
 
     Requests are made in threads, at most `parallel` at a time; with 1 they are answered in
-    the order they were asked. With 0 there are no threads and all else stands still until
-    the answer is there, so that a simulation is the same every time.
+    the order they were asked. With 0 there are no threads and the process blocks until the
+    answer has come, so that a simulation is the same every time.
     """
 
     def __init__(self, url: str, *, timeout_s: float = 20, parallel: int = 8) -> None:
@@ -115,7 +115,7 @@ class JsonRpcNode:
 def _result(answer: Any) -> Any:
     """Return the result in a JSON-RPC answer; raises what its error says."""
     if not isinstance(answer, dict):
-        raise ChainError(f"the node answered {shown(answer)}, which is no JSON-RPC")
+        raise ChainError(f"the node answered {shown(answer)}, which is not JSON-RPC")
     error = answer.get("error")
     if error is not None:
         raise _refusal(error if isinstance(error, dict) else {"message": str(error)})

@@ -1,7 +1,7 @@
-"""The real side of the seam: a token on any node that speaks Ethereum's JSON-RPC.
+"""A token on any node that speaks Ethereum's JSON-RPC.
 
-Nothing waits for ever. What was sent may be mined although nobody answered: only `wait`
-can tell, and it ends in a receipt, in `TimeoutError` (nobody knows yet) or in
+Every wait has a limit. A transaction may be mined although the node did not answer when it
+was sent; `wait` finds out. It returns the receipt, raises `TimeoutError` (not known yet) or
 `ChainError` (it can never be mined).
 """
 
@@ -137,7 +137,7 @@ class EvmChain:
     async def _tried_again(self, tx: Transaction) -> str:
         before = quantity((tx.block_number or 1) - 1)
         try:
-            await self.node.ask("eth_call", objects.asked_call(tx.call), before)
+            await self.node.ask("eth_call", objects.call_object(tx.call), before)
         except Reverted as reverted:
             return str(reverted)
         except ChainError as unknown:
@@ -149,17 +149,17 @@ class EvmChain:
         first, last = max(0, wanted.from_block), min(await self.height(), wanted.to_block)
         if first > last:
             return []
-        asked = objects.asked_logs(wanted, first, last)
+        asked = objects.filter_object(wanted, first, last)
         return await self.node.read(objects.logs, "eth_getLogs", asked)
 
     async def call(self, call: Call) -> bytes:
         """Run a call on the newest state without keeping it; raises `Reverted`."""
-        asked = objects.asked_call(call), "latest", *await self._as_of()
+        asked = objects.call_object(call), "latest", *await self._as_of()
         return await self.node.read(read_bytes, "eth_call", *asked)
 
     async def estimate_gas(self, call: Call) -> int:
         """Return the gas a call would use now; raises `Reverted`."""
-        asked = objects.asked_call(call), "latest", *await self._as_of()
+        asked = objects.call_object(call), "latest", *await self._as_of()
         return await self.node.read(read_quantity, "eth_estimateGas", *asked)
 
     async def _as_of(self) -> tuple[Json, ...]:
@@ -245,17 +245,17 @@ class EvmChain:
     # --- others ----------------------------------------------------------------------
 
     async def pass_on(self, body: bytes, *, writes: bool) -> bytes:
-        """Return the node's own answer to somebody's JSON-RPC; raises `ChainError`.
+        """Return the node's answer to a JSON-RPC request, unchanged; raises `ChainError`.
 
-        `writes` is whether it may change the chain: then whoever watches is told.
+        `writes` is whether it may change the chain: then the watchers are called.
         """
-        said = await self.node.forward(body)
+        answer = await self.node.forward(body)
         if writes:
-            await self.tell()
-        return said
+            await self.notify()
+        return answer
 
-    async def tell(self) -> None:
-        """Tell whoever watches that something may have happened."""
+    async def notify(self) -> None:
+        """Call the watchers: something may have happened."""
         for watcher in self.watchers:
             await watcher()
 

@@ -67,11 +67,11 @@ class ExternalChain(EvmChain):
 
     @property
     def mining(self) -> None:
-        """The node mines by itself."""
+        """None: the node mines by itself."""
 
     @property
     def rewinding(self) -> None:
-        """The node belongs to others."""
+        """None: an existing node cannot be rewound."""
 
     def at_first(self) -> tuple[list[Block], int]:
         """Return the newest block when it was opened, and the supply then."""
@@ -86,12 +86,12 @@ class ExternalChain(EvmChain):
         await self._send_and_check(Call(self.owner, self.token, abi.mint(account, amount_base)))
 
     async def wait(self, tx_hash: Hash, timeout_s: float) -> Receipt:
-        """Return the receipt once the transaction is mined; whoever watches knows by then.
+        """Return the receipt once the transaction is mined and the watchers have been called.
 
         Raises `TimeoutError` and `ChainError`.
         """
         receipt = await super().wait(tx_hash, timeout_s)
-        await self.tell()
+        await self.notify()
         return receipt
 
     async def _send_and_check(self, call: Call) -> None:

@@ -1,6 +1,6 @@
-"""How does a node spell the chain? Its JSON-RPC objects in, calls and filters out; all pure.
+"""Reads a node's JSON-RPC objects, and writes calls and filters as it takes them; all pure.
 
-The other way round from `jsonrpc`, which spells our own chain for others.
+`jsonrpc` is the other direction: it writes our own chain as JSON-RPC objects.
 """
 
 from x402sim.chain.base import Block, Call, Log, LogFilter, Receipt, Transaction
@@ -43,7 +43,7 @@ def transaction(given: Json) -> Transaction:
 
 
 def call(given: Json) -> Call:
-    """Return what a transaction object asks; a contract's creation is a call of nobody."""
+    """Return the call in a transaction object; `to` is zero where it creates a contract."""
     return Call(
         sender=read_address(given["from"]),
         to=read_address(given["to"]) if given.get("to") else ZERO_ADDRESS,
@@ -97,7 +97,7 @@ def created_contract(given: Json) -> Address:
     return read_address(given["contractAddress"])
 
 
-def asked_call(asked: Call) -> Json:
+def call_object(asked: Call) -> Json:
     """Return a call as the object that eth_call and eth_sendTransaction take."""
     return {
         "from": to_hex(asked.sender),
@@ -107,7 +107,7 @@ def asked_call(asked: Call) -> Json:
     }
 
 
-def asked_logs(wanted: LogFilter, first: int, last: int) -> Json:
+def filter_object(wanted: LogFilter, first: int, last: int) -> Json:
     """Return a filter as eth_getLogs takes it, between two blocks that exist."""
     return {
         "fromBlock": quantity(first),

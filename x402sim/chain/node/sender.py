@@ -1,8 +1,8 @@
-"""How does a transaction of ours come into a block, whatever the node does with it?
+"""Sends our transactions, with nonces, and sends them again if the node drops them.
 
-Accounts have nonces, and nothing is mined behind a gap in them: each is given out once,
-and what a node has dropped is offered to it again. An offer without an answer may have
-arrived, so it counts as sent; only waiting for it can tell.
+Nothing is mined behind a gap in an account's nonces, so each is used once, and a dropped
+transaction is offered again. An offer without an answer may have arrived, so it counts as
+sent; waiting for its receipt finds out.
 """
 
 import asyncio
@@ -19,8 +19,8 @@ from x402sim.chain.rpc.jsonrpc import Json, read_quantity
 from x402sim.protocol.crypto import Address, Hash, checksum, from_hex, parse_address, to_hex
 
 GAS_HEADROOM = 1.25
-"""How far above the base fee we bid, so that a dearer next block takes us too. What a node
-advises is bid as it is: it may be what we bid last, and would grow without end."""
+"""How far above the base fee we bid, so that a block with a higher one still takes us. The
+price that a node advises is not raised: it may be our own last bid, and would grow forever."""
 REPLACED_AFTER = 3
 """How often in a row a node must say that a transaction was replaced; one may lag behind."""
 NONCE_TRIES = 3
@@ -138,7 +138,7 @@ class Sender:
             raise ChainError(f"{to_hex(tx_hash)} was replaced by another transaction with {who}")
 
     def forget(self, tx_hash: Hash) -> None:
-        """Care no more for a transaction: it is mined."""
+        """Stop tracking a transaction: it is mined."""
         self._sent.pop(tx_hash, None)
 
     async def _count(self, account: Address, block: str) -> int:

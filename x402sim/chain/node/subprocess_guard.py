@@ -1,9 +1,9 @@
-"""A leash: runs a program, and kills it when our own input ends.
+"""Runs a program, and kills it when the process that started this file ends.
 
-    leash.py PROGRAM ARGUMENT...
+    subprocess_guard.py PROGRAM ARGUMENT...
 
-Whoever starts this file holds the other end of its standard input. When that process
-ends, however it ends, the input ends too, and the program does not stay behind.
+The parent holds the other end of our standard input. When the parent ends, by exit or by a
+signal, the input ends too, and the program is killed.
 """
 
 import os

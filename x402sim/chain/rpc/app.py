@@ -29,7 +29,7 @@ REFUSED, REVERTED = -32000, 3
 
 
 class UnknownMethod(Exception):
-    """A method that is not offered here; the text says where to see those that are."""
+    """A method that is not offered; the text says where they are listed."""
 
 
 def documentation() -> str:
@@ -143,7 +143,7 @@ def rpc_route(
 
     prefix = path.rstrip("/")
     route = Route(prefix or "/", rpc, methods=["GET", "POST"])
-    # Starlette tells /rpc from /rpc/, and a Mount answers only the latter.
+    # To Starlette /rpc and /rpc/ differ, and a Mount answers only the latter.
     route.path_regex = re.compile(f"^{re.escape(prefix)}/?$")
     return route
 

@@ -25,7 +25,7 @@ _QUANTITY = re.compile("0x(0|[1-9a-fA-F][0-9a-fA-F]{0,63})")
 
 
 class BadParams(ValueError):
-    """Parameters that a method cannot take; the text says what was seen and what was wanted."""
+    """Parameters that a method cannot take; the text says what was expected and what came."""
 
 
 # --- envelopes -----------------------------------------------------------------------
@@ -60,7 +60,7 @@ def why_invalid(request: Any) -> str | None:
 
 
 def is_id(value: Any) -> bool:
-    """Tell whether a value can be the id of a request."""
+    """Whether a value can be the id of a request."""
     return isinstance(value, str | int | float | None) and not isinstance(value, bool)
 
 

@@ -1,8 +1,7 @@
-"""A node's own JSON-RPC, shown at an address of ours.
+"""A proxy: a node's own JSON-RPC at an address of ours.
 
-What is asked is passed on, and answered in the node's own words. Whoever may only look
-gets the methods of `READS`; the rest, with which a test node can be told anything, is for
-whoever may control the world.
+Requests and answers pass unchanged. A caller who may only read gets the methods of `READS`;
+the others, which control a test node, are for callers who may control the world.
 """
 
 from typing import Any
@@ -62,10 +61,13 @@ def node_rpc_app(chain: EvmChain, *, may_write: bool) -> Starlette:
             text = f"{named} is not offered here, only reading: {', '.join(sorted(READS))}"
             return answer(jsonrpc.error(writes[0].get("id"), NOT_OFFERED, text))
         try:
-            said = await chain.pass_on(encode(asked), writes=bool(writes))  # as it was read here
+            read = encode(
+                asked
+            )  # not `body`: a key that it has twice is read differently elsewhere
+            forwarded = await chain.pass_on(read, writes=bool(writes))
         except ChainError as gone:
             return answer(jsonrpc.error(None, NODE_GONE, str(gone)))
-        return Response(said, media_type="application/json")
+        return Response(forwarded, media_type="application/json")
 
     return application([Route("/", rpc, methods=["GET", "POST"])])
 

@@ -51,7 +51,7 @@ class Plot:
 
 
 def _takes_time(journal: Journal) -> bool:
-    times = [event.at_ms for event in journal]
+    times = [entry.at_ms for entry in journal]
     return bool(times) and times[-1] > times[0]
 
 

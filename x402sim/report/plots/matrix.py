@@ -38,7 +38,7 @@ def outcomes(runs: Sequence[Source], ax: Axes | None = None) -> Axes:
     """
     summaries = [Summary(journal_of(run)) for run in runs]
     clauses = sorted(
-        {str(check["clause"]) for summary in summaries for check in summary.checked},
+        {check.clause for summary in summaries for check in summary.checked},
         key=_by_section,
     )
     names = _labels(summaries)
@@ -112,7 +112,7 @@ def _draw_run(ax: Axes, y: int, summary: Summary, clauses: list[str]) -> None:
         ax.text(-0.3, y, text, va="center", size=letters, color=BLACK)
     held: dict[str, bool] = {}
     for check in summary.checked:
-        held[check["clause"]] = held.get(check["clause"], True) and check["ok"]
+        held[check.clause] = held.get(check.clause, True) and check.ok
     for clause, ok in held.items():
         glyph, fill, ink = _GLYPHS["passed" if ok else "failed"]
         x = clauses.index(clause)

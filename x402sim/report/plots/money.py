@@ -44,7 +44,7 @@ def balances(source: Source, ax: Axes | None = None, *, with_funding: bool = Fal
         return empty_axes(ax, "no transfers")
     if len(held) > MOST_LINES:
         held = _payers_together(held)
-    last_s = reading.since(reading.events[-1].at_ms) or 0.0
+    last_s = reading.since(reading.entries[-1].at_ms) or 0.0
     scale = 10**reading.decimals
     sign = "" if with_funding else "+"
     texts = [
@@ -69,15 +69,15 @@ def balances(source: Source, ax: Axes | None = None, *, with_funding: bool = Fal
 def _held(reading: Reading, with_funding: bool) -> dict[str, Points]:
     """Return each party's balance after each transfer, the merchant first."""
     lines: dict[str, Points] = {}
-    for event, moved, sign in reading.movements():
-        parties = [reading.name(moved.data[side]) for side in ("sender", "to")]
-        for party, way in zip(parties, (-sign, sign), strict=True):
+    for moved in reading.movements():
+        sender, to = reading.name(moved.transfer.sender), reading.name(moved.transfer.to)
+        at_s = reading.since(moved.entry.at_ms) or 0.0
+        for party, change in (sender, -moved.amount_base), (to, moved.amount_base):
             if party == MINT:
                 continue
             line = lines.setdefault(party, [(0.0, 0)])
-            if MINT not in parties or with_funding:
-                at_s = reading.since(event.at_ms) or 0.0
-                line.append((at_s, line[-1][1] + way * int(moved.data["amount_base"])))
+            if MINT not in (sender, to) or with_funding:
+                line.append((at_s, line[-1][1] + change))
     return dict(sorted(lines.items(), key=lambda item: item[0] != "merchant"))
 
 

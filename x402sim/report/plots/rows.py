@@ -57,15 +57,10 @@ class Numbers:
 
 
 def rows(reading: Reading) -> list[Row]:
-    """Return the rows of the diagram."""
-    return list(_folded(_paired([line for line in lines(reading, Numbers()) if _is_drawn(line)])))
-
-
-def _is_drawn(line: Line) -> bool:
-    """Tell whether a line is in the diagram: not what the answer beside it says anyway."""
-    said = line.text.split()
-    is_said_anyway = "refused:" in said[:1] or "settled" in said[-1:] or "debited" in said
-    return not (line.kind == "note" and line.left == SERVICE and is_said_anyway)
+    """Return the rows of the diagram; what an answer says anyway has no row of its own."""
+    return list(
+        _folded(_paired([each for each in lines(reading, Numbers()) if not each.in_answer]))
+    )
 
 
 def _paired(told: list[Line]) -> list[Row]:

@@ -1,1 +1,1 @@
-"""What a world is made of: the recipe, its chain, its parts wired together."""
+"""The recipe of a world, and its parts wired together."""

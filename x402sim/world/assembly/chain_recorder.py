@@ -1,19 +1,19 @@
-"""What the chain does, written to the journal as it does it.
-
-`mined` for each transaction with its gas and outcome, `transfer` for each movement of
-the token, `authorization` for each one used up or cancelled, `undone` for each transaction
-that a reorganisation takes back.
-"""
+"""Which chain events does a journal get, and when? Those of each new block, as it is mined."""
 
 import asyncio
+from typing import Literal
 
+from x402sim import events
 from x402sim.chain.base import Block, Log, Receipt, WorldChain
 from x402sim.clock import Clock
 from x402sim.journal import Journal
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address, checksum, to_hex
 
-_USES = {abi.AUTHORIZATION_USED: "used", abi.AUTHORIZATION_CANCELED: "canceled"}
+_USES: dict[bytes, Literal["used", "canceled"]] = {
+    abi.AUTHORIZATION_USED: "used",
+    abi.AUTHORIZATION_CANCELED: "canceled",
+}
 
 
 class Watch:
@@ -33,7 +33,7 @@ class Watch:
             height = await self._chain.height()
             while self._seen and await self._is_gone(self._seen[-1], height):
                 for tx_hash in self._seen.pop().tx_hashes:
-                    self._record("undone", tx=to_hex(tx_hash))
+                    self._record(events.TransactionUndone(tx_hash=to_hex(tx_hash)))
             for number in range(self._next, height + 1):
                 block = await self._chain.block(number)
                 receipts = (
@@ -58,15 +58,16 @@ class Watch:
 
     def _tell(self, block: Block, receipt: Receipt) -> None:
         self._record(
-            "mined",
-            tx=to_hex(receipt.tx_hash),
-            block=block.number,
-            block_time_s=block.timestamp_s,
-            sender=checksum(receipt.call.sender),
-            call=abi.NAMES.get(receipt.call.data[:4], ""),
-            gas=receipt.gas_used,
-            gas_price_wei=str(receipt.gas_price),
-            revert_reason=receipt.revert_reason,
+            events.TransactionMined(
+                tx_hash=to_hex(receipt.tx_hash),
+                block=block.number,
+                block_time_s=block.timestamp_s,
+                sender=checksum(receipt.call.sender),
+                call=abi.NAMES.get(receipt.call.data[:4], ""),
+                gas=receipt.gas_used,
+                gas_price_wei=str(receipt.gas_price),
+                revert_reason=receipt.revert_reason,
+            )
         )
         for log in receipt.logs:
             if log.address != self._chain.token or not log.topics:
@@ -79,22 +80,24 @@ class Watch:
     def _tell_transfer(self, log: Log) -> None:
         sender, to = (checksum(Address(topic[12:])) for topic in log.topics[1:3])
         self._record(
-            "transfer",
-            tx=to_hex(log.tx_hash),
-            block=log.block_number,
-            sender=sender,
-            to=to,
-            amount_base=str(int.from_bytes(log.data)),
+            events.Transfer(
+                tx_hash=to_hex(log.tx_hash),
+                block=log.block_number,
+                sender=sender,
+                to=to,
+                amount_base=str(int.from_bytes(log.data)),
+            )
         )
 
     def _tell_use(self, log: Log) -> None:
         self._record(
-            "authorization",
-            tx=to_hex(log.tx_hash),
-            authorizer=checksum(Address(log.topics[1][12:])),
-            authorization=log.topics[2].hex(),
-            use=_USES[log.topics[0]],
+            events.AuthorizationConsumed(
+                tx_hash=to_hex(log.tx_hash),
+                authorizer=checksum(Address(log.topics[1][12:])),
+                authorization=log.topics[2].hex(),
+                use=_USES[log.topics[0]],
+            )
         )
 
-    def _record(self, event: str, **data: object) -> None:
-        self._journal.record(self._clock.now_ms(), "chain", event, **data)
+    def _record(self, event: events.ChainEvent) -> None:
+        self._journal.record(self._clock.now_ms(), event)

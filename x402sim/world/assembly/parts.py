@@ -15,6 +15,7 @@ from starlette.types import ASGIApp
 from x402sim import web
 from x402sim.chain.base import WorldChain
 from x402sim.clock import Clock, SkewedClock
+from x402sim.events import Part
 from x402sim.explorer.app import explorer_app
 from x402sim.explorer.index import Index
 from x402sim.facilitator.app import facilitator_app
@@ -78,7 +79,7 @@ class Parts:
         return self.process.service
 
 
-Link = Callable[[str, ASGIApp], httpx.AsyncBaseTransport]
+Link = Callable[[Part, ASGIApp], httpx.AsyncBaseTransport]
 """Makes the wire to one part ("facilitator", "explorer", "rpc") from its application."""
 
 
@@ -196,7 +197,7 @@ def _open_chain(site: _Site, people: People, store: Store, secret: bytes) -> Ope
     return opened
 
 
-def _outside(site: _Site, opened: OpenChain, index: Index) -> dict[str, ASGIApp]:
+def _outside(site: _Site, opened: OpenChain, index: Index) -> dict[Part, ASGIApp]:
     """Return the applications that the service asks."""
     recipe, clock = site.recipe, site.clocks["facilitator"]
     facilitator = recipe.hooks.facilitator(
@@ -223,7 +224,7 @@ def _service_at_its_door(site: _Site, process: Process) -> ASGIApp:
     return site.at_its_door("service", _no_service, ())
 
 
-def _client(outside: dict[str, ASGIApp], link: Link) -> httpx.AsyncClient:
+def _client(outside: dict[Part, ASGIApp], link: Link) -> httpx.AsyncClient:
     """Return the client with which the service asks them."""
     return httpx.AsyncClient(
         mounts={_url(name): link(name, app) for name, app in outside.items()},
@@ -243,7 +244,7 @@ def _service(site: _Site, settings: Settings, store: Store, http: httpx.AsyncCli
         facilitator=FacilitatorClient(http, settings, CRONOS),
         explorer=ExplorerClient(http, settings),
         rpc=RpcClient(http, settings),
-        note=lambda event, **data: journal.record(clock.now_ms(), "service", event, **data),
+        record=lambda event: journal.record(clock.now_ms(), event),
         settlement_rules=site.recipe.rules("settlement"),
         freshness_rules=site.recipe.rules("freshness"),
     )

@@ -38,7 +38,7 @@ class Process:
         self._app = self._hooks.app(self.service, app)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request; if the service dies meanwhile, the connection breaks."""
+        """Serve one request; if the service crashes meanwhile, the connection breaks."""
         life, task = self.crashes, asyncio.current_task()
         assert task is not None
         self._tasks.add(task)
@@ -57,7 +57,7 @@ class Process:
         self._background = asyncio.create_task(run_background(self.service))
 
     def crash(self) -> None:
-        """Die and start again: what is in flight is lost, and so is all but the database."""
+        """Crash and restart: requests in flight and everything but the database are lost."""
         self.crashes += 1
         for task in self._tasks:
             task.cancel()

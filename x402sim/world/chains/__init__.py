@@ -1,1 +1,1 @@
-"""The chains a world can run on, as objects that carry their capabilities."""
+"""The chain backends of a world, as objects that declare their capabilities."""

@@ -1,7 +1,7 @@
-"""What does a world need to know of a chain backend, whichever it is?
+"""What does a world need to know of a chain backend?
 
-A backend says what it can do before it is opened (`is_virtual`, `is_persistent`), and what
-a story may ask of it once it is (`OpenChain.offers`). Nothing else asks which one it is.
+A backend declares its capabilities: `is_virtual` and `is_persistent` before it is opened,
+`OpenChain.offers` afterwards. No other code asks which backend it is.
 """
 
 from dataclasses import dataclass
@@ -72,7 +72,7 @@ class ChainBackend(Protocol):
         """Whether it outlives the world, so that keys and ids must never come twice."""
 
     def open(self, opening: Opening) -> OpenChain:
-        """Open the chain; blocks until it is there.
+        """Open the chain; blocks until it is ready.
 
         Raises `ChainError` that says what is missing, and `sqlite3.Error` for its file.
         """

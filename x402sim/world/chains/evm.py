@@ -1,4 +1,4 @@
-"""What no world on a real EVM can have, whoever runs the node."""
+"""What every chain on a real EVM requires."""
 
 from importlib.util import find_spec
 

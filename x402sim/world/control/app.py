@@ -1,14 +1,13 @@
 """/_sim: what only a simulated world offers. Accounts, money, time, blocks, and going back.
 
-Whoever can reach it controls the world, so it takes requests from this machine's own
-programs only: no foreign Host, no foreign Origin, and with a token only from who has it.
+It controls the whole world, so it takes requests from this machine's own programs only: no
+foreign Host, no foreign Origin, and with a token only requests that present it.
 """
 
 import hmac
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-import msgspec
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
@@ -63,13 +62,12 @@ def control_app(parts: Parts, token: str | None) -> Starlette:
         return Route(path, endpoint, methods=[method])
 
     async def journal(request: Request) -> Response:
-        """Answer the journal's events as NDJSON, from ?since=SEQ on."""
+        """Answer the journal as NDJSON: its header, and the entries from ?since=SEQ on."""
         _require_token(request, token)
         since = request.query_params.get("since", "0")
         if not since.isdecimal() or len(since) > 18:
             raise Refused(400, "Invalid query", f"since: expected a number, got {since[:40]!r}")
-        lines = b"".join(msgspec.json.encode(e) + b"\n" for e in parts.journal.since(int(since)))
-        return Response(lines, media_type="application/x-ndjson")
+        return Response(parts.journal.ndjson(int(since)), media_type="application/x-ndjson")
 
     async def index(_: Request) -> Response:
         return PlainTextResponse(usage())

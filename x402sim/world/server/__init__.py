@@ -1,1 +1,1 @@
-"""A world on one TCP port: the server, its control plane, the service alone."""
+"""A world on one TCP port: the server, its paths, and the service only."""

@@ -20,7 +20,7 @@ GRACE_S = 5
 
 
 class HttpProtocol(HttpToolsProtocol):
-    """HTTP whose heads, chunks and trailers are not allowed to grow without end."""
+    """HTTP with limits on heads, chunks and trailers."""
 
     _message_bytes = 0
     _in_head = True
@@ -35,25 +35,25 @@ class HttpProtocol(HttpToolsProtocol):
             super().data_received(data)
 
     def on_headers_complete(self) -> None:
-        """Put what breaks this connection where a fault finds it."""
+        """Put the function that breaks this connection into the scope, for faults."""
         self._in_head = False
         self.scope[ABORT] = self._abort  # type: ignore[literal-required]
         super().on_headers_complete()
 
     async def _abort(self, _: str) -> None:
-        """Break the connection, as a fault wants it; returns when it is broken."""
+        """Break the connection; returns when it is broken."""
         self.transport.abort()
         while not self.cycle.disconnected:
             await asyncio.tasks.sleep(0)
 
     def on_message_complete(self) -> None:
-        """Begin to count anew."""
+        """Reset the count."""
         self._in_head, self._message_bytes = True, 0
         super().on_message_complete()
 
 
 class Server(uvicorn.Server):
-    """Uvicorn, told to stop by whoever started it instead of by signals."""
+    """Uvicorn without signal handlers: the code that started it sets `should_exit`."""
 
     def __init__(self, app: ASGIApp, on_ready: Callable[[], None]) -> None:
         config = uvicorn.Config(
@@ -71,10 +71,10 @@ class Server(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Leave the signals alone: whoever started this server stops it."""
+        """Install no signal handlers."""
         yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start to listen, and say so."""
+        """Start to listen, then call `on_ready`."""
         await super().startup(sockets)
         self._on_ready()

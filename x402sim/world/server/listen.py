@@ -30,7 +30,7 @@ class Listen:
 
     @property
     def has_control(self) -> bool:
-        """Whether there is a control plane: on loopback, or for whoever knows the token."""
+        """Whether there is a control plane: on loopback, or for requests with the token."""
         return self.is_local or self.control_token is not None
 
 
@@ -48,8 +48,8 @@ def listening_socket(listen: Listen) -> socket.socket:
             raise
     except OSError as error:
         hint = "; port 0 takes a free one" if error.errno == errno.EADDRINUSE else ""
-        said = f"cannot listen on {listen.host} port {listen.port}: {error.strerror}{hint}"
-        raise OSError(error.errno, said) from error
+        text = f"cannot listen on {listen.host} port {listen.port}: {error.strerror}{hint}"
+        raise OSError(error.errno, text) from error
     return sock
 
 

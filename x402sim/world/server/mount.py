@@ -37,7 +37,7 @@ def world_app(parts: Parts, listen: Listen) -> ASGIApp:
 
 
 async def _until_stopped(app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
-    """Answer 503 to whoever still waits when the grace time of a stopping server is over."""
+    """Answer 503 to requests that still wait when a stopping server's grace time is over."""
     has_answered = False
 
     async def watched_send(message: Message) -> None:

@@ -40,5 +40,5 @@ async def _beat(parts: Parts) -> None:
         await parts.clock.sleep(pause_s)
         try:
             await (mining.mine() if mining else parts.watch())
-        except ChainError as trouble:  # a node may come back
-            logging.getLogger(__name__).warning("the chain: %s", trouble)
+        except ChainError as error:  # a node may come back
+            logging.getLogger(__name__).warning("the chain: %s", error)

@@ -60,7 +60,7 @@ async def serve(
     sock: socket.socket,
     on_start: Callable[[uvicorn.Server, dict[str, Any]], None],
 ) -> None:
-    """Serve a world on a socket until the server given to `on_start` is told to exit."""
+    """Serve a world until `should_exit` is set on the server given to `on_start`."""
     message = await ready_message(parts, listen, base_url(listen, sock))
     server = Server(world_app(parts, listen), lambda: on_start(server, message))
     async with running(parts):

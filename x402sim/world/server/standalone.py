@@ -1,4 +1,4 @@
-"""The service alone, against a facilitator, an explorer and a node of somebody else's."""
+"""The service only, against external dependencies: facilitator, explorer and node."""
 
 import socket
 from collections.abc import AsyncIterator, Callable
@@ -59,7 +59,7 @@ async def serve_alone(
     sock: socket.socket,
     on_start: Callable[[uvicorn.Server], None],
 ) -> None:
-    """Serve until the server given to `on_start` is told to exit."""
+    """Serve until `should_exit` is set on the server given to `on_start`."""
     server = Server(process, lambda: on_start(server))
     async with _running(process, http):
         await server.serve(sockets=[sock])

@@ -11,10 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import httpx
-import msgspec
 
 from x402sim.clock import Clock, SkewedClock
-from x402sim.journal import Event, Journal
+from x402sim.journal import Journal
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.crypto import parse_address
 from x402sim.protocol.networks import Network
@@ -93,7 +92,7 @@ class Deployment:
                 to_facilitator=httpx.AsyncHTTPTransport if met else None,
                 facilitator_url=root + "/facilitator",
                 funded=funded,
-                remote_events=_events_of(control) if met else None,
+                remote_journal=_journal_of(control) if met else None,
             )
 
     def _funded(self) -> Wallet | None:
@@ -148,11 +147,10 @@ def _advancing(
     return advance
 
 
-def _events_of(control: httpx.AsyncClient) -> Callable[[int], Coroutine[Any, Any, list[Event]]]:
+def _journal_of(control: httpx.AsyncClient) -> Callable[[int], Coroutine[Any, Any, Journal]]:
     """Return what reads the world's own journal, from an event of that number on."""
 
-    async def events(since: int) -> list[Event]:
-        lines = (await control.get("/journal", params={"since": str(since)})).content.splitlines()
-        return [msgspec.json.decode(line, type=Event) for line in lines]
+    async def journal(since: int) -> Journal:
+        return Journal.load((await control.get("/journal", params={"since": str(since)})).content)
 
-    return events
+    return journal

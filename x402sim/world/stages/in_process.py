@@ -13,6 +13,7 @@ import httpx
 from starlette.types import ASGIApp
 
 from x402sim.clock import Clock
+from x402sim.events import Part
 from x402sim.journal import Journal
 from x402sim.rng import Rng
 from x402sim.spec.needs import Need
@@ -91,7 +92,7 @@ async def world_of_our_own(plan: Plan) -> AsyncIterator[OwnWorld]:
         clock = Clock()
         wires = Wires(clock, Journal())
 
-    def link(name: str, app: ASGIApp) -> Link:
+    def link(name: Part, app: ASGIApp) -> Link:
         latency = plan.latency.get(name, constant(0))
         return Link(wires, "service", name, Asgi(app), latency, rng.stream(f"wire to {name}"))
 

@@ -1,4 +1,4 @@
-"""What does a story need to know of the stage it is played on, whichever it is?"""
+"""What does a story need to know of its stage? The interface of all stages."""
 
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager
@@ -8,7 +8,8 @@ from typing import Any, Protocol, TypeVar
 import httpx
 
 from x402sim.clock import Clock
-from x402sim.journal import Event
+from x402sim.events import Part
+from x402sim.journal import Journal
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.networks import Network
 from x402sim.rng import Rng
@@ -50,17 +51,17 @@ class OpenStage:
     control: httpx.AsyncClient | None
     """The control plane, if there is one."""
     advance: Callable[[float], Awaitable[None]]
-    """Advances the world's time by so many seconds."""
+    """Advances the world's time by a number of seconds."""
     parts: Parts | None = None
     """All of the world, if it runs in this process."""
     to_facilitator: Callable[[], httpx.AsyncBaseTransport] | None = None
     facilitator_url: str = ""
     funded: Wallet | None = None
     """The one wallet with money, where the control plane can fund none."""
-    remote_events: Callable[[int], Awaitable[list[Event]]] | None = None
+    remote_journal: Callable[[int], Awaitable[Journal]] | None = None
     """Returns what a world elsewhere has recorded since an event of that number."""
 
-    def client(self, caller: str, to: str = "service") -> httpx.AsyncClient:
+    def client(self, caller: str, to: Part = "service") -> httpx.AsyncClient:
         """Return a caller's wire to the service or the facilitator."""
         make, url = self.to_service, self.base_url
         if to == "facilitator":

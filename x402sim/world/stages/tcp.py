@@ -97,24 +97,24 @@ def _at_a_socket(app: ASGIApp, loop: VirtualLoop) -> ASGIApp:
         headers = {k.decode("latin-1"): v.decode("latin-1") for k, v in scope["headers"]}
         name, length = headers.get(_CROSSING, ""), headers.get("content-length", "0")
 
-        def tell(is_moving: bool) -> None:
+        def mark(is_moving: bool) -> None:
             if name in loop.crossings:  # or the caller has given up
                 loop.crossings[name] = is_moving
 
-        async def receive_and_tell() -> Message:
+        async def receive_and_mark() -> Message:
             message = await receive()
-            tell(bool(message.get("more_body")))
+            mark(bool(message.get("more_body")))
             return message
 
-        async def send_and_tell(message: Message) -> None:
-            tell(True)
+        async def send_and_mark(message: Message) -> None:
+            mark(True)
             await send(message)
 
-        async def abort_and_tell(how: str) -> None:
-            tell(True)
+        async def abort_and_mark(how: str) -> None:
+            mark(True)
             await scope[ABORT](how)
 
-        tell(length != "0")
-        await app({**scope, ABORT: abort_and_tell}, receive_and_tell, send_and_tell)
+        mark(length != "0")
+        await app({**scope, ABORT: abort_and_mark}, receive_and_mark, send_and_mark)
 
     return served

@@ -1,1 +1,1 @@
-"""What a story plays with: the world, its payers, scenarios, stages, invariants."""
+"""What a story uses: the world, its payers, scenarios, invariants."""

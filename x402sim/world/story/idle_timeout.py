@@ -1,24 +1,25 @@
-"""How long does a story wait for what never happens? Not for ever, though its world goes on.
+"""When does a story that waits for ever fail?
 
-Blocks, sweeps and the indexer keep virtual time moving; it stands for patience that
-nobody in the story does anything meanwhile.
+Blocks, sweeps and the indexer keep virtual time moving, so the loop never runs dry. A story
+fails when it has made no request for a month of simulated time.
 """
 
 import asyncio
 from types import TracebackType
 
-from x402sim.journal import Event
+from x402sim.events import TimeAdvanced
+from x402sim.journal import Entry
 
 PATIENCE_S = 31 * 86400
-"""A month of the story's own time."""
+"""A month of simulated time."""
 _WITHOUT_THE_STORY = frozenset(("service", "facilitator", "explorer", "rpc", "chain"))
 
 
 class Patience:
-    """A context in which a story is played; shown every event of its journal.
+    """A context in which a story is played; a listener of its journal.
 
-    Raises `TimeoutError` in it once a month has gone by in which only the world was active;
-    time that the story itself lets go by (`World.advance`) does not count.
+    Raises `TimeoutError` in it after a month in which the story did nothing; time that it
+    advances itself (`LiveWorld.advance`) does not count.
     """
 
     def __init__(self) -> None:
@@ -27,10 +28,11 @@ class Patience:
         self._until = self._loop.time() + PATIENCE_S
         self._timer = self._loop.call_at(self._until, self._look)
 
-    def __call__(self, event: Event) -> None:
-        """Begin to wait anew, if it was the story that did something."""
-        if event.actor not in _WITHOUT_THE_STORY:
-            asked_s = event.data["seconds"] if event.event == "time goes by" else 0
+    def __call__(self, entry: Entry) -> None:
+        """Restart the timeout if the event is the story's own."""
+        if entry.event.actor not in _WITHOUT_THE_STORY:
+            event = entry.event
+            asked_s = event.seconds if isinstance(event, TimeAdvanced) else 0
             self._until = max(self._until, self._loop.time() + asked_s + PATIENCE_S)
 
     def _look(self) -> None:
@@ -53,6 +55,5 @@ class Patience:
             await self._limit.__aexit__(kind, error, trace)
         except TimeoutError:
             raise TimeoutError(
-                f"for {PATIENCE_S // 3600} hours only the world was active: "
-                "what does the story wait for?"
+                f"the scenario made no request for {PATIENCE_S // 3600} hours of simulated time"
             ) from error

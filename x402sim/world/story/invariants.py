@@ -6,10 +6,14 @@ the database, never from what was answered.
 """
 
 from collections.abc import Callable, Iterator
+from typing import assert_never
 
-from x402sim.journal import Event
+from x402sim import events
+from x402sim.journal import Entry
 from x402sim.world.assembly.parts import Parts
 
+Broken = tuple[str, str, str]
+"""What does not hold: the invariant, what it expects, and what there is."""
 CONSERVED = "invariant/value-conserved"
 WITHIN_DEPOSIT = "invariant/released-within-deposit"
 GRANTED_IF_PAID = "invariant/granted-only-if-transferred"
@@ -31,9 +35,10 @@ class Invariants:
         self._told: set[tuple[str, str]] = set()
         self.checked = 0
 
-    def __call__(self, event: Event) -> None:
+    def __call__(self, entry: Entry) -> None:
         """Look at one event and at what it may have changed."""
         self.checked += 1
+        event = entry.event
         if event.actor == "chain":  # between its own events a block is only half told
             self._is_settled = False
         else:
@@ -47,34 +52,49 @@ class Invariants:
             self._told.add((clause, actual))
             self._broken(clause, expected, actual)
 
-    def _look(self, event: Event) -> Iterator[tuple[str, str, str]]:
-        match event.actor, event.event:
-            case "chain", "transfer" | "undone":
+    def _look(self, event: events.Event) -> Iterator[Broken]:
+        if isinstance(event, events.ChainEvent):
+            yield from self._look_at_chain(event)
+        elif isinstance(event, events.ServiceEvent):
+            yield from self._look_at_service(event)
+        elif isinstance(event, events.RequestSent) and event.authorization and event.payment_id:
+            self._presented.setdefault(event.authorization, set()).add(event.payment_id)
+
+    def _look_at_chain(self, event: events.ChainEvent) -> Iterator[Broken]:
+        match event:
+            case events.Transfer():
                 self._count(event)
-            case "chain", "authorization":
+            case events.TransactionUndone():
+                self._minted.pop(event.tx_hash, None)
+                self._moved.pop(event.tx_hash, None)
+            case events.AuthorizationConsumed():
                 yield from self._paid_once(event)
-            case "service", "session debited" | "session opened" | "session refunded":
-                yield from self._within_deposit(str(event.data["session_id"]))
-            case "service", "payment settled":
+            case events.TransactionMined():
+                pass
+            case _:
+                assert_never(event)
+
+    def _look_at_service(self, event: events.ServiceEvent) -> Iterator[Broken]:
+        match event:
+            case events.SessionDebited() | events.SessionOpened() | events.SessionRefunded():
+                yield from self._within_deposit(event.session_id)
+            case events.PaymentSettled():
                 yield from self._granted_if_paid(event)
-            case _, "request" if "authorization" in event.data and "payment_id" in event.data:
-                ids = self._presented.setdefault(event.data["authorization"], set())
-                ids.add(event.data["payment_id"])
+            case events.PaymentRefused() | events.PaymentFailed() | events.PaymentIndexed():
+                pass
+            case events.SettlementAnswerLost() | events.SessionsExpired() | events.IndexerRan():
+                pass
+            case _:
+                assert_never(event)
 
-    def _count(self, event: Event) -> None:
+    def _count(self, event: events.Transfer) -> None:
         """Remember what each transaction has moved and minted."""
-        tx = event.data["tx"]
-        if event.event == "undone":
-            self._minted.pop(tx, None)
-            self._moved.pop(tx, None)
-            return
-        sender, to = event.data["sender"].lower(), event.data["to"].lower()
-        amount_base = int(event.data["amount_base"])
-        self._moved.setdefault(tx, []).append((sender, to, amount_base))
+        sender, to, amount_base = event.sender.lower(), event.to.lower(), int(event.amount_base)
+        self._moved.setdefault(event.tx_hash, []).append((sender, to, amount_base))
         if int(sender, 16) == 0:
-            self._minted[tx] = self._minted.get(tx, 0) + amount_base
+            self._minted[event.tx_hash] = self._minted.get(event.tx_hash, 0) + amount_base
 
-    def _conserved(self) -> Iterator[tuple[str, str, str]]:
+    def _conserved(self) -> Iterator[Broken]:
         """What all accounts hold is what was minted."""
         if self._is_settled:
             return
@@ -84,7 +104,7 @@ class Invariants:
         if held != minted:
             yield CONSERVED, f"{minted} base units", f"{held} base units"
 
-    def _within_deposit(self, session_id: str) -> Iterator[tuple[str, str, str]]:
+    def _within_deposit(self, session_id: str) -> Iterator[Broken]:
         """What a session has released and what was paid back is not more than its deposit."""
         session = self._parts.service.store.sessions.get(session_id)
         if session is None:
@@ -94,24 +114,23 @@ class Invariants:
         if not 0 <= session.released <= out <= session.deposited:
             yield WITHIN_DEPOSIT, f"at most {session.deposited}", f"{out} of {session_id}"
 
-    def _granted_if_paid(self, event: Event) -> Iterator[tuple[str, str, str]]:
+    def _granted_if_paid(self, event: events.PaymentSettled) -> Iterator[Broken]:
         """The transaction that a grant names moved exactly this amount from this payer."""
-        stored = self._parts.service.store.payments.get(event.data["payment_id"])
+        stored = self._parts.service.store.payments.get(event.payment_id)
         if stored is None:
             return
-        moved, record = self._moved.get(event.data["tx_hash"].lower(), []), stored.record
+        moved, record = self._moved.get(event.tx_hash.lower(), []), stored.record
         wanted = record.from_address.lower(), record.to_address.lower(), int(record.amount)
         if wanted not in moved:
             yield GRANTED_IF_PAID, f"a transfer of {wanted}", f"{moved} for {record.payment_id}"
 
-    def _paid_once(self, event: Event) -> Iterator[tuple[str, str, str]]:
+    def _paid_once(self, event: events.AuthorizationConsumed) -> Iterator[Broken]:
         """Of the authorizations presented for one payment id only, at most one was settled."""
-        authorization = str(event.data["authorization"])
-        ids = self._presented.get(authorization, set())
-        if event.data["use"] != "used" or len(ids) != 1:
+        ids = self._presented.get(event.authorization, set())
+        if event.use != "used" or len(ids) != 1:
             return
         (payment_id,) = ids
         paid = self._paid.setdefault(payment_id, set())
-        paid.add(authorization)
+        paid.add(event.authorization)
         if len(paid) > 1:
             yield PAID_ONCE, "at most 1 transfer", f"{len(paid)} transfers for {payment_id}"

@@ -6,18 +6,20 @@ a stage may lack is a need of the scenario (`x402sim.spec.needs`).
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, get_args
 
 import httpx
 import msgspec
 
+from x402sim import events
 from x402sim.clock import Clock
 from x402sim.payer.auth import PaymentAuth
 from x402sim.payer.session import SessionAuth
-from x402sim.protocol import abi
+from x402sim.protocol import abi, cronos
 from x402sim.protocol.crypto import ZERO_ADDRESS, checksum, parse_address, to_hex
 from x402sim.protocol.networks import Network
 from x402sim.rng import Stream
+from x402sim.suggest import unknown
 from x402sim.world.stages.stage import OpenStage
 from x402sim.world.story import serialize
 from x402sim.world.story.before import Before
@@ -41,7 +43,7 @@ class LiveWorld:
 
     @classmethod
     async def on(cls, stage: OpenStage, network: Network) -> "LiveWorld":
-        """Return the live world on a stage, which remembers how things were before."""
+        """Return the live world on an open stage; counting begins now."""
         control = stage.control
         return cls(stage, network, Before() if control is None else await Before.seen_by(control))
 
@@ -63,7 +65,7 @@ class LiveWorld:
         return str(self.before.pay_to)
 
     def rng(self, name: str) -> Stream:
-        """Return a stream of random numbers of one's own, from the world's seed."""
+        """Return a random stream for the story, seeded with the world's seed and `name`."""
         return self.stage.rng.stream(f"story {name}")
 
     async def payer(self, name: str, *, balance: str | None = None) -> Payer:
@@ -76,7 +78,7 @@ class LiveWorld:
             raise ValueError(f"there is a payer named {name!r} already; names are unique")
         self._names.add(name)
         wallet = self.stage.wallet(name)
-        self.record("joined", name=name, address=wallet.address)
+        self.record(events.PayerJoined(name=name, address=wallet.address))
         if balance is not None and self._can_fund:
             await self.fund(wallet.address, balance)
         http = self.stage.client(name)
@@ -88,84 +90,89 @@ class LiveWorld:
         return self.stage.control is not None and self.stage.funded is None
 
     def client(self, payer: Payer, auth: PaymentAuth | SessionAuth) -> httpx.AsyncClient:
-        """Return an httpx client of a payer that pays by itself, with the auth you give it."""
+        """Return an httpx client of a payer, which pays with `auth`."""
         http = self.stage.client(payer.name)
         http.auth = auth
         self._clients.append(http)
         return http
 
     async def advance(self, seconds: float) -> None:
-        """Let time go by (needs "clock"); what is due happens meanwhile."""
-        self.record("time goes by", seconds=seconds)
+        """Advance time (needs "clock"); timers, sweeps and blocks run as they fall due."""
+        self.record(events.TimeAdvanced(seconds=seconds))
         await self.stage.advance(seconds)
 
     async def until(self, at_s: float) -> None:
-        """Let time go by until the clock shows `at_s`, in Unix seconds (needs "clock")."""
+        """Advance time to `at_s`, in Unix seconds (needs "clock"); never backwards."""
         await self.advance(max(0.0, at_s - self.clock.now()))
 
     # --- what goes wrong -------------------------------------------------------------
 
     async def fault(self, fault: Fault, when: When | None = None) -> None:
-        """Let something go wrong from now on (needs "faults").
+        """Add a fault (needs "faults"), such as `Fault(victim="facilitator", does="lose answer")`.
 
-        `when` is a further condition on a request (its path, query and body, as bytes);
-        it cannot be sent to a URL.
+        `when` is a further condition on a request: it gets path, query and body as bytes. It
+        cannot be sent to a deployment. Raises `RuntimeError` for a path the victim lacks.
         """
-        self.record("fault", **serialize.fault(fault))
+        self.record(events.FaultInjected(**msgspec.structs.asdict(fault)))
         if when is None:
             await self._control("POST", "faults", msgspec.to_builtins(fault))
         elif self.stage.parts is None:
-            raise ValueError("a condition of your own cannot be sent to a URL")
+            raise ValueError("`when` is a Python function: it cannot be sent to a deployment")
         else:
             self.stage.parts.faults.add(fault, when)
 
     async def heal(self) -> None:
-        """End all faults, skews, lags and dooms; mine as at first."""
+        """Reset faults, clock skews, the explorer's lag, forced reverts and mining."""
         await self._control("POST", "faults/clear")
 
-    async def skew(self, actor: str, seconds: float) -> None:
-        """Make the clock of service, facilitator, explorer or chain wrong."""
-        self.record("skew", victim=actor, seconds=seconds)
+    async def skew(self, actor: events.Skewable, seconds: float) -> None:
+        """Make the clock of service, facilitator, explorer or chain wrong.
+
+        Raises `ValueError` for any other.
+        """
+        if actor not in get_args(events.Skewable):
+            raise ValueError(unknown("actor", actor, get_args(events.Skewable)))
+        self.record(events.ClockSkewed(victim=actor, seconds=seconds))
         await self._control("POST", "clock/skew", {"actor": actor, "seconds": seconds})
 
     async def explorer_lag(self, seconds: float) -> None:
-        """Let the explorer learn of each block so many seconds late."""
-        self.record("explorer lag", seconds=seconds)
+        """Show each block in the explorer `seconds` late (needs "faults")."""
+        self.record(events.ExplorerLagged(seconds=seconds))
         await self._control("POST", "explorer/lag", {"seconds": seconds})
 
     async def crash(self) -> None:
         """Kill the service and start it again on its database."""
-        self.record("crash")
+        self.record(events.ServiceCrashed())
         await self._control("POST", "crash")
 
     # --- the chain -------------------------------------------------------------------
 
     async def fund(self, address: str, amount: str) -> None:
-        """Mint tokens to an address, in a block of its own."""
+        """Mint tokens, such as "1.00", to an address; the transaction is mined (needs "funds")."""
         await self._control("POST", "faucet", {"address": address, "amount": amount})
 
     async def mining(self, automine: bool) -> None:
-        """Mine every transaction at once, or only on demand."""
-        self.record("mining", automine=automine)
+        """Mine every transaction at once, or only on demand (needs "control chain")."""
+        self.record(events.MiningSwitched(automine=automine))
         await self._control("POST", "mining", {"automine": automine})
 
     async def mine(self, blocks: int = 1) -> None:
-        """Mine blocks; the first takes all that waits."""
+        """Mine blocks; the first takes every waiting transaction (needs "control chain")."""
         await self._control("POST", "mine", {"blocks": blocks})
 
     async def reorg(self, depth: int, drop: list[str] | None = None) -> None:
-        """Replace the newest blocks; the transactions in `drop` (hashes) are forgotten."""
-        self.record("reorg", depth=depth)
+        """Replace the newest `depth` blocks, without the transactions in `drop` (hashes)."""
+        self.record(events.ChainReorganised(depth=depth))
         await self._control("POST", "reorg", {"depth": depth, "drop": drop or []})
 
     async def drop_waiting(self) -> None:
-        """Let the node forget the transactions in its mempool."""
-        self.record("mempool dropped")
+        """Drop every transaction from the mempool (needs "control chain")."""
+        self.record(events.MempoolDropped())
         await self._control("POST", "drop")
 
     async def force_revert(self, calls: int = 1) -> None:
         """Make the next calls of the token revert when they are mined."""
-        self.record("doom", calls=calls)
+        self.record(events.RevertsForced(calls=calls))
         await self._control("POST", "force-revert", {"calls": calls})
 
     async def transact(self, sender: str, data: str) -> dict[str, Any]:
@@ -179,12 +186,12 @@ class LiveWorld:
         return sent
 
     async def token_owner(self, data: str) -> dict[str, Any]:
-        """Send a call of the token from its owner, who may pause and blacklist."""
+        """Send a call of the token from its owner, who may pause it and blacklist accounts."""
         return await self.transact(str(self.before.token_owner), data)
 
     @asynccontextmanager
     async def paused(self) -> AsyncIterator[None]:
-        """Have the token's owner pause the token for as long as the block lasts."""
+        """Pause the token for the length of a `with` block (needs "fiat token")."""
         await self.token_owner(to_hex(abi.PAUSE))
         try:
             yield
@@ -193,7 +200,7 @@ class LiveWorld:
 
     @asynccontextmanager
     async def blacklisted(self, address: str) -> AsyncIterator[None]:
-        """Have the token's owner blacklist an address for as long as the block lasts."""
+        """Blacklist an address for the length of a `with` block (needs "fiat token")."""
         account = parse_address(address)
         await self.token_owner(to_hex(abi.calldata(abi.BLACKLIST, account)))
         try:
@@ -225,15 +232,16 @@ class LiveWorld:
                 "paymentHeader": header,
                 "paymentRequirements": {**required.requirements, **(requirements or {})},
             }
-            request = http.build_request("POST", f"/v2/x402/{verb}", json=body)
+            path = {"verify": cronos.VERIFY_PATH, "settle": cronos.SETTLE_PATH}[verb]
+            request = http.build_request("POST", path, json=body)
             response = await http.send(request)
             self.last_exchange = request.extensions["exchange"]
             return response.json()
 
-    # --- the money, counted on the ledger --------------------------------------------
+    # --- the money, counted on the chain --------------------------------------------
 
     async def balance(self, address: str) -> int:
-        """Return an address's balance on the chain, in base units (needs "chain")."""
+        """Return an address's balance on the chain, in base units (needs "observe chain")."""
         (held,) = await self._control("POST", "balances", {"accounts": [address]})
         return int(held)
 
@@ -244,14 +252,14 @@ class LiveWorld:
     async def transfers(
         self, sender: Payer | None = None, *, to: Payer | None = None
     ) -> list[dict[str, Any]]:
-        """Return the transfers since the story began, from a payer, to a payer; no mints."""
+        """Return the transfers since the story began, without mints; of one payer if given."""
         found = await self._control("GET", "transfers")
-        nobody = checksum(ZERO_ADDRESS)
+        minter = checksum(ZERO_ADDRESS)
         return [
             each
             for each in found
             if each["txHash"] not in self.before.tx_hashes
-            and each["from"] != nobody
+            and each["from"] != minter
             and (sender is None or each["from"] == sender.address)
             and (to is None or each["to"] == to.address)
         ]
@@ -268,24 +276,33 @@ class LiveWorld:
         """
         require_clause(clause, "expect")
         self.record(
-            "check",
-            clause=clause,
-            ok=actual == expected,
-            expected=serialize.value(expected),
-            actual=serialize.value(actual),
-            exchange=about.exchange if about else self.last_exchange,
+            events.Check(
+                clause=clause,
+                ok=bool(actual == expected),
+                expected=serialize.value(expected),
+                actual=serialize.value(actual),
+                exchange=(about.exchange if about else self.last_exchange) or None,
+            )
         )
 
-    def note(self, event: str, **data: Any) -> None:
-        """Write an event of the story's own to the journal."""
-        self.record(event, **data)
+    def note(self, name: str, /, **data: Any) -> None:
+        """Write a note to the journal: a name, and JSON data, of your own choice.
+
+        Raises `TypeError` for data that JSON cannot hold.
+        """
+        self.record(events.Note(name=name, data=msgspec.to_builtins(data)))
 
     def report_broken(self, clause: str, expected: str, actual: str) -> None:
         """Record that an invariant does not hold."""
         self.record(
-            "check", clause=clause, ok=False, expected=expected, actual=actual,
-            exchange=self.last_exchange,
-        )  # fmt: skip
+            events.Check(
+                clause=clause,
+                ok=False,
+                expected=expected,
+                actual=actual,
+                exchange=self.last_exchange or None,
+            )
+        )
 
     # --- the control plane -----------------------------------------------------------
 
@@ -298,7 +315,6 @@ class LiveWorld:
             raise RuntimeError(f"the world refused {path!r}: {answer.text}")
         return answer.json()
 
-    def record(self, event: str, **data: Any) -> None:
-        """Write an event of the world's own to the journal."""
-        stage = self.stage
-        stage.wires.journal.record(stage.clock.now_ms(), "world", event, **data)
+    def record(self, event: events.StoryEvent) -> None:
+        """Write an event of the story, or of its world, to the journal."""
+        self.stage.wires.journal.record(self.stage.clock.now_ms(), event)

@@ -23,7 +23,7 @@ ORDER = {"pair": "BTC-USD", "side": "long", "leverage": 10, "sizeUsd": 1000}
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came back: `status` is None if nothing did, and then `error` is why.
+    """An answer: `status` is None if none came, and then `error` says why.
 
     `body` is the JSON object of the answer; empty if it is none.
     """

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from x402sim import events
 from x402sim.world.story import serialize
 from x402sim.world.story.idle_timeout import Patience
 from x402sim.world.story.invariants import Invariants
@@ -31,30 +32,33 @@ async def play_on(live: LiveWorld, scenario: Scenario, setting: Setting) -> None
     _begin(live, scenario, setting)
     outcome, reason = await _outcome(live, scenario, setting)
     stage = live.stage
-    if stage.remote_events is not None:
-        stage.wires.journal.merge(await stage.remote_events(live.before.journal))
-    live.record("end", outcome=outcome, reason=reason)
+    if stage.remote_journal is not None:
+        stage.wires.journal.merge(await stage.remote_journal(live.before.journal))
+    live.record(events.End(outcome=outcome, reason=reason))
 
 
 def _begin(live: LiveWorld, scenario: Scenario, setting: Setting) -> None:
     network = live.network
     live.record(
-        "begin",
-        scenario=scenario.name,
-        title=scenario.title,
-        seed=setting.seed,
-        start_ms=live.clock.now_ms(),
-        network=network.name,
-        decimals=network.decimals,
-        symbol=network.token_symbol,
-        **({} if setting.chain is None else {"chain": setting.chain}),
-        **({"options": setting.options} if setting.options else {}),
-        merchant=live.before.pay_to,
-        token_owner=live.before.token_owner,
+        events.Begin(
+            scenario=scenario.name,
+            title=scenario.title,
+            seed=setting.seed,
+            start_ms=live.clock.now_ms(),
+            network=network.name,
+            decimals=network.decimals,
+            symbol=network.token_symbol,
+            chain=setting.chain,
+            options=setting.options,
+            merchant=live.before.pay_to,
+            token_owner=live.before.token_owner,
+        )
     )
 
 
-async def _outcome(live: LiveWorld, scenario: Scenario, setting: Setting) -> tuple[str, str]:
+async def _outcome(
+    live: LiveWorld, scenario: Scenario, setting: Setting
+) -> tuple[events.Outcome, str]:
     """Play the story, unless the stage lacks what it needs; return outcome and reason."""
     missing = [need.meaning for need in scenario.needs if need not in live.stage.offers]
     if missing:
@@ -62,8 +66,9 @@ async def _outcome(live: LiveWorld, scenario: Scenario, setting: Setting) -> tup
     error = await _error(live, scenario, has_invariants=setting.has_invariants)
     if error is not None:
         return "failed", error
-    checks = [event.data for event in live.stage.wires.journal if event.event == "check"]
-    failed = [check for check in checks if not check["ok"]]
+    entries = live.stage.wires.journal
+    checks = [entry.event for entry in entries if isinstance(entry.event, events.Check)]
+    failed = [check for check in checks if not check.ok]
     if failed:
         return "failed", f"{len(failed)} of {len(checks)} checks did not hold"
     if scenario.covers and not checks:
@@ -82,7 +87,7 @@ async def _error(live: LiveWorld, scenario: Scenario, *, has_invariants: bool) -
         async with patience:
             await scenario.play(live)
     except Exception as error:  # noqa: BLE001 - whatever the story raises is its outcome
-        live.record("error", trace=serialize.trace(error))
+        live.record(events.StoryRaised(trace=serialize.trace(error)))
         return f"{type(error).__name__}: {error}"
     finally:
         if stage.control is not None:

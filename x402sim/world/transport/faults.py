@@ -32,7 +32,7 @@ Deed = Literal[
 
 - lose request: the connection breaks before the victim sees the request
 - lose answer: the victim does the work, then the connection breaks
-- refuse: nobody listens (over TCP it looks like a lost request)
+- refuse: the connection is refused (over TCP it looks like a lost request)
 - delay request, delay answer: `seconds` pass before the work is done, or after it
 - answer: `status` and `body` are answered, instead of the work or after it (`work_done`)
 - truncate: the work is done, and half of the answer arrives
@@ -47,7 +47,7 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     It strikes requests whose path ends with `path` and whose path, query or body contains
     `contains`; it lets the first `skip` of those pass, and strikes at most `times`
-    (None: as long as it stands), each with `probability`. Raises `ValueError` for a value
+    (None: without limit), each with `probability`. Raises `ValueError` for a value
     that is not possible.
 
     >>> Fault(victim="facilitator", does="lose answer", path="/settle", times=2)
@@ -103,11 +103,11 @@ def read_fault(asked: object) -> Fault:
 
 EXAMPLE = '{"victim": "facilitator", "does": "lose answer"}'
 When = Callable[[bytes], bool]
-"""A condition of one's own on a request, given its path, query and body."""
+"""A further condition on a request: gets its path, query and body, returns whether it fits."""
 
 
 class Faults:
-    """The faults that stand, and whom they strike next."""
+    """The active faults, and which of them strikes the next request."""
 
     def __init__(self, rng: Stream) -> None:
         self._rng = rng
@@ -120,7 +120,7 @@ class Faults:
         self._paths[victim] = paths
 
     def add(self, fault: Fault, when: When = lambda _: True) -> None:
-        """Let a fault stand; it strikes requests that fit it, in the order of adding.
+        """Add a fault; it strikes requests that fit it, in the order of adding.
 
         Raises `ValueError` if no path that the victim serves ends with the fault's.
         """

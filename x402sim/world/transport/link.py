@@ -2,7 +2,7 @@
 
 A hop has a latency each way, drawn from a distribution with a random stream of its own,
 so that drawing for one hop never changes another. What crosses it is written to the
-journal: `request` as it is sent, then `answer`, or `no answer` and why.
+journal: `RequestSent`, then `AnswerReceived`, or `NoAnswer` and why.
 """
 
 import asyncio
@@ -16,6 +16,7 @@ import msgspec
 from starlette.types import ASGIApp, Message
 
 from x402sim.clock import Clock
+from x402sim.events import AnswerReceived, ExchangeEvent, NoAnswer, Part, RequestSent
 from x402sim.journal import Journal
 from x402sim.protocol.header import authorization_of, decode_header
 from x402sim.protocol.messages import BadMessage, decode
@@ -134,7 +135,7 @@ class Link(httpx.AsyncBaseTransport):
         self,
         wires: Wires,
         caller: str,
-        to: str,
+        to: Part,
         inner: httpx.AsyncBaseTransport,
         latency: Latency,
         stream: Stream,
@@ -146,27 +147,26 @@ class Link(httpx.AsyncBaseTransport):
         """Carry a request there and its answer back; raises `httpx.TransportError`."""
         exchange = request.extensions["exchange"] = self._wires.next_exchange()
         body = await request.aread()
-        sent = {"method": request.method, "path": _path(request, body, self._to)}
-        self._record("request", exchange, **sent, **_facts(request, body))
+        self._record(self._sent(request, body, exchange))
         timeout_s = request.extensions.get("timeout", {}).get("read")
         is_told = False
         try:
             async with asyncio.timeout(timeout_s):
                 response = await self._cross(request, exchange)
-            self._record("answer", exchange, status=response.status_code, **_told(response))
+            self._record(self._received(response, exchange))
             is_told = True
             return response
         except TimeoutError as error:
-            self._record("no answer", exchange, reason="timeout")
+            self._record(self._none(exchange, "timeout"))
             is_told = True
             raise httpx.ReadTimeout(f"no answer in {timeout_s} s", request=request) from error
         except httpx.TransportError as error:
-            self._record("no answer", exchange, reason=type(error).__name__)
+            self._record(self._none(exchange, type(error).__name__))
             is_told = True
             raise
         finally:
             if not is_told:
-                self._record("no answer", exchange, reason="given up")
+                self._record(self._none(exchange, "given up"))
 
     async def _cross(self, request: httpx.Request, exchange: int) -> httpx.Response:
         await self._travel(exchange)
@@ -185,11 +185,42 @@ class Link(httpx.AsyncBaseTransport):
             await self._wires.clock.sleep(seconds)
         await self._wires.turn(exchange)
 
-    def _record(self, event: str, exchange: int, **data: Any) -> None:
-        at_ms = self._wires.clock.now_ms()
-        self._wires.journal.record(
-            at_ms, self._caller, event, exchange=exchange, to=self._to, **data
+    def _sent(self, request: httpx.Request, body: bytes, exchange: int) -> RequestSent:
+        """Return the event of a request: what is asked, and which ids it names."""
+        said = _read(body) if body else _Body()
+        return RequestSent(
+            actor=self._caller,
+            exchange=exchange,
+            to=self._to,
+            method=request.method,
+            path=_path(request, body, self._to),
+            payment_id=_text(request.headers.get("x-payment-id") or said.payment_id),
+            session_id=_text(request.headers.get("x-session-id")),
+            authorization=_authorization(said.payment_header),
         )
+
+    def _received(self, response: httpx.Response, exchange: int) -> AnswerReceived:
+        """Return the event of an answer: its status, and what its body says."""
+        said = _read(response.content)
+        error = said.error.get("message") if isinstance(said.error, dict) else said.error
+        return AnswerReceived(
+            actor=self._caller,
+            exchange=exchange,
+            to=self._to,
+            status=response.status_code,
+            error=_text(error),
+            final=_flag(said.final),
+            payment_id=_text(said.payment_id),
+            session_id=_text(said.session_id),
+            tx_hash=_text(said.tx_hash),
+            ok=_flag(said.is_valid if said.success is None else said.success),
+        )
+
+    def _none(self, exchange: int, reason: str) -> NoAnswer:
+        return NoAnswer(actor=self._caller, exchange=exchange, to=self._to, reason=reason)
+
+    def _record(self, event: ExchangeEvent) -> None:
+        self._wires.journal.record(self._wires.clock.now_ms(), event)
 
     async def aclose(self) -> None:
         """Close what is underneath."""
@@ -204,6 +235,7 @@ class _Body(msgspec.Struct, frozen=True):
     payment_header: Any = msgspec.field(name="paymentHeader", default=None)
     session_id: Any = msgspec.field(name="sessionId", default=None)
     error: Any = None
+    final: Any = None
     success: Any = None
     is_valid: Any = msgspec.field(name="isValid", default=None)
     tx_hash: Any = msgspec.field(name="txHash", default=None)
@@ -226,41 +258,21 @@ def _path(request: httpx.Request, body: bytes, to: str) -> str:
     return f"{path}?{action}" if action else path
 
 
-def _facts(request: httpx.Request, body: bytes) -> dict[str, Any]:
-    """Return what a request is about: payment id, session id, authorization."""
-    said = _read(body) if body else _Body()
-    facts = {
-        "payment_id": request.headers.get("x-payment-id") or said.payment_id,
-        "session_id": request.headers.get("x-session-id"),
-    }
-    if isinstance(said.payment_header, str):
-        try:
-            auth, _ = authorization_of(decode_header(said.payment_header))
-            facts["authorization"] = auth.nonce.hex()
-        except BadMessage:
-            facts["authorization"] = "unreadable"
-    return _short(facts)
+def _authorization(payment_header: object) -> str | None:
+    """Return the nonce of a payment header in hex, "unreadable", or None if there is no header."""
+    if not isinstance(payment_header, str):
+        return None
+    try:
+        auth, _ = authorization_of(decode_header(payment_header))
+    except BadMessage:
+        return "unreadable"
+    return auth.nonce.hex()
 
 
-def _told(response: httpx.Response) -> dict[str, Any]:
-    """Return what an answer says: which error, which ids."""
-    said = _read(response.content)
-    error = said.error
-    if isinstance(error, dict):
-        error = error.get("message")
-    facts = {
-        "error": error,
-        "payment_id": said.payment_id,
-        "session_id": said.session_id,
-        "tx_hash": said.tx_hash,
-        "ok": said.is_valid if said.success is None else said.success,
-    }
-    return _short(facts)
+def _text(said: object) -> str | None:
+    """Return the beginning of a text; anything else that came in its place is none."""
+    return said[:120] if isinstance(said, str) else None
 
 
-def _short(facts: dict[str, Any]) -> dict[str, Any]:
-    return {
-        name: value[:120] if isinstance(value, str) else value
-        for name, value in facts.items()
-        if isinstance(value, str | bool)
-    }
+def _flag(said: object) -> bool | None:
+    return said if isinstance(said, bool) else None
