@@ -6,7 +6,8 @@ import pytest
 
 from tests.conftest import COLLECTED, find
 from tests.house.forked import ROOT, run_pytest
-from x402sim.spec.clauses import CLAUSES, Clause
+from x402sim.spec.clause import Clause
+from x402sim.spec.clauses import CLAUSES
 
 FOLDERS = ("service", "payer", "chain", "facilitator", "protocol", "explorer", "spec")
 """Where the tests of a clause are looked for, those that find a fault soonest first."""

@@ -5,25 +5,7 @@ module:name below `x402sim`, whose docstring cites the id; the tests marked with
 fail without it.
 """
 
-from dataclasses import dataclass
-from typing import Literal
-
-Level = Literal["MUST", "SHOULD", "MAY"]
-
-
-@dataclass(frozen=True, slots=True)
-class Clause:
-    """One clause: its id, its level, what it demands, and the code that keeps it."""
-
-    id: str
-    level: Level
-    text: str
-    kept_by: str
-
-    @property
-    def section(self) -> str:
-        """The section of the specification."""
-        return self.id.split("/")[0]
+from x402sim.spec.clause import Clause
 
 
 def _must(slug: str, text: str, kept_by: str) -> Clause:
