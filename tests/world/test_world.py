@@ -451,37 +451,6 @@ def test_a_caller_who_gives_up_leaves_it_working() -> None:
 # --- the journal ---------------------------------------------------------------------
 
 
-def test_only_a_text_is_recorded_where_a_text_belongs() -> None:
-    body = '{"error": false, "paymentId": 7, "sessionId": [], "success": "yes", "final": "no"}'
-
-    async def story(world: LiveWorld) -> None:
-        alice = await world.payer("alice")
-        await world.fault(Fault(victim="service", does="answer", status=400, body=body))
-        await alice.http.post("/api/pay", json={"paymentId": True, "paymentHeader": 5})
-
-    run = play(story)
-    (request,), (answer,) = (
-        [entry.event for entry in entries(run, kind, "alice")]
-        for kind in (events.RequestSent, events.AnswerReceived)
-    )
-    assert (request.payment_id, request.authorization) == (None, None)
-    assert (answer.error, answer.payment_id, answer.session_id) == (None, None, None)
-    assert (answer.ok, answer.final) == (None, None)
-    assert Journal.load(run.journal.ndjson()).sha256() == run.sha256
-
-
-def test_an_answer_says_whether_a_refusal_is_final() -> None:
-    async def story(world: LiveWorld) -> None:
-        poor = await world.payer("poor")
-        await poor.buy()
-
-    run = play(story)
-    (refused,) = entries(run, events.PaymentRefused)
-    answered = entries(run, events.AnswerReceived, "poor")[-1].event
-    assert (answered.error, answered.final) == (refused.event.refusal, refused.event.final)
-    assert answered.final is True
-
-
 def test_a_whole_journal_is_read_as_it_was_written() -> None:
     journal = World(seed=1).play(quote).journal
     again = Journal.load(journal.ndjson())

@@ -4,7 +4,7 @@ import asyncio
 from typing import Literal
 
 from x402sim import events
-from x402sim.chain.base import Block, Log, Receipt, WorldChain
+from x402sim.chain.base import Block, Log, TxReceipt, WorldChain
 from x402sim.clock import Clock
 from x402sim.journal import Journal
 from x402sim.protocol import abi
@@ -56,7 +56,7 @@ class Watch:
         now_there = await self._chain.block(block.number)
         return now_there is None or now_there.hash != block.hash
 
-    def _record_receipt(self, block: Block, receipt: Receipt) -> None:
+    def _record_receipt(self, block: Block, receipt: TxReceipt) -> None:
         self._record(
             events.TransactionMined(
                 tx_hash=to_hex(receipt.tx_hash),
