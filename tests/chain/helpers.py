@@ -6,7 +6,7 @@ from pathlib import Path
 
 from coincurve import PrivateKey
 
-from x402sim.chain.base import Call, Receipt
+from x402sim.chain.base import Call, TxReceipt
 from x402sim.chain.ledger.ledger import LedgerChain
 from x402sim.chain.ledger.token_rules import TokenRules
 from x402sim.clock import Clock
@@ -67,7 +67,7 @@ class Bench:
         """Send a transaction; return its hash."""
         return asyncio.run(self.ledger.send(Call(sender.address_bytes, to, data, value)))
 
-    def send(self, data: bytes, sender: Wallet = RELAYER, value: int = 0) -> Receipt:
+    def send(self, data: bytes, sender: Wallet = RELAYER, value: int = 0) -> TxReceipt:
         """Send a call of the token that is mined at once; return its receipt."""
         receipt = self.state.receipts[self.put(data, sender, value=value)]
         assert receipt.tx_hash in self.state.head.tx_hashes

@@ -20,7 +20,7 @@ from tests.chain.helpers import (
     nonce,
     payment,
 )
-from x402sim.chain.base import Block, Call, ChainError, LogFilter, Receipt
+from x402sim.chain.base import Block, Call, ChainError, LogFilter, TxReceipt
 from x402sim.chain.ledger import gas
 from x402sim.chain.ledger.machine import GAS_LIMIT, GAS_PRICE_WEI, KEPT_BLOCKS
 from x402sim.payer.wallet import Wallet
@@ -55,7 +55,7 @@ def transaction(bench: Bench, tx_hash: Hash):
     return asyncio.run(bench.ledger.transaction(tx_hash))
 
 
-def receipt(bench: Bench, tx_hash: Hash) -> Receipt | None:
+def receipt(bench: Bench, tx_hash: Hash) -> TxReceipt | None:
     return asyncio.run(bench.ledger.receipt(tx_hash))
 
 
@@ -354,7 +354,7 @@ def test_a_filter_passes_what_it_names(bench, wanted, found):
 def test_waiting_ends_when_the_transaction_is_mined(on_demand):
     tx_hash = on_demand.put(payment())
 
-    async def wait_and_mine() -> tuple[Receipt, ...]:
+    async def wait_and_mine() -> tuple[TxReceipt, ...]:
         waits = [asyncio.create_task(on_demand.ledger.wait(tx_hash, 5)) for _ in range(2)]
         await asyncio.sleep(0)
         assert not any(task.done() for task in waits)
@@ -365,7 +365,7 @@ def test_waiting_ends_when_the_transaction_is_mined(on_demand):
     assert mined == receipt(on_demand, tx_hash)
 
 
-def receipt_of(receipts: tuple[Receipt, ...]) -> Receipt:
+def receipt_of(receipts: tuple[TxReceipt, ...]) -> TxReceipt:
     assert len(set(map(id, receipts))) == 1
     return receipts[0]
 
@@ -379,7 +379,7 @@ def test_waiting_ends_when_a_reorg_mines_the_transaction(on_demand):
     mine(on_demand)
     tx_hash = on_demand.put(payment())
 
-    async def wait_and_reorg() -> Receipt:
+    async def wait_and_reorg() -> TxReceipt:
         wait = asyncio.create_task(on_demand.ledger.wait(tx_hash, 5))
         await asyncio.sleep(0)
         await on_demand.ledger.reorg(1)

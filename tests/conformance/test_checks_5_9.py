@@ -196,6 +196,7 @@ def routed(rewrite: Callable[[str], str]) -> Break:
         async def door(scope: Any, receive: Any, send: Any) -> None:
             await right({**scope, "path": rewrite(scope["path"])}, receive, send)
 
+        door.routes = right.routes  # type: ignore[attr-defined]  # the stage reads the paths
         return door
 
     return swapped(process, "service_app", lenient_app)

@@ -16,7 +16,7 @@ from tests.chain.helpers import (
     START_BASE,
     TOKEN,
 )
-from x402sim.chain.base import Call, Receipt, Reverted, WorldChain
+from x402sim.chain.base import Call, Reverted, TxReceipt, WorldChain
 from x402sim.chain.ledger.ledger import LedgerChain
 from x402sim.chain.ledger.profiles import PROFILES
 from x402sim.chain.node.anvil_chain import AnvilChain
@@ -91,7 +91,7 @@ class Bench:
         """Send a transaction; return its hash."""
         return self.run(self.chain.send(Call(sender.address_bytes, to, data, value)))
 
-    def send(self, data: bytes, sender: Wallet = RELAYER, value: int = 0) -> Receipt:
+    def send(self, data: bytes, sender: Wallet = RELAYER, value: int = 0) -> TxReceipt:
         """Send a call of the token that is mined at once; return its receipt."""
         return self.run(self.chain.receipt(self.put(data, sender, value=value)))
 

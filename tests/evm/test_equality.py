@@ -40,7 +40,7 @@ from tests.chain.helpers import (
 )
 from tests.evm.helpers import EVERYBODY, PLAYERS, Town
 from tests.strategies import CURVE_ORDER
-from x402sim.chain.base import Call, Log, LogFilter, Receipt, Reverted, WorldChain
+from x402sim.chain.base import Call, Log, LogFilter, Reverted, TxReceipt, WorldChain
 from x402sim.chain.ledger.profiles import BLOCK_NUMBERS
 from x402sim.chain.node.anvil_chain import AnvilChain
 from x402sim.chain.reverts import Cause, cause
@@ -202,7 +202,7 @@ class BothChains(RuleBasedStateMachine):
                 happened[f"for {cause(reason).name}"] += 1
         self.waiting.clear()
 
-    def compare(self, hashes: tuple[Hash, Hash]) -> Receipt:
+    def compare(self, hashes: tuple[Hash, Hash]) -> TxReceipt:
         """Compare what became of one transaction on the two chains; return anvil's receipt."""
         real, ours = (
             self.town.run(chain.receipt(tx_hash))
@@ -363,7 +363,7 @@ def event(log: Log) -> tuple:
     return log.address, log.topics, log.data, log.block_number, log.tx_index, log.index
 
 
-def outcome(receipt: Receipt | None) -> tuple | None:
+def outcome(receipt: TxReceipt | None) -> tuple | None:
     """Return what became of a transaction, None if it is unknown or waits."""
     if receipt is None:
         return None

@@ -20,7 +20,7 @@ from tests.chain.helpers import (
     payment,
 )
 from tests.evm.helpers import Bench, Town
-from x402sim.chain.base import Call, ChainError, LogFilter, Receipt, Reverted
+from x402sim.chain.base import Call, ChainError, LogFilter, Reverted, TxReceipt
 from x402sim.chain.ledger.machine import GAS_LIMIT, GAS_PRICE_WEI
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol import abi
@@ -39,7 +39,7 @@ def height(bench: Bench) -> int:
     return bench.run(bench.chain.height())
 
 
-def receipt(bench: Bench, tx_hash: Hash) -> Receipt | None:
+def receipt(bench: Bench, tx_hash: Hash) -> TxReceipt | None:
     return bench.run(bench.chain.receipt(tx_hash))
 
 
@@ -302,7 +302,7 @@ def test_waiting_ends_with_the_block(either: Bench):
     on_demand(either)
     tx_hash = either.put(payment())
 
-    async def wait_and_mine() -> list[Receipt]:
+    async def wait_and_mine() -> list[TxReceipt]:
         waits = [asyncio.create_task(either.chain.wait(tx_hash, 30)) for _ in range(3)]
         await asyncio.sleep(0.05)
         assert not any(task.done() for task in waits)
@@ -526,7 +526,7 @@ def test_waiting_ends_when_somebody_else_mines(anvil: Bench):
     on_demand(anvil)
     tx_hash = anvil.put(payment())
 
-    async def wait_and_mine() -> Receipt:
+    async def wait_and_mine() -> TxReceipt:
         wait = asyncio.create_task(anvil.chain.wait(tx_hash, 30))
         await asyncio.sleep(0.05)
         await anvil.chain.node.ask("evm_mine")

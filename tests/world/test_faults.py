@@ -394,7 +394,7 @@ def test_a_condition_of_ones_own(virtual: str) -> None:
 
 def test_a_condition_of_ones_own_cannot_be_sent(server: LocalServer) -> None:
     async def story(world: LiveWorld) -> None:
-        with pytest.raises(ValueError, match="cannot be sent to a URL"):
+        with pytest.raises(ValueError, match="cannot be sent to a deployment"):
             await world.fault(Fault(victim="service", does="refuse"), lambda _: True)
 
     play(story, server.url)

@@ -59,7 +59,7 @@ class Transaction:
 
 
 @dataclass(frozen=True, slots=True)
-class Receipt:
+class TxReceipt:
     """The outcome of a mined transaction; `revert_reason` is None if it succeeded."""
 
     tx_hash: Hash
@@ -116,7 +116,7 @@ class Chain(Protocol):
     async def transaction(self, tx_hash: Hash) -> Transaction | None:
         """Return a transaction, mined or waiting; None if unknown."""
 
-    async def receipt(self, tx_hash: Hash) -> Receipt | None:
+    async def receipt(self, tx_hash: Hash) -> TxReceipt | None:
         """Return the receipt of a mined transaction; None if unknown or waiting."""
 
     async def logs(self, wanted: LogFilter) -> list[Log]:
@@ -134,7 +134,7 @@ class Chain(Protocol):
         Returns its hash; raises `ChainError` if the account cannot pay for the gas.
         """
 
-    async def wait(self, tx_hash: Hash, timeout_s: float) -> Receipt:
+    async def wait(self, tx_hash: Hash, timeout_s: float) -> TxReceipt:
         """Return the receipt once the transaction is mined; raises `TimeoutError`."""
 
     async def native_balance(self, account: Address) -> int:

@@ -5,7 +5,7 @@ A lagging explorer does not see the mempool either; one without lag does.
 
 from dataclasses import dataclass
 
-from x402sim.chain.base import Block, Chain, Receipt, Transaction
+from x402sim.chain.base import Block, Chain, Transaction, TxReceipt
 from x402sim.clock import Clock
 from x402sim.protocol.crypto import Hash
 
@@ -25,7 +25,7 @@ class Index:
             return tx
         return None
 
-    async def receipt(self, tx_hash: Hash) -> Receipt | None:
+    async def receipt(self, tx_hash: Hash) -> TxReceipt | None:
         """Return the receipt of a mined transaction; None if unknown, waiting or not seen yet."""
         receipt = await self.chain.receipt(tx_hash)
         if receipt is None or await self._sees(receipt.block_hash):

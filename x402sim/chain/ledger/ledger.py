@@ -20,9 +20,9 @@ from x402sim.chain.base import (
     LogFilter,
     Mining,
     Minting,
-    Receipt,
     Rewinding,
     Transaction,
+    TxReceipt,
 )
 from x402sim.chain.ledger.machine import GAS_PRICE_WEI, Machine
 from x402sim.chain.ledger.token import Token
@@ -68,7 +68,7 @@ class LedgerChain:
         )
         self.watchers: list[Callable[[], Awaitable[None]]] = []
         """Called after every operation."""
-        self._waiters: dict[Hash, list[asyncio.Future[Receipt]]] = {}
+        self._waiters: dict[Hash, list[asyncio.Future[TxReceipt]]] = {}
         self._log = _OperationLog(file) if file else None
         try:
             self.machine = self._open()
@@ -92,7 +92,7 @@ class LedgerChain:
         """Return a transaction, mined or waiting."""
         return self.machine.state.transactions.get(tx_hash)
 
-    async def receipt(self, tx_hash: Hash) -> Receipt | None:
+    async def receipt(self, tx_hash: Hash) -> TxReceipt | None:
         """Return the receipt of a mined transaction."""
         return self.machine.state.receipts.get(tx_hash)
 
@@ -115,12 +115,12 @@ class LedgerChain:
         tx_hash: Hash = await self._do("send", call.sender, call.to, call.data, str(call.value))
         return tx_hash
 
-    async def wait(self, tx_hash: Hash, timeout_s: float) -> Receipt:
+    async def wait(self, tx_hash: Hash, timeout_s: float) -> TxReceipt:
         """Return the receipt once the transaction is mined; raises `TimeoutError`."""
         receipt = self.machine.state.receipts.get(tx_hash)
         if receipt:
             return receipt
-        waiter: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
+        waiter: asyncio.Future[TxReceipt] = asyncio.get_running_loop().create_future()
         self._waiters.setdefault(tx_hash, []).append(waiter)
         try:
             async with asyncio.timeout(timeout_s):
@@ -288,7 +288,7 @@ class LedgerChain:
         await self._notify()
         return result
 
-    def _forget_waiter(self, tx_hash: Hash, waiter: asyncio.Future[Receipt]) -> None:
+    def _forget_waiter(self, tx_hash: Hash, waiter: asyncio.Future[TxReceipt]) -> None:
         """Remove a waiter that has its receipt or gave up."""
         others = [other for other in self._waiters.pop(tx_hash, []) if other is not waiter]
         if others:

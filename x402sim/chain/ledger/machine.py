@@ -14,9 +14,9 @@ from x402sim.chain.base import (
     ChainError,
     Log,
     LogFilter,
-    Receipt,
     Reverted,
     Transaction,
+    TxReceipt,
 )
 from x402sim.chain.ledger import gas
 from x402sim.chain.ledger.state import State
@@ -223,7 +223,7 @@ class Machine:
         self._block_marks = {n: m for n, m in self._block_marks.items() if n > oldest}
         self.state.forget(min(self._block_marks.values()))
 
-    def _execute(self, tx: Transaction, now_s: int, gas_before: int, logs_before: int) -> Receipt:
+    def _execute(self, tx: Transaction, now_s: int, gas_before: int, logs_before: int) -> TxReceipt:
         """Run one transaction; whatever it reverts, its sender pays the gas."""
         state, call = self.state, tx.call
         gas_used, reason = gas.intrinsic(call.data), None
@@ -250,7 +250,7 @@ class Machine:
             Log(call.to, topics, data, *place, logs_before + i)
             for i, (topics, data) in enumerate(emitted)
         )
-        return Receipt(
+        return TxReceipt(
             tx_hash=tx.hash,
             block_number=tx.block_number,
             block_hash=tx.block_hash,

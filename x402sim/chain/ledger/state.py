@@ -7,7 +7,7 @@ a reorganised block, and everything since a snapshot, all in the same way.
 from enum import Enum
 from typing import Any, TypeVar
 
-from x402sim.chain.base import Block, Receipt, Transaction
+from x402sim.chain.base import Block, Transaction, TxReceipt
 from x402sim.protocol.crypto import Address, Hash
 
 K = TypeVar("K")
@@ -35,7 +35,7 @@ class State:
         self.blocks: dict[int, Block] = {}
         self.block_numbers: dict[Hash, int] = {}
         self.transactions: dict[Hash, Transaction] = {}
-        self.receipts: dict[Hash, Receipt] = {}
+        self.receipts: dict[Hash, TxReceipt] = {}
         self.waiting: dict[Hash, int] = {}
         """The mempool: the order of arrival of each transaction in it."""
         self._undo: list[tuple[dict[Any, Any], Any, Any]] = []

@@ -17,9 +17,9 @@ from x402sim.chain.base import (
     ChainError,
     Log,
     LogFilter,
-    Receipt,
     Reverted,
     Transaction,
+    TxReceipt,
 )
 from x402sim.chain.ledger import gas
 from x402sim.chain.node import objects
@@ -109,7 +109,7 @@ class EvmChain:
         into = _maybe(objects.transaction)
         return await self.node.read(into, "eth_getTransactionByHash", to_hex(tx_hash))
 
-    async def receipt(self, tx_hash: Hash) -> Receipt | None:
+    async def receipt(self, tx_hash: Hash) -> TxReceipt | None:
         """Return the receipt of a mined transaction."""
         asked = to_hex(tx_hash)
         found, tx = await self.node.ask_all(
@@ -212,7 +212,7 @@ class EvmChain:
         into = objects.created_contract
         return await self.node.read(into, "eth_getTransactionReceipt", to_hex(tx_hash))
 
-    async def wait(self, tx_hash: Hash, timeout_s: float) -> Receipt:
+    async def wait(self, tx_hash: Hash, timeout_s: float) -> TxReceipt:
         """Return the receipt once the transaction is mined.
 
         Raises `TimeoutError` if it is not mined in time; it may be later. Raises
@@ -229,7 +229,7 @@ class EvmChain:
         self._sender.forget(tx_hash)
         return receipt
 
-    async def _look(self, tx_hash: Hash) -> Receipt | None:
+    async def _look(self, tx_hash: Hash) -> TxReceipt | None:
         """Return the receipt, None if there is none yet or the node does not answer."""
         try:
             receipt = await self.receipt(tx_hash)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import replace
 
-from x402sim.chain.base import Block, Call, ChainError, Minting, Receipt, Reverted
+from x402sim.chain.base import Block, Call, ChainError, Minting, Reverted, TxReceipt
 from x402sim.chain.node.evm import JsonRpcNode
 from x402sim.chain.node.evm_chain import EvmChain
 from x402sim.clock import Clock
@@ -85,7 +85,7 @@ class ExternalChain(EvmChain):
         """Mint tokens with the owner's key; raises `ChainError` and `TimeoutError`."""
         await self._send_and_check(Call(self.owner, self.token, abi.mint(account, amount_base)))
 
-    async def wait(self, tx_hash: Hash, timeout_s: float) -> Receipt:
+    async def wait(self, tx_hash: Hash, timeout_s: float) -> TxReceipt:
         """Return the receipt once the transaction is mined and the watchers have been called.
 
         Raises `TimeoutError` and `ChainError`.

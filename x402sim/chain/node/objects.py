@@ -3,7 +3,7 @@
 `jsonrpc` is the other direction: it writes our own chain as JSON-RPC objects.
 """
 
-from x402sim.chain.base import Block, Call, Log, LogFilter, Receipt, Transaction
+from x402sim.chain.base import Block, Call, Log, LogFilter, Transaction, TxReceipt
 from x402sim.chain.rpc.jsonrpc import (
     Json,
     quantity,
@@ -52,9 +52,9 @@ def call(given: Json) -> Call:
     )
 
 
-def receipt(given: Json, asked: Call, revert_reason: str | None) -> Receipt:
+def receipt(given: Json, asked: Call, revert_reason: str | None) -> TxReceipt:
     """Return a receipt, with the call it is about and why that failed; raises `BadParams`."""
-    return Receipt(
+    return TxReceipt(
         tx_hash=read_hash(given["transactionHash"]),
         block_number=read_quantity(given["blockNumber"]),
         block_hash=read_hash(given["blockHash"]),

@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from x402sim.chain.base import Block, Call, Log, Receipt, Transaction
+from x402sim.chain.base import Block, Call, Log, Transaction, TxReceipt
 from x402sim.protocol.crypto import ZERO_ADDRESS, Address, Hash, from_hex, keccak256, to_hex
 from x402sim.protocol.messages import encode
 
@@ -127,7 +127,7 @@ def log_object(log: Log) -> Json:
     }
 
 
-def receipt_object(receipt: Receipt) -> Json:
+def receipt_object(receipt: TxReceipt) -> Json:
     """Return a receipt; its status is 0x1 if the transaction took effect, otherwise 0x0."""
     return {
         "transactionHash": to_hex(receipt.tx_hash),

@@ -61,9 +61,7 @@ def node_rpc_app(chain: EvmChain, *, may_write: bool) -> Starlette:
             text = f"{named} is not offered here, only reading: {', '.join(sorted(READS))}"
             return answer(jsonrpc.error(writes[0].get("id"), NOT_OFFERED, text))
         try:
-            read = encode(
-                asked
-            )  # not `body`: a key that it has twice is read differently elsewhere
+            read = encode(asked)  # a body may hold a key twice, read otherwise elsewhere
             forwarded = await chain.pass_on(read, writes=bool(writes))
         except ChainError as gone:
             return answer(jsonrpc.error(None, NODE_GONE, str(gone)))

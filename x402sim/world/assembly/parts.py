@@ -79,7 +79,7 @@ class Parts:
         return self.process.service
 
 
-Link = Callable[[Part, ASGIApp], httpx.AsyncBaseTransport]
+MakeLink = Callable[[Part, ASGIApp], httpx.AsyncBaseTransport]
 """Makes the wire to one part ("facilitator", "explorer", "rpc") from its application."""
 
 
@@ -116,7 +116,7 @@ class _Site:
 def build(
     recipe: Recipe,
     clock: Clock | None = None,
-    link: Link = plain_link,
+    link: MakeLink = plain_link,
     journal: Journal | None = None,
 ) -> Parts:
     """Build a world. With a file, one that was there before goes on where it stopped.
@@ -224,7 +224,7 @@ def _service_at_its_door(site: _Site, process: Process) -> ASGIApp:
     return site.at_its_door("service", _no_service, ())
 
 
-def _client(outside: dict[Part, ASGIApp], link: Link) -> httpx.AsyncClient:
+def _client(outside: dict[Part, ASGIApp], link: MakeLink) -> httpx.AsyncClient:
     """Return the client with which the service asks them."""
     return httpx.AsyncClient(
         mounts={_url(name): link(name, app) for name, app in outside.items()},

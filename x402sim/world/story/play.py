@@ -11,7 +11,7 @@ from x402sim.world.story.scenario import Scenario
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
+class Description:
     """What the journal says of a world before its story begins."""
 
     seed: int
@@ -27,29 +27,29 @@ class Setting:
         return self.on if self.chain is None else f"{self.on} on {self.chain}"
 
 
-async def play_on(live: LiveWorld, scenario: Scenario, setting: Setting) -> None:
+async def play_on(live: LiveWorld, scenario: Scenario, description: Description) -> None:
     """Play a scenario in a live world; the journal holds all of it, from `begin` to `end`."""
-    _begin(live, scenario, setting)
-    outcome, reason = await _outcome(live, scenario, setting)
+    _begin(live, scenario, description)
+    outcome, reason = await _outcome(live, scenario, description)
     stage = live.stage
     if stage.remote_journal is not None:
         stage.wires.journal.merge(await stage.remote_journal(live.before.journal))
     live.record(events.End(outcome=outcome, reason=reason))
 
 
-def _begin(live: LiveWorld, scenario: Scenario, setting: Setting) -> None:
+def _begin(live: LiveWorld, scenario: Scenario, description: Description) -> None:
     network = live.network
     live.record(
         events.Begin(
             scenario=scenario.name,
             title=scenario.title,
-            seed=setting.seed,
+            seed=description.seed,
             start_ms=live.clock.now_ms(),
             network=network.name,
             decimals=network.decimals,
             symbol=network.token_symbol,
-            chain=setting.chain,
-            options=setting.options,
+            chain=description.chain,
+            options=description.options,
             merchant=live.before.pay_to,
             token_owner=live.before.token_owner,
         )
@@ -57,13 +57,13 @@ def _begin(live: LiveWorld, scenario: Scenario, setting: Setting) -> None:
 
 
 async def _outcome(
-    live: LiveWorld, scenario: Scenario, setting: Setting
+    live: LiveWorld, scenario: Scenario, description: Description
 ) -> tuple[events.Outcome, str]:
     """Play the story, unless the stage lacks what it needs; return outcome and reason."""
     missing = [need.meaning for need in scenario.needs if need not in live.stage.offers]
     if missing:
-        return "skipped", f"{setting.place} does not offer {', '.join(missing)}"
-    error = await _error(live, scenario, has_invariants=setting.has_invariants)
+        return "skipped", f"{description.place} does not offer {', '.join(missing)}"
+    error = await _error(live, scenario, has_invariants=description.has_invariants)
     if error is not None:
         return "failed", error
     entries = live.stage.wires.journal

@@ -16,7 +16,7 @@ from x402sim.world.stages.parse import parse_stage
 from x402sim.world.stages.stage import OpenStage, Plan, Stage
 from x402sim.world.story import serialize
 from x402sim.world.story.live import LiveWorld
-from x402sim.world.story.play import Setting, play_on
+from x402sim.world.story.play import Description, play_on
 from x402sim.world.story.scenario import Scenario, Story, find
 from x402sim.world.transport.latency import LatencySpec, latency_of
 
@@ -132,13 +132,13 @@ class World:
         async with self.on.open(self._plan) as stage:
             live = await LiveWorld.on(stage, self._network_on(stage))
             try:
-                await play_on(live, scenario, self._setting())
+                await play_on(live, scenario, self._description())
                 return Run(journal=stage.wires.journal, on=self.on.name, real_s=elapsed())
             finally:
                 await live.close()
 
-    def _setting(self) -> Setting:
-        return Setting(
+    def _description(self) -> Description:
+        return Description(
             seed=self.seed,
             on=self.on.name,
             chain=None if self.chain == DEFAULT_CHAIN else self.chain.name,

@@ -42,7 +42,9 @@ Deed = Literal[
 """
 
 
-class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Fault(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, repr_omit_defaults=True
+):
     """One way to go wrong, and when: the requests it strikes, how often and how likely.
 
     It strikes requests whose path ends with `path` and whose path, query or body contains

@@ -1,0 +1,43 @@
+"""What `help()` shows of the public names is true: the examples run, every option is there."""
+
+import doctest
+import inspect
+
+import pytest
+
+import x402sim
+from x402sim import Fault, World, backends
+from x402sim.world.story import world
+from x402sim.world.transport import faults
+
+
+@pytest.mark.parametrize("module", [world, faults], ids=lambda each: each.__name__)
+def test_the_examples_run(module) -> None:
+    result = doctest.testmod(module)
+    assert result.attempted > 0
+    assert result.failed == 0
+
+
+def test_every_option_of_a_world_is_explained() -> None:
+    text = inspect.getdoc(World) or ""
+    for name in inspect.signature(World).parameters:
+        assert f"\n{name}\n    " in text, name
+
+
+def test_every_public_name_has_a_docstring() -> None:
+    for name in x402sim.__all__:
+        value = getattr(x402sim, name)
+        assert name.isupper() or inspect.getdoc(value), name
+
+
+def test_the_backends_are_loaded_by_name() -> None:
+    for name in backends.__all__:
+        assert getattr(backends, name).__name__ == name
+        assert name in dir(backends)
+    with pytest.raises(AttributeError, match="no attribute 'Hardhat'"):
+        backends.Hardhat  # noqa: B018
+
+
+def test_a_fault_shows_what_was_given() -> None:
+    fault = Fault(victim="rpc", does="refuse", times=None)
+    assert repr(fault) == "Fault(victim='rpc', does='refuse', times=None)"
