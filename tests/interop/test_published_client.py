@@ -9,7 +9,7 @@ import pytest
 from crypto_com_facilitator_client import CronosNetwork, Facilitator
 from crypto_com_facilitator_client.integrations import facilitator_api, facilitator_registry
 
-from tests.bench import ORDER
+from tests.rig import ORDER
 from x402sim import LocalServer
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.bench import ORDER
+from tests.rig import ORDER
 from x402sim import LocalServer, PaymentAuth
 from x402sim.commands.banner import quick_start, show
 from x402sim.world.server.listen import Listen
