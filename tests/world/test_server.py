@@ -57,7 +57,7 @@ def test_slips_are_told_at_once(tmp_path: Path) -> None:
 
 def test_a_network_can_be_given_by_name() -> None:
     with LocalServer(network="cronos-mainnet") as server:
-        assert server.info["chainId"] == 25
+        assert server.info.chain_id == 25
 
 
 def test_the_banners_program_can_be_pasted(capsys: pytest.CaptureFixture[str]) -> None:
