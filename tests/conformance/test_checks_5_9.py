@@ -121,7 +121,7 @@ def test_without_a_world_the_other_checks_are_skipped(own_money: bool, at_least:
     assert len(results) - len(odd(results)) >= at_least
 
 
-# --- defects -----------------------------------------------------------------------------
+# --- defects: every day, those of `tests/mutants` are detected; these fail nothing else --
 
 Break = Callable[[pytest.MonkeyPatch], None]
 
@@ -272,6 +272,7 @@ DEFECTS: dict[str, tuple[Break, set[str]]] = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", DEFECTS)
 def test_a_defect_is_detected_by_the_check_of_its_clause(
     monkeypatch: pytest.MonkeyPatch, name: str
@@ -299,6 +300,7 @@ LEFT_OUT: dict[str, tuple[tuple[tuple[str, str], ...], set[str]]] = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", LEFT_OUT)
 def test_a_missing_rule_is_detected_by_the_check_of_its_clause(name: str) -> None:
     rules, expected = LEFT_OUT[name]
