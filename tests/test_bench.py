@@ -17,8 +17,10 @@ from typer.testing import CliRunner
 from tests.serve.driver import environment
 from x402sim.bench import day, lifecycle, measure, served, signatures
 from x402sim.bench.lifecycle import TRANSPORTS, Totals
+from x402sim.bench.recording import Recorder
 from x402sim.bench.rounds import ROUNDS, Pace, race
 from x402sim.cli import app
+from x402sim.events import name_of
 
 
 def bench(*arguments: str) -> Result:
@@ -178,6 +180,10 @@ def test_json_has_all_the_numbers() -> None:
     assert all(pace["ratio"] < 1 for pace in lifecycles["paces"][2:]), "nothing passes the limit"
     transfers = lifecycles["outcome"]["transfers"]
     assert lifecycles["outcome"]["earned_base"] == 10_000 * len(set(transfers)) > 0
+    journal = lifecycles["journal"]
+    assert journal["events"] == len(Recorder().events)
+    assert set(journal["share"]) == set(TRANSPORTS)
+    assert all(0 < share < 0.5 for share in journal["share"].values())
     assert found["day"]["payers"] == 3
     assert found["day"]["virtual_s"] == pytest.approx(7200, abs=10)
 
@@ -191,6 +197,8 @@ def test_the_table_explains_each_line_in_80_columns() -> None:
         (place,) = [number for number, line in enumerate(lines) if line.startswith(name + " ")]
         assert lines[place + 1].startswith("  "), f"{name} is not explained"
     assert "3 payers, 2 h simulated, one process" in lines
+    (place,) = [number for number, line in enumerate(lines) if line.startswith("The journal")]
+    assert lines[place + 1].count("%") == len(TRANSPORTS)
 
 
 def test_only_what_is_asked_for_is_measured() -> None:
@@ -221,3 +229,14 @@ def test_in_a_pipe_there_is_only_the_table() -> None:
     )  # fmt: skip
     assert done.stderr == ""
     assert "\x1b" not in done.stdout
+
+
+# --- the journal -----------------------------------------------------------------------
+
+
+def test_the_journals_share_is_that_of_a_whole_lifecycle() -> None:
+    recorder = Recorder()
+    kinds = [name_of(event) for event in recorder.events]
+    assert kinds.count("answer sent") == 5, "402, verify, settle, receipt, the quote"
+    assert {"payment settled", "transaction mined", "transfer"} <= set(kinds)
+    recorder.work(3)

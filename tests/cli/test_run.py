@@ -303,14 +303,26 @@ def test_reports_without_their_extra(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_ctrl_c_stops_it_at_once(tmp_path: Path) -> None:
     file = stories.write(tmp_path, stories.NEVER_ENDS)
     with subprocess.Popen(
-        command("run", file), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        command("run", file),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=heed_sigint,
     ) as running:
         assert running.stdout is not None
         assert running.stderr is not None
-        assert running.stdout.readline() == "begun\n"
-        running.send_signal(signal.SIGINT)
-        assert running.wait(20) == 130
-        assert "Traceback" not in running.stderr.read()
+        try:
+            assert running.stdout.readline() == "begun\n"
+            running.send_signal(signal.SIGINT)
+            assert running.wait(20) == 130
+            assert "Traceback" not in running.stderr.read()
+        finally:
+            running.kill()
+
+
+def heed_sigint() -> None:
+    """Let a child process receive SIGINT even if the tests run in the background of a shell."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 # --- reports and the bar -------------------------------------------------------------

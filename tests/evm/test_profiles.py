@@ -343,16 +343,21 @@ def attempts(draw: Callable) -> Attempt:
             return transfer_call(auth, signature, receive=kind == "receive"), caller
 
 
-@settings(max_examples=300, suppress_health_check=list(HealthCheck))
-@given(st.lists(attempts(), min_size=5, max_size=20))
-def test_both_profiles_accept_and_refuse_the_same_payments(some_attempts: list[Attempt]):
+@pytest.mark.parametrize("times", [40, pytest.param(1000, marks=pytest.mark.thorough)])
+def test_both_profiles_accept_and_refuse_the_same_payments(times: int):
     """On the ledger alone; `test_equality` proves that the second is what an EVM does."""
-    circle, openzeppelin = LedgerBench(rules=FIAT_TOKEN), LedgerBench(rules=OPENZEPPELIN)
-    for data, sender in some_attempts:
-        ends = [bench.refusal(data, sender) is None for bench in (circle, openzeppelin)]
-        assert ends[0] == ends[1]
-    assert circle.state.balances == openzeppelin.state.balances
-    assert circle.state.authorizations == openzeppelin.state.authorizations
+
+    @settings(max_examples=times, suppress_health_check=list(HealthCheck))
+    @given(st.lists(attempts(), min_size=5, max_size=20))
+    def compare(some_attempts: list[Attempt]) -> None:
+        circle, openzeppelin = LedgerBench(rules=FIAT_TOKEN), LedgerBench(rules=OPENZEPPELIN)
+        for data, sender in some_attempts:
+            ends = [bench.refusal(data, sender) is None for bench in (circle, openzeppelin)]
+            assert ends[0] == ends[1]
+        assert circle.state.balances == openzeppelin.state.balances
+        assert circle.state.authorizations == openzeppelin.state.authorizations
+
+    compare()
 
 
 def test_a_payment_leaves_the_same_events_at_both(three: list[Bench]):

@@ -54,8 +54,17 @@ def told(run: Run) -> list[str]:
 
 # --- the stories ---------------------------------------------------------------------
 
+LONG = {"cache_eviction", "indexer_backfill"}
+"""Scenarios that wait for hundreds of blocks."""
 
-@pytest.mark.parametrize("scenario", shipped(), ids=lambda scenario: scenario.name)
+
+@pytest.mark.parametrize(
+    "scenario",
+    [
+        pytest.param(each, id=each.name, marks=[pytest.mark.thorough] if each.name in LONG else [])
+        for each in shipped()
+    ],
+)
 def test_a_scenario_is_the_same_on_anvil_event_by_event(scenario: Scenario):
     run = World(chain="anvil").play(scenario)
     if scenario.name in FIAT_TOKEN_ONLY:

@@ -46,5 +46,5 @@ def _run(arguments: Sequence[str], output: Path) -> None:
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)
     # To rewrite `assert`, pytest wants to be there before the libraries.
-    options = ("-p", "no:cacheprovider", "-p", "no:xdist", "--no-header", "--assert=plain")
+    options = ("-p", "no:cacheprovider", "--no-header", "--assert=plain")
     sys.exit(int(pytest.main([*options, *arguments])))

@@ -1,7 +1,8 @@
 """The jury of the conformance suite: defects of our own service, which the suite must see.
 
-`change.py` says how a defect is put in, `mutant.py` what one row is, the modules named
-after a class (`binding.py`, `replay.py`, …) hold the rows, `honest.py` the services in
-which nothing may be found, `jury.py` judges them all in parallel, and `matrix.py` shows
-what came out. `python -m tests.mutants` runs everything.
+`mutant.py` says what one row is, `change.py` how a defect is made: a rule left out, a setting,
+a decision, a wrapped collaborator (`wrapper.py`) or middleware (`middleware.py`). The modules
+named after a class (`binding.py`, `replay.py`, …) hold the rows, `honest.py` the services in
+which the suite must find nothing, `jury.py` judges them, and `matrix.py` shows the verdicts.
+`python -m tests.mutants` runs everything.
 """

@@ -40,7 +40,12 @@ def main() -> int:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
-    parser.add_argument("--csv", type=Path, metavar="FILE", help="write the matrix as CSV")
+    parser.add_argument(
+        "--csv",
+        type=Path,
+        metavar="FILE",
+        help="write the matrix as CSV; with --only, renew those rows",
+    )
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the matrix as PNG")
     parser.add_argument(
         "--only", action="append", metavar="NAME", help="one defect or honest service; repeatable"
@@ -64,7 +69,7 @@ def _write(asked: argparse.Namespace, verdicts: list[Verdict], mutants: list[Ver
     from x402sim.report.plots.figure import png
 
     if asked.csv:
-        asked.csv.write_text(matrix.as_csv(verdicts, check_ids()), encoding="utf-8")
+        matrix.write(asked.csv, verdicts, check_ids())
     if asked.plot:
         asked.plot.write_bytes(png(matrix.draw(mutants, check_ids()).figure))
 

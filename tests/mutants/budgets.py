@@ -31,6 +31,10 @@ class Budgets:
         }
         return self._shown[session_id]
 
+    def close(self, session_id: str) -> None:
+        """Leave a session to the service again."""
+        self._shown.pop(session_id, None)
+
     def shown(self, session_id: str) -> dict[str, Any] | None:
         """Return one of these sessions as its holder sees it."""
         return self._shown.get(session_id)

@@ -9,15 +9,16 @@ from tests.mutants.change import Change
 from tests.mutants.middleware import Answer, Request, answer, replies
 from tests.mutants.mutant import Kind
 from tests.mutants.paying import ALREADY_SETTLED, INVALID_SIGNATURE, NONCE_USED, PAY
+from x402sim.protocol.refusals import Refusal
 
 error = Kind("error")
-BALANCE = "Insufficient USDC balance"
-EXPIRED = "Authorization expired"
+BALANCE = Refusal.INSUFFICIENT_BALANCE.text
+EXPIRED = Refusal.EXPIRED.text
+REFUSALS = frozenset(refusal.text for refusal in Refusal)
 ALL_TEXTS = (
     "7/insufficient-balance 7/invalid-signature 7/nonce-already-used 7/authorization-expired "
     "7/payment-already-settled"
 )
-BAD_REQUEST = "Invalid request body"
 
 
 def texts(others: Mapping[str, str]) -> Change:
@@ -36,7 +37,7 @@ def refused(given: Answer | None) -> Change:
     """Answer every refused settlement alike; None tells its text in a 200."""
 
     def change(_: Request, reply: Answer) -> Answer:
-        if reply.status < 400 or reply.error in (None, BAD_REQUEST):
+        if reply.error not in REFUSALS:
             return reply
         if given is None:
             return answer(200, {"success": False, "error": reply.error})

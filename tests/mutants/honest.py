@@ -43,7 +43,7 @@ class Honest:
 
     @property
     def target(self) -> Target:
-        """What the suite is told about it."""
+        """The target file that the suite gets."""
         return own_target() if self.own_target else Target()
 
     @property

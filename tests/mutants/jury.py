@@ -27,11 +27,11 @@ from x402sim.world.assembly.recipe import Recipe
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What the suite said of one service; `fell` is the trace if the suite itself crashed."""
+    """What the suite said of one service; `crash` is the trace if the suite itself crashed."""
 
     name: str
     results: dict[str, Result]
-    fell: str
+    crash: str
     seconds: float
 
     def of(self, *outcomes: Outcome) -> list[str]:
@@ -55,13 +55,13 @@ def judge_one(name: str) -> Verdict:
 def judge_by(name: str, checks: list[Check]) -> Verdict:
     """Run some checks against one mutant, or one honest service."""
     elapsed = stopwatch()
-    results, fell = [], ""
+    results, crash = [], ""
     try:
         with _quiet():
             results = _run(name, checks)
     except Exception:  # noqa: BLE001 - it is reported with the verdict
-        fell = traceback.format_exc()
-    return Verdict(name, {each.id: each for each in results}, fell, elapsed())
+        crash = traceback.format_exc()
+    return Verdict(name, {each.id: each for each in results}, crash, elapsed())
 
 
 def _run(name: str, checks: list[Check]) -> list[Result]:
@@ -107,8 +107,8 @@ def others(mutant: Mutant, verdict: Verdict) -> list[str]:
 
 def complaint(verdict: Verdict) -> str:
     """Say what is wrong with the suite, given its verdict; empty if nothing is."""
-    if verdict.fell:
-        return f"{verdict.name}: the suite crashed\n{verdict.fell}"
+    if verdict.crash:
+        return f"{verdict.name}: the suite crashed\n{verdict.crash}"
     if verdict.name in HONEST:
         alarms = verdict.of(Outcome.FAILED, Outcome.INCONCLUSIVE)
         return "\n".join(f"{verdict.name}: false alarm, {_why(verdict, it)}" for it in alarms)

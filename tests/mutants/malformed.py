@@ -8,7 +8,6 @@ from typing import Any
 import msgspec
 
 from tests.mutants.change import Change, settlement_rule
-from tests.mutants.error import BAD_REQUEST
 from tests.mutants.middleware import (
     CRASHED,
     Answer,
@@ -23,10 +22,12 @@ from tests.mutants.middleware import (
 from tests.mutants.mutant import Kind
 from tests.mutants.paying import PAY, authorization
 from x402sim.protocol.money import MAX_STORED
+from x402sim.protocol.refusals import RequestError
 from x402sim.service.issue import QUOTE, SESSIONS
 from x402sim.service.state import Service
 
 malformed = Kind("input")
+BAD_REQUEST = RequestError.INVALID_BODY.text
 TRACE = 'Traceback (most recent call last):\n  File "app.py", line 60, in pay\nValidationError'
 
 

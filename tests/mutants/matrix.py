@@ -3,11 +3,13 @@
 import csv
 import io
 from collections.abc import Sequence
+from pathlib import Path
 
 from matplotlib.axes import Axes
 from matplotlib.colors import BoundaryNorm, ListedColormap
 from matplotlib.patches import Patch, Rectangle
 
+from tests.mutants.honest import HONEST
 from tests.mutants.jury import Verdict
 from tests.mutants.rows import MUTANTS
 from x402sim.report.plots.figure import BLACK, BLUE, LIGHT, ORANGE, prepare, styled
@@ -29,18 +31,23 @@ FILE = folder() / "mutation_matrix.csv"
 """The matrix of all services, kept beside the checks."""
 
 
-def as_csv(verdicts: Sequence[Verdict], checks: Sequence[str]) -> str:
-    """Return a row for each service and a column for each check.
+def write(file: Path, verdicts: Sequence[Verdict], checks: Sequence[str]) -> None:
+    """Write a row for each service and a column for each check.
 
     The first columns are its name, its class of defect ("honest" if it has none), and the
     ids that must fail, with spaces between them. A cell is the outcome; it is empty for
-    what is no news: passed, and observed.
+    what is no news: passed, and observed. Rows of other services in the file stay.
     """
+    new = {verdict.name: row(verdict, checks) for verdict in verdicts}
+    header, *old = kept(file) if file.exists() else [[]]
+    has_these_columns = header == [*FIRST, *checks]
+    rows = {name: values for name, *values in old if has_these_columns}
+    rows |= {name: values for name, *values in new.values()}
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
     table.writerow([*FIRST, *checks])
-    table.writerows(row(verdict, checks) for verdict in verdicts)
-    return text.getvalue()
+    table.writerows([name, *rows[name]] for name in (*MUTANTS, *HONEST) if name in rows)
+    file.write_text(text.getvalue(), encoding="utf-8")
 
 
 def row(verdict: Verdict, checks: Sequence[str]) -> list[str]:
@@ -52,9 +59,9 @@ def row(verdict: Verdict, checks: Sequence[str]) -> list[str]:
     return [verdict.name, mutant.kind if mutant else "honest", " ".join(wanted), *news]
 
 
-def kept() -> list[list[str]]:
-    """Return the rows of the matrix that is kept, its header first."""
-    return list(csv.reader(FILE.read_text(encoding="utf-8").splitlines()))
+def kept(file: Path = FILE) -> list[list[str]]:
+    """Return the rows of a matrix, its header first; by default of the one that is kept."""
+    return list(csv.reader(file.read_text(encoding="utf-8").splitlines()))
 
 
 FIRST = ("service", "class", "must_fail")

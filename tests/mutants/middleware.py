@@ -149,10 +149,10 @@ async def _served(app: ASGIApp, scope: Scope, request: Request, receive: Receive
         if not sent:
             raise
     start, body = sent[0], b"".join(message.get("body", b"") for message in sent[1:])
-    told = dict(start["headers"])
-    media_type = told.pop(b"content-type", b"").decode()
-    told.pop(b"content-length", None)
-    return Answer(start["status"], body, media_type, tuple(told.items()))
+    headers_sent = dict(start["headers"])
+    media_type = headers_sent.pop(b"content-type", b"").decode()
+    headers_sent.pop(b"content-length", None)
+    return Answer(start["status"], body, media_type, tuple(headers_sent.items()))
 
 
 async def _send(reply: Answer, send: Send) -> None:

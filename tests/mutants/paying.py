@@ -12,12 +12,13 @@ import msgspec
 from tests.mutants.middleware import Answer, Request, Serve
 from x402sim.protocol.eip3009 import Authorization
 from x402sim.protocol.header import present
+from x402sim.protocol.refusals import Refusal
 from x402sim.service.issue import QUOTE
 
 PAY = "/api/pay"
-ALREADY_SETTLED = "Payment already settled"
-INVALID_SIGNATURE = "Invalid signature"
-NONCE_USED = "Nonce already used"
+ALREADY_SETTLED = Refusal.ALREADY_SETTLED.text
+INVALID_SIGNATURE = Refusal.INVALID_SIGNATURE.text
+NONCE_USED = Refusal.NONCE_USED.text
 ORDER = {"pair": "BTC-USD", "side": "long", "leverage": 2, "sizeUsd": 100}
 NO_PROOF: dict[str, str | None] = {"x_payment_id": None, "x_session_id": None}
 

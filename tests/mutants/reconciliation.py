@@ -89,6 +89,8 @@ class Finds(Wrapper):
 class Transfers(tuple[Any, ...]):
     """Transfers that are compared in another way."""
 
+    is_paid: Callable[[Any, Any], bool]
+
     def __new__(cls, transfers: Any, is_paid: Callable[[Any, Any], bool]) -> "Transfers":
         made = super().__new__(cls, transfers)
         made.is_paid = is_paid

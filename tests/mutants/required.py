@@ -22,6 +22,7 @@ from tests.mutants.paying import PAY, with_id
 from tests.mutants.wrapper import Wrapper, collaborator
 from x402sim.protocol.crypto import checksum
 from x402sim.protocol.networks import MAINNET
+from x402sim.rng import Stream
 from x402sim.service.issue import AGENTS, QUOTE, SESSIONS, Issuer
 from x402sim.service.state import Service
 from x402sim.world.assembly.recipe import Recipe
@@ -79,11 +80,11 @@ def ids(spell: Callable[[bytes, int, int], str]) -> Change:
     return change
 
 
-class NoLuck:
+class NoLuck(Stream):
     """Random bytes that are all zero."""
 
-    def randbytes(self, count: int) -> bytes:
-        return bytes(count)
+    def randbytes(self, n: int) -> bytes:
+        return bytes(n)
 
 
 class PaysTheToken(Wrapper):
@@ -288,7 +289,7 @@ ROWS = (
         "ids-of-four-digits",
         "2.2/payment-id",
         "The opaque part of a payment id has sixteen bits, so all of them can be tried.",
-        ids(lambda luck, expires_s, n: f"pay_{luck[:2].hex()}"),
+        ids(lambda luck, expires_s, n: f"pay_{n * 40503 % 2**16:04x}"),
     ),
     required(
         "ids-of-the-payers-choice",

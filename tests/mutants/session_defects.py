@@ -60,7 +60,11 @@ def without_deposit(_: Request, reply: Answer) -> Answer:
 async def budget_of_the_body(_: Service, budgets: Budgets, asked: Request, reply: Answer) -> Answer:
     """Let a session have the maxSpend of the repeated request."""
     if is_session(reply):
-        budgets.open(reply.json["sessionId"], to_base(asked.field("maxSpend"), 6))
+        amount_base = to_base(asked.field("maxSpend"), 6)
+        if amount_base > int(reply.json["deposited"]):
+            budgets.open(reply.json["sessionId"], amount_base)
+        else:
+            budgets.close(reply.json["sessionId"])
     return reply
 
 

@@ -2,10 +2,9 @@
 
 from typing import Any
 
-import msgspec
 import pytest
 
-from tests.report.stories import pending, run
+from tests.report.stories import pending
 from x402sim import World, events
 from x402sim.journal import Journal
 from x402sim.protocol.refusals import Refusal, SettlementRefused
@@ -24,28 +23,65 @@ def test_a_pending_payment_is_pending_in_whatever_words(monkeypatch: pytest.Monk
     assert list(payments["status"]) == ["pending", "refused"]
 
 
+def attempt(number: int, payer: str = "eve") -> events.RequestSent:
+    return events.RequestSent(
+        actor=payer,
+        exchange=number,
+        to="service",
+        method="POST",
+        path="/api/pay",
+        payment_id="pay_1",
+    )
+
+
+def refused(*, final: bool, leaves_earlier: bool = False) -> events.PaymentRefused:
+    return events.PaymentRefused(
+        payment_id="pay_1", refusal="?", reason=None, final=final, leaves_earlier=leaves_earlier
+    )
+
+
+@pytest.mark.parametrize(
+    ("refusals", "status"),
+    [
+        ([refused(final=True)], "refused"),
+        ([refused(final=False)], "pending"),
+        ([refused(final=False), refused(final=True)], "refused"),
+        ([refused(final=True, leaves_earlier=True)], "refused"),
+        ([refused(final=False), refused(final=True, leaves_earlier=True)], "pending"),
+    ],
+)
+def test_the_service_says_whether_an_attempt_is_over(
+    refusals: list[events.PaymentRefused], status: str
+) -> None:
+    journal = Journal()
+    for number, refusal in enumerate(refusals, 1):
+        journal.record(0, attempt(number))
+        journal.record(0, refusal)
+    assert list(frames.payments(journal)["status"]) == [status]
+
+
 @pytest.mark.parametrize(
     ("error", "final", "status"),
     [
-        ("Bitte warten.", True, "refused"),
-        ("Bitte warten.", False, "pending"),
-        ("Bitte warten.", None, "pending"),
-        ("Invalid signature", None, "refused"),
-        ("Invalid signature", False, "pending"),
-        ("Settlement failed", None, "pending"),
-        ("Settlement failed", True, "refused"),
+        (Refusal.INVALID_SIGNATURE.text, None, "refused"),
+        (Refusal.INVALID_SIGNATURE.text, False, "pending"),
+        (Refusal.PENDING.text, None, "pending"),
+        (Refusal.UNREACHABLE.text, None, "pending"),
+        (Refusal.UNREACHABLE.text, True, "refused"),
+        ("Abgelehnt", True, "refused"),
+        ("Abgelehnt", None, "pending"),
     ],
 )
-def test_a_third_partys_answer_is_judged_by_its_field_then_by_a_known_text(
+def test_the_answer_says_it_where_the_service_cannot_be_seen(
     error: str, final: bool | None, status: str
 ) -> None:
-    """The journal of a service behind a URL: only the payers' side of it."""
+    """An unknown text without `final` does not say that the payment is over."""
     journal = Journal()
-    for entry in run("pending").journal:
-        event = entry.event
-        if event.actor not in ("world", "alice"):
-            continue
-        if isinstance(event, events.AnswerReceived) and event.final is not None:
-            event = msgspec.structs.replace(event, error=error, final=final)
-        journal.record(entry.at_ms, event)
+    journal.record(0, attempt(1))
+    journal.record(
+        0,
+        events.AnswerReceived(
+            actor="eve", exchange=1, to="service", status=402, error=error, final=final
+        ),
+    )
     assert list(frames.payments(journal)["status"]) == [status]

@@ -46,7 +46,7 @@ def test_it_passes(name: str, on: str) -> None:
 
 
 @every_scenario
-@on_both_stages
+@pytest.mark.parametrize("on", ["in-process", pytest.param("tcp", marks=pytest.mark.thorough)])
 def test_the_same_seed_gives_the_same_journal(name: str, on: str) -> None:
     assert play(name, on).sha256 == played(name, on).sha256
 

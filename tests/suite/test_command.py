@@ -59,6 +59,7 @@ def test_serve_no_service_reports_no_service_url(duo: Duo) -> None:
     assert duo.ready["facilitator"].endswith("/facilitator")
 
 
+@pytest.mark.thorough
 def test_with_a_world_everything_passes_in_time(duo: Duo, tmp_path: Path) -> None:
     files = {kind: tmp_path / f"report.{kind}" for kind in ("json", "junit", "html", "sarif")}
     options = [part for kind, file in files.items() for part in (f"--{kind}", str(file))]

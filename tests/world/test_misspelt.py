@@ -164,7 +164,7 @@ def test_a_need_that_does_not_exist_is_refused() -> None:
 @pytest.mark.parametrize(
     "spec",
     [True, "0.5", "fast", b"1", [], (), [0.1, "0.2"], [[0.1]], (0.1, True), -1, float("nan"),
-     float("inf"), {"median": 1}, None, [None], object()],
+     float("inf"), {"median": 1}, None, [None], object],
     ids=repr,
 )  # fmt: skip
 def test_a_latency_of_a_wrong_type_is_refused(spec: Any) -> None:

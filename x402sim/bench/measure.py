@@ -10,11 +10,12 @@ from typing import Any
 
 from x402sim.bench import day, lifecycle, served, signatures
 from x402sim.bench.lifecycle import Transport
+from x402sim.bench.recording import Recorder
 from x402sim.bench.rounds import ROUNDS, Pace, Work, race
 from x402sim.protocol.crypto import keccak256, portable_keccak
 
 PARTS = ("lifecycles", "served", "day")
-RAW, OURS = "raw signatures", "protocol.crypto"
+RAW, OURS, JOURNAL = "raw signatures", "protocol.crypto", "journal"
 Tell = Callable[[str, float], None]
 """Called with what is being measured, and the share that is done, from 0 to 1."""
 
@@ -58,14 +59,21 @@ def machine() -> dict[str, Any]:
 
 
 def _lifecycles(size: Size, tell: Callable[[float], None]) -> dict[str, Any]:
-    totals = lifecycle.same_totals()
+    totals, recorder = lifecycle.same_totals(), Recorder()
     with _worlds() as worlds:
         works: dict[str, Work] = {RAW: signatures.raw, OURS: signatures.ours}
         works |= {name: world.work for name, world in worlds.items()}
+        works[JOURNAL] = recorder.work
         paces = race(works, size.seconds, lambda over: tell(over / ROUNDS))
+    journal = paces.pop(JOURNAL)
     return {
         "outcome": {"earned_base": totals.earned_base, "transfers": totals.transfers},
         "paces": _against(paces, RAW),
+        "journal": {
+            "events": len(recorder.events),
+            "us": 1e6 / journal.per_s,
+            "share": {name: paces[name].ratio(journal) for name in lifecycle.TRANSPORTS},
+        },
     }
 
 

@@ -11,7 +11,7 @@ from x402sim.events import name_of
 from x402sim.journal import Entry, Journal, line
 
 CONTEXT = 3
-"""Equal events told before the first difference."""
+"""How many equal events are shown before the first difference."""
 _ENCODER = msgspec.json.Encoder(order="deterministic")
 
 
@@ -37,14 +37,14 @@ def first_difference(a: Journal, b: Journal) -> Difference | None:
 
 
 def tell(a: Journal, b: Journal) -> list[str]:
-    """Return lines that tell where two journals first differ; none if they are equal."""
+    """Return lines that show where two journals first differ; none if they are equal."""
     found = first_difference(a, b)
     if found is None:
         return []
     lines = [f"{found.position} events are equal, and then the runs differ:"]
     before = [entry for n, entry in enumerate(a) if found.position - CONTEXT <= n < found.position]
-    lines += [f"    {_told(entry)}" for entry in before]
-    lines += [f"  a {_told(found.a)}", f"  b {_told(found.b)}"]
+    lines += [f"    {_shown(entry)}" for entry in before]
+    lines += [f"  a {_shown(found.a)}", f"  b {_shown(found.b)}"]
     if found.a and found.b:
         lines += [
             f"    {name}: a {_json(one)}, b {_json(other)}"
@@ -70,7 +70,7 @@ def _fields(entry: Entry | None) -> dict[str, Any]:
     return at | msgspec.structs.asdict(entry.event)
 
 
-def _told(entry: Entry | None) -> str:
+def _shown(entry: Entry | None) -> str:
     if entry is None:
         return "(the journal ends here)"
     event = msgspec.structs.asdict(entry.event)

@@ -1,7 +1,7 @@
-"""What became of each payment id, and of each session's budget, as far as the journal says?
+"""What is the state of each payment id, and of each session's budget, at the end of a journal?
 
-The service's own events decide. Where they are missing (a service behind a URL), the
-answers that the payers got stand in for them.
+The service's own events say it. Where a journal has none (a service behind a URL), the
+answers that the payers received are used instead.
 """
 
 from collections.abc import Iterator

@@ -32,14 +32,14 @@ OUTCOMES = ("served", "paid", "payment required", "refused", "error", "lost", "o
 - payment required: the 402 of section 2.2
 - refused: any other 4xx, or a 2xx that says no, such as `{"isValid": false}`
 - error: 5xx
-- lost: the connection broke, or the caller's time was up
+- lost: the connection broke, or the caller's timeout passed
 - open: neither answered nor lost when the journal ended
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """A request, and what ended it: an answer, the news that none comes, or nothing yet."""
+    """A request, and what ended it: an answer, a loss, or nothing yet."""
 
     sent: Entry
     request: RequestSent
@@ -195,13 +195,13 @@ class Reading:
         """Yield each movement of tokens, and each that is undone."""
         standing: dict[str, list[tuple[Entry, Transfer]]] = {}
         for entry in self.entries:
-            match entry.event:
-                case Transfer() as transfer:
-                    standing.setdefault(transfer.tx_hash, []).append((entry, transfer))
-                    yield Movement(entry, transfer, entry.seq, is_undone=False)
-                case TransactionUndone(tx_hash=tx_hash):
-                    for moved, transfer in standing.pop(tx_hash, ()):
-                        yield Movement(entry, transfer, moved.seq, is_undone=True)
+            event = entry.event
+            if isinstance(event, Transfer):
+                standing.setdefault(event.tx_hash, []).append((entry, event))
+                yield Movement(entry, event, entry.seq, is_undone=False)
+            elif isinstance(event, TransactionUndone):
+                for moved, transfer in standing.pop(event.tx_hash, ()):
+                    yield Movement(entry, transfer, moved.seq, is_undone=True)
 
 
 class HasJournal(Protocol):

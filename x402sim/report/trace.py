@@ -1,4 +1,4 @@
-"""What happened, event by event, in words: for traces of a request and sequence diagrams."""
+"""What happened, event by event, in words? For the trace of a request and sequence diagrams."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,8 +11,8 @@ from x402sim.journal import Entry, Journal
 from x402sim.protocol.money import to_decimal
 from x402sim.report.reading import MINT, SERVICE, Exchange, Reading
 
-Kind = Literal["request", "answer", "lost", "note", "world", "alarm"]
-"""A request on its way, its answer, its loss; what a part did; what the story did; what broke."""
+Kind = Literal["request", "answer", "lost", "deed", "world", "alarm"]
+"""A request, its answer, no answer; what a part did; what the story did; what failed."""
 CHAIN = "chain"
 LONGEST_TRACE = 60
 """Lines; the middle of a longer trace is left out."""
@@ -27,9 +27,9 @@ _LOSSES = {
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One thing that happened: where it was (`left`, for messages to `right`) and what.
+    """One event in words: where it happened (`left`; a message goes to `right`), and what.
 
-    `in_answer` tells that the service's answer says the same to the payer.
+    `in_answer` means that the service's answer to the payer says the same.
     """
 
     seq: int
@@ -66,11 +66,11 @@ class Teller:
         self._moved: dict[str, str] = {}
 
     def line(self, entry: Entry) -> Line | None:
-        """Return the line of an entry; None if other lines say the same already."""
+        """Return the line of an entry; None if other lines already say the same."""
         event = entry.event
         if isinstance(event, events.ExchangeEvent):
             return self._message(entry, event)
-        kind: Kind = "note"
+        kind: Kind = "deed"
         if isinstance(event, events.StoryEvent):
             kind, text = _by_story(event)
         elif isinstance(event, events.ChainEvent):
@@ -78,7 +78,7 @@ class Teller:
         elif isinstance(event, events.ServiceEvent):
             text = self._by_service(event)
         elif isinstance(event, events.AnswerSent):
-            text = None  # the exchange tells it
+            text = None  # the answer that the caller receives has a line
         else:
             assert_never(event)
         if text is None:
@@ -149,7 +149,7 @@ class Teller:
             case events.AuthorizationConsumed(use="canceled"):
                 return f"{self._alias(event.authorization)} canceled"
             case events.AuthorizationConsumed():
-                return None  # its transfer tells it
+                return None  # its transfer has a line
             case events.TransactionUndone(tx_hash=tx_hash):
                 return f"undone: {self._moved.get(tx_hash, 'a transaction')}"
             case _:
@@ -191,7 +191,9 @@ class Teller:
 
 
 def _by_story(event: events.StoryEvent) -> tuple[Kind, str | None]:
-    """Return what a story did to the world, or what broke."""
+    """Return what a story did, or what failed in it."""
+    if isinstance(event, events.Intervention):
+        return "world", _intervention(event)
     match event:
         case events.Check(ok=False):
             text = f"{event.clause} failed: expected {event.expected!r}, actual {event.actual!r}"
@@ -204,7 +206,7 @@ def _by_story(event: events.StoryEvent) -> tuple[Kind, str | None]:
         case events.Begin() | events.End() | events.PayerJoined() | events.Check():
             return "world", None
         case _:
-            return "world", _intervention(event)
+            assert_never(event)
 
 
 def _intervention(event: events.Intervention) -> str:
@@ -233,18 +235,18 @@ def _intervention(event: events.Intervention) -> str:
 
 
 def _fault(event: events.FaultInjected) -> str:
-    """Return what goes wrong from now on: deed, victim, and what is not as usual about it."""
-    usual = {field.name: field.default for field in msgspec.structs.fields(event)}
+    """Return a fault in words: what it does, to whom, and the fields that are not the default."""
+    defaults = {field.name: field.default for field in msgspec.structs.fields(event)}
     facts = [
         f"{name} {'unlimited' if value is None else value}"
         for name, value in msgspec.structs.asdict(event).items()
-        if name not in ("actor", "victim", "does") and value != usual[name]
+        if name not in ("actor", "victim", "does") and value != defaults[name]
     ]
     return f"fault at {event.victim}: {event.does}" + (f" ({', '.join(facts)})" if facts else "")
 
 
 def lines(reading: Reading, alias: Alias = shortened) -> list[Line]:
-    """Return what happened, in order."""
+    """Return the lines of a journal, in order."""
     teller = Teller(reading, alias)
     return [line for entry in reading.entries if (line := teller.line(entry))]
 
@@ -252,8 +254,8 @@ def lines(reading: Reading, alias: Alias = shortened) -> list[Line]:
 def trace(journal: Journal, exchange: int) -> list[str]:
     """Return what happened from a request to its end, one line each; nothing if there is none.
 
-    What the service, the chain and the world did meanwhile belongs to it, what other
-    payers said does not.
+    It includes what the service, the chain and the world did meanwhile, and leaves out the
+    requests of other payers.
     """
     reading = Reading(journal)
     return _between(reading, lines(reading), exchange)
@@ -262,30 +264,30 @@ def trace(journal: Journal, exchange: int) -> list[str]:
 def failed_checks(journal: Journal) -> list[tuple[events.Check, list[str]]]:
     """Return each check that did not hold, with the trace of the request it is about."""
     reading = Reading(journal)
-    told = lines(reading)
+    every = lines(reading)
     return [
-        (check, _between(reading, told, check.exchange))
+        (check, _between(reading, every, check.exchange))
         for _, check in reading.of(events.Check)
         if not check.ok
     ]
 
 
-def _between(reading: Reading, told: list[Line], exchange: int | None) -> list[str]:
+def _between(reading: Reading, every: list[Line], exchange: int | None) -> list[str]:
     found = next((each for each in reading.exchanges if each.number == exchange), None)
     if found is None:
         return []
     last = found.ended.seq if found.ended else reading.entries[-1].seq
     meanwhile = [
         str(line)
-        for line in told
+        for line in every
         if found.sent.seq <= line.seq <= last
         and (line.exchange in (None, exchange) or line.left == SERVICE)
     ]
     return _without_middle(meanwhile)
 
 
-def _without_middle(told: list[str]) -> list[str]:
-    left_out, half = len(told) - LONGEST_TRACE, LONGEST_TRACE // 2
+def _without_middle(trace: list[str]) -> list[str]:
+    left_out, half = len(trace) - LONGEST_TRACE, LONGEST_TRACE // 2
     if left_out <= 0:
-        return told
-    return [*told[:half], f"… {left_out} more …", *told[-half:]]
+        return trace
+    return [*trace[:half], f"… {left_out} more …", *trace[-half:]]

@@ -1,6 +1,7 @@
 """How is the sequence diagram drawn? Messages in order, with time downwards, not to scale."""
 
 from textwrap import wrap
+from typing import assert_never
 
 from matplotlib.axes import Axes
 
@@ -127,10 +128,12 @@ class _Diagram:
         match row.line.kind:
             case "request" | "answer" | "lost":
                 self._draw_message(y, row)
-            case "note":
-                self._draw_note(y, row)
-            case _:
+            case "deed":
+                self._draw_deed(y, row)
+            case "world" | "alarm":
                 self._draw_word(y, row)
+            case _:
+                assert_never(row.line.kind)
 
     def _draw_message(self, y: int, row: Row) -> None:
         line = row.line
@@ -156,9 +159,9 @@ class _Diagram:
         )  # fmt: skip
         self._write(min(left, right), y + _TEXT, row.text, 4)
 
-    def _draw_note(self, y: int, row: Row) -> None:
+    def _draw_deed(self, y: int, row: Row) -> None:
         x = self._x(row.line.left)
-        self._ax.plot(x, y, marker="D", ms=3.2, color=BLACK, gid=f"note {row.line.seq}")
+        self._ax.plot(x, y, marker="D", ms=3.2, color=BLACK, gid=f"deed {row.line.seq}")
         if row.line.left == CHAIN:
             self._write(x, y, row.text, -6)
         else:

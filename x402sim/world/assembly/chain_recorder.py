@@ -17,7 +17,7 @@ _USES: dict[bytes, Literal["used", "canceled"]] = {
 
 
 class Watch:
-    """Follows a chain's blocks, told by the chain after every operation."""
+    """Follows a chain's blocks; the chain calls it after every operation."""
 
     def __init__(self, chain: WorldChain, journal: Journal, clock: Clock) -> None:
         self._chain, self._journal, self._clock = chain, journal, clock
@@ -43,7 +43,7 @@ class Watch:
                     break  # it was replaced meanwhile; whoever did it calls again
                 self._seen.append(block)
                 for receipt in filter(None, receipts):
-                    self._tell(block, receipt)
+                    self._record_receipt(block, receipt)
             self.supply_base = await self._chain.supply()
 
     @property
@@ -56,7 +56,7 @@ class Watch:
         now_there = await self._chain.block(block.number)
         return now_there is None or now_there.hash != block.hash
 
-    def _tell(self, block: Block, receipt: TxReceipt) -> None:
+    def _record_receipt(self, block: Block, receipt: TxReceipt) -> None:
         self._record(
             events.TransactionMined(
                 tx_hash=to_hex(receipt.tx_hash),
@@ -73,11 +73,11 @@ class Watch:
             if log.address != self._chain.token or not log.topics:
                 continue  # another contract's
             if log.topics[0] == abi.TRANSFER_EVENT:
-                self._tell_transfer(log)
+                self._record_transfer(log)
             elif log.topics[0] in _USES:
-                self._tell_use(log)
+                self._record_use(log)
 
-    def _tell_transfer(self, log: Log) -> None:
+    def _record_transfer(self, log: Log) -> None:
         sender, to = (checksum(Address(topic[12:])) for topic in log.topics[1:3])
         self._record(
             events.Transfer(
@@ -89,7 +89,7 @@ class Watch:
             )
         )
 
-    def _tell_use(self, log: Log) -> None:
+    def _record_use(self, log: Log) -> None:
         self._record(
             events.AuthorizationConsumed(
                 tx_hash=to_hex(log.tx_hash),

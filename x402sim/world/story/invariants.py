@@ -1,8 +1,8 @@
-"""What must hold after every event of every run, whatever the story.
+"""Which invariants must hold after every event of every run?
 
 Money is conserved; no session spends more than its deposit; access is granted only for
 money that moved; a payment id is paid at most once. Each is read from the chain and
-the database, never from what was answered.
+the database, never from an answer.
 """
 
 from collections.abc import Callable, Iterator
@@ -21,35 +21,35 @@ PAID_ONCE = "invariant/one-transfer-per-payment"
 
 
 class Invariants:
-    """Watches a world's journal; `broken` is told what does not hold, once for each case."""
+    """Listens to a world's journal; calls `broken` once for each case that does not hold."""
 
     def __init__(self, parts: Parts, broken: Callable[[str, str, str], None]) -> None:
         self._parts, self._broken = parts, broken
         self._supply = parts.watch.supply_base
         self._moved: dict[str, list[tuple[str, str, int]]] = {}
-        """What each transaction has moved, as the chain says: from, to, base units."""
+        """What each transaction has moved on the chain: from, to, base units."""
         self._minted: dict[str, int] = {}
         self._is_settled = True
         self._presented: dict[str, set[str]] = {}
         self._paid: dict[str, set[str]] = {}
-        self._told: set[tuple[str, str]] = set()
+        self._reported: set[tuple[str, str]] = set()
         self.checked = 0
 
     def __call__(self, entry: Entry) -> None:
-        """Look at one event and at what it may have changed."""
+        """Check what one event may have changed."""
         self.checked += 1
         event = entry.event
-        if event.actor == "chain":  # between its own events a block is only half told
+        if event.actor == "chain":  # a block is complete only after its last event
             self._is_settled = False
         else:
             for clause, expected, actual in self._conserved():
-                self._tell(clause, expected, actual)
+                self._report(clause, expected, actual)
         for clause, expected, actual in self._look(event):
-            self._tell(clause, expected, actual)
+            self._report(clause, expected, actual)
 
-    def _tell(self, clause: str, expected: str, actual: str) -> None:
-        if (clause, actual) not in self._told:
-            self._told.add((clause, actual))
+    def _report(self, clause: str, expected: str, actual: str) -> None:
+        if (clause, actual) not in self._reported:
+            self._reported.add((clause, actual))
             self._broken(clause, expected, actual)
 
     def _look(self, event: events.Event) -> Iterator[Broken]:

@@ -1,4 +1,4 @@
-"""How is it written into a journal what a world is made of, and what becomes of it?"""
+"""How are a world's options, checked values and exceptions written into a journal?"""
 
 import traceback
 from dataclasses import fields

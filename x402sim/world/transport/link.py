@@ -149,23 +149,23 @@ class Link(httpx.AsyncBaseTransport):
         body = await request.aread()
         self._record(self._sent(request, body, exchange))
         timeout_s = request.extensions.get("timeout", {}).get("read")
-        is_told = False
+        is_ended = False
         try:
             async with asyncio.timeout(timeout_s):
                 response = await self._cross(request, exchange)
             self._record(self._received(response, exchange))
-            is_told = True
+            is_ended = True
             return response
         except TimeoutError as error:
             self._record(self._none(exchange, "timeout"))
-            is_told = True
+            is_ended = True
             raise httpx.ReadTimeout(f"no answer in {timeout_s} s", request=request) from error
         except httpx.TransportError as error:
             self._record(self._none(exchange, type(error).__name__))
-            is_told = True
+            is_ended = True
             raise
         finally:
-            if not is_told:
+            if not is_ended:
                 self._record(self._none(exchange, "given up"))
 
     async def _cross(self, request: httpx.Request, exchange: int) -> httpx.Response:

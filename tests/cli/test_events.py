@@ -1,0 +1,70 @@
+"""`events`: the reference of the events is complete, and made from their declarations."""
+
+import json
+import re
+
+import pytest
+from typer.testing import CliRunner
+
+from x402sim import World
+from x402sim.cli import app
+from x402sim.commands.events import GROUPS, fields_of
+from x402sim.events import KINDS, name_of
+
+
+def shown(*options: str) -> str:
+    done = CliRunner().invoke(app, ["events", *options])
+    assert done.exit_code == 0
+    return done.stdout
+
+
+def test_every_event_is_in_one_group() -> None:
+    assert sorted(kind.__name__ for kinds in GROUPS.values() for kind in kinds) == sorted(
+        kind.__name__ for kind in KINDS
+    )
+
+
+def test_the_text_has_every_event_with_every_field_in_80_columns() -> None:
+    text = shown()
+    assert max(map(len, text.splitlines())) <= 80
+    for kind in KINDS:
+        _, after = text.split(f"\n\n{name_of(kind)}\n")
+        section = after.split("\n\n")[0]
+        assert section.startswith("  Written ")
+        assert re.findall(r"^    (\w+)  +\S", section, re.MULTILINE) == [
+            name for name, _ in fields_of(kind)
+        ]
+
+
+def test_the_markdown_has_a_table_for_every_event() -> None:
+    sections = shown("--markdown").split("\n### ")[1:]
+    assert [section.splitlines()[0] for section in sections] == [
+        name_of(kind) for kinds in GROUPS.values() for kind in kinds
+    ]
+    for section, kind in zip(sections, (k for ks in GROUPS.values() for k in ks), strict=True):
+        rows = re.findall(r"^\| `(\w+)` \| (.+) \|$", section, re.MULTILINE)
+        assert rows == [(name, text) for name, text in fields_of(kind)]
+        assert "None" not in section
+
+
+@pytest.mark.parametrize(
+    ("event", "field", "text"),
+    [
+        ("answer received", "final", "boolean or null"),
+        ("check", "expected", "string or number or boolean or null"),
+        ("time advanced", "seconds", "number"),
+        ("authorization consumed", "use", '"used" or "canceled"'),
+        ("story raised", "trace", "array of string"),
+        ("note", "data", "object of any JSON"),
+    ],
+)
+def test_a_field_says_what_it_is_in_json(event: str, field: str, text: str) -> None:
+    (kind,) = (kind for kind in KINDS if name_of(kind) == event)
+    assert dict(fields_of(kind))[field] == text
+
+
+def test_the_lines_of_a_journal_are_as_the_reference_says() -> None:
+    fields = {name_of(kind): [name for name, _ in fields_of(kind)] for kind in KINDS}
+    _, *lines = World(seed=1).play("replay").journal.ndjson().splitlines()
+    for line in map(json.loads, lines):
+        assert list(line) == ["seq", "at_ms", "event", *fields[line["event"]]]

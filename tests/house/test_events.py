@@ -1,0 +1,227 @@
+"""Every event is declared with a docstring and units, recorded somewhere, and handled by reports.
+
+The journal's format is pinned here, and no consumer compares the names of events.
+"""
+
+import ast
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+import msgspec
+import pytest
+
+from x402sim import Fault, events
+from x402sim.events import KINDS, name_of
+from x402sim.journal import VERSION, Journal
+from x402sim.report import diff, trace
+from x402sim.report.frames import TABLES
+from x402sim.report.reading import Reading
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "x402sim"
+CODE = [
+    file
+    for folder in (PACKAGE, ROOT / "conformance", ROOT / "scenarios")
+    for file in sorted(folder.rglob("*.py"))
+    if file != PACKAGE / "events.py"
+]
+NAMES = {kind.__name__: name_of(kind) for kind in KINDS}
+FORMAT = """
+begin: scenario title seed start_ms network decimals symbol chain options merchant token_owner
+end: outcome reason
+payer joined: name address
+time advanced: seconds
+fault injected: victim does path contains skip times probability seconds status body content_type work_done
+clock skewed: victim seconds
+explorer lagged: seconds
+service crashed:
+mining switched: automine
+chain reorganised: depth
+mempool dropped:
+reverts forced: calls
+check: clause ok expected actual exchange
+story raised: trace
+note: name data
+transaction mined: tx_hash block block_time_s sender call gas gas_price_wei revert_reason
+transfer: tx_hash block sender to amount_base
+authorization consumed: tx_hash authorizer authorization use
+transaction undone: tx_hash
+payment settled: payment_id tx_hash payer amount_base resource
+payment refused: payment_id refusal reason final leaves_earlier
+payment failed: payment_id
+payment indexed: payment_id block
+settlement answer lost: payment_id
+session opened: session_id payment_id payer deposited_base expires_ms
+session debited: session_id amount_base released_base
+sessions expired: count
+session refunded: session_id amount_base tx_hash
+indexer ran: asked matched reverted unknown unanswered backlog
+request sent: exchange to method path payment_id session_id authorization
+answer received: exchange to status error final payment_id session_id tx_hash ok
+no answer: exchange to reason
+answer sent: method path status
+"""
+"""The fields after seq, at_ms, event and actor, in the order of a journal's line."""
+UNITS = ("_ms", "_s", "_base", "_wei", "seconds")
+COUNTS = {
+    "seed", "decimals", "exchange", "status", "block", "gas", "count", "calls", "depth", "skip",
+    "times", "probability", "asked", "matched", "reverted", "unknown", "unanswered", "backlog",
+    "expected", "actual",
+}  # fmt: skip
+"""Numbers without a unit: counts, ordinals, codes, gas; and the values of a check."""
+
+
+@cache
+def tree(file: Path) -> ast.Module:
+    return ast.parse(file.read_text(encoding="utf-8"))
+
+
+def nodes(kind: type[ast.AST], files: list[Path] = CODE) -> Iterator[tuple[Path, Any]]:
+    for file in files:
+        for node in ast.walk(tree(file)):
+            if isinstance(node, kind):
+                yield file, node
+
+
+def last_name(node: ast.expr) -> str:
+    """The name `events.Transfer`, or `Transfer`, ends with."""
+    return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
+
+
+def example(annotation: Any) -> Any:
+    """A value of a field's type, as JSON has it."""
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is Literal:
+        return arguments[0]
+    if origin is dict:
+        return {"a": "b"}
+    if origin is tuple:
+        return ["a frame"]
+    return {str: "1", int: 1, bool: True}[arguments[0] if arguments else annotation]
+
+
+def made(kind: type[events.Event]) -> events.Event:
+    fields = get_type_hints(kind)
+    told = {name: example(fields[name]) for name in kind.__struct_fields__}
+    return msgspec.convert({"event": name_of(kind), **told}, events.Event)
+
+
+def test_the_union_has_every_event() -> None:
+    leaves = {
+        each.__name__
+        for each in vars(events).values()
+        if isinstance(each, type) and issubclass(each, msgspec.Struct) and each.__name__[0] != "_"
+    }
+    assert leaves == set(NAMES)
+    assert len(set(NAMES.values())) == len(KINDS)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=name_of)
+def test_an_event_says_when_it_is_written(kind: type[events.Event]) -> None:
+    text = kind.__doc__ or ""
+    assert re.match(r"Written (when|for|first|last|by) ", text)
+    assert text.rstrip().endswith(".")
+
+
+def test_the_format_of_a_line_is_the_one_of_this_version() -> None:
+    """The order of the fields is part of the format: a change of it is a new version."""
+    lines = [f"{name_of(kind)}: {' '.join(kind.__struct_fields__[1:])}".rstrip() for kind in KINDS]
+    assert (VERSION, lines) == (2, FORMAT.strip().splitlines()), "raise journal.VERSION"
+    for kind in KINDS:
+        assert kind.__struct_fields__[0] == "actor"
+        journal = Journal()
+        journal.record(1, made(kind))
+        _, line = journal.ndjson().splitlines()
+        named = ["seq", "at_ms", "event", *kind.__struct_fields__]
+        assert list(msgspec.json.decode(line)) == named
+        assert Journal.load(journal.ndjson()).ndjson() == journal.ndjson()
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=name_of)
+def test_a_number_has_its_unit_in_its_name(kind: type[events.Event]) -> None:
+    for name, annotation in get_type_hints(kind).items():
+        if {int, float} & {annotation, *get_args(annotation)}:
+            assert name in COUNTS or name.endswith(UNITS), name
+        if name.endswith(("_base", "_wei")):
+            assert annotation in (int, str), "what may pass 63 bits is a decimal string"
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=name_of)
+def test_an_actor_is_who_it_says(kind: type[events.Event]) -> None:
+    actors = {
+        "world": events.StoryEvent,
+        "chain": events.ChainEvent,
+        "service": events.ServiceEvent,
+    }
+    actor = made(kind).actor
+    for name, group in actors.items():
+        assert (kind in get_args(group)) == (get_args(get_type_hints(kind)["actor"]) == (name,))
+    assert kind in (*get_args(events.ExchangeEvent), events.AnswerSent) or actor in actors
+
+
+def test_every_event_is_recorded_somewhere() -> None:
+    called = {last_name(node.func) for _, node in nodes(ast.Call)}
+    assert set(NAMES) <= called
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=name_of)
+def test_every_report_takes_every_event(kind: type[events.Event]) -> None:
+    journal = Journal()
+    journal.record(1, made(kind))
+    for table in TABLES.values():
+        table(journal)
+    assert len(trace.lines(Reading(journal))) <= 1
+    assert diff.tell(journal, Journal())
+
+
+def test_every_match_of_events_is_exhaustive() -> None:
+    """Each `match` over events ends in `assert_never`; with mypy, none can be forgotten."""
+    found = 0
+    for file, node in nodes(ast.Match):
+        patterns = [each for each in ast.walk(node) if isinstance(each, ast.MatchClass)]
+        if {last_name(each.cls) for each in patterns} & set(NAMES):
+            found += 1
+            assert "assert_never(" in ast.unparse(node.cases[-1]), f"{file}:{node.lineno}"
+    assert found >= 10
+
+
+def test_nobody_compares_the_names_of_events() -> None:
+    for kind in (ast.Compare, ast.MatchValue, ast.Dict):
+        for file, node in nodes(kind):
+            is_dict = isinstance(node, ast.Dict)  # whose keys may be words such as "check"
+            parts = node.keys if is_dict else ast.walk(node)
+            constants = {each.value for each in parts if isinstance(each, ast.Constant)}
+            found = {name for name in NAMES.values() if " " in name or not is_dict} & constants
+            assert not found, f"{file}:{node.lineno} {found}"
+    for file, node in nodes(ast.Compare):
+        text = ast.unparse(node)
+        assert not re.search(r"\.event (==|!=|in|not in) |name_of\(", text), f"{file}:{node.lineno}"
+
+
+def test_nobody_looks_into_data_by_name() -> None:
+    """The data of a note is the story's own; every other fact is an attribute of its event."""
+    for file, node in nodes(ast.Subscript):
+        if isinstance(node.value, ast.Attribute) and node.value.attr == "data":
+            assert isinstance(node.slice, ast.Slice), f"{file}:{node.lineno}"
+
+
+def test_no_report_decides_by_the_words_of_a_text() -> None:
+    prose = {"text", "reason", "refusal", "error"}
+    for file, node in nodes(ast.Call, sorted((PACKAGE / "report").rglob("*.py"))):
+        if isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Attribute):
+            is_prose = node.func.value.attr in prose
+            assert not is_prose or node.func.attr not in {
+                "split", "partition", "rpartition", "startswith", "endswith", "find", "count",
+            }, f"{file}:{node.lineno}"  # fmt: skip
+
+
+def test_an_injected_fault_has_the_fields_of_a_fault() -> None:
+    ours, its = (
+        {field.name: field.default for field in msgspec.structs.fields(kind)}
+        for kind in (events.FaultInjected, Fault)
+    )
+    assert ours.pop("actor") == "world"
+    assert ours == its

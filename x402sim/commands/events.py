@@ -1,0 +1,101 @@
+"""`events`: the reference of the events of a journal, made from their declarations."""
+
+import inspect
+import re
+import textwrap
+from collections.abc import Iterator
+from types import UnionType
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+
+import typer
+
+from x402sim import events as declared
+from x402sim.journal import HEADER
+from x402sim.spec.markdown import table
+
+GROUPS: dict[str, tuple[type[declared.Event], ...]] = {
+    "The story": get_args(declared.StoryEvent),
+    "The chain": get_args(declared.ChainEvent),
+    "The service": get_args(declared.ServiceEvent),
+    "HTTP exchanges": (*get_args(declared.ExchangeEvent), declared.AnswerSent),
+}
+"""The events by who records them."""
+INTRODUCTION = (
+    f"A journal is NDJSON. Its first line is `{HEADER.decode().strip()}`, and each further line "
+    "is one event: `seq` (counts from 0), `at_ms` (Unix milliseconds), `event` (its name), and "
+    "its fields in the order they have here. Units are in the names: `_base` is base units of "
+    "the token, `_ms` Unix milliseconds, `_s` and `seconds` seconds, `_wei` wei."
+)
+_CONSTANTS = {"None": "null", "True": "true", "False": "false"}
+_JSON = {str: "string", int: "integer", float: "number", bool: "boolean", Any: "any JSON"}
+
+
+def events(
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown.")] = False,
+) -> None:
+    """Show every event that a journal can hold, with its fields."""
+    typer.echo(as_markdown() if markdown else as_text(), nl=False)
+
+
+def as_markdown() -> str:
+    """Return the reference as Markdown."""
+    parts = [f"# Events of a journal\n\n{INTRODUCTION}\n"]
+    for group, kinds in GROUPS.items():
+        parts.append(f"\n## {group}\n")
+        for kind in kinds:
+            fields = [(f"`{name}`", json_type) for name, json_type in fields_of(kind)]
+            text = f"\n### {declared.name_of(kind)}\n\n{_sentences(kind)}\n\n"
+            parts.append(text + table(("field", "JSON"), fields))
+    return "".join(parts)
+
+
+def as_text() -> str:
+    """Return the reference for a terminal, in 80 columns."""
+    lines = [textwrap.fill(INTRODUCTION.replace("`", ""), 80, break_on_hyphens=False)]
+    for group, kinds in GROUPS.items():
+        lines += ["", group.upper()]
+        for kind in kinds:
+            lines += ["", declared.name_of(kind), _filled(_sentences(kind).replace("`", ""), 2)]
+            lines += [_filled(f"{name:<15} {json}", 4) for name, json in fields_of(kind)]
+    return "\n".join(lines) + "\n"
+
+
+def fields_of(kind: type[declared.Event]) -> Iterator[tuple[str, str]]:
+    """Yield the fields of an event in their order, each with what it is in JSON."""
+    hints = get_type_hints(kind)
+    for name in kind.__struct_fields__:
+        yield name, _json(hints[name])
+
+
+def _json(annotation: Any) -> str:
+    """Return what an annotation is in JSON: "integer or null", "used or canceled"."""
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if annotation is type(None):
+        return "null"
+    if origin is Literal:
+        return " or ".join(f'"{each}"' for each in arguments)
+    if origin is UnionType:
+        is_number = float in arguments  # which an integer is, too
+        members = [each for each in arguments if not (is_number and each is int)]
+        return " or ".join(_json(each) for each in members)
+    if origin is dict:
+        return f"object of {_json(arguments[1])}"
+    if origin is tuple:
+        return f"array of {_json(arguments[0])}"
+    return _JSON[annotation]
+
+
+def _sentences(kind: type[declared.Event]) -> str:
+    """Return the docstring of an event, with the constants as JSON has them."""
+    text = " ".join(inspect.cleandoc(kind.__doc__ or "").split())
+    return re.sub(r"\b(None|True|False)\b", lambda found: _CONSTANTS[found[0]], text)
+
+
+def _filled(text: str, indent: int) -> str:
+    return textwrap.fill(
+        text,
+        80,
+        initial_indent=" " * indent,
+        subsequent_indent=" " * (indent + 2),
+        break_on_hyphens=False,
+    )
