@@ -190,14 +190,17 @@ def leniently(path: str) -> str:
 def routed(rewrite: Callable[[str], str]) -> Break:
     """Paths are rewritten before they are looked up."""
 
-    def lenient_app(service: Any) -> Any:
-        right = app.service_app(service)
-
+    def rewriting(right: Any) -> Any:
         async def door(scope: Any, receive: Any, send: Any) -> None:
             await right({**scope, "path": rewrite(scope["path"])}, receive, send)
 
         door.routes = right.routes  # type: ignore[attr-defined]  # the stage reads the paths
         return door
+
+    def lenient_app(service: Any) -> Any:
+        lenient = app.service_app(service)
+        lenient.add_middleware(rewriting)
+        return lenient
 
     return swapped(process, "service_app", lenient_app)
 
