@@ -26,7 +26,7 @@ async def duplicated_request(world: LiveWorld) -> None:
         paid = await alice.buy()
         world.expect(paid.status, 200, "4.1/receipt")
         newest = (await world.transfers(alice))[-1]
-        world.expect(paid.body["txHash"], newest["txHash"], "4.1/receipt")
+        world.expect(paid.body["txHash"], newest.tx_hash, "4.1/receipt")
         world.expect(len(await world.transfers(alice)), bought, "5/nonce-once")
 
     await world.fault(Fault(victim="service", does="duplicate", path="/quote"))

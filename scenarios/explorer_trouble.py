@@ -51,4 +51,4 @@ async def explorer_trouble(world: LiveWorld) -> None:
     await world.run_indexer()
     indexed = await alice.payment(quote.payment_id)
     (paid,) = await world.transfers(alice)
-    world.expect(indexed["block_number"], paid["blockNumber"], "1/indexer")
+    world.expect(indexed["block_number"], paid.block_number, "1/indexer")

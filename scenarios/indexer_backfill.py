@@ -52,7 +52,7 @@ async def indexer_backfill(world: LiveWorld) -> None:
         before = await found()
         world.expect(before, found_by_then, "6/reputation")
 
-    blocks = {each["txHash"]: each["blockNumber"] for each in await world.transfers(alice)}
+    blocks = {each.tx_hash: each.block_number for each in await world.transfers(alice)}
     world.expect(await found(), len(blocks), "1/indexer")
     for payment_id in edges.values():
         record = await alice.payment(payment_id)

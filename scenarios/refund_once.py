@@ -39,11 +39,11 @@ async def refund_once(world: LiveWorld) -> None:
             await world.advance(31)
         await world.heal()
         await world.advance(31)
-        refunds = [each for each in await world.transfers() if each["to"] == payer.address]
-        amounts = [each["amount"] for each in refunds]
+        refunds = [each for each in await world.transfers() if each.to == payer.address]
+        amounts = [each.amount for each in refunds]
         world.expect(f"{name}: {amounts}", f"{name}: ['40000']", "3/refund-once")
         view = await payer.session(session)
         world.expect(view["status"], "refunded", "3/expiry-refund")
-        world.expect(view["refundTxHash"], refunds[0]["txHash"], "3/expiry-refund")
+        world.expect(view["refundTxHash"], refunds[0].tx_hash, "3/expiry-refund")
         world.expect(await payer.balance(), 990_000, "3/refund-once")
     world.expect(await world.earned(), spent, "2.6/remaining")

@@ -20,23 +20,23 @@ async def reorg_after_indexing(world: LiveWorld) -> None:
     await world.run_indexer()
     indexed = await alice.payment(quote.payment_id)
     paid, deposited = await world.transfers()
-    world.expect(indexed["block_number"], paid["blockNumber"], "8/indexer-query")
+    world.expect(indexed["block_number"], paid.block_number, "8/indexer-query")
 
     await world.mine()
     await bob.transfer(alice.address, "0.01")
-    newest = (await world.transfers(bob))[-1]["blockNumber"]
-    depth = newest - paid["blockNumber"] + 1
-    await world.reorg(depth, drop=[deposited["txHash"]])
+    newest = (await world.transfers(bob))[-1].block_number
+    depth = newest - paid.block_number + 1
+    await world.reorg(depth, drop=[deposited.tx_hash])
 
     (again,) = await world.transfers(alice)
-    world.expect(again["txHash"], paid["txHash"], "5/nonce-once")
-    world.expect(again["blockNumber"] > paid["blockNumber"], True, "8/indexer-query")
+    world.expect(again.tx_hash, paid.tx_hash, "5/nonce-once")
+    world.expect(again.block_number > paid.block_number, True, "8/indexer-query")
     served = await alice.ask(payment_id=quote.payment_id)
     world.expect(served.status, 200, "5/stored-records")
-    world.expect(await world.earned(), int(paid["amount"]), "5/nonce-once")
+    world.expect(await world.earned(), int(paid.amount), "5/nonce-once")
 
     await world.advance(121)
     over = await bob.session(session.body["sessionId"])
     world.expect(over["status"] in ("expired", "refunded"), True, "3/expiry-refund")
     world.expect(await bob.balance(), 990_000, "3/expiry-refund")
-    world.expect(await world.earned(), int(paid["amount"]), "3/expiry-refund")
+    world.expect(await world.earned(), int(paid.amount), "3/expiry-refund")

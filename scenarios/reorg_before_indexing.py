@@ -26,8 +26,8 @@ async def reorg_before_indexing(world: LiveWorld) -> None:
 
     paid, _ = await world.transfers()
     await alice.transfer(world.merchant, "0.10")
-    newest = (await world.transfers(alice))[-1]["blockNumber"]
-    await world.reorg(newest - paid["blockNumber"] + 1)
+    newest = (await world.transfers(alice))[-1].block_number
+    await world.reorg(newest - paid.block_number + 1)
     world.expect(await world.earned(), 100_000, "5/window")
     await world.explorer_lag(0)
     await world.run_indexer()

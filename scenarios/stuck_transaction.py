@@ -37,7 +37,7 @@ async def stuck_transaction(world: LiveWorld) -> None:
     await world.mining(automine=True)
     (paid,) = await world.transfers(alice)
     record = await alice.payment(required.payment_id)
-    world.expect(record["tx_hash"], paid["txHash"], "4.1/settle-on-chain")
+    world.expect(record["tx_hash"], paid.tx_hash, "4.1/settle-on-chain")
     served = await alice.ask(payment_id=required.payment_id)
     world.expect(served.status, 200, "1/repeat-served")
     world.expect(await world.earned(), required.price_base, "5/nonce-once")

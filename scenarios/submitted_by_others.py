@@ -19,15 +19,15 @@ async def submitted_by_others(world: LiveWorld) -> None:
     header = alice.sign(required)
 
     diverted = await mallory.submit(alice.forge(header, to=mallory.address))
-    world.expect(diverted["cause"], "the signature does not prove consent", "5/exact-recipient")
+    world.expect(diverted.cause, "the signature does not prove consent", "5/exact-recipient")
     received = await mallory.submit(header, receive=True)
-    world.expect(received["cause"] is None, False, "5/exact-recipient")
+    world.expect(received.cause is None, False, "5/exact-recipient")
     submitted = await mallory.submit(header)
-    world.expect(submitted["revertReason"], None, "1/payer-pays-no-gas")
+    world.expect(submitted.revert_reason, None, "1/payer-pays-no-gas")
 
     paid = await alice.pay(required, header)
     world.expect(paid.status, 200, "3/pending-resolved")
-    world.expect(paid.body["txHash"], submitted["txHash"], "4.1/receipt")
+    world.expect(paid.body["txHash"], submitted.tx_hash, "4.1/receipt")
     served = await alice.ask(payment_id=required.payment_id)
     world.expect(served.status, 200, "1/repeat-served")
 

@@ -23,9 +23,9 @@ async def used_versus_cancelled(world: LiveWorld) -> None:
         world.expect(unknown.error, "Facilitator unreachable", "3/pending-resolved")
 
     cancelled = await alice.cancel(headers["alice"])
-    world.expect(cancelled["revertReason"], None, "5/nonce-once")
+    world.expect(cancelled.revert_reason, None, "5/nonce-once")
     used = await bob.submit(headers["bob"])
-    world.expect(used["revertReason"], None, "5/nonce-once")
+    world.expect(used.revert_reason, None, "5/nonce-once")
     await world.advance(20)
 
     for payer, status, served in ((alice, "failed", 402), (bob, "settled", 200)):

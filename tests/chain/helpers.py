@@ -1,4 +1,4 @@
-"""A small chain whose clock the tests hold in their hand, and what they send to it."""
+"""A ledger with a clock that tests set, and the calldata they send to it."""
 
 import asyncio
 import hashlib
@@ -29,7 +29,7 @@ NOW_S = 1_700_000_000
 TOKEN = TESTNET.asset
 OWNER, RELAYER, ALICE, MALLORY, SHOP = (Wallet(bytes([n]) * 32) for n in range(1, 6))
 START_BASE = 1_000_000
-"""What Alice holds at first; nobody else holds any token."""
+"""Alice's initial balance; no other account holds tokens."""
 
 
 def nonce(name: object) -> bytes:
@@ -37,8 +37,8 @@ def nonce(name: object) -> bytes:
     return hashlib.sha256(str(name).encode()).digest()
 
 
-class Bench:
-    """A ledger, the hand on its clock (`now`), and short ways to use it."""
+class LedgerDriver:
+    """A ledger, its clock (`now`, in seconds), and shortcuts to call it."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class Bench:
         return self.send(data, sender, value).revert_reason
 
     def view(self, data: bytes) -> bytes:
-        """Return what a call answers."""
+        """Return the result of an `eth_call`."""
         return asyncio.run(self.ledger.call(Call(RELAYER.address_bytes, TOKEN, data)))
 
     def balance(self, wallet: Wallet) -> int:
@@ -86,7 +86,7 @@ class Bench:
         return int.from_bytes(self.view(abi.balance_of(wallet.address_bytes)))
 
     def is_used(self, wallet: Wallet, used: bytes) -> bool:
-        """Tell what authorizationState says."""
+        """Tell whether authorizationState is true."""
         return self.view(abi.authorization_state(wallet.address_bytes, used)) == abi.word(1)
 
 

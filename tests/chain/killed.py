@@ -9,31 +9,31 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from tests.chain.helpers import MALLORY, START_BASE, Bench, cancel_call, nonce, payment
+from tests.chain.helpers import MALLORY, START_BASE, LedgerDriver, cancel_call, nonce, payment
 from x402sim.chain.base import ChainError
 from x402sim.chain.ledger.ledger import LedgerChain
 
 OPERATIONS = 600
 
 
-def operate(bench: Bench) -> Iterator[None]:
+def operate(driver: LedgerDriver) -> Iterator[None]:
     """Do one operation after the other; yields after each. Some are refused."""
     for n in range(OPERATIONS):
-        ledger = bench.ledger
-        bench.now[0] += 0.75
+        ledger = driver.ledger
+        driver.now[0] += 0.75
         if n % 13 == 12:
             with suppress(ChainError):
-                bench.put(payment(n), MALLORY, value=10**30)
+                driver.put(payment(n), MALLORY, value=10**30)
         elif n % 11 == 10:
             asyncio.run(ledger.set_automine(n % 2 == 0))
         elif n % 7 == 6:
             asyncio.run(_go_back(ledger, n))
         elif n % 5 == 4:
-            bench.put(cancel_call(nonce(n)))
+            driver.put(cancel_call(nonce(n)))
         elif n % 3 == 2:
             asyncio.run(ledger.mine(2))
         else:
-            bench.put(payment(n, value=START_BASE if n % 20 == 0 else 100))
+            driver.put(payment(n, value=START_BASE if n % 20 == 0 else 100))
         yield
 
 
@@ -50,5 +50,5 @@ async def _go_back(ledger: LedgerChain, n: int) -> None:
 
 
 if __name__ == "__main__":
-    for _ in operate(Bench(file=Path(sys.argv[1]))):
+    for _ in operate(LedgerDriver(file=Path(sys.argv[1]))):
         print("done", flush=True)

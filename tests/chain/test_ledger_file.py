@@ -18,7 +18,7 @@ from tests.chain.helpers import (
     OWNER,
     SHOP,
     START_BASE,
-    Bench,
+    LedgerDriver,
     payment,
 )
 from tests.chain.killed import operate
@@ -35,9 +35,9 @@ def file(tmp_path) -> Path:
     return tmp_path / "world.chain"
 
 
-def contents(bench: Bench) -> tuple:
+def contents(driver: LedgerDriver) -> tuple:
     """Return everything a ledger knows, for comparison."""
-    machine, state = bench.ledger.machine, bench.ledger.machine.state
+    machine, state = driver.ledger.machine, driver.ledger.machine.state
     return (
         state.head.hash,
         dict(state.balances),
@@ -53,13 +53,13 @@ def contents(bench: Bench) -> tuple:
     )
 
 
-def reopened(file: Path) -> Bench:
-    return Bench(file=file)
+def reopened(file: Path) -> LedgerDriver:
+    return LedgerDriver(file=file)
 
 
 @pytest.mark.parametrize("operations", [0, 1, 40, 250])
 def test_a_ledger_opened_again_is_as_it_was_left(file, operations):
-    first = Bench(file=file)
+    first = LedgerDriver(file=file)
     for _, _ in zip(range(operations), operate(first), strict=False):
         pass
     before = contents(first)
@@ -70,18 +70,18 @@ def test_a_ledger_opened_again_is_as_it_was_left(file, operations):
 
 
 def test_an_opened_ledger_goes_on_as_the_first_would_have(file):
-    unbroken = Bench()
-    interrupted = Bench(file=file)
+    unbroken = LedgerDriver()
+    interrupted = LedgerDriver(file=file)
     for n, _, _ in zip(range(150), operate(unbroken), operate(interrupted), strict=False):
         if n % 15 == 14:
             interrupted.ledger.close()
-            interrupted.ledger = Bench(file=file, now=interrupted.now).ledger
+            interrupted.ledger = LedgerDriver(file=file, now=interrupted.now).ledger
     assert contents(interrupted) == contents(unbroken)
     interrupted.ledger.close()
 
 
 def test_waiting_transactions_and_refused_operations_survive(file):
-    first = Bench(file=file)
+    first = LedgerDriver(file=file)
     asyncio.run(first.ledger.set_automine(False))
     waiting = first.put(payment())
     with pytest.raises(ChainError, match="insufficient funds"):
@@ -102,7 +102,7 @@ def test_waiting_transactions_and_refused_operations_survive(file):
 
 
 def test_a_snapshot_can_be_reverted_to_after_opening_again(file):
-    first = Bench(file=file)
+    first = LedgerDriver(file=file)
     number = asyncio.run(first.ledger.snapshot())
     first.send(payment())
     first.ledger.close()
@@ -114,7 +114,7 @@ def test_a_snapshot_can_be_reverted_to_after_opening_again(file):
 
 
 def test_block_times_do_not_follow_the_clock_back(file):
-    first = Bench(file=file)
+    first = LedgerDriver(file=file)
     first.now[0] += 86_400
     first.send(payment(valid_before=NOW_S + 10**6))
     first.ledger.close()
@@ -141,7 +141,7 @@ def test_kill_9_loses_nothing_that_was_acknowledged(file, seed):
     assert worker.returncode != 0
     assert done >= 1
 
-    survivor, reference = reopened(file), Bench()
+    survivor, reference = reopened(file), LedgerDriver()
     steps = operate(reference)
     for _, _ in zip(range(done), steps, strict=False):
         pass
@@ -152,20 +152,20 @@ def test_kill_9_loses_nothing_that_was_acknowledged(file, seed):
 
 
 def test_a_file_cut_off_before_its_first_line_is_a_new_chain(file):
-    Bench(file=file).ledger.close()
+    LedgerDriver(file=file).ledger.close()
     with sqlite3.connect(file) as database:
         database.execute("DELETE FROM operations")
     database.close()
-    bench = reopened(file)
-    assert bench.send(payment()).succeeded
-    bench.ledger.close()
+    driver = reopened(file)
+    assert driver.send(payment()).succeeded
+    driver.ledger.close()
     again = reopened(file)
     assert again.balance(SHOP) == 10_000
     again.ledger.close()
 
 
-def open_as(bench: Bench, file: Path, network: Network, owner: Wallet) -> LedgerChain:
-    return LedgerChain(network, bench.clock, owner=owner.address_bytes, file=file)
+def open_as(driver: LedgerDriver, file: Path, network: Network, owner: Wallet) -> LedgerChain:
+    return LedgerChain(network, driver.clock, owner=owner.address_bytes, file=file)
 
 
 @pytest.mark.parametrize(
@@ -177,7 +177,7 @@ def open_as(bench: Bench, file: Path, network: Network, owner: Wallet) -> Ledger
     ],
 )
 def test_a_file_of_another_world_is_refused_and_left_alone(file, network, owner, text):
-    first = Bench(file=file)
+    first = LedgerDriver(file=file)
     first.send(payment())
     before = contents(first)
     first.ledger.close()
@@ -190,7 +190,7 @@ def test_a_file_of_another_world_is_refused_and_left_alone(file, network, owner,
 
 
 def test_reset_clears_the_file(file):
-    first = Bench(file=file)
+    first = LedgerDriver(file=file)
     first.send(payment())
     first.now[0] += 60
     asyncio.run(first.ledger.reset())
@@ -206,7 +206,7 @@ def test_reset_clears_the_file(file):
 
 
 def test_one_file_belongs_to_one_open_ledger(file):
-    first = Bench(file=file)
+    first = LedgerDriver(file=file)
     with (
         sqlite3.connect(file, timeout=0) as other,
         pytest.raises(sqlite3.OperationalError, match="locked"),
@@ -217,7 +217,7 @@ def test_one_file_belongs_to_one_open_ledger(file):
 
 
 def test_a_number_too_large_to_write_down_is_refused_and_not_written(file):
-    first = Bench(file=file)
+    first = LedgerDriver(file=file)
     with pytest.raises(ChainError, match="reorg"):
         asyncio.run(first.ledger.reorg(2**70))
     first.ledger.close()
@@ -227,4 +227,4 @@ def test_a_number_too_large_to_write_down_is_refused_and_not_written(file):
 def test_a_file_that_is_no_database_is_an_error(file):
     file.write_bytes(b"not a database at all" * 100)
     with pytest.raises(sqlite3.DatabaseError):
-        Bench(file=file)
+        LedgerDriver(file=file)

@@ -27,7 +27,7 @@ from tests.chain.helpers import (
     RELAYER,
     SHOP,
     START_BASE,
-    Bench,
+    LedgerDriver,
     authorization,
     cancel_call,
     nonce,
@@ -127,7 +127,7 @@ class LedgerAgainstModel(RuleBasedStateMachine):
 
     @initialize()
     def begin(self) -> None:
-        self.bench = Bench()
+        self.driver = LedgerDriver()
         zeros = dict.fromkeys((w.address_bytes for w in PLAYERS), 0)
         self.model = Model(Money(zeros | {ALICE.address_bytes: START_BASE}))
         self.snapshots: dict[int, Model] = {}
@@ -137,10 +137,10 @@ class LedgerAgainstModel(RuleBasedStateMachine):
 
     @property
     def now_s(self) -> int:
-        return int(self.bench.now[0])
+        return int(self.driver.now[0])
 
     def send(self, op: Operation, data: bytes, sender: Wallet = RELAYER) -> None:
-        tx_hash = self.bench.put(data, sender)
+        tx_hash = self.driver.put(data, sender)
         assert tx_hash not in self.model.operations or tx_hash not in self.known()
         model = self.model
         self.model = replace(
@@ -225,14 +225,14 @@ class LedgerAgainstModel(RuleBasedStateMachine):
 
     @rule(blocks=st.integers(1, 3))
     def mine(self, blocks: int) -> None:
-        asyncio.run(self.bench.ledger.mine(blocks))
+        asyncio.run(self.driver.ledger.mine(blocks))
         for _ in range(blocks):
             self.mined()
         happened["mine"] += 1
 
     @rule(on=st.booleans())
     def set_automine(self, on: bool) -> None:
-        asyncio.run(self.bench.ledger.set_automine(on))
+        asyncio.run(self.driver.ledger.set_automine(on))
         if on and self.model.waiting:
             self.mined()
         self.automine = on
@@ -240,18 +240,18 @@ class LedgerAgainstModel(RuleBasedStateMachine):
 
     @rule(seconds=st.sampled_from([0.5, 1, 15, 301]))
     def pass_time(self, seconds: float) -> None:
-        self.bench.now[0] += seconds
+        self.driver.now[0] += seconds
 
     @rule()
     def snapshot(self) -> None:
-        self.snapshots[asyncio.run(self.bench.ledger.snapshot())] = self.model
+        self.snapshots[asyncio.run(self.driver.ledger.snapshot())] = self.model
         happened["snapshot"] += 1
 
     @precondition(lambda self: self.snapshots)
     @rule(data=st.data())
     def revert(self, data) -> None:
         number = data.draw(st.sampled_from(sorted(self.snapshots)))
-        asyncio.run(self.bench.ledger.revert(number))
+        asyncio.run(self.driver.ledger.revert(number))
         self.model = self.snapshots[number]
         self.snapshots = {n: m for n, m in self.snapshots.items() if n < number}
         self.used_before = set()
@@ -264,7 +264,7 @@ class LedgerAgainstModel(RuleBasedStateMachine):
         depth = data.draw(st.integers(1, min(4, len(blocks))))
         mined = [tx for b in blocks[-depth:] for tx, _ in b.outcomes]
         drop = data.draw(st.sets(st.sampled_from(mined), max_size=2)) if mined else set()
-        asyncio.run(self.bench.ledger.reorg(depth, drop))
+        asyncio.run(self.driver.ledger.reorg(depth, drop))
         self.snapshots = {
             n: m for n, m in self.snapshots.items() if len(m.blocks) <= len(blocks) - depth
         }
@@ -276,7 +276,7 @@ class LedgerAgainstModel(RuleBasedStateMachine):
 
     @invariant()
     def the_ledger_agrees_with_the_model(self) -> None:
-        state, model = self.bench.state, self.model
+        state, model = self.driver.state, self.model
         money = model.money
         assert {a: state.balances.get(a, 0) for a in money.balances} == money.balances
         assert set(state.authorizations) == money.used
@@ -292,15 +292,15 @@ class LedgerAgainstModel(RuleBasedStateMachine):
 
     @invariant()
     def money_is_conserved(self) -> None:
-        balances = self.bench.state.balances
+        balances = self.driver.state.balances
         assert min(balances.values()) >= 0
-        assert sum(balances.values()) == self.bench.state.supply == self.model.money.minted
-        asked = self.bench.view(abi.TOTAL_SUPPLY)
+        assert sum(balances.values()) == self.driver.state.supply == self.model.money.minted
+        asked = self.driver.view(abi.TOTAL_SUPPLY)
         assert int.from_bytes(asked) == self.model.money.minted
 
     @invariant()
     def a_nonce_once_used_stays_used(self) -> None:
-        used = set(self.bench.state.authorizations)
+        used = set(self.driver.state.authorizations)
         assert used >= self.used_before
         self.used_before = used
 
@@ -313,12 +313,12 @@ class LedgerAgainstModel(RuleBasedStateMachine):
             told[to] += int.from_bytes(log.data)
         del told[bytes(20)]
         assert {a: n for a, n in told.items() if n} == {
-            a: n for a, n in self.bench.state.balances.items() if n
+            a: n for a, n in self.driver.state.balances.items() if n
         }
 
     def transfer_logs(self) -> list[Log]:
         wanted = LogFilter(0, 10**6, topics=((abi.TRANSFER_EVENT,),))
-        return asyncio.run(self.bench.ledger.logs(wanted))
+        return asyncio.run(self.driver.ledger.logs(wanted))
 
 
 ENOUGH_RUNS = 100

@@ -15,7 +15,7 @@ from tests.chain.helpers import (
     SHOP,
     START_BASE,
     TOKEN,
-    Bench,
+    LedgerDriver,
     authorization,
     cancel_call,
     nonce,
@@ -74,7 +74,7 @@ class Attempt:
 
     def run(self, rules: TokenRules | None = None) -> str | None:
         """Return the token's refusal, None if the call took effect."""
-        bench = Bench(rules=rules)
+        driver = LedgerDriver(rules=rules)
         prepared = [(self.used, RELAYER, cancel_call(nonce("first")))]
         for on, account in (
             (self.payer_blacklisted, ALICE.address_bytes),
@@ -83,9 +83,9 @@ class Attempt:
             prepared.append((on, OWNER, abi.calldata(abi.BLACKLIST, account)))
         prepared.append((self.paused, OWNER, abi.PAUSE))
         for wanted, sender, data in prepared:
-            assert not wanted or bench.refusal(data, sender) is None
+            assert not wanted or driver.refusal(data, sender) is None
         caller = self.caller or (SHOP if self.kind == "receive" else RELAYER)
-        return bench.refusal(self.calldata(), caller)
+        return driver.refusal(self.calldata(), caller)
 
 
 @dataclass(frozen=True)
@@ -180,28 +180,28 @@ def test_without_a_fault_it_goes_through(kind, packed):
     ],
 )
 def test_both_edges_are_outside_the_window(kind, at_s, text):
-    bench = Bench()
+    driver = LedgerDriver()
     auth = authorization(valid_after=NOW_S + 100, valid_before=NOW_S + 200)
     receive = kind == "receive"
     data = transfer_call(auth, signature_of(auth, receive=receive), receive=receive)
-    bench.now[0] = at_s + 0.9
-    assert bench.refusal(data, SHOP) == text
+    driver.now[0] = at_s + 0.9
+    assert driver.refusal(data, SHOP) == text
 
 
 @pytest.mark.clause("5/window")
 def test_the_time_that_counts_is_that_of_the_block_not_of_the_sending():
-    bench = Bench()
-    bench.ledger.machine.automine = False
-    tx_hash = bench.put(payment(valid_before=NOW_S + 10))
-    bench.now[0] += 10
-    bench.ledger.machine.mine(bench.clock.now_s(), 1)
-    assert bench.state.receipts[tx_hash].revert_reason == LATE
+    driver = LedgerDriver()
+    driver.ledger.machine.automine = False
+    tx_hash = driver.put(payment(valid_before=NOW_S + 10))
+    driver.now[0] += 10
+    driver.ledger.machine.mine(driver.clock.now_s(), 1)
+    assert driver.state.receipts[tx_hash].revert_reason == LATE
 
 
 def test_a_cancellation_has_no_window():
-    bench = Bench()
-    bench.now[0] += 10**9
-    assert bench.refusal(cancel_call(nonce("first"))) is None
+    driver = LedgerDriver()
+    driver.now[0] += 10**9
+    assert driver.refusal(cancel_call(nonce("first"))) is None
 
 
 # --- the nonce -----------------------------------------------------------------------
@@ -223,39 +223,39 @@ def pay(receive: bool, name: object = "first"):
     "second", [pay(False), pay(True), cancel_call(nonce("first"))], ids=["use", "receive", "cancel"]
 )
 def test_transfers_receipts_and_cancellations_share_one_nonce(first, second):
-    bench = Bench()
-    assert not bench.is_used(ALICE, nonce("first"))
-    assert bench.refusal(first, SHOP) is None
-    assert bench.is_used(ALICE, nonce("first"))
-    before = bench.balance(ALICE)
-    assert bench.refusal(second, SHOP) == USED
-    assert bench.balance(ALICE) == before
+    driver = LedgerDriver()
+    assert not driver.is_used(ALICE, nonce("first"))
+    assert driver.refusal(first, SHOP) is None
+    assert driver.is_used(ALICE, nonce("first"))
+    before = driver.balance(ALICE)
+    assert driver.refusal(second, SHOP) == USED
+    assert driver.balance(ALICE) == before
 
 
 def test_nonces_have_no_order():
-    bench = Bench()
-    assert [bench.refusal(payment(name)) for name in (3, 1, 2)] == [None, None, None]
-    assert bench.balance(SHOP) == 30_000
+    driver = LedgerDriver()
+    assert [driver.refusal(payment(name)) for name in (3, 1, 2)] == [None, None, None]
+    assert driver.balance(SHOP) == 30_000
 
 
 def test_a_nonce_belongs_to_its_payer():
-    bench = Bench()
-    bench.send(abi.mint(MALLORY.address_bytes, 10_000), OWNER)
-    assert bench.refusal(payment()) is None
+    driver = LedgerDriver()
+    driver.send(abi.mint(MALLORY.address_bytes, 10_000), OWNER)
+    assert driver.refusal(payment()) is None
     auth = authorization(from_=MALLORY.address_bytes)
-    assert bench.refusal(transfer_call(auth, signature_of(auth, by=MALLORY))) is None
+    assert driver.refusal(transfer_call(auth, signature_of(auth, by=MALLORY))) is None
 
 
 def test_a_revert_at_the_transfer_burns_no_nonce_and_leaves_no_trace():
-    bench = Bench()
+    driver = LedgerDriver()
     data = payment(value=START_BASE + 1)
-    receipt = bench.send(data)
+    receipt = driver.send(data)
     assert (receipt.revert_reason, receipt.logs) == (SHORT, ())
-    assert not bench.is_used(ALICE, nonce("first"))
-    assert (bench.balance(ALICE), bench.balance(SHOP)) == (START_BASE, 0)
-    bench.send(abi.mint(ALICE.address_bytes, 1), OWNER)
-    assert bench.refusal(data) is None
-    assert (bench.balance(ALICE), bench.balance(SHOP)) == (0, START_BASE + 1)
+    assert not driver.is_used(ALICE, nonce("first"))
+    assert (driver.balance(ALICE), driver.balance(SHOP)) == (START_BASE, 0)
+    driver.send(abi.mint(ALICE.address_bytes, 1), OWNER)
+    assert driver.refusal(data) is None
+    assert (driver.balance(ALICE), driver.balance(SHOP)) == (0, START_BASE + 1)
 
 
 # --- the signature -------------------------------------------------------------------
@@ -284,10 +284,10 @@ NO_KEY = b"\xff" * 32 + GOOD[32:]
 @pytest.mark.parametrize("packed", [False, True], ids=["vrs", "bytes"])
 def test_a_broken_signature_is_refused_as_ecrecover_refuses_it(signature, text, packed):
     data = transfer_call(authorization(), signature, packed=packed or len(signature) != 65)
-    bench = Bench()
-    assert bench.refusal(data) == text
-    assert not bench.is_used(ALICE, nonce("first"))
-    assert bench.refusal(transfer_call(authorization(), GOOD)) is None
+    driver = LedgerDriver()
+    assert driver.refusal(data) == text
+    assert not driver.is_used(ALICE, nonce("first"))
+    assert driver.refusal(transfer_call(authorization(), GOOD)) is None
 
 
 @pytest.mark.clause("5/signature-proves")
@@ -304,9 +304,9 @@ def test_a_broken_signature_is_refused_as_ecrecover_refuses_it(signature, text, 
     ids=lambda change: next(iter(change)),
 )
 def test_the_signature_covers_every_field(change):
-    bench = Bench()
-    bench.send(abi.mint(MALLORY.address_bytes, START_BASE), OWNER)
-    assert bench.refusal(transfer_call(authorization(**change), GOOD)) == FORGED
+    driver = LedgerDriver()
+    driver.send(abi.mint(MALLORY.address_bytes, START_BASE), OWNER)
+    assert driver.refusal(transfer_call(authorization(**change), GOOD)) == FORGED
 
 
 @pytest.mark.clause("5/signature-proves")
@@ -322,10 +322,10 @@ def test_the_signature_covers_every_field(change):
 )
 def test_the_signature_is_for_one_token_on_one_chain(change):
     domain = replace(TESTNET.domain, **change)
-    bench = Bench()
+    driver = LedgerDriver()
     data = transfer_call(authorization(), signature_of(authorization(), domain=domain))
-    assert bench.refusal(data) == FORGED
-    assert bench.refusal(cancel_call(nonce("first"), domain=domain)) == FORGED
+    assert driver.refusal(data) == FORGED
+    assert driver.refusal(cancel_call(nonce("first"), domain=domain)) == FORGED
 
 
 @pytest.mark.clause("5/signature-proves")
@@ -333,7 +333,7 @@ def test_the_signature_is_for_one_token_on_one_chain(change):
 def test_transfer_and_receive_signatures_are_not_interchangeable(receive):
     signature = signature_of(authorization(), receive=not receive)
     data = transfer_call(authorization(), signature, receive=receive)
-    assert Bench().refusal(data, SHOP) == FORGED
+    assert LedgerDriver().refusal(data, SHOP) == FORGED
 
 
 def test_a_signature_made_by_eth_account_moves_the_money():
@@ -348,7 +348,7 @@ def test_a_signature_made_by_eth_account_moves_the_money():
         dict(zip(kinds, asdict(auth).values(), strict=True))
         | {"from": checksum(auth.from_), "to": checksum(auth.to)},
     )
-    assert Bench().refusal(transfer_call(auth, bytes(signed.signature))) is None
+    assert LedgerDriver().refusal(transfer_call(auth, bytes(signed.signature))) is None
 
 
 # --- what an accepted call does ------------------------------------------------------
@@ -370,21 +370,21 @@ ALICE_, SHOP_, BOB_ = ALICE.address_bytes, SHOP.address_bytes, MALLORY.address_b
 @pytest.mark.clause("5/exact-amount")
 @pytest.mark.parametrize("receive", [False, True])
 def test_a_transfer_moves_exactly_the_amount_and_says_so(receive):
-    bench = Bench()
-    receipt = bench.send(pay(receive), SHOP)
+    driver = LedgerDriver()
+    receipt = driver.send(pay(receive), SHOP)
     assert emitted(receipt) == [
         (topics("AuthorizationUsed(address,bytes32)", ALICE_, nonce("first")), b""),
         (topics("Transfer(address,address,uint256)", ALICE_, SHOP_), (10_000).to_bytes(32)),
     ]
-    assert (bench.balance(ALICE), bench.balance(SHOP)) == (START_BASE - 10_000, 10_000)
+    assert (driver.balance(ALICE), driver.balance(SHOP)) == (START_BASE - 10_000, 10_000)
 
 
 def test_a_cancellation_moves_nothing_and_says_so():
-    bench = Bench()
-    receipt = bench.send(cancel_call(nonce("first")))
+    driver = LedgerDriver()
+    receipt = driver.send(cancel_call(nonce("first")))
     expected = topics("AuthorizationCanceled(address,bytes32)", ALICE_, nonce("first"))
     assert emitted(receipt) == [(expected, b"")]
-    assert bench.balance(ALICE) == START_BASE
+    assert driver.balance(ALICE) == START_BASE
 
 
 @pytest.mark.parametrize(
@@ -408,80 +408,80 @@ def test_a_cancellation_moves_nothing_and_says_so():
     ids=["transfer", "mint", "pause", "unpause", "blacklist", "unBlacklist"],
 )
 def test_every_other_change_says_what_it_did(sender, data, expected):
-    assert emitted(Bench().send(data, sender)) == [expected]
+    assert emitted(LedgerDriver().send(data, sender)) == [expected]
 
 
 def test_a_value_of_zero_is_legal():
-    bench = Bench()
-    receipt = bench.send(payment(value=0))
+    driver = LedgerDriver()
+    receipt = driver.send(payment(value=0))
     assert receipt.succeeded
     assert receipt.logs[1].data == bytes(32)
-    assert bench.is_used(ALICE, nonce("first"))
-    assert (bench.balance(ALICE), bench.balance(SHOP)) == (START_BASE, 0)
+    assert driver.is_used(ALICE, nonce("first"))
+    assert (driver.balance(ALICE), driver.balance(SHOP)) == (START_BASE, 0)
 
 
 @pytest.mark.parametrize("value", [1, START_BASE])
 def test_paying_oneself_is_legal_and_makes_no_money(value):
-    bench = Bench()
-    assert bench.refusal(payment(to=ALICE_, value=value)) is None
-    assert (bench.balance(ALICE), bench.state.supply) == (START_BASE, START_BASE)
+    driver = LedgerDriver()
+    assert driver.refusal(payment(to=ALICE_, value=value)) is None
+    assert (driver.balance(ALICE), driver.state.supply) == (START_BASE, START_BASE)
 
 
 def test_paying_oneself_more_than_one_has_is_refused():
-    assert Bench().refusal(payment(to=ALICE_, value=START_BASE + 1)) == SHORT
+    assert LedgerDriver().refusal(payment(to=ALICE_, value=START_BASE + 1)) == SHORT
 
 
 def test_the_whole_balance_can_be_paid():
-    bench = Bench()
-    assert bench.refusal(payment(value=START_BASE)) is None
-    assert (bench.balance(ALICE), bench.balance(SHOP)) == (0, START_BASE)
+    driver = LedgerDriver()
+    assert driver.refusal(payment(value=START_BASE)) is None
+    assert (driver.balance(ALICE), driver.balance(SHOP)) == (0, START_BASE)
 
 
 def test_from_the_zero_address_dies_at_the_signature():
     auth = authorization(from_=ZERO_ADDRESS, value=0)
-    assert Bench().refusal(transfer_call(auth, signature_of(auth))) == FORGED
+    assert LedgerDriver().refusal(transfer_call(auth, signature_of(auth))) == FORGED
     no_rules = TokenRules(transfer=without(TRANSFER, "5/signature-proves"))
     text = "ERC20: transfer from the zero address"
-    assert Bench(rules=no_rules).refusal(transfer_call(auth, GOOD)) == text
+    assert LedgerDriver(rules=no_rules).refusal(transfer_call(auth, GOOD)) == text
 
 
 @pytest.mark.parametrize("sender", [RELAYER, MALLORY, SHOP, ALICE])
 def test_anyone_may_submit_a_transfer(sender):
-    bench = Bench()
-    assert bench.refusal(payment(), sender) is None
-    assert bench.balance(SHOP) == 10_000
+    driver = LedgerDriver()
+    assert driver.refusal(payment(), sender) is None
+    assert driver.balance(SHOP) == 10_000
 
 
 # --- pause, blacklist, owner ---------------------------------------------------------
 
 
 def test_a_cancellation_works_while_its_author_is_blacklisted_but_not_while_paused():
-    bench = Bench()
-    bench.send(abi.calldata(abi.BLACKLIST, ALICE_), OWNER)
-    assert bench.refusal(cancel_call(nonce("first"))) is None
-    bench.send(abi.PAUSE, OWNER)
-    assert bench.refusal(cancel_call(nonce("second"))) == "Pausable: paused"
+    driver = LedgerDriver()
+    driver.send(abi.calldata(abi.BLACKLIST, ALICE_), OWNER)
+    assert driver.refusal(cancel_call(nonce("first"))) is None
+    driver.send(abi.PAUSE, OWNER)
+    assert driver.refusal(cancel_call(nonce("second"))) == "Pausable: paused"
 
 
 def test_a_pause_ends():
-    bench = Bench()
-    bench.send(abi.PAUSE, OWNER)
-    assert bench.view(abi.PAUSED) == abi.word(1)
-    assert bench.refusal(payment()) == "Pausable: paused"
-    bench.send(abi.UNPAUSE, OWNER)
-    assert bench.view(abi.PAUSED) == abi.word(0)
-    assert bench.refusal(payment()) is None
+    driver = LedgerDriver()
+    driver.send(abi.PAUSE, OWNER)
+    assert driver.view(abi.PAUSED) == abi.word(1)
+    assert driver.refusal(payment()) == "Pausable: paused"
+    driver.send(abi.UNPAUSE, OWNER)
+    assert driver.view(abi.PAUSED) == abi.word(0)
+    assert driver.refusal(payment()) is None
 
 
 @pytest.mark.parametrize("account", [ALICE_, SHOP_], ids=["payer", "payee"])
 def test_a_blacklisting_ends(account):
-    bench = Bench()
-    bench.send(abi.calldata(abi.BLACKLIST, account), OWNER)
-    assert bench.view(abi.calldata(abi.IS_BLACKLISTED, account)) == abi.word(1)
-    assert bench.refusal(payment()) == BLACKLISTED
-    bench.send(abi.calldata(abi.UNBLACKLIST, account), OWNER)
-    assert bench.view(abi.calldata(abi.IS_BLACKLISTED, account)) == abi.word(0)
-    assert bench.refusal(payment()) is None
+    driver = LedgerDriver()
+    driver.send(abi.calldata(abi.BLACKLIST, account), OWNER)
+    assert driver.view(abi.calldata(abi.IS_BLACKLISTED, account)) == abi.word(1)
+    assert driver.refusal(payment()) == BLACKLISTED
+    driver.send(abi.calldata(abi.UNBLACKLIST, account), OWNER)
+    assert driver.view(abi.calldata(abi.IS_BLACKLISTED, account)) == abi.word(0)
+    assert driver.refusal(payment()) is None
 
 
 @pytest.mark.parametrize(
@@ -496,11 +496,11 @@ def test_a_blacklisting_ends(account):
     ids=["mint", "pause", "unpause", "blacklist", "unBlacklist"],
 )
 def test_only_the_owner_governs_the_token(data, text):
-    bench = Bench()
-    before = bench.state.supply
-    assert bench.refusal(data, MALLORY) == text
-    assert bench.state.supply == before
-    assert bench.refusal(payment()) is None
+    driver = LedgerDriver()
+    before = driver.state.supply
+    assert driver.refusal(data, MALLORY) == text
+    assert driver.state.supply == before
+    assert driver.refusal(payment()) is None
 
 
 @pytest.mark.parametrize(
@@ -512,15 +512,15 @@ def test_only_the_owner_governs_the_token(data, text):
     ],
 )
 def test_the_owner_cannot_mint_nonsense(data, text):
-    bench = Bench()
-    assert bench.refusal(data, OWNER) == text
-    assert bench.state.supply == START_BASE
+    driver = LedgerDriver()
+    assert driver.refusal(data, OWNER) == text
+    assert driver.state.supply == START_BASE
 
 
 def test_the_most_that_fits_can_be_minted():
-    bench = Bench()
-    assert bench.refusal(abi.mint(SHOP_, 2**255 - 1 - START_BASE), OWNER) is None
-    assert bench.view(abi.TOTAL_SUPPLY) == abi.word(2**255 - 1)
+    driver = LedgerDriver()
+    assert driver.refusal(abi.mint(SHOP_, 2**255 - 1 - START_BASE), OWNER) is None
+    assert driver.view(abi.TOTAL_SUPPLY) == abi.word(2**255 - 1)
 
 
 @pytest.mark.parametrize(
@@ -544,11 +544,11 @@ def test_the_most_that_fits_can_be_minted():
     ],
 )
 def test_a_plain_transfer_and_a_mint_are_refused(prepare, data, sender, text):
-    bench = Bench()
+    driver = LedgerDriver()
     for each in prepare:
-        bench.send(each, OWNER)
-    assert bench.refusal(data, sender) == text
-    assert (bench.balance(SHOP), bench.state.supply) == (0, START_BASE)
+        driver.send(each, OWNER)
+    assert driver.refusal(data, sender) == text
+    assert (driver.balance(SHOP), driver.state.supply) == (0, START_BASE)
 
 
 # --- calldata that is none -----------------------------------------------------------
@@ -582,17 +582,17 @@ TAIL_AT = 4 + 6 * 32
     ],
 )
 def test_what_cannot_be_read_reverts_without_a_reason(data):
-    assert Bench().refusal(data) == ""
+    assert LedgerDriver().refusal(data) == ""
 
 
 def test_the_token_takes_no_native_currency():
-    bench = Bench()
-    assert bench.refusal(payment(), value=1) == ""
-    assert bench.balance(SHOP) == 0
+    driver = LedgerDriver()
+    assert driver.refusal(payment(), value=1) == ""
+    assert driver.balance(SHOP) == 0
 
 
 def test_what_follows_the_arguments_is_ignored():
-    assert Bench().refusal(WORDS + b"more") is None
+    assert LedgerDriver().refusal(WORDS + b"more") is None
 
 
 # --- the views -----------------------------------------------------------------------
@@ -607,7 +607,7 @@ def test_what_follows_the_arguments_is_ignored():
     ],
 )
 def test_the_token_names_itself(data, text):
-    assert Bench().view(data) == abi.text(text)
+    assert LedgerDriver().view(data) == abi.text(text)
 
 
 @pytest.mark.parametrize(
@@ -632,12 +632,12 @@ def test_the_token_names_itself(data, text):
     ],
 )
 def test_the_token_tells_its_numbers(data, expected):
-    assert int.from_bytes(Bench().view(data)) == expected
+    assert int.from_bytes(LedgerDriver().view(data)) == expected
 
 
 def test_a_view_changes_nothing():
-    bench = Bench()
-    mark, height = bench.state.mark(), bench.state.head.number
-    bench.view(payment())
-    assert (bench.state.mark(), bench.state.head.number) == (mark, height)
-    assert (bench.balance(SHOP), bench.is_used(ALICE, nonce("first"))) == (0, False)
+    driver = LedgerDriver()
+    mark, height = driver.state.mark(), driver.state.head.number
+    driver.view(payment())
+    assert (driver.state.mark(), driver.state.head.number) == (mark, height)
+    assert (driver.balance(SHOP), driver.is_used(ALICE, nonce("first"))) == (0, False)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.evm import find
-from tests.evm.helpers import Bench, Town
+from tests.evm.helpers import ChainDriver, Town
 
 
 @pytest.fixture(scope="session")
@@ -34,11 +34,11 @@ def town(program: Path, towns: list[Town]) -> Town:
 
 
 @pytest.fixture
-def anvil(town: Town) -> Bench:
-    return town.bench(town.anvil)
+def anvil(town: Town) -> ChainDriver:
+    return town.driver(town.anvil)
 
 
 @pytest.fixture(params=["anvil", "ledger"])
-def either(request: pytest.FixtureRequest, town: Town) -> Bench:
+def either(request: pytest.FixtureRequest, town: Town) -> ChainDriver:
     """The chain on a node, and the ledger with the same token: they must do the same."""
-    return town.bench(town.anvil if request.param == "anvil" else town.ledger("openzeppelin"))
+    return town.driver(town.anvil if request.param == "anvil" else town.ledger("openzeppelin"))

@@ -1,4 +1,4 @@
-"""One hand on the clock of several chains, and short ways to ask them the same things."""
+"""Several chains with one clock, and shortcuts to send them the same calls."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -33,11 +33,11 @@ MONEY = {
     "balances": {ALICE.address_bytes: START_BASE},
     "native": {wallet.address_bytes: 10**6 * NATIVE_WEI for wallet in EVERYBODY},
 }
-"""What the chain begins with: tokens for Alice alone, gas for everybody."""
+"""The state of block 0: tokens for Alice, native currency for every account."""
 
 RESETS = 10
-"""How often one anvil begins anew. It keeps the state before each of the last thousand blocks
-it ever mined; counting block 0 anew each time, it would in the end forget that one."""
+"""How often one anvil process is reset. It keeps the states of the last thousand blocks that it
+mined, resets included, and would in the end drop that of block 0."""
 
 
 class Town:
@@ -55,7 +55,7 @@ class Town:
         return AnvilChain(TESTNET, self.clock, program=self._program, **MONEY)
 
     def begin(self) -> None:
-        """Go back to the beginning: time, anvil, and new ledgers."""
+        """Reset the clock and the anvil."""
         self.now[0] = float(NOW_S)
         self._begun += 1
         if self._begun % RESETS == 0:
@@ -67,19 +67,19 @@ class Town:
         self.anvil.watchers.clear()
 
     def ledger(self, profile: str) -> LedgerChain:
-        """Return a new ledger with what the anvil begins with."""
+        """Return a new ledger with the initial state of the anvil."""
         return LedgerChain(TESTNET, self.clock, rules=PROFILES[profile], **MONEY)
 
     def close(self) -> None:
         self.anvil.close()
         self._runner.close()
 
-    def bench(self, chain: WorldChain) -> "Bench":
-        return Bench(self, chain)
+    def driver(self, chain: WorldChain) -> "ChainDriver":
+        return ChainDriver(self, chain)
 
 
-class Bench:
-    """One chain, and short ways to use it; the same for a ledger and for anvil."""
+class ChainDriver:
+    """One chain and shortcuts to call it, the same for a ledger and for anvil."""
 
     def __init__(self, town: Town, chain: WorldChain) -> None:
         self.town, self.chain = town, chain
@@ -100,7 +100,7 @@ class Bench:
         return self.send(data, sender, value).revert_reason
 
     def view(self, data: bytes, sender: Wallet = RELAYER) -> bytes:
-        """Return what a call answers."""
+        """Return the result of an `eth_call`."""
         return self.run(self.chain.call(Call(sender.address_bytes, TOKEN, data)))
 
     def tried(self, data: bytes, sender: Wallet = RELAYER) -> str | None:

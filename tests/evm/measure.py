@@ -25,7 +25,7 @@ from tests.chain.helpers import (
     transfer_call,
 )
 from tests.evm import find
-from tests.evm.helpers import Bench, Town
+from tests.evm.helpers import ChainDriver, Town
 from x402sim.chain import contract
 from x402sim.chain import ledger as home
 from x402sim.chain.ledger import gas
@@ -91,23 +91,23 @@ FLOWS = [
 ]
 
 
-def measure(bench: Bench) -> dict[str, Any]:
+def measure(driver: ChainDriver) -> dict[str, Any]:
     """Return the table: gas of each flow, done in order on a new chain."""
     artifact = contract.artifact()
     return {
-        "node": bench.run(bench.chain.node.ask("web3_clientVersion")).replace("/v", " "),
+        "node": driver.run(driver.chain.node.ask("web3_clientVersion")).replace("/v", " "),
         "hardfork": HARDFORK,
         "contract": f"{artifact.contract} on OpenZeppelin Contracts {artifact.openzeppelin}",
         "compiler": artifact.compiler,
         "settings": artifact.settings,
         "source": artifact.source,
-        "flows": {flow.name: cost(bench, flow) for flow in FLOWS},
+        "flows": {flow.name: cost(driver, flow) for flow in FLOWS},
     }
 
 
-def cost(bench: Bench, flow: Flow) -> dict[str, Any]:
+def cost(driver: ChainDriver, flow: Flow) -> dict[str, Any]:
     """Return what one flow used: all, and what is left without the price of its calldata."""
-    receipt = bench.send(flow.data, flow.sender)
+    receipt = driver.send(flow.data, flow.sender)
     assert receipt.succeeded != flow.name.startswith("refused")
     return {
         "what": flow.what,
@@ -119,7 +119,7 @@ def cost(bench: Bench, flow: Flow) -> dict[str, Any]:
 def main() -> None:
     town = Town(find.anvil())
     try:
-        TABLE.write_text(json.dumps(measure(town.bench(town.anvil)), indent=1) + "\n")
+        TABLE.write_text(json.dumps(measure(town.driver(town.anvil)), indent=1) + "\n")
     finally:
         town.close()
 

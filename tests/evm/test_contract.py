@@ -15,7 +15,7 @@ from eth_account.messages import encode_typed_data
 
 from tests.chain.helpers import ALICE, OWNER, SHOP, START_BASE, TOKEN, payment
 from tests.evm.find import PACKAGES, packages
-from tests.evm.helpers import Bench
+from tests.evm.helpers import ChainDriver
 from x402sim.chain import contract
 from x402sim.chain.ledger.profiles import OPENZEPPELIN
 from x402sim.chain.ledger.token import FUNCTIONS
@@ -93,7 +93,7 @@ def read_text(answer: bytes) -> str:
     return answer[64 : 64 + size].decode()
 
 
-def test_the_token_is_at_the_networks_address_and_says_who_it_is(anvil: Bench):
+def test_the_token_is_at_the_networks_address_and_says_who_it_is(anvil: ChainDriver):
     for function, expected in (
         (abi.NAME, TESTNET.token_name),
         (abi.SYMBOL, TESTNET.token_symbol),
@@ -105,7 +105,7 @@ def test_the_token_is_at_the_networks_address_and_says_who_it_is(anvil: Bench):
     assert anvil.view(abi.selector("owner()"))[12:] == OWNER.address_bytes
 
 
-def test_its_domain_separator_is_that_of_the_networks_address(anvil: Bench):
+def test_its_domain_separator_is_that_of_the_networks_address(anvil: ChainDriver):
     """As eth-account computes it: the constructor has run at this address, not elsewhere."""
     domain = {
         "name": TESTNET.token_name,
@@ -117,14 +117,14 @@ def test_its_domain_separator_is_that_of_the_networks_address(anvil: Bench):
     assert anvil.view(abi.DOMAIN_SEPARATOR) == message.header
 
 
-def test_the_code_is_the_compilers_but_for_the_immutable_values(anvil: Bench):
+def test_the_code_is_the_compilers_but_for_the_immutable_values(anvil: ChainDriver):
     code = anvil.run(anvil.chain.code(TOKEN))
     compiled = bytes.fromhex(contract.artifact().runtime[2:])
     assert len(code) == len(compiled)
     assert {ours for ours, theirs in zip(compiled, code, strict=True) if ours != theirs} == {0}
 
 
-def test_block_0_holds_everything(anvil: Bench):
+def test_block_0_holds_everything(anvil: ChainDriver):
     assert anvil.run(anvil.chain.height()) == 0
     assert (anvil.balance(ALICE), anvil.balance(SHOP)) == (START_BASE, 0)
     assert anvil.refusal(payment()) is None
@@ -132,7 +132,7 @@ def test_block_0_holds_everything(anvil: Bench):
 
 
 @pytest.mark.parametrize("network", [TESTNET, MAINNET], ids=lambda network: network.name)
-def test_the_storage_is_written_as_the_constructor_and_mint_write_it(anvil: Bench, network):
+def test_the_storage_is_written_as_the_constructor_and_mint_write_it(anvil: ChainDriver, network):
     """Run the real constructor in a transaction and compare every slot we write by hand."""
     chain = anvil.chain
     code = contract.creation_code(network, OWNER.address_bytes)

@@ -52,7 +52,7 @@ def token(node: str) -> Iterator[str]:
     patch = pytest.MonkeyPatch()
     patch.setenv(KEYS, OWNER.private_key)
     with deployed(node) as server:
-        yield str(server.info["asset"])
+        yield server.info.asset
     patch.undo()
 
 
@@ -62,9 +62,9 @@ def deployed(node: str) -> LocalServer:
 
 def test_a_token_is_deployed_and_paid_with(node: str):
     with deployed(node) as server:
-        asset = server.info["asset"]
-        assert server.info["chain"] == "node"
-        assert [account["balance"] for account in server.info["accounts"]] == ["1000000000"] * 10
+        asset = server.info.asset
+        assert server.info.chain == "node"
+        assert [account.balance for account in server.info.accounts] == ["1000000000"] * 10
         network = replace(TESTNET, asset=parse_address(asset))
         payer = PaymentAuth(server.wallets[0], max_amount="0.05", network=network)
         answer = httpx.post(server.url + "/api/perp/quote", json=ORDER, auth=payer)

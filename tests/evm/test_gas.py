@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.chain.helpers import ALICE, MALLORY, OWNER, RELAYER, SHOP
-from tests.evm.helpers import Bench, Town
+from tests.evm.helpers import ChainDriver, Town
 from tests.evm.measure import FLOWS, TABLE, measure, paid
 from x402sim.chain.ledger.profiles import PROFILES
 from x402sim.protocol import abi
@@ -13,7 +13,7 @@ from x402sim.protocol import abi
 MEASURED = json.loads(TABLE.read_text())["flows"]
 
 
-def test_the_table_is_what_anvil_says(anvil: Bench):
+def test_the_table_is_what_anvil_says(anvil: ChainDriver):
     told = json.loads(TABLE.read_text())
     seen = measure(anvil)
     if seen["node"] == told["node"]:
@@ -36,7 +36,7 @@ def test_a_new_holder_costs_a_new_slot_and_an_emptied_one_gives_some_back():
 
 @pytest.mark.parametrize("profile", PROFILES)
 def test_the_ledger_charges_what_anvil_does(town: Town, profile: str):
-    ledger = town.bench(town.ledger(profile))
+    ledger = town.driver(town.ledger(profile))
     used = {flow.name: ledger.send(flow.data, flow.sender).gas_used for flow in FLOWS}
     assert used == {name: flow["gas"] for name, flow in MEASURED.items()}
 
@@ -55,7 +55,7 @@ def test_what_the_table_lacks_is_charged_to_the_unit_too(town: Town):
         "a receipt by a new holder": (paid("2", ALICE, SHOP, 5, receive=True), SHOP),
         "all of it to oneself": (paid("3", SHOP, SHOP, 5), RELAYER),
     }
-    anvil, ledger = town.bench(town.anvil), town.bench(town.ledger("openzeppelin"))
+    anvil, ledger = town.driver(town.anvil), town.driver(town.ledger("openzeppelin"))
     for name, (data, sender) in calls.items():
         seen = anvil.send(data, sender)
         assert seen.succeeded, name

@@ -18,6 +18,7 @@ from tests.chain.helpers import (
     RELAYER,
     SHOP,
     START_BASE,
+    LedgerDriver,
     authorization,
     cancel_call,
     nonce,
@@ -25,8 +26,7 @@ from tests.chain.helpers import (
     signature_of,
     transfer_call,
 )
-from tests.chain.helpers import Bench as LedgerBench
-from tests.evm.helpers import Bench, Town
+from tests.evm.helpers import ChainDriver, Town
 from tests.evm.test_equality import (
     ACCOUNTS,
     CANCELLING,
@@ -58,14 +58,14 @@ HIGH_S = (
 
 
 @pytest.fixture
-def three(town: Town) -> list[Bench]:
-    ledgers = [town.bench(town.ledger(name)) for name in ("fiat_token", "openzeppelin")]
-    return [*ledgers, town.bench(town.anvil)]
+def three(town: Town) -> list[ChainDriver]:
+    ledgers = [town.driver(town.ledger(name)) for name in ("fiat_token", "openzeppelin")]
+    return [*ledgers, town.driver(town.anvil)]
 
 
-def refusals(three: list[Bench], data: bytes, sender: Wallet = RELAYER) -> list[str | None]:
+def refusals(three: list[ChainDriver], data: bytes, sender: Wallet = RELAYER) -> list[str | None]:
     """Send a call to all; return what Circle's and what OpenZeppelin's token say."""
-    circle, ours, real = (bench.refusal(data, sender) for bench in three)
+    circle, ours, real = (driver.refusal(data, sender) for driver in three)
     assert ours == real
     return [circle, real]
 
@@ -162,7 +162,7 @@ WORDS: dict[str, tuple[bytes, Wallet, str, str]] = {
 
 
 @pytest.mark.parametrize("name", WORDS)
-def test_the_same_refusal_in_other_words(three: list[Bench], name: str):
+def test_the_same_refusal_in_other_words(three: list[ChainDriver], name: str):
     data, sender, circle, openzeppelin = WORDS[name]
     assert refusals(three, data, sender) == [circle, openzeppelin]
 
@@ -174,7 +174,7 @@ def test_the_same_refusal_in_other_words(three: list[Bench], name: str):
     [(pay(), RELAYER), (pay(receive=True), SHOP), (cancel_call(nonce("first")), RELAYER)],
     ids=["pay", "receive", "cancel"],
 )
-def test_one_word_for_used_and_cancelled_in_each(three: list[Bench], first, second):
+def test_one_word_for_used_and_cancelled_in_each(three: list[ChainDriver], first, second):
     assert refusals(three, first) == [None, None]
     expected = [USED, f"ERC3009UsedAuthorization({ALICE_}, {FIRST})"]
     assert refusals(three, *second) == expected
@@ -197,18 +197,20 @@ def test_one_word_for_used_and_cancelled_in_each(three: list[Bench], first, seco
     ],
     ids=["early and forged", "late and forged", "early and late", "forged and short"],
 )
-def test_of_two_faults_another_is_told(three: list[Bench], changes, circle, openzeppelin):
+def test_of_two_faults_another_is_told(three: list[ChainDriver], changes, circle, openzeppelin):
     assert refusals(three, pay(**changes)) == [circle, openzeppelin]
 
 
-def test_a_used_nonce_is_told_before_a_bad_signature_by_circle_only(three: list[Bench]):
+def test_a_used_nonce_is_told_before_a_bad_signature_by_circle_only(three: list[ChainDriver]):
     assert refusals(three, pay()) == [None, None]
     assert refusals(three, pay(by=MALLORY)) == [USED, "ERC3009InvalidSignature()"]
     forged = cancel_call(nonce("first"), by=MALLORY)
     assert refusals(three, forged) == [USED, "ERC3009InvalidSignature()"]
 
 
-def test_a_stranger_who_receives_is_told_before_a_bad_signature_by_circle_only(three: list[Bench]):
+def test_a_stranger_who_receives_is_told_before_a_bad_signature_by_circle_only(
+    three: list[ChainDriver],
+):
     forged = pay(receive=True, by=MALLORY)
     assert refusals(three, forged) == [
         "FiatTokenV2: caller must be the payee",
@@ -227,7 +229,7 @@ def test_a_stranger_who_receives_is_told_before_a_bad_signature_by_circle_only(t
 @pytest.mark.parametrize(
     "name", ["pay", "receive", "cancel", "pause", "unpause", "blacklist", "unblacklist"]
 )
-def test_functions_of_circles_that_openzeppelins_lacks(three: list[Bench], name: str):
+def test_functions_of_circles_that_openzeppelins_lacks(three: list[ChainDriver], name: str):
     calls = {
         "pay": (transfer_call(authorization(), GOOD, packed=True), RELAYER),
         "receive": (
@@ -259,8 +261,8 @@ def test_functions_of_circles_that_openzeppelins_lacks(three: list[Bench], name:
     ],
     ids=["paused", "isBlacklisted", "transfer typehash", "receive typehash", "cancel typehash"],
 )
-def test_what_openzeppelins_does_not_tell(three: list[Bench], data: bytes):
-    assert [bench.tried(data) for bench in three] == [None, "", ""]
+def test_what_openzeppelins_does_not_tell(three: list[ChainDriver], data: bytes):
+    assert [driver.tried(data) for driver in three] == [None, "", ""]
 
 
 @pytest.mark.parametrize(
@@ -292,13 +294,13 @@ def test_bit_47_at_one_end_is_far_in_the_future_at_both(three, opens, closes, is
     assert [circle is None, openzeppelin is None] == [is_open, is_open]
 
 
-def test_minting_nothing(three: list[Bench]):
+def test_minting_nothing(three: list[ChainDriver]):
     expected = ["FiatToken: mint amount not greater than 0", None]
     assert refusals(three, abi.mint(SHOP.address_bytes, 0), OWNER) == expected
 
 
 @pytest.mark.parametrize("most", [2**255 - 1, 2**255, 2**256 - 1])
-def test_the_most_tokens_there_can_be(three: list[Bench], most: int):
+def test_the_most_tokens_there_can_be(three: list[ChainDriver], most: int):
     circle, openzeppelin = refusals(three, abi.mint(SHOP.address_bytes, most - START_BASE), OWNER)
     assert circle == (None if most < 2**255 else "SafeMath: addition overflow")
     assert openzeppelin is None
@@ -350,9 +352,9 @@ def test_both_profiles_accept_and_refuse_the_same_payments(times: int):
     @settings(max_examples=times, suppress_health_check=list(HealthCheck))
     @given(st.lists(attempts(), min_size=5, max_size=20))
     def compare(some_attempts: list[Attempt]) -> None:
-        circle, openzeppelin = LedgerBench(rules=FIAT_TOKEN), LedgerBench(rules=OPENZEPPELIN)
+        circle, openzeppelin = LedgerDriver(rules=FIAT_TOKEN), LedgerDriver(rules=OPENZEPPELIN)
         for data, sender in some_attempts:
-            ends = [bench.refusal(data, sender) is None for bench in (circle, openzeppelin)]
+            ends = [driver.refusal(data, sender) is None for driver in (circle, openzeppelin)]
             assert ends[0] == ends[1]
         assert circle.state.balances == openzeppelin.state.balances
         assert circle.state.authorizations == openzeppelin.state.authorizations
@@ -360,9 +362,9 @@ def test_both_profiles_accept_and_refuse_the_same_payments(times: int):
     compare()
 
 
-def test_a_payment_leaves_the_same_events_at_both(three: list[Bench]):
+def test_a_payment_leaves_the_same_events_at_both(three: list[ChainDriver]):
     for data, sender in ((payment(), RELAYER), (pay(receive=True, nonce=nonce(2)), SHOP)):
-        receipts = [bench.send(data, sender) for bench in three]
+        receipts = [driver.send(data, sender) for driver in three]
         told = [[(log.topics, log.data) for log in receipt.logs] for receipt in receipts]
         assert told[0] == told[1] == told[2]
         assert len(told[0]) == 2

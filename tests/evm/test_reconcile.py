@@ -23,7 +23,7 @@ from tests.chain.helpers import (
     signature_of,
     transfer_call,
 )
-from tests.evm.helpers import Bench
+from tests.evm.helpers import ChainDriver
 from x402sim.chain.node.anvil_chain import AnvilChain
 from x402sim.chain.reverts import Cause
 from x402sim.chain.rpc.app import rpc_app
@@ -53,18 +53,18 @@ QUOTE = "/api/perp/quote"
 class Shop:
     """A service of the shop, with one payment of Alice whose outcome it does not know."""
 
-    bench: Bench
+    driver: ChainDriver
 
     def __post_init__(self) -> None:
-        is_node = isinstance(self.bench.chain, AnvilChain)
-        self.rpc_url = self.bench.chain.url if is_node else "http://rpc.test"
+        is_node = isinstance(self.driver.chain, AnvilChain)
+        self.rpc_url = self.driver.chain.url if is_node else "http://rpc.test"
         self.settings = Settings(
             private_key=from_hex(SHOP.private_key, 32),
             facilitator_url="http://facilitator.test",
             explorer_url="http://explorer.test",
             rpc_url=self.rpc_url,
         )
-        self.transport = None if is_node else httpx.ASGITransport(rpc_app(self.bench.chain))
+        self.transport = None if is_node else httpx.ASGITransport(rpc_app(self.driver.chain))
         self.store = Store()
         auth = authorization()
         assert self.store.payments.claim(
@@ -90,7 +90,7 @@ class Shop:
         async with httpx.AsyncClient(transport=self.transport, timeout=None) as http:
             yield Service(
                 settings=self.settings,
-                clock=self.bench.town.clock,
+                clock=self.driver.town.clock,
                 store=self.store,
                 issuer=Issuer(self.settings, Rng(1).stream("payment ids")),
                 entitlements=Entitlements(self.settings.entitlement_lifetime_s),
@@ -106,7 +106,7 @@ class Shop:
             async with self.service() as service:
                 return await reconcile(service)
 
-        resolved = self.bench.run(once())
+        resolved = self.driver.run(once())
         record = self.store.payments.get("pay_1").record
         return resolved, record.status, record.tx_hash
 
@@ -115,11 +115,11 @@ class Shop:
             async with self.service() as service:
                 return await service.rpc.nonce_state(ALICE.address_bytes, nonce("first"))
 
-        return self.bench.run(once())
+        return self.driver.run(once())
 
 
 @pytest.fixture
-def shop(either: Bench):
+def shop(either: ChainDriver):
     shop = Shop(either)
     yield shop
     shop.store.close()
@@ -131,20 +131,20 @@ def pay(value: int = 10_000, receive: bool = False) -> bytes:
 
 
 @pytest.mark.clause("3/pending-resolved", "5/nonce-once")
-def test_a_nonce_that_was_used_paid(shop: Shop, either: Bench):
+def test_a_nonce_that_was_used_paid(shop: Shop, either: ChainDriver):
     tx_hash = to_hex(either.put(pay()))
     assert shop.reconcile() == (1, "settled", tx_hash)
     assert shop.reconcile() == (0, "settled", tx_hash)
 
 
 @pytest.mark.clause("3/pending-resolved")
-def test_a_nonce_that_the_payee_used_itself_paid_too(shop: Shop, either: Bench):
+def test_a_nonce_that_the_payee_used_itself_paid_too(shop: Shop, either: ChainDriver):
     tx_hash = to_hex(either.put(pay(receive=True), SHOP))
     assert shop.reconcile() == (1, "settled", tx_hash)
 
 
 @pytest.mark.clause("3/pending-resolved", "5/nonce-once")
-def test_a_nonce_that_was_cancelled_did_not_pay(shop: Shop, either: Bench):
+def test_a_nonce_that_was_cancelled_did_not_pay(shop: Shop, either: ChainDriver):
     """The token says "used" of it all the same."""
     assert either.send(cancel_call(nonce("first"))).succeeded
     assert either.is_used(ALICE, nonce("first"))
@@ -153,7 +153,7 @@ def test_a_nonce_that_was_cancelled_did_not_pay(shop: Shop, either: Bench):
 
 
 @pytest.mark.clause("3/pending-resolved")
-def test_a_nonce_cancelled_beside_the_same_payment_did_not_pay(shop: Shop, either: Bench):
+def test_a_nonce_cancelled_beside_the_same_payment_did_not_pay(shop: Shop, either: ChainDriver):
     """The money is the same, in the same block even, but another nonce moved it."""
     either.run(either.chain.set_automine(False))
     other = authorization(nonce=nonce("other"))
@@ -165,13 +165,15 @@ def test_a_nonce_cancelled_beside_the_same_payment_did_not_pay(shop: Shop, eithe
 
 
 @pytest.mark.clause("3/pending-resolved")
-def test_a_nonce_that_paid_less_did_not_pay(shop: Shop, either: Bench):
+def test_a_nonce_that_paid_less_did_not_pay(shop: Shop, either: ChainDriver):
     assert either.send(pay(value=9_999)).succeeded
     assert shop.reconcile() == (1, "failed", None)
 
 
 @pytest.mark.clause("3/pending-resolved")
-def test_a_nonce_that_is_unused_may_pay_until_a_block_is_past_the_window(shop: Shop, either: Bench):
+def test_a_nonce_that_is_unused_may_pay_until_a_block_is_past_the_window(
+    shop: Shop, either: ChainDriver
+):
     assert shop.reconcile() == (0, "pending", None)
     either.town.now[0] += 1_000
     assert shop.reconcile() == (0, "pending", None)
@@ -180,7 +182,7 @@ def test_a_nonce_that_is_unused_may_pay_until_a_block_is_past_the_window(shop: S
 
 
 @pytest.mark.clause("3/pending-resolved")
-def test_a_payment_that_waits_or_reverted_is_open(shop: Shop, either: Bench):
+def test_a_payment_that_waits_or_reverted_is_open(shop: Shop, either: ChainDriver):
     either.send(abi.transfer(RELAYER.address_bytes, either.balance(ALICE)), ALICE)
     assert not either.send(pay()).succeeded
     assert shop.reconcile() == (0, "pending", None)
@@ -198,7 +200,7 @@ def test_a_payment_that_waits_or_reverted_is_open(shop: Shop, either: Bench):
     ids=["used", "cancelled"],
 )
 def test_both_nodes_tell_the_same_of_a_nonce(
-    shop: Shop, either: Bench, how: Callable[[], bytes], canceled: bool, transfers: int
+    shop: Shop, either: ChainDriver, how: Callable[[], bytes], canceled: bool, transfers: int
 ):
     assert shop.state() == NonceState(NOW_S, is_used=False, use=None)
     either.town.now[0] += 30
@@ -231,7 +233,9 @@ SIGNED = {
     ],
     ids=["cancelled", "late", "early", "balance"],
 )
-def test_the_facilitator_says_why_as_for_any_token(either: Bench, name: str, prepare, cause: Cause):
+def test_the_facilitator_says_why_as_for_any_token(
+    either: ChainDriver, name: str, prepare, cause: Cause
+):
     auth = SIGNED[name]
     prepare(either)
     facilitator = Facilitator(

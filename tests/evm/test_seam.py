@@ -19,7 +19,7 @@ from tests.chain.helpers import (
     nonce,
     payment,
 )
-from tests.evm.helpers import Bench, Town
+from tests.evm.helpers import ChainDriver, Town
 from x402sim.chain.base import Call, ChainError, LogFilter, Reverted, TxReceipt
 from x402sim.chain.ledger.machine import GAS_LIMIT, GAS_PRICE_WEI
 from x402sim.payer.wallet import Wallet
@@ -35,26 +35,26 @@ def pay_call(name: object = "first", **changes: object) -> Call:
     return Call(RELAYER.address_bytes, TOKEN, payment(name, **changes))
 
 
-def height(bench: Bench) -> int:
-    return bench.run(bench.chain.height())
+def height(driver: ChainDriver) -> int:
+    return driver.run(driver.chain.height())
 
 
-def receipt(bench: Bench, tx_hash: Hash) -> TxReceipt | None:
-    return bench.run(bench.chain.receipt(tx_hash))
+def receipt(driver: ChainDriver, tx_hash: Hash) -> TxReceipt | None:
+    return driver.run(driver.chain.receipt(tx_hash))
 
 
-def hashes(bench: Bench) -> list[bytes]:
-    return [bench.run(bench.chain.block(n)).hash for n in range(height(bench) + 1)]
+def hashes(driver: ChainDriver) -> list[bytes]:
+    return [driver.run(driver.chain.block(n)).hash for n in range(height(driver) + 1)]
 
 
-def on_demand(bench: Bench) -> None:
-    bench.run(bench.chain.set_automine(False))
+def on_demand(driver: ChainDriver) -> None:
+    driver.run(driver.chain.set_automine(False))
 
 
 # --- blocks, transactions, receipts --------------------------------------------------
 
 
-def test_each_transaction_is_mined_at_once_in_a_block_of_its_own(either: Bench):
+def test_each_transaction_is_mined_at_once_in_a_block_of_its_own(either: ChainDriver):
     sent = [either.put(payment(n)) for n in range(3)]
     assert height(either) == 3
     for number, tx_hash in enumerate(sent, 1):
@@ -75,14 +75,14 @@ def test_each_transaction_is_mined_at_once_in_a_block_of_its_own(either: Bench):
         )
 
 
-def test_what_is_not_there_is_none(either: Bench):
+def test_what_is_not_there_is_none(either: ChainDriver):
     chain = either.chain
     for ask in (chain.transaction, chain.receipt, chain.block):
         assert either.run(ask(UNKNOWN)) is None
     assert [either.run(chain.block(n)) for n in (1, 99, -1)] == [None, None, None]
 
 
-def test_the_time_of_a_block_is_the_worlds_and_never_goes_back(either: Bench):
+def test_the_time_of_a_block_is_the_worlds_and_never_goes_back(either: ChainDriver):
     for now_s in (NOW_S, NOW_S, NOW_S + 7.9, NOW_S + 5, NOW_S + 300):
         either.town.now[0] = now_s
         either.run(either.chain.mine())
@@ -90,7 +90,7 @@ def test_the_time_of_a_block_is_the_worlds_and_never_goes_back(either: Bench):
     assert times == [0, 0, 0, 7, 7, 300]
 
 
-def test_a_call_is_judged_by_the_worlds_time_without_a_block(either: Bench):
+def test_a_call_is_judged_by_the_worlds_time_without_a_block(either: ChainDriver):
     data = payment(valid_before=NOW_S + 10)
     assert either.tried(data) is None
     either.town.now[0] += 10
@@ -100,7 +100,7 @@ def test_a_call_is_judged_by_the_worlds_time_without_a_block(either: Bench):
         either.run(either.chain.estimate_gas(Call(RELAYER.address_bytes, TOKEN, data)))
 
 
-def test_what_waits_is_mined_together_in_order_of_arrival(either: Bench):
+def test_what_waits_is_mined_together_in_order_of_arrival(either: ChainDriver):
     on_demand(either)
     senders = [RELAYER, ALICE, RELAYER, MALLORY, ALICE]
     sent = [either.put(payment(n), sender) for n, sender in enumerate(senders)]
@@ -119,7 +119,7 @@ def test_what_waits_is_mined_together_in_order_of_arrival(either: Bench):
     assert [log.index for r in mined for log in r.logs] == list(range(10))
 
 
-def test_the_time_that_counts_is_that_of_the_block(either: Bench):
+def test_the_time_that_counts_is_that_of_the_block(either: ChainDriver):
     on_demand(either)
     tx_hash = either.put(payment(valid_before=NOW_S + 10))
     either.town.now[0] += 10
@@ -127,7 +127,7 @@ def test_the_time_that_counts_is_that_of_the_block(either: Bench):
     assert receipt(either, tx_hash).revert_reason.startswith("ERC3009InvalidAuthorizationTime")
 
 
-def test_turning_automine_on_mines_what_waits_at_the_worlds_time(either: Bench):
+def test_turning_automine_on_mines_what_waits_at_the_worlds_time(either: ChainDriver):
     on_demand(either)
     tx_hash = either.put(payment())
     either.town.now[0] += 60
@@ -139,13 +139,13 @@ def test_turning_automine_on_mines_what_waits_at_the_worlds_time(either: Bench):
 
 
 @pytest.mark.parametrize("blocks", [0, -1, 10_001])
-def test_nonsense_is_not_mined(either: Bench, blocks: int):
+def test_nonsense_is_not_mined(either: ChainDriver, blocks: int):
     with pytest.raises(ChainError, match=f"1 to 10000 blocks at a time, not {blocks}"):
         either.run(either.chain.mine(blocks))
     assert height(either) == 0
 
 
-def test_a_block_takes_hundreds_of_transactions(either: Bench):
+def test_a_block_takes_hundreds_of_transactions(either: ChainDriver):
     on_demand(either)
     sent = [either.put(abi.transfer(SHOP.address_bytes, 1), ALICE) for _ in range(250)]
     either.run(either.chain.mine())
@@ -156,7 +156,7 @@ def test_a_block_takes_hundreds_of_transactions(either: Bench):
 # --- accounts and gas ----------------------------------------------------------------
 
 
-def test_the_sender_pays_the_gas_even_of_what_reverts(either: Bench):
+def test_the_sender_pays_the_gas_even_of_what_reverts(either: ChainDriver):
     for data in (payment(), payment()):
         before = either.run(either.chain.native_balance(RELAYER.address_bytes))
         mined = either.send(data)
@@ -164,7 +164,7 @@ def test_the_sender_pays_the_gas_even_of_what_reverts(either: Bench):
         assert before - after == mined.gas_used * GAS_PRICE_WEI
 
 
-def test_native_currency_moves(either: Bench):
+def test_native_currency_moves(either: ChainDriver):
     sent = either.put(b"", ALICE, to=STRANGER.address_bytes, value=3 * NATIVE_WEI)
     assert receipt(either, sent).succeeded
     assert either.run(either.chain.native_balance(STRANGER.address_bytes)) == 3 * NATIVE_WEI
@@ -172,7 +172,7 @@ def test_native_currency_moves(either: Bench):
 
 
 @pytest.mark.parametrize("value", [0, 1])
-def test_who_cannot_pay_for_the_gas_is_refused(either: Bench, value: int):
+def test_who_cannot_pay_for_the_gas_is_refused(either: ChainDriver, value: int):
     cost = GAS_LIMIT * GAS_PRICE_WEI + value
     either.run(either.chain.set_native_balance(STRANGER.address_bytes, cost - 1))
     with pytest.raises(ChainError, match=r"(?i)insufficient funds for gas \* price \+ value"):
@@ -183,12 +183,12 @@ def test_who_cannot_pay_for_the_gas_is_refused(either: Bench, value: int):
     assert either.run(either.chain.account_nonce(STRANGER.address_bytes)) == 1
 
 
-def test_too_much_calldata_is_refused(either: Bench):
+def test_too_much_calldata_is_refused(either: ChainDriver):
     with pytest.raises(ChainError, match=r"(?i)intrinsic gas too"):
         either.put(b"\xff" * 20_000)
 
 
-def test_an_account_nonce_counts_what_was_sent_waiting_or_mined(either: Bench):
+def test_an_account_nonce_counts_what_was_sent_waiting_or_mined(either: ChainDriver):
     count = either.chain.account_nonce
     on_demand(either)
     either.put(payment(1))
@@ -199,7 +199,7 @@ def test_an_account_nonce_counts_what_was_sent_waiting_or_mined(either: Bench):
     assert either.run(count(RELAYER.address_bytes)) == 3
 
 
-def test_equal_calls_of_equal_nonce_by_two_senders_are_two_transactions(either: Bench):
+def test_equal_calls_of_equal_nonce_by_two_senders_are_two_transactions(either: ChainDriver):
     first, second = (either.put(payment(), sender) for sender in (RELAYER, MALLORY))
     assert first != second
     assert [receipt(either, tx).call.sender for tx in (first, second)] == [
@@ -208,14 +208,14 @@ def test_equal_calls_of_equal_nonce_by_two_senders_are_two_transactions(either: 
     ]
 
 
-def test_an_account_sends_without_its_key(either: Bench):
+def test_an_account_sends_without_its_key(either: ChainDriver):
     keyless = b"\x00" * 19 + b"\x77"
     either.run(either.chain.set_native_balance(keyless, NATIVE_WEI))
     sent = either.run(either.chain.send(Call(keyless, TOKEN, payment())))
     assert receipt(either, sent).succeeded
 
 
-def test_sends_at_the_same_moment_each_get_a_nonce(either: Bench):
+def test_sends_at_the_same_moment_each_get_a_nonce(either: ChainDriver):
     async def all_at_once() -> list[Hash]:
         sends = [either.chain.send(pay_call(n, value=1)) for n in range(20)]
         return list(await asyncio.gather(*sends))
@@ -226,13 +226,13 @@ def test_sends_at_the_same_moment_each_get_a_nonce(either: Bench):
     assert either.balance(SHOP) == 20
 
 
-def test_the_token_alone_has_code(either: Bench):
+def test_the_token_alone_has_code(either: ChainDriver):
     assert either.run(either.chain.code(TOKEN))
     assert either.run(either.chain.code(ALICE.address_bytes)) == b""
     assert either.run(either.chain.gas_price()) == GAS_PRICE_WEI
 
 
-def test_the_estimate_is_what_the_transaction_uses(either: Bench):
+def test_the_estimate_is_what_the_transaction_uses(either: ChainDriver):
     estimate = either.run(either.chain.estimate_gas(pay_call()))
     assert either.send(payment()).gas_used == estimate
 
@@ -240,18 +240,18 @@ def test_the_estimate_is_what_the_transaction_uses(either: Bench):
 # --- money out of nothing ------------------------------------------------------------
 
 
-def test_funding_mints(either: Bench):
+def test_funding_mints(either: ChainDriver):
     either.run(either.chain.fund(SHOP.address_bytes, 25))
     assert either.balance(SHOP) == 25
     assert int.from_bytes(either.view(abi.TOTAL_SUPPLY)) == START_BASE + 25
 
 
-def test_funding_that_the_token_refuses_is_an_error(either: Bench):
+def test_funding_that_the_token_refuses_is_an_error(either: ChainDriver):
     with pytest.raises(ChainError, match=r"Panic\(0x11\)"):
         either.run(either.chain.fund(SHOP.address_bytes, 2**256 - 1))
 
 
-def test_funding_waits_like_everything_else(either: Bench):
+def test_funding_waits_like_everything_else(either: ChainDriver):
     on_demand(either)
     either.run(either.chain.fund(SHOP.address_bytes, 25))
     assert either.balance(SHOP) == 0
@@ -282,7 +282,7 @@ ALICE_WORD, SHOP_WORD = (abi.word(w.address_bytes) for w in (ALICE, SHOP))
         (LogFilter(0, 99, (), ((), (), ())), [(1, 0), (1, 1), (2, 0), (3, 0)]),
     ],
 )
-def test_a_filter_passes_what_it_names(either: Bench, wanted: LogFilter, found: list):
+def test_a_filter_passes_what_it_names(either: ChainDriver, wanted: LogFilter, found: list):
     either.send(payment())
     either.send(abi.mint(SHOP.address_bytes, 1), OWNER)
     either.send(cancel_call(nonce("second")))
@@ -293,12 +293,12 @@ def test_a_filter_passes_what_it_names(either: Bench, wanted: LogFilter, found: 
 # --- waiting for a receipt -----------------------------------------------------------
 
 
-def test_waiting_for_what_is_mined_returns_at_once(either: Bench):
+def test_waiting_for_what_is_mined_returns_at_once(either: ChainDriver):
     mined = either.send(payment())
     assert either.run(either.chain.wait(mined.tx_hash, 0)) == mined
 
 
-def test_waiting_ends_with_the_block(either: Bench):
+def test_waiting_ends_with_the_block(either: ChainDriver):
     on_demand(either)
     tx_hash = either.put(payment())
 
@@ -312,7 +312,7 @@ def test_waiting_ends_with_the_block(either: Bench):
     assert either.run(wait_and_mine()) == [receipt(either, tx_hash)] * 3
 
 
-def test_waiting_times_out_and_does_no_harm(either: Bench):
+def test_waiting_times_out_and_does_no_harm(either: ChainDriver):
     on_demand(either)
     tx_hash = either.put(payment())
     for hopeless in (tx_hash, UNKNOWN):
@@ -325,7 +325,7 @@ def test_waiting_times_out_and_does_no_harm(either: Bench):
 # --- going back ----------------------------------------------------------------------
 
 
-def test_snapshots_nest_and_bring_back_what_waited(either: Bench):
+def test_snapshots_nest_and_bring_back_what_waited(either: ChainDriver):
     either.send(payment("before"))
     on_demand(either)
     waiting = [either.put(payment(n), sender) for n, sender in ((1, RELAYER), (2, ALICE))]
@@ -345,7 +345,7 @@ def test_snapshots_nest_and_bring_back_what_waited(either: Bench):
     assert either.balance(SHOP) == 30_000
 
 
-def test_what_was_sent_since_a_snapshot_does_not_wait_after_it(either: Bench):
+def test_what_was_sent_since_a_snapshot_does_not_wait_after_it(either: ChainDriver):
     on_demand(either)
     number = either.run(either.chain.snapshot())
     tx_hash = either.put(payment())
@@ -355,7 +355,7 @@ def test_what_was_sent_since_a_snapshot_does_not_wait_after_it(either: Bench):
     assert either.balance(SHOP) == 0
 
 
-def test_a_revert_uses_up_its_snapshot_and_all_later_ones(either: Bench):
+def test_a_revert_uses_up_its_snapshot_and_all_later_ones(either: ChainDriver):
     first, second, third = (either.run(either.chain.snapshot()) for _ in range(3))
     assert first < second < third
     either.run(either.chain.revert(second))
@@ -367,7 +367,9 @@ def test_a_revert_uses_up_its_snapshot_and_all_later_ones(either: Bench):
         either.run(either.chain.revert(first))
 
 
-def test_a_reorg_replaces_the_last_blocks_and_mines_their_transactions_in_the_last(either: Bench):
+def test_a_reorg_replaces_the_last_blocks_and_mines_their_transactions_in_the_last(
+    either: ChainDriver,
+):
     sent = [
         either.put(payment(n), sender) for n, sender in enumerate((ALICE, RELAYER, ALICE, SHOP))
     ]
@@ -386,7 +388,7 @@ def test_a_reorg_replaces_the_last_blocks_and_mines_their_transactions_in_the_la
     assert receipt(either, either.put(payment("next"))).succeeded
 
 
-def test_even_an_empty_block_gets_another_hash_each_time(either: Bench):
+def test_even_an_empty_block_gets_another_hash_each_time(either: ChainDriver):
     either.run(either.chain.mine())
     seen = set()
     for _ in range(4):
@@ -395,7 +397,7 @@ def test_even_an_empty_block_gets_another_hash_each_time(either: Bench):
     assert len(seen) == 4
 
 
-def test_a_dropped_transaction_is_unknown_and_undone(either: Bench):
+def test_a_dropped_transaction_is_unknown_and_undone(either: ChainDriver):
     kept, dropped = either.put(payment(1), ALICE), either.put(payment(2))
     either.run(either.chain.reorg(2, drop=[dropped]))
     assert either.run(either.chain.transaction(dropped)) is None
@@ -408,7 +410,7 @@ def test_a_dropped_transaction_is_unknown_and_undone(either: Bench):
 
 
 @pytest.mark.parametrize("drop", [False, True])
-def test_a_reorg_mines_what_waits_unless_it_is_dropped(either: Bench, drop: bool):
+def test_a_reorg_mines_what_waits_unless_it_is_dropped(either: ChainDriver, drop: bool):
     on_demand(either)
     either.run(either.chain.mine())
     waiting = either.put(payment())
@@ -418,7 +420,7 @@ def test_a_reorg_mines_what_waits_unless_it_is_dropped(either: Bench, drop: bool
     assert height(either) == 1
 
 
-def test_a_reorg_judges_by_the_new_time(either: Bench):
+def test_a_reorg_judges_by_the_new_time(either: ChainDriver):
     paid = either.put(payment(valid_before=NOW_S + 10))
     either.town.now[0] += 10
     either.run(either.chain.reorg(1))
@@ -427,7 +429,7 @@ def test_a_reorg_judges_by_the_new_time(either: Bench):
 
 
 @pytest.mark.parametrize("depth", [0, -1, 3, 10**6])
-def test_a_reorg_out_of_reach_is_refused(either: Bench, depth: int):
+def test_a_reorg_out_of_reach_is_refused(either: ChainDriver, depth: int):
     either.run(either.chain.mine(2))
     before = hashes(either)
     with pytest.raises(ChainError, match=f"last {depth} blocks; the last 2 can be"):
@@ -435,7 +437,7 @@ def test_a_reorg_out_of_reach_is_refused(either: Bench, depth: int):
     assert hashes(either) == before
 
 
-def test_a_reorg_ends_the_snapshots_of_what_it_replaced(either: Bench):
+def test_a_reorg_ends_the_snapshots_of_what_it_replaced(either: ChainDriver):
     early = either.run(either.chain.snapshot())
     either.send(payment(1))
     late = either.run(either.chain.snapshot())
@@ -446,7 +448,7 @@ def test_a_reorg_ends_the_snapshots_of_what_it_replaced(either: Bench):
     assert (either.balance(SHOP), height(either)) == (0, 0)
 
 
-def test_a_native_balance_that_was_set_survives_a_reorg(either: Bench):
+def test_a_native_balance_that_was_set_survives_a_reorg(either: ChainDriver):
     either.run(either.chain.mine())
     either.run(either.chain.set_native_balance(STRANGER.address_bytes, NATIVE_WEI))
     tx_hash = either.put(payment(), STRANGER)
@@ -457,7 +459,7 @@ def test_a_native_balance_that_was_set_survives_a_reorg(either: Bench):
 # --- trouble on demand ---------------------------------------------------------------
 
 
-def test_what_waits_can_be_forgotten(either: Bench):
+def test_what_waits_can_be_forgotten(either: ChainDriver):
     on_demand(either)
     tx_hash = either.put(payment())
     either.run(either.chain.drop())
@@ -470,7 +472,7 @@ def test_what_waits_can_be_forgotten(either: Bench):
     assert receipt(either, again).succeeded
 
 
-def test_a_forced_revert_fails_once_and_the_call_can_be_repeated(either: Bench):
+def test_a_forced_revert_fails_once_and_the_call_can_be_repeated(either: ChainDriver):
     either.run(either.chain.force_revert(1))
     assert either.tried(payment()) is None
     reverted = either.send(payment())
@@ -483,7 +485,7 @@ def test_a_forced_revert_fails_once_and_the_call_can_be_repeated(either: Bench):
 # --- anvil's own ---------------------------------------------------------------------
 
 
-def test_whoever_watches_is_told_of_every_operation(anvil: Bench):
+def test_whoever_watches_is_told_of_every_operation(anvil: ChainDriver):
     seen: list[int] = []
 
     async def look() -> None:
@@ -496,7 +498,7 @@ def test_whoever_watches_is_told_of_every_operation(anvil: Bench):
     assert seen == [1, 3, 3]
 
 
-def test_many_blocks_have_the_worlds_time_however_long_they_take(anvil: Bench):
+def test_many_blocks_have_the_worlds_time_however_long_they_take(anvil: ChainDriver):
     """The node's own clock, which goes on meanwhile, must not come into any of them."""
     blocks, begun = 0, time.monotonic()
     while time.monotonic() - begun < 1.5:
@@ -506,7 +508,7 @@ def test_many_blocks_have_the_worlds_time_however_long_they_take(anvil: Bench):
     assert {anvil.run(anvil.chain.block(n)).timestamp_s for n in numbers} == {NOW_S}
 
 
-def test_what_others_send_to_the_node_is_seen_and_survives_a_reorg(anvil: Bench):
+def test_what_others_send_to_the_node_is_seen_and_survives_a_reorg(anvil: ChainDriver):
     """A transaction with a signature of its own, from whoever talks to the node directly."""
     signed = SHOP.account.sign_transaction(
         {"chainId": 338, "nonce": 0, "gas": 90_000, "gasPrice": 10**9, "to": checksum(TOKEN)}
@@ -522,7 +524,7 @@ def test_what_others_send_to_the_node_is_seen_and_survives_a_reorg(anvil: Bench)
     assert hashes(anvil) != before
 
 
-def test_waiting_ends_when_somebody_else_mines(anvil: Bench):
+def test_waiting_ends_when_somebody_else_mines(anvil: ChainDriver):
     on_demand(anvil)
     tx_hash = anvil.put(payment())
 
@@ -535,7 +537,7 @@ def test_waiting_ends_when_somebody_else_mines(anvil: Bench):
     assert anvil.run(wait_and_mine()).succeeded
 
 
-def test_a_gap_in_the_nonces_waits_for_what_fills_it(anvil: Bench):
+def test_a_gap_in_the_nonces_waits_for_what_fills_it(anvil: ChainDriver):
     """Where a real chain differs from the ledger: without nonce 0, nonce 1 cannot be mined."""
     dropped, stuck = anvil.put(payment(1)), anvil.put(payment(2))
     anvil.run(anvil.chain.reorg(2, drop=[dropped]))
@@ -546,7 +548,7 @@ def test_a_gap_in_the_nonces_waits_for_what_fills_it(anvil: Bench):
     assert anvil.balance(SHOP) == 20_000
 
 
-def test_reset_begins_again(anvil: Bench):
+def test_reset_begins_again(anvil: ChainDriver):
     on_demand(anvil)
     anvil.put(payment())
     anvil.run(anvil.chain.mine(3))

@@ -140,11 +140,11 @@ def pay(server: LocalServer, account: int) -> PaymentAuth:
 
 
 def test_a_payment_is_on_the_nodes_own_chain(server: LocalServer):
-    assert server.info["chain"] == "anvil"
+    assert server.info.chain == "anvil"
     assert ask(server, "web3_clientVersion")["result"].startswith("anvil/")
     receipt = pay(server, 0).receipts[0]
     found = ask(server, "eth_getTransactionReceipt", receipt.tx_hash)["result"]
-    assert (found["status"], found["to"]) == ("0x1", server.info["asset"].lower())
+    assert (found["status"], found["to"]) == ("0x1", server.info.asset.lower())
     assert ask(server, "debug_traceTransaction", receipt.tx_hash)["result"]["gas"] > 50_000
 
 

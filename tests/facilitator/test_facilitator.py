@@ -26,7 +26,7 @@ from tests.chain.helpers import (
     SHOP,
     START_BASE,
     TOKEN,
-    Bench,
+    LedgerDriver,
     authorization,
     cancel_call,
     nonce,
@@ -74,18 +74,18 @@ def failed(reason: str) -> dict:
 
 
 class Desk:
-    """A facilitator over a bench with one token or another, asked over HTTP."""
+    """A facilitator on a ledger with one of the token profiles, called over HTTP."""
 
     def __init__(
         self, account: Wallet = RELAYER, *, profile: str = "fiat_token", **changes: Any
     ) -> None:
-        self.bench = Bench(rules=PROFILES[profile])
+        self.driver = LedgerDriver(rules=PROFILES[profile])
         self.facilitator = Facilitator(
-            chain=self.bench.ledger,
-            clock=self.bench.clock,
+            chain=self.driver.ledger,
+            clock=self.driver.clock,
             network=TESTNET,
             account=account.address_bytes,
-            started_s=self.bench.clock.now(),
+            started_s=self.driver.clock.now(),
         )
         self.app = facilitator_app(replace(self.facilitator, **changes))
 
@@ -149,7 +149,7 @@ def asking(payment_header: str | None = None, /, **requirements: object) -> dict
 
 
 def test_healthcheck_shows_uptime_and_time(desk):
-    desk.bench.now[0] += 12.25
+    desk.driver.now[0] += 12.25
     response = desk.request("GET", "/healthcheck")
     assert response.status_code == 200
     assert response.json() == {
@@ -351,7 +351,7 @@ def test_settle_refuses_what_verify_refuses_and_moves_nothing(desk, case):
     is_signature = case.reason == "Invalid EIP-3009 signature"
     text = "Invalid signature" if is_signature else case.reason
     assert desk.post(SETTLE, case.body) == failed(text)
-    assert_untouched(desk.bench)
+    assert_untouched(desk.driver)
 
 
 @unfit
@@ -387,7 +387,7 @@ def test_a_malformed_header_has_its_own_reason(desk, bad):
     body = asking() | {"paymentHeader": bad}
     assert desk.post(VERIFY, body) == invalid("Invalid Base64 paymentHeader")
     assert desk.post(SETTLE, body) == failed("Invalid Base64 paymentHeader")
-    assert_untouched(desk.bench)
+    assert_untouched(desk.driver)
 
 
 def test_what_verify_echoes_is_kept_short(desk):
@@ -395,26 +395,26 @@ def test_what_verify_echoes_is_kept_short(desk):
     assert reason == "Unsupported scheme: " + "x" * 100
 
 
-def assert_untouched(bench: Bench) -> None:
+def assert_untouched(driver: LedgerDriver) -> None:
     """Check that nothing was ever sent to the chain."""
-    assert bench.state.head.number == 0
-    assert bench.state.transactions == {}
-    assert not bench.is_used(ALICE, nonce("first"))
-    assert (bench.balance(ALICE), bench.balance(SHOP)) == (START_BASE, 0)
+    assert driver.state.head.number == 0
+    assert driver.state.transactions == {}
+    assert not driver.is_used(ALICE, nonce("first"))
+    assert (driver.balance(ALICE), driver.balance(SHOP)) == (START_BASE, 0)
 
 
 def test_verify_has_no_effect(desk):
-    mark = desk.bench.state.mark()
+    mark = desk.driver.state.mark()
     for _ in range(3):
         assert desk.post(VERIFY, asking()) == VALID
-    assert desk.bench.state.mark() == mark
-    assert_untouched(desk.bench)
+    assert desk.driver.state.mark() == mark
+    assert_untouched(desk.driver)
 
 
 def test_verify_checks_neither_time_nor_balance_nor_nonce(desk):
-    desk.bench.send(cancel_call(nonce("first")))
-    desk.bench.send(abi.transfer(MALLORY.address_bytes, START_BASE), ALICE)
-    desk.bench.now[0] += 10**6
+    desk.driver.send(cancel_call(nonce("first")))
+    desk.driver.send(abi.transfer(MALLORY.address_bytes, START_BASE), ALICE)
+    desk.driver.now[0] += 10**6
     assert desk.post(VERIFY, asking()) == VALID
 
 
@@ -424,9 +424,9 @@ def test_verify_checks_neither_time_nor_balance_nor_nonce(desk):
 @pytest.mark.clause("4.1/settle-on-chain", "5/exact-amount")
 @pytest.mark.parametrize("spelling", ["hex", "base64"])
 def test_settle_moves_exactly_the_amount_and_gives_the_receipt(desk, spelling):
-    desk.bench.now[0] += 0.125
+    desk.driver.now[0] += 0.125
     answer = desk.post(SETTLE, asking(header(spelling=spelling)))
-    tx_hash = desk.bench.state.head.tx_hashes[0]
+    tx_hash = desk.driver.state.head.tx_hashes[0]
     assert answer == {
         "x402Version": 1,
         "event": "payment.settled",
@@ -438,17 +438,17 @@ def test_settle_moves_exactly_the_amount_and_gives_the_receipt(desk, spelling):
         "network": "cronos-testnet",
         "timestamp": "2023-11-14T22:13:20.125Z",
     }
-    assert desk.bench.state.receipts[tx_hash].succeeded
-    assert (desk.bench.balance(ALICE), desk.bench.balance(SHOP)) == (START_BASE - 10_000, 10_000)
-    assert desk.bench.is_used(ALICE, nonce("first"))
+    assert desk.driver.state.receipts[tx_hash].succeeded
+    assert (desk.driver.balance(ALICE), desk.driver.balance(SHOP)) == (START_BASE - 10_000, 10_000)
+    assert desk.driver.is_used(ALICE, nonce("first"))
 
 
 @pytest.mark.clause("1/payer-pays-no-gas")
 def test_the_facilitator_pays_the_gas_and_the_payer_none(desk):
-    native = desk.bench.state.native
+    native = desk.driver.state.native
     before = dict(native)
     assert desk.post(SETTLE, asking())["event"] == "payment.settled"
-    receipt = next(iter(desk.bench.state.receipts.values()))
+    receipt = next(iter(desk.driver.state.receipts.values()))
     assert {who: before[who] - left for who, left in native.items() if before[who] != left} == {
         RELAYER.address_bytes: receipt.gas_used * receipt.gas_price
     }
@@ -458,16 +458,16 @@ def test_the_facilitator_pays_the_gas_and_the_payer_none(desk):
 @pytest.mark.clause("1/payer-pays-no-gas")
 def test_a_payer_without_any_native_currency_can_pay(desk):
     poor = Wallet(b"\x77" * 32)
-    desk.bench.send(abi.mint(poor.address_bytes, 10_000), OWNER)
-    assert poor.address_bytes not in desk.bench.state.native
+    desk.driver.send(abi.mint(poor.address_bytes, 10_000), OWNER)
+    assert poor.address_bytes not in desk.driver.state.native
     auth = authorization(from_=poor.address_bytes)
     assert desk.post(SETTLE, asking(header(auth, by=poor)))["event"] == "payment.settled"
-    assert desk.bench.balance(SHOP) == 10_000
+    assert desk.driver.balance(SHOP) == 10_000
 
 
 def wait(seconds: float):
-    def prepare(bench: Bench) -> None:
-        bench.now[0] += seconds
+    def prepare(driver: LedgerDriver) -> None:
+        driver.now[0] += seconds
 
     return prepare
 
@@ -479,7 +479,7 @@ IN_TIME = authorization(valid_after=NOW_S + 100, valid_before=NOW_S + 200)
     ("prepare", "auth", "reason"),
     [
         pytest.param(
-            lambda bench: bench.send(cancel_call(nonce("first"))),
+            lambda driver: driver.send(cancel_call(nonce("first"))),
             authorization(),
             "Authorization already used",
             id="cancelled",
@@ -500,7 +500,7 @@ IN_TIME = authorization(valid_after=NOW_S + 100, valid_before=NOW_S + 200)
             marks=pytest.mark.clause("5/window"),
         ),
         pytest.param(
-            lambda bench: bench.send(
+            lambda driver: driver.send(
                 abi.transfer(MALLORY.address_bytes, START_BASE - 9_999), ALICE
             ),
             authorization(),
@@ -522,7 +522,7 @@ IN_TIME = authorization(valid_after=NOW_S + 100, valid_before=NOW_S + 200)
     ],
 )
 def test_settle_translates_the_tokens_revert_reason(either, prepare, auth, reason):
-    prepare(either.bench)
+    prepare(either.driver)
     assert_refused(either, auth, reason)
 
 
@@ -530,24 +530,24 @@ def test_settle_translates_the_tokens_revert_reason(either, prepare, auth, reaso
     "data", [abi.PAUSE, abi.calldata(abi.BLACKLIST, ALICE.address_bytes)], ids=["all", "the payer"]
 )
 def test_a_paused_token_fails_on_chain(desk, data):
-    desk.bench.send(data, OWNER)
+    desk.driver.send(data, OWNER)
     assert_refused(desk, authorization(), "Transaction failed on-chain")
 
 
 def assert_refused(desk: Desk, auth: Authorization, reason: str) -> None:
-    sent, balances = len(desk.bench.state.transactions), dict(desk.bench.state.balances)
+    sent, balances = len(desk.driver.state.transactions), dict(desk.driver.state.balances)
     answer = desk.post(SETTLE, asking(header(auth), payTo=checksum(auth.to)))
     del answer["timestamp"]
     expected = failed(reason)
     del expected["timestamp"]
     assert answer == expected
-    assert desk.bench.state.balances == balances
-    assert len(desk.bench.state.transactions) == sent  # tried first, so a refusal costs no gas
+    assert desk.driver.state.balances == balances
+    assert len(desk.driver.state.transactions) == sent  # tried first, so a refusal costs no gas
 
 
 @pytest.mark.parametrize("at_s", [101, 199])
 def test_settle_succeeds_within_the_window(either, at_s):
-    either.bench.now[0] += at_s
+    either.driver.now[0] += at_s
     assert either.post(SETTLE, asking(header(IN_TIME)))["event"] == "payment.settled"
 
 
@@ -560,9 +560,9 @@ def test_settle_succeeds_within_the_window(either, at_s):
 )
 def test_the_facilitators_clock_distinguishes_early_from_late(either, skew_s, prepared_s, reason):
     """The chain alone judges the window; ours only says which end of it was missed."""
-    skewed = Clock(lambda: either.bench.now[0] + skew_s)
+    skewed = Clock(lambda: either.driver.now[0] + skew_s)
     facilitator = replace(either.facilitator, clock=skewed)
-    either.bench.now[0] += prepared_s
+    either.driver.now[0] += prepared_s
     either.app = facilitator_app(facilitator)
     assert either.post(SETTLE, asking(header(IN_TIME)))["error"] == reason
 
@@ -571,7 +571,7 @@ def test_a_replaced_transaction_fails_on_chain(either, monkeypatch):
     async def replaced(tx_hash: bytes, timeout_s: float) -> None:
         raise ChainError(f"{to_hex(tx_hash)} was replaced by another transaction")
 
-    monkeypatch.setattr(either.bench.ledger, "wait", replaced)
+    monkeypatch.setattr(either.driver.ledger, "wait", replaced)
     assert either.post(SETTLE, asking()) == failed("Transaction failed on-chain")
 
 
@@ -585,25 +585,25 @@ async def until_all_wait() -> None:
 def test_the_same_payment_settles_once(either):
     assert either.post(SETTLE, asking())["event"] == "payment.settled"
     assert either.post(SETTLE, asking()) == failed("Authorization already used")
-    assert either.bench.balance(SHOP) == 10_000
+    assert either.driver.balance(SHOP) == 10_000
 
 
 @pytest.mark.clause("5/nonce-once")
 def test_the_same_payment_settled_twice_at_once_moves_money_once():
     desk = Desk()
-    asyncio.run(desk.bench.ledger.set_automine(False))
+    asyncio.run(desk.driver.ledger.set_automine(False))
 
     async def twice() -> list[httpx.Response]:
         asks = [asyncio.create_task(desk.ask("POST", SETTLE, json=asking())) for _ in range(2)]
         await until_all_wait()
-        assert len(desk.bench.state.waiting) == 2
-        await desk.bench.ledger.mine()
+        assert len(desk.driver.state.waiting) == 2
+        await desk.driver.ledger.mine()
         return await asyncio.gather(*asks)
 
     answers = [response.json() for response in asyncio.run(twice())]
     assert answers[0]["event"] == "payment.settled"
     assert answers[1] == failed("Transaction failed on-chain")
-    assert desk.bench.balance(SHOP) == 10_000
+    assert desk.driver.balance(SHOP) == 10_000
 
 
 @pytest.mark.parametrize(
@@ -620,32 +620,32 @@ def test_a_signature_that_only_the_token_refuses_is_invalid(v, profile):
 def test_a_facilitator_without_gas_fails(desk):
     desk = Desk(account=Wallet(b"\x77" * 32))
     assert desk.post(SETTLE, asking()) == failed("Transaction failed on-chain")
-    assert_untouched(desk.bench)
+    assert_untouched(desk.driver)
 
 
 def test_a_transaction_that_is_not_mined_in_time_is_a_504_and_may_be_mined_later():
     desk = Desk(receipt_timeout_s=0.01)
-    asyncio.run(desk.bench.ledger.set_automine(False))
+    asyncio.run(desk.driver.ledger.set_automine(False))
     response = desk.request("POST", SETTLE, json=asking())
     assert (response.status_code, response.json()) == (
         504,
         {"error": "Settlement timed out", "reason": "the transaction is not mined yet"},
     )
-    assert desk.bench.balance(SHOP) == 0
-    asyncio.run(desk.bench.ledger.mine())
-    assert desk.bench.balance(SHOP) == 10_000
+    assert desk.driver.balance(SHOP) == 0
+    asyncio.run(desk.driver.ledger.mine())
+    assert desk.driver.balance(SHOP) == 10_000
     assert desk.post(SETTLE, asking()) == failed("Authorization already used")
 
 
 def test_settle_answers_only_when_the_transaction_is_mined(desk):
-    asyncio.run(desk.bench.ledger.set_automine(False))
+    asyncio.run(desk.driver.ledger.set_automine(False))
 
     async def settle_and_mine() -> httpx.Response:
         ask = asyncio.create_task(desk.ask("POST", SETTLE, json=asking()))
         await until_all_wait()
-        assert len(desk.bench.state.waiting) == 1
+        assert len(desk.driver.state.waiting) == 1
         assert not ask.done()
-        await desk.bench.ledger.mine(3)
+        await desk.driver.ledger.mine(3)
         return await ask
 
     assert asyncio.run(settle_and_mine()).json()["blockNumber"] == 1

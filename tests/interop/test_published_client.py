@@ -9,7 +9,7 @@ import pytest
 from crypto_com_facilitator_client import CronosNetwork, Facilitator
 from crypto_com_facilitator_client.integrations import facilitator_api, facilitator_registry
 
-from tests.bench import ORDER
+from tests.rig import ORDER
 from x402sim import LocalServer
 
 
@@ -64,7 +64,7 @@ def test_it_accepts_our_facilitators_answers(library: Facilitator, server: Local
         "kinds": [{"x402Version": 1, "scheme": "exact", "network": "cronos-testnet"}]
     }
     wanted = library.generate_payment_requirements(
-        pay_to=server.info["payTo"], max_amount_required="1234"
+        pay_to=server.info.pay_to, max_amount_required="1234"
     )
     request = library.build_verify_request(header_for(library, server, wanted), wanted)
     verified = facilitator_api.verify_payment(base_url=base, body=request)

@@ -8,7 +8,7 @@ import httpx
 import msgspec
 import pytest
 
-from tests.bench import ORDER, Bench, answer, broken, lose_answer, lose_request, only, scene
+from tests.rig import ORDER, ServiceRig, answer, broken, lose_answer, lose_request, only, scene
 from x402sim import (
     MAINNET,
     LocalServer,
@@ -22,12 +22,12 @@ from x402sim import (
 URL = "http://service.test/api/perp/quote"
 
 
-def payer(bench: Bench, **options: Any) -> PaymentAuth:
-    return PaymentAuth(bench.alice, clock=bench.clock, **options)
+def payer(rig: ServiceRig, **options: Any) -> PaymentAuth:
+    return PaymentAuth(rig.alice, clock=rig.clock, **options)
 
 
-async def quote(bench: Bench, auth: httpx.Auth) -> httpx.Response:
-    return await bench.http.post(URL, json=ORDER, auth=auth)
+async def quote(rig: ServiceRig, auth: httpx.Auth) -> httpx.Response:
+    return await rig.http.post(URL, json=ORDER, auth=auth)
 
 
 @pytest.fixture(scope="module")
@@ -67,52 +67,54 @@ def test_a_session_is_opened_once_and_spent_over_tcp(server: LocalServer) -> Non
 
 
 @scene
-async def test_a_payment_is_used_again_unless_told_otherwise(bench: Bench) -> None:
-    thrifty, lavish = payer(bench), payer(bench, reuse=False)
+async def test_a_payment_is_used_again_unless_told_otherwise(rig: ServiceRig) -> None:
+    thrifty, lavish = payer(rig), payer(rig, reuse=False)
     for auth, transfers in ((thrifty, 1), (lavish, 3)):
-        before = bench.transfers()
+        before = rig.transfers()
         for _ in range(3):
-            assert (await quote(bench, auth)).status_code == 200
-        assert bench.transfers() - before == transfers
+            assert (await quote(rig, auth)).status_code == 200
+        assert rig.transfers() - before == transfers
 
 
 @scene
-async def test_a_session_goes_on_in_another_if_allowed(bench: Bench) -> None:
-    auth = SessionAuth(bench.alice, max_spend="0.02", max_sessions=2, clock=bench.clock)
-    first = [(await quote(bench, auth)).status_code for _ in range(2)]
+async def test_a_session_goes_on_in_another_if_allowed(rig: ServiceRig) -> None:
+    auth = SessionAuth(rig.alice, max_spend="0.02", max_sessions=2, clock=rig.clock)
+    first = [(await quote(rig, auth)).status_code for _ in range(2)]
     opened = auth.session_id
-    second = [(await quote(bench, auth)).status_code for _ in range(2)]
+    second = [(await quote(rig, auth)).status_code for _ in range(2)]
     assert first + second == [200] * 4
     assert auth.session_id != opened
     with pytest.raises(SpendingCapExceeded):
-        await quote(bench, auth)
-    assert bench.earned == 40_000
+        await quote(rig, auth)
+    assert rig.earned == 40_000
 
 
 @scene
-async def test_an_existing_session_is_spent_first(bench: Bench) -> None:
-    session = await bench.open_session("0.01")
+async def test_an_existing_session_is_spent_first(rig: ServiceRig) -> None:
+    session = await rig.open_session("0.01")
     auth = SessionAuth(
-        bench.bob,
+        rig.bob,
         session_id=session["sessionId"],
         max_spend="0.02",
         max_sessions=1,
-        clock=bench.clock,
+        clock=rig.clock,
     )
-    assert (await quote(bench, auth)).status_code == 200
-    assert bench.transfers(bench.bob) == 0
-    assert (await quote(bench, auth)).status_code == 200
-    assert bench.transfers(bench.bob) == 1
+    assert (await quote(rig, auth)).status_code == 200
+    assert rig.transfers(rig.bob) == 0
+    assert (await quote(rig, auth)).status_code == 200
+    assert rig.transfers(rig.bob) == 1
 
 
 # --- hostile servers ---------------------------------------------------------------------
 
 
-def hostile(bench: Bench, **changed: Any) -> Callable[[httpx.Request], Awaitable[httpx.Response]]:
+def hostile(
+    rig: ServiceRig, **changed: Any
+) -> Callable[[httpx.Request], Awaitable[httpx.Response]]:
     """A 402 that asks for something else than the service does."""
 
     async def serve(request: httpx.Request) -> httpx.Response:
-        body = (await bench.ask()).json()
+        body = (await rig.ask()).json()
         body["paymentRequirements"].update(changed)
         return httpx.Response(402, json=body)
 
@@ -139,24 +141,24 @@ def hostile(bench: Bench, **changed: Any) -> Callable[[httpx.Request], Awaitable
 )
 @scene
 async def test_a_hostile_402_gets_no_signature(
-    bench: Bench, changed: dict[str, Any], error: type[Exception], text: str
+    rig: ServiceRig, changed: dict[str, Any], error: type[Exception], text: str
 ) -> None:
-    auth = payer(bench)
-    async with httpx.AsyncClient(transport=httpx.MockTransport(hostile(bench, **changed))) as http:
+    auth = payer(rig)
+    async with httpx.AsyncClient(transport=httpx.MockTransport(hostile(rig, **changed))) as http:
         with pytest.raises(error, match=text):
             await http.post(URL, json=ORDER, auth=auth)
     assert auth.signed_base == 0
 
 
 @scene
-async def test_a_server_that_takes_and_never_serves_is_bounded(bench: Bench) -> None:
+async def test_a_server_that_takes_and_never_serves_is_bounded(rig: ServiceRig) -> None:
     """It says no to every payment and keeps the authorizations: they all count."""
-    auth = payer(bench, max_amount="0.01", max_total="0.03")
+    auth = payer(rig, max_amount="0.01", max_total="0.03")
 
     async def serve(request: httpx.Request) -> httpx.Response:
         if request.url.path == "/api/pay":
             return httpx.Response(400, json={"error": "Invalid signature"})
-        return await bench.ask()
+        return await rig.ask()
 
     async with httpx.AsyncClient(transport=httpx.MockTransport(serve)) as http:
         for _ in range(3):
@@ -167,17 +169,17 @@ async def test_a_server_that_takes_and_never_serves_is_bounded(bench: Bench) -> 
 
 
 @scene
-async def test_a_402_after_paying_is_handed_back(bench: Bench) -> None:
-    auth, asked = payer(bench), []
+async def test_a_402_after_paying_is_handed_back(rig: ServiceRig) -> None:
+    auth, asked = payer(rig), []
 
     async def serve(request: httpx.Request) -> httpx.Response:
         asked.append(request.url.path)
         if request.url.path == "/api/pay":
-            return await bench.http.send(bench.http.build_request(
+            return await rig.http.send(rig.http.build_request(
                 "POST", "/api/pay", content=request.content,
                 headers={"Content-Type": "application/json"},
             ))  # fmt: skip
-        return await bench.ask()
+        return await rig.ask()
 
     async with httpx.AsyncClient(transport=httpx.MockTransport(serve)) as http:
         assert (await http.post(URL, json=ORDER, auth=auth)).status_code == 402
@@ -198,26 +200,26 @@ def test_an_unreadable_402_says_so(body: bytes) -> None:
 
 
 @scene
-async def test_after_a_lost_answer_the_same_authorization_is_sent_again(bench: Bench) -> None:
-    auth = payer(bench)
+async def test_after_a_lost_answer_the_same_authorization_is_sent_again(rig: ServiceRig) -> None:
+    auth = payer(rig)
     with (
-        broken(bench, "facilitator", only("/settle", lose_answer)),
-        broken(bench, "rpc", lose_request),
+        broken(rig, "facilitator", only("/settle", lose_answer)),
+        broken(rig, "rpc", lose_request),
         pytest.raises(PaymentFailed, match="not known whether"),
     ):
-        await quote(bench, auth)
-    assert (await quote(bench, auth)).status_code == 200
-    assert (bench.transfers(bench.alice), auth.signed_base) == (1, 10_000)
+        await quote(rig, auth)
+    assert (await quote(rig, auth)).status_code == 200
+    assert (rig.transfers(rig.alice), auth.signed_base) == (1, 10_000)
 
 
 @scene
-async def test_a_payer_that_lost_the_receipt_finds_it_has_paid(bench: Bench) -> None:
+async def test_a_payer_that_lost_the_receipt_finds_it_has_paid(rig: ServiceRig) -> None:
     """The service's own answer is lost: the payer's connection breaks after it settled."""
-    auth = payer(bench)
+    auth = payer(rig)
     lost = []
 
     async def serve(request: httpx.Request) -> httpx.Response:
-        response = await forward(bench, request)
+        response = await forward(rig, request)
         if request.url.path == "/api/pay" and not lost:
             lost.append(response)
             raise httpx.ReadTimeout("lost", request=request)
@@ -227,28 +229,30 @@ async def test_a_payer_that_lost_the_receipt_finds_it_has_paid(bench: Bench) -> 
         with pytest.raises(httpx.ReadTimeout):
             await http.post(URL, json=ORDER, auth=auth)
         assert (await http.post(URL, json=ORDER, auth=auth)).status_code == 200
-    assert (bench.transfers(bench.alice), auth.signed_base) == (1, 10_000)
+    assert (rig.transfers(rig.alice), auth.signed_base) == (1, 10_000)
 
 
 @scene
-async def test_an_authorization_that_died_unused_is_replaced(bench: Bench) -> None:
-    auth = payer(bench)
+async def test_an_authorization_that_died_unused_is_replaced(rig: ServiceRig) -> None:
+    auth = payer(rig)
     with (
-        broken(bench, "facilitator", only("/settle", answer(500, "oops"))),
+        broken(rig, "facilitator", only("/settle", answer(500, "oops"))),
         pytest.raises(PaymentFailed, match="not known whether"),
     ):
-        await quote(bench, auth)
-    bench.now[0] += 1000
-    await bench.parts.chain.mine()
-    assert (await quote(bench, auth)).status_code == 200
-    assert (bench.transfers(bench.alice), auth.signed_base) == (1, 20_000)
+        await quote(rig, auth)
+    rig.now[0] += 1000
+    await rig.parts.chain.mine()
+    assert (await quote(rig, auth)).status_code == 200
+    assert (rig.transfers(rig.alice), auth.signed_base) == (1, 20_000)
 
 
-def reworded(bench: Bench, **changed: Any) -> Callable[[httpx.Request], Awaitable[httpx.Response]]:
+def reworded(
+    rig: ServiceRig, **changed: Any
+) -> Callable[[httpx.Request], Awaitable[httpx.Response]]:
     """The service, with other words in its settlement errors; a field that is None is left out."""
 
     async def serve(request: httpx.Request) -> httpx.Response:
-        response = await forward(bench, request)
+        response = await forward(rig, request)
         if request.url.path != "/api/pay" or response.status_code == 200:
             return response
         body = {**response.json(), **changed}
@@ -265,19 +269,19 @@ def reworded(bench: Bench, **changed: Any) -> Callable[[httpx.Request], Awaitabl
 )
 @scene
 async def test_a_pending_payment_is_known_by_its_field_not_by_its_words(
-    bench: Bench, words: dict[str, Any]
+    rig: ServiceRig, words: dict[str, Any]
 ) -> None:
-    auth = payer(bench)
-    serve = httpx.MockTransport(reworded(bench, **words))
+    auth = payer(rig)
+    serve = httpx.MockTransport(reworded(rig, **words))
     async with httpx.AsyncClient(transport=serve) as http:
         with (
-            broken(bench, "facilitator", only("/settle", lose_answer)),
-            broken(bench, "rpc", lose_request),
+            broken(rig, "facilitator", only("/settle", lose_answer)),
+            broken(rig, "rpc", lose_request),
             pytest.raises(PaymentFailed, match="not known whether"),
         ):
             await http.post(URL, json=ORDER, auth=auth)
         assert (await http.post(URL, json=ORDER, auth=auth)).status_code == 200
-    assert (bench.transfers(bench.alice), auth.signed_base) == (1, 10_000)
+    assert (rig.transfers(rig.alice), auth.signed_base) == (1, 10_000)
 
 
 def forgetful(error: dict[str, Any]) -> tuple[PaymentAuth, httpx.Client]:
@@ -351,10 +355,10 @@ def test_a_failed_payment_says_what_was_seen_and_what_to_do(
 
 
 @scene
-async def test_other_answers_pass_through(bench: Bench) -> None:
-    auth = payer(bench)
-    assert (await bench.http.get("/api/agents", auth=auth)).status_code == 200
-    assert (await bench.http.get("/nowhere", auth=auth)).status_code == 404
+async def test_other_answers_pass_through(rig: ServiceRig) -> None:
+    auth = payer(rig)
+    assert (await rig.http.get("/api/agents", auth=auth)).status_code == 200
+    assert (await rig.http.get("/nowhere", auth=auth)).status_code == 404
     assert auth.receipts == []
 
 
@@ -452,13 +456,13 @@ def test_threads_do_not_pass_the_cap() -> None:
 
 
 @scene
-async def test_proofs_are_not_shown_to_other_hosts(bench: Bench) -> None:
-    session, payment = SessionAuth(bench.alice, clock=bench.clock), payer(bench)
+async def test_proofs_are_not_shown_to_other_hosts(rig: ServiceRig) -> None:
+    session, payment = SessionAuth(rig.alice, clock=rig.clock), payer(rig)
     seen: list[httpx.Request] = []
 
     async def serve(request: httpx.Request) -> httpx.Response:
         if request.url.host == "service.test":
-            return await forward(bench, request)
+            return await forward(rig, request)
         seen.append(request)
         return httpx.Response(404, json={"error": "no sessions here"})
 
@@ -476,11 +480,13 @@ async def test_proofs_are_not_shown_to_other_hosts(bench: Bench) -> None:
     "wrong", [{"paymentId": "\u00e9\u0131"}, {"paymentId": "a\r\nX: y"}, {"paymentId": ""}]
 )
 @scene
-async def test_an_id_that_is_no_header_is_not_paid_for(bench: Bench, wrong: dict[str, str]) -> None:
-    auth = payer(bench)
+async def test_an_id_that_is_no_header_is_not_paid_for(
+    rig: ServiceRig, wrong: dict[str, str]
+) -> None:
+    auth = payer(rig)
 
     async def serve(request: httpx.Request) -> httpx.Response:
-        return httpx.Response(402, json={**(await bench.ask()).json(), **wrong})
+        return httpx.Response(402, json={**(await rig.ask()).json(), **wrong})
 
     async with httpx.AsyncClient(transport=httpx.MockTransport(serve)) as http:
         with pytest.raises(PaymentFailed, match="no usable payment id"):
@@ -493,12 +499,14 @@ async def test_an_id_that_is_no_header_is_not_paid_for(bench: Bench, wrong: dict
 
 @pytest.mark.parametrize("status", [400, 403, 404, 429])
 @scene
-async def test_a_refusal_by_something_in_between_is_not_believed(bench: Bench, status: int) -> None:
-    auth = payer(bench)
+async def test_a_refusal_by_something_in_between_is_not_believed(
+    rig: ServiceRig, status: int
+) -> None:
+    auth = payer(rig)
     answers: list[Any] = ["lost", httpx.Response(status, json={"error": "Too Many Requests"})]
 
     async def serve(request: httpx.Request) -> httpx.Response:
-        response = await forward(bench, request)
+        response = await forward(rig, request)
         if request.url.path == "/api/pay" and answers:
             instead = answers.pop(0)
             if instead == "lost":
@@ -512,22 +520,22 @@ async def test_a_refusal_by_something_in_between_is_not_believed(bench: Bench, s
         with pytest.raises(PaymentFailed, match="not known"):
             await http.post(URL, json=ORDER, auth=auth)
         assert (await http.post(URL, json=ORDER, auth=auth)).status_code == 200
-    assert (bench.transfers(bench.alice), auth.signed_base) == (1, 10_000)
+    assert (rig.transfers(rig.alice), auth.signed_base) == (1, 10_000)
 
 
 @pytest.mark.parametrize("kind", ["payment", "session"])
 @scene
 async def test_what_was_paid_for_and_never_answered_is_asked_for_again(
-    bench: Bench, kind: str
+    rig: ServiceRig, kind: str
 ) -> None:
     """The payment settles; the answer with what it bought is lost. Nothing is paid again."""
-    auth: httpx.Auth = payer(bench, reuse=False)
+    auth: httpx.Auth = payer(rig, reuse=False)
     if kind == "session":
-        auth = SessionAuth(bench.alice, max_spend="0.05", max_sessions=2, clock=bench.clock)
+        auth = SessionAuth(rig.alice, max_spend="0.05", max_sessions=2, clock=rig.clock)
     lost: list[str] = []
 
     async def serve(request: httpx.Request) -> httpx.Response:
-        response = await forward(bench, request)
+        response = await forward(rig, request)
         if "x-payment-id" in request.headers and not lost:
             lost.append(request.url.path)
             raise httpx.ReadTimeout("lost", request=request)
@@ -537,15 +545,15 @@ async def test_what_was_paid_for_and_never_answered_is_asked_for_again(
         with pytest.raises(httpx.ReadTimeout):
             await http.post(URL, json=ORDER, auth=auth)
         assert (await http.post(URL, json=ORDER, auth=auth)).status_code == 200
-    assert bench.transfers(bench.alice) == 1
+    assert rig.transfers(rig.alice) == 1
 
 
 @scene
-async def test_a_wrong_session_id_pays_no_deposit(bench: Bench) -> None:
-    auth = SessionAuth(bench.alice, session_id="session_typo", clock=bench.clock)
+async def test_a_wrong_session_id_pays_no_deposit(rig: ServiceRig) -> None:
+    auth = SessionAuth(rig.alice, session_id="session_typo", clock=rig.clock)
     with pytest.raises(SpendingCapExceeded, match="max_sessions=0"):
-        await quote(bench, auth)
-    assert bench.transfers() == 0
+        await quote(rig, auth)
+    assert rig.transfers() == 0
 
 
 def test_one_session_object_serves_loop_after_loop(server: LocalServer) -> None:
@@ -568,11 +576,11 @@ def test_slips_are_told_at_once() -> None:
         SessionAuth(Wallet.create(), max_spend="1")
 
 
-async def forward(bench: Bench, request: httpx.Request) -> httpx.Response:
+async def forward(rig: ServiceRig, request: httpx.Request) -> httpx.Response:
     """Hand a request to the service, with the headers that matter to it."""
     kept = {k: v for k, v in request.headers.items() if k.startswith(("x-", "content-t"))}
-    return await bench.http.send(
-        bench.http.build_request(
+    return await rig.http.send(
+        rig.http.build_request(
             request.method, request.url.path, content=request.content, headers=kept
         )
     )

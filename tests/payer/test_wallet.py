@@ -3,7 +3,7 @@
 import pytest
 from eth_account import Account
 
-from tests.bench import requirements
+from tests.rig import requirements
 from x402sim import TESTNET, Wallet
 from x402sim.protocol.crypto import recover
 from x402sim.protocol.eip3009 import cancel_digest, transfer_digest

@@ -7,8 +7,8 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.bench import (
-    Bench,
+from tests.rig import (
+    ServiceRig,
     answer,
     broken,
     lose_answer,
@@ -44,9 +44,9 @@ def rpc_says(method: str, result: Any) -> Any:
     return on
 
 
-def a_node_that_stays_behind(bench: Bench) -> Any:
+def a_node_that_stays_behind(rig: ServiceRig) -> Any:
     """A fault: from now on the RPC knows only what it knows now, and no transfer."""
-    head = {"timestamp": hex(bench.clock.now_s()), "number": "0x0"}
+    head = {"timestamp": hex(rig.clock.now_s()), "number": "0x0"}
 
     async def behind(request: httpx.Request, deliver: Any) -> httpx.Response:
         for method, result in (("eth_getBlockByNumber", head), ("eth_call", "0x0")):
@@ -58,35 +58,35 @@ def a_node_that_stays_behind(bench: Bench) -> Any:
     return behind
 
 
-async def lose_settlement(bench: Bench) -> httpx.Response:
+async def lose_settlement(rig: ServiceRig) -> httpx.Response:
     """Pay, and lose every sign of it; return the 402 that was paid."""
-    required = await bench.ask()
+    required = await rig.ask()
     with (
-        broken(bench, "facilitator", only("/settle", lose_answer)),
-        broken(bench, "rpc", lose_request),
+        broken(rig, "facilitator", only("/settle", lose_answer)),
+        broken(rig, "rpc", lose_request),
     ):
-        assert (await bench.pay(required)).status_code == 502
+        assert (await rig.pay(required)).status_code == 502
     return required
 
 
 @pytest.mark.parametrize("valid_before", [2**63 - 1, 2**63, 2**256 - 1])
 @scene
-async def test_an_authorization_may_never_expire(bench: Bench, valid_before: int) -> None:
-    required = await bench.ask()
-    auth = bench.alice.authorize(requirements(required.json()["paymentRequirements"]), 0)
+async def test_an_authorization_may_never_expire(rig: ServiceRig, valid_before: int) -> None:
+    required = await rig.ask()
+    auth = rig.alice.authorize(requirements(required.json()["paymentRequirements"]), 0)
     forever = Authorization(auth.from_, auth.to, auth.value, 0, valid_before, auth.nonce)
-    header = encode_header(forever, bench.alice.sign(forever, TESTNET.domain), TESTNET)
-    assert (await bench.pay(required, header)).status_code == 200
+    header = encode_header(forever, rig.alice.sign(forever, TESTNET.domain), TESTNET)
+    assert (await rig.pay(required, header)).status_code == 200
 
 
 @pytest.mark.clause("2.2/payment-id")
 @scene
-async def test_a_payment_id_has_one_spelling(bench: Bench) -> None:
+async def test_a_payment_id_has_one_spelling(rig: ServiceRig) -> None:
     for _ in range(20):
-        payment_id = (await bench.ask()).json()["paymentId"]
+        payment_id = (await rig.ask()).json()["paymentId"]
         alias = payment_id[:4] + payment_id[4:].replace("s", "\u017f").replace("i", "\u0131")
-        assert alias == payment_id or bench.service.issuer.read(alias) is None
-        assert bench.service.issuer.read(payment_id + "\n") is None
+        assert alias == payment_id or rig.service.issuer.read(alias) is None
+        assert rig.service.issuer.read(payment_id + "\n") is None
 
 
 @pytest.mark.parametrize("seed", [None, 1])
@@ -120,24 +120,24 @@ def test_published_keys_forge_nothing_unless_the_seed_is_published(seed: int | N
 )  # fmt: skip
 @scene
 async def test_a_broadcast_payment_stays_pending_whatever_the_facilitator_answers(
-    bench: Bench, status: int, body: Any
+    rig: ServiceRig, status: int, body: Any
 ) -> None:
-    await bench.parts.chain.set_automine(False)
-    required = await bench.ask()
+    await rig.parts.chain.set_automine(False)
+    required = await rig.ask()
 
     async def broadcast_and_deny(request: httpx.Request, deliver: Any) -> httpx.Response:
         task = asyncio.ensure_future(deliver())
-        while not bench.parts.chain.machine.state.waiting:
+        while not rig.parts.chain.machine.state.waiting:
             await asyncio.sleep(0)
         task.cancel()
         return await answer(status, body)(request, deliver)
 
-    with broken(bench, "facilitator", only("/settle", broadcast_and_deny)):
-        assert (await bench.pay(required)).status_code in (409, 502)
-    await bench.parts.chain.mine()
-    assert await reconcile(bench.service) == 1
-    assert (await bench.ask(x_payment_id=required.json()["paymentId"])).status_code == 200
-    assert bench.transfers() == 1
+    with broken(rig, "facilitator", only("/settle", broadcast_and_deny)):
+        assert (await rig.pay(required)).status_code in (409, 502)
+    await rig.parts.chain.mine()
+    assert await reconcile(rig.service) == 1
+    assert (await rig.ask(x_payment_id=required.json()["paymentId"])).status_code == 200
+    assert rig.transfers() == 1
 
 
 @pytest.mark.clause("3/pending-resolved")
@@ -158,96 +158,96 @@ async def test_a_broadcast_payment_stays_pending_whatever_the_facilitator_answer
 )  # fmt: skip
 @scene
 async def test_a_payment_stays_pending_while_the_node_does_not_answer(
-    bench: Bench, fault: Any
+    rig: ServiceRig, fault: Any
 ) -> None:
-    required = await lose_settlement(bench)
-    bench.now[0] += 10_000
-    await bench.parts.chain.mine()
-    with broken(bench, "rpc", fault):
-        assert await reconcile(bench.service) == 0
-        same = await bench.pay(required)
+    required = await lose_settlement(rig)
+    rig.now[0] += 10_000
+    await rig.parts.chain.mine()
+    with broken(rig, "rpc", fault):
+        assert await reconcile(rig.service) == 0
+        same = await rig.pay(required)
         assert same.status_code in (409, 502)
-    assert await reconcile(bench.service) == 1
-    assert (await bench.ask(x_payment_id=required.json()["paymentId"])).status_code == 200
+    assert await reconcile(rig.service) == 1
+    assert (await rig.ask(x_payment_id=required.json()["paymentId"])).status_code == 200
 
 
 @pytest.mark.clause("3/pending-resolved")
 @scene
-async def test_a_block_mined_between_two_calls_is_no_failure(bench: Bench) -> None:
+async def test_a_block_mined_between_two_calls_is_no_failure(rig: ServiceRig) -> None:
     """Our RPC keeps the newest state only; the nonce is asked for again at once."""
-    required = await lose_settlement(bench)
+    required = await lose_settlement(rig)
     asked: list[str] = []
 
     async def mine_after_the_head(request: httpx.Request, deliver: Any) -> httpx.Response:
         response: httpx.Response = await deliver()
         asked.append(json.loads(request.content)["method"])
         if len(asked) == 1:
-            await bench.parts.chain.mine()
+            await rig.parts.chain.mine()
         return response
 
-    with broken(bench, "rpc", mine_after_the_head):
-        assert await reconcile(bench.service) == 1
+    with broken(rig, "rpc", mine_after_the_head):
+        assert await reconcile(rig.service) == 1
     assert asked[:4] == ["eth_getBlockByNumber", "eth_call"] * 2
-    assert (await bench.record(required.json()["paymentId"]))["status"] == "settled"
+    assert (await rig.record(required.json()["paymentId"]))["status"] == "settled"
 
 
 @pytest.mark.clause("3/pending-resolved")
 @scene
-async def test_a_payment_stays_pending_while_the_node_lags(bench: Bench) -> None:
+async def test_a_payment_stays_pending_while_the_node_lags(rig: ServiceRig) -> None:
     """It has not seen the block with the transfer yet; by our clock all is long over."""
-    required = await lose_settlement(bench)
-    behind = a_node_that_stays_behind(bench)
-    bench.now[0] += 10_000
+    required = await lose_settlement(rig)
+    behind = a_node_that_stays_behind(rig)
+    rig.now[0] += 10_000
 
-    with broken(bench, "rpc", behind):
-        assert await reconcile(bench.service) == 0
-    assert await reconcile(bench.service) == 1
-    assert (await bench.ask(x_payment_id=required.json()["paymentId"])).status_code == 200
+    with broken(rig, "rpc", behind):
+        assert await reconcile(rig.service) == 0
+    assert await reconcile(rig.service) == 1
+    assert (await rig.ask(x_payment_id=required.json()["paymentId"])).status_code == 200
 
 
 @pytest.mark.clause("5/nonce-once")
 @scene
-async def test_a_transfer_to_another_merchant_pays_for_nothing(bench: Bench) -> None:
+async def test_a_transfer_to_another_merchant_pays_for_nothing(rig: ServiceRig) -> None:
     """A customer paid this merchant by other means; a stranger copies the calldata."""
-    required = await bench.ask()
-    header = bench.sign(required)
+    required = await rig.ask()
+    header = rig.sign(required)
     auth, signature = authorization_of(decode_header(header))
     data = abi.transfer_with_authorization(auth, signature)
-    await bench.parts.chain.send(Call(bench.bob.address_bytes, TESTNET.asset, data))
-    bench.now[0] += 100
-    await bench.parts.chain.mine()
-    mine = await bench.ask()
-    refused = await bench.pay(mine, header)
+    await rig.parts.chain.send(Call(rig.bob.address_bytes, TESTNET.asset, data))
+    rig.now[0] += 100
+    await rig.parts.chain.mine()
+    mine = await rig.ask()
+    refused = await rig.pay(mine, header)
     assert (refused.status_code, refused.json()["error"]) == (409, "Nonce already used")
-    assert (await bench.ask(x_payment_id=mine.json()["paymentId"])).status_code == 402
+    assert (await rig.ask(x_payment_id=mine.json()["paymentId"])).status_code == 402
 
 
 @pytest.mark.clause("3/deposit-makes-session")
 @scene
-async def test_a_reverted_deposit_buys_nothing_and_is_not_refunded(bench: Bench) -> None:
-    session = await bench.open_session("5.00", duration=600)
-    bench.now[0] += 301  # mined again after validBefore, the transfer reverts
-    await bench.parts.chain.reorg(2 if await bench.parts.chain.height() > 1 else 1)
-    assert bench.earned == 0
-    assert (await indexer.run(bench.service)).reverted == 1
-    assert (await bench.ask(x_session_id=session["sessionId"])).status_code == 402
-    bench.now[0] += 600
-    assert await sessions.expire(bench.service) == 0
-    assert bench.balance(bench.alice) == 1_000_000_000
-    assert bench.service.store.sessions.refunds_due() == []
+async def test_a_reverted_deposit_buys_nothing_and_is_not_refunded(rig: ServiceRig) -> None:
+    session = await rig.open_session("5.00", duration=600)
+    rig.now[0] += 301  # mined again after validBefore, the transfer reverts
+    await rig.parts.chain.reorg(2 if await rig.parts.chain.height() > 1 else 1)
+    assert rig.earned == 0
+    assert (await indexer.run(rig.service)).reverted == 1
+    assert (await rig.ask(x_session_id=session["sessionId"])).status_code == 402
+    rig.now[0] += 600
+    assert await sessions.expire(rig.service) == 0
+    assert rig.balance(rig.alice) == 1_000_000_000
+    assert rig.service.store.sessions.refunds_due() == []
 
 
 @pytest.mark.clause("3/indexed-status")
 @scene
-async def test_a_reverted_payment_no_longer_grants_access(bench: Bench) -> None:
-    required = await bench.ask()
-    header = bench.sign(required)
-    await bench.pay(required, header)
-    bench.now[0] += 300
-    await bench.parts.chain.reorg(1)
-    await indexer.run(bench.service)
-    assert (await bench.ask(x_payment_id=required.json()["paymentId"])).status_code == 402
-    again = await bench.pay(required)
+async def test_a_reverted_payment_no_longer_grants_access(rig: ServiceRig) -> None:
+    required = await rig.ask()
+    header = rig.sign(required)
+    await rig.pay(required, header)
+    rig.now[0] += 300
+    await rig.parts.chain.reorg(1)
+    await indexer.run(rig.service)
+    assert (await rig.ask(x_payment_id=required.json()["paymentId"])).status_code == 402
+    again = await rig.pay(required)
     assert (again.status_code, again.json()["error"]) == (409, "Payment already settled")
 
 
@@ -259,40 +259,40 @@ async def test_a_reverted_payment_no_longer_grants_access(bench: Bench) -> None:
 )  # fmt: skip
 @scene
 async def test_a_malformed_explorer_answer_changes_nothing(
-    bench: Bench, changed: dict[str, Any]
+    rig: ServiceRig, changed: dict[str, Any]
 ) -> None:
     import json
 
-    payment_id = await bench.buy()
+    payment_id = await rig.buy()
 
     async def odd(_: httpx.Request, deliver: Any) -> httpx.Response:
         body = json.loads((await deliver()).content)
         body["result"].update(changed)
         return httpx.Response(200, json=body)
 
-    with broken(bench, "explorer", odd):
-        assert (await indexer.run(bench.service)).unanswered == 1
-    record = await bench.record(payment_id)
+    with broken(rig, "explorer", odd):
+        assert (await indexer.run(rig.service)).unanswered == 1
+    record = await rig.record(payment_id)
     assert (record["status"], record["block_number"]) == ("settled", None)
 
 
 @pytest.mark.parametrize("undo", ["restore", "clear"])
 @scene
 async def test_a_payment_fails_if_the_database_is_restored_meanwhile(
-    bench: Bench, undo: str
+    rig: ServiceRig, undo: str
 ) -> None:
-    before = bench.service.store.copy()
-    required = await bench.ask()
+    before = rig.service.store.copy()
+    required = await rig.ask()
 
     async def rewind(_: httpx.Request, deliver: Any) -> httpx.Response:
         if undo == "restore":
-            bench.service.store.restore(before)
+            rig.service.store.restore(before)
         else:
-            bench.service.store.clear()
+            rig.service.store.clear()
         raise httpx.ReadTimeout("lost")
 
-    with broken(bench, "facilitator", only("/settle", rewind)):
-        refused = await bench.pay(required)
+    with broken(rig, "facilitator", only("/settle", rewind)):
+        refused = await rig.pay(required)
     assert (refused.status_code, refused.json()["error"]) == (502, "Settlement failed")
     before.close()
 
@@ -301,23 +301,23 @@ def test_deposits_go_where_refunds_can_be_paid_from() -> None:
     """The merchant may be another account than the server wallet, which holds the escrow."""
 
     async def story() -> None:
-        bench = Bench()
+        rig = ServiceRig()
         merchant = parse_address("0x" + "22" * 20)
-        settings = type(bench.service.settings)(
-            **{**vars_of(bench.service.settings), "recipient": merchant}
+        settings = type(rig.service.settings)(
+            **{**vars_of(rig.service.settings), "recipient": merchant}
         )
-        object.__setattr__(bench.service, "settings", settings)
-        object.__setattr__(bench.service, "issuer", Issuer(settings, Rng(1).stream("x")))
-        quote = (await bench.ask()).json()["paymentRequirements"]
+        object.__setattr__(rig.service, "settings", settings)
+        object.__setattr__(rig.service, "issuer", Issuer(settings, Rng(1).stream("x")))
+        quote = (await rig.ask()).json()["paymentRequirements"]
         assert parse_address(quote["payTo"]) == merchant
-        before = bench.balance(bench.alice)
-        await bench.open_session("0.05", duration=60)
-        bench.now[0] += 60
-        assert await sessions.expire(bench.service) == 1
-        assert bench.balance(bench.alice) == before
-        await bench.http.aclose()
-        await bench.parts.http.aclose()
-        bench.service.store.close()
+        before = rig.balance(rig.alice)
+        await rig.open_session("0.05", duration=60)
+        rig.now[0] += 60
+        assert await sessions.expire(rig.service) == 1
+        assert rig.balance(rig.alice) == before
+        await rig.http.aclose()
+        await rig.parts.http.aclose()
+        rig.service.store.close()
 
     def vars_of(settings: Any) -> dict[str, Any]:
         from dataclasses import fields
@@ -328,110 +328,110 @@ def test_deposits_go_where_refunds_can_be_paid_from() -> None:
 
 
 @scene
-async def test_a_signature_by_another_wallet_never_pays(bench: Bench) -> None:
-    required = await bench.ask()
-    auth = bench.alice.authorize(requirements(required.json()["paymentRequirements"]),
-                                 bench.clock.now_s())  # fmt: skip
+async def test_a_signature_by_another_wallet_never_pays(rig: ServiceRig) -> None:
+    required = await rig.ask()
+    auth = rig.alice.authorize(requirements(required.json()["paymentRequirements"]),
+                                 rig.clock.now_s())  # fmt: skip
     forged = Wallet.create().sign(auth, TESTNET.domain)
-    refused = await bench.pay(required, encode_header(auth, forged, TESTNET))
-    assert (refused.status_code, bench.transfers()) == (400, 0)
+    refused = await rig.pay(required, encode_header(auth, forged, TESTNET))
+    assert (refused.status_code, rig.transfers()) == (400, 0)
 
 
 @pytest.mark.clause("3/pending-resolved")
 @scene
-async def test_expired_does_not_mean_unused_when_a_payment_is_resumed(bench: Bench) -> None:
+async def test_expired_does_not_mean_unused_when_a_payment_is_resumed(rig: ServiceRig) -> None:
     """The token looks at the window before the nonce, and this node has not seen the transfer."""
-    required = await bench.ask()
-    header = bench.sign(required)
+    required = await rig.ask()
+    header = rig.sign(required)
     with (
-        broken(bench, "facilitator", only("/settle", lose_answer)),
-        broken(bench, "rpc", lose_request),
+        broken(rig, "facilitator", only("/settle", lose_answer)),
+        broken(rig, "rpc", lose_request),
     ):
-        assert (await bench.pay(required, header)).status_code == 502
-    behind = a_node_that_stays_behind(bench)
-    bench.now[0] += 300
+        assert (await rig.pay(required, header)).status_code == 502
+    behind = a_node_that_stays_behind(rig)
+    rig.now[0] += 300
 
-    with broken(bench, "rpc", behind):
-        assert (await bench.pay(required, header)).status_code == 409
-    assert (await bench.pay(required, header)).status_code == 200
-    assert bench.transfers() == 1
+    with broken(rig, "rpc", behind):
+        assert (await rig.pay(required, header)).status_code == 409
+    assert (await rig.pay(required, header)).status_code == 200
+    assert rig.transfers() == 1
 
 
 @pytest.mark.clause("3/pending-resolved")
 @scene
-async def test_the_state_is_asked_for_at_the_heads_own_block(bench: Bench) -> None:
+async def test_the_state_is_asked_for_at_the_heads_own_block(rig: ServiceRig) -> None:
     """Behind one address may be several nodes, some of them older."""
     import json
 
-    await lose_settlement(bench)
-    bench.wires["rpc"].seen.clear()
-    await reconcile(bench.service)
-    calls = [json.loads(r.content) for r in bench.wires["rpc"].seen]
+    await lose_settlement(rig)
+    rig.wires["rpc"].seen.clear()
+    await reconcile(rig.service)
+    calls = [json.loads(r.content) for r in rig.wires["rpc"].seen]
     (asked,) = (c["params"][1] for c in calls if c["method"] == "eth_call")
-    assert asked == hex(bench.parts.chain.machine.state.head.number)
+    assert asked == hex(rig.parts.chain.machine.state.head.number)
 
 
 @scene
-async def test_a_payment_that_the_facilitator_denies_is_found_on_chain(bench: Bench) -> None:
-    required = await bench.ask()
+async def test_a_payment_that_the_facilitator_denies_is_found_on_chain(rig: ServiceRig) -> None:
+    required = await rig.ask()
     lie = {
         "x402Version": 1, "event": "payment.failed", "network": "cronos-testnet",
         "timestamp": "", "error": "ERC20: transfer amount exceeds balance",
     }  # fmt: skip
-    with broken(bench, "facilitator", only("/settle", answer(200, lie, after=True))):
-        assert (await bench.pay(required)).status_code == 200
-    assert bench.transfers() == 1
+    with broken(rig, "facilitator", only("/settle", answer(200, lie, after=True))):
+        assert (await rig.pay(required)).status_code == 200
+    assert rig.transfers() == 1
 
 
 @pytest.mark.parametrize(("since_s", "status"), [(4, 200), (100, 409)])
 @pytest.mark.parametrize("skew_s", [0, 150])
 @scene
 async def test_a_transfer_before_the_claim_by_the_chains_clock_does_not_pay_for_it(
-    bench: Bench, since_s: int, status: int, skew_s: int
+    rig: ServiceRig, since_s: int, status: int, skew_s: int
 ) -> None:
     """However fast our own clock is: the newest block shows by how much."""
-    bench.parts.clocks["service"].skew_s = skew_s
-    required = await bench.ask()
-    header = bench.sign(required)
+    rig.parts.clocks["service"].skew_s = skew_s
+    required = await rig.ask()
+    header = rig.sign(required)
     auth, signature = authorization_of(decode_header(header))
     data = abi.transfer_with_authorization(auth, signature)
-    await bench.parts.chain.send(Call(bench.bob.address_bytes, TESTNET.asset, data))
-    bench.now[0] += since_s
-    await bench.parts.chain.mine()
-    assert (await bench.pay(required, header)).status_code == status
+    await rig.parts.chain.send(Call(rig.bob.address_bytes, TESTNET.asset, data))
+    rig.now[0] += since_s
+    await rig.parts.chain.mine()
+    assert (await rig.pay(required, header)).status_code == status
 
 
 @pytest.mark.clause("3/refund-once")
 @scene
-async def test_a_deposit_dropped_and_expired_fails(bench: Bench) -> None:
+async def test_a_deposit_dropped_and_expired_fails(rig: ServiceRig) -> None:
     """While it could still be mined again, nothing is decided; when it is too late, it is."""
-    session = await bench.open_session("5.00", duration=60)
-    payment_id, deposit = bench.service.store.sessions.deposit_of(session["sessionId"])
-    await bench.parts.chain.reorg(1, drop=[Hash(from_hex(deposit, 32))])
-    bench.now[0] += 120
-    await bench.parts.chain.mine()
-    assert await sessions.expire(bench.service) == 0
-    assert len(bench.service.store.sessions.refunds_due()) == 1
-    bench.now[0] += 300
-    await bench.parts.chain.mine()
-    assert await sessions.expire(bench.service) == 0
-    assert bench.service.store.sessions.refunds_due() == []
-    assert bench.service.store.payments.get(payment_id).record.status == "failed"
-    assert bench.balance(bench.alice) == 1_000_000_000
-    assert bench.earned == 0
+    session = await rig.open_session("5.00", duration=60)
+    payment_id, deposit = rig.service.store.sessions.deposit_of(session["sessionId"])
+    await rig.parts.chain.reorg(1, drop=[Hash(from_hex(deposit, 32))])
+    rig.now[0] += 120
+    await rig.parts.chain.mine()
+    assert await sessions.expire(rig.service) == 0
+    assert len(rig.service.store.sessions.refunds_due()) == 1
+    rig.now[0] += 300
+    await rig.parts.chain.mine()
+    assert await sessions.expire(rig.service) == 0
+    assert rig.service.store.sessions.refunds_due() == []
+    assert rig.service.store.payments.get(payment_id).record.status == "failed"
+    assert rig.balance(rig.alice) == 1_000_000_000
+    assert rig.earned == 0
 
 
 @pytest.mark.clause("3/refund-once")
 @scene
-async def test_a_deposit_undone_after_it_was_indexed_is_not_refunded(bench: Bench) -> None:
-    session = await bench.open_session("5.00", duration=600)
-    await indexer.run(bench.service)
-    bench.now[0] += 301
-    await bench.parts.chain.reorg(1)
-    assert bench.earned == 0
-    bench.now[0] += 600
-    assert await sessions.expire(bench.service) == 0
-    assert bench.balance(bench.alice) == 1_000_000_000
-    assert bench.service.store.sessions.refunds_due() == []
-    shown = (await bench.http.get(f"/api/sessions/{session['sessionId']}")).json()
+async def test_a_deposit_undone_after_it_was_indexed_is_not_refunded(rig: ServiceRig) -> None:
+    session = await rig.open_session("5.00", duration=600)
+    await indexer.run(rig.service)
+    rig.now[0] += 301
+    await rig.parts.chain.reorg(1)
+    assert rig.earned == 0
+    rig.now[0] += 600
+    assert await sessions.expire(rig.service) == 0
+    assert rig.balance(rig.alice) == 1_000_000_000
+    assert rig.service.store.sessions.refunds_due() == []
+    shown = (await rig.http.get(f"/api/sessions/{session['sessionId']}")).json()
     assert shown["status"] == "expired"

@@ -7,97 +7,97 @@ from typing import Any
 
 import pytest
 
-from tests.bench import ORDER, Bench, answer, broken, lose_request, only
+from tests.rig import ORDER, ServiceRig, answer, broken, lose_request, only
 from x402sim import Wallet
 from x402sim.spec.decisions import Decisions
 
-Observe = Callable[[Bench], Awaitable[Any]]
+Observe = Callable[[ServiceRig], Awaitable[Any]]
 
 
-async def bad_unpaid_body(bench: Bench) -> int:
-    return (await bench.http.post("/api/perp/quote", json={})).status_code
+async def bad_unpaid_body(rig: ServiceRig) -> int:
+    return (await rig.http.post("/api/perp/quote", json={})).status_code
 
 
-async def side(bench: Bench) -> tuple[int, int]:
-    proof = {"X-Payment-Id": await bench.buy()}
+async def side(rig: ServiceRig) -> tuple[int, int]:
+    proof = {"X-Payment-Id": await rig.buy()}
     asked = [{**ORDER, "side": side} for side in ("long", "buy")]
-    answers = [await bench.http.post("/api/perp/quote", json=a, headers=proof) for a in asked]
+    answers = [await rig.http.post("/api/perp/quote", json=a, headers=proof) for a in asked]
     return answers[0].status_code, answers[1].status_code
 
 
-async def released_with_both(bench: Bench) -> str:
-    payment_id, session = await bench.buy(), await bench.open_session("0.05")
-    await bench.ask(x_payment_id=payment_id, x_session_id=session["sessionId"])
-    shown = await bench.http.get(f"/api/sessions/{session['sessionId']}")
+async def released_with_both(rig: ServiceRig) -> str:
+    payment_id, session = await rig.buy(), await rig.open_session("0.05")
+    await rig.ask(x_payment_id=payment_id, x_session_id=session["sessionId"])
+    shown = await rig.http.get(f"/api/sessions/{session['sessionId']}")
     return str(shown.json()["released"])
 
 
-async def unknown_session(bench: Bench) -> int:
-    return (await bench.ask(x_session_id="session_unknown")).status_code
+async def unknown_session(rig: ServiceRig) -> int:
+    return (await rig.ask(x_session_id="session_unknown")).status_code
 
 
-async def session_length_s(bench: Bench) -> int:
-    required = await bench.ask_session("0.05", 10)
-    await bench.pay(required)
-    made = await bench.ask_session(x_payment_id=required.json()["paymentId"])
-    return int(made.json()["expiresAt"] - bench.clock.now_ms()) // 1000
+async def session_length_s(rig: ServiceRig) -> int:
+    required = await rig.ask_session("0.05", 10)
+    await rig.pay(required)
+    made = await rig.ask_session(x_payment_id=required.json()["paymentId"])
+    return int(made.json()["expiresAt"] - rig.clock.now_ms()) // 1000
 
 
-async def created(bench: Bench) -> int:
-    required = await bench.ask_session("0.05", 10)
-    await bench.pay(required)
-    return (await bench.ask_session(x_payment_id=required.json()["paymentId"])).status_code
+async def created(rig: ServiceRig) -> int:
+    required = await rig.ask_session("0.05", 10)
+    await rig.pay(required)
+    return (await rig.ask_session(x_payment_id=required.json()["paymentId"])).status_code
 
 
-async def poor(bench: Bench) -> int:
-    required = await bench.ask()
-    return (await bench.pay(required, bench.sign(required, Wallet.create()))).status_code
+async def poor(rig: ServiceRig) -> int:
+    required = await rig.ask()
+    return (await rig.pay(required, rig.sign(required, Wallet.create()))).status_code
 
 
-async def forged(bench: Bench) -> int:
-    return (await bench.pay(await bench.ask(), "0x00")).status_code
+async def forged(rig: ServiceRig) -> int:
+    return (await rig.pay(await rig.ask(), "0x00")).status_code
 
 
-async def expired(bench: Bench) -> int:
-    required = await bench.ask()
-    bench.now[0] += 1000
-    return (await bench.pay(required)).status_code
+async def expired(rig: ServiceRig) -> int:
+    required = await rig.ask()
+    rig.now[0] += 1000
+    return (await rig.pay(required)).status_code
 
 
-async def replayed(bench: Bench) -> int:
-    required = await bench.ask()
-    header = bench.sign(required)
-    await bench.pay(required, header)
-    return (await bench.pay(await bench.ask(), header)).status_code
+async def replayed(rig: ServiceRig) -> int:
+    required = await rig.ask()
+    header = rig.sign(required)
+    await rig.pay(required, header)
+    return (await rig.pay(await rig.ask(), header)).status_code
 
 
-async def settled_twice(bench: Bench) -> int:
-    required = await bench.ask()
-    await bench.pay(required)
-    return (await bench.pay(required)).status_code
+async def settled_twice(rig: ServiceRig) -> int:
+    required = await rig.ask()
+    await rig.pay(required)
+    return (await rig.pay(required)).status_code
 
 
-async def tampered(bench: Bench) -> int:
-    required = await bench.ask()
-    body = {**required.json(), "paymentHeader": bench.sign(required)}
+async def tampered(rig: ServiceRig) -> int:
+    required = await rig.ask()
+    body = {**required.json(), "paymentHeader": rig.sign(required)}
     body["paymentRequirements"]["maxAmountRequired"] = "1"
-    return (await bench.http.post("/api/pay", json=body)).status_code
+    return (await rig.http.post("/api/pay", json=body)).status_code
 
 
-async def outage(bench: Bench) -> int:
-    with broken(bench, "facilitator", lose_request):
-        return (await bench.pay(await bench.ask())).status_code
+async def outage(rig: ServiceRig) -> int:
+    with broken(rig, "facilitator", lose_request):
+        return (await rig.pay(await rig.ask())).status_code
 
 
-async def pending(bench: Bench) -> int:
-    required = await bench.ask()
-    with broken(bench, "facilitator", only("/settle", answer(500, "oops"))):
-        await bench.pay(required)
-    return (await bench.pay(required)).status_code
+async def pending(rig: ServiceRig) -> int:
+    required = await rig.ask()
+    with broken(rig, "facilitator", only("/settle", answer(500, "oops"))):
+        await rig.pay(required)
+    return (await rig.pay(required)).status_code
 
 
-async def agents(bench: Bench) -> int:
-    return (await bench.http.get("/api/agents")).status_code
+async def agents(rig: ServiceRig) -> int:
+    return (await rig.http.get("/api/agents")).status_code
 
 
 OBSERVED: dict[str, tuple[Observe, Any, Any]] = {
@@ -129,13 +129,13 @@ def test_a_switch_changes_what_it_says(name: str) -> None:
     (switch,) = (s for s in fields(Decisions) if s.name == name)
 
     async def story(decisions: Decisions) -> Any:
-        bench = Bench(decisions=decisions)
+        rig = ServiceRig(decisions=decisions)
         try:
-            return await observe(bench)
+            return await observe(rig)
         finally:
-            await bench.http.aclose()
-            await bench.parts.http.aclose()
-            bench.service.store.close()
+            await rig.http.aclose()
+            await rig.parts.http.aclose()
+            rig.service.store.close()
 
     assert asyncio.run(story(Decisions())) == by_default
     changed = Decisions(**{name: switch.metadata["alternative"]})

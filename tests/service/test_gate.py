@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.bench import ORDER, Bench, scene
+from tests.rig import ORDER, ServiceRig, scene
 
 DAY = 24 * 3600
 
@@ -11,8 +11,8 @@ DAY = 24 * 3600
     "1/unpaid-402", "7/payment-required", "2.2/body", "2.1/requirements", "8/timeout"
 )
 @scene
-async def test_unpaid_is_402_with_requirements(bench: Bench) -> None:
-    response = await bench.ask()
+async def test_unpaid_is_402_with_requirements(rig: ServiceRig) -> None:
+    response = await rig.ask()
     body = response.json()
     payment_id = body.pop("paymentId")
     assert response.status_code == 402
@@ -24,7 +24,7 @@ async def test_unpaid_is_402_with_requirements(bench: Bench) -> None:
         "paymentRequirements": {
             "scheme": "exact",
             "network": "cronos-testnet",
-            "payTo": bench.parts.service.settings.pay_to and body["paymentRequirements"]["payTo"],
+            "payTo": rig.parts.service.settings.pay_to and body["paymentRequirements"]["payTo"],
             "asset": "0xc01efAaF7C5C61bEbFAeb358E1161b537b8bC0e0",
             "maxAmountRequired": "10000",
             "maxTimeoutSeconds": 300,
@@ -33,17 +33,17 @@ async def test_unpaid_is_402_with_requirements(bench: Bench) -> None:
         },
     }
     pay_to = bytes.fromhex(body["paymentRequirements"]["payTo"][2:])
-    assert pay_to == bench.service.settings.pay_to
+    assert pay_to == rig.service.settings.pay_to
 
 
 @pytest.mark.clause("2.2/payment-id")
 @scene
-async def test_ids_are_unique_opaque_and_not_guessable(bench: Bench) -> None:
-    ids = [(await bench.ask()).json()["paymentId"] for _ in range(64)]
+async def test_ids_are_unique_opaque_and_not_guessable(rig: ServiceRig) -> None:
+    ids = [(await rig.ask()).json()["paymentId"] for _ in range(64)]
     assert len(set(ids)) == 64
     for position in range(4, len(ids[0])):  # no place that is the same in all of them
         assert len({each[position] for each in ids}) > 3
-    read = bench.service.issuer.read
+    read = rig.service.issuer.read
     assert all(read(each) is not None for each in ids)
     for position in range(len(ids[0])):
         flipped = "a" if ids[0][position] != "a" else "b"
@@ -61,15 +61,15 @@ async def test_ids_are_unique_opaque_and_not_guessable(bench: Bench) -> None:
     "5/resource-binding",
 )
 @scene
-async def test_a_paid_request_is_served_every_time(bench: Bench) -> None:
-    payment_id = await bench.buy()
-    first, second = [await bench.ask(x_payment_id=payment_id) for _ in range(2)]
+async def test_a_paid_request_is_served_every_time(rig: ServiceRig) -> None:
+    payment_id = await rig.buy()
+    first, second = [await rig.ask(x_payment_id=payment_id) for _ in range(2)]
     assert first.status_code == second.status_code == 200
     assert set(first.json()["quote"]) == {
         "pair", "entryPrice", "liquidationPrice", "fundingRate", "bestVenue",
     }  # fmt: skip
     assert first.content == second.content
-    assert bench.earned == 10_000
+    assert rig.earned == 10_000
 
 
 @pytest.mark.clause("5/resource-binding", "5/cache-first", "5/stored-records")
@@ -87,104 +87,104 @@ async def test_a_paid_request_is_served_every_time(bench: Bench) -> None:
 )
 @scene
 async def test_an_entitlement_is_for_its_exact_resource(
-    bench: Bench, resource: str, forget: bool
+    rig: ServiceRig, resource: str, forget: bool
 ) -> None:
     from x402sim.service.gate import is_entitled
 
-    payment_id = await bench.buy()
+    payment_id = await rig.buy()
     if forget:
-        bench.restart()
-    assert is_entitled(bench.service, payment_id, "/api/perp/quote")
-    assert not is_entitled(bench.service, payment_id, resource)
-    assert not is_entitled(bench.service, payment_id + "a", "/api/perp/quote")
+        rig.restart()
+    assert is_entitled(rig.service, payment_id, "/api/perp/quote")
+    assert not is_entitled(rig.service, payment_id, resource)
+    assert not is_entitled(rig.service, payment_id + "a", "/api/perp/quote")
 
 
 @pytest.mark.clause(
     "3/record-outlives-cache", "5/stored-records", "3/discarded-after-24h", "8/cache-lifetime"
 )
 @scene
-async def test_the_record_grants_access_without_the_cache(bench: Bench) -> None:
-    payment_id = await bench.buy()
-    cached = bench.service.entitlements
-    bench.now[0] += DAY - 1
-    assert cached.grants(payment_id, "/api/perp/quote", bench.clock.now_ms())
-    bench.now[0] += 1
-    assert not cached.grants(payment_id, "/api/perp/quote", bench.clock.now_ms())
+async def test_the_record_grants_access_without_the_cache(rig: ServiceRig) -> None:
+    payment_id = await rig.buy()
+    cached = rig.service.entitlements
+    rig.now[0] += DAY - 1
+    assert cached.grants(payment_id, "/api/perp/quote", rig.clock.now_ms())
+    rig.now[0] += 1
+    assert not cached.grants(payment_id, "/api/perp/quote", rig.clock.now_ms())
     assert len(cached) == 1
-    assert cached.sweep(bench.clock.now_ms()) == 1
+    assert cached.sweep(rig.clock.now_ms()) == 1
     assert len(cached) == 0
-    assert (await bench.ask(x_payment_id=payment_id)).status_code == 200
+    assert (await rig.ask(x_payment_id=payment_id)).status_code == 200
 
 
 @pytest.mark.clause("2.5/entitlement", "4.1/cache")
 @scene
-async def test_settlement_caches_the_entitlement(bench: Bench) -> None:
-    payment_id = await bench.buy()
-    (entitlement,) = bench.service.entitlements.all()
+async def test_settlement_caches_the_entitlement(rig: ServiceRig) -> None:
+    payment_id = await rig.buy()
+    (entitlement,) = rig.service.entitlements.all()
     assert entitlement.payment_id == payment_id
     assert entitlement.resource_url == "/api/perp/quote"
-    assert entitlement.user_address == bench.alice.address
-    assert entitlement.timestamp_ms == bench.clock.now_ms()
+    assert entitlement.user_address == rig.alice.address
+    assert entitlement.timestamp_ms == rig.clock.now_ms()
 
 
 @pytest.mark.clause("5/session-condition", "5/session-debit", "1/session-no-402", "2.6/remaining")
 @scene
-async def test_a_session_is_spent_to_its_last_unit(bench: Bench) -> None:
-    session = await bench.open_session("0.03")
-    answers = [(await bench.ask(x_session_id=session["sessionId"])).status_code for _ in range(4)]
+async def test_a_session_is_spent_to_its_last_unit(rig: ServiceRig) -> None:
+    session = await rig.open_session("0.03")
+    answers = [(await rig.ask(x_session_id=session["sessionId"])).status_code for _ in range(4)]
     assert answers == [200, 200, 200, 402]
-    shown = (await bench.http.get(f"/api/sessions/{session['sessionId']}")).json()
+    shown = (await rig.http.get(f"/api/sessions/{session['sessionId']}")).json()
     assert (shown["deposited"], shown["released"], shown["remaining"]) == ("30000", "30000", "0")
-    now_ms = bench.clock.now_ms()
-    assert not bench.service.store.sessions.can_pay(session["sessionId"], 1, now_ms)
+    now_ms = rig.clock.now_ms()
+    assert not rig.service.store.sessions.can_pay(session["sessionId"], 1, now_ms)
 
 
 @pytest.mark.clause("5/session-debit")
 @scene
-async def test_two_requests_at_once_spend_the_last_unit_once(bench: Bench) -> None:
+async def test_two_requests_at_once_spend_the_last_unit_once(rig: ServiceRig) -> None:
     from x402sim.service import gate
 
-    session = await bench.open_session("0.01")
+    session = await rig.open_session("0.01")
     headers = {"x-session-id": session["sessionId"]}
-    one = gate.ask(bench.service, headers, "/api/perp/quote", 10_000)
-    two = gate.ask(bench.service, headers, "/api/perp/quote", 10_000)
+    one = gate.ask(rig.service, headers, "/api/perp/quote", 10_000)
+    two = gate.ask(rig.service, headers, "/api/perp/quote", 10_000)
     assert one is not None
     assert two is not None
-    assert gate.spend(bench.service, one)
-    assert not gate.spend(bench.service, two)
+    assert gate.spend(rig.service, one)
+    assert not gate.spend(rig.service, two)
 
 
 @pytest.mark.clause("5/session-condition")
 @scene
-async def test_an_expired_session_cannot_be_spent(bench: Bench) -> None:
-    session = await bench.open_session("0.05", duration=60)
-    bench.now[0] += 59.9
-    assert (await bench.ask(x_session_id=session["sessionId"])).status_code == 200
-    bench.now[0] += 0.1
-    assert (await bench.ask(x_session_id=session["sessionId"])).status_code == 402
-    assert (await bench.ask(x_session_id="session_unknown")).status_code == 402
+async def test_an_expired_session_cannot_be_spent(rig: ServiceRig) -> None:
+    session = await rig.open_session("0.05", duration=60)
+    rig.now[0] += 59.9
+    assert (await rig.ask(x_session_id=session["sessionId"])).status_code == 200
+    rig.now[0] += 0.1
+    assert (await rig.ask(x_session_id=session["sessionId"])).status_code == 402
+    assert (await rig.ask(x_session_id="session_unknown")).status_code == 402
 
 
 @scene
-async def test_a_payment_id_is_looked_at_before_a_session(bench: Bench) -> None:
-    payment_id, session = await bench.buy(), await bench.open_session("0.01")
+async def test_a_payment_id_is_looked_at_before_a_session(rig: ServiceRig) -> None:
+    payment_id, session = await rig.buy(), await rig.open_session("0.01")
     both = {"x_payment_id": payment_id, "x_session_id": session["sessionId"]}
-    assert (await bench.ask(**both)).status_code == 200
-    shown = (await bench.http.get(f"/api/sessions/{session['sessionId']}")).json()
+    assert (await rig.ask(**both)).status_code == 200
+    shown = (await rig.http.get(f"/api/sessions/{session['sessionId']}")).json()
     assert shown["released"] == "0"
     both["x_payment_id"] = "pay_wrong"
-    assert (await bench.ask(**both)).status_code == 200
-    shown = (await bench.http.get(f"/api/sessions/{session['sessionId']}")).json()
+    assert (await rig.ask(**both)).status_code == 200
+    shown = (await rig.http.get(f"/api/sessions/{session['sessionId']}")).json()
     assert shown["released"] == "10000"
 
 
 @scene
-async def test_nothing_is_debited_for_a_bad_body(bench: Bench) -> None:
-    session = await bench.open_session("0.01")
+async def test_nothing_is_debited_for_a_bad_body(rig: ServiceRig) -> None:
+    session = await rig.open_session("0.01")
     headers = {"X-Session-Id": session["sessionId"]}
     for wrong in ({**ORDER, "side": "up"}, {**ORDER, "leverage": "10"}, {}, [], None):
-        response = await bench.http.post("/api/perp/quote", json=wrong, headers=headers)
+        response = await rig.http.post("/api/perp/quote", json=wrong, headers=headers)
         assert response.status_code == 400
-        unpaid = await bench.http.post("/api/perp/quote", json=wrong)
+        unpaid = await rig.http.post("/api/perp/quote", json=wrong)
         assert unpaid.status_code == 402
-    assert (await bench.ask(x_session_id=session["sessionId"])).status_code == 200
+    assert (await rig.ask(x_session_id=session["sessionId"])).status_code == 200

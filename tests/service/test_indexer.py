@@ -7,14 +7,14 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.bench import Bench, answer, broken, lose_request, scene
+from tests.rig import ServiceRig, answer, broken, lose_request, scene
 from x402sim.service import indexer
 from x402sim.service.background import run_background
 
 
-def asked(bench: Bench) -> list[str]:
+def asked(rig: ServiceRig) -> list[str]:
     """The hashes the explorer was asked for, in order."""
-    questions = [r.url.params for r in bench.wires["explorer"].seen]
+    questions = [r.url.params for r in rig.wires["explorer"].seen]
     return [q["txhash"] for q in questions if q["action"] == "eth_getTransactionByHash"]
 
 
@@ -22,15 +22,15 @@ def asked(bench: Bench) -> list[str]:
     "1/indexer", "8/indexer-query", "3/indexed-status", "6/reputation", "4.3/list", "2.7/agent"
 )
 @scene
-async def test_it_completes_records_and_then_reputations(bench: Bench) -> None:
-    ids = [await bench.buy() for _ in range(3)]
-    assert [(await bench.record(i))["block_number"] for i in ids] == [None] * 3
-    run = await indexer.run(bench.service)
+async def test_it_completes_records_and_then_reputations(rig: ServiceRig) -> None:
+    ids = [await rig.buy() for _ in range(3)]
+    assert [(await rig.record(i))["block_number"] for i in ids] == [None] * 3
+    run = await indexer.run(rig.service)
     assert (run.asked, run.matched) == (3, 3)
-    records = [await bench.record(i) for i in ids]
+    records = [await rig.record(i) for i in ids]
     assert [r["block_number"] for r in records] == [1, 2, 3]
     assert {r["status"] for r in records} == {"settled"}
-    (agent,) = (await bench.http.get("/api/agents")).json()["agents"]
+    (agent,) = (await rig.http.get("/api/agents")).json()["agents"]
     assert agent == {
         "id": "perp-quotes",
         "name": "Perpetual quotes",
@@ -40,23 +40,23 @@ async def test_it_completes_records_and_then_reputations(bench: Bench) -> None:
         "payTo": records[0]["to_address"],
         "reputation": 3,
     }
-    bench.restart()
-    assert (await bench.ask(x_payment_id=ids[0])).status_code == 200, "indexed still grants"
-    assert (await indexer.run(bench.service)).asked == 0
+    rig.restart()
+    assert (await rig.ask(x_payment_id=ids[0])).status_code == 200, "indexed still grants"
+    assert (await indexer.run(rig.service)).asked == 0
 
 
 @pytest.mark.clause("8/indexer-batch")
 @scene
-async def test_it_takes_a_hundred_at_a_time_newest_first(bench: Bench) -> None:
+async def test_it_takes_a_hundred_at_a_time_newest_first(rig: ServiceRig) -> None:
     hashes = []
     for n in range(103):
-        bench.now[0] += 1 if n % 2 else 0  # pairs share a timestamp: the later one is newer
-        hashes.append((await bench.record(await bench.buy()))["tx_hash"])
-    run = await indexer.run(bench.service)
+        rig.now[0] += 1 if n % 2 else 0  # pairs share a timestamp: the later one is newer
+        hashes.append((await rig.record(await rig.buy()))["tx_hash"])
+    run = await indexer.run(rig.service)
     assert (run.asked, run.matched) == (100, 100)
-    assert asked(bench) == hashes[:2:-1]
-    assert (await indexer.run(bench.service)).matched == 3
-    assert asked(bench)[100:] == hashes[2::-1]
+    assert asked(rig) == hashes[:2:-1]
+    assert (await indexer.run(rig.service)).matched == 3
+    assert asked(rig)[100:] == hashes[2::-1]
 
 
 @pytest.mark.clause("8/indexer-query")
@@ -77,62 +77,64 @@ async def test_it_takes_a_hundred_at_a_time_newest_first(bench: Bench) -> None:
 )
 @scene
 async def test_a_transaction_unknown_to_the_explorer_stays_unindexed(
-    bench: Bench, fault: Any, finding: str
+    rig: ServiceRig, fault: Any, finding: str
 ) -> None:
-    payment_id = await bench.buy()
-    with broken(bench, "explorer", fault):
-        run = await indexer.run(bench.service)
+    payment_id = await rig.buy()
+    with broken(rig, "explorer", fault):
+        run = await indexer.run(rig.service)
     assert (run.matched, getattr(run, finding)) == (0, 1)
-    record = await bench.record(payment_id)
+    record = await rig.record(payment_id)
     assert (record["block_number"], record["status"]) == (None, "settled")
-    assert (await bench.http.get("/api/agents")).json()["agents"][0]["reputation"] == 0
-    assert (await indexer.run(bench.service)).matched == 1
+    assert (await rig.http.get("/api/agents")).json()["agents"][0]["reputation"] == 0
+    assert (await indexer.run(rig.service)).matched == 1
 
 
 @pytest.mark.clause("3/indexed-status", "8/indexer-query")
 @scene
-async def test_a_transaction_without_a_block_waits_and_a_reverted_one_fails(bench: Bench) -> None:
-    payment_id = await bench.buy()
+async def test_a_transaction_without_a_block_waits_and_a_reverted_one_fails(
+    rig: ServiceRig,
+) -> None:
+    payment_id = await rig.buy()
 
     async def changed(request: httpx.Request, deliver: Any, **fields: Any) -> httpx.Response:
         body = json.loads((await deliver()).content)
         body["result"] = {**body["result"], **fields}
         return httpx.Response(200, json=body)
 
-    with broken(bench, "explorer", lambda r, d: changed(r, d, blockNumber=None)):
-        assert (await indexer.run(bench.service)).unknown == 1
-    with broken(bench, "explorer", lambda r, d: changed(r, d, status="0x0")):
-        assert (await indexer.run(bench.service)).reverted == 1
-    assert (await bench.record(payment_id))["status"] == "failed"
-    bench.restart()
-    assert (await bench.ask(x_payment_id=payment_id)).status_code == 402
+    with broken(rig, "explorer", lambda r, d: changed(r, d, blockNumber=None)):
+        assert (await indexer.run(rig.service)).unknown == 1
+    with broken(rig, "explorer", lambda r, d: changed(r, d, status="0x0")):
+        assert (await indexer.run(rig.service)).reverted == 1
+    assert (await rig.record(payment_id))["status"] == "failed"
+    rig.restart()
+    assert (await rig.ask(x_payment_id=payment_id)).status_code == 402
 
 
 @pytest.mark.clause("8/indexer-interval", "8/cache-sweep", "3/expiry-refund", "3/pending-resolved")
 @scene
-async def test_the_periodic_work_runs_on_schedule(bench: Bench) -> None:
-    payment_id = await bench.buy()
-    session = await bench.open_session("0.05", duration=60)
-    background = asyncio.create_task(run_background(bench.service))
+async def test_the_periodic_work_runs_on_schedule(rig: ServiceRig) -> None:
+    payment_id = await rig.buy()
+    session = await rig.open_session("0.05", duration=60)
+    background = asyncio.create_task(run_background(rig.service))
 
     async def later(seconds: float) -> None:
-        bench.clock.advance(seconds)
+        rig.clock.advance(seconds)
         for _ in range(200):
             await asyncio.sleep(0)
 
     await later(0)
     await later(70)
-    shown = (await bench.http.get(f"/api/sessions/{session['sessionId']}")).json()
+    shown = (await rig.http.get(f"/api/sessions/{session['sessionId']}")).json()
     assert shown["status"] == "refunded"
     await later(229.5)
-    assert (await bench.record(payment_id))["block_number"] is None
+    assert (await rig.record(payment_id))["block_number"] is None
     await later(0.5)
-    assert (await bench.record(payment_id))["block_number"] == 1
-    assert len(bench.service.entitlements) == 2
+    assert (await rig.record(payment_id))["block_number"] == 1
+    assert len(rig.service.entitlements) == 2
     await later(86400 - 301)
-    assert len(bench.service.entitlements) == 2
+    assert len(rig.service.entitlements) == 2
     await later(3600)
-    assert len(bench.service.entitlements) == 0
+    assert len(rig.service.entitlements) == 0
     background.cancel()
     await asyncio.gather(background, return_exceptions=True)
 
@@ -140,10 +142,10 @@ async def test_the_periodic_work_runs_on_schedule(bench: Bench) -> None:
 @pytest.mark.clause("8/indexer-interval")
 @scene
 async def test_a_failure_does_not_end_the_periodic_work(
-    bench: Bench, caplog: pytest.LogCaptureFixture
+    rig: ServiceRig, caplog: pytest.LogCaptureFixture
 ) -> None:
-    payment_id = await bench.buy()
-    background = asyncio.create_task(run_background(bench.service))
+    payment_id = await rig.buy()
+    background = asyncio.create_task(run_background(rig.service))
     for _ in range(200):
         await asyncio.sleep(0)
 
@@ -151,11 +153,11 @@ async def test_a_failure_does_not_end_the_periodic_work(
         raise RuntimeError("a bug")
 
     for fault in (explode, None):
-        bench.wires["explorer"].fault = fault
-        bench.clock.advance(300)
+        rig.wires["explorer"].fault = fault
+        rig.clock.advance(300)
         for _ in range(200):
             await asyncio.sleep(0)
     assert "a bug" in caplog.text
-    assert (await bench.record(payment_id))["block_number"] == 1
+    assert (await rig.record(payment_id))["block_number"] == 1
     background.cancel()
     await asyncio.gather(background, return_exceptions=True)

@@ -5,13 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import x402sim.service
-from tests.bench import Bench, scene
+from tests.rig import ServiceRig, scene
 
 SERVICE = str(Path(x402sim.service.__file__).parent)
 
 
 @scene
-async def test_the_lines_that_serve_a_paid_request_are_under_300(bench: Bench) -> None:
+async def test_the_lines_that_serve_a_paid_request_are_under_300(rig: ServiceRig) -> None:
     lines: set[tuple[str, int]] = set()
 
     def trace(frame: Any, event: str, _: Any) -> Any:
@@ -24,8 +24,8 @@ async def test_the_lines_that_serve_a_paid_request_are_under_300(bench: Bench) -
     before = sys.gettrace()
     sys.settrace(trace)
     try:
-        payment_id = await bench.buy()
-        answer = await bench.ask(x_payment_id=payment_id)
+        payment_id = await rig.buy()
+        answer = await rig.ask(x_payment_id=payment_id)
     finally:
         sys.settrace(before)
     assert answer.status_code == 200

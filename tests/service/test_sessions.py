@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from tests.bench import Bench, answer, broken, lose_answer, lose_request, only, scene
+from tests.rig import ServiceRig, answer, broken, lose_answer, lose_request, only, scene
 from x402sim.service import sessions
 
 
@@ -14,8 +14,8 @@ from x402sim.service import sessions
     [("8.20", "8200000"), ("0.29", "290000"), ("0.01", "10000"), ("1000000.99", "1000000990000")],
 )
 @scene
-async def test_the_deposit_is_max_spend_exactly(bench: Bench, max_spend: str, base: str) -> None:
-    response = await bench.ask_session(max_spend)
+async def test_the_deposit_is_max_spend_exactly(rig: ServiceRig, max_spend: str, base: str) -> None:
+    response = await rig.ask_session(max_spend)
     wanted = response.json()["paymentRequirements"]
     assert response.status_code == 402
     assert wanted["maxAmountRequired"] == base
@@ -29,84 +29,84 @@ async def test_the_deposit_is_max_spend_exactly(bench: Bench, max_spend: str, ba
      "1,00", "NaN", "١.٠٠", "99999999999999999.00", "1.00\n", 1.00, 1, None, True, ["1.00"]],
 )  # fmt: skip
 @scene
-async def test_any_other_max_spend_is_refused(bench: Bench, max_spend: str) -> None:
-    response = await bench.ask_session(max_spend)
+async def test_any_other_max_spend_is_refused(rig: ServiceRig, max_spend: str) -> None:
+    response = await rig.ask_session(max_spend)
     assert response.status_code == 400
     assert "$.maxSpend" in response.json()["reason"]
 
 
 @pytest.mark.parametrize("duration", [0, -1, "60", 1.5, True, None, 10**9, 10**30])
 @scene
-async def test_a_bad_duration_is_refused(bench: Bench, duration: object) -> None:
-    response = await bench.ask_session("1.00", duration)
+async def test_a_bad_duration_is_refused(rig: ServiceRig, duration: object) -> None:
+    response = await rig.ask_session("1.00", duration)
     assert response.status_code == 400
     assert "$.duration" in response.json()["reason"]
 
 
 @pytest.mark.clause("4.4/deposit-flow", "2.6/id-prefix", "3/deposit-makes-session")
 @scene
-async def test_one_deposit_makes_one_session_whatever_is_repeated(bench: Bench) -> None:
-    required = await bench.ask_session("0.05", 60)
-    await bench.pay(required)
+async def test_one_deposit_makes_one_session_whatever_is_repeated(rig: ServiceRig) -> None:
+    required = await rig.ask_session("0.05", 60)
+    await rig.pay(required)
     paid = {"x_payment_id": required.json()["paymentId"]}
-    first = await bench.ask_session("0.05", 60, **paid)
-    others = [await bench.ask_session(m, d, **paid) for m, d in (("900.00", 10**6), ("bad", None))]
+    first = await rig.ask_session("0.05", 60, **paid)
+    others = [await rig.ask_session(m, d, **paid) for m, d in (("900.00", 10**6), ("bad", None))]
     assert first.status_code == 201
     assert first.json() == {
         "sessionId": first.json()["sessionId"],
         "deposited": "50000",
         "released": "0",
         "remaining": "50000",
-        "expiresAt": bench.clock.now_ms() + 60_000,
+        "expiresAt": rig.clock.now_ms() + 60_000,
         "status": "active",
     }
     assert first.json()["sessionId"].startswith("session_")
     assert [other.json() for other in others] == [first.json()] * 2
-    assert bench.service.store.counts()["sessions"] == 1
-    quote = await bench.ask(**paid)
+    assert rig.service.store.counts()["sessions"] == 1
+    quote = await rig.ask(**paid)
     assert quote.status_code == 402, "a deposit is not a quote"
 
 
 @pytest.mark.clause("3/deposit-makes-session")
 @scene
-async def test_a_deposit_whose_answer_was_lost_still_makes_its_session(bench: Bench) -> None:
-    required = await bench.ask_session("0.05", 60)
-    with broken(bench, "facilitator", only("/settle", lose_answer)):
-        assert (await bench.pay(required)).status_code == 200
-    made = await bench.ask_session(x_payment_id=required.json()["paymentId"])
+async def test_a_deposit_whose_answer_was_lost_still_makes_its_session(rig: ServiceRig) -> None:
+    required = await rig.ask_session("0.05", 60)
+    with broken(rig, "facilitator", only("/settle", lose_answer)):
+        assert (await rig.pay(required)).status_code == 200
+    made = await rig.ask_session(x_payment_id=required.json()["paymentId"])
     assert (made.status_code, made.json()["deposited"]) == (201, "50000")
 
 
 @pytest.mark.clause("3/expiry-refund", "2.6/remaining")
 @scene
-async def test_the_unspent_balance_is_refunded_on_chain(bench: Bench) -> None:
-    before = bench.balance(bench.alice)
-    session = await bench.open_session("0.05", duration=60)
+async def test_the_unspent_balance_is_refunded_on_chain(rig: ServiceRig) -> None:
+    before = rig.balance(rig.alice)
+    session = await rig.open_session("0.05", duration=60)
     for _ in range(2):
-        await bench.ask(x_session_id=session["sessionId"])
-    bench.now[0] += 59
-    assert await sessions.expire(bench.service) == 0
-    bench.now[0] += 1
-    assert await sessions.expire(bench.service) == 1
-    assert (bench.balance(bench.alice), bench.earned) == (before - 20_000, 20_000)
-    shown = (await bench.http.get(f"/api/sessions/{session['sessionId']}")).json()
+        await rig.ask(x_session_id=session["sessionId"])
+    rig.now[0] += 59
+    assert await sessions.expire(rig.service) == 0
+    rig.now[0] += 1
+    assert await sessions.expire(rig.service) == 1
+    assert (rig.balance(rig.alice), rig.earned) == (before - 20_000, 20_000)
+    shown = (await rig.http.get(f"/api/sessions/{session['sessionId']}")).json()
     assert (shown["status"], shown["released"], shown["remaining"]) == (
         "refunded", "20000", "30000",
     )  # fmt: skip
     assert len(shown["refundTxHash"]) == 66
-    assert (await bench.ask(x_session_id=session["sessionId"])).status_code == 402
+    assert (await rig.ask(x_session_id=session["sessionId"])).status_code == 402
 
 
 @pytest.mark.clause("3/expiry-refund")
 @scene
-async def test_nothing_is_owed_for_a_spent_session(bench: Bench) -> None:
-    session = await bench.open_session("0.01", duration=60)
-    await bench.ask(x_session_id=session["sessionId"])
-    bench.now[0] += 60
-    assert await sessions.expire(bench.service) == 0
-    shown = (await bench.http.get(f"/api/sessions/{session['sessionId']}")).json()
+async def test_nothing_is_owed_for_a_spent_session(rig: ServiceRig) -> None:
+    session = await rig.open_session("0.01", duration=60)
+    await rig.ask(x_session_id=session["sessionId"])
+    rig.now[0] += 60
+    assert await sessions.expire(rig.service) == 0
+    shown = (await rig.http.get(f"/api/sessions/{session['sessionId']}")).json()
     assert (shown["status"], shown["remaining"]) == ("expired", "0")
-    assert bench.transfers() == 1
+    assert rig.transfers() == 1
 
 
 @pytest.mark.clause("3/refund-once")
@@ -116,55 +116,55 @@ async def test_nothing_is_owed_for_a_spent_session(bench: Bench) -> None:
     ids=["answer lost", "unreachable", "refused", "garbage after"],
 )
 @scene
-async def test_a_refund_happens_once_whatever_is_lost(bench: Bench, fault: object) -> None:
-    before = bench.balance(bench.alice)
-    await bench.open_session("0.05", duration=60)
-    bench.now[0] += 60
-    with broken(bench, "facilitator", only("/settle", fault)):  # type: ignore[arg-type]
+async def test_a_refund_happens_once_whatever_is_lost(rig: ServiceRig, fault: object) -> None:
+    before = rig.balance(rig.alice)
+    await rig.open_session("0.05", duration=60)
+    rig.now[0] += 60
+    with broken(rig, "facilitator", only("/settle", fault)):  # type: ignore[arg-type]
         for _ in range(3):
-            await sessions.expire(bench.service)
-    with broken(bench, "rpc", lose_request):
-        assert await sessions.expire(bench.service) == 0, "it will not pay without looking"
-    bench.now[0] += 86400
-    await sessions.expire(bench.service)
-    await sessions.expire(bench.service)
-    assert (bench.balance(bench.alice), bench.earned) == (before, 0)
-    assert bench.transfers() == 2
-    assert bench.service.store.sessions.refunds_due() == []
+            await sessions.expire(rig.service)
+    with broken(rig, "rpc", lose_request):
+        assert await sessions.expire(rig.service) == 0, "it will not pay without looking"
+    rig.now[0] += 86400
+    await sessions.expire(rig.service)
+    await sessions.expire(rig.service)
+    assert (rig.balance(rig.alice), rig.earned) == (before, 0)
+    assert rig.transfers() == 2
+    assert rig.service.store.sessions.refunds_due() == []
 
 
 @pytest.mark.clause("3/refund-once")
 @scene
-async def test_the_token_itself_refuses_a_second_refund(bench: Bench) -> None:
+async def test_the_token_itself_refuses_a_second_refund(rig: ServiceRig) -> None:
     """Even if the record of it is lost, as after restoring an old backup."""
-    session = await bench.open_session("0.05", duration=60)
-    await bench.open_session("0.05", duration=6000)
-    bench.now[0] += 60
-    await sessions.expire(bench.service)
-    bench.service.store.database.execute("UPDATE refunds SET status = 'pending', tx_hash = NULL")
-    assert await sessions.expire(bench.service) == 1
-    assert bench.earned == 50_000
-    shown = (await bench.http.get(f"/api/sessions/{session['sessionId']}")).json()
+    session = await rig.open_session("0.05", duration=60)
+    await rig.open_session("0.05", duration=6000)
+    rig.now[0] += 60
+    await sessions.expire(rig.service)
+    rig.service.store.database.execute("UPDATE refunds SET status = 'pending', tx_hash = NULL")
+    assert await sessions.expire(rig.service) == 1
+    assert rig.earned == 50_000
+    shown = (await rig.http.get(f"/api/sessions/{session['sessionId']}")).json()
     assert shown["status"] == "refunded"
 
 
 @pytest.mark.clause("3/refund-once")
 @scene
-async def test_two_sweeps_at_once_refund_once(bench: Bench) -> None:
-    await bench.open_session("0.05", duration=60)
-    await bench.open_session("0.05", duration=6000)
-    bench.now[0] += 60
-    await asyncio.gather(*(sessions.expire(bench.service) for _ in range(5)))
-    assert bench.earned == 50_000
+async def test_two_sweeps_at_once_refund_once(rig: ServiceRig) -> None:
+    await rig.open_session("0.05", duration=60)
+    await rig.open_session("0.05", duration=6000)
+    rig.now[0] += 60
+    await asyncio.gather(*(sessions.expire(rig.service) for _ in range(5)))
+    assert rig.earned == 50_000
 
 
 @pytest.mark.clause("5/session-debit")
 @scene
-async def test_fifty_at_once_spend_a_budget_for_ten(bench: Bench) -> None:
-    session = await bench.open_session("0.10")
-    asked = (bench.ask(x_session_id=session["sessionId"]) for _ in range(50))
+async def test_fifty_at_once_spend_a_budget_for_ten(rig: ServiceRig) -> None:
+    session = await rig.open_session("0.10")
+    asked = (rig.ask(x_session_id=session["sessionId"]) for _ in range(50))
     statuses = sorted([a.status_code for a in await asyncio.gather(*asked)])
     assert statuses == [200] * 10 + [402] * 40
-    shown = (await bench.http.get(f"/api/sessions/{session['sessionId']}")).json()
+    shown = (await rig.http.get(f"/api/sessions/{session['sessionId']}")).json()
     assert shown["remaining"] == "0"
-    assert bench.service.store.counts()["debits"] == 10
+    assert rig.service.store.counts()["debits"] == 10

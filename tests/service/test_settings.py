@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.bench import Bench, scene
+from tests.rig import ServiceRig, scene
 from x402sim.protocol.crypto import parse_address
 from x402sim.protocol.networks import MAINNET
 from x402sim.rng import Rng
@@ -60,11 +60,11 @@ def test_an_id_is_good_only_where_it_was_issued() -> None:
 
 @pytest.mark.clause("9/no-version-segment")
 @scene
-async def test_no_path_has_a_version(bench: Bench) -> None:
+async def test_no_path_has_a_version(rig: ServiceRig) -> None:
     import re
 
-    spec = (await bench.http.get("/openapi.json")).json()
+    spec = (await rig.http.get("/openapi.json")).json()
     assert len(spec["paths"]) >= 10
     assert not [path for path in spec["paths"] if re.search(r"/v\d", path)]
-    assert (await bench.http.post("/v1/api/pay")).status_code == 404
-    assert (await bench.http.post("/api/v1/pay")).status_code == 404
+    assert (await rig.http.post("/v1/api/pay")).status_code == 404
+    assert (await rig.http.post("/api/v1/pay")).status_code == 404

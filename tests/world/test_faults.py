@@ -687,12 +687,12 @@ def test_the_mempool_forgets(on: str) -> None:
         bob = await world.payer("bob")
         await world.mining(automine=False)
         sent = await alice.transfer(bob.address, "0.10")
-        assert sent["mined"] is False
+        assert sent.mined is False
         await world.drop_waiting()
         await world.mine(2)
         await world.mining(automine=True)
         assert await bob.balance() == 0
-        assert (await alice.transfer(bob.address, "0.20"))["mined"] is True
+        assert (await alice.transfer(bob.address, "0.20")).mined is True
         assert await bob.balance() == 200_000
 
     play(story, on)
@@ -718,16 +718,16 @@ def test_the_money_is_seen_as_it_is(on: str) -> None:
         paid = await alice.buy()
         sent = await bob.transfer(alice.address, "0.50")
         (quote,) = await world.transfers(alice)
-        assert quote["txHash"] == paid.body["txHash"]
-        assert (quote["from"], quote["to"]) == (alice.address, world.merchant)
-        assert quote["amount"] == "10000"
-        assert [each["txHash"] for each in await world.transfers(bob)] == [sent["txHash"]]
+        assert quote.tx_hash == paid.body["txHash"]
+        assert (quote.from_, quote.to) == (alice.address, world.merchant)
+        assert quote.amount == "10000"
+        assert [each.tx_hash for each in await world.transfers(bob)] == [sent.tx_hash]
         assert len(await world.transfers()) == 2, "what was minted is no transfer"
         assert await world.earned() == 10_000
         assert await alice.balance() == 1_490_000
         assert await bob.balance() == 1_500_000
         too_much = await bob.transfer(alice.address, "99.00")
-        assert too_much["revertReason"] == "ERC20: transfer amount exceeds balance"
+        assert too_much.revert_reason == "ERC20: transfer amount exceeds balance"
 
     play(story, on)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.bench import ORDER
+from tests.rig import ORDER
 from x402sim import LocalServer, PaymentAuth
 from x402sim.commands.banner import quick_start, show
 from x402sim.world.server.listen import Listen
@@ -57,7 +57,7 @@ def test_slips_are_told_at_once(tmp_path: Path) -> None:
 
 def test_a_network_can_be_given_by_name() -> None:
     with LocalServer(network="cronos-mainnet") as server:
-        assert server.info["chainId"] == 25
+        assert server.info.chain_id == 25
 
 
 def test_the_banners_program_can_be_pasted(capsys: pytest.CaptureFixture[str]) -> None:

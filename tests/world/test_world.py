@@ -584,7 +584,7 @@ async def settles_with(world: LiveWorld, **told: str) -> None:
     required = await alice.ask()
     wanted = required.requirements
     receipt = {
-        "x402Version": 1, "event": "payment.settled", "txHash": sent["txHash"],
+        "x402Version": 1, "event": "payment.settled", "txHash": sent.tx_hash,
         "from": alice.address, "to": wanted["payTo"], "value": wanted["maxAmountRequired"],
         "blockNumber": 1, "network": wanted["network"], "timestamp": "now", **told,
     }  # fmt: skip

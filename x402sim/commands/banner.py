@@ -2,13 +2,13 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
 from x402sim.protocol.money import to_decimal
 from x402sim.protocol.networks import network_named
+from x402sim.world.control.messages import Ready
 
 _ORDER = {"pair": "BTC-USD", "side": "long", "leverage": 10, "sizeUsd": 1000}
 
@@ -19,65 +19,65 @@ _CHAINS = {
 }
 
 
-def show(ready: dict[str, Any], db: Path | None) -> None:
+def show(ready: Ready, db: Path | None) -> None:
     """Print the ready message, readable at 80 columns and safe to copy from."""
     console = Console(soft_wrap=True, highlight=False)
-    url = ready["service"]
+    url = ready.service
     if url is None:
         _show_world(console, ready)
         return
-    console.print(f"[bold]x402sim[/] on {ready['network']} (chain id {ready['chainId']})\n")
+    console.print(f"[bold]x402sim[/] on {ready.network} (chain id {ready.chain_id})\n")
     _print_table(
         console,
         [
             ("service", url),
-            ("facilitator", ready["facilitator"]),
-            ("explorer", ready["explorer"]),
-            ("json-rpc", f"{ready['rpc']}{_CHAINS[ready['chain']]}"),
-            ("control", ready["control"] or "off: on this host it needs --control-token"),
+            ("facilitator", ready.facilitator),
+            ("explorer", ready.explorer),
+            ("json-rpc", f"{ready.rpc}{_CHAINS[ready.chain]}"),
+            ("control", ready.control or "off: on this host it needs --control-token"),
             ("documentation", f"{url}/docs"),
-            ("payTo", ready["payTo"]),
-            ("token", ready["asset"]),
+            ("payTo", ready.pay_to),
+            ("token", ready.asset),
             ("database", str(db) if db else "in memory; --db FILE keeps the data"),
         ],
     )
     console.print("\n[bold]Accounts[/]  (the keys are public: never use them on a real chain)")
-    decimals = network_named(ready["network"]).decimals
-    for number, account in enumerate(ready["accounts"]):
-        funds = to_decimal(int(account["balance"]), decimals)
-        console.print(f"({number}) {account['address']}  {funds} tokens")
-        console.print(f"    [dim]{account['privateKey']}[/]")
+    decimals = network_named(ready.network).decimals
+    for number, account in enumerate(ready.accounts):
+        funds = to_decimal(int(account.balance), decimals)
+        console.print(f"({number}) {account.address}  {funds} tokens")
+        console.print(f"    [dim]{account.private_key}[/]")
     order = json.dumps(_ORDER, separators=(",", ":"))
     console.print("\n[bold]Try[/]")
     console.print(f"curl -i {url}/api/perp/quote -H 'Content-Type: application/json' -d '{order}'")
-    if ready["control"]:
-        console.print(f"curl {ready['control']}")
+    if ready.control:
+        console.print(f"curl {ready.control}")
     console.print("\nor pay from Python:")
-    for line in quick_start(url, ready["accounts"][0]["privateKey"]):
+    for line in quick_start(url, ready.accounts[0].private_key):
         console.print(line, markup=False)
     console.print("\nCtrl-C stops it.")
 
 
-def _show_world(console: Console, ready: dict[str, Any]) -> None:
+def _show_world(console: Console, ready: Ready) -> None:
     """Print the settings of an external service that uses this world."""
-    console.print(f"[bold]x402sim[/] world without a service, on {ready['network']}\n")
+    console.print(f"[bold]x402sim[/] world without a service, on {ready.network}\n")
     console.print("[bold]Settings for your service[/], under whatever names it uses")
-    merchant = ready["accounts"][-1]
+    merchant = ready.accounts[-1]
     settings = [
-        ("FACILITATOR_URL", ready["facilitator"]),
-        ("EXPLORER_URL", ready["explorer"]),
-        ("RPC_URL", ready["rpc"]),
-        ("NETWORK", ready["network"]),
-        ("CHAIN_ID", str(ready["chainId"])),
-        ("TOKEN_ADDRESS", ready["asset"]),
-        ("PRIVATE_KEY", merchant["privateKey"]),
-        ("MERCHANT_ADDRESS", merchant["address"]),
+        ("FACILITATOR_URL", ready.facilitator),
+        ("EXPLORER_URL", ready.explorer),
+        ("RPC_URL", ready.rpc),
+        ("NETWORK", ready.network),
+        ("CHAIN_ID", str(ready.chain_id)),
+        ("TOKEN_ADDRESS", ready.asset),
+        ("PRIVATE_KEY", merchant.private_key),
+        ("MERCHANT_ADDRESS", merchant.address),
     ]
     for name, value in settings:
         console.print(f"export {name}={value}")
     console.print("\n(The last two are one of the ten funded accounts, for a server wallet.)")
     console.print("\n[bold]Then check it[/]")
-    console.print(f"python -m x402sim conformance YOUR_URL --world {ready['control']}")
+    console.print(f"python -m x402sim conformance YOUR_URL --world {ready.control}")
     console.print("\nCtrl-C stops it.")
 
 

@@ -48,7 +48,7 @@ class _Demo:
 
     @property
     def network(self) -> Network:
-        return network_named(self.server.info["network"])
+        return network_named(self.server.info.network)
 
     def shown(self, amount_base: int) -> str:
         """Return an amount with the token's symbol."""
@@ -62,9 +62,9 @@ class _Demo:
     def balances(self) -> list[int]:
         """Return the balances of payer and merchant, read as a wallet does: with balanceOf."""
         found = []
-        for account in (self.payer.address, self.server.info["payTo"]):
+        for account in (self.payer.address, self.server.info.pay_to):
             data = to_hex(abi.balance_of(parse_address(account)))
-            call = {"to": self.server.info["asset"], "data": data}
+            call = {"to": self.server.info.asset, "data": data}
             found.append(int(self.rpc("eth_call", call), 16))
         return found
 

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import msgspec
 import typer
 
 from x402sim.commands.common import AsJson, Chain, Host, Port, Token, give_up
@@ -18,6 +19,7 @@ from x402sim.protocol.networks import TESTNET, network_named
 if TYPE_CHECKING:
     from x402sim.world.assembly.parts import Parts
     from x402sim.world.chains.backend import ChainBackend
+    from x402sim.world.control.messages import Ready
     from x402sim.world.server.listen import Listen
 
 Db = Annotated[
@@ -158,11 +160,11 @@ def _run(
     """Serve until SIGINT or SIGTERM; print the ready message first."""
     from x402sim.world.server import serve as server
 
-    def on_start(running: Any, ready: dict[str, Any]) -> None:
+    def on_start(running: Any, ready: "Ready") -> None:
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: setattr(running, "should_exit", True))
         if as_json:
-            typer.echo(json.dumps(ready))
+            typer.echo(json.dumps(msgspec.to_builtins(ready)))
         else:
             from x402sim.commands.banner import show
 

@@ -21,6 +21,14 @@ def wire_name(kind: type[Wire], field: str) -> str:
     return {each.name: each.encode_name for each in msgspec.structs.fields(kind)}[field]
 
 
+def wire_body(kind: type[Wire], **values: Any) -> dict[str, Any]:
+    """Return a body with a message's names on the wire and any values, for tests of bad input.
+
+    Raises `KeyError` for a field that the message lacks.
+    """
+    return {wire_name(kind, field): value for field, value in values.items()}
+
+
 class PaymentRequirements(Wire, frozen=True):
     """What is to be paid, for what, to whom (2.1); the description is not sent back."""
 

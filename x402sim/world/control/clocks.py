@@ -11,6 +11,7 @@ from x402sim.service.reconcile import reconcile
 from x402sim.suggest import unknown
 from x402sim.web import bad_body
 from x402sim.world.assembly.parts import ACTORS, Parts
+from x402sim.world.control.messages import Lagging
 from x402sim.world.control.plane import Plane, mining
 
 LATEST_S = 221_845_392_000
@@ -80,4 +81,4 @@ async def skew(plane: Plane, asked: Skew) -> Any:
 async def lag(plane: Plane, asked: Lag) -> Any:
     """Let the explorer lag behind the chain: {"seconds": 600}."""
     plane.parts.index.lag_s = asked.seconds
-    return {"lagSeconds": asked.seconds}
+    return Lagging(lag_seconds=asked.seconds)

@@ -1,10 +1,11 @@
-"""Who is who, and what is the state of the world? Actions that only look."""
+"""Who is who, and what is the state of the world? Actions that change nothing."""
 
 from typing import Any
 
 from x402sim.protocol.crypto import checksum
 from x402sim.protocol.networks import Network
 from x402sim.world.assembly.parts import Parts
+from x402sim.world.control.messages import Account, ChainState, State, TokenInfo, Who
 from x402sim.world.control.plane import Nothing, Plane, balance_of
 
 
@@ -12,29 +13,28 @@ async def who(plane: Plane, _: Nothing) -> Any:
     """Who is who: the merchant, the token, its owner, the network, and what is offered."""
     parts = plane.parts
     settings = parts.service.settings
-    return {
-        "payTo": checksum(settings.pay_to),
-        "asset": checksum(parts.chain.token),
-        "tokenOwner": checksum(parts.chain.owner),
-        "chain": parts.recipe.chain.kind,
-        "network": settings.network.name,
-        "token": _token(settings.network),
-        "offers": sorted(parts.offers),
-        "now": parts.clock.now_ms(),
-        "journal": parts.journal.length,
-        "service": parts.recipe.has_service,
-    }
+    return Who(
+        pay_to=checksum(settings.pay_to),
+        asset=checksum(parts.chain.token),
+        token_owner=checksum(parts.chain.owner),
+        chain=parts.recipe.chain.kind,
+        network=settings.network.name,
+        token=_token(settings.network),
+        offers=sorted(parts.offers),
+        now=parts.clock.now_ms(),
+        journal=parts.journal.length,
+        service=parts.recipe.has_service,
+    )
 
 
-def _token(network: Network) -> dict[str, Any]:
-    """Return what a payer must know to sign for a network's token."""
-    return {
-        "chainId": network.chain_id,
-        "name": network.token_name,
-        "symbol": network.token_symbol,
-        "version": network.token_version,
-        "decimals": network.decimals,
-    }
+def _token(network: Network) -> TokenInfo:
+    return TokenInfo(
+        chain_id=network.chain_id,
+        name=network.token_name,
+        symbol=network.token_symbol,
+        version=network.token_version,
+        decimals=network.decimals,
+    )
 
 
 async def accounts(plane: Plane, _: Nothing) -> Any:
@@ -42,14 +42,14 @@ async def accounts(plane: Plane, _: Nothing) -> Any:
     return await funded_accounts(plane.parts)
 
 
-async def funded_accounts(parts: Parts) -> list[dict[str, str]]:
+async def funded_accounts(parts: Parts) -> list[Account]:
     """Return the ten funded accounts, with their private keys and balances in base units."""
     return [
-        {
-            "address": wallet.address,
-            "privateKey": wallet.private_key,
-            "balance": str(await balance_of(parts, wallet.address_bytes)),
-        }
+        Account(
+            address=wallet.address,
+            private_key=wallet.private_key,
+            balance=str(await balance_of(parts, wallet.address_bytes)),
+        )
         for wallet in parts.accounts
     ]
 
@@ -59,20 +59,20 @@ async def state(plane: Plane, _: Nothing) -> Any:
     parts = plane.parts
     chain = parts.chain
     head = await chain.block(await chain.height())
-    return {
-        "now": parts.clock.now_ms(),
-        "clockAdvancedSeconds": parts.clock.offset_s,
-        "network": parts.service.settings.network.name,
-        "chain": {
-            "chainId": chain.chain_id,
-            "height": head.number if head else None,
-            "timestamp": head.timestamp_s if head else None,
-            "automine": chain.mining.automine if chain.mining else True,
-            "waiting": await chain.waiting(),
-            "supply": str(await chain.supply()),
-        },
-        "rows": parts.service.store.counts(),
-        "pendingPayments": len(parts.service.store.payments.pending()),
-        "cachedEntitlements": len(parts.service.entitlements),
-        "snapshots": sorted(plane.saved),
-    }
+    return State(
+        now=parts.clock.now_ms(),
+        clock_advanced_seconds=parts.clock.offset_s,
+        network=parts.service.settings.network.name,
+        chain=ChainState(
+            chain_id=chain.chain_id,
+            height=head.number if head else None,
+            timestamp=head.timestamp_s if head else None,
+            automine=chain.mining.automine if chain.mining else True,
+            waiting=await chain.waiting(),
+            supply=str(await chain.supply()),
+        ),
+        rows=parts.service.store.counts(),
+        pending_payments=len(parts.service.store.payments.pending()),
+        cached_entitlements=len(parts.service.entitlements),
+        snapshots=sorted(plane.saved),
+    )

@@ -1,4 +1,4 @@
-"""The token on the chain: mint it, move it, and see what it did."""
+"""The token on the chain: mint it, send transactions, read balances and transfers."""
 
 from typing import Any
 
@@ -11,6 +11,7 @@ from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address, checksum, to_hex
 from x402sim.protocol.money import MAX_STORED, to_base
 from x402sim.web import bad_body
+from x402sim.world.control.messages import Sent, Transfer
 from x402sim.world.control.plane import (
     Nothing,
     Plane,
@@ -38,7 +39,7 @@ class Send(msgspec.Struct, frozen=True):
 
 
 class Accounts(msgspec.Struct, frozen=True):
-    """Whose balances."""
+    """The addresses whose balances are asked for."""
 
     accounts: list[str]
 
@@ -71,13 +72,13 @@ async def transfers(plane: Plane, _: Nothing) -> Any:
     """All transfers of the token on the chain, oldest first."""
     found = await plane.parts.chain.logs(LogFilter(0, 2**63, (), ((abi.TRANSFER_EVENT,),)))
     return [
-        {
-            "from": checksum(Address(log.topics[1][12:])),
-            "to": checksum(Address(log.topics[2][12:])),
-            "amount": str(int.from_bytes(log.data)),
-            "txHash": to_hex(log.tx_hash),
-            "blockNumber": log.block_number,
-        }
+        Transfer(
+            from_=checksum(Address(log.topics[1][12:])),
+            to=checksum(Address(log.topics[2][12:])),
+            amount=str(int.from_bytes(log.data)),
+            tx_hash=to_hex(log.tx_hash),
+            block_number=log.block_number,
+        )
         for log in found
     ]
 
@@ -95,12 +96,12 @@ async def send(plane: Plane, asked: Send) -> Any:
     await mine_now(parts)
     receipt = await chain.receipt(sent)
     reason = receipt.revert_reason if receipt else None
-    return {
-        "txHash": to_hex(sent),
-        "mined": receipt is not None,
-        "revertReason": reason,
-        "cause": None if reason is None else cause(reason).value,
-    }
+    return Sent(
+        tx_hash=to_hex(sent),
+        mined=receipt is not None,
+        revert_reason=reason,
+        cause=None if reason is None else cause(reason).value,
+    )
 
 
 def _call(asked: Send) -> Call:

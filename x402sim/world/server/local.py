@@ -1,9 +1,8 @@
-"""The whole world in a thread of this process, for tests and notebooks."""
+"""A whole world on a socket, in a thread of this process, for tests and notebooks."""
 
 import threading
 from pathlib import Path
 from types import TracebackType
-from typing import Any
 
 import uvicorn
 
@@ -15,6 +14,7 @@ from x402sim.world.assembly.parts import Parts
 from x402sim.world.assembly.recipe import Recipe
 from x402sim.world.chains.backend import ChainBackend
 from x402sim.world.chains.parse import DEFAULT_CHAIN, parse_chain
+from x402sim.world.control.messages import Ready
 from x402sim.world.server.listen import Listen
 from x402sim.world.server.serve import open_world, run, serve
 
@@ -26,7 +26,7 @@ class LocalServer:
     `explorer_url`, `rpc_url` and `control_url` the rest. `clock` is the world's clock:
     give it to a payer if you advance it. `chain` is as for `World`: "ledger", "anvil", the URL
     of a node, or an object of `x402sim.backends`.
-    `parts` is what runs inside: read it only while nothing is in flight.
+    `parts` is what runs inside: read it only while no request is in flight.
     """
 
     def __init__(
@@ -54,56 +54,56 @@ class LocalServer:
         self._thread: threading.Thread | None = None
         self._server: uvicorn.Server | None = None
         self._failure: BaseException | None = None
-        self.info: dict[str, Any] = {}
+        self._ready_message: Ready | None = None
         self.parts: Parts | None = None
 
     @property
     def url(self) -> str:
         """The service's URL."""
-        return self._info("service")
+        return str(self.info.service)
 
     @property
     def facilitator_url(self) -> str:
         """The facilitator's base URL."""
-        return self._info("facilitator")
+        return self.info.facilitator
 
     @property
     def explorer_url(self) -> str:
         """The explorer's base URL."""
-        return self._info("explorer")
+        return self.info.explorer
 
     @property
     def rpc_url(self) -> str:
         """The chain's JSON-RPC URL."""
-        return self._info("rpc")
+        return self.info.rpc
 
     @property
     def control_url(self) -> str:
         """The control plane's URL."""
-        return self._info("control")
+        return str(self.info.control)
 
     @property
     def wallets(self) -> list[Wallet]:
         """The ten funded accounts."""
-        self._info("accounts")
-        return [Wallet(account["privateKey"]) for account in self.info["accounts"]]
+        return [Wallet(account.private_key) for account in self.info.accounts]
 
-    def _info(self, name: str) -> str:
-        """Return what the ready message says; raises `RuntimeError` if it is not running."""
-        if name not in self.info:
+    @property
+    def info(self) -> Ready:
+        """The ready message of `serve --json`; raises `RuntimeError` if it is not running."""
+        if self._ready_message is None:
             raise RuntimeError("not running: use `with LocalServer() as server:`, or start()")
-        return str(self.info[name])
+        return self._ready_message
 
     def start(self) -> "LocalServer":
-        """Start serving; returns when it is ready. Raises what kept it from starting."""
-        if self.info:
+        """Start serving; returns when it is ready. Raises the error that prevented the start."""
+        if self._ready_message:
             raise RuntimeError(f"this server is running already, at {self.url}")
         self._ready.clear()
         self._failure = None
         self._thread = threading.Thread(target=self._run, name="x402sim", daemon=True)
         self._thread.start()
         self._ready.wait()
-        if not self.info:
+        if not self._ready_message:
             self._thread.join()
         self._raise_failure()
         return self
@@ -113,7 +113,7 @@ class LocalServer:
         if self._server and self._thread:
             self._server.should_exit = True
             self._thread.join()
-            self._server, self.info = None, {}
+            self._server, self._ready_message = None, None
             self._raise_failure()
 
     def _raise_failure(self) -> None:
@@ -140,6 +140,6 @@ class LocalServer:
         finally:
             self._ready.set()
 
-    def _started(self, server: uvicorn.Server, info: dict[str, Any]) -> None:
-        self._server, self.info = server, info
+    def _started(self, server: uvicorn.Server, message: Ready) -> None:
+        self._server, self._ready_message = server, message
         self._ready.set()

@@ -13,6 +13,7 @@ from x402sim.protocol.crypto import checksum
 from x402sim.world.assembly.parts import Parts, build
 from x402sim.world.assembly.recipe import Recipe
 from x402sim.world.control.look import funded_accounts
+from x402sim.world.control.messages import Ready
 from x402sim.world.server.http import Server
 from x402sim.world.server.listen import Listen, base_url, listening_socket
 from x402sim.world.server.mount import world_app
@@ -35,30 +36,30 @@ def open_world(
         raise
 
 
-async def ready_message(parts: Parts, listen: Listen, url: str) -> dict[str, Any]:
-    """Return what `serve --json` prints first: where everything is, and who has money."""
+async def ready_message(parts: Parts, listen: Listen, url: str) -> Ready:
+    """Return the message that says where everything is, and who has money."""
     settings = parts.service.settings
-    return {
-        "event": "ready",
-        "service": url if parts.recipe.has_service else None,
-        "facilitator": f"{url}/facilitator",
-        "explorer": f"{url}/explorer",
-        "rpc": f"{url}/rpc",
-        "control": f"{url}/_sim" if listen.has_control else None,
-        "payTo": checksum(settings.pay_to),
-        "asset": checksum(settings.network.asset),
-        "network": settings.network.name,
-        "chain": parts.recipe.chain.kind,
-        "chainId": settings.network.chain_id,
-        "accounts": await funded_accounts(parts),
-    }
+    return Ready(
+        event="ready",
+        service=url if parts.recipe.has_service else None,
+        facilitator=f"{url}/facilitator",
+        explorer=f"{url}/explorer",
+        rpc=f"{url}/rpc",
+        control=f"{url}/_sim" if listen.has_control else None,
+        pay_to=checksum(settings.pay_to),
+        asset=checksum(settings.network.asset),
+        network=settings.network.name,
+        chain=parts.recipe.chain.kind,
+        chain_id=settings.network.chain_id,
+        accounts=await funded_accounts(parts),
+    )
 
 
 async def serve(
     parts: Parts,
     listen: Listen,
     sock: socket.socket,
-    on_start: Callable[[uvicorn.Server, dict[str, Any]], None],
+    on_start: Callable[[uvicorn.Server, Ready], None],
 ) -> None:
     """Serve a world until `should_exit` is set on the server given to `on_start`."""
     message = await ready_message(parts, listen, base_url(listen, sock))
@@ -68,7 +69,7 @@ async def serve(
 
 
 def run(main: Any) -> None:
-    """Run a coroutine on the fastest event loop there is."""
+    """Run a coroutine, on uvloop if it is installed."""
     factory = None
     with suppress(ImportError):
         import uvloop

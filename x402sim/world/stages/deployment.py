@@ -1,11 +1,11 @@
 """A service at a URL, in real time.
 
-If it is a world of `x402sim serve`, its control plane says what a story may do there, which
-network it is on and what time it is; of any other service only the endpoints are known.
+If `x402sim serve` serves it, its control plane says what a story may do there, its network and
+its time; of any other service only the endpoints are known.
 """
 
 import os
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -16,11 +16,13 @@ from x402sim.clock import Clock, SkewedClock
 from x402sim.journal import Journal
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.crypto import parse_address
+from x402sim.protocol.messages import BadMessage, decode
 from x402sim.protocol.networks import Network
 from x402sim.rng import Rng
 from x402sim.spec.needs import Need
 from x402sim.world.chains.backend import ChainBackend
 from x402sim.world.chains.parse import DEFAULT_CHAIN
+from x402sim.world.control.messages import Who
 from x402sim.world.loop import run_anywhere
 from x402sim.world.stages.stage import OpenStage, Plan
 from x402sim.world.transport.latency import constant
@@ -75,24 +77,24 @@ class Deployment:
         clock = SkewedClock(Clock())
         root = self.url.rstrip("/")
         async with httpx.AsyncClient(base_url=root + "/_sim", timeout=TIMEOUT_S) as control:
-            met = await _meet(control, clock, self.url)
-            offers = _offers(met)
+            who = await _meet(control, clock, self.url)
+            offers = _offers(who)
             funded = None if Need.FUNDS in offers else self._funded()
             yield OpenStage(
                 clock=clock,
                 rng=Rng(None),
                 wires=Wires(clock, Journal()),
-                network=_network(met) if met else None,
+                network=_network(who) if who else None,
                 to_service=httpx.AsyncHTTPTransport,
                 base_url=self.url,
                 offers=offers | {Need.FUNDS} if funded else offers,
                 latency=plan.latency.get("service", constant(0)),
-                control=control if met else None,
+                control=control if who else None,
                 advance=_advancing(control, clock),
-                to_facilitator=httpx.AsyncHTTPTransport if met else None,
+                to_facilitator=httpx.AsyncHTTPTransport if who else None,
                 facilitator_url=root + "/facilitator",
                 funded=funded,
-                remote_journal=_journal_of(control) if met else None,
+                remote_journal=_journal_of(control) if who else None,
             )
 
     def _funded(self) -> Wallet | None:
@@ -100,37 +102,45 @@ class Deployment:
         return Wallet(key) if key else None
 
 
-async def _meet(control: httpx.AsyncClient, clock: SkewedClock, url: str) -> dict[str, Any]:
-    """Ask the control plane who is there, and set our clock by it; empty if there is none."""
+async def _meet(control: httpx.AsyncClient, clock: SkewedClock, url: str) -> Who | None:
+    """Read the control plane's description and set our clock by its; None if there is none."""
     try:
         answer = await control.get("who")
     except httpx.TransportError as error:
         raise ConnectionError(f"nobody answers at {url}: {error}") from error
-    if answer.status_code != 200 or "now" not in answer.text:
-        return {}
-    asked_s = Clock().now()  # again, as by now there is a connection
-    met: dict[str, Any] = (await control.get("who")).json()
-    clock.skew_s = met["now"] / 1000 - (asked_s + Clock().now()) / 2
-    return met
+    if answer.status_code != 200 or _who(answer) is None:
+        return None
+    asked_s = Clock().now()  # ask again: this time the connection is open already
+    who = _who(await control.get("who"))
+    if who is not None:
+        clock.skew_s = who.now / 1000 - (asked_s + Clock().now()) / 2
+    return who
 
 
-def _offers(met: Mapping[str, Any]) -> frozenset[Need]:
-    """Return what a world offers of what we know."""
-    offered = met.get("offers", ())
-    return frozenset(need for need in Need if need in offered)
+def _who(answer: httpx.Response) -> Who | None:
+    """Return the description in an answer; None if it is none."""
+    try:
+        who: Who = decode(answer.content, Who)
+    except BadMessage:
+        return None
+    return who
 
 
-def _network(met: Mapping[str, Any]) -> Network:
-    """Return the network a world is on, as its control plane says."""
-    token = met["token"]
+def _offers(who: Who | None) -> frozenset[Need]:
+    """Return the needs that a world meets; names that this version lacks are ignored."""
+    return frozenset(need for need in Need if who is not None and need in who.offers)
+
+
+def _network(who: Who) -> Network:
+    """Return the network that a world is on."""
     return Network(
-        name=met["network"],
-        chain_id=token["chainId"],
-        asset=parse_address(met["asset"]),
-        token_name=token["name"],
-        token_symbol=token["symbol"],
-        token_version=token["version"],
-        decimals=token["decimals"],
+        name=who.network,
+        chain_id=who.token.chain_id,
+        asset=parse_address(who.asset),
+        token_name=who.token.name,
+        token_symbol=who.token.symbol,
+        token_version=who.token.version,
+        decimals=who.token.decimals,
     )
 
 

@@ -1,24 +1,27 @@
-"""How was the world before the story began? Counting begins there."""
+"""What was the state of the world before the story began? Stories count from there."""
 
 from dataclasses import dataclass
 from typing import Any
 
 import httpx
+import msgspec
+
+from x402sim.world.control.messages import Transfer, Who
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Before:
-    """What the control plane said before the story began; empty where there is none."""
+    """The world before the story began; the defaults if there is no control plane."""
 
     pay_to: str | None = None
     """The merchant's address."""
     token_owner: str | None = None
     earned_base: int = 0
-    """What the merchant held, in base units."""
+    """The merchant's balance, in base units."""
     tx_hashes: frozenset[str] = frozenset()
-    """The transactions that had moved tokens."""
+    """The transactions that had transferred tokens."""
     journal: int = 0
-    """How many events the world had recorded."""
+    """The number of events in the world's journal."""
 
     @classmethod
     async def seen_by(cls, control: httpx.AsyncClient) -> "Before":
@@ -30,12 +33,13 @@ class Before:
                 raise RuntimeError(f"the world refused {path!r}: {answer.text}")
             return answer.json()
 
-        who = await ask("GET", "/who")
-        (earned,) = await ask("POST", "/balances", {"accounts": [who["payTo"]]})
+        who = msgspec.convert(await ask("GET", "/who"), Who)
+        (earned,) = await ask("POST", "/balances", {"accounts": [who.pay_to]})
+        moved = msgspec.convert(await ask("GET", "/transfers"), list[Transfer])
         return cls(
-            pay_to=who["payTo"],
-            token_owner=who["tokenOwner"],
+            pay_to=who.pay_to,
+            token_owner=who.token_owner,
             earned_base=int(earned),
-            tx_hashes=frozenset(each["txHash"] for each in await ask("GET", "/transfers")),
-            journal=int(who["journal"]),
+            tx_hashes=frozenset(each.tx_hash for each in moved),
+            journal=who.journal,
         )

@@ -17,9 +17,11 @@ from x402sim.payer.auth import PaymentAuth
 from x402sim.payer.session import SessionAuth
 from x402sim.protocol import abi, cronos
 from x402sim.protocol.crypto import ZERO_ADDRESS, checksum, parse_address, to_hex
+from x402sim.protocol.messages import wire_body
 from x402sim.protocol.networks import Network
 from x402sim.rng import Stream
 from x402sim.suggest import unknown
+from x402sim.world.control.messages import Sent, Transfer
 from x402sim.world.stages.stage import OpenStage
 from x402sim.world.story import serialize
 from x402sim.world.story.before import Before
@@ -131,7 +133,7 @@ class LiveWorld:
         Raises `ValueError` for any other.
         """
         if actor not in get_args(events.Skewable):
-            raise ValueError(unknown("actor", actor, get_args(events.Skewable)))
+            raise ValueError(unknown("clock", actor, get_args(events.Skewable)))
         self.record(events.ClockSkewed(victim=actor, seconds=seconds))
         await self._control("POST", "clock/skew", {"actor": actor, "seconds": seconds})
 
@@ -175,17 +177,12 @@ class LiveWorld:
         self.record(events.RevertsForced(calls=calls))
         await self._control("POST", "force-revert", {"calls": calls})
 
-    async def transact(self, sender: str, data: str) -> dict[str, Any]:
-        """Send a call of the token from any account.
-
-        Returns {"txHash", "mined", "revertReason", "cause"}: the reason in the token's own
-        words, and the same for every token (`x402sim.chain.reverts.Cause`).
-        """
+    async def transact(self, sender: str, data: str) -> Sent:
+        """Send a call of the token from any account; return what became of it."""
         call = {"from": sender, "to": checksum(self.network.asset), "data": data}
-        sent: dict[str, Any] = await self._control("POST", "send", call)
-        return sent
+        return msgspec.convert(await self._control("POST", "send", call), Sent)
 
-    async def token_owner(self, data: str) -> dict[str, Any]:
+    async def token_owner(self, data: str) -> Sent:
         """Send a call of the token from its owner, who may pause it and blacklist accounts."""
         return await self.transact(str(self.before.token_owner), data)
 
@@ -227,11 +224,12 @@ class LiveWorld:
         `requirements` (only the fields that differ) replace those of the 402.
         """
         async with self.stage.client(payer.name, "facilitator") as http:
-            body = {
-                "x402Version": 1,
-                "paymentHeader": header,
-                "paymentRequirements": {**required.requirements, **(requirements or {})},
-            }
+            body = wire_body(
+                cronos.FacilitatorRequest,
+                x402_version=cronos.VERSION,
+                payment_header=header,
+                payment_requirements={**required.requirements, **(requirements or {})},
+            )
             path = {"verify": cronos.VERIFY_PATH, "settle": cronos.SETTLE_PATH}[verb]
             request = http.build_request("POST", path, json=body)
             response = await http.send(request)
@@ -251,17 +249,17 @@ class LiveWorld:
 
     async def transfers(
         self, sender: Payer | None = None, *, to: Payer | None = None
-    ) -> list[dict[str, Any]]:
+    ) -> list[Transfer]:
         """Return the transfers since the story began, without mints; of one payer if given."""
-        found = await self._control("GET", "transfers")
+        found = msgspec.convert(await self._control("GET", "transfers"), list[Transfer])
         minter = checksum(ZERO_ADDRESS)
         return [
             each
             for each in found
-            if each["txHash"] not in self.before.tx_hashes
-            and each["from"] != minter
-            and (sender is None or each["from"] == sender.address)
-            and (to is None or each["to"] == to.address)
+            if each.tx_hash not in self.before.tx_hashes
+            and each.from_ != minter
+            and (sender is None or each.from_ == sender.address)
+            and (to is None or each.to == to.address)
         ]
 
     # --- what must hold --------------------------------------------------------------

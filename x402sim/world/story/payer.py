@@ -13,12 +13,26 @@ from x402sim.protocol import abi
 from x402sim.protocol.crypto import from_hex, parse_address, sign, to_hex
 from x402sim.protocol.eip3009 import RECEIVE_TYPEHASH, Authorization, Domain, transfer_digest
 from x402sim.protocol.header import Spelling, authorization_of, decode_header, encode_header
-from x402sim.protocol.messages import BadMessage, PaymentRequirements, decode, encode
+from x402sim.protocol.messages import (
+    BadMessage,
+    PaymentRequired,
+    PaymentRequirements,
+    SessionRequest,
+    SettlementRequest,
+    decode,
+    encode,
+    wire_body,
+    wire_name,
+)
 from x402sim.protocol.money import to_base
 from x402sim.protocol.networks import Network
+from x402sim.world.control.messages import Sent
 
 QUOTE, SESSIONS = "/api/perp/quote", "/api/sessions/create"
 ORDER = {"pair": "BTC-USD", "side": "long", "leverage": 10, "sizeUsd": 1000}
+_PAYMENT_ID = wire_name(PaymentRequired, "payment_id")
+_REQUIREMENTS = wire_name(PaymentRequired, "payment_requirements")
+_PRICE = wire_name(PaymentRequirements, "max_amount_required")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,18 +61,18 @@ class Answer:
     @property
     def payment_id(self) -> str:
         """The payment id of a 402 or a receipt."""
-        return str(self.body["paymentId"])
+        return str(self.body[_PAYMENT_ID])
 
     @property
     def requirements(self) -> dict[str, Any]:
         """The payment requirements of a 402, without the description (2.1)."""
-        wanted: dict[str, Any] = self.body["paymentRequirements"]
+        wanted: dict[str, Any] = self.body[_REQUIREMENTS]
         return {name: value for name, value in wanted.items() if name != "description"}
 
     @property
     def price_base(self) -> int:
         """What a 402 asks for, in base units."""
-        return int(self.requirements["maxAmountRequired"])
+        return int(self.requirements[_PRICE])
 
 
 class PayerWorld(Protocol):
@@ -78,7 +92,7 @@ class PayerWorld(Protocol):
     async def balance(self, address: str) -> int:
         """Return an address's balance on the chain, in base units."""
 
-    async def transact(self, sender: str, data: str) -> dict[str, Any]:
+    async def transact(self, sender: str, data: str) -> Sent:
         """Send a call of the token from an account."""
 
 
@@ -143,7 +157,7 @@ class Payer:
     ) -> Answer:
         """Ask for a session of `max_spend` tokens and `duration` seconds."""
         headers = {"X-Payment-Id": payment_id} if payment_id is not None else {}
-        body = {"maxSpend": max_spend, "duration": duration}
+        body = wire_body(SessionRequest, max_spend=max_spend, duration=duration)
         return await self.send("POST", SESSIONS, json=body, headers=headers)
 
     async def pay(
@@ -158,11 +172,12 @@ class Payer:
 
         `payment_id` and `requirements` (only the fields that differ) replace the 402's own.
         """
-        body = {
-            "paymentId": payment_id if payment_id is not None else required.payment_id,
-            "paymentHeader": header if header is not None else self.sign(required),
-            "paymentRequirements": {**required.requirements, **(requirements or {})},
-        }
+        body = wire_body(
+            SettlementRequest,
+            payment_id=payment_id if payment_id is not None else required.payment_id,
+            payment_header=header if header is not None else self.sign(required),
+            payment_requirements={**required.requirements, **(requirements or {})},
+        )
         return await self.send("POST", "/api/pay", json=body)
 
     async def buy(self) -> Answer:
@@ -252,23 +267,23 @@ class Payer:
         """Return this payer's balance on the chain, in base units."""
         return await self.world.balance(self.address)
 
-    async def transfer(self, to: str, amount: str) -> dict[str, Any]:
+    async def transfer(self, to: str, amount: str) -> Sent:
         """Send tokens in a transaction of this payer's own."""
         amount_base = to_base(amount, self.world.network.decimals)
         return await self._call(abi.transfer(parse_address(to), amount_base))
 
-    async def cancel(self, header: str, *, by: Wallet | None = None) -> dict[str, Any]:
+    async def cancel(self, header: str, *, by: Wallet | None = None) -> Sent:
         """Cancel the authorization of a header, on the chain."""
         auth, _ = authorization_of(decode_header(header))
         signature = (by or self.wallet).sign_cancellation(auth.nonce, self.world.network.domain)
         return await self._call(abi.cancel_authorization(auth.from_, auth.nonce, signature))
 
-    async def submit(self, header: str, *, receive: bool = False) -> dict[str, Any]:
+    async def submit(self, header: str, *, receive: bool = False) -> Sent:
         """Put a signed authorization on the chain oneself, as anyone may."""
         auth, signature = authorization_of(decode_header(header))
         return await self._call(abi.transfer_with_authorization(auth, signature, receive=receive))
 
-    async def _call(self, data: bytes) -> dict[str, Any]:
+    async def _call(self, data: bytes) -> Sent:
         return await self.world.transact(self.address, to_hex(data))
 
 

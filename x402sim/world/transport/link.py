@@ -227,18 +227,18 @@ class Link(httpx.AsyncBaseTransport):
         await self._inner.aclose()
 
 
-class _Body(msgspec.Struct, frozen=True):
-    """What the journal wants to know of a body, whoever sent it."""
+class _Body(msgspec.Struct, frozen=True, rename="camel"):
+    """The fields of a body that the journal records, whatever their types."""
 
     method: Any = None
-    payment_id: Any = msgspec.field(name="paymentId", default=None)
-    payment_header: Any = msgspec.field(name="paymentHeader", default=None)
-    session_id: Any = msgspec.field(name="sessionId", default=None)
+    payment_id: Any = None
+    payment_header: Any = None
+    session_id: Any = None
     error: Any = None
     final: Any = None
     success: Any = None
-    is_valid: Any = msgspec.field(name="isValid", default=None)
-    tx_hash: Any = msgspec.field(name="txHash", default=None)
+    is_valid: Any = None
+    tx_hash: Any = None
 
 
 def _read(body: bytes) -> _Body:

@@ -1,4 +1,4 @@
-"""A world under a test's thumb: a clock it turns, wires it cuts, and money it counts."""
+"""A service rig for tests: they set its clock, break its links and count its money."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
@@ -46,8 +46,8 @@ class Wire(httpx.AsyncBaseTransport):
         return await (self.fault(request, deliver) if self.fault else deliver())
 
 
-class Bench:
-    """A service with its world, in one process, and a client of the service."""
+class ServiceRig:
+    """The service, the parts it calls and an HTTP client, in one process."""
 
     def __init__(self, file: Path | None = None, decisions: Decisions | None = None) -> None:
         self.now = [float(START)]
@@ -115,10 +115,10 @@ class Bench:
         return body
 
     def restart(self) -> None:
-        """Forget what a process forgets."""
+        """Drop the state that a real process keeps only in memory."""
         self.service.entitlements.clear()
 
-    # --- what the chain says -----------------------------------------------------------
+    # --- reads of the chain -----------------------------------------------------------
 
     def balance(self, wallet: Wallet) -> int:
         return self.parts.chain.machine.state.balances.get(wallet.address_bytes, 0)
@@ -129,7 +129,7 @@ class Bench:
         return state.balances.get(self.service.settings.pay_to, 0)
 
     def transfers(self, wallet: Wallet | None = None) -> int:
-        """How often money has left (a wallet)."""
+        """Count the token transfers, of one sender if a wallet is given."""
         sender: Address | None = wallet.address_bytes if wallet else None
         topics = ((abi.TRANSFER_EVENT,), (abi.word(sender),) if sender else ())
         return len(self.parts.chain.machine.logs(LogFilter(0, 10**9, (), topics)))
@@ -152,7 +152,7 @@ def _names(headers: dict[str, str]) -> dict[str, str]:
 
 
 def scene(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
-    """Turn `async def test(bench, …)` into a test with a bench of its own."""
+    """Turn `async def test(rig, …)` into a test with its own rig."""
     import functools
     import inspect
 
@@ -161,13 +161,13 @@ def scene(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
     @functools.wraps(test)
     def run(*args: Any, **kwargs: Any) -> None:
         async def main() -> None:
-            bench = Bench()
+            rig = ServiceRig()
             try:
-                await test(bench, *args, **kwargs)
+                await test(rig, *args, **kwargs)
             finally:
-                await bench.http.aclose()
-                await bench.parts.http.aclose()
-                bench.service.store.close()
+                await rig.http.aclose()
+                await rig.parts.http.aclose()
+                rig.service.store.close()
 
         asyncio.run(main())
 
@@ -176,17 +176,17 @@ def scene(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
 
 
 @contextmanager
-def broken(bench: Bench, part: str, fault: Fault) -> Iterator[None]:
-    """Let a wire misbehave for a while."""
-    bench.wires[part].fault = fault
+def broken(rig: ServiceRig, part: str, fault: Fault) -> Iterator[None]:
+    """Install a fault on the wire to a part, inside the `with` block."""
+    rig.wires[part].fault = fault
     try:
         yield
     finally:
-        bench.wires[part].fault = None
+        rig.wires[part].fault = None
 
 
 def only(path: str, fault: Fault) -> Fault:
-    """A fault for requests whose path ends so; the others go through."""
+    """Limit a fault to requests whose path ends with `path`."""
 
     async def on(
         request: httpx.Request, deliver: Callable[[], Awaitable[httpx.Response]]
@@ -206,7 +206,7 @@ async def lose_answer(request: httpx.Request, deliver: Any) -> httpx.Response:
 
 
 def answer(status: int, body: str | dict[str, Any], *, after: bool = False) -> Fault:
-    """A fault that answers something else, before or after the work was done."""
+    """Make a fault that replaces the answer; `after` delivers the request first."""
 
     async def on(_: httpx.Request, deliver: Any) -> httpx.Response:
         if after:

@@ -1,0 +1,115 @@
+"""What do the control API and the ready message answer, field by field?
+
+The actions beside this file write these messages; scenarios and deployments read them.
+Amounts are base units as decimal strings, hashes and addresses are 0x-hex.
+"""
+
+import msgspec
+
+from x402sim.protocol.messages import Wire
+
+
+class TokenInfo(Wire, frozen=True):
+    """What a payer must know to sign for a network's token."""
+
+    chain_id: int
+    name: str
+    symbol: str
+    version: str
+    decimals: int
+
+
+class Who(Wire, frozen=True):
+    """Who is who in a world, what it offers, its time (epoch ms), its number of events."""
+
+    pay_to: str
+    asset: str
+    token_owner: str
+    chain: str
+    network: str
+    token: TokenInfo
+    offers: list[str]
+    now: int
+    journal: int
+    service: bool
+
+
+class Account(Wire, frozen=True):
+    """A funded account."""
+
+    address: str
+    private_key: str
+    balance: str
+
+
+class Ready(Wire, frozen=True):
+    """What `serve --json` prints first: the URLs, the addresses and the funded accounts.
+
+    `service` is null in a world without a service, `control` where the control API is off.
+    """
+
+    event: str
+    service: str | None
+    facilitator: str
+    explorer: str
+    rpc: str
+    control: str | None
+    pay_to: str
+    asset: str
+    network: str
+    chain: str
+    chain_id: int
+    accounts: list[Account]
+
+
+class ChainState(Wire, frozen=True):
+    """The chain's newest block (time in Unix seconds), its mempool and the token's supply."""
+
+    chain_id: int
+    height: int | None
+    timestamp: int | None
+    automine: bool
+    waiting: int
+    supply: str
+
+
+class State(Wire, frozen=True):
+    """The state of a world: its clock (epoch ms), chain, database and cache."""
+
+    now: int
+    clock_advanced_seconds: float
+    network: str
+    chain: ChainState
+    rows: dict[str, int]
+    pending_payments: int
+    cached_entitlements: int
+    snapshots: list[int]
+
+
+class Transfer(Wire, frozen=True):
+    """A transfer of the token; a mint comes from the zero address."""
+
+    from_: str = msgspec.field(name="from")
+    to: str
+    amount: str
+    tx_hash: str
+    block_number: int
+
+
+class Sent(Wire, frozen=True):
+    """A transaction that was sent, and whether it is mined.
+
+    `revert_reason` is the token's own text, and `cause` is the same for every token
+    (`x402sim.chain.reverts.Cause`); both are null if the call took effect or waits.
+    """
+
+    tx_hash: str
+    mined: bool
+    revert_reason: str | None
+    cause: str | None
+
+
+class Lagging(Wire, frozen=True):
+    """How late the explorer shows a block."""
+
+    lag_seconds: float
