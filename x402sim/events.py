@@ -1,11 +1,11 @@
-"""What can happen? Every event that a journal can hold, declared once.
+"""The events: every one that a journal can hold, declared once.
 
-The name of an event in the journal is the name of its class in words: `PaymentSettled` is
-"payment settled". Its fields are written in the order they have here, all of them, always:
-that order is part of the journal's format. Units are in the names: `_base` is base units of
-the token, `_ms` Unix milliseconds, `_s` and `seconds` seconds, `_wei` wei. What may pass 63
-bits (an amount on the chain, a price in wei) is a decimal string.
-`python -m x402sim events` prints the reference that is made from this file.
+An event's name in the journal is its class name in words: `PaymentSettled` is "payment settled".
+All its fields are written, in the order of the declaration, which is part of the journal's format.
+Units are in the names: `_base` is base units of the token, `_ms` Unix milliseconds, `_s` and
+`seconds` seconds, `_wei` wei. A number that may exceed 63 bits (an amount on the chain, a price in
+wei) is a decimal string. `python -m x402sim events` prints the reference that is made from this
+file.
 """
 
 import re
@@ -16,12 +16,12 @@ import msgspec
 Part = Literal["service", "facilitator", "explorer", "rpc"]
 """The parts that answer HTTP requests."""
 Skewable = Literal["service", "facilitator", "explorer", "chain"]
-"""Whose clocks can be wrong."""
+"""The actors whose clocks can be skewed."""
 Outcome = Literal["passed", "failed", "skipped"]
-"""What a run came to."""
+"""The outcomes of a run."""
 Seconds = int | float
 Scalar = str | int | float | bool | None
-"""A JSON value that is no array and no object."""
+"""A JSON value other than an array or an object."""
 
 
 class _Event(
@@ -31,7 +31,7 @@ class _Event(
     tag_field="event",
     tag=lambda name: re.sub(r"(?<=.)(?=[A-Z])", " ", name).lower(),
 ):
-    """What all events have in common: they are frozen, and their name is their tag."""
+    """The base of all events: frozen, with the name as the tag."""
 
 
 class _Story(_Event, frozen=True, kw_only=True):
@@ -50,10 +50,10 @@ class _Service(_Event, frozen=True, kw_only=True):
 
 
 class Begin(_Story, frozen=True, kw_only=True):
-    """Written first in every run: what is played, and who is who.
+    """Written first in every run: what is played, and the addresses of the parts.
 
-    `chain` is None on the ledger; `options` are the world's options that were given, as
-    Python code; addresses are None where the world cannot be asked.
+    `chain` is None on the ledger; `options` are the given options of the world, as Python code;
+    addresses are None for a deployment without a control API.
     """
 
     scenario: str
@@ -77,14 +77,14 @@ class End(_Story, frozen=True, kw_only=True):
 
 
 class PayerJoined(_Story, frozen=True, kw_only=True):
-    """Written when a story makes a payer."""
+    """Written when a story creates a payer."""
 
     name: str
     address: str
 
 
 class TimeAdvanced(_Story, frozen=True, kw_only=True):
-    """Written when a story lets time go by, before it does."""
+    """Written when a story advances time, before it advances."""
 
     seconds: Seconds
 
@@ -107,48 +107,48 @@ class FaultInjected(_Story, frozen=True, kw_only=True):
 
 
 class ClockSkewed(_Story, frozen=True, kw_only=True):
-    """Written when a story makes the clock of a part, or of the chain, wrong by `seconds`."""
+    """Written when a story skews the clock of a part, or of the chain, by `seconds`."""
 
     victim: Skewable
     seconds: Seconds
 
 
 class ExplorerLagged(_Story, frozen=True, kw_only=True):
-    """Written when a story lets the explorer learn of each block `seconds` late."""
+    """Written when a story makes the explorer show each block `seconds` late."""
 
     seconds: Seconds
 
 
 class ServiceCrashed(_Story, frozen=True, kw_only=True):
-    """Written when a story kills the service, which then starts again."""
+    """Written when a story kills the service, which then restarts."""
 
 
 class MiningSwitched(_Story, frozen=True, kw_only=True):
-    """Written when a story has transactions mined at once (`automine`), or only on demand."""
+    """Written when a story turns automine on or off."""
 
     automine: bool
 
 
 class ChainReorganised(_Story, frozen=True, kw_only=True):
-    """Written when a story replaces the newest `depth` blocks, before it does."""
+    """Written when a story replaces the newest `depth` blocks, before the reorganisation."""
 
     depth: int
 
 
 class MempoolDropped(_Story, frozen=True, kw_only=True):
-    """Written when a story has the node forget the transactions in its mempool."""
+    """Written when a story drops the transactions in the mempool."""
 
 
 class RevertsForced(_Story, frozen=True, kw_only=True):
-    """Written when a story lets the next `calls` of the token revert."""
+    """Written when a story forces the next `calls` of the token to revert."""
 
     calls: int
 
 
 class Check(_Story, frozen=True, kw_only=True):
-    """Written for each check of a story, and for each invariant that does not hold.
+    """Written for each check of a story, and for each broken invariant.
 
-    `exchange` is the number of the exchange that it is about; None if there was none yet.
+    `exchange` is the number of the checked exchange; None if there was none yet.
     """
 
     clause: str
@@ -165,7 +165,7 @@ class StoryRaised(_Story, frozen=True, kw_only=True):
 
 
 class Note(_Story, frozen=True, kw_only=True):
-    """Written by a story with `world.note`: a name and data of its own choice."""
+    """Written by `world.note`, with a name and data that the story chooses."""
 
     name: str
     data: dict[str, Any] = {}
@@ -223,7 +223,7 @@ class TransactionUndone(_Chain, frozen=True, kw_only=True):
 
 
 class PaymentSettled(_Service, frozen=True, kw_only=True):
-    """Written when the service grants access for a payment, whoever found out that it is paid."""
+    """Written when the service grants access for a payment, at settlement or at reconciliation."""
 
     payment_id: str
     tx_hash: str
@@ -235,9 +235,9 @@ class PaymentSettled(_Service, frozen=True, kw_only=True):
 class PaymentRefused(_Service, frozen=True, kw_only=True):
     """Written when POST /api/pay refuses an attempt to pay.
 
-    `refusal` is the error's text, `reason` says more. `final` is False as long as this
-    attempt may still move money. `leaves_earlier` tells that the outcome of earlier attempts
-    with this payment id stays as it was.
+    `refusal` is the error's text, `reason` has details. `final` is False if this attempt may still
+    move money. `leaves_earlier` says that earlier attempts with this payment id keep their
+    outcome.
     """
 
     payment_id: str
@@ -261,13 +261,13 @@ class PaymentIndexed(_Service, frozen=True, kw_only=True):
 
 
 class SettlementAnswerLost(_Service, frozen=True, kw_only=True):
-    """Written when the facilitator was asked to settle and its answer did not come."""
+    """Written when the facilitator's answer to a settlement does not arrive."""
 
     payment_id: str
 
 
 class SessionOpened(_Service, frozen=True, kw_only=True):
-    """Written when a deposit is paid and becomes a session."""
+    """Written when a paid deposit opens a session."""
 
     session_id: str
     payment_id: str
@@ -277,7 +277,7 @@ class SessionOpened(_Service, frozen=True, kw_only=True):
 
 
 class SessionDebited(_Service, frozen=True, kw_only=True):
-    """Written when a request spends from a session; `released_base` is all that it has spent."""
+    """Written when a request debits a session; `released_base` is the total so far."""
 
     session_id: str
     amount_base: int
@@ -285,13 +285,13 @@ class SessionDebited(_Service, frozen=True, kw_only=True):
 
 
 class SessionsExpired(_Service, frozen=True, kw_only=True):
-    """Written when a sweep ends `count` sessions whose time has passed."""
+    """Written when a sweep ends `count` expired sessions."""
 
     count: int
 
 
 class SessionRefunded(_Service, frozen=True, kw_only=True):
-    """Written when the unspent rest of a session has been paid back."""
+    """Written when the unspent balance of a session is refunded."""
 
     session_id: str
     amount_base: int
@@ -299,9 +299,9 @@ class SessionRefunded(_Service, frozen=True, kw_only=True):
 
 
 class IndexerRan(_Service, frozen=True, kw_only=True):
-    """Written when the indexer has run: how many records it asked for, and what it found.
+    """Written after each run of the indexer, with the number of records by result.
 
-    `backlog` records are still without a block after it.
+    `backlog` records still have no block.
     """
 
     asked: int
@@ -334,10 +334,10 @@ class RequestSent(_Event, frozen=True, kw_only=True):
 
 
 class AnswerReceived(_Event, frozen=True, kw_only=True):
-    """Written when the answer of an exchange reaches the caller, with what its body says.
+    """Written when the answer of an exchange reaches the caller.
 
-    `ok` is what `isValid` or `success` says; `final` is False if a refused payment may
-    still move money, None if the answer does not say.
+    `ok` is `isValid` or `success` in the body; `final` is False if a refused payment may still
+    move money, None if the answer does not say.
     """
 
     actor: str
@@ -362,7 +362,7 @@ class NoAnswer(_Event, frozen=True, kw_only=True):
 
 
 class AnswerSent(_Event, frozen=True, kw_only=True):
-    """Written when a part begins to answer a request, at its own door."""
+    """Written when a part begins to answer a request, as seen by the part."""
 
     actor: Part
     method: str
@@ -374,18 +374,18 @@ Intervention = (
     TimeAdvanced | FaultInjected | ClockSkewed | ExplorerLagged | ServiceCrashed
     | MiningSwitched | ChainReorganised | MempoolDropped | RevertsForced
 )  # fmt: skip
-"""What a story does to its world."""
+"""Actions of a story on its world."""
 StoryEvent = Begin | End | PayerJoined | Intervention | Check | StoryRaised | Note
-"""What a story, or its world, does: the actor is "world"."""
+"""Events of a story or its world; the actor is "world"."""
 ChainEvent = TransactionMined | Transfer | AuthorizationConsumed | TransactionUndone
-"""What the chain does: the actor is "chain"."""
+"""Events of the chain; the actor is "chain"."""
 ServiceEvent = (
     PaymentSettled | PaymentRefused | PaymentFailed | PaymentIndexed | SettlementAnswerLost
     | SessionOpened | SessionDebited | SessionsExpired | SessionRefunded | IndexerRan
 )  # fmt: skip
-"""What the service does: the actor is "service"."""
+"""Events of the service; the actor is "service"."""
 ExchangeEvent = RequestSent | AnswerReceived | NoAnswer
-"""What a caller sees of an exchange: the actor is the caller."""
+"""Events of an exchange, as seen by the caller, who is the actor."""
 Event = StoryEvent | ChainEvent | ServiceEvent | ExchangeEvent | AnswerSent
 """Any event."""
 KINDS: tuple[type[Event], ...] = get_args(Event)
