@@ -117,18 +117,18 @@ Intervention = (
     TimeAdvanced | FaultInjected | ClockSkewed | ExplorerLagged | ServiceCrashed
     | MiningSwitched | ChainReorganised | MempoolDropped | RevertsForced
 )  # fmt: skip
-"""What a story does to its world."""
+"""Actions of a story on its world."""
 StoryEvent = Begin | End | PayerJoined | Intervention | Check | StoryRaised | Note
-"""What a story, or its world, does: the actor is "world"."""
+"""Events of a story or its world; the actor is "world"."""
 ChainEvent = TransactionMined | Transfer | AuthorizationConsumed | TransactionUndone
-"""What the chain does: the actor is "chain"."""
+"""Events of the chain; the actor is "chain"."""
 ServiceEvent = (
     PaymentSettled | PaymentRefused | PaymentFailed | PaymentIndexed | SettlementAnswerLost
     | SessionOpened | SessionDebited | SessionsExpired | SessionRefunded | IndexerRan
 )  # fmt: skip
-"""What the service does: the actor is "service"."""
+"""Events of the service; the actor is "service"."""
 ExchangeEvent = RequestSent | AnswerReceived | NoAnswer
-"""What a caller sees of an exchange: the actor is the caller."""
+"""Events of an exchange, as seen by the caller, who is the actor."""
 Event = StoryEvent | ChainEvent | ServiceEvent | ExchangeEvent | AnswerSent
 """Any event."""
 KINDS: tuple[type[Event], ...] = get_args(Event)

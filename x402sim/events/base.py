@@ -8,12 +8,12 @@ import msgspec
 Part = Literal["service", "facilitator", "explorer", "rpc"]
 """The parts that answer HTTP requests."""
 Skewable = Literal["service", "facilitator", "explorer", "chain"]
-"""Whose clocks can be wrong."""
+"""The actors whose clocks can be skewed."""
 Outcome = Literal["passed", "failed", "skipped"]
-"""What a run came to."""
+"""The outcomes of a run."""
 Seconds = int | float
 Scalar = str | int | float | bool | None
-"""A JSON value that is no array and no object."""
+"""A JSON value other than an array or an object."""
 
 
 class BaseEvent(
