@@ -40,7 +40,7 @@ from x402sim.service.reconcile import reconcile
 from x402sim.service.settings import Settings
 from x402sim.service.state import Service
 from x402sim.service.store import Store
-from x402sim.service.store.payments import Claim
+from x402sim.service.store.payment_records import Claim
 from x402sim.service.upstream.cronos import CRONOS
 from x402sim.service.upstream.explorer import ExplorerClient
 from x402sim.service.upstream.facilitator import FacilitatorClient
@@ -67,7 +67,7 @@ class Shop:
         self.transport = None if is_node else httpx.ASGITransport(rpc_app(self.driver.chain))
         self.store = Store()
         auth = authorization()
-        assert self.store.payments.claim(
+        assert self.store.payments.insert_pending(
             Claim(
                 payment_id="pay_1",
                 payment=present(encode_header(auth, signature_of(auth), TESTNET)),

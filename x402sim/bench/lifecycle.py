@@ -159,10 +159,10 @@ class Direct(Transport):
     async def live(self) -> None:
         """Ask, sign, pay, and be served, as `service.app` does it."""
         service, price = self._service, self._service.settings.quote_price_base
-        assert gate.ask(service, {}, QUOTE, price) is None
+        assert gate.find_pass(service, {}, QUOTE, price) is None
         required = service.issuer.issue(QUOTE, price, service.clock.now_s())
         receipt = await payments.pay(service, self.settle(required))
-        granted = gate.ask(service, {"x-payment-id": receipt.payment_id}, QUOTE, price)
+        granted = gate.find_pass(service, {"x-payment-id": receipt.payment_id}, QUOTE, price)
         assert granted is not None
         quotes.quote(service.settings, ORDER)
         assert gate.spend(service, granted)
