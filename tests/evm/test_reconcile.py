@@ -27,7 +27,7 @@ from tests.evm.helpers import ChainDriver
 from x402sim.chain.node.anvil_chain import AnvilChain
 from x402sim.chain.reverts import Cause
 from x402sim.chain.rpc.app import rpc_app
-from x402sim.facilitator.engine import Asked, Facilitator, NotMoved, settle
+from x402sim.facilitator.engine import Asked, Facilitator, NotTransferred, settle
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import checksum, from_hex, to_hex
 from x402sim.protocol.header import encode_header, present, read_header
@@ -41,7 +41,6 @@ from x402sim.service.settings import Settings
 from x402sim.service.state import Service
 from x402sim.service.store import Store
 from x402sim.service.store.payment_records import Claim
-from x402sim.service.upstream.cronos import CRONOS
 from x402sim.service.upstream.explorer import ExplorerClient
 from x402sim.service.upstream.facilitator import FacilitatorClient
 from x402sim.service.upstream.rpc import NonceState, RpcClient
@@ -94,7 +93,7 @@ class Shop:
                 store=self.store,
                 issuer=Issuer(self.settings, Rng(1).stream("payment ids")),
                 entitlements=Entitlements(self.settings.entitlement_lifetime_s),
-                facilitator=FacilitatorClient(http, self.settings, CRONOS),
+                facilitator=FacilitatorClient(http, self.settings),
                 explorer=ExplorerClient(http, self.settings),
                 rpc=RpcClient(http, self.settings),
             )
@@ -257,4 +256,4 @@ def test_the_facilitator_says_why_as_for_any_token(
         ),
     )
     answer = either.run(settle(facilitator, asked))
-    assert answer == NotMoved(cause)
+    assert answer == NotTransferred(cause)

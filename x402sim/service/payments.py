@@ -27,7 +27,7 @@ from x402sim.service.reconcile import refuse_unless_paid, resolve
 from x402sim.service.state import Service
 from x402sim.service.store.payment_records import Claim, Stored
 from x402sim.service.upstream.calls import OutcomeUnknown, Unavailable
-from x402sim.service.upstream.facilitator import Moved, NotMoved, Outcome
+from x402sim.service.upstream.dialect import Moved, NotMoved, Outcome
 
 
 class Attempt(msgspec.Struct, frozen=True):

@@ -25,7 +25,7 @@ from x402sim.service.reconcile import can_never_be_mined
 from x402sim.service.state import Service
 from x402sim.service.store.session_budgets import Refund, Session
 from x402sim.service.upstream.calls import OutcomeUnknown, Unavailable
-from x402sim.service.upstream.facilitator import Moved
+from x402sim.service.upstream.dialect import Moved
 from x402sim.web import bad_body
 
 log = logging.getLogger("x402sim")
