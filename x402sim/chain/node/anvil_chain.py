@@ -1,8 +1,6 @@
-"""A chain on an anvil of our own, with all control over it.
-
-It begins as a ledger does: block 0 holds the token at the network's own address, the
-balances, and the gas money. Each block has the time of the world's clock, and anvil
-sends for any account without its key.
+"""A chain on an anvil that this process starts, with every control. It starts as a ledger does:
+block 0 has the token at the network's own address, the balances, and native currency for gas.
+Blocks have the world's time, and anvil sends for any account without its key.
 """
 
 import asyncio
@@ -27,15 +25,15 @@ from x402sim.protocol.crypto import Address, Hash, to_hex
 from x402sim.protocol.networks import Network
 
 MAX_BLOCKS = 10_000
-"""How many blocks can be mined at a time."""
+"""The most blocks that one request mines."""
 TIMEOUT_S = 60
-"""Mining ten thousand blocks takes a while."""
+"""Seconds for one request, as mining ten thousand blocks takes long."""
 MAX_LOOKS = 500
-"""How often to look whether a block that is due has come; each look takes a millisecond."""
+"""How often to poll for a block that is due; one poll takes a millisecond."""
 TOO_LITTLE_GAS = 100
-"""The gas of a call that is forced to revert: it ends before it does anything."""
+"""The gas limit of a call that is forced to revert: it runs out of gas immediately."""
 MINER = b"x402sim/mine"
-"""The coinbase of a replacement block, with a number behind it."""
+"""The beginning of the coinbase of a replacement block; a number completes it."""
 _SENT_AS = (
     "from",
     "to",
@@ -51,7 +49,7 @@ _SENT_AS = (
 
 @dataclass(frozen=True, slots=True)
 class _Again:
-    """How to send a transaction once more: the JSON-RPC call that gives the same hash."""
+    """The JSON-RPC call that sends a transaction again, with the same hash."""
 
     hash: Hash
     method: str
@@ -60,14 +58,14 @@ class _Again:
 
 @dataclass(frozen=True, slots=True)
 class _Saved:
-    """What a snapshot is besides anvil's own: its height, and what waited."""
+    """What we store of a snapshot besides anvil's own: its height and the mempool."""
 
     height: int
     waiting: list[_Again]
 
 
 class AnvilChain(EvmChain):
-    """A chain on an anvil that it starts and stops; a `WorldChain` that offers all control."""
+    """A chain on an anvil that it starts and stops; a `WorldChain` that offers every control."""
 
     def __init__(
         self,
@@ -80,17 +78,16 @@ class AnvilChain(EvmChain):
         program: Path | None = None,
         in_line: bool = False,
     ) -> None:
-        """Start a node and put the token on it; blocks until both is done.
-
-        With `in_line` the process blocks while the node is asked, as virtual time needs.
-        Raises `ChainError` if there is no anvil (saying how to get it), or it fails.
+        """Start a node and install the token; blocks until both are done. With `in_line` each
+        request blocks the process, as virtual time requires. Raises `ChainError` if there is no
+        anvil (saying how to get it), or it fails.
         """
         self.owner = owner
         self._anvil = AnvilProcess(network.chain_id, clock.now_s(), program)
         node = JsonRpcNode(self._anvil.url, timeout_s=TIMEOUT_S, parallel=0 if in_line else 1)
         super().__init__(node, network, clock)
         self._turn = asyncio.Lock()
-        """Held while an operation is done, which takes several questions."""
+        """Held during an operation, which takes several requests."""
         self._automine = True
         self._forced_reverts = 0
         self._reorgs = 0
@@ -109,10 +106,8 @@ class AnvilChain(EvmChain):
         return self._anvil.url
 
     def _furnish(self, network: Network, balances: dict[Address, int]) -> None:
-        """Put the token and the money into block 0.
-
-        The constructor runs at the address where the token shall be, so what it keeps
-        there, the EIP-712 domain above all, is that address's own.
+        """Write the token and the balances into block 0. The constructor runs at the token's final
+        address, so that the stored EIP-712 domain names it.
         """
         ask, token = self.node.ask_now, to_hex(self.token)
         ask("anvil_setCode", token, to_hex(contract.creation_code(network, self.owner)))
@@ -122,7 +117,9 @@ class AnvilChain(EvmChain):
             ask("anvil_setStorageAt", token, to_hex(slot), to_hex(word))
         for account, amount_wei in self._native.items():
             ask("anvil_setBalance", to_hex(account), quantity(amount_wei))
-        ask("anvil_setBlockTimestampInterval", 0)  # or else its own clock adds a second at times
+        ask(
+            "anvil_setBlockTimestampInterval", 0
+        )  # otherwise anvil's own clock adds a second at times
         self._genesis = int(ask("evm_snapshot"), 16)
         first = ask("eth_getBlockByNumber", "0x0", False)
         self._first = [objects.block(first)], sum(balances.values())
@@ -130,7 +127,7 @@ class AnvilChain(EvmChain):
     # --- what every chain offers -----------------------------------------------------
 
     async def _as_of(self) -> tuple[Json, ...]:
-        """Let a call see the block that would be mined now."""
+        """Return the overrides that give a call the time of a block mined now."""
         head = await self._head()
         now = {"number": quantity(head.number + 1), "time": quantity(self._next_time_s(head))}
         return {}, now
@@ -165,7 +162,7 @@ class AnvilChain(EvmChain):
         return GAS_LIMIT
 
     async def _pause(self) -> None:
-        """Wait for the next operation, or a moment: clients may use the node directly."""
+        """Wait for the next operation, or a short time, as clients may use the node directly."""
         loop = asyncio.get_running_loop()
         waker = loop.create_future()
         self._wakers.add(waker)
@@ -177,7 +174,7 @@ class AnvilChain(EvmChain):
             self._wakers.discard(waker)
 
     async def pass_on(self, body: bytes, *, writes: bool) -> bytes:
-        """Return the node's answer to a JSON-RPC request; what it mines has our time."""
+        """Return the node's answer to a JSON-RPC request; new blocks have the world's time."""
         if not writes:
             return await super().pass_on(body, writes=False)
         async with self._turn:
@@ -188,7 +185,7 @@ class AnvilChain(EvmChain):
         return answer
 
     async def _until_mined(self) -> None:
-        """Wait until the node has mined what a client sent: it answers before it does."""
+        """Wait until the node has mined a client's transaction: it answers before."""
         for _ in range(MAX_LOOKS):
             if not self._automine or not await self._in("pending"):
                 return
@@ -197,22 +194,22 @@ class AnvilChain(EvmChain):
 
     @property
     def automine(self) -> bool:
-        """Whether every transaction is mined at once."""
+        """Whether each transaction is mined immediately."""
         return self._automine
 
     @property
     def minting(self) -> Minting:
-        """This chain: it mints."""
+        """This chain, which can mint."""
         return self
 
     @property
     def mining(self) -> Mining:
-        """This chain: it mines on demand."""
+        """This chain, which can mine on demand."""
         return self
 
     @property
     def rewinding(self) -> Rewinding:
-        """This chain: it rewinds."""
+        """This chain, which can rewind."""
         return self
 
     def at_first(self) -> tuple[list[Block], int]:
@@ -220,7 +217,7 @@ class AnvilChain(EvmChain):
         return self._first
 
     async def waiting(self) -> int:
-        """Return how many transactions wait in the mempool, for a block or for a nonce."""
+        """Return how many transactions wait in the mempool, including those behind a nonce gap."""
         status = await self.node.ask("txpool_status")
         return sum(read_quantity(status[which]) for which in ("pending", "queued"))
 
@@ -229,7 +226,7 @@ class AnvilChain(EvmChain):
         await self._send_and_check(Call(self.owner, self.token, abi.mint(account, amount_base)))
 
     async def mine(self, blocks: int = 1) -> int:
-        """Mine blocks, the first with every waiting transaction; return the new height."""
+        """Mine blocks; the first includes every waiting transaction. Return the new height."""
         if not 1 <= blocks <= MAX_BLOCKS:
             raise ChainError(f"mine 1 to {MAX_BLOCKS} blocks at a time, not {blocks}")
         async with self._turn:
@@ -238,14 +235,14 @@ class AnvilChain(EvmChain):
         return await self.height()
 
     async def set_automine(self, on: bool) -> None:
-        """Mine every transaction at once (on), or only when `mine` is called (off)."""
+        """Mine each transaction immediately (on), or only when `mine` is called (off)."""
         async with self._turn:
             self._automine = on
             await self._resume()
         await self.notify()
 
     async def snapshot(self) -> int:
-        """Remember this state; returns the snapshot's id."""
+        """Take a snapshot of the state; return its id."""
         async with self._turn:
             saved = _Saved(await self.height(), await self._in("pending"))
             snapshot = int(await self.node.ask("evm_snapshot"), 16)
@@ -253,7 +250,7 @@ class AnvilChain(EvmChain):
         return snapshot
 
     async def revert(self, snapshot: int) -> None:
-        """Go back to a snapshot, which is used up with all later ones; raises `ChainError`."""
+        """Revert to a snapshot, and delete it and all later ones; raises `ChainError`."""
         async with self._turn:
             saved = self._snapshots.get(snapshot)
             if saved is None:
@@ -266,10 +263,9 @@ class AnvilChain(EvmChain):
         await self.notify()
 
     async def reorg(self, depth: int, drop: Collection[Hash] = ()) -> None:
-        """Replace the last `depth` blocks by as many others; raises `ChainError`.
-
-        Unlike on the ledger, what an account sent after a dropped transaction waits on
-        until the missing nonce has come, as on any real chain.
+        """Replace the last `depth` blocks by as many new ones; raises `ChainError`. Unlike on the
+        ledger, an account's transactions after a dropped one stay in the mempool until the missing
+        nonce is sent, as on any real chain.
         """
         async with self._turn:
             height = await self.height()
@@ -292,7 +288,7 @@ class AnvilChain(EvmChain):
         await self.notify()
 
     async def drop(self) -> None:
-        """Forget every transaction in the mempool, as a node short of memory does."""
+        """Drop every transaction from the mempool, as a node short of memory does."""
         await self.node.ask("anvil_dropAllTransactions")
         await self.notify()
 
@@ -302,11 +298,11 @@ class AnvilChain(EvmChain):
         await self.node.ask("anvil_setBalance", to_hex(account), quantity(amount_wei))
 
     async def force_revert(self, calls: int) -> None:
-        """Make the next `calls` calls of the token that are sent run out of gas."""
+        """Make the next `calls` calls of the token run out of gas."""
         self._forced_reverts = calls
 
     async def reset(self) -> None:
-        """Go back to block 0. Automining stays as it was set."""
+        """Revert to block 0. The automine setting is kept."""
         async with self._turn:
             await self._go_back_to(self._genesis)
             await self.node.ask("anvil_dropAllTransactions")
@@ -333,21 +329,21 @@ class AnvilChain(EvmChain):
         return max(self._clock.now_s(), head.timestamp_s)
 
     async def _set_time(self) -> None:
-        """Give the next block the world's time, but never one before its parent's."""
+        """Set the next block's time to the world's, or to its parent's if that is later."""
         await self.node.ask("evm_setNextBlockTimestamp", self._next_time_s(await self._head()))
 
     async def _mine(self, blocks: int) -> None:
         await self._set_time()
-        await self.node.ask("anvil_mine", quantity(blocks), "0x0")  # all at the same second
+        await self.node.ask("anvil_mine", quantity(blocks), "0x0")  # all have the same time
 
     async def _in(self, block: int | Literal["pending"]) -> list[_Again]:
-        """Return the transactions of a block in order; those that wait are the pending one's."""
+        """Return the transactions of a block in order; block "pending" has the mempool's."""
         which = quantity(block) if isinstance(block, int) else block
         found = await self.node.ask("eth_getBlockByNumber", which, True)
         return [await self._again(tx) for tx in found["transactions"]]
 
     async def _again(self, tx: Json) -> _Again:
-        """Return how to send a transaction again: signed as it was, or for its sender."""
+        """Return the request that sends a transaction again: raw if signed, else impersonated."""
         if read_quantity(tx["r"]):
             raw = await self.node.ask("eth_getRawTransactionByHash", tx["hash"])
             return _Again(read_hash(tx["hash"]), "eth_sendRawTransaction", raw)
@@ -357,25 +353,25 @@ class AnvilChain(EvmChain):
         return _Again(read_hash(tx["hash"]), "eth_sendTransaction", asked)
 
     async def _put_back(self, transactions: list[_Again]) -> None:
-        """Make these, and no others, wait in the mempool, until `_resume`."""
+        """Replace the mempool by these transactions, and stop mining until `_resume`."""
         await self.node.ask("evm_setAutomine", False)
         await self.node.ask("anvil_dropAllTransactions")
         for again in transactions:
             await self.node.ask(again.method, again.argument)
 
     async def _resume(self) -> None:
-        """Mine at once or on demand, as it was set; at once includes what waits already."""
+        """Restore the automine setting; if it is on, mine the waiting transactions."""
         if self._automine and await self._in("pending"):
             await self._mine(1)
         await self.node.ask("evm_setAutomine", self._automine)
 
     async def _tell_apart(self) -> None:
-        """Let the blocks to come differ from those they replace, even if nothing else does."""
+        """Change the coinbase, so that new blocks differ from the blocks that they replace."""
         self._reorgs += 1
         await self.node.ask("anvil_setCoinbase", to_hex(MINER + self._reorgs.to_bytes(8)))
 
     async def _restore_native(self) -> None:
-        """Set native balances again that were set without a transaction, so are in no block."""
+        """Set again the native balances that were set without a transaction."""
         for account, amount_wei in self._native.items():
             await self.node.ask("anvil_setBalance", to_hex(account), quantity(amount_wei))
 
@@ -387,7 +383,7 @@ class AnvilChain(EvmChain):
             raise ChainError(f"the node has forgotten snapshot {snapshot}")
 
     async def notify(self) -> None:
-        """Call the watchers, then wake those who wait for a receipt."""
+        """Call the watchers, then resolve the waits for receipts."""
         await super().notify()
         for waker in self._wakers:
             _wake(waker)
