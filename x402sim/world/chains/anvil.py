@@ -29,22 +29,25 @@ class Anvil:
         require_evm(opening)
         if opening.file is not None:
             raise ChainError("--db is not supported with anvil: its chain ends with the process")
-        from x402sim.chain.node.anvil_chain import AnvilChain
+        from x402sim.chain.node.anvil_node import AnvilNode
+        from x402sim.chain.node.local_chain import LocalChain
         from x402sim.chain.rpc.node import node_rpc_app
 
-        people = opening.people
-        chain = AnvilChain(
-            opening.network,
-            opening.clock,
+        people, network, clock = opening.people, opening.network, opening.clock
+        node = AnvilNode(
+            network.chain_id, clock.now_s(), program=self.program, in_line=_is_time_virtual()
+        )
+        chain = LocalChain(
+            node,
+            network,
+            clock,
             owner=people.owner.address_bytes,
             balances=people.balances,
             native=people.native,
-            program=self.program,
-            in_line=_is_time_virtual(),
         )
         return OpenChain(
             chain=chain,
-            network=opening.network,
+            network=network,
             facilitator=people.facilitator.address_bytes,
             rpc_app=node_rpc_app(chain, may_write=opening.unlocked),
             offers=frozenset(
