@@ -174,7 +174,7 @@ def test_every_report_takes_every_event(kind: type[events.Event]) -> None:
     for table in TABLES.values():
         table(journal)
     assert len(trace.lines(Reading(journal))) <= 1
-    assert diff.tell(journal, Journal())
+    assert diff.describe(journal, Journal())
 
 
 def test_every_match_of_events_is_exhaustive() -> None:

@@ -147,8 +147,8 @@ class SessionAuth(httpx.Auth):
                 "Raise max_sessions or max_spend to go on."
             ) from over
         if response.is_error:
-            said = f"{response.status_code} {response.text[:200]}"
-            raise PaymentFailed(f"the session was not opened: the server answered {said}")
+            answered = f"{response.status_code} {response.text[:200]}"
+            raise PaymentFailed(f"the session was not opened: the server answered {answered}")
         view: _SessionAnswer = decode_or_fail(response, _SessionAnswer)
         if not is_header_value(view.session_id):
             raise PaymentFailed(

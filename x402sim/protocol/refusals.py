@@ -1,8 +1,8 @@
-"""Which errors can the service answer, and what does each of them mean?
+"""The errors that the service answers, and the meaning of each.
 
-`Refusal` holds what a settlement is refused with: the five texts of section 7 and our own.
-`RequestError` holds every other error. One row an error: the service, its documentation,
-the payer and the reports read it here, so a new error is one new row.
+`Refusal` holds the refusals of a settlement: the five texts of section 7 and our own.
+`RequestError` holds every other error. One row an error: the service, its documentation, the payer
+and the reports read it here, so a new error is one new row.
 Clauses: 7/insufficient-balance, 7/invalid-signature, 7/nonce-already-used,
 7/authorization-expired, 7/payment-already-settled.
 """
@@ -14,7 +14,7 @@ from typing import Literal
 from x402sim.spec.decisions import Decisions
 
 Finding = Literal["settled", "not settled", "unused", "unknown"]
-"""What the chain says of a payment: paid; never to be paid; not paid yet; it cannot be asked."""
+"""The state of a payment on the chain: paid, never to be paid, not paid yet, or unknown."""
 
 NEVER_PAID: frozenset[Finding] = frozenset({"not settled"})
 NOT_PAID_YET: frozenset[Finding] = frozenset({"not settled", "unused"})
@@ -23,11 +23,11 @@ NOT_SEEN_PAID: frozenset[Finding] = frozenset({"not settled", "unused", "unknown
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """What is known of one refusal, but for its text.
+    """The properties of one refusal.
 
-    `status` is an HTTP status, or the field of `Decisions` that holds it. `final` says
-    whether an attempt refused so is over: it charged nothing, and it never will. None: the
-    service says so case by case, in the `final` of its answer.
+    `status` is an HTTP status, or the field of `Decisions` that holds it. `final` says whether the
+    refused attempt is over: it has charged nothing and never will. If None, the `final` of each
+    answer says so.
     """
 
     status: int | str
@@ -35,26 +35,26 @@ class Row:
     remedy: str
     final: bool | None = True
     resend: bool = False
-    """Whether the payer should send the same payment header again, final or not."""
+    """Whether the payer should send the same payment header again, even after a final refusal."""
     leaves_earlier: bool = False
-    """Whether the outcome of earlier attempts with the same payment id stays as it was."""
+    """Whether earlier attempts with the same payment id keep their outcome."""
     over_if: frozenset[Finding] = NEVER_PAID
-    """What the chain must say for a first attempt, refused so by the facilitator, to be over."""
+    """The states on the chain in which a first attempt, refused so by the facilitator, is over."""
     example: str | None = None
-    """A `reason`, for the documentation."""
+    """An example of `reason`, for the documentation."""
 
 
 _AGAIN = "send the same payment header again; never sign another one before the first has expired."
 
 
 class Refusal(Enum):
-    """Why a settlement was refused; the value is the text on the wire."""
+    """The reasons to refuse a settlement; the value is the text on the wire."""
 
     row: Row
     _value_: str
 
     def __new__(cls, text: str, row: Row) -> "Refusal":
-        """Make a member whose value is the text alone."""
+        """Make a member whose value is the text."""
         member = object.__new__(cls)
         member._value_, member.row = text, row
         return member
@@ -70,7 +70,7 @@ class Refusal(Enum):
             status="insufficient_balance_status",
             cause="Payer wallet lacks the token amount.",
             remedy="Fund the wallet.",
-            over_if=NOT_SEEN_PAID,  # it was never put on the chain
+            over_if=NOT_SEEN_PAID,  # the transaction was never sent
         ),
     )
     INVALID_SIGNATURE = (
@@ -96,7 +96,7 @@ class Refusal(Enum):
             status="authorization_expired_status",
             cause="validBefore has passed.",
             remedy="Generate a new authorization.",
-            over_if=NOT_PAID_YET,  # no block to come takes it
+            over_if=NOT_PAID_YET,  # no future block accepts it
         ),
     )
     ALREADY_SETTLED = (
@@ -156,10 +156,10 @@ class Refusal(Enum):
 
 
 class SettlementRefused(Exception):
-    """A settlement that granted nothing.
+    """A refused settlement.
 
-    `reason` gives details. `final` says whether the attempt is over; the default is what
-    the table says, and False where the table leaves it open.
+    `reason` gives details. `final` says whether the attempt is over; by default as in the table,
+    and False if the table says None.
     """
 
     def __init__(
@@ -175,14 +175,14 @@ class SettlementRefused(Exception):
 
 
 class RequestError(Enum):
-    """Why a request was not served, whatever it asked for; the value is the text on the wire."""
+    """The other errors of requests; the value is the text on the wire."""
 
     status: int | str
     meaning: str
     _value_: str
 
     def __new__(cls, text: str, status: int | str, meaning: str) -> "RequestError":
-        """Make a member whose value is the text alone."""
+        """Make a member whose value is the text."""
         member = object.__new__(cls)
         member._value_, member.status, member.meaning = text, status, meaning
         return member
@@ -234,13 +234,13 @@ def refusal_named(text: str) -> Refusal | None:
     return next((refusal for refusal in Refusal if refusal.value == text), None)
 
 
-def is_final(error: str, told: bool | None = None) -> bool:
-    """Tell whether a refused attempt is over: it charged nothing, and it never will.
+def is_final(error: str, stated: bool | None = None) -> bool:
+    """Tell whether a refused attempt is over: it has charged nothing and never will.
 
-    `told` is the `final` of the answer. An answer without it is judged by its error text,
-    and one whose text is not ours is not known to be final.
+    `stated` is the `final` of the answer. Without it, the table decides by the error text; an
+    unknown text is not final.
     """
-    if told is not None:
-        return told
+    if stated is not None:
+        return stated
     known = refusal_named(error)
     return known is not None and known.row.final is True

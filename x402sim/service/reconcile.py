@@ -54,9 +54,9 @@ async def is_paid_anyway(
         return True
     if finding in over_if:
         return False
-    said = refused.refusal
+    refusal = refused.refusal
     raise SettlementRefused(
-        said if said.row.final is None else Refusal.PENDING,
+        refusal if refusal.row.final is None else Refusal.PENDING,
         f"{refused.reason}; it may still be paid: send the same payment header again, or ask "
         "GET /api/payments/{paymentId}; do not sign another one",
         final=False,

@@ -66,8 +66,8 @@ def sequence(
         return empty_axes(ax, "no exchange")
     _Diagram(ax, shown).draw()
     if len(shown) < len(every):
-        said = f"rows {first + 1} to {first + len(shown)} of {len(every)}"
-        ax.set_xlabel(said, size=font_size(ax), color=GREY)
+        caption = f"rows {first + 1} to {first + len(shown)} of {len(every)}"
+        ax.set_xlabel(caption, size=font_size(ax), color=GREY)
     return ax
 
 

@@ -109,8 +109,8 @@ def _read(response: httpx.Response, read: Callable[[bytes], Answer]) -> Answer:
     try:
         return read(response.content)
     except BadMessage as error:
-        said = f"{response.status_code} {response.text[:200]!r}"
-        raise Unavailable(f"the facilitator answered {said}") from error
+        answered = f"{response.status_code} {response.text[:200]!r}"
+        raise Unavailable(f"the facilitator answered {answered}") from error
 
 
 def _is_what_was_asked(

@@ -1,4 +1,4 @@
-"""A real EVM of the world's own: an anvil that is started and stopped with it."""
+"""The chain backend `Anvil`: a real EVM that starts and stops with the world."""
 
 import asyncio
 from dataclasses import dataclass
@@ -15,8 +15,8 @@ from x402sim.world.loop import VirtualLoop
 class Anvil:
     """An anvil (Foundry's test node) on a free port; needs the extra `evm`.
 
-    `program` is its path; by default it is looked for in X402SIM_ANVIL, on PATH, and in
-    the npm package @foundry-rs/anvil.
+    `program` is its path; by default it is searched in X402SIM_ANVIL, on PATH, and in the npm
+    package @foundry-rs/anvil.
     """
 
     program: Path | None = None
@@ -25,7 +25,7 @@ class Anvil:
     is_persistent = False
 
     def open(self, opening: Opening) -> OpenChain:
-        """Start the node and put the token on it; raises `ChainError`."""
+        """Start the node and install the token; raises `ChainError`."""
         require_evm(opening)
         if opening.file is not None:
             raise ChainError("--db is not supported with anvil: its chain ends with the process")

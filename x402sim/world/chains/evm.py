@@ -1,4 +1,4 @@
-"""What every chain on a real EVM requires."""
+"""Requirements of the backends with a real EVM."""
 
 from importlib.util import find_spec
 
@@ -7,7 +7,7 @@ from x402sim.world.chains.backend import Opening
 
 
 def require_evm(opening: Opening) -> None:
-    """Raise `ChainError` unless web3 is installed and the token's rules are all there."""
+    """Raise `ChainError` without web3, or if the recipe leaves out rules of the token."""
     if find_spec("web3") is None:
         raise ChainError("a real chain needs web3: pip install 'x402sim[evm]'")
     if opening.without_token_rules:

@@ -1,4 +1,4 @@
-"""The chain in memory: fast, deterministic, and under full control."""
+"""The chain backend `Ledger`: in memory, fast and deterministic, with every control."""
 
 import hashlib
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from x402sim.world.chains.backend import OpenChain, Opening
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """A chain in memory; with a database file it is kept beside it, in FILE.chain."""
+    """A chain in memory; with a database FILE it is stored in FILE.chain."""
 
     kind = name = "ledger"
     is_virtual = True

@@ -1,4 +1,4 @@
-"""An existing node: real time, our keys, and no control over its blocks."""
+"""The chain backend `Node`: an existing node, in real time, without control of its blocks."""
 
 import asyncio
 import os
@@ -22,10 +22,10 @@ KEYS = "X402SIM_CHAIN_KEYS"
 class Node:
     """The JSON-RPC node at `url`; needs the extra `evm`.
 
-    `token` is the token's address there, by default the network's own; with `deploy` a new
-    token is deployed first. `keys` are private keys, by default those in X402SIM_CHAIN_KEYS:
-    the first pays for gas, and the token owner's, if listed, mints for payers.
-    Raises `ValueError` for a URL or an address that is none.
+    `token` is the token's address there, by default the network's own; with `deploy` a new token
+    is deployed first. `keys` are private keys, by default those in X402SIM_CHAIN_KEYS: the first
+    pays for gas, and the token owner's, if listed, mints for payers. Raises `ValueError` for an
+    invalid URL or address.
     """
 
     url: str
@@ -94,10 +94,7 @@ class Node:
 
 
 def keys_of(given: tuple[str, ...], environ: Mapping[str, str]) -> list[bytes]:
-    """Return the private keys that were given, or those of `KEYS`.
-
-    Raises `ChainError` that shows none of them.
-    """
+    """Return the given private keys, or those in `KEYS`. Raises `ChainError` that shows no key."""
     from x402sim.chain.node.sender import read_keys
 
     try:

@@ -1,7 +1,7 @@
-"""/_sim: what only a simulated world offers. Accounts, money, time, blocks, and going back.
+"""The control API, /_sim: accounts, money, time, blocks, faults, snapshots.
 
-It controls the whole world, so it takes requests from this machine's own programs only: no
-foreign Host, no foreign Origin, and with a token only requests that present it.
+It controls the whole world, so it accepts requests from programs on this machine only: no foreign
+Host, no foreign Origin, and with a token only requests that present it.
 """
 
 import hmac
@@ -46,11 +46,11 @@ ACTIONS: dict[tuple[str, str], tuple[Action, type[Any]]] = {
     ("POST", "/force-revert"): (blocks.force_revert, blocks.ForceRevert),
     ("POST", "/drop"): (blocks.drop, Nothing),
 }
-"""Every action but the journal, which is a stream of lines."""
+"""Every action except the journal, which is NDJSON."""
 
 
 def control_app(parts: Parts, token: str | None) -> Starlette:
-    """Return the ASGI application of the control plane; with a token it must be presented."""
+    """Return the ASGI application of the control API; a `token` is required of every request."""
     plane = Plane(parts)
 
     def route(method: str, path: str, action: Action, kind: type[Any]) -> Route:
@@ -84,7 +84,7 @@ def control_app(parts: Parts, token: str | None) -> Starlette:
 
 
 def usage() -> str:
-    """Return what the control plane offers, a line each."""
+    """Return the list of actions, one line each."""
     lines = [
         f"{method:4} /_sim{path:<15} {(action.__doc__ or '').splitlines()[0]}"
         for (method, path), (action, _) in ACTIONS.items()

@@ -1,4 +1,4 @@
-"""Blocks: mine them, hold them back, replace them, and make calls in them revert."""
+"""Actions on blocks: mine, pause mining, reorganise, and force reverts."""
 
 from typing import Annotated, Any
 
@@ -17,13 +17,13 @@ class Mine(msgspec.Struct, frozen=True):
 
 
 class Mining(msgspec.Struct, frozen=True):
-    """Mine every transaction at once, or only on demand."""
+    """Mine each transaction immediately, or only on demand."""
 
     automine: bool
 
 
 class Reorg(msgspec.Struct, frozen=True):
-    """Replace the newest blocks; the transactions in `drop` are forgotten."""
+    """Replace the newest blocks; the transactions in `drop` are lost."""
 
     depth: Annotated[int, Meta(ge=1)] = 1
     drop: list[str] = []
@@ -36,30 +36,33 @@ class ForceRevert(msgspec.Struct, frozen=True):
 
 
 async def mine(plane: Plane, asked: Mine) -> Any:
-    """Mine blocks: {"blocks": 1}. The first takes all waiting transactions."""
+    """Mine blocks: {"blocks": 1}. The first includes every waiting transaction."""
     return {"height": await mining(plane.parts).mine(asked.blocks)}
 
 
 async def set_mining(plane: Plane, asked: Mining) -> Any:
-    """Mine every transaction at once, or only on demand: {"automine": false}."""
+    """Mine each transaction immediately, or only on demand: {"automine": false}."""
     await mining(plane.parts).set_automine(asked.automine)
     return {"automine": asked.automine}
 
 
 async def reorg(plane: Plane, asked: Reorg) -> Any:
-    """Replace the newest blocks: {"depth": 1, "drop": ["0x…"]}. The rest is mined again."""
+    """Replace the newest blocks: {"depth": 1, "drop": ["0x…"]}.
+
+    Their transactions are mined again, except those in "drop".
+    """
     await rewinding(plane.parts).reorg(asked.depth, [_tx_hash(text) for text in asked.drop])
     return {"height": await plane.parts.chain.height()}
 
 
 async def drop(plane: Plane, _: Nothing) -> Any:
-    """Forget the transactions that wait in the mempool."""
+    """Drop every transaction from the mempool."""
     await rewinding(plane.parts).drop()
     return {"waiting": 0}
 
 
 async def force_revert(plane: Plane, asked: ForceRevert) -> Any:
-    """Make the next calls of the token revert when they are mined: {"calls": 1}."""
+    """Make the next calls of the token revert when mined: {"calls": 1}."""
     await rewinding(plane.parts).force_revert(asked.calls)
     return {"calls": asked.calls}
 

@@ -1,4 +1,4 @@
-"""Faults: add them, list them, end them; crash the service; run its indexer."""
+"""Actions on faults: add, list and clear them; crash the service; run its indexer."""
 
 from typing import Any
 
@@ -11,12 +11,12 @@ from x402sim.world.transport.faults import read_fault
 
 
 async def standing(plane: Plane, _: Nothing) -> Any:
-    """The faults that may still strike."""
+    """List the active faults."""
     return [msgspec.to_builtins(fault) for fault in plane.parts.faults.standing()]
 
 
 async def add(plane: Plane, asked: Any) -> Any:
-    """Make something go wrong: {"victim": "facilitator", "does": "lose answer"}."""
+    """Inject a fault: {"victim": "facilitator", "does": "lose answer"}."""
     try:
         plane.parts.faults.add(read_fault(asked))
     except ValueError as wrong:
@@ -39,11 +39,11 @@ async def clear(plane: Plane, _: Nothing) -> Any:
 
 
 async def crash(plane: Plane, _: Nothing) -> Any:
-    """Kill the service and start it again on its database."""
+    """Kill the service and restart it on its database."""
     plane.parts.process.crash()
     return {"crashes": plane.parts.process.crashes}
 
 
 async def run_indexer(plane: Plane, _: Nothing) -> Any:
-    """Run the payment indexer now; answers what it did."""
+    """Run the payment indexer now; return its counts."""
     return await indexer.run(plane.parts.service)

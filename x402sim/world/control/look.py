@@ -1,4 +1,4 @@
-"""Who is who, and what is the state of the world? Actions that change nothing."""
+"""Actions that read: the world's description, its accounts and its state."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from x402sim.world.control.plane import Nothing, Plane, balance_of
 
 
 async def who(plane: Plane, _: Nothing) -> Any:
-    """Who is who: the merchant, the token, its owner, the network, and what is offered."""
+    """Describe the world: merchant, token, owner, network, capabilities."""
     parts = plane.parts
     settings = parts.service.settings
     return Who(
@@ -55,7 +55,7 @@ async def funded_accounts(parts: Parts) -> list[Account]:
 
 
 async def state(plane: Plane, _: Nothing) -> Any:
-    """The state of the world: its clock, chain, database and cache."""
+    """Show the state of the world: clock, chain, database and cache."""
     parts = plane.parts
     chain = parts.chain
     head = await chain.block(await chain.height())

@@ -31,7 +31,7 @@ class Faucet(msgspec.Struct, frozen=True):
 
 
 class Send(msgspec.Struct, frozen=True):
-    """A transaction of any account; its gas is paid for."""
+    """A transaction of any account, which gets native currency for gas if it has none."""
 
     sender: str = msgspec.field(name="from")
     to: str
@@ -47,7 +47,7 @@ class Accounts(msgspec.Struct, frozen=True):
 async def faucet(plane: Plane, asked: Faucet) -> Any:
     """Mint tokens to an address: {"address": "0x…", "amount": "100.00"}.
 
-    The transaction is mined when this answers, whatever the block time.
+    The transaction is mined before the answer, whatever the block time.
     """
     parts = plane.parts
     account = account_of(asked.address)
@@ -63,13 +63,13 @@ async def faucet(plane: Plane, asked: Faucet) -> Any:
 
 
 async def balances(plane: Plane, asked: Accounts) -> Any:
-    """Balances in base units: {"accounts": ["0x…"]}."""
+    """Read balances in base units: {"accounts": ["0x…"]}."""
     wanted = [account_of(account) for account in asked.accounts]
     return [str(await balance_of(plane.parts, account)) for account in wanted]
 
 
 async def transfers(plane: Plane, _: Nothing) -> Any:
-    """All transfers of the token on the chain, oldest first."""
+    """List all transfers of the token, oldest first."""
     found = await plane.parts.chain.logs(LogFilter(0, 2**63, (), ((abi.TRANSFER_EVENT,),)))
     return [
         Transfer(
@@ -86,7 +86,7 @@ async def transfers(plane: Plane, _: Nothing) -> Any:
 async def send(plane: Plane, asked: Send) -> Any:
     """Send a transaction of any account: {"from": "0x…", "to": "0x…", "data": "0x…"}.
 
-    With a block time it is mined when this answers.
+    With a block time, the transaction is mined before the answer.
     """
     parts = plane.parts
     chain, call = parts.chain, _call(asked)

@@ -1,4 +1,4 @@
-"""Snapshots of a whole world, its chain, database and cache: take one, go back, begin again."""
+"""Actions on snapshots of the chain, the database and the cache: take, revert, reset."""
 
 from typing import Any
 
@@ -9,13 +9,13 @@ from x402sim.world.control.plane import Nothing, Plane, Saved, rewinding
 
 
 class Revert(msgspec.Struct, frozen=True):
-    """Go back to a snapshot."""
+    """The snapshot to revert to."""
 
     snapshot: int
 
 
 async def snapshot(plane: Plane, _: Nothing) -> Any:
-    """Remember chain, database and cache: answers {"snapshot": id}. The clock goes on."""
+    """Take a snapshot of chain, database and cache; answers {"snapshot": id}."""
     service = plane.parts.service
     number = await rewinding(plane.parts).snapshot()
     plane.saved[number] = Saved(service.store.copy(), service.entitlements.all())
@@ -23,7 +23,7 @@ async def snapshot(plane: Plane, _: Nothing) -> Any:
 
 
 async def revert(plane: Plane, asked: Revert) -> Any:
-    """Go back to a snapshot: {"snapshot": id}. It and all later ones are used up."""
+    """Revert to a snapshot: {"snapshot": id}. It and all later ones are deleted."""
     saved = plane.saved.get(asked.snapshot)
     if saved is None:
         known = ", ".join(map(str, sorted(plane.saved))) or "none"
@@ -40,7 +40,7 @@ async def revert(plane: Plane, asked: Revert) -> Any:
 
 
 async def reset(plane: Plane, _: Nothing) -> Any:
-    """Begin again: block 0, an empty database, full accounts. The clock stays where it is."""
+    """Reset to block 0, an empty database and the initial balances. The clock is kept."""
     await rewinding(plane.parts).reset()
     plane.parts.service.store.clear()
     plane.parts.service.entitlements.clear()

@@ -24,7 +24,7 @@ from x402sim.world.server.http import Server
 
 
 def open_service(settings: Settings, file: Path | None) -> tuple[Process, httpx.AsyncClient]:
-    """Return the service with its database, and the client it calls others with.
+    """Return the service with its database, and its HTTP client.
 
     Raises `sqlite3.Error` if the file cannot be used.
     """

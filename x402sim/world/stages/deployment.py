@@ -30,14 +30,14 @@ from x402sim.world.transport.link import Wires
 
 T = TypeVar("T")
 PAYER_KEY = "X402SIM_PAYER_KEY"
-"""The environment variable with the key of a funded payer, for a URL that can fund none."""
+"""The environment variable with the key of a funded payer, if the URL cannot fund payers."""
 MAX_PORT = 65_535
 TIMEOUT_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
 class Deployment:
-    """The service at `url`; raises `ValueError` if that is no URL.
+    """The service at `url`; raises `ValueError` for an invalid URL.
 
     `payer_key` is the private key of a funded payer, by default that in X402SIM_PAYER_KEY;
     it pays where the control plane cannot fund payers, or where there is none.
@@ -61,7 +61,7 @@ class Deployment:
         return self.url
 
     def require(self, chain: ChainBackend) -> None:
-        """Raise `ValueError` if a chain was chosen: a deployment has one."""
+        """Raise `ValueError` for any chain but the default: a deployment has its own."""
         if chain != DEFAULT_CHAIN:
             raise ValueError(
                 f"chain {chain.name} cannot be combined with {self.url}, which has its own"
@@ -73,7 +73,7 @@ class Deployment:
 
     @asynccontextmanager
     async def open(self, plan: Plan) -> AsyncIterator[OpenStage]:
-        """Connect to the service; raises `ConnectionError` if nobody answers there."""
+        """Connect to the service; raises `ConnectionError` if it does not answer."""
         clock = SkewedClock(Clock())
         root = self.url.rstrip("/")
         async with httpx.AsyncClient(base_url=root + "/_sim", timeout=TIMEOUT_S) as control:
@@ -147,7 +147,7 @@ def _network(who: Who) -> Network:
 def _advancing(
     control: httpx.AsyncClient, clock: SkewedClock
 ) -> Callable[[float], Coroutine[Any, Any, None]]:
-    """Return what advances the clock of the world, and ours with it."""
+    """Return the function that advances the world's clock, and ours with it."""
 
     async def advance(seconds: float) -> None:
         answer = await control.post("clock/advance", json={"seconds": seconds})
@@ -158,7 +158,7 @@ def _advancing(
 
 
 def _journal_of(control: httpx.AsyncClient) -> Callable[[int], Coroutine[Any, Any, Journal]]:
-    """Return what reads the world's own journal, from an event of that number on."""
+    """Return the function that reads the world's journal, from an event's number on."""
 
     async def journal(since: int) -> Journal:
         return Journal.load((await control.get("/journal", params={"since": str(since)})).content)

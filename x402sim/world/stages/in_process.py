@@ -1,6 +1,6 @@
-"""A world of our own in this process: requests are function calls, and time is virtual.
+"""The stage `InProcess`: requests are function calls.
 
-On a chain where time is real, so is the world's.
+Time is virtual if the chain allows it, else real.
 """
 
 import asyncio
@@ -44,14 +44,14 @@ class InProcess:
 
     @asynccontextmanager
     async def open(self, plan: Plan) -> AsyncIterator[OpenStage]:
-        """Build a world and keep it going until the story is over; raises `ChainError`."""
+        """Build a world and run it until the story ends; raises `ChainError`."""
         async with world_of_our_own(plan) as world:
             yield world.stage(lambda: Asgi(world.parts.service_app), "http://service")
 
 
 @dataclass(frozen=True, slots=True)
 class OwnWorld:
-    """A world that runs in this process, and what is needed to play in it."""
+    """A world in this process, with its wires, clock and journal."""
 
     plan: Plan
     parts: Parts
@@ -60,7 +60,7 @@ class OwnWorld:
     control: httpx.AsyncClient
 
     def stage(self, to_service: Callable[[], httpx.AsyncBaseTransport], base_url: str) -> OpenStage:
-        """Return the stage, with the way to the service that the payers take."""
+        """Return the stage; payers reach the service through `to_service`."""
         parts = self.parts
         virtual = {Need.VIRTUAL_TIME} if self.plan.recipe.chain.is_virtual else set()
         return OpenStage(
@@ -82,7 +82,7 @@ class OwnWorld:
 
 @asynccontextmanager
 async def world_of_our_own(plan: Plan) -> AsyncIterator[OwnWorld]:
-    """Build a world, keep it going, and close it; its time is the loop's if that is virtual."""
+    """Build a world, run it, and close it; its clock is the loop's if that is virtual."""
     loop = asyncio.get_running_loop()
     rng = Rng(None if plan.recipe.is_persistent else plan.recipe.seed)
     if isinstance(loop, VirtualLoop):

@@ -1,4 +1,4 @@
-"""How is a story played: what is recorded around it, and when has it passed?"""
+"""Plays a story: records its beginning, its errors and its outcome."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ from x402sim.world.story.scenario import Scenario
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Description:
-    """What the journal says of a world before its story begins."""
+    """The description of a world in the journal's first event."""
 
     seed: int
     on: str
@@ -23,7 +23,7 @@ class Description:
 
     @property
     def place(self) -> str:
-        """Stage and chain, as a sentence names them."""
+        """Stage and chain, for a sentence."""
         return self.on if self.chain is None else f"{self.on} on {self.chain}"
 
 
@@ -59,7 +59,7 @@ def _begin(live: LiveWorld, scenario: Scenario, description: Description) -> Non
 async def _outcome(
     live: LiveWorld, scenario: Scenario, description: Description
 ) -> tuple[events.Outcome, str]:
-    """Play the story, unless the stage lacks what it needs; return outcome and reason."""
+    """Play the story, or skip it if the stage lacks a need; return outcome and reason."""
     missing = [need.meaning for need in scenario.needs if need not in live.stage.offers]
     if missing:
         return "skipped", f"{description.place} does not offer {', '.join(missing)}"
@@ -77,7 +77,7 @@ async def _outcome(
 
 
 async def _error(live: LiveWorld, scenario: Scenario, *, has_invariants: bool) -> str | None:
-    """Run the story under its invariants and its idle timeout; return what it raised."""
+    """Run the story with invariants and idle timeout; return the exception that it raised."""
     stage = live.stage
     if stage.parts is not None and has_invariants:
         stage.wires.journal.listeners.append(Invariants(stage.parts, live.report_broken))

@@ -1,4 +1,4 @@
-"""A world to play stories in: what it is made of, and where it is played."""
+"""The configuration of a world in which stories are played."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -31,20 +31,20 @@ class World:
     the same journal, byte for byte, wherever time is virtual.
 
     seed
-        Keys, payment ids, latencies and whatever else is drawn; default 0.
+        Random seed of keys, payment ids and latencies; default 0.
     on
-        Where to play: "in-process" (virtual time, the default), "tcp" (the same through a real
+        Stage: "in-process" (virtual time, the default), "tcp" (the same through a real
         socket), or the URL of a running service (real time). Objects: `InProcess()`, `Tcp()`,
         `Deployment(url)`.
     chain
-        What the world runs on: "ledger" (in memory, the default), "anvil" (a real EVM that is
+        Chain backend: "ledger" (in memory, the default), "anvil" (a real EVM that is
         started and stopped; extra `evm`), or the URL of a JSON-RPC node (real time; keys in
         X402SIM_CHAIN_KEYS). Objects: `Ledger()`, `Anvil()`, `Node(url, token=..., deploy=...)`.
     latency
         Seconds that one crossing takes, by hop: "service", "facilitator", "explorer", "rpc".
         A number; (median, sigma) of a lognormal; or a list of measured seconds. Default: none.
     block_time_s
-        Seconds between blocks, 0.01 to 86400; None (the default) mines each transaction at once.
+        Seconds between blocks, 0.01 to 86400; by default each transaction is mined immediately.
     explorer_lag_s
         Seconds after its time until the explorer shows a block; default 0.
     decisions
@@ -53,13 +53,13 @@ class World:
         `TESTNET` (the default), `MAINNET`, or a `Network` of your own. A deployment with a
         control plane says its own.
     without
-        Rules to leave out, to see which check notices: ((table, clause), ...), for example
+        Rules to leave out, to test which check notices: ((table, clause), ...), for example
         (("verification", "5/signature-proves"),).
     invariants
         Whether to check after every event that money is conserved, no session spends more than
         its deposit, and access is granted for paid money only; default True.
 
-    The objects are in `x402sim.backends`. Raises `ValueError` for an option that cannot be.
+    The objects are in `x402sim.backends`. Raises `ValueError` for an invalid option.
 
     >>> from x402sim import LiveWorld, World
     >>> async def story(world: LiveWorld) -> None:
@@ -114,10 +114,9 @@ class World:
     def play(self, story: Scenario | Story | str) -> Run:
         """Play a scenario, the shipped scenario of this name, or any `async def story(world)`.
 
-        Returns when it is over. What goes wrong in the story is in the run's outcome;
-        raises `ValueError` for an unknown name or a network that is not the deployment's,
-        `ConnectionError` for a URL where nobody answers, and `ChainError` for a chain that
-        cannot be opened.
+        Returns the finished run, which holds the story's failures and errors. Raises `ValueError`
+        for an unknown name or a network that is not the deployment's, `ConnectionError` for a
+        URL that does not answer, and `ChainError` for a chain that cannot be opened.
         """
         if isinstance(story, str):
             (story,) = find([story])
@@ -147,7 +146,7 @@ class World:
         )
 
     def _network_on(self, stage: OpenStage) -> Network:
-        """Return the network of the world on a stage; raises `ValueError` if we meant another."""
+        """Return the network of the world on a stage; raises `ValueError` if another was chosen."""
         theirs, ours = stage.network, self._network
         if theirs is None:
             return ours or TESTNET
