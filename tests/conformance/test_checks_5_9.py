@@ -193,11 +193,11 @@ def routed(rewrite: Callable[[str], str]) -> Break:
     def lenient_app(service: Any) -> Any:
         right = app.service_app(service)
 
-        async def door(scope: Any, receive: Any, send: Any) -> None:
+        async def middleware(scope: Any, receive: Any, send: Any) -> None:
             await right({**scope, "path": rewrite(scope["path"])}, receive, send)
 
-        door.routes = right.routes  # type: ignore[attr-defined]  # the stage reads the paths
-        return door
+        middleware.routes = right.routes  # type: ignore[attr-defined]  # the stage reads the paths
+        return middleware
 
     return swapped(process, "service_app", lenient_app)
 

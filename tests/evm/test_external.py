@@ -30,7 +30,7 @@ def pay_call(name: object = "first", sender: Wallet = RELAYER) -> Call:
 
 
 @pytest.fixture(autouse=True)
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+def short_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(evm_chain, "POLL_S", 0.01)
 
 

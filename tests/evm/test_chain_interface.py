@@ -1,4 +1,4 @@
-"""The seam: what every chain under test does, done by the ledger and by anvil alike."""
+"""The interface: what every chain under test does, done by the ledger and by anvil alike."""
 
 import asyncio
 import time
