@@ -24,7 +24,7 @@ from tests.chain.helpers import (
     transfer_call,
 )
 from tests.evm.helpers import ChainDriver
-from x402sim.chain.node.anvil_chain import AnvilChain
+from x402sim.chain.node.local_chain import LocalChain
 from x402sim.chain.reverts import Cause
 from x402sim.chain.rpc.app import rpc_app
 from x402sim.facilitator.engine import Asked, Facilitator, NotTransferred, settle
@@ -55,7 +55,7 @@ class Shop:
     driver: ChainDriver
 
     def __post_init__(self) -> None:
-        is_node = isinstance(self.driver.chain, AnvilChain)
+        is_node = isinstance(self.driver.chain, LocalChain)
         self.rpc_url = self.driver.chain.url if is_node else "http://rpc.test"
         self.settings = Settings(
             private_key=from_hex(SHOP.private_key, 32),
@@ -154,11 +154,11 @@ def test_a_nonce_that_was_cancelled_did_not_pay(shop: Shop, either: ChainDriver)
 @pytest.mark.clause("3/pending-resolved")
 def test_a_nonce_cancelled_beside_the_same_payment_did_not_pay(shop: Shop, either: ChainDriver):
     """The money is the same, in the same block even, but another nonce moved it."""
-    either.run(either.chain.set_automine(False))
+    either.run(either.chain.mining.set_automine(False))
     other = authorization(nonce=nonce("other"))
     either.put(cancel_call(nonce("first")))
     either.put(transfer_call(other, signature_of(other)))
-    either.run(either.chain.mine())
+    either.run(either.chain.mining.mine())
     assert either.balance(SHOP) == 10_000
     assert shop.reconcile() == (1, "failed", None)
 
@@ -176,7 +176,7 @@ def test_a_nonce_that_is_unused_may_pay_until_a_block_is_past_the_window(
     assert shop.reconcile() == (0, "pending", None)
     either.town.now[0] += 1_000
     assert shop.reconcile() == (0, "pending", None)
-    either.run(either.chain.mine())
+    either.run(either.chain.mining.mine())
     assert shop.reconcile() == (1, "failed", None)
 
 
@@ -186,10 +186,10 @@ def test_a_payment_that_waits_or_reverted_is_open(shop: Shop, either: ChainDrive
     assert not either.send(pay()).succeeded
     assert shop.reconcile() == (0, "pending", None)
     either.send(abi.mint(ALICE.address_bytes, 10_000), OWNER)
-    either.run(either.chain.set_automine(False))
+    either.run(either.chain.mining.set_automine(False))
     tx_hash = to_hex(either.put(pay()))
     assert shop.reconcile() == (0, "pending", None)
-    either.run(either.chain.mine())
+    either.run(either.chain.mining.mine())
     assert shop.reconcile() == (1, "settled", tx_hash)
 
 

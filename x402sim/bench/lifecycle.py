@@ -44,8 +44,8 @@ from x402sim.world.assembly.process import Process
 from x402sim.world.assembly.recipe import Recipe
 from x402sim.world.loop import run_virtual
 from x402sim.world.stages.stage import START_S
-from x402sim.world.transport.door import faulty
 from x402sim.world.transport.link import Asgi
+from x402sim.world.transport.middleware import faulty
 
 SEED = 1
 FUNDS_BASE = 10**15
@@ -115,7 +115,7 @@ class _Posting(Transport):
 
 
 class Httpx(_Posting):
-    """Every hop through httpx, as in a world."""
+    """Every request through httpx, as in a world."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -134,14 +134,14 @@ class Httpx(_Posting):
 
 
 class PlainAsgi(_Posting):
-    """Every hop a direct ASGI call: the same applications and middleware, without httpx."""
+    """Every request a direct ASGI call: the same applications and middleware, without httpx."""
 
     def __init__(self) -> None:
         super().__init__()
         parts = self.parts
         service = replace(parts.service, facilitator=_AsgiFacilitator(parts))
-        door = faulty(Process(service), "service", parts.faults, parts.clock)
-        self._app = web.recorded(door, "service", parts.journal, parts.clock)
+        middleware = faulty(Process(service), "service", parts.faults, parts.clock)
+        self._app = web.recorded(middleware, "service", parts.journal, parts.clock)
 
     async def post(self, path: str, body: bytes, headers: dict[str, str]) -> tuple[int, bytes]:
         """Call the service's application."""

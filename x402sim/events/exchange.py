@@ -1,4 +1,4 @@
-"""What do the two sides of an HTTP exchange see?"""
+"""The events of an HTTP exchange."""
 
 from x402sim.events.base import BaseEvent, Part
 

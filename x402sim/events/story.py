@@ -1,4 +1,4 @@
-"""What does a story, or its world, do?"""
+"""The events of a story, or of its world."""
 
 from typing import Any, Literal
 

@@ -147,7 +147,7 @@ def receipt(service: Service, payment_id: str) -> Receipt:
 def _stored(service: Service, payment_id: str) -> Stored:
     """Return a payment that was claimed.
 
-    Raises `SettlementRefused` if the control plane restored an older database meanwhile.
+    Raises `SettlementRefused` if the control API restored an older database meanwhile.
     """
     stored = service.store.payments.get(payment_id)
     if stored is None:
