@@ -299,7 +299,7 @@ class SessionRefunded(_Service, frozen=True, kw_only=True):
 
 
 class IndexerRan(_Service, frozen=True, kw_only=True):
-    """Written after each run of the indexer, with the number of records by result.
+    """Written when the indexer has run, with the number of records by result.
 
     `backlog` records still have no block.
     """

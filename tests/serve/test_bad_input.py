@@ -223,7 +223,7 @@ def test_a_body_that_is_no_message_is_400(server, prepared, path):
 @pytest.mark.parametrize(
     "path", ["/_sim/mine", "/_sim/reorg", "/_sim/snapshot", "/_sim/reset", "/_sim/indexer/run"]
 )
-def test_a_command_that_needs_nothing_still_takes_no_nonsense(server, prepared, path):
+def test_an_action_without_arguments_rejects_invalid_bodies(server, prepared, path):
     for body in (b"{", b"[]", b"null", b'""', b"1", b"\xff", b"[" * 200_000, b'{"a": '):
         _assert_refused(path, _send(server, prepared, path, body), body[:40])
 
@@ -499,13 +499,13 @@ def test_a_strange_proof_is_no_proof(server, header, value):
         "Transfer-Encoding: chunked\r\n\r\nzz",
     ],
 )
-def test_what_is_no_http_at_all_is_400_and_harms_nobody(server, lines):
+def test_bytes_that_are_not_http_are_400_and_affect_no_other(server, lines):
     answer = _raw(server, f"POST {QUOTE} HTTP/1.1\r\n{lines}\r\n")
     assert answer.split(b"\r\n")[0].split()[1] == b"400"
     assert b"Traceback" not in answer
 
 
-def test_a_client_that_leaves_in_the_middle_harms_nobody(server):
+def test_a_client_that_disconnects_early_affects_no_other(server):
     for sent in (
         f"POST {PAY} HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n{{",
         "POST ",

@@ -27,7 +27,7 @@ ORDER = {"pair": "BTC-USD", "side": "long", "leverage": 10, "sizeUsd": 1000}
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step: what was done, whether it went as it must, and what it shows."""
+    """One step: its title, whether it succeeded, and its details."""
 
     title: str
     ok: bool
@@ -36,7 +36,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class _Demo:
-    """A server, a payer, and where the steps go."""
+    """A server, a payer, and the function that receives the steps."""
 
     server: LocalServer
     http: httpx.Client
@@ -70,7 +70,7 @@ class _Demo:
 
 
 def play(seed: int, on_step: Callable[[Step], None]) -> bool:
-    """Pay for a quote; call `on_step` with every step. Returns whether all went as they must."""
+    """Pay for a quote; call `on_step` with every step. Returns whether all succeeded."""
     all_ok = True
 
     def step(title: str, ok: bool, **facts: Any) -> None:

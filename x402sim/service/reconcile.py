@@ -1,8 +1,8 @@
-"""A settlement whose outcome is unknown: ask the chain.
+"""Resolves settlements of unknown outcome by asking the chain.
 
-The token's state tells only that a nonce is used up; its events tell whether it was
-used or cancelled, and the Transfer tells whether this merchant was paid this amount.
-Clauses: 5/nonce-once, 3/pending-resolved.
+The token's state shows only that a nonce is used up; its events show whether it was used or
+cancelled, and the Transfer event shows whether this merchant was paid this amount. Clauses:
+5/nonce-once, 3/pending-resolved.
 """
 
 from x402sim import events
@@ -15,14 +15,14 @@ from x402sim.service.upstream.calls import Unavailable
 from x402sim.service.upstream.rpc import NonceState, NonceUse
 
 BLOCK_TIME_S = 60
-"""How old a chain's newest block may be."""
+"""The greatest age of a chain's newest block."""
 
 
 async def look_up(service: Service, stored: Stored) -> Finding:
-    """Ask the chain what became of a pending payment; grant it if it was paid.
+    """Look up a pending payment on the chain; grant it if it was paid.
 
-    It will never be paid if the nonce is unused in a block whose time is past
-    validBefore, was cancelled, or paid for something else.
+    It can never be paid if the nonce is unused in a block after validBefore, was cancelled, or
+    paid for something else.
     """
     claimed = stored.authorization
     if claimed is None:
@@ -44,7 +44,7 @@ async def look_up(service: Service, stored: Stored) -> Finding:
 async def is_paid_anyway(
     service: Service, stored: Stored, refused: SettlementRefused, over_if: frozenset[Finding]
 ) -> bool:
-    """Ask the chain, after the facilitator did not settle or did not answer.
+    """Look up a payment on the chain, after the facilitator refused it or did not answer.
 
     Anyone may submit a signed authorization, so even a refusal can mean "paid". False
     if it is over; raises `SettlementRefused` as long as it may still be paid.
