@@ -104,7 +104,7 @@ def test_an_unknown_scenario_is_named_with_those_there_are() -> None:
 
 
 def test_no_answer_at_the_url_is_an_error() -> None:
-    with pytest.raises(ConnectionError, match=r"nobody answers at http://127\.0\.0\.1:9"):
+    with pytest.raises(ConnectionError, match=r"no answer from http://127\.0\.0\.1:9"):
         World(on="http://127.0.0.1:9").play(idle)
 
 
