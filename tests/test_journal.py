@@ -161,7 +161,7 @@ def test_merging_puts_entries_in_order_of_time_and_numbers_them_again():
         theirs.record(at_ms, Note(name="them"))
     ours.merge(theirs)
     assert [(entry.seq, entry.at_ms, entry.event.name) for entry in ours] == [
-        (0, 0, "them"), (1, 1, "us"), (2, 3, "us"), (3, 3, "them"), (4, 5, "us"), (5, 9, "them"),
+        (0, 1, "us"), (1, 1, "them"), (2, 3, "us"), (3, 3, "them"), (4, 5, "us"), (5, 9, "them"),
     ]  # fmt: skip
     ours.record(10, INDEXED)
     assert list(ours)[-1].seq == 6

@@ -76,8 +76,14 @@ class Journal:
             listener(entry)
 
     def merge(self, others: Iterable[Entry]) -> None:
-        """Add another journal's entries, each at its time, and number all again."""
-        entries = sorted([*self._entries, *others], key=lambda entry: entry.at_ms)
+        """Add another journal's entries, each at its time, and number all again.
+
+        Its clock may differ from ours by the error of the estimate, so an entry that would
+        come before our first one, which began the run, comes right after it.
+        """
+        first_ms = self._entries[0].at_ms if self._entries else 0
+        added = [Entry(each.seq, max(each.at_ms, first_ms), each.event) for each in others]
+        entries = sorted([*self._entries, *added], key=lambda entry: entry.at_ms)
         self._entries.clear()
         self._entries.extend(Entry(n, each.at_ms, each.event) for n, each in enumerate(entries))
         self._next = len(entries)

@@ -57,9 +57,9 @@ from x402sim.protocol.eip3009 import (
 from x402sim.protocol.networks import MAINNET, TESTNET
 
 OPERATIONS_A_RUN = 30
+"""How many there must be, at least, in one run."""
 ENOUGH_RUNS = 60
 """So many have done everything there is."""
-"""How many there must be, at least, in one run."""
 ALL_LOGS = LogFilter(0, 2**63)
 ACCOUNTS = [*(wallet.address_bytes for wallet in PLAYERS), ZERO_ADDRESS]
 happened: Counter[str] = Counter()

@@ -26,7 +26,7 @@ CODE = [
     file
     for folder in (PACKAGE, ROOT / "conformance", ROOT / "scenarios")
     for file in sorted(folder.rglob("*.py"))
-    if file != PACKAGE / "events.py"
+    if file.parent != PACKAGE / "events"
 ]
 NAMES = {kind.__name__: name_of(kind) for kind in KINDS}
 FORMAT = """

@@ -13,6 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tests.mutants.change import Change, all_of, on_app
 from tests.mutants.wrapper import Wrapper, collaborator
+from x402sim.protocol.messages import BadMessage, decode
 from x402sim.service.state import Service
 
 JSON = "application/json"
@@ -31,8 +32,8 @@ class Request:
     def json(self) -> Any:
         """The body; None if it is not JSON."""
         try:
-            return msgspec.json.decode(self.body)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return decode(self.body, Any)
+        except BadMessage:
             return None
 
     def field(self, name: str) -> str:

@@ -1,7 +1,7 @@
 """Does the suite see every defect, by the check of its clause, and accuse nobody else?
 
-`pytest -m thorough tests/mutants` judges every service; the other tests judge one mutant of
-each class by the checks of its clauses, and one honest service by all.
+`pytest -m thorough tests/mutants` judges every service by all checks; the other tests judge every
+mutant by the checks of its clauses, and one honest service by all checks.
 """
 
 import ast

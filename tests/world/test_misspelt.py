@@ -119,7 +119,7 @@ def test_an_actor_without_a_clock_is_refused() -> None:
     async def story(world: LiveWorld) -> None:
         await world.skew("facilitater", 1)
 
-    assert "unknown clock 'facilitater'; did you mean 'facilitator'?" in raised_in(story)
+    assert "unknown actor 'facilitater'; did you mean 'facilitator'?" in raised_in(story)
 
 
 def test_a_clause_that_does_not_exist_is_refused() -> None:
