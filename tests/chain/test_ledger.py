@@ -219,7 +219,7 @@ def test_a_reverted_transaction_is_mined_with_its_reason_and_nothing_else(driver
 
 
 @pytest.mark.parametrize("data", [payment(), SHORT], ids=["success", "revert"])
-def test_the_sender_pays_the_gas_and_nobody_else(driver, data):
+def test_only_the_sender_pays_the_gas(driver, data):
     before = {wallet: native(driver, wallet) for wallet in (ALICE, RELAYER, SHOP)}
     used = driver.send(data).gas_used
     spent = {wallet: before[wallet] - native(driver, wallet) for wallet in before}

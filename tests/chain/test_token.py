@@ -511,7 +511,7 @@ def test_only_the_owner_governs_the_token(data, text):
         (abi.mint(SHOP_, 2**255 - START_BASE), "SafeMath: addition overflow"),
     ],
 )
-def test_the_owner_cannot_mint_nonsense(data, text):
+def test_the_owner_cannot_mint_invalid_amounts(data, text):
     driver = LedgerDriver()
     assert driver.refusal(data, OWNER) == text
     assert driver.state.supply == START_BASE

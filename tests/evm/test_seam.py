@@ -139,7 +139,7 @@ def test_turning_automine_on_mines_the_mempool_at_the_worlds_time(either: ChainD
 
 
 @pytest.mark.parametrize("blocks", [0, -1, 10_001])
-def test_nonsense_is_not_mined(either: ChainDriver, blocks: int):
+def test_an_invalid_number_of_blocks_is_refused(either: ChainDriver, blocks: int):
     with pytest.raises(ChainError, match=f"1 to 10000 blocks at a time, not {blocks}"):
         either.run(either.chain.mine(blocks))
     assert height(either) == 0

@@ -67,7 +67,7 @@ def test_a_session_is_opened_once_and_spent_over_tcp(server: LocalServer) -> Non
 
 
 @scene
-async def test_a_payment_is_used_again_unless_told_otherwise(rig: ServiceRig) -> None:
+async def test_a_payment_is_reused_by_default(rig: ServiceRig) -> None:
     thrifty, lavish = payer(rig), payer(rig, reuse=False)
     for auth, transfers in ((thrifty, 1), (lavish, 3)):
         before = rig.transfers()

@@ -315,7 +315,7 @@ NO_HEADERS = [
 
 @pytest.mark.clause("2.3/contents", "4.1/verify-signature")
 @pytest.mark.parametrize("path", [PAY, VERIFY, SETTLE])
-def test_a_header_that_is_none(server, prepared, valid, path):
+def test_an_invalid_header(server, prepared, valid, path):
     for text in NO_HEADERS:
         body = json.dumps(valid[path] | {"paymentHeader": text}).encode()
         _assert_bad_header(path, _send(server, prepared, path, body), text[:40])
@@ -404,7 +404,7 @@ def test_a_bad_rpc_call_is_an_error_of_json_rpc(server, method, params):
     assert "Traceback" not in answer.text
 
 
-def test_a_batch_of_nonsense(server):
+def test_a_batch_of_malformed_requests(server):
     for batch in ([], [1, 2], [None] * 100, [{}] * 101, [[]]):
         answer = server.http.post("/rpc", json=batch)
         assert answer.status_code == 200
@@ -571,7 +571,7 @@ def _shaped(prepared: dict[str, Any], valid: dict[str, Any]) -> st.SearchStrateg
 
 
 @pytest.mark.clause("4.1/validate", "4.1/verify-signature", "2.2/payment-id")
-def test_whatever_is_sent_to_pay_is_refused_and_moves_nothing(server, prepared, valid):
+def test_malformed_payments_are_refused_and_move_nothing(server, prepared, valid):
     """150 bodies, from no message at all to a good one with a few fields replaced."""
 
     @settings(

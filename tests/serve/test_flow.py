@@ -583,7 +583,7 @@ def test_only_the_payer_can_sign(server, payer):
 
 
 @pytest.mark.clause("5/signature-proves")
-def test_a_signature_for_the_other_chain_is_none(server, payer):
+def test_a_signature_for_the_other_chain_is_invalid(server, payer):
     asked = payer.ask()
     mainnet = asked["paymentRequirements"] | {"network": MAINNET.name}
     signed = read_header(header(payer.wallet, mainnet, server.now_s()))

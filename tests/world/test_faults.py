@@ -374,7 +374,7 @@ def test_the_first_fault_that_fits_strikes() -> None:
     play(story)
 
 
-def test_a_condition_of_ones_own(virtual: str) -> None:
+def test_a_python_condition(virtual: str) -> None:
     async def story(world: LiveWorld) -> None:
         alice = await alice_of(world)
         seen: list[bytes] = []
@@ -681,7 +681,7 @@ def test_a_forced_revert_hits_one_transaction_and_not_the_next(on: str) -> None:
     assert reverted == ["forced revert"]
 
 
-def test_the_mempool_forgets(on: str) -> None:
+def test_dropping_empties_the_mempool(on: str) -> None:
     async def story(world: LiveWorld) -> None:
         alice = await alice_of(world)
         bob = await world.payer("bob")

@@ -278,7 +278,7 @@ def test_another_seed_is_another_interleaving() -> None:
     assert runs[0].sha256 == runs[2].sha256
 
 
-def test_every_payer_has_luck_of_its_own() -> None:
+def test_every_payer_has_its_own_random_stream() -> None:
     run = play(crowd(5), latency={"service": (0.05, 0.5)})
     asked = {e.event.exchange: e.at_ms for e in entries(run, events.RequestSent)}
     answered = [(e.event.exchange, e.at_ms) for e in entries(run, events.AnswerReceived)]
@@ -712,7 +712,7 @@ def test_time_that_a_story_lets_go_by_is_not_waiting() -> None:
     assert World().play(patient).outcome == "passed"
 
 
-def test_a_timeout_of_the_story_itself_is_its_own() -> None:
+def test_a_timeout_of_the_story_itself_is_not_the_idle_timeout() -> None:
     async def hasty(world: LiveWorld) -> None:
         async with asyncio.timeout(5):
             await asyncio.Event().wait()
