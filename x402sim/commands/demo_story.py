@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
-import msgspec
 
 from x402sim.clock import Clock
 from x402sim.events import AnswerSent, Event, name_of
@@ -17,7 +16,14 @@ from x402sim.journal import Journal
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import parse_address, to_hex
-from x402sim.protocol.messages import PaymentRequired, PaymentRequirements, Receipt, decode
+from x402sim.protocol.messages import (
+    PaymentRequired,
+    PaymentRequirements,
+    Receipt,
+    SettlementRequest,
+    decode,
+    encode,
+)
 from x402sim.protocol.money import to_decimal
 from x402sim.protocol.networks import Network, network_named
 from x402sim.world.server.local import LocalServer
@@ -125,13 +131,14 @@ def _sign(demo: _Demo, wanted: PaymentRequirements) -> str:
 
 
 def _settle(demo: _Demo, challenge: PaymentRequired, header: str) -> Receipt:
-    body = {
-        "paymentId": challenge.payment_id,
-        "paymentHeader": header,
-        "paymentRequirements": msgspec.to_builtins(challenge.payment_requirements),
-    }
+    body = SettlementRequest(
+        payment_id=challenge.payment_id,
+        payment_header=header,
+        payment_requirements=challenge.payment_requirements,
+    )
     mark = len(_journal(demo))
-    answer = demo.http.post("/api/pay", json=body)
+    json = {"Content-Type": "application/json"}
+    answer = demo.http.post("/api/pay", content=encode(body), headers=json)
     receipt: Receipt = decode(answer.content, Receipt)
     demo.step(
         "The payer sends it to /api/pay; the facilitator verifies and settles it",
