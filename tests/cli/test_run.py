@@ -97,7 +97,7 @@ def test_a_failed_check_shows_clause_expected_actual_trace_and_command(tmp_path:
     for text in (
         "FAILED mine: mine: of my own",
         "2 of 3 checks did not hold",
-        "5/nonce-once: A nonce of a payer is used once, which prevents replay and",
+        "5/nonce-once: Each nonce of a payer is used once, which prevents replay and",
         "expected  2\n",
         "actual    1\n",
         "expected  20000\n",

@@ -30,7 +30,7 @@ def pay_call(name: object = "first", sender: Wallet = RELAYER) -> Call:
 
 
 @pytest.fixture(autouse=True)
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+def short_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(evm_chain, "POLL_S", 0.01)
 
 
@@ -132,7 +132,7 @@ def test_a_node_without_a_count_of_the_mempool_works(run, town, chain, between):
     )
     sent = [run(chain.send(pay_call(n))) for n in range(3)]
     assert between.seen.count("eth_sendRawTransaction") == 3 + 1 + 2  # what waits, offered again
-    run(town.anvil.mine())
+    run(town.anvil.mining.mine())
     receipts = [run(chain.wait(tx_hash, 5)) for tx_hash in sent]
     assert [(receipt.succeeded, receipt.index) for receipt in receipts] == [
         (True, 0),
@@ -278,7 +278,7 @@ def test_a_node_that_never_answers_is_given_up(run, between, opened):
 
 
 def no_automine(town: Town) -> None:
-    town.run(town.anvil.set_automine(False))
+    town.run(town.anvil.mining.set_automine(False))
 
 
 def test_a_transaction_not_mined_in_time_times_out(run, town, chain):
@@ -286,7 +286,7 @@ def test_a_transaction_not_mined_in_time_times_out(run, town, chain):
     tx_hash = run(chain.send(pay_call()))
     with pytest.raises(TimeoutError, match=r"0x[0-9a-f]{64} was not mined within 0\.05 s"):
         run(chain.wait(tx_hash, 0.05))
-    run(town.anvil.mine())
+    run(town.anvil.mining.mine())
     assert run(chain.wait(tx_hash, 5)).succeeded
 
 
@@ -311,14 +311,14 @@ def test_a_node_that_comes_back_while_we_wait_is_asked_again(run, town, chain, b
 def test_a_dropped_transaction_is_sent_again(run, town, chain, between):
     no_automine(town)
     tx_hash = run(chain.send(pay_call()))
-    run(town.anvil.drop())
+    run(town.anvil.rewinding.drop())
     assert run(chain.transaction(tx_hash)) is None
 
     async def wait() -> bool:
         waiting = asyncio.create_task(chain.wait(tx_hash, 5))
         while await chain.transaction(tx_hash) is None:
             await asyncio.sleep(0.01)
-        await town.anvil.mine()
+        await town.anvil.mining.mine()
         return (await waiting).succeeded
 
     assert run(wait())
@@ -330,8 +330,8 @@ def test_a_dropped_transaction_does_not_block_later_ones(run, town, chain):
     tx_hash = run(chain.send(pay_call("first")))
     with pytest.raises(TimeoutError):
         run(chain.wait(tx_hash, 0.05))
-    run(town.anvil.drop())
-    run(town.anvil.set_automine(True))
+    run(town.anvil.rewinding.drop())
+    run(town.anvil.mining.set_automine(True))
     assert run(chain.wait(run(chain.send(pay_call("second"))), 5)).succeeded
     assert run(chain.receipt(tx_hash)).succeeded
 
@@ -339,10 +339,10 @@ def test_a_dropped_transaction_does_not_block_later_ones(run, town, chain):
 def test_a_replaced_transaction_can_never_be_mined(run, town, chain, opened):
     no_automine(town)
     tx_hash = run(chain.send(pay_call("ours")))
-    run(town.anvil.drop())
+    run(town.anvil.rewinding.drop())
     other = another(town.anvil.url, opened)
     run(other.send(pay_call("theirs")))
-    run(town.anvil.mine())
+    run(town.anvil.mining.mine())
     with pytest.raises(ChainError, match=f"replaced by another .* nonce 0 of {RELAYER.address}"):
         run(chain.wait(tx_hash, 5))
 

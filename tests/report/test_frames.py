@@ -111,7 +111,7 @@ def test_outcomes_are_what_the_payer_saw() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_latency_has_every_exchange_on_every_hop(name: str) -> None:
+def test_latency_has_every_exchange_on_every_link(name: str) -> None:
     requests = [e for e in raw(name) if e["event"] == "request sent"]
     frame = run(name).latency
     assert list(zip(frame["exchange"], frame["caller"], frame["to"], strict=True)) == [

@@ -195,7 +195,7 @@ def test_faults_and_failures_span_all_lanes() -> None:
 
 def test_a_long_run_is_cut_and_the_label_names_the_rows() -> None:
     ax = plots.sequence(run("indexed"))
-    rows = len(named(ax, "request")) + len(named(ax, "answer")) + len(named(ax, "exchange")) + len(named(ax, "deed")) + len(named(ax, "word"))  # fmt: skip
+    rows = len(named(ax, "request")) + len(named(ax, "answer")) + len(named(ax, "exchange")) + len(named(ax, "action")) + len(named(ax, "word"))  # fmt: skip
     assert rows == 40
     assert ax.get_xlabel().startswith("rows 1 to 40 of ")
     assert not plots.sequence(run("replayed")).get_xlabel()

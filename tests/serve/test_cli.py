@@ -246,7 +246,7 @@ def test_on_another_host_there_is_no_control_without_a_token():
         for method, path in [("GET", "/_sim"), ("GET", "/_sim/accounts"), ("POST", "/_sim/reset")]:
             for headers in ({}, {"Authorization": "Bearer"}, {"Authorization": "Bearer None"}):
                 answer = server.http.request(method, path, headers=headers)
-                assert refusal(answer) == (403, "The control plane is off")
+                assert refusal(answer) == (403, "The control API is off")
         send = {
             "from": server.ready["accounts"][0]["address"],
             "to": server.ready["asset"],

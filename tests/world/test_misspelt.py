@@ -11,7 +11,7 @@ from x402sim.backends import Anvil, Deployment, InProcess, Ledger, Node, Tcp
 from x402sim.spec.needs import Need, parse_needs
 from x402sim.world.chains.parse import parse_chain
 from x402sim.world.stages.parse import parse_stage
-from x402sim.world.transport.faults import Deed, Victim
+from x402sim.world.transport.faults import FaultKind, Victim
 
 FAULT = {"victim": "facilitator", "does": "lose answer"}
 
@@ -30,7 +30,7 @@ def raised_in(story: Any) -> str:
 
 
 WRONG_FAULTS: list[tuple[dict[str, Any], str]] = [
-    ({"does": "hang"}, "unknown deed of a fault 'hang'. Possible: lose request, lose answer"),
+    ({"does": "hang"}, "unknown kind of fault 'hang'. Possible: lose request, lose answer"),
     ({"does": "lose anser"}, "did you mean 'lose answer'?"),
     ({"victim": "facilitater"}, "unknown victim 'facilitater'; did you mean 'facilitator'?"),
     ({"skip": -1}, "skip of a fault: Expected `int` >= 0"),
@@ -110,9 +110,9 @@ def test_a_python_condition_does_not_hide_a_wrong_path() -> None:
 
 
 def test_every_deed_and_every_victim_is_accepted() -> None:
-    for deed in get_args(Deed):
+    for kind in get_args(FaultKind):
         for victim in get_args(Victim):
-            assert Fault(victim=victim, does=deed, seconds=1).does == deed
+            assert Fault(victim=victim, does=kind, seconds=1).does == kind
 
 
 def test_an_actor_without_a_clock_is_refused() -> None:

@@ -16,8 +16,8 @@ from x402sim.events import Event
 from x402sim.journal import HEADER, Journal
 from x402sim.rng import Rng
 from x402sim.service import payments
-from x402sim.service.store.payments import Claim, Payments, Stored
-from x402sim.service.store.sessions import Sessions
+from x402sim.service.store.payment_records import Claim, Payments, Stored
+from x402sim.service.store.session_budgets import Sessions
 from x402sim.spec.needs import Need
 from x402sim.world.server.listen import Listen
 from x402sim.world.story import idle_timeout, invariants
@@ -83,7 +83,7 @@ def crowd(size: int) -> Story:
 
 def test_an_unknown_hop_is_named_with_those_there_are() -> None:
     with pytest.raises(
-        ValueError, match=r"unknown hop 'moon'\. Possible: service, facilitator, explorer"
+        ValueError, match=r"unknown part 'moon'\. Possible: service, facilitator, explorer"
     ):
         World(latency={"moon": 1})
 
@@ -129,7 +129,7 @@ def test_without_a_control_plane_the_error_names_the_action() -> None:
     async def story(world: LiveWorld) -> None:
         alice = await world.payer("alice", balance="1.00")
         assert (await alice.ask()).status == 402
-        with pytest.raises(RuntimeError, match="has no control plane, which 'transfers' needs"):
+        with pytest.raises(RuntimeError, match="has no control API, which 'transfers' needs"):
             await world.transfers()
 
     with bare:
@@ -287,7 +287,7 @@ def test_every_payer_has_its_own_random_stream() -> None:
 
 
 def test_one_hops_luck_does_not_change_anothers() -> None:
-    """More latency to the facilitator, and the payers' own wires draw the same."""
+    """More latency to the facilitator, and the payers' own links draw the same."""
 
     def first_crossing_ms(facilitator: float) -> list[int]:
         wanted = {"service": (0.05, 0.5), "facilitator": facilitator}
@@ -344,8 +344,8 @@ def test_a_latency_that_is_none_is_refused(spec: Any) -> None:
 
 
 def test_each_hop_takes_its_time_both_ways() -> None:
-    hops = {"service": 1.0, "facilitator": 0.25, "rpc": 9.0, "explorer": 0.125}
-    run = play(quote, latency=hops)
+    latency = {"service": 1.0, "facilitator": 0.25, "rpc": 9.0, "explorer": 0.125}
+    run = play(quote, latency=latency)
     sent = {e.event.exchange: e for e in entries(run, events.RequestSent)}
     took = {
         (e.event.to, sent[e.event.exchange].event.path): e.at_ms - sent[e.event.exchange].at_ms
@@ -368,13 +368,13 @@ def test_latencies_are_drawn_as_they_were_given() -> None:
     assert drawn[int(4001 * 0.8413)] == pytest.approx(0.1 * math.exp(0.5), rel=0.08), "one sigma"
 
 
-def test_a_caller_times_out_and_the_request_completes() -> None:
+def test_a_caller_that_times_out_gets_an_error_and_the_work_goes_on() -> None:
     async def story(world: LiveWorld) -> None:
         alice = await world.payer("alice", balance="1.00")
         required = await alice.ask()
         alice.http.timeout = 1.5
-        impatient = await alice.pay(required)
-        assert (impatient.status, impatient.error) == (None, "ReadTimeout")
+        short_timeout = await alice.pay(required)
+        assert (short_timeout.status, short_timeout.error) == (None, "ReadTimeout")
         await world.clock.sleep(5)
         alice.http.timeout = 60
         assert (await alice.ask(payment_id=required.payment_id)).status == 200
@@ -503,7 +503,7 @@ def test_many_mints_in_a_block_and_a_reorganisation_are_no_new_money() -> None:
         await world.reorg(2)
         mint = next(
             entry.event.tx_hash
-            for entry in world.stage.wires.journal
+            for entry in world.stage.links.journal
             if isinstance(entry.event, events.Transfer)
         )
         await world.reorg(2, drop=[mint])
@@ -610,7 +610,7 @@ def test_two_transfers_for_one_payment_are_seen(monkeypatch: pytest.MonkeyPatch)
     async def forgetful(*_: Any) -> None:
         """Forget earlier attempts, as a service without a record would."""
 
-    def claim(stored: Payments, wanted: Claim) -> Stored | None:
+    def insert_pending(stored: Payments, wanted: Claim) -> Stored | None:
         stored._db.execute("DELETE FROM payments WHERE payment_id = ?", wanted.payment_id)
         return honest(stored, wanted)
 
@@ -620,9 +620,9 @@ def test_two_transfers_for_one_payment_are_seen(monkeypatch: pytest.MonkeyPatch)
         for _ in range(2):
             assert (await alice.pay(required)).status == 200
 
-    honest = Payments.claim
+    honest = Payments.insert_pending
     monkeypatch.setattr(payments, "earlier_attempt", forgetful)
-    monkeypatch.setattr(Payments, "claim", claim)
+    monkeypatch.setattr(Payments, "insert_pending", insert_pending)
     assert broken(World(seed=1).play(story)) == [invariants.PAID_ONCE]
 
 
@@ -685,11 +685,11 @@ def test_two_scenarios_are_two_files(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(idle_timeout, "PATIENCE_S", 86400)
+def short_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(idle_timeout, "IDLE_TIMEOUT_S", 86400)
 
 
-@pytest.mark.usefixtures("impatient")
+@pytest.mark.usefixtures("short_timeout")
 def test_a_story_that_waits_forever_times_out() -> None:
     async def forlorn(world: LiveWorld) -> None:
         alice = await world.payer("alice", balance="1.00")
@@ -703,7 +703,7 @@ def test_a_story_that_waits_forever_times_out() -> None:
     assert "forlorn: await asyncio.Event().wait()" in error.event.trace
 
 
-@pytest.mark.usefixtures("impatient")
+@pytest.mark.usefixtures("short_timeout")
 def test_time_that_a_story_lets_go_by_is_not_waiting() -> None:
     async def patient(world: LiveWorld) -> None:
         await world.advance(2 * 86400)

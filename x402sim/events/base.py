@@ -1,4 +1,4 @@
-"""The base class of events, and the types of their fields."""
+"""The base class of all events, and the types of their fields."""
 
 import re
 from typing import Literal
@@ -23,7 +23,7 @@ class BaseEvent(
     tag_field="event",
     tag=lambda name: re.sub(r"(?<=.)(?=[A-Z])", " ", name).lower(),
 ):
-    """A frozen struct whose tag is the event's name: the name of the class in words."""
+    """The base of all events: frozen, with the name as the tag."""
 
 
 def name_of(event: BaseEvent | type[BaseEvent]) -> str:

@@ -1,4 +1,4 @@
-"""The events of an HTTP exchange, as seen by each side."""
+"""The events of an HTTP exchange."""
 
 from x402sim.events.base import BaseEvent, Part
 

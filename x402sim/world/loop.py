@@ -33,7 +33,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._in_threads = 0
         self._order = itertools.count()
         self._turns: list[tuple[int, int, asyncio.Future[None]]] = []
-        self.crossings: dict[str, bool] = {}
+        self.in_transit: dict[str, bool] = {}
         """The exchanges over this loop's sockets, and whether their bytes are in transit."""
         super().__init__(_Jumping(self))
         # Far from 0 the default nanosecond is lost in rounding, and timers never fire.
@@ -99,7 +99,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     @property
     def grace_s(self) -> float:
         """Return how many real seconds to wait for bytes in transit between sockets."""
-        return GRACE_S if any(self.crossings.values()) else 0
+        return GRACE_S if any(self.in_transit.values()) else 0
 
     @property
     def must_wait(self) -> bool:

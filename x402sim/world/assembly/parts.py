@@ -28,7 +28,6 @@ from x402sim.service.issue import Issuer
 from x402sim.service.settings import Settings
 from x402sim.service.state import Service
 from x402sim.service.store import Store
-from x402sim.service.upstream.cronos import CRONOS
 from x402sim.service.upstream.explorer import ExplorerClient
 from x402sim.service.upstream.facilitator import FacilitatorClient
 from x402sim.service.upstream.rpc import RpcClient
@@ -37,11 +36,11 @@ from x402sim.spec.needs import Need
 from x402sim.world.assembly.chain_recorder import Watch
 from x402sim.world.assembly.process import Process, paths_of
 from x402sim.world.assembly.recipe import Recipe
-from x402sim.world.chains.backend import OpenChain, Opening
-from x402sim.world.chains.people import People
-from x402sim.world.transport.door import faulty
+from x402sim.world.chains.accounts import Accounts
+from x402sim.world.chains.backend import ChainRequest, OpenChain
 from x402sim.world.transport.faults import Faults, Victim
 from x402sim.world.transport.link import Asgi
+from x402sim.world.transport.middleware import faulty
 
 JOURNAL_LIMIT = 100_000
 ACTORS = ("service", "facilitator", "explorer", "chain")
@@ -101,7 +100,7 @@ class _Site:
     keys: Rng
     """Draws the keys, which depend on the seed in every world."""
 
-    def at_its_door(self, name: Victim, app: ASGIApp, paths: Sequence[str]) -> ASGIApp:
+    def with_faults(self, name: Victim, app: ASGIApp, paths: Sequence[str]) -> ASGIApp:
         """Return a part's application with fault injection and recording around it.
 
         `paths` are those it serves; a fault for any other is an error.
@@ -123,10 +122,10 @@ def build(
     Raises `sqlite3.Error` or `ChainError` if the file or the chain cannot be used.
     """
     site = _site(recipe, clock or Clock(), Journal(JOURNAL_LIMIT) if journal is None else journal)
-    people = People.drawn(site.keys)
+    accounts = Accounts.drawn(site.keys)
     store = Store(recipe.file)
     secret = store.secret("ids", site.rng.secret("ids"))
-    opened = _open_chain(site, people, store, secret)
+    opened = _open_chain(site, accounts, store, secret)
     watch = Watch(opened.chain, site.journal, site.clock)
     index = Index(opened.chain, site.clocks["explorer"], recipe.explorer_lag_s)
     outside = _outside(site, opened, index)
@@ -143,11 +142,11 @@ def build(
         clocks=site.clocks,
         faults=site.faults,
         index=index,
-        accounts=people.accounts,
+        accounts=accounts.funded,
         offers=opened.offers
         | WORLD_OFFERS
         | (SERVICE_OFFERS if recipe.has_service else frozenset()),
-        service_app=_service_at_its_door(site, process),
+        service_app=_service_with_faults(site, process),
         facilitator_app=outside["facilitator"],
         explorer_app=outside["explorer"],
         rpc_app=outside["rpc"],
@@ -169,15 +168,15 @@ def _site(recipe: Recipe, clock: Clock, journal: Journal) -> _Site:
     )
 
 
-def _open_chain(site: _Site, people: People, store: Store, secret: bytes) -> OpenChain:
+def _open_chain(site: _Site, accounts: Accounts, store: Store, secret: bytes) -> OpenChain:
     """Open the chain, and advance the world's clock to its newest block."""
     recipe = site.recipe
     try:
         opened = recipe.chain.open(
-            Opening(
+            ChainRequest(
                 network=recipe.network,
                 clock=site.clocks["chain"],
-                people=people,
+                accounts=accounts,
                 secret=secret,
                 has_payments=store.counts()["payments"] > 0,
                 file=recipe.file,
@@ -214,13 +213,13 @@ def _outside(site: _Site, opened: OpenChain, index: Index) -> dict[Part, ASGIApp
         "explorer": explorer_app(index),
         "rpc": opened.rpc_app,
     }
-    return {name: site.at_its_door(name, app, paths_of(app)) for name, app in apps.items()}
+    return {name: site.with_faults(name, app, paths_of(app)) for name, app in apps.items()}
 
 
-def _service_at_its_door(site: _Site, process: Process) -> ASGIApp:
+def _service_with_faults(site: _Site, process: Process) -> ASGIApp:
     if site.recipe.has_service:
-        return site.at_its_door("service", process, process.paths)
-    return site.at_its_door("service", _no_service, ())
+        return site.with_faults("service", process, process.paths)
+    return site.with_faults("service", _no_service, ())
 
 
 def _client(outside: dict[Part, ASGIApp], link: MakeLink) -> httpx.AsyncClient:
@@ -240,7 +239,7 @@ def _service(site: _Site, settings: Settings, store: Store, http: httpx.AsyncCli
         store=store,
         issuer=Issuer(settings, site.rng.stream("payment ids")),
         entitlements=Entitlements(settings.entitlement_lifetime_s),
-        facilitator=FacilitatorClient(http, settings, CRONOS),
+        facilitator=FacilitatorClient(http, settings),
         explorer=ExplorerClient(http, settings),
         rpc=RpcClient(http, settings),
         record=lambda event: journal.record(clock.now_ms(), event),

@@ -14,7 +14,7 @@ from x402sim.service.background import run_background
 from x402sim.service.entitlements import Entitlements
 from x402sim.service.state import KeyedLocks, Service
 from x402sim.world.assembly.hooks import NO_HOOKS, Hooks
-from x402sim.world.transport.door import ABORT
+from x402sim.world.transport.middleware import ABORT
 
 
 class Process:

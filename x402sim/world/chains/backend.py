@@ -16,16 +16,16 @@ from x402sim.clock import Clock
 from x402sim.protocol.crypto import Address
 from x402sim.protocol.networks import Network
 from x402sim.spec.needs import Need
-from x402sim.world.chains.people import People
+from x402sim.world.chains.accounts import Accounts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Opening:
+class ChainRequest:
     """A world's demands on its chain; a backend that cannot meet them raises `ChainError`."""
 
     network: Network
     clock: Clock
-    people: People
+    accounts: Accounts
     secret: bytes
     """The id of this world's database, which a chain file stores."""
     has_payments: bool
@@ -71,7 +71,7 @@ class ChainBackend(Protocol):
     def is_persistent(self) -> bool:
         """Whether it outlives the world, so that keys and ids must never repeat."""
 
-    def open(self, opening: Opening) -> OpenChain:
+    def open(self, request: ChainRequest) -> OpenChain:
         """Open the chain; blocks until it is ready.
 
         Raises `ChainError` that says what is missing, and `sqlite3.Error` for the chain's file.

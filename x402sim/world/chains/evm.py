@@ -3,13 +3,13 @@
 from importlib.util import find_spec
 
 from x402sim.chain.base import ChainError
-from x402sim.world.chains.backend import Opening
+from x402sim.world.chains.backend import ChainRequest
 
 
-def require_evm(opening: Opening) -> None:
+def require_evm(request: ChainRequest) -> None:
     """Raise `ChainError` without web3, or if the recipe leaves out rules of the token."""
     if find_spec("web3") is None:
         raise ChainError("a real chain needs web3: pip install 'x402sim[evm]'")
-    if opening.without_token_rules:
-        tables = ", ".join(opening.without_token_rules)
+    if request.without_token_rules:
+        tables = ", ".join(request.without_token_rules)
         raise ChainError(f"the rules of a real token cannot be left out: {tables}")

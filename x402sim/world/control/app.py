@@ -18,9 +18,9 @@ from x402sim.chain.base import ChainError
 from x402sim.web import Refused
 from x402sim.world.assembly.parts import Parts
 from x402sim.world.control import blocks, clocks, faults, look, money, snapshots
-from x402sim.world.control.plane import Nothing, Plane
+from x402sim.world.control.context import Context, Nothing
 
-Action = Callable[[Plane, Any], Awaitable[Any]]
+Action = Callable[[Context, Any], Awaitable[Any]]
 ACTIONS: dict[tuple[str, str], tuple[Action, type[Any]]] = {
     ("GET", "/accounts"): (look.accounts, Nothing),
     ("GET", "/state"): (look.state, Nothing),
@@ -51,13 +51,13 @@ ACTIONS: dict[tuple[str, str], tuple[Action, type[Any]]] = {
 
 def control_app(parts: Parts, token: str | None) -> Starlette:
     """Return the ASGI application of the control API; a `token` is required of every request."""
-    plane = Plane(parts)
+    context = Context(parts)
 
     def route(method: str, path: str, action: Action, kind: type[Any]) -> Route:
         async def endpoint(request: Request) -> Response:
             _require_token(request, token)
             body = await web.read_body(request) if method == "POST" else b""
-            return web.answer(await action(plane, web.parse(body or b"{}", kind)))
+            return web.answer(await action(context, web.parse(body or b"{}", kind)))
 
         return Route(path, endpoint, methods=[method])
 

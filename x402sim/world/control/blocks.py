@@ -7,7 +7,7 @@ from msgspec import Meta
 
 from x402sim.protocol.crypto import Hash, from_hex
 from x402sim.web import bad_body
-from x402sim.world.control.plane import Nothing, Plane, mining, rewinding
+from x402sim.world.control.context import Context, Nothing, mining, rewinding
 
 
 class Mine(msgspec.Struct, frozen=True):
@@ -35,35 +35,35 @@ class ForceRevert(msgspec.Struct, frozen=True):
     calls: Annotated[int, Meta(ge=0, le=1000)] = 1
 
 
-async def mine(plane: Plane, asked: Mine) -> Any:
+async def mine(context: Context, asked: Mine) -> Any:
     """Mine blocks: {"blocks": 1}. The first includes every waiting transaction."""
-    return {"height": await mining(plane.parts).mine(asked.blocks)}
+    return {"height": await mining(context.parts).mine(asked.blocks)}
 
 
-async def set_mining(plane: Plane, asked: Mining) -> Any:
+async def set_mining(context: Context, asked: Mining) -> Any:
     """Mine each transaction immediately, or only on demand: {"automine": false}."""
-    await mining(plane.parts).set_automine(asked.automine)
+    await mining(context.parts).set_automine(asked.automine)
     return {"automine": asked.automine}
 
 
-async def reorg(plane: Plane, asked: Reorg) -> Any:
+async def reorg(context: Context, asked: Reorg) -> Any:
     """Replace the newest blocks: {"depth": 1, "drop": ["0x…"]}.
 
     Their transactions are mined again, except those in "drop".
     """
-    await rewinding(plane.parts).reorg(asked.depth, [_tx_hash(text) for text in asked.drop])
-    return {"height": await plane.parts.chain.height()}
+    await rewinding(context.parts).reorg(asked.depth, [_tx_hash(text) for text in asked.drop])
+    return {"height": await context.parts.chain.height()}
 
 
-async def drop(plane: Plane, _: Nothing) -> Any:
+async def drop(context: Context, _: Nothing) -> Any:
     """Drop every transaction from the mempool."""
-    await rewinding(plane.parts).drop()
+    await rewinding(context.parts).drop()
     return {"waiting": 0}
 
 
-async def force_revert(plane: Plane, asked: ForceRevert) -> Any:
+async def force_revert(context: Context, asked: ForceRevert) -> Any:
     """Make the next calls of the token revert when mined: {"calls": 1}."""
-    await rewinding(plane.parts).force_revert(asked.calls)
+    await rewinding(context.parts).force_revert(asked.calls)
     return {"calls": asked.calls}
 
 

@@ -11,8 +11,8 @@ from x402sim.service.reconcile import reconcile
 from x402sim.suggest import unknown
 from x402sim.web import bad_body
 from x402sim.world.assembly.parts import ACTORS, Parts
+from x402sim.world.control.context import Context, mining
 from x402sim.world.control.messages import Lagging
-from x402sim.world.control.plane import Plane, mining
 
 LATEST_S = 221_845_392_000
 """The year 9000, in Unix seconds; Python's dates end soon after."""
@@ -42,14 +42,14 @@ class Lag(msgspec.Struct, frozen=True):
     seconds: Annotated[float, Meta(ge=0, le=TEN_YEARS_S)]
 
 
-async def advance(plane: Plane, asked: Advance) -> Any:
+async def advance(context: Context, asked: Advance) -> Any:
     """Move the clock forward, then run what is due: {"seconds": 300}.
 
     With automine, a block is mined at the new time. The answer comes when expired sessions are
     refunded, old entitlements are removed from the cache and pending payments are reconciled, but
     after 2 seconds at the latest. The indexer runs on its own schedule.
     """
-    parts = plane.parts
+    parts = context.parts
     if parts.clock.now() + asked.seconds > LATEST_S:
         raise bad_body("the clock cannot go past the year 9000")
     blocks = mining(parts)
@@ -58,8 +58,8 @@ async def advance(plane: Plane, asked: Advance) -> Any:
         await blocks.mine()
     parts.service.entitlements.sweep(parts.clock.now_ms())
     due = asyncio.create_task(_expire_and_reconcile(parts))
-    plane.running.add(due)
-    due.add_done_callback(plane.running.discard)
+    context.running.add(due)
+    due.add_done_callback(context.running.discard)
     await asyncio.wait({due}, timeout=2)
     if due.done():
         due.result()  # re-raises the task's exception
@@ -71,14 +71,14 @@ async def _expire_and_reconcile(parts: Parts) -> None:
     await reconcile(parts.service)
 
 
-async def skew(plane: Plane, asked: Skew) -> Any:
+async def skew(context: Context, asked: Skew) -> Any:
     """Skew an actor's clock: {"actor": "service", "seconds": -30}."""
-    clock = plane.parts.clocks[asked.actor]
+    clock = context.parts.clocks[asked.actor]
     clock.skew_s = asked.seconds
     return {"now": clock.now_ms()}
 
 
-async def lag(plane: Plane, asked: Lag) -> Any:
+async def lag(context: Context, asked: Lag) -> Any:
     """Make the explorer lag behind the chain: {"seconds": 600}."""
-    plane.parts.index.lag_s = asked.seconds
+    context.parts.index.lag_s = asked.seconds
     return Lagging(lag_seconds=asked.seconds)

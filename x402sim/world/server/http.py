@@ -10,7 +10,7 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from x402sim import web
-from x402sim.world.transport.door import ABORT
+from x402sim.world.transport.middleware import ABORT
 
 MAX_HEAD_BYTES = 512 * 1024
 MAX_MESSAGE_BYTES = 8 * web.MAX_BODY_BYTES

@@ -57,7 +57,7 @@ def _control(parts: Parts, listen: Listen) -> ASGIApp:
     if listen.has_control:
         return control_app(parts, listen.control_token)
     return web.error(
-        403, "The control plane is off", f"on host {listen.host} it needs --control-token"
+        403, "The control API is off", f"on host {listen.host} it needs --control-token"
     )
 
 

@@ -1,6 +1,6 @@
 """A service at a URL, in real time.
 
-If `x402sim serve` serves it, its control plane says what a story may do there, its network and
+If `x402sim serve` serves it, its control API says what a story may do there, its network and
 its time; of any other service only the endpoints are known.
 """
 
@@ -26,7 +26,7 @@ from x402sim.world.control.messages import Who
 from x402sim.world.loop import run_anywhere
 from x402sim.world.stages.stage import OpenStage, Plan
 from x402sim.world.transport.latency import constant
-from x402sim.world.transport.link import Wires
+from x402sim.world.transport.link import Links
 
 T = TypeVar("T")
 PAYER_KEY = "X402SIM_PAYER_KEY"
@@ -40,7 +40,7 @@ class Deployment:
     """The service at `url`; raises `ValueError` for an invalid URL.
 
     `payer_key` is the private key of a funded payer, by default that in X402SIM_PAYER_KEY;
-    it pays where the control plane cannot fund payers, or where there is none.
+    it pays where the control API cannot fund payers, or where there is none.
     """
 
     url: str
@@ -83,7 +83,7 @@ class Deployment:
             yield OpenStage(
                 clock=clock,
                 rng=Rng(None),
-                wires=Wires(clock, Journal()),
+                links=Links(clock, Journal()),
                 network=_network(who) if who else None,
                 to_service=httpx.AsyncHTTPTransport,
                 base_url=self.url,
@@ -103,7 +103,7 @@ class Deployment:
 
 
 async def _meet(control: httpx.AsyncClient, clock: SkewedClock, url: str) -> Who | None:
-    """Read the control plane's description and set our clock by its; None if there is none."""
+    """Read the control API's description and set our clock by its; None if there is none."""
     try:
         answer = await control.get("who")
     except httpx.TransportError as error:

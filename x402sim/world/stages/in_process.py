@@ -24,7 +24,7 @@ from x402sim.world.loop import VirtualLoop, run_anywhere, run_virtual
 from x402sim.world.server.running import running
 from x402sim.world.stages.stage import START_S, OpenStage, Plan
 from x402sim.world.transport.latency import constant
-from x402sim.world.transport.link import Asgi, Link, Wires
+from x402sim.world.transport.link import Asgi, Link, Links
 
 T = TypeVar("T")
 
@@ -51,11 +51,11 @@ class InProcess:
 
 @dataclass(frozen=True, slots=True)
 class OwnWorld:
-    """A world in this process, with its wires, clock and journal."""
+    """A world in this process, with its links, clock and journal."""
 
     plan: Plan
     parts: Parts
-    wires: Wires
+    links: Links
     rng: Rng
     control: httpx.AsyncClient
 
@@ -66,7 +66,7 @@ class OwnWorld:
         return OpenStage(
             clock=parts.clock,
             rng=self.rng,
-            wires=self.wires,
+            links=self.links,
             network=parts.service.settings.network,
             to_service=to_service,
             base_url=base_url,
@@ -87,20 +87,20 @@ async def world_of_our_own(plan: Plan) -> AsyncIterator[OwnWorld]:
     rng = Rng(None if plan.recipe.is_persistent else plan.recipe.seed)
     if isinstance(loop, VirtualLoop):
         clock = Clock(lambda: START_S + loop.time())
-        wires = Wires(clock, Journal(), loop.turn)
+        links = Links(clock, Journal(), loop.turn)
     else:
         clock = Clock()
-        wires = Wires(clock, Journal())
+        links = Links(clock, Journal())
 
     def link(name: Part, app: ASGIApp) -> Link:
         latency = plan.latency.get(name, constant(0))
-        return Link(wires, "service", name, Asgi(app), latency, rng.stream(f"wire to {name}"))
+        return Link(links, "service", name, Asgi(app), latency, rng.stream(f"wire to {name}"))
 
-    parts = build(plan.recipe, clock, link, wires.journal)
+    parts = build(plan.recipe, clock, link, links.journal)
     control = httpx.AsyncClient(
         transport=Asgi(control_app(parts, None)),
         base_url="http://control",
         timeout=None,  # noqa: S113 - in virtual time a timeout would only cost events
     )
     async with running(parts):
-        yield OwnWorld(plan, parts, wires, rng, control)
+        yield OwnWorld(plan, parts, links, rng, control)

@@ -18,7 +18,7 @@ from x402sim.world.assembly.parts import Parts
 from x402sim.world.assembly.recipe import Recipe
 from x402sim.world.chains.backend import ChainBackend
 from x402sim.world.transport.latency import Latency
-from x402sim.world.transport.link import Link, Wires
+from x402sim.world.transport.link import Link, Links
 
 T = TypeVar("T")
 START_S = 1_800_000_000
@@ -29,7 +29,7 @@ PAYER_TIMEOUT_S = 90.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """The plan of a world: its recipe, and its latencies by hop."""
+    """The plan of a world: its recipe, and its latencies by receiver."""
 
     recipe: Recipe
     latency: dict[str, Latency] = field(default_factory=dict)
@@ -41,7 +41,7 @@ class OpenStage:
 
     clock: Clock
     rng: Rng
-    wires: Wires
+    links: Links
     network: Network | None
     """The network of the world; None if it is unknown."""
     to_service: Callable[[], httpx.AsyncBaseTransport]
@@ -68,7 +68,7 @@ class OpenStage:
             assert self.to_facilitator is not None
             make, url = self.to_facilitator, self.facilitator_url
         stream = self.rng.stream(f"wire from {caller} to {to}")
-        link = Link(self.wires, caller, to, make(), self.latency, stream)
+        link = Link(self.links, caller, to, make(), self.latency, stream)
         return httpx.AsyncClient(transport=link, base_url=url, timeout=PAYER_TIMEOUT_S)
 
     def wallet(self, name: str) -> Wallet:

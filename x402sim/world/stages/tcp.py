@@ -21,10 +21,10 @@ from x402sim.world.server.http import HttpProtocol
 from x402sim.world.server.listen import Listen, listening_socket
 from x402sim.world.stages.in_process import world_of_our_own
 from x402sim.world.stages.stage import OpenStage, Plan
-from x402sim.world.transport.door import ABORT
+from x402sim.world.transport.middleware import ABORT
 
 T = TypeVar("T")
-_CROSSING = "x402sim-crossing"
+_EXCHANGE = "x402sim-exchange"
 """The header with the exchange number."""
 
 
@@ -76,14 +76,14 @@ class _Socket(httpx.AsyncBaseTransport):
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, VirtualLoop)
-        name = request.headers[_CROSSING] = str(request.extensions["exchange"])
-        loop.crossings[name] = True
+        name = request.headers[_EXCHANGE] = str(request.extensions["exchange"])
+        loop.in_transit[name] = True
         try:
             response = await self._inner.handle_async_request(request)
             await response.aread()
             await response.aclose()
         finally:
-            del loop.crossings[name]
+            del loop.in_transit[name]
         return response
 
     async def aclose(self) -> None:
@@ -95,11 +95,11 @@ def _at_a_socket(app: ASGIApp, loop: VirtualLoop) -> ASGIApp:
 
     async def served(scope: Scope, receive: Receive, send: Send) -> None:
         headers = {k.decode("latin-1"): v.decode("latin-1") for k, v in scope["headers"]}
-        name, length = headers.get(_CROSSING, ""), headers.get("content-length", "0")
+        name, length = headers.get(_EXCHANGE, ""), headers.get("content-length", "0")
 
         def mark(is_moving: bool) -> None:
-            if name in loop.crossings:  # unless the caller has given up
-                loop.crossings[name] = is_moving
+            if name in loop.in_transit:  # unless the caller has given up
+                loop.in_transit[name] = is_moving
 
         async def receive_and_mark() -> Message:
             message = await receive()

@@ -9,12 +9,12 @@ from types import TracebackType
 from x402sim.events import TimeAdvanced
 from x402sim.journal import Entry
 
-PATIENCE_S = 31 * 86400
+IDLE_TIMEOUT_S = 31 * 86400
 """A month of simulated time."""
 _WITHOUT_THE_STORY = frozenset(("service", "facilitator", "explorer", "rpc", "chain"))
 
 
-class Patience:
+class IdleTimeout:
     """A context manager around a story, and a listener of its journal.
 
     Raises `TimeoutError` after a month without a request; time that the story advances itself
@@ -24,7 +24,7 @@ class Patience:
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._limit = asyncio.timeout(None)
-        self._until = self._loop.time() + PATIENCE_S
+        self._until = self._loop.time() + IDLE_TIMEOUT_S
         self._timer = self._loop.call_at(self._until, self._check_idle)
 
     def __call__(self, entry: Entry) -> None:
@@ -32,7 +32,7 @@ class Patience:
         if entry.event.actor not in _WITHOUT_THE_STORY:
             event = entry.event
             asked_s = event.seconds if isinstance(event, TimeAdvanced) else 0
-            self._until = max(self._until, self._loop.time() + asked_s + PATIENCE_S)
+            self._until = max(self._until, self._loop.time() + asked_s + IDLE_TIMEOUT_S)
 
     def _check_idle(self) -> None:
         if self._loop.time() < self._until:
@@ -54,5 +54,5 @@ class Patience:
             await self._limit.__aexit__(kind, error, trace)
         except TimeoutError:
             raise TimeoutError(
-                f"the scenario made no request for {PATIENCE_S // 3600} hours of simulated time"
+                f"the scenario made no request for {IDLE_TIMEOUT_S // 3600} hours of simulated time"
             ) from error

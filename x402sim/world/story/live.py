@@ -302,12 +302,12 @@ class LiveWorld:
             )
         )
 
-    # --- the control plane -----------------------------------------------------------
+    # --- the control API -----------------------------------------------------------
 
     async def _control(self, method: str, path: str, body: Any = None) -> Any:
         control = self.stage.control
         if control is None:
-            raise RuntimeError(f"{self.stage.base_url} has no control plane, which {path!r} needs")
+            raise RuntimeError(f"{self.stage.base_url} has no control API, which {path!r} needs")
         answer = await control.request(method, f"/{path}", json=body or {})
         if answer.status_code != 200:
             raise RuntimeError(f"the world refused {path!r}: {answer.text}")
@@ -315,4 +315,4 @@ class LiveWorld:
 
     def record(self, event: events.StoryEvent) -> None:
         """Write an event of the story to the journal."""
-        self.stage.wires.journal.record(self.stage.clock.now_ms(), event)
+        self.stage.links.journal.record(self.stage.clock.now_ms(), event)

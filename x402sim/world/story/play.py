@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from x402sim import events
 from x402sim.world.story import serialize
-from x402sim.world.story.idle_timeout import Patience
+from x402sim.world.story.idle_timeout import IdleTimeout
 from x402sim.world.story.invariants import Invariants
 from x402sim.world.story.live import LiveWorld
 from x402sim.world.story.scenario import Scenario
@@ -33,7 +33,7 @@ async def play_on(live: LiveWorld, scenario: Scenario, description: Description)
     outcome, reason = await _outcome(live, scenario, description)
     stage = live.stage
     if stage.remote_journal is not None:
-        stage.wires.journal.merge(await stage.remote_journal(live.before.journal))
+        stage.links.journal.merge(await stage.remote_journal(live.before.journal))
     live.record(events.End(outcome=outcome, reason=reason))
 
 
@@ -66,7 +66,7 @@ async def _outcome(
     error = await _error(live, scenario, has_invariants=description.has_invariants)
     if error is not None:
         return "failed", error
-    entries = live.stage.wires.journal
+    entries = live.stage.links.journal
     checks = [entry.event for entry in entries if isinstance(entry.event, events.Check)]
     failed = [check for check in checks if not check.ok]
     if failed:
@@ -80,11 +80,11 @@ async def _error(live: LiveWorld, scenario: Scenario, *, has_invariants: bool) -
     """Run the story with invariants and idle timeout; return the exception that it raised."""
     stage = live.stage
     if stage.parts is not None and has_invariants:
-        stage.wires.journal.listeners.append(Invariants(stage.parts, live.report_broken))
-    patience = Patience()
-    stage.wires.journal.listeners.append(patience)
+        stage.links.journal.listeners.append(Invariants(stage.parts, live.report_broken))
+    idle_timeout = IdleTimeout()
+    stage.links.journal.listeners.append(idle_timeout)
     try:
-        async with patience:
+        async with idle_timeout:
             await scenario.play(live)
     except Exception as error:  # noqa: BLE001 - whatever the story raises is its outcome
         live.record(events.StoryRaised(trace=serialize.trace(error)))

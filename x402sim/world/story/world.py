@@ -20,7 +20,7 @@ from x402sim.world.story.play import Description, play_on
 from x402sim.world.story.scenario import Scenario, Story, find
 from x402sim.world.transport.latency import LatencySpec, latency_of
 
-HOPS = ("service", "facilitator", "explorer", "rpc")
+RECEIVERS = ("service", "facilitator", "explorer", "rpc")
 
 
 class World:
@@ -41,7 +41,7 @@ class World:
         started and stopped; extra `evm`), or the URL of a JSON-RPC node (real time; keys in
         X402SIM_CHAIN_KEYS). Objects: `Ledger()`, `Anvil()`, `Node(url, token=..., deploy=...)`.
     latency
-        Seconds that one crossing takes, by hop: "service", "facilitator", "explorer", "rpc".
+        Seconds that one crossing takes, by to: "service", "facilitator", "explorer", "rpc".
         A number; (median, sigma) of a lognormal; or a list of measured seconds. Default: none.
     block_time_s
         Seconds between blocks, 0.01 to 86400; by default each transaction is mined immediately.
@@ -51,7 +51,7 @@ class World:
         Other choices where the specification is silent, as a `Decisions` object.
     network
         `TESTNET` (the default), `MAINNET`, or a `Network` of your own. A deployment with a
-        control plane says its own.
+        control API says its own.
     without
         Rules to leave out, to test which check notices: ((table, clause), ...), for example
         (("verification", "5/signature-proves"),).
@@ -99,7 +99,7 @@ class World:
                 block_time_s=block_time_s,
                 without=without,
             ),
-            latency={hop: _latency(hop, spec) for hop, spec in (latency or {}).items()},
+            latency={to: _latency(to, spec) for to, spec in (latency or {}).items()},
         )
         self._options = serialize.options(
             latency=dict(latency or {}),
@@ -132,7 +132,7 @@ class World:
             live = await LiveWorld.on(stage, self._network_on(stage))
             try:
                 await play_on(live, scenario, self._description())
-                return Run(journal=stage.wires.journal, on=self.on.name, real_s=elapsed())
+                return Run(journal=stage.links.journal, on=self.on.name, real_s=elapsed())
             finally:
                 await live.close()
 
@@ -157,10 +157,10 @@ class World:
         return theirs
 
 
-def _latency(hop: str, spec: LatencySpec) -> Any:
-    if hop not in HOPS:
-        raise ValueError(f"latency: {unknown('hop', hop, HOPS)}")
+def _latency(to: str, spec: LatencySpec) -> Any:
+    if to not in RECEIVERS:
+        raise ValueError(f"latency: {unknown('part', to, RECEIVERS)}")
     try:
         return latency_of(spec)
     except ValueError as wrong:
-        raise ValueError(f"latency of {hop!r}: {wrong}") from None
+        raise ValueError(f"latency of {to!r}: {wrong}") from None

@@ -1,6 +1,6 @@
-"""Faults as data; `door` injects them.
+"""Faults as data; `middleware` injects them.
 
-A fault has a victim, a deed and conditions. An unknown victim, deed, field or path is an error
+A fault has a victim, a kind and conditions. An unknown victim, kind, field or path is an error
 where the fault is written.
 """
 
@@ -16,7 +16,7 @@ from x402sim.rng import Stream
 from x402sim.suggest import unknown
 
 Victim = Literal["service", "facilitator", "explorer", "rpc"]
-Deed = Literal[
+FaultKind = Literal[
     "lose request",
     "lose answer",
     "refuse",
@@ -56,7 +56,7 @@ class Fault(
     """
 
     victim: Victim
-    does: Deed
+    does: FaultKind
     path: str = ""
     contains: str = ""
     skip: Annotated[int, Meta(ge=0)] = 0
@@ -70,7 +70,7 @@ class Fault(
 
     def __post_init__(self) -> None:
         _require_known("victim", self.victim, get_args(Victim))
-        _require_known("deed of a fault", self.does, get_args(Deed))
+        _require_known("kind of fault", self.does, get_args(FaultKind))
         for name, kind in _field_types().items():
             try:
                 msgspec.convert(getattr(self, name), kind)

@@ -1,4 +1,4 @@
-"""The latency of a hop: constant, lognormal, or drawn from measurements."""
+"""The latency of a link: constant, lognormal, or drawn from measurements."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -8,7 +8,7 @@ from typing import Any
 from x402sim.rng import Stream
 
 Latency = Callable[[Stream], float]
-"""Draws the seconds that one crossing takes."""
+"""Draws the seconds that one message takes in one direction."""
 LatencySpec = float | tuple[float, float] | Sequence[float]
 """Constant seconds; (median in seconds, sigma) of a lognormal; or measured seconds."""
 

@@ -1,6 +1,6 @@
 """The link between two parts, in one process or over TCP: adds latency and records messages.
 
-Each hop draws its latency from its own random stream, so that the hops do not influence each
+Each link draws its latency from its own random stream, so that the links do not influence each
 other. The journal gets `RequestSent`, then `AnswerReceived`, or `NoAnswer` with the reason.
 """
 
@@ -20,8 +20,8 @@ from x402sim.journal import Journal
 from x402sim.protocol.header import authorization_of, decode_header
 from x402sim.protocol.messages import BadMessage, decode
 from x402sim.rng import Stream
-from x402sim.world.transport.door import ABORT
 from x402sim.world.transport.latency import Latency
+from x402sim.world.transport.middleware import ABORT
 
 
 class Asgi(httpx.AsyncBaseTransport):
@@ -111,7 +111,7 @@ async def _at_once(_: int) -> None:
     """Deliver in real time, in the order of arrival."""
 
 
-class Wires:
+class Links:
     """What the links of one world share: a clock, a journal and a count of exchanges.
 
     `turn` is awaited before each delivery, with the exchange number: a virtual loop delivers one
@@ -132,19 +132,19 @@ class Link(httpx.AsyncBaseTransport):
 
     def __init__(
         self,
-        wires: Wires,
+        links: Links,
         caller: str,
         to: Part,
         inner: httpx.AsyncBaseTransport,
         latency: Latency,
         stream: Stream,
     ) -> None:
-        self._wires, self._caller, self._to = wires, caller, to
+        self._links, self._caller, self._to = links, caller, to
         self._inner, self._latency, self._stream = inner, latency, stream
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Deliver a request and return its answer; raises `httpx.TransportError`."""
-        exchange = request.extensions["exchange"] = self._wires.next_exchange()
+        exchange = request.extensions["exchange"] = self._links.next_exchange()
         body = await request.aread()
         self._record(self._sent(request, body, exchange))
         timeout_s = request.extensions.get("timeout", {}).get("read")
@@ -173,7 +173,7 @@ class Link(httpx.AsyncBaseTransport):
             response = await self._inner.handle_async_request(request)
             await response.aread()
         except httpx.TransportError:
-            await self._wires.turn(exchange)
+            await self._links.turn(exchange)
             raise
         await self._travel(exchange)
         return response
@@ -181,8 +181,8 @@ class Link(httpx.AsyncBaseTransport):
     async def _travel(self, exchange: int) -> None:
         seconds = self._latency(self._stream)
         if seconds:
-            await self._wires.clock.sleep(seconds)
-        await self._wires.turn(exchange)
+            await self._links.clock.sleep(seconds)
+        await self._links.turn(exchange)
 
     def _sent(self, request: httpx.Request, body: bytes, exchange: int) -> RequestSent:
         """Return the event of a request, with the ids that it carries."""
@@ -219,7 +219,7 @@ class Link(httpx.AsyncBaseTransport):
         return NoAnswer(actor=self._caller, exchange=exchange, to=self._to, reason=reason)
 
     def _record(self, event: ExchangeEvent) -> None:
-        self._wires.journal.record(self._wires.clock.now_ms(), event)
+        self._links.journal.record(self._links.clock.now_ms(), event)
 
     async def aclose(self) -> None:
         """Close the inner transport."""

@@ -13,18 +13,18 @@ ACCOUNT_BALANCE_BASE = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class People:
+class Accounts:
     """The funded accounts, the token's owner and the facilitator of one world."""
 
-    accounts: tuple[Wallet, ...]
+    funded: tuple[Wallet, ...]
     owner: Wallet
     facilitator: Wallet
 
     @classmethod
-    def drawn(cls, keys: Rng) -> "People":
+    def drawn(cls, keys: Rng) -> "Accounts":
         """Return the accounts with keys drawn from a seed."""
         return cls(
-            accounts=tuple(Wallet(keys.secret(f"account {n}")) for n in range(ACCOUNTS)),
+            funded=tuple(Wallet(keys.secret(f"account {n}")) for n in range(ACCOUNTS)),
             owner=Wallet(keys.secret("token owner")),
             facilitator=Wallet(keys.secret("facilitator")),
         )
@@ -32,9 +32,9 @@ class People:
     @property
     def balances(self) -> dict[Address, int]:
         """Their initial token balances, in base units."""
-        return {wallet.address_bytes: ACCOUNT_BALANCE_BASE for wallet in self.accounts}
+        return {wallet.address_bytes: ACCOUNT_BALANCE_BASE for wallet in self.funded}
 
     @property
     def native(self) -> dict[Address, int]:
         """Their initial native balances, in wei, to pay for gas."""
-        return {wallet.address_bytes: PLENTY_WEI for wallet in (*self.accounts, self.facilitator)}
+        return {wallet.address_bytes: PLENTY_WEI for wallet in (*self.funded, self.facilitator)}

@@ -31,7 +31,7 @@ class Saved:
 
 
 @dataclass(frozen=True, slots=True)
-class Plane:
+class Context:
     """One world, its snapshots by number, and the tasks that actions left running."""
 
     parts: Parts

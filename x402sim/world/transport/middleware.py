@@ -18,7 +18,7 @@ ABORT = "x402sim.abort"
 def faulty(app: ASGIApp, victim: Victim, faults: Faults, clock: Clock) -> ASGIApp:
     """Return `app` with the fault middleware around it."""
 
-    async def door(scope: Scope, receive: Receive, send: Send) -> None:
+    async def middleware(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or not faults.standing():
             await app(scope, receive, send)
             return
@@ -30,7 +30,7 @@ def faulty(app: ASGIApp, victim: Victim, faults: Faults, clock: Clock) -> ASGIAp
         else:
             await _strike(fault, faults, clock, _Request(app, scope, body, send))
 
-    return door
+    return middleware
 
 
 class _Request:
@@ -83,8 +83,8 @@ async def _strike(fault: Fault, faults: Faults, clock: Clock, request: _Request)
                 await request.work()
             faults.on_crash()
             await request.abort("lost")
-        case _ as unknown_deed:
-            assert_never(unknown_deed)
+        case _ as unknown_kind:
+            assert_never(unknown_kind)
 
 
 async def _answer(request: _Request, messages: list[Message]) -> None:
