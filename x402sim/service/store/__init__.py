@@ -2,7 +2,7 @@
 
 `database.py` holds the tables and the one connection, `payment_records.py` the payment records,
 `session_budgets.py` the session budgets and their refunds. Every change is committed before
-the service answers, so `kill -9` loses nothing that was promised. The database itself
+the service answers, so `kill -9` loses nothing that was answered. The database itself
 enforces one settlement per payment id, one use of an authorization, one session per deposit,
 and released <= deposited.
 """
@@ -40,7 +40,7 @@ class Store:
         return self.database.copy()
 
     def restore(self, copy: sqlite3.Connection) -> None:
-        """Replace everything with a copy."""
+        """Replace the whole database with a copy."""
         self.database.restore(copy)
 
     def clear(self) -> None:
