@@ -12,7 +12,7 @@ from x402sim.chain.rpc.jsonrpc import Json, quantity
 from x402sim.protocol.crypto import Address, Hash, to_hex
 
 TIMEOUT_S = 60
-"""Mining ten thousand blocks takes a while."""
+"""Seconds for one request, as mining ten thousand blocks takes long."""
 
 
 class AnvilNode:

@@ -40,7 +40,7 @@ async def resends_of(node: JsonRpcNode, block: int | Literal["pending"]) -> list
 
 
 async def _resend(node: JsonRpcNode, tx: Json) -> Resend:
-    """Return how to send a transaction again: signed as it was, or for its sender."""
+    """Return the request that sends a transaction again: raw if signed, else impersonated."""
     if read_quantity(tx["r"]):
         raw = await node.ask("eth_getRawTransactionByHash", tx["hash"])
         return Resend(read_hash(tx["hash"]), "eth_sendRawTransaction", raw)
