@@ -373,8 +373,8 @@ def test_a_caller_that_times_out_gets_an_error_and_the_work_goes_on() -> None:
         alice = await world.payer("alice", balance="1.00")
         required = await alice.ask()
         alice.http.timeout = 1.5
-        short_timeout = await alice.pay(required)
-        assert (short_timeout.status, short_timeout.error) == (None, "ReadTimeout")
+        timed_out = await alice.pay(required)
+        assert (timed_out.status, timed_out.error) == (None, "ReadTimeout")
         await world.clock.sleep(5)
         alice.http.timeout = 60
         assert (await alice.ask(payment_id=required.payment_id)).status == 200

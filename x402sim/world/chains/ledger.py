@@ -32,12 +32,12 @@ class Ledger:
             file=_chain_file(request.file),
             rules=request.token_rules,
         )
-        accounts = [wallet.address_bytes for wallet in accounts.funded]
+        funded = [wallet.address_bytes for wallet in accounts.funded]
         return OpenChain(
             chain=chain,
             network=request.network,
             facilitator=accounts.facilitator.address_bytes,
-            rpc_app=rpc_app(chain, accounts=accounts, unlocked=request.unlocked),
+            rpc_app=rpc_app(chain, accounts=funded, unlocked=request.unlocked),
             offers=frozenset(
                 {
                     Need.FUNDS,

@@ -41,7 +41,7 @@ class World:
         started and stopped; extra `evm`), or the URL of a JSON-RPC node (real time; keys in
         X402SIM_CHAIN_KEYS). Objects: `Ledger()`, `Anvil()`, `Node(url, token=..., deploy=...)`.
     latency
-        Seconds that one crossing takes, by to: "service", "facilitator", "explorer", "rpc".
+        Seconds that one crossing takes, by receiver: "service", "facilitator", "explorer", "rpc".
         A number; (median, sigma) of a lognormal; or a list of measured seconds. Default: none.
     block_time_s
         Seconds between blocks, 0.01 to 86400; by default each transaction is mined immediately.
