@@ -1,4 +1,4 @@
-"""The facilitator refuses: whatever makes a payment invalid, asked of it directly.
+"""The facilitator refuses: direct requests with every kind of invalid payment.
 
 Covers: 2.1/scheme, 2.1/network, 2.1/asset, 5/exact-recipient, 5/exact-amount,
 5/signature-proves, 4.1/verify-signature, 4.1/settle-on-chain, 5/nonce-once.

@@ -27,7 +27,7 @@ from tests.evm.helpers import ChainDriver
 from x402sim.chain.node.local_chain import LocalChain
 from x402sim.chain.reverts import Cause
 from x402sim.chain.rpc.app import rpc_app
-from x402sim.facilitator.engine import Asked, Facilitator, NotMoved, settle
+from x402sim.facilitator.engine import Asked, Facilitator, NotTransferred, settle
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import checksum, from_hex, to_hex
 from x402sim.protocol.header import encode_header, present, read_header
@@ -40,8 +40,7 @@ from x402sim.service.reconcile import reconcile
 from x402sim.service.settings import Settings
 from x402sim.service.state import Service
 from x402sim.service.store import Store
-from x402sim.service.store.payments import Claim
-from x402sim.service.upstream.cronos import CRONOS
+from x402sim.service.store.payment_records import Claim
 from x402sim.service.upstream.explorer import ExplorerClient
 from x402sim.service.upstream.facilitator import FacilitatorClient
 from x402sim.service.upstream.rpc import NonceState, RpcClient
@@ -67,7 +66,7 @@ class Shop:
         self.transport = None if is_node else httpx.ASGITransport(rpc_app(self.driver.chain))
         self.store = Store()
         auth = authorization()
-        assert self.store.payments.claim(
+        assert self.store.payments.insert_pending(
             Claim(
                 payment_id="pay_1",
                 payment=present(encode_header(auth, signature_of(auth), TESTNET)),
@@ -94,7 +93,7 @@ class Shop:
                 store=self.store,
                 issuer=Issuer(self.settings, Rng(1).stream("payment ids")),
                 entitlements=Entitlements(self.settings.entitlement_lifetime_s),
-                facilitator=FacilitatorClient(http, self.settings, CRONOS),
+                facilitator=FacilitatorClient(http, self.settings),
                 explorer=ExplorerClient(http, self.settings),
                 rpc=RpcClient(http, self.settings),
             )
@@ -257,4 +256,4 @@ def test_the_facilitator_says_why_as_for_any_token(
         ),
     )
     answer = either.run(settle(facilitator, asked))
-    assert answer == NotMoved(cause)
+    assert answer == NotTransferred(cause)

@@ -67,7 +67,7 @@ def boxes(ax: Axes) -> dict[Any, str]:
 
 @pytest.mark.parametrize("draw", PLOTS)
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("width_mm", [None, 80])
+@pytest.mark.parametrize("width_mm", [80, pytest.param(None, marks=pytest.mark.thorough)])
 def test_texts_do_not_overlap_and_stay_inside(
     draw: Callable[..., Axes], name: str, width_mm: int | None
 ) -> None:

@@ -1,10 +1,12 @@
 """LocalServer as a person uses it, rightly and wrongly; the banner; a web page's rights."""
 
+import re
 import socket
 from pathlib import Path
 
 import httpx
 import pytest
+from msgspec.structs import replace
 
 from tests.rig import ORDER
 from x402sim import LocalServer, PaymentAuth
@@ -69,6 +71,12 @@ def test_the_banners_program_can_be_pasted(capsys: pytest.CaptureFixture[str]) -
             assert f"\n{line}\n" in printed
         exec(compile("\n".join(program), "banner", "exec"), {})
     assert "entryPrice" in capsys.readouterr().out
+
+
+def test_the_banner_shows_any_kind_of_chain(capsys: pytest.CaptureFixture[str]) -> None:
+    with LocalServer() as server:
+        show(replace(server.info, chain="a new kind"), None)
+    assert re.search("^chain +a new kind *$", capsys.readouterr().out, re.MULTILINE)
 
 
 def test_a_page_that_is_let_in_may_do_everything_and_no_other() -> None:

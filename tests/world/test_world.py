@@ -16,8 +16,8 @@ from x402sim.events import Event
 from x402sim.journal import HEADER, Journal
 from x402sim.rng import Rng
 from x402sim.service import payments
-from x402sim.service.store.payments import Claim, Payments, Stored
-from x402sim.service.store.sessions import Sessions
+from x402sim.service.store.payment_records import Claim, Payments, Stored
+from x402sim.service.store.session_budgets import Sessions
 from x402sim.spec.needs import Need
 from x402sim.world.server.listen import Listen
 from x402sim.world.story import idle_timeout, invariants
@@ -610,7 +610,7 @@ def test_two_transfers_for_one_payment_are_seen(monkeypatch: pytest.MonkeyPatch)
     async def forgetful(*_: Any) -> None:
         """Forget earlier attempts, as a service without a record would."""
 
-    def claim(stored: Payments, wanted: Claim) -> Stored | None:
+    def insert_pending(stored: Payments, wanted: Claim) -> Stored | None:
         stored._db.execute("DELETE FROM payments WHERE payment_id = ?", wanted.payment_id)
         return honest(stored, wanted)
 
@@ -620,9 +620,9 @@ def test_two_transfers_for_one_payment_are_seen(monkeypatch: pytest.MonkeyPatch)
         for _ in range(2):
             assert (await alice.pay(required)).status == 200
 
-    honest = Payments.claim
+    honest = Payments.insert_pending
     monkeypatch.setattr(payments, "earlier_attempt", forgetful)
-    monkeypatch.setattr(Payments, "claim", claim)
+    monkeypatch.setattr(Payments, "insert_pending", insert_pending)
     assert broken(World(seed=1).play(story)) == [invariants.PAID_ONCE]
 
 

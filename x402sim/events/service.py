@@ -1,4 +1,4 @@
-"""The events of the service."""
+"""What does the service do?"""
 
 from typing import Literal
 
@@ -86,7 +86,7 @@ class SessionRefunded(_Service, frozen=True, kw_only=True):
 
 
 class IndexerRan(_Service, frozen=True, kw_only=True):
-    """Written after each run of the indexer, with the number of records by result.
+    """Written when the indexer has run, with the number of records by result.
 
     `backlog` records still have no block.
     """

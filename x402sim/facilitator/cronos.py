@@ -16,7 +16,14 @@ from x402sim import web
 from x402sim.chain.reverts import Cause
 from x402sim.clock import Clock
 from x402sim.facilitator import engine
-from x402sim.facilitator.engine import Asked, Facilitator, Moved, NotMoved, Outcome, Rejected
+from x402sim.facilitator.engine import (
+    Asked,
+    Facilitator,
+    NotTransferred,
+    Rejected,
+    SettleResult,
+    Transferred,
+)
 from x402sim.protocol import cronos
 from x402sim.protocol.cronos import SettleError
 from x402sim.protocol.crypto import checksum, to_hex
@@ -84,9 +91,9 @@ async def _asked(request: Request) -> Asked:
     return Asked(present(body.payment_header).signed, body.payment_requirements)
 
 
-def _settle_answer(facilitator: Facilitator, outcome: Outcome) -> cronos.SettleAnswer:
+def _settle_answer(facilitator: Facilitator, outcome: SettleResult) -> cronos.SettleAnswer:
     match outcome:
-        case Moved():
+        case Transferred():
             auth = outcome.authorization
             return cronos.Settled(
                 x402_version=cronos.VERSION,
@@ -98,7 +105,7 @@ def _settle_answer(facilitator: Facilitator, outcome: Outcome) -> cronos.SettleA
                 network=facilitator.network.name,
                 timestamp=_iso(facilitator.clock),
             )
-        case NotMoved():
+        case NotTransferred():
             return _failed(facilitator, _ERRORS.get(outcome.why, SettleError.FAILED).value)
         case Rejected(why=Invalid.SIGNATURE):  # settle has another text for it than verify
             return _failed(facilitator, SettleError.SIGNATURE.value)

@@ -49,13 +49,13 @@ class Rejected(msgspec.Struct, frozen=True):
     value: str = ""
 
 
-class NotMoved(msgspec.Struct, frozen=True):
+class NotTransferred(msgspec.Struct, frozen=True):
     """The payment is valid, but the token or the chain refused the transfer."""
 
     why: Cause
 
 
-class Moved(msgspec.Struct, frozen=True):
+class Transferred(msgspec.Struct, frozen=True):
     """The transfer is mined."""
 
     authorization: Authorization
@@ -63,7 +63,7 @@ class Moved(msgspec.Struct, frozen=True):
     block_number: int
 
 
-Outcome = Moved | NotMoved | Rejected
+SettleResult = Transferred | NotTransferred | Rejected
 
 
 def verify(facilitator: Facilitator, asked: Asked) -> Rejected | None:
@@ -75,7 +75,7 @@ def verify(facilitator: Facilitator, asked: Asked) -> Rejected | None:
     return Rejected(broken.refusal, broken.reason(case)) if broken else None
 
 
-async def settle(facilitator: Facilitator, asked: Asked) -> Outcome:
+async def settle(facilitator: Facilitator, asked: Asked) -> SettleResult:
     """Verify once more, try the call, send it, and wait until it is mined.
 
     The payer pays no gas (1/payer-pays-no-gas), and as the call is tried first, a refusal
@@ -96,12 +96,12 @@ async def settle(facilitator: Facilitator, asked: Asked) -> Outcome:
         seen = cause(str(reverted))
         if seen is Cause.WINDOW:  # this token does not distinguish early from late
             seen = await _early_or_late(facilitator, payment.authorization)
-        return NotMoved(seen)
+        return NotTransferred(seen)
     except ChainError:  # it was not sent, or another transaction took its place
-        return NotMoved(Cause.OTHER)
+        return NotTransferred(Cause.OTHER)
     if not receipt.succeeded:
-        return NotMoved(Cause.OTHER)
-    return Moved(payment.authorization, receipt.tx_hash, receipt.block_number)
+        return NotTransferred(Cause.OTHER)
+    return Transferred(payment.authorization, receipt.tx_hash, receipt.block_number)
 
 
 async def _early_or_late(facilitator: Facilitator, auth: Authorization) -> Cause:

@@ -95,6 +95,8 @@ def _case(suite: ET.Element, result: dict[str, Any]) -> None:
             ET.SubElement(case, "skipped", message=_xml(str(result["reason"])))
         case "observed":
             ET.SubElement(case, "skipped", message=_xml(f"observed: {result['actual']}"))
+        case _:
+            assert result["outcome"] == "passed"
 
 
 def explained(result: dict[str, Any]) -> str:

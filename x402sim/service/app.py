@@ -30,7 +30,7 @@ async def perp_quote(service: Service, request: Request) -> Response:
     body = await web.read_body(request)
     if not service.settings.decisions.gate_before_body:
         web.parse(body, QuoteRequest)
-    granted = gate.ask(service, request.headers, QUOTE, price)
+    granted = gate.find_pass(service, request.headers, QUOTE, price)
     if granted is None:
         return payment_required(service, request, QUOTE, price)
     order: QuoteRequest = web.parse(body, QuoteRequest)
@@ -56,7 +56,7 @@ async def pay(service: Service, request: Request) -> Response:
             )
         )
         status = status_of(refused.refusal, service.settings.decisions)
-        return web.error(status, refused.refusal.value, refused.reason, final=refused.final)
+        return web.error(status, refused.refusal.text, refused.reason, final=refused.final)
 
 
 async def create_session(service: Service, request: Request) -> Response:
@@ -94,7 +94,7 @@ async def list_agents(service: Service, request: Request) -> Response:
     """GET /api/agents: the list of agents (4.3/list)."""
     price = service.settings.quote_price_base
     if not service.settings.decisions.agents_free:
-        granted = gate.ask(service, request.headers, AGENTS, price)
+        granted = gate.find_pass(service, request.headers, AGENTS, price)
         if granted is None or not gate.spend(service, granted):
             return payment_required(service, request, AGENTS, price)
     return web.answer({"agents": agents(service)})

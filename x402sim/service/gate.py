@@ -1,6 +1,7 @@
 """Does a request carry a valid proof of payment? Section 5, in one place.
 
-`ask` looks for the proof and changes nothing; `spend` debits its session, if it is one.
+`find_pass` looks for the proof and changes nothing; `spend` debits the session, if the proof
+is a session id.
 Between the two the endpoint validates the body and prepares its answer, so that nobody
 pays for a request that is not served.
 Clauses: 5/cache-first, 5/stored-records, 5/resource-binding, 5/session-debit.
@@ -22,7 +23,7 @@ class Pass(msgspec.Struct, frozen=True):
     session_id: str | None = None
 
 
-def ask(
+def find_pass(
     service: Service, headers: Mapping[str, str], resource: str, amount_base: int
 ) -> Pass | None:
     """Return the pass that the request's headers give, or None (1/unpaid-402).

@@ -1,10 +1,10 @@
 """The 402: the service issues payment requirements and stores nothing.
 
-A payment id carries its own proof. It is a MAC over what was issued (resource, amount,
-expiry, a session's duration, and this deployment's network, asset and payee), followed
-by those terms, enciphered under that MAC. So an unpaid request costs no memory, ids
-survive a restart, no two are equal, nobody can guess one, and the service cannot read an
-id that was invented or issued elsewhere.
+A payment id is a MAC + the encrypted terms; the MAC is also the cipher's IV. The terms are
+resource, amount, expiry and a session's duration, after a random salt. The MAC covers them,
+and this deployment's network, asset and payee. So an unpaid request costs no memory, ids
+survive a restart, no two are equal, nobody can guess one, and the service rejects an id that
+was invented or issued elsewhere.
 Clauses: 2.1/*, 2.2/*, 8/timeout.
 """
 

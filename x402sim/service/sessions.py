@@ -23,9 +23,9 @@ from x402sim.protocol.money import MAX_STORED, to_base
 from x402sim.service.issue import SESSIONS
 from x402sim.service.reconcile import can_never_be_mined
 from x402sim.service.state import Service
-from x402sim.service.store.sessions import Refund, Session
+from x402sim.service.store.session_budgets import Refund, Session
 from x402sim.service.upstream.calls import OutcomeUnknown, Unavailable
-from x402sim.service.upstream.facilitator import Moved
+from x402sim.service.upstream.dialect import Moved
 from x402sim.web import bad_body
 
 log = logging.getLogger("x402sim")

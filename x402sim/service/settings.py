@@ -13,6 +13,8 @@ from coincurve import PrivateKey
 
 from x402sim.protocol.crypto import Address, address_of, from_hex, parse_address
 from x402sim.protocol.networks import TESTNET, Network, network_named
+from x402sim.service.upstream.cronos import CRONOS
+from x402sim.service.upstream.dialect import Dialect
 from x402sim.spec.decisions import Decisions
 
 
@@ -28,6 +30,8 @@ class Settings:
     facilitator_url: str
     explorer_url: str
     rpc_url: str
+    dialect: Dialect = CRONOS
+    """How the facilitator is spoken to; no environment variable sets it."""
     network: Network = TESTNET
     recipient: Address | None = None
     """Where payments go, if not to the server wallet (deposits always go there)."""

@@ -135,7 +135,7 @@ CLAUSES: tuple[Clause, ...] = (
     _must(
         "2.4/block-null",
         "block_number is null at creation and filled in by the indexer.",
-        "service.store.payments:Payments.claim",
+        "service.store.payment_records:Payments.insert_pending",
     ),
     _must(
         "2.5/entitlement",
@@ -172,7 +172,7 @@ CLAUSES: tuple[Clause, ...] = (
     _must(
         "3/record-outlives-cache",
         "The persistent record is not discarded with it, and still grants access.",
-        "service.store.payments:Payments.grants",
+        "service.store.payment_records:Payments.grants",
     ),
     _must(
         "3/indexed-status",
@@ -224,7 +224,7 @@ CLAUSES: tuple[Clause, ...] = (
     _must(
         "4.1/store-settled",
         'The payment record is stored with status "settled".',
-        "service.store.payments:Payments.settle",
+        "service.store.payment_records:Payments.mark_settled",
     ),
     _must(
         "4.1/cache",
@@ -277,7 +277,7 @@ CLAUSES: tuple[Clause, ...] = (
     _must(
         "5/stored-records",
         "Otherwise in the stored records: same id, same resource, status settled.",
-        "service.store.payments:Payments.grants",
+        "service.store.payment_records:Payments.grants",
     ),
     _must(
         "5/resource-binding",
@@ -287,12 +287,12 @@ CLAUSES: tuple[Clause, ...] = (
     _must(
         "5/session-condition",
         "A session is served when deposited - released >= the amount required.",
-        "service.store.sessions:Sessions.can_pay",
+        "service.store.session_budgets:Sessions.can_pay",
     ),
     _must(
         "5/session-debit",
         "Then released is increased by that amount, and never passes the deposit.",
-        "service.store.sessions:Sessions.debit",
+        "service.store.session_budgets:Sessions.debit",
     ),
     _must(
         "5/signature-proves",
@@ -323,7 +323,7 @@ CLAUSES: tuple[Clause, ...] = (
     _must(
         "6/reputation",
         "The indexer triggers reputation updates after payments are matched.",
-        "service.store.payments:Payments.update_reputation",
+        "service.store.payment_records:Payments.update_reputation",
     ),
     # 7. Errors
     _must(
@@ -382,7 +382,7 @@ CLAUSES: tuple[Clause, ...] = (
     _must(
         "8/indexer-batch",
         "At most 100 records per run, those with block_number null, newest first.",
-        "service.store.payments:Payments.unindexed",
+        "service.store.payment_records:Payments.unindexed",
     ),
     _must(
         "8/indexer-query",

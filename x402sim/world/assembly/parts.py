@@ -28,7 +28,6 @@ from x402sim.service.issue import Issuer
 from x402sim.service.settings import Settings
 from x402sim.service.state import Service
 from x402sim.service.store import Store
-from x402sim.service.upstream.cronos import CRONOS
 from x402sim.service.upstream.explorer import ExplorerClient
 from x402sim.service.upstream.facilitator import FacilitatorClient
 from x402sim.service.upstream.rpc import RpcClient
@@ -240,7 +239,7 @@ def _service(site: _Site, settings: Settings, store: Store, http: httpx.AsyncCli
         store=store,
         issuer=Issuer(settings, site.rng.stream("payment ids")),
         entitlements=Entitlements(settings.entitlement_lifetime_s),
-        facilitator=FacilitatorClient(http, settings, CRONOS),
+        facilitator=FacilitatorClient(http, settings),
         explorer=ExplorerClient(http, settings),
         rpc=RpcClient(http, settings),
         record=lambda event: journal.record(clock.now_ms(), event),

@@ -33,7 +33,7 @@ class Skew(msgspec.Struct, frozen=True):
 
     def __post_init__(self) -> None:
         if self.actor not in ACTORS:
-            raise ValueError(unknown("clock", self.actor, ACTORS))
+            raise ValueError(unknown("actor", self.actor, ACTORS))
 
 
 class Lag(msgspec.Struct, frozen=True):

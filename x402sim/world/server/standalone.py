@@ -15,7 +15,6 @@ from x402sim.service.issue import Issuer
 from x402sim.service.settings import Settings
 from x402sim.service.state import Service
 from x402sim.service.store import Store
-from x402sim.service.upstream.cronos import CRONOS
 from x402sim.service.upstream.explorer import ExplorerClient
 from x402sim.service.upstream.facilitator import FacilitatorClient
 from x402sim.service.upstream.rpc import RpcClient
@@ -35,7 +34,7 @@ def open_service(settings: Settings, file: Path | None) -> tuple[Process, httpx.
         store=Store(file),
         issuer=Issuer(settings, Rng().stream("payment ids")),
         entitlements=Entitlements(settings.entitlement_lifetime_s),
-        facilitator=FacilitatorClient(http, settings, CRONOS),
+        facilitator=FacilitatorClient(http, settings),
         explorer=ExplorerClient(http, settings),
         rpc=RpcClient(http, settings),
     )

@@ -133,7 +133,7 @@ class LiveWorld:
         Raises `ValueError` for any other actor.
         """
         if actor not in get_args(events.Skewable):
-            raise ValueError(unknown("clock", actor, get_args(events.Skewable)))
+            raise ValueError(unknown("actor", actor, get_args(events.Skewable)))
         self.record(events.ClockSkewed(victim=actor, seconds=seconds))
         await self._control("POST", "clock/skew", {"actor": actor, "seconds": seconds})
 
