@@ -25,9 +25,7 @@ from x402sim.report.plots.figure import BLACK, BLUE, GREY, ORANGE, VERMILLION
 from x402sim.report.plots.rows import rows
 from x402sim.report.reading import Reading
 
-PLOTS: list[Callable[..., Axes]] = [
-    plots.sequence, plots.balances, plots.session_burn_down, plots.latency, plots.backlog,
-]  # fmt: skip
+PLOTS: list[Callable[..., Axes]] = [getattr(plots, each.name) for each in plots.PLOTS]
 
 
 def named(ax: Axes, kind: str) -> dict[str, Any]:
