@@ -97,9 +97,9 @@ def conformance(
     """Check a running service against the specification.
 
     With the URL alone, the suite tests statuses, message shapes and payment checks, and pays
-    nothing. With `--payer-key`, it also checks payments, bindings, replays and sessions; it prints the
-    most that they may cost first, and never exceeds `--budget`. With `--world`, it also
-    injects faults and counts money on the ledger; the world (`x402sim serve --no-service`)
+    nothing. With `--payer-key`, it also checks payments, bindings, replays and sessions; it
+    prints the most that they may cost first, and never exceeds `--budget`. With `--world`, it
+    also injects faults and counts money on the ledger; the world (`x402sim serve --no-service`)
     is then the service's facilitator, explorer and chain, and mints what payers need.
 
     Outcomes: passed, failed, skipped (a need is missing), inconclusive (the check could
