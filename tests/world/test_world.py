@@ -112,7 +112,7 @@ def test_nobody_at_the_url_is_an_error() -> None:
 
 def test_the_world_says_what_it_refused() -> None:
     async def story(world: LiveWorld) -> None:
-        with pytest.raises(ValueError, match=r"unknown clock 'moon'\. Possible: service, facil"):
+        with pytest.raises(ValueError, match=r"unknown actor 'moon'\. Possible: service, facil"):
             await world.skew("moon", 1)
         with pytest.raises(RuntimeError, match=r"refused 'clock/skew': .*<= 31622400"):
             await world.skew("service", 1e12)
