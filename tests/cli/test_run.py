@@ -276,7 +276,7 @@ def test_a_file_without_a_valid_scenario(tmp_path: Path, text: str, says: str) -
     [
         ("moon", "unknown stage 'moon'. Possible: in-process, tcp, http://HOST:PORT"),
         ("in-proces", "did you mean 'in-process'?"),
-        ("http://127.0.0.1:1", "nobody answers at http://127.0.0.1:1"),
+        ("http://127.0.0.1:1", "no answer from http://127.0.0.1:1"),
         ("http://127.0.0.1:99999", "with a port up to 65535"),
         ("http://", "http://HOST:PORT, with a port up to 65535"),
     ],

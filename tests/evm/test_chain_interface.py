@@ -75,7 +75,7 @@ def test_each_transaction_is_mined_at_once_in_a_block_of_its_own(either: ChainDr
         )
 
 
-def test_what_is_not_there_is_none(either: ChainDriver):
+def test_unknown_objects_are_none(either: ChainDriver):
     chain = either.chain
     for ask in (chain.transaction, chain.receipt, chain.block):
         assert either.run(ask(UNKNOWN)) is None
@@ -100,7 +100,7 @@ def test_a_call_is_judged_by_the_worlds_time_without_a_block(either: ChainDriver
         either.run(either.chain.estimate_gas(Call(RELAYER.address_bytes, TOKEN, data)))
 
 
-def test_what_waits_is_mined_together_in_order_of_arrival(either: ChainDriver):
+def test_waiting_transactions_are_mined_together_in_order_of_arrival(either: ChainDriver):
     on_demand(either)
     senders = [RELAYER, ALICE, RELAYER, MALLORY, ALICE]
     sent = [either.put(payment(n), sender) for n, sender in enumerate(senders)]
@@ -127,7 +127,7 @@ def test_the_time_that_counts_is_that_of_the_block(either: ChainDriver):
     assert receipt(either, tx_hash).revert_reason.startswith("ERC3009InvalidAuthorizationTime")
 
 
-def test_turning_automine_on_mines_what_waits_at_the_worlds_time(either: ChainDriver):
+def test_turning_automine_on_mines_the_mempool_at_the_worlds_time(either: ChainDriver):
     on_demand(either)
     tx_hash = either.put(payment())
     either.town.now[0] += 60
@@ -139,7 +139,7 @@ def test_turning_automine_on_mines_what_waits_at_the_worlds_time(either: ChainDr
 
 
 @pytest.mark.parametrize("blocks", [0, -1, 10_001])
-def test_nonsense_is_not_mined(either: ChainDriver, blocks: int):
+def test_an_invalid_number_of_blocks_is_refused(either: ChainDriver, blocks: int):
     with pytest.raises(ChainError, match=f"1 to 10000 blocks at a time, not {blocks}"):
         either.run(either.chain.mining.mine(blocks))
     assert height(either) == 0
@@ -172,7 +172,7 @@ def test_native_currency_moves(either: ChainDriver):
 
 
 @pytest.mark.parametrize("value", [0, 1])
-def test_who_cannot_pay_for_the_gas_is_refused(either: ChainDriver, value: int):
+def test_a_sender_that_cannot_pay_for_gas_is_refused(either: ChainDriver, value: int):
     cost = GAS_LIMIT * GAS_PRICE_WEI + value
     either.run(either.chain.rewinding.set_native_balance(STRANGER.address_bytes, cost - 1))
     with pytest.raises(ChainError, match=r"(?i)insufficient funds for gas \* price \+ value"):
@@ -282,7 +282,7 @@ ALICE_WORD, SHOP_WORD = (abi.word(w.address_bytes) for w in (ALICE, SHOP))
         (LogFilter(0, 99, (), ((), (), ())), [(1, 0), (1, 1), (2, 0), (3, 0)]),
     ],
 )
-def test_a_filter_passes_what_it_names(either: ChainDriver, wanted: LogFilter, found: list):
+def test_a_filter_selects_matching_logs(either: ChainDriver, wanted: LogFilter, found: list):
     either.send(payment())
     either.send(abi.mint(SHOP.address_bytes, 1), OWNER)
     either.send(cancel_call(nonce("second")))
@@ -293,7 +293,7 @@ def test_a_filter_passes_what_it_names(either: ChainDriver, wanted: LogFilter, f
 # --- waiting for a receipt -----------------------------------------------------------
 
 
-def test_waiting_for_what_is_mined_returns_at_once(either: ChainDriver):
+def test_waiting_for_a_mined_transaction_returns_immediately(either: ChainDriver):
     mined = either.send(payment())
     assert either.run(either.chain.wait(mined.tx_hash, 0)) == mined
 
@@ -345,7 +345,7 @@ def test_snapshots_nest_and_bring_back_what_waited(either: ChainDriver):
     assert either.balance(SHOP) == 30_000
 
 
-def test_what_was_sent_since_a_snapshot_does_not_wait_after_it(either: ChainDriver):
+def test_a_revert_removes_later_transactions_from_the_mempool(either: ChainDriver):
     on_demand(either)
     number = either.run(either.chain.rewinding.snapshot())
     tx_hash = either.put(payment())
@@ -410,7 +410,7 @@ def test_a_dropped_transaction_is_unknown_and_undone(either: ChainDriver):
 
 
 @pytest.mark.parametrize("drop", [False, True])
-def test_a_reorg_mines_what_waits_unless_it_is_dropped(either: ChainDriver, drop: bool):
+def test_a_reorg_mines_the_mempool_except_dropped_transactions(either: ChainDriver, drop: bool):
     on_demand(either)
     either.run(either.chain.mining.mine())
     waiting = either.put(payment())
@@ -459,7 +459,7 @@ def test_a_native_balance_that_was_set_survives_a_reorg(either: ChainDriver):
 # --- trouble on demand ---------------------------------------------------------------
 
 
-def test_what_waits_can_be_forgotten(either: ChainDriver):
+def test_the_mempool_can_be_dropped(either: ChainDriver):
     on_demand(either)
     tx_hash = either.put(payment())
     either.run(either.chain.rewinding.drop())
@@ -485,7 +485,7 @@ def test_a_forced_revert_fails_once_and_the_call_can_be_repeated(either: ChainDr
 # --- anvil's own ---------------------------------------------------------------------
 
 
-def test_whoever_watches_is_told_of_every_operation(anvil: ChainDriver):
+def test_watchers_are_called_after_every_operation(anvil: ChainDriver):
     seen: list[int] = []
 
     async def look() -> None:
@@ -508,7 +508,7 @@ def test_many_blocks_have_the_worlds_time_however_long_they_take(anvil: ChainDri
     assert {anvil.run(anvil.chain.block(n)).timestamp_s for n in numbers} == {NOW_S}
 
 
-def test_what_others_send_to_the_node_is_seen_and_survives_a_reorg(anvil: ChainDriver):
+def test_transactions_of_other_clients_are_seen_and_survive_a_reorg(anvil: ChainDriver):
     """A transaction with a signature of its own, from whoever talks to the node directly."""
     signed = SHOP.account.sign_transaction(
         {"chainId": 338, "nonce": 0, "gas": 90_000, "gasPrice": 10**9, "to": checksum(TOKEN)}
@@ -524,7 +524,7 @@ def test_what_others_send_to_the_node_is_seen_and_survives_a_reorg(anvil: ChainD
     assert hashes(anvil) != before
 
 
-def test_waiting_ends_when_somebody_else_mines(anvil: ChainDriver):
+def test_waiting_ends_when_another_client_mines(anvil: ChainDriver):
     on_demand(anvil)
     tx_hash = anvil.put(payment())
 
@@ -537,7 +537,7 @@ def test_waiting_ends_when_somebody_else_mines(anvil: ChainDriver):
     assert anvil.run(wait_and_mine()).succeeded
 
 
-def test_a_gap_in_the_nonces_waits_for_what_fills_it(anvil: ChainDriver):
+def test_a_nonce_gap_waits_for_the_missing_transaction(anvil: ChainDriver):
     """Where a real chain differs from the ledger: without nonce 0, nonce 1 cannot be mined."""
     dropped, stuck = anvil.put(payment(1)), anvil.put(payment(2))
     anvil.run(anvil.chain.rewinding.reorg(2, drop=[dropped]))
@@ -564,7 +564,7 @@ def test_reset_begins_again(anvil: ChainDriver):
     assert anvil.run(anvil.chain.block(1)).tx_hashes == (tx_hash,)
 
 
-def test_on_virtual_time_the_node_takes_no_time_and_a_wait_takes_what_it_should(town: Town):
+def test_in_virtual_time_node_requests_take_no_time_and_waits_do(town: Town):
     async def story() -> tuple[float, float]:
         loop, chain = asyncio.get_running_loop(), town.anvil
         started = loop.time()

@@ -449,7 +449,7 @@ MUST_NOT_SUCCEED = [f"with {forgery}: done" for forgery in (*FORGERIES, "the oth
 @pytest.mark.timeout(300)
 @pytest.mark.clause("5/nonce-once", "5/window", "5/signature-proves", "5/exact-amount")
 @pytest.mark.parametrize("runs", [3, pytest.param(100, marks=pytest.mark.thorough)])
-def test_whatever_is_done_the_ledger_does_as_the_evm(
+def test_the_ledger_agrees_with_the_evm(
     town: Town,
     monkeypatch: pytest.MonkeyPatch,
     record_property: Callable[[str, object], None],

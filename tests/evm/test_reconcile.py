@@ -198,7 +198,7 @@ def test_a_payment_that_waits_or_reverted_is_open(shop: Shop, either: ChainDrive
     [(pay, False, 1), (lambda: cancel_call(nonce("first")), True, 0)],
     ids=["used", "cancelled"],
 )
-def test_both_nodes_tell_the_same_of_a_nonce(
+def test_both_nodes_report_the_same_state_of_a_nonce(
     shop: Shop, either: ChainDriver, how: Callable[[], bytes], canceled: bool, transfers: int
 ):
     assert shop.state() == NonceState(NOW_S, is_used=False, use=None)

@@ -61,7 +61,7 @@ def test_one_switch_moves_one_status(switch):
     assert [SWITCHES[refusal] for refusal in moved] == [switch]
 
 
-def test_a_reason_is_told_after_the_text():
+def test_a_reason_follows_the_error_text():
     refused = SettlementRefused(Refusal.MISMATCH, "scheme: issued exact, got upto")
     assert str(refused) == "Payment requirements do not match: scheme: issued exact, got upto"
 
@@ -71,7 +71,7 @@ def test_a_reason_is_told_after_the_text():
 
 @pytest.mark.parametrize("told", [True, False])
 @pytest.mark.parametrize("text", [*(refusal.text for refusal in Refusal), "Too Many Requests"])
-def test_what_the_answer_says_counts_before_its_text(text, told):
+def test_the_final_of_an_answer_counts_before_its_text(text, told):
     assert is_final(text, told) is told
 
 

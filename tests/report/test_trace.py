@@ -39,13 +39,13 @@ def test_a_trace_goes_from_the_request_to_its_end() -> None:
         assert words in whole
 
 
-def test_what_goes_without_saying_is_not_told() -> None:
+def test_obvious_events_are_left_out_of_the_trace() -> None:
     told = "\n".join(str(line) for line in trace.lines(Reading(run("replayed").journal)))
     assert "failed" not in told, "no check did"
     assert "mint" not in told
 
 
-def test_whatever_a_story_does_to_the_world_has_words() -> None:
+def test_every_action_of_a_story_has_a_text() -> None:
     told = [
         line.text for line in trace.lines(Reading(run("meddled").journal)) if line.left == "world"
     ]

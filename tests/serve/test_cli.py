@@ -261,7 +261,7 @@ def test_on_another_host_there_is_no_control_without_a_token():
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "127.0.0.1"])
-def test_with_a_token_only_who_knows_it_controls(host):
+def test_control_needs_the_token_if_there_is_one(host):
     with started("--host", host, "--control-token", "open sesame") as server:
         assert server.ready["control"] == server.ready["service"] + "/_sim"
         for given in (None, "", "open sesame", "Bearer", "Bearer open", "Basic open sesame"):

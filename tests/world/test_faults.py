@@ -82,7 +82,7 @@ KINDS = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_a_payer_sees_and_what_was_done(on: str, kind: str) -> None:
+def test_each_fault_has_its_effects_on_payer_and_chain(on: str, kind: str) -> None:
     wanted, status, transfers = KINDS[kind]
 
     async def story(world: LiveWorld) -> None:
@@ -374,7 +374,7 @@ def test_the_first_fault_that_fits_strikes() -> None:
     play(story)
 
 
-def test_a_condition_of_ones_own(virtual: str) -> None:
+def test_a_python_condition(virtual: str) -> None:
     async def story(world: LiveWorld) -> None:
         alice = await alice_of(world)
         seen: list[bytes] = []
@@ -392,7 +392,7 @@ def test_a_condition_of_ones_own(virtual: str) -> None:
     play(story, virtual)
 
 
-def test_a_condition_of_ones_own_cannot_be_sent(server: LocalServer) -> None:
+def test_a_python_condition_cannot_be_sent_to_a_deployment(server: LocalServer) -> None:
     async def story(world: LiveWorld) -> None:
         with pytest.raises(ValueError, match="cannot be sent to a deployment"):
             await world.fault(Fault(victim="service", does="refuse"), lambda _: True)
@@ -500,7 +500,7 @@ def test_an_intervention_that_makes_no_sense_is_refused(
 # --- the service dies ----------------------------------------------------------------
 
 
-def test_what_is_in_flight_when_it_dies_is_broken_and_done_once(on: str) -> None:
+def test_a_crash_breaks_requests_in_flight_and_repeats_none(on: str) -> None:
     async def story(world: LiveWorld) -> None:
         alice = await alice_of(world)
         slow = Fault(**SETTLE, does="delay answer", seconds=0.3)
@@ -566,7 +566,7 @@ def test_a_payment_that_was_pending_is_resolved_at_the_start(virtual: str) -> No
     play(story, virtual)
 
 
-def test_dying_while_another_is_served_breaks_only_what_was_in_flight(virtual: str) -> None:
+def test_a_crash_breaks_only_requests_in_flight(virtual: str) -> None:
     async def story(world: LiveWorld) -> None:
         alice, bob = await alice_of(world), await world.payer("bob", balance="1.00")
         held = Fault(victim="facilitator", path="/verify", does="delay answer", seconds=5, times=2)
@@ -681,7 +681,7 @@ def test_a_forced_revert_hits_one_transaction_and_not_the_next(on: str) -> None:
     assert reverted == ["forced revert"]
 
 
-def test_the_mempool_forgets(on: str) -> None:
+def test_dropping_empties_the_mempool(on: str) -> None:
     async def story(world: LiveWorld) -> None:
         alice = await alice_of(world)
         bob = await world.payer("bob")
@@ -698,7 +698,7 @@ def test_the_mempool_forgets(on: str) -> None:
     play(story, on)
 
 
-def test_turning_automine_on_mines_what_waits(on: str) -> None:
+def test_turning_automine_on_mines_the_mempool(on: str) -> None:
     async def story(world: LiveWorld) -> None:
         alice = await alice_of(world)
         bob = await world.payer("bob")
@@ -732,7 +732,7 @@ def test_the_money_is_seen_as_it_is(on: str) -> None:
     play(story, on)
 
 
-def test_what_goes_wrong_is_in_the_journal(virtual: str) -> None:
+def test_faults_are_in_the_journal(virtual: str) -> None:
     async def story(world: LiveWorld) -> None:
         await world.fault(Fault(**SETTLE, does="delay answer", seconds=2, times=None))
         await world.skew("service", 5)

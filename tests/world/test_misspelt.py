@@ -107,7 +107,7 @@ def test_a_path_that_the_victim_does_not_serve_is_refused(
     assert f"unknown path of {victim} {path!r}" in answer.json()["reason"]
 
 
-def test_a_condition_of_the_storys_own_does_not_hide_a_wrong_path() -> None:
+def test_a_python_condition_does_not_hide_a_wrong_path() -> None:
     async def story(world: LiveWorld) -> None:
         await world.fault(Fault(**FAULT, path="/setle"), when=lambda _: True)
 
@@ -248,7 +248,7 @@ def test_a_stage_that_does_not_exist_is_refused(text: str, says: str) -> None:
     assert says in str(raised.value)
 
 
-def test_what_cannot_be_combined_is_refused() -> None:
+def test_options_that_cannot_be_combined_are_refused() -> None:
     node = Node("http://user:hush@127.0.0.1:9/key")
     with pytest.raises(
         ValueError, match=r"tcp needs virtual time, which http://127\.0\.0\.1:9 lacks"

@@ -27,7 +27,7 @@ def test_it_can_be_started_again_after_it_was_stopped() -> None:
             httpx.get(url)
 
 
-def test_what_is_asked_of_a_server_that_does_not_run_is_refused() -> None:
+def test_a_stopped_server_has_no_urls() -> None:
     server = LocalServer()
     for name in ("url", "wallets", "facilitator_url", "explorer_url", "rpc_url", "control_url"):
         with pytest.raises(RuntimeError, match="not running: use `with LocalServer"):
@@ -39,7 +39,7 @@ def test_it_is_not_started_twice() -> None:
         server.start()
 
 
-def test_slips_are_told_at_once(tmp_path: Path) -> None:
+def test_misspelt_names_are_errors_immediately(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="0 to 65535, not 99999"):
         LocalServer(port=99999)
     with pytest.raises(ValueError, match="block time is"):

@@ -105,12 +105,12 @@ def test_an_unknown_scenario_is_named_with_those_there_are() -> None:
         World().play("repaly")
 
 
-def test_nobody_at_the_url_is_an_error() -> None:
-    with pytest.raises(ConnectionError, match=r"nobody answers at http://127\.0\.0\.1:9"):
+def test_no_answer_at_the_url_is_an_error() -> None:
+    with pytest.raises(ConnectionError, match=r"no answer from http://127\.0\.0\.1:9"):
         World(on="http://127.0.0.1:9").play(idle)
 
 
-def test_the_world_says_what_it_refused() -> None:
+def test_a_refused_action_is_an_error_with_its_reason() -> None:
     async def story(world: LiveWorld) -> None:
         with pytest.raises(ValueError, match=r"unknown actor 'moon'\. Possible: service, facil"):
             await world.skew("moon", 1)
@@ -124,7 +124,7 @@ def test_the_world_says_what_it_refused() -> None:
     play(story)
 
 
-def test_without_a_control_plane_it_says_what_needs_one() -> None:
+def test_without_a_control_plane_the_error_names_the_action() -> None:
     bare = LocalServer()
     bare._listen = Listen(host="0.0.0.0", port=0)
 
@@ -174,7 +174,7 @@ def test_a_check_says_what_was_seen_and_what_was_wanted() -> None:
     assert repr(run) == "Run(story: failed, 1 of 3 checks held)"
 
 
-def test_a_story_that_breaks_is_told_without_anybodys_paths() -> None:
+def test_a_broken_story_is_reported_without_absolute_paths() -> None:
     async def story(world: LiveWorld) -> None:
         world.expect(1, 1, "5/window")
         {}["nothing"]
@@ -244,7 +244,7 @@ def test_a_run_can_be_kept_and_read_again(tmp_path: Path) -> None:
     assert run.command == "python -m x402sim run quote --on in-process --seed 7"
 
 
-def test_a_world_with_options_tells_the_program_that_plays_it_again() -> None:
+def test_a_world_with_options_prints_the_program_that_repeats_it() -> None:
     run = World(
         seed=2,
         network=MAINNET,
@@ -267,7 +267,7 @@ def test_a_world_with_options_tells_the_program_that_plays_it_again() -> None:
         (b"no journal\n", "this is no journal: its first line is not"),
     ],
 )
-def test_what_is_no_run_is_refused(tmp_path: Path, content: bytes, says: str) -> None:
+def test_an_object_that_is_not_a_run_is_refused(tmp_path: Path, content: bytes, says: str) -> None:
     file = tmp_path / "journal.ndjson"
     file.write_bytes(content)
     with pytest.raises(ValueError, match=says):
@@ -308,7 +308,7 @@ def test_another_seed_is_another_interleaving() -> None:
     assert runs[0].sha256 == runs[2].sha256
 
 
-def test_every_payer_has_luck_of_its_own() -> None:
+def test_every_payer_has_its_own_random_stream() -> None:
     run = play(crowd(5), latency={"service": (0.05, 0.5)})
     asked = {e.event.exchange: e.at_ms for e in entries(run, events.RequestSent)}
     answered = [(e.event.exchange, e.at_ms) for e in entries(run, events.AnswerReceived)]
@@ -398,7 +398,7 @@ def test_latencies_are_drawn_as_they_were_given() -> None:
     assert drawn[int(4001 * 0.8413)] == pytest.approx(0.1 * math.exp(0.5), rel=0.08), "one sigma"
 
 
-def test_a_caller_that_times_out_gets_an_error_and_the_work_goes_on() -> None:
+def test_a_caller_times_out_and_the_request_completes() -> None:
     async def story(world: LiveWorld) -> None:
         alice = await world.payer("alice", balance="1.00")
         required = await alice.ask()
@@ -414,7 +414,7 @@ def test_a_caller_that_times_out_gets_an_error_and_the_work_goes_on() -> None:
     assert gave_up.event.reason == "timeout"
 
 
-def test_what_the_service_gives_up_on_is_told_so() -> None:
+def test_a_timeout_of_the_service_is_in_the_journal() -> None:
     async def story(world: LiveWorld) -> None:
         alice = await world.payer("alice", balance="1.00")
         assert (await alice.buy()).error == "Facilitator unreachable"
@@ -459,7 +459,7 @@ def test_an_application_that_does_not_answer_breaks_the_connection(raises: bool)
         over_asgi(app)
 
 
-def test_a_caller_who_gives_up_leaves_it_working() -> None:
+def test_a_request_completes_after_its_caller_gave_up() -> None:
     async def main() -> list[str]:
         done: list[str] = []
 
@@ -517,7 +517,7 @@ def broken(run: Run) -> list[str]:
     return [check.clause for check in run.checked if not check.ok]
 
 
-def test_nothing_is_broken_where_nothing_is() -> None:
+def test_no_invariant_is_broken_in_an_honest_run() -> None:
     run = play(crowd(5), latency=LATENCY)
     assert run.checked == []
 
@@ -631,7 +631,7 @@ def test_a_grant_without_a_transfer_is_seen(told: dict[str, str]) -> None:
     assert broken(run) == [invariants.GRANTED_IF_PAID]
 
 
-def test_who_does_not_want_to_look_need_not() -> None:
+def test_invariants_can_be_switched_off() -> None:
     run = World(seed=1, invariants=False).play(settles_with)
     assert (run.outcome, run.checked) == ("passed", [])
 
@@ -720,7 +720,7 @@ def short_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("short_timeout")
-def test_a_story_that_waits_for_what_never_happens_ends() -> None:
+def test_a_story_that_waits_forever_times_out() -> None:
     async def forlorn(world: LiveWorld) -> None:
         alice = await world.payer("alice", balance="1.00")
         await alice.ask()
@@ -742,7 +742,7 @@ def test_time_that_a_story_lets_go_by_is_not_waiting() -> None:
     assert World().play(patient).outcome == "passed"
 
 
-def test_a_timeout_of_the_story_itself_is_its_own() -> None:
+def test_a_timeout_of_the_story_itself_is_not_the_idle_timeout() -> None:
     async def hasty(world: LiveWorld) -> None:
         async with asyncio.timeout(5):
             await asyncio.Event().wait()

@@ -26,7 +26,7 @@ Token = Annotated[
 Host = Annotated[str, typer.Option(help="Address to listen on.")]
 Port = Annotated[int, typer.Option(help="Port to listen on; 0 picks a free one.", max=65535, min=0)]
 NOT_ALL_HELD, MISUSE = 1, 2
-"""Exit codes: it ran and found something wrong; it could not start."""
+"""Exit codes: it ran and found a failure; it could not start."""
 
 
 class Misuse(Exception):

@@ -139,7 +139,7 @@ def serve(
 
 @contextmanager
 def _explained(db: Path | None, chain: "ChainBackend") -> Iterator[None]:
-    """Turn what keeps a world from opening into one line and exit code 2."""
+    """Turn an error of opening the world into one line and exit code 2."""
     from x402sim.chain.base import ChainError
     from x402sim.world.chains.parse import DEFAULT_CHAIN
 

@@ -4,8 +4,8 @@ An event's name in the journal is its class name in words: `PaymentSettled` is "
 All its fields are written, in the order of the declaration, which is part of the journal's format.
 Units are in the names: `_base` is base units of the token, `_ms` Unix milliseconds, `_s` and
 `seconds` seconds, `_wei` wei. A number that may exceed 63 bits (an amount on the chain, a price in
-wei) is a decimal string. `python -m x402sim events` prints the reference that is made from these
-files.
+wei) is a decimal string. `python -m x402sim events` prints the reference, which is generated from
+this package.
 
 To add an event: declare it in the file of its actor (`story`, `chain`, `service`, `exchange`); add
 it here to its union and to `__all__`; record it where it happens; add its line to FORMAT in

@@ -1,4 +1,4 @@
-"""The base class of all events, and the types of their fields."""
+"""The base class of events, and the types of their fields."""
 
 import re
 from typing import Literal

@@ -1,4 +1,4 @@
-"""The events of an HTTP exchange."""
+"""The events of an HTTP exchange, as seen by each side."""
 
 from x402sim.events.base import BaseEvent, Part
 

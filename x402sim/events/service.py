@@ -1,4 +1,4 @@
-"""What does the service do?"""
+"""The events of the service."""
 
 from typing import Literal
 

@@ -1,4 +1,4 @@
-"""The events of a story, or of its world."""
+"""The events of a story and its world."""
 
 from typing import Any, Literal
 

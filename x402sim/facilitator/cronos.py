@@ -1,7 +1,7 @@
-"""The facilitator's HTTP API in the words of the public Cronos facilitator.
+"""The facilitator's HTTP API, in the dialect of the public Cronos facilitator.
 
-A refusal is an answer, not an error: verify and settle say no in a 200. Only a body
-that is no request at all is a 400, and a transaction that is still not mined a 504.
+`verify` and `settle` refuse a payment with a 200. A body that cannot be read is a 400, and a
+transaction that is not mined in time a 504.
 """
 
 from datetime import UTC, datetime
@@ -46,7 +46,7 @@ _ERRORS = {
     Cause.SIGNATURE: SettleError.SIGNATURE,
     Cause.BALANCE: SettleError.BALANCE,
 }
-"""What settle answers if the token refuses the transfer; anything else failed on the chain."""
+"""The answers of settle if the token refuses the transfer; any other cause failed on the chain."""
 
 
 def routes(facilitator: Facilitator) -> list[Route]:
@@ -107,7 +107,7 @@ def _settle_answer(facilitator: Facilitator, outcome: SettleResult) -> cronos.Se
             )
         case NotTransferred():
             return _failed(facilitator, _ERRORS.get(outcome.why, SettleError.FAILED).value)
-        case Rejected(why=Invalid.SIGNATURE):  # settle has another text for it than verify
+        case Rejected(why=Invalid.SIGNATURE):  # settle and verify have different texts for it
             return _failed(facilitator, SettleError.SIGNATURE.value)
         case Rejected():
             return _failed(facilitator, cronos.invalid_reason(outcome.why, outcome.value))

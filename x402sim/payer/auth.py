@@ -35,7 +35,7 @@ Flow = Generator[httpx.Request, httpx.Response, httpx.Response]
 
 @dataclass(frozen=True, slots=True)
 class _Signed:
-    """A signed payment on its way."""
+    """A signed payment of unknown outcome."""
 
     payment_id: str
     header: str
@@ -51,9 +51,9 @@ class PaymentAuth(httpx.Auth):
     unless `reuse` is False. When it is not known whether a payment was made, the next
     request for the resource sends the same authorization again and signs no other.
 
-    One object may serve many requests at once, in threads or tasks. A payment id is proof
-    of payment for whoever shows it: do not let the client follow redirects to other hosts.
-    Raises `SpendingCapExceeded` and `PaymentFailed` out of the client's call.
+    One object may serve many requests at once, in threads or tasks. A payment id is proof of
+    payment for anyone who has it: do not let the client follow redirects to other hosts. Raises
+    `SpendingCapExceeded` and `PaymentFailed` out of the client's call.
     """
 
     requires_response_body = True
@@ -77,7 +77,7 @@ class PaymentAuth(httpx.Auth):
         self.max_amount_base = to_base(max_amount, network.decimals)
         self.max_total_base = to_base(max_total, network.decimals)
         self.signed_base = 0
-        """What has been signed for so far, in base units."""
+        """The amount signed for so far, in base units."""
         self.receipts: list[Receipt] = []
         self._reuse = reuse
         self._pay_path = pay_path
@@ -137,7 +137,7 @@ class PaymentAuth(httpx.Auth):
                     self._ids_to_show.setdefault(resource, []).append(payment_id)
 
     def _sign(self, offer: PaymentRequired) -> _Signed:
-        """Sign for what a 402 asks, within the caps; raises `PaymentFailed`."""
+        """Sign the payment that a 402 requires, within the caps; raises `PaymentFailed`."""
         requirements = offer.payment_requirements
         with self._lock:
             try:

@@ -21,7 +21,7 @@ from x402sim.protocol.networks import TESTNET, Network
 
 
 class _SessionAnswer(Wire, frozen=True):
-    """What a payer needs of the answer to a session request."""
+    """The fields that a payer reads of the answer to a session request."""
 
     session_id: str
 
@@ -35,8 +35,8 @@ class SessionAuth(httpx.Auth):
     `session_id`, an existing session is spent at the first server asked, and `max_sessions`
     is 0 by default.
 
-    Concurrent requests share a session. Whoever has its id can spend it: it is sent only to
-    the server that made it, but do not let the client follow redirects to other hosts.
+    Concurrent requests share a session. Anyone who has its id can spend it: it is sent only to the
+    server that made it, but do not let the client follow redirects to other hosts.
     """
 
     requires_response_body = True

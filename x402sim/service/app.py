@@ -1,4 +1,4 @@
-"""The service's HTTP: bytes become a message, a message becomes bytes, nothing else.
+"""The service's routes: each decodes a request, calls the service, and encodes the answer.
 
 Clauses: 1/unpaid-402, 1/repeat-served, 4.2/price, 4.2/quote, 4.3/list, 4.4/deposit-402,
 4.4/deposit-flow, 7/payment-required, 9/no-version-segment.
@@ -41,7 +41,7 @@ async def perp_quote(service: Service, request: Request) -> Response:
 
 
 async def pay(service: Service, request: Request) -> Response:
-    """POST /api/pay: settle a payment (4.1/receipt), or say why not (section 7)."""
+    """POST /api/pay: settle a payment (4.1/receipt), or refuse it (section 7)."""
     asked: SettlementRequest = web.parse(await web.read_body(request), SettlementRequest)
     try:
         return web.answer(await payments.pay(service, asked))

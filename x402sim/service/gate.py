@@ -16,7 +16,7 @@ from x402sim.service.state import Service
 
 
 class Pass(msgspec.Struct, frozen=True):
-    """A proof of payment for one resource; without `session_id` it costs nothing more."""
+    """A valid proof of payment for one resource; only one with a `session_id` is debited."""
 
     resource: str
     amount_base: int
@@ -28,7 +28,7 @@ def find_pass(
 ) -> Pass | None:
     """Return the pass that the request's headers give, or None (1/unpaid-402).
 
-    X-Payment-Id counts before X-Session-Id (decision 5/precedence).
+    X-Payment-Id has precedence over X-Session-Id (decision 5/precedence).
     """
     payment_id, session_id = headers.get("x-payment-id"), headers.get("x-session-id")
 
@@ -60,7 +60,7 @@ def is_entitled(service: Service, payment_id: str, resource: str) -> bool:
 
 
 def spend(service: Service, granted: Pass) -> bool:
-    """Debit the session behind a pass (5/session-debit); False if it cannot pay by now."""
+    """Debit the session of a pass (5/session-debit); False if it cannot pay any more."""
     if granted.session_id is None:
         return True
     released = service.store.sessions.debit(

@@ -1,6 +1,6 @@
-"""Money has moved: store it, open the session it pays for, and let the payer in.
+"""Grants access after money has moved: record, session of a deposit, entitlement.
 
-The one place where access is granted: after settlement, and after reconciliation.
+Both settlement and reconciliation use it.
 Clauses: 4.1/store-settled, 4.1/cache, 2.6/id-prefix, 3/deposit-makes-session.
 """
 

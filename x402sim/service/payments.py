@@ -1,8 +1,8 @@
 """POST /api/pay: the seven steps of 4.1, in their order.
 
-Around them: requests for one payment id go one after the other, and the id is claimed
-in the database before the facilitator may move money, so that neither a crash nor a
-lost answer can charge twice or lose a payment.
+Requests for one payment id are serialized, and the id is claimed in the database before the
+facilitator may move money, so that neither a crash nor a lost answer can charge twice or lose a
+payment.
 Clauses: 4.1/*, 5/nonce-once, 5/exact-amount, 7/*.
 """
 
@@ -90,9 +90,9 @@ async def verify(service: Service, attempt: Attempt) -> None:
 
 
 def claim(service: Service, attempt: Attempt) -> Stored:
-    """Take the payment id and the authorization, before money can move.
+    """Claim the payment id and the authorization, before money can move.
 
-    An authorization that is taken already is refused (7/nonce-already-used).
+    An authorization that is already claimed is refused (7/nonce-already-used).
     """
     stored = service.store.payments.insert_pending(
         Claim(
@@ -126,7 +126,7 @@ async def settle(service: Service, attempt: Attempt, stored: Stored, *, resumed:
 
 
 def _grant_settled(service: Service, stored: Stored, tx_hash: str) -> None:
-    """Steps 5 and 6; raises `SettlementRefused` if that transaction paid for another id."""
+    """Steps 5 and 6; raises `SettlementRefused` if the transaction paid for another id."""
     if not grant(service, stored, tx_hash):
         service.store.payments.drop_claim(stored.record.payment_id)
         reason = f"transaction {tx_hash} already paid for another payment id"
@@ -156,7 +156,7 @@ def _stored(service: Service, payment_id: str) -> Stored:
 
 
 def _require(service: Service, rules: Rules[Presented, Refusal], attempt: Attempt) -> None:
-    """Check a rule table; raises `SettlementRefused` with the first broken row."""
+    """Check a rule table; raises `SettlementRefused` with the first row that fails."""
     case = Presented(
         requirements=attempt.requirements,
         issued=attempt.issued,
@@ -172,7 +172,7 @@ def _require(service: Service, rules: Rules[Presented, Refusal], attempt: Attemp
 
 
 async def earlier_attempt(service: Service, attempt: Attempt) -> Stored | None:
-    """Return what is left of an earlier attempt with this payment id.
+    """Return the record of an earlier attempt with this payment id.
 
     - None: there was none, or it can never be paid;
     - a pending record: the same header, which may be sent to the facilitator again;
@@ -208,7 +208,7 @@ async def _not_settled(
     *,
     resumed: bool,
 ) -> None:
-    """Raise `SettlementRefused`, unless the chain says that the payment was made anyway.
+    """Raise `SettlementRefused`, unless the chain shows that the payment was made anyway.
 
     The claim stays if money may have moved or may still move, and is dropped if it never will.
     """
@@ -231,7 +231,7 @@ async def _not_settled(
 
 
 def _why_expired(service: Service, payment: PresentedPayment) -> str:
-    """Name the times that do not fit, so that a payer sees whose clock is wrong."""
+    """Return the times that do not fit, so that a payer sees whose clock is wrong."""
     auth, now_s = payment.authorization, service.clock.now_s()
     until_s = auth.valid_before if auth else None
     return f"validBefore is {until_s}, the server's clock says {now_s}"

@@ -1,8 +1,8 @@
-"""A settlement whose outcome is unknown: ask the chain.
+"""Resolves settlements of unknown outcome by asking the chain.
 
-The token's state tells only that a nonce is used up; its events tell whether it was
-used or cancelled, and the Transfer tells whether this merchant was paid this amount.
-Clauses: 5/nonce-once, 3/pending-resolved.
+The token's state shows only that a nonce is used up; its events show whether it was used or
+cancelled, and the Transfer event shows whether this merchant was paid this amount. Clauses:
+5/nonce-once, 3/pending-resolved.
 """
 
 from x402sim import events
@@ -15,7 +15,7 @@ from x402sim.service.upstream.calls import Unavailable
 from x402sim.service.upstream.rpc import NonceState, NonceUse
 
 BLOCK_TIME_S = 60
-"""How old a chain's newest block may be."""
+"""The greatest age of a chain's newest block."""
 
 
 async def resolve(service: Service, stored: Stored) -> Finding:

@@ -40,7 +40,7 @@ class Store:
         return self.database.copy()
 
     def restore(self, copy: sqlite3.Connection) -> None:
-        """Replace everything with a copy."""
+        """Replace the whole database with a copy."""
         self.database.restore(copy)
 
     def clear(self) -> None:

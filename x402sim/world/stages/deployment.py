@@ -107,7 +107,7 @@ async def _meet(control: httpx.AsyncClient, clock: SkewedClock, url: str) -> Who
     try:
         answer = await control.get("who")
     except httpx.TransportError as error:
-        raise ConnectionError(f"nobody answers at {url}: {error}") from error
+        raise ConnectionError(f"no answer from {url}: {error}") from error
     if answer.status_code != 200 or _who(answer) is None:
         return None
     asked_s = Clock().now()  # ask again: this time the connection is open already
