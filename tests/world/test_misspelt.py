@@ -1,6 +1,10 @@
 """A name that does not exist is an error where it is written, and names the nearest one."""
 
+import ast
+import re
 from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
 from typing import Any, get_args
 
 import httpx
@@ -11,6 +15,7 @@ from x402sim.backends import Anvil, Deployment, InProcess, Ledger, Node, Tcp
 from x402sim.spec.needs import Need, parse_needs
 from x402sim.world.chains.parse import parse_chain
 from x402sim.world.stages.parse import parse_stage
+from x402sim.world.transport import faults
 from x402sim.world.transport.faults import FaultKind, Victim
 
 FAULT = {"victim": "facilitator", "does": "lose answer"}
@@ -30,7 +35,7 @@ def raised_in(story: Any) -> str:
 
 
 WRONG_FAULTS: list[tuple[dict[str, Any], str]] = [
-    ({"does": "hang"}, "unknown kind of fault 'hang'. Possible: lose request, lose answer"),
+    ({"does": "explode"}, "unknown kind of fault 'explode'. Possible: lose request, lose answer"),
     ({"does": "lose anser"}, "did you mean 'lose answer'?"),
     ({"victim": "facilitater"}, "unknown victim 'facilitater'; did you mean 'facilitator'?"),
     ({"skip": -1}, "skip of a fault: Expected `int` >= 0"),
@@ -258,3 +263,15 @@ def test_options_that_cannot_be_combined_are_refused() -> None:
     with pytest.raises(ValueError, match="the token: expected 0x and 40 hex digits"):
         Node("http://127.0.0.1:9", token="0x12")
     assert "hush" not in repr(node) + node.name
+
+
+def test_the_docstring_of_the_fault_kinds_lists_every_kind() -> None:
+    """It is the string below the declaration, which only the source has."""
+    body = ast.parse(Path(faults.__file__).read_text(encoding="utf-8")).body
+    (text,) = (
+        below.value.value
+        for above, below in pairwise(body)
+        if isinstance(above, ast.Assign) and ast.unparse(above.targets[0]) == "FaultKind"
+    )
+    listed = re.findall(r"^- ([a-z, ]+):", text, re.MULTILINE)
+    assert ", ".join(listed).split(", ") == list(get_args(FaultKind))

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import math
+import re
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from starlette.types import Receive, Scope, Send
 from x402sim import MAINNET, Decisions, Fault, LiveWorld, LocalServer, Run, World, events
 from x402sim.events import Event
 from x402sim.journal import HEADER, Journal
+from x402sim.payer.errors import PaymentFailed
 from x402sim.rng import Rng
 from x402sim.service import payments
 from x402sim.service.store.payment_records import Claim, Payments, Stored
@@ -21,7 +23,7 @@ from x402sim.service.store.session_budgets import Sessions
 from x402sim.spec.needs import Need
 from x402sim.world.server.listen import Listen
 from x402sim.world.story import idle_timeout, invariants
-from x402sim.world.story.payer import Payer
+from x402sim.world.story.payer import Answer, Payer
 from x402sim.world.story.scenario import Scenario, find, load
 from x402sim.world.transport.latency import latency_of
 from x402sim.world.transport.link import Asgi
@@ -184,6 +186,34 @@ def test_a_broken_story_is_reported_without_absolute_paths() -> None:
     text = run.journal.ndjson().decode()
     for path in (str(ROOT), str(Path.home()), ".py", "site-packages"):
         assert path not in text
+
+
+@pytest.mark.parametrize("spend", [Payer.buy, lambda alice: alice.open_session("0.05", 60)])
+def test_paying_without_a_402_says_what_came_instead(spend: Any) -> None:
+    async def story(world: LiveWorld) -> None:
+        alice = await world.payer("alice", balance="1.00")
+        await world.fault(Fault(victim="service", does="lose answer"))
+        await spend(alice)
+
+    run = World().play(story)
+    text = "no 402 to pay: the request was not answered (RemoteProtocolError)"
+    assert (run.outcome, run.reason) == ("failed", f"PaymentFailed: {text}")
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (Answer(None, {}, 1, broken="ReadTimeout"), "the request was not answered (ReadTimeout)"),
+        (Answer(500, {"error": "Internal error"}, 1), "the answer was 500 (Internal error)"),
+        (Answer(200, {}, 1), "the answer was 200"),
+    ],
+)
+def test_an_answer_says_why_it_has_no_such_field(answer: Answer, why: str) -> None:
+    with pytest.raises(PaymentFailed, match=re.escape(f"no payment id: {why}")):
+        _ = answer.payment_id
+    for read in (lambda: answer.requirements, lambda: answer.price_base):
+        with pytest.raises(PaymentFailed, match=re.escape(f"no 402 to pay: {why}")):
+            read()
 
 
 def test_a_broken_story_still_ends_in_a_whole_run() -> None:
@@ -373,8 +403,8 @@ def test_a_caller_that_times_out_gets_an_error_and_the_work_goes_on() -> None:
         alice = await world.payer("alice", balance="1.00")
         required = await alice.ask()
         alice.http.timeout = 1.5
-        short_timeout = await alice.pay(required)
-        assert (short_timeout.status, short_timeout.error) == (None, "ReadTimeout")
+        timed_out = await alice.pay(required)
+        assert (timed_out.status, timed_out.error) == (None, "ReadTimeout")
         await world.clock.sleep(5)
         alice.http.timeout = 60
         assert (await alice.ask(payment_id=required.payment_id)).status == 200

@@ -34,7 +34,7 @@ def bench(
         ),
     ] = None,
 ) -> None:
-    """Measure speed on this machine, against a bare baseline.
+    """Measure speed on this machine, against a minimal server.
 
     - lifecycles: payments per second (402, signature, settlement through the facilitator
       on the ledger, repeated request served) over three transports, compared with the

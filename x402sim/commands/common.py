@@ -19,7 +19,7 @@ Chain = Annotated[
 Token = Annotated[
     str | None,
     typer.Option(
-        help="Token contract on the node, if not the network's own.",
+        help="Token contract on the node, if not the network's own; needs `--chain URL`.",
         metavar="ADDRESS",
     ),
 ]

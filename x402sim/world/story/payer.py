@@ -8,6 +8,7 @@ import msgspec
 from coincurve import PrivateKey
 
 from x402sim.clock import Clock
+from x402sim.payer.errors import PaymentFailed
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import from_hex, parse_address, sign, to_hex
@@ -60,19 +61,34 @@ class Answer:
 
     @property
     def payment_id(self) -> str:
-        """The payment id of a 402 or a receipt."""
-        return str(self.body[_PAYMENT_ID])
+        """The payment id of a 402 or a receipt; raises `PaymentFailed` if there is none."""
+        return str(self._field(_PAYMENT_ID, "payment id"))
 
     @property
     def requirements(self) -> dict[str, Any]:
-        """The payment requirements of a 402, without the description (2.1)."""
-        wanted: dict[str, Any] = self.body[_REQUIREMENTS]
+        """The payment requirements of a 402, without the description (2.1).
+
+        Raises `PaymentFailed` if the answer is not a 402.
+        """
+        wanted: dict[str, Any] = self._field(_REQUIREMENTS, "402 to pay")
         return {name: value for name, value in wanted.items() if name != "description"}
 
     @property
     def price_base(self) -> int:
-        """The price in a 402, in base units."""
+        """The price in a 402, in base units; raises `PaymentFailed` if it is not a 402."""
         return int(self.requirements[_PRICE])
+
+    def _field(self, name: str, meaning: str) -> Any:
+        if name not in self.body:
+            raise PaymentFailed(f"no {meaning}: {self._outcome}")
+        return self.body[name]
+
+    @property
+    def _outcome(self) -> str:
+        """The outcome of the exchange, for an error's text."""
+        if self.status is None:
+            return f"the request was not answered ({self.broken})"
+        return f"the answer was {self.status}" + (f" ({self.error})" if self.error else "")
 
 
 class PayerWorld(Protocol):
@@ -171,17 +187,19 @@ class Payer:
         """Settle a 402 at /api/pay, with a newly signed header unless one is given.
 
         `payment_id` and `requirements` (only the fields that differ) replace the 402's own.
+        Raises `PaymentFailed` if `required` is not a 402.
         """
+        wanted = {**required.requirements, **(requirements or {})}
         body = wire_body(
             SettlementRequest,
             payment_id=payment_id if payment_id is not None else required.payment_id,
             payment_header=header if header is not None else self.sign(required),
-            payment_requirements={**required.requirements, **(requirements or {})},
+            payment_requirements=wanted,
         )
         return await self.send("POST", "/api/pay", json=body)
 
     async def buy(self) -> Answer:
-        """Request a quote, pay, and return the answer to the payment."""
+        """Request a quote, pay, and return the answer; raises `PaymentFailed` without a 402."""
         return await self.pay(await self.ask())
 
     async def open_session(self, max_spend: str, duration: int) -> Answer:

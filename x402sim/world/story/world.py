@@ -1,5 +1,7 @@
 """The configuration of a world in which stories are played."""
 
+from __future__ import annotations  # so that help(World) shows short names of types
+
 from collections.abc import Mapping
 from typing import Any
 
@@ -31,7 +33,7 @@ class World:
     the same journal, byte for byte, wherever time is virtual.
 
     seed
-        Random seed of keys, payment ids and latencies; default 0.
+        Seed of all randomness: keys, ids, latencies; default 0.
     on
         Stage: "in-process" (virtual time, the default), "tcp" (the same through a real
         socket), or the URL of a running service (real time). Objects: `InProcess()`, `Tcp()`,
@@ -41,8 +43,9 @@ class World:
         started and stopped; extra `evm`), or the URL of a JSON-RPC node (real time; keys in
         X402SIM_CHAIN_KEYS). Objects: `Ledger()`, `Anvil()`, `Node(url, token=..., deploy=...)`.
     latency
-        Seconds that one crossing takes, by to: "service", "facilitator", "explorer", "rpc".
-        A number; (median, sigma) of a lognormal; or a list of measured seconds. Default: none.
+        Latency in seconds of one message in one direction, by who receives the request:
+        "service", "facilitator", "explorer", "rpc". A number; (median, sigma) of a lognormal;
+        or a list of measured seconds. Default: none.
     block_time_s
         Seconds between blocks, 0.01 to 86400; by default each transaction is mined immediately.
     explorer_lag_s
@@ -50,11 +53,13 @@ class World:
     decisions
         Other choices where the specification is silent, as a `Decisions` object.
     network
-        `TESTNET` (the default), `MAINNET`, or a `Network` of your own. A deployment with a
-        control API says its own.
+        `TESTNET` (the default), `MAINNET`, or a `Network` of your own. With a URL as stage, the
+        network is the one that the control API of the service reports; `play` raises `ValueError`
+        if you name another. Without a control API, it is the one given here.
     without
         Rules to leave out, to test which check notices: ((table, clause), ...), for example
-        (("verification", "5/signature-proves"),).
+        (("verification", "5/signature-proves"),). Tables: "settlement" and "freshness" (service),
+        "verification" (facilitator), "transfer", "receive" and "cancel" (token).
     invariants
         Whether to check after every event that money is conserved, no session spends more than
         its deposit, and access is granted for paid money only; default True.
