@@ -9,7 +9,7 @@ Bob's second authorization stays unused.
 
 from x402sim import Fault, LiveWorld, scenario
 
-HELD_S, PATIENCE_S = 0.8, 0.3
+HELD_S, TIMEOUT_S = 0.8, 0.3
 
 
 @scenario(needs="funds, faults, observe chain")
@@ -22,7 +22,7 @@ async def retry_after_timeout(world: LiveWorld) -> None:
         await world.fault(slow)
 
         patience = payer.http.timeout
-        payer.http.timeout = PATIENCE_S
+        payer.http.timeout = TIMEOUT_S
         impatient = await payer.pay(required, first)
         world.expect(impatient.status, None, "4.1/receipt")
         payer.http.timeout = patience

@@ -55,7 +55,7 @@ def test_another_network_than_the_worlds_is_refused() -> None:
         World(on=server.url, network=MAINNET).play(buys)
 
 
-def test_without_a_control_plane_the_network_is_the_one_given() -> None:
+def test_without_a_control_api_the_network_is_the_one_given() -> None:
     bare = LocalServer(network=MAINNET)
     bare._listen = Listen(host="0.0.0.0", port=0)
     with bare:

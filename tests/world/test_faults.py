@@ -462,7 +462,7 @@ def test_a_delay_needs_seconds() -> None:
         Fault(victim="service", does="delay answer")
 
 
-def test_the_control_plane_lists_what_may_still_strike(server: LocalServer) -> None:
+def test_the_control_api_lists_what_may_still_strike(server: LocalServer) -> None:
     url = f"{server.control_url}/faults"
     fault = {"victim": "service", "does": "answer", "status": 418, "path": "/healthz", "times": 2}
     assert httpx.post(url, json=fault).json() == {"standing": 1}
@@ -584,7 +584,7 @@ def test_a_crash_breaks_only_requests_in_flight(virtual: str) -> None:
     play(story, virtual)
 
 
-def test_the_control_plane_counts_crashes(server: LocalServer) -> None:
+def test_the_control_api_counts_crashes(server: LocalServer) -> None:
     first, second = (httpx.post(f"{server.control_url}/crash").json()["crashes"] for _ in range(2))
     assert second == first + 1
 

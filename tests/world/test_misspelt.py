@@ -63,7 +63,7 @@ def test_a_fault_says_what_is_wrong_with_it(wrong: dict[str, Any], says: str) ->
     ],
     ids=str,
 )
-def test_the_control_plane_answers_400_with_that_text(
+def test_the_control_api_answers_400_with_that_text(
     server: LocalServer, body: Any, says: str
 ) -> None:
     answer = httpx.post(f"{server.control_url}/faults", json=body)

@@ -124,7 +124,7 @@ def test_a_refused_action_is_an_error_with_its_reason() -> None:
     play(story)
 
 
-def test_without_a_control_plane_the_error_names_the_action() -> None:
+def test_without_a_control_api_the_error_names_the_action() -> None:
     bare = LocalServer()
     bare._listen = Listen(host="0.0.0.0", port=0)
 

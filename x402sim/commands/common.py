@@ -1,4 +1,4 @@
-"""What the commands share: options, exit codes, and how they report misuse."""
+"""What the commands share: options, exit codes, and how they report wrong usage."""
 
 import logging
 from collections.abc import Iterator
