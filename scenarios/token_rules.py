@@ -1,12 +1,12 @@
-"""Token rules: every reason for which the token itself refuses an authorization.
+"""Token rules: every reason for which the token refuses an authorization.
 
 Covers: 5/window, 5/nonce-once, 5/signature-proves.
-Story: Alice owes Bob and signs for the chain itself, without service and facilitator:
-transfers, which anyone may submit, and ones that only Bob may receive. In the second of
-validAfter it is too early, in the second of validBefore too late. The token refuses while it is
-paused, for a blacklisted account, for a foreign signature, for a nonce that was used or
-cancelled. A refusal changes no state: the same authorization is accepted once its reason is
-gone.
+Story: Alice owes Bob and signs authorizations that he submits to the chain, without service and
+facilitator: transfers, which anyone may submit, and ones that only the payee may submit. In the
+second of validAfter it is too early, in the second of validBefore too late. The token refuses
+while it is paused, for a blacklisted account, for a foreign signature, for a nonce that was
+used or cancelled. A refusal changes no state: the same authorization is accepted once its
+reason is gone.
 """
 
 from functools import partial

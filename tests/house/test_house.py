@@ -53,7 +53,7 @@ def test_importing_is_cheap(module: str) -> None:
     assert run(sys.executable, "-c", code).stdout.strip() == "[]"
 
 
-def test_nothing_of_one_machine_is_in_the_product() -> None:
+def test_no_path_of_a_machine_is_in_the_product() -> None:
     names = run("git", "ls-files", "--cached", "--others", "--exclude-standard").stdout.split()
     folders, registries = r"/(work|root|home|tmp)/[a-z]|\.\./shared", r"pythonhosted|pypi|npmjs"
     local = re.compile(rf"{folders}|({registries})\.(org|com)")

@@ -1,15 +1,15 @@
-"""What can happen? Every event that a journal can hold, declared once.
+"""The events: every one that a journal can hold, declared once.
 
-The name of an event in the journal is the name of its class in words: `PaymentSettled` is
-"payment settled". Its fields are written in the order they have here, all of them, always:
-that order is part of the journal's format. Units are in the names: `_base` is base units of
-the token, `_ms` Unix milliseconds, `_s` and `seconds` seconds, `_wei` wei. What may pass 63
-bits (an amount on the chain, a price in wei) is a decimal string.
-`python -m x402sim events` prints the reference that is made from this package.
+An event's name in the journal is its class name in words: `PaymentSettled` is "payment settled".
+All its fields are written, in the order of the declaration, which is part of the journal's format.
+Units are in the names: `_base` is base units of the token, `_ms` Unix milliseconds, `_s` and
+`seconds` seconds, `_wei` wei. A number that may exceed 63 bits (an amount on the chain, a price in
+wei) is a decimal string. `python -m x402sim events` prints the reference that is made from these
+files.
 
-To add an event: declare it in the file of its actor (`story`, `chain`, `service`,
-`exchange`); add it here to its union and to `__all__`; record it where it happens; add its
-line to FORMAT in tests/house/test_events.py. mypy then names every reader that must handle it.
+To add an event: declare it in the file of its actor (`story`, `chain`, `service`, `exchange`); add
+it here to its union and to `__all__`; record it where it happens; add its line to FORMAT in
+tests/house/test_events.py. mypy then names every reader that must handle it.
 """
 
 from typing import get_args
@@ -117,18 +117,18 @@ Intervention = (
     TimeAdvanced | FaultInjected | ClockSkewed | ExplorerLagged | ServiceCrashed
     | MiningSwitched | ChainReorganised | MempoolDropped | RevertsForced
 )  # fmt: skip
-"""What a story does to its world."""
+"""Actions of a story on its world."""
 StoryEvent = Begin | End | PayerJoined | Intervention | Check | StoryRaised | Note
-"""What a story, or its world, does: the actor is "world"."""
+"""Events of a story or its world; the actor is "world"."""
 ChainEvent = TransactionMined | Transfer | AuthorizationConsumed | TransactionUndone
-"""What the chain does: the actor is "chain"."""
+"""Events of the chain; the actor is "chain"."""
 ServiceEvent = (
     PaymentSettled | PaymentRefused | PaymentFailed | PaymentIndexed | SettlementAnswerLost
     | SessionOpened | SessionDebited | SessionsExpired | SessionRefunded | IndexerRan
 )  # fmt: skip
-"""What the service does: the actor is "service"."""
+"""Events of the service; the actor is "service"."""
 ExchangeEvent = RequestSent | AnswerReceived | NoAnswer
-"""What a caller sees of an exchange: the actor is the caller."""
+"""Events of an exchange, as seen by the caller, who is the actor."""
 Event = StoryEvent | ChainEvent | ServiceEvent | ExchangeEvent | AnswerSent
 """Any event."""
 KINDS: tuple[type[Event], ...] = get_args(Event)

@@ -1,4 +1,4 @@
-"""What do all events have in common: their base class, and the types of their fields."""
+"""The base class of all events, and the types of their fields."""
 
 import re
 from typing import Literal
@@ -8,12 +8,12 @@ import msgspec
 Part = Literal["service", "facilitator", "explorer", "rpc"]
 """The parts that answer HTTP requests."""
 Skewable = Literal["service", "facilitator", "explorer", "chain"]
-"""Whose clocks can be wrong."""
+"""The actors whose clocks can be skewed."""
 Outcome = Literal["passed", "failed", "skipped"]
-"""What a run came to."""
+"""The outcomes of a run."""
 Seconds = int | float
 Scalar = str | int | float | bool | None
-"""A JSON value that is no array and no object."""
+"""A JSON value other than an array or an object."""
 
 
 class BaseEvent(
@@ -23,7 +23,7 @@ class BaseEvent(
     tag_field="event",
     tag=lambda name: re.sub(r"(?<=.)(?=[A-Z])", " ", name).lower(),
 ):
-    """A frozen struct whose tag is the event's name: the name of the class in words."""
+    """The base of all events: frozen, with the name as the tag."""
 
 
 def name_of(event: BaseEvent | type[BaseEvent]) -> str:

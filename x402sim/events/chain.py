@@ -1,4 +1,4 @@
-"""What does the chain do?"""
+"""The events of the chain."""
 
 from typing import Literal
 

@@ -1,4 +1,4 @@
-"""What do the two sides of an HTTP exchange see?"""
+"""The events of an HTTP exchange."""
 
 from x402sim.events.base import BaseEvent, Part
 
@@ -22,10 +22,10 @@ class RequestSent(BaseEvent, frozen=True, kw_only=True):
 
 
 class AnswerReceived(BaseEvent, frozen=True, kw_only=True):
-    """Written when the answer of an exchange reaches the caller, with what its body says.
+    """Written when the answer of an exchange reaches the caller.
 
-    `ok` is what `isValid` or `success` says; `final` is False if a refused payment may
-    still move money, None if the answer does not say.
+    `ok` is `isValid` or `success` in the body; `final` is False if a refused payment may still
+    move money, None if the answer does not say.
     """
 
     actor: str
@@ -50,7 +50,7 @@ class NoAnswer(BaseEvent, frozen=True, kw_only=True):
 
 
 class AnswerSent(BaseEvent, frozen=True, kw_only=True):
-    """Written when a part begins to answer a request, at its own door."""
+    """Written when a part begins to answer a request, as seen by the part."""
 
     actor: Part
     method: str

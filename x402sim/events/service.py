@@ -1,4 +1,4 @@
-"""What does the service do?"""
+"""The events of the service."""
 
 from typing import Literal
 
@@ -10,7 +10,7 @@ class _Service(BaseEvent, frozen=True, kw_only=True):
 
 
 class PaymentSettled(_Service, frozen=True, kw_only=True):
-    """Written when the service grants access for a payment, whoever found out that it is paid."""
+    """Written when the service grants access for a payment, at settlement or at reconciliation."""
 
     payment_id: str
     tx_hash: str
@@ -22,9 +22,9 @@ class PaymentSettled(_Service, frozen=True, kw_only=True):
 class PaymentRefused(_Service, frozen=True, kw_only=True):
     """Written when POST /api/pay refuses an attempt to pay.
 
-    `refusal` is the error's text, `reason` says more. `final` is False as long as this
-    attempt may still move money. `leaves_earlier` tells that the outcome of earlier attempts
-    with this payment id stays as it was.
+    `refusal` is the error's text, `reason` has details. `final` is False if this attempt may still
+    move money. `leaves_earlier` says that earlier attempts with this payment id keep their
+    outcome.
     """
 
     payment_id: str
@@ -48,13 +48,13 @@ class PaymentIndexed(_Service, frozen=True, kw_only=True):
 
 
 class SettlementAnswerLost(_Service, frozen=True, kw_only=True):
-    """Written when the facilitator was asked to settle and its answer did not come."""
+    """Written when the facilitator's answer to a settlement does not arrive."""
 
     payment_id: str
 
 
 class SessionOpened(_Service, frozen=True, kw_only=True):
-    """Written when a deposit is paid and becomes a session."""
+    """Written when a paid deposit opens a session."""
 
     session_id: str
     payment_id: str
@@ -64,7 +64,7 @@ class SessionOpened(_Service, frozen=True, kw_only=True):
 
 
 class SessionDebited(_Service, frozen=True, kw_only=True):
-    """Written when a request spends from a session; `released_base` is all that it has spent."""
+    """Written when a request debits a session; `released_base` is the total so far."""
 
     session_id: str
     amount_base: int
@@ -72,13 +72,13 @@ class SessionDebited(_Service, frozen=True, kw_only=True):
 
 
 class SessionsExpired(_Service, frozen=True, kw_only=True):
-    """Written when a sweep ends `count` sessions whose time has passed."""
+    """Written when a sweep ends `count` expired sessions."""
 
     count: int
 
 
 class SessionRefunded(_Service, frozen=True, kw_only=True):
-    """Written when the unspent rest of a session has been paid back."""
+    """Written when the unspent balance of a session is refunded."""
 
     session_id: str
     amount_base: int
@@ -86,9 +86,9 @@ class SessionRefunded(_Service, frozen=True, kw_only=True):
 
 
 class IndexerRan(_Service, frozen=True, kw_only=True):
-    """Written when the indexer has run: how many records it asked for, and what it found.
+    """Written when the indexer has run, with the number of records by result.
 
-    `backlog` records are still without a block after it.
+    `backlog` records still have no block.
     """
 
     asked: int

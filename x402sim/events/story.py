@@ -1,4 +1,4 @@
-"""What does a story, or its world, do?"""
+"""The events of a story, or of its world."""
 
 from typing import Any, Literal
 
@@ -12,10 +12,10 @@ class _Story(BaseEvent, frozen=True, kw_only=True):
 
 
 class Begin(_Story, frozen=True, kw_only=True):
-    """Written first in every run: what is played, and who is who.
+    """Written first in every run: what is played, and the addresses of the parts.
 
-    `chain` is None on the ledger; `options` are the world's options that were given, as
-    Python code; addresses are None where the world cannot be asked.
+    `chain` is None on the ledger; `options` are the given options of the world, as Python code;
+    addresses are None for a deployment without a control API.
     """
 
     scenario: str
@@ -39,14 +39,14 @@ class End(_Story, frozen=True, kw_only=True):
 
 
 class PayerJoined(_Story, frozen=True, kw_only=True):
-    """Written when a story makes a payer."""
+    """Written when a story creates a payer."""
 
     name: str
     address: str
 
 
 class TimeAdvanced(_Story, frozen=True, kw_only=True):
-    """Written when a story lets time go by, before it does."""
+    """Written when a story advances time, before it advances."""
 
     seconds: Seconds
 
@@ -69,48 +69,48 @@ class FaultInjected(_Story, frozen=True, kw_only=True):
 
 
 class ClockSkewed(_Story, frozen=True, kw_only=True):
-    """Written when a story makes the clock of a part, or of the chain, wrong by `seconds`."""
+    """Written when a story skews the clock of a part, or of the chain, by `seconds`."""
 
     victim: Skewable
     seconds: Seconds
 
 
 class ExplorerLagged(_Story, frozen=True, kw_only=True):
-    """Written when a story lets the explorer learn of each block `seconds` late."""
+    """Written when a story makes the explorer show each block `seconds` late."""
 
     seconds: Seconds
 
 
 class ServiceCrashed(_Story, frozen=True, kw_only=True):
-    """Written when a story kills the service, which then starts again."""
+    """Written when a story kills the service, which then restarts."""
 
 
 class MiningSwitched(_Story, frozen=True, kw_only=True):
-    """Written when a story has transactions mined at once (`automine`), or only on demand."""
+    """Written when a story turns automine on or off."""
 
     automine: bool
 
 
 class ChainReorganised(_Story, frozen=True, kw_only=True):
-    """Written when a story replaces the newest `depth` blocks, before it does."""
+    """Written when a story replaces the newest `depth` blocks, before the reorganisation."""
 
     depth: int
 
 
 class MempoolDropped(_Story, frozen=True, kw_only=True):
-    """Written when a story has the node forget the transactions in its mempool."""
+    """Written when a story drops the transactions in the mempool."""
 
 
 class RevertsForced(_Story, frozen=True, kw_only=True):
-    """Written when a story lets the next `calls` of the token revert."""
+    """Written when a story forces the next `calls` of the token to revert."""
 
     calls: int
 
 
 class Check(_Story, frozen=True, kw_only=True):
-    """Written for each check of a story, and for each invariant that does not hold.
+    """Written for each check of a story, and for each broken invariant.
 
-    `exchange` is the number of the exchange that it is about; None if there was none yet.
+    `exchange` is the number of the checked exchange; None if there was none yet.
     """
 
     clause: str
@@ -127,7 +127,7 @@ class StoryRaised(_Story, frozen=True, kw_only=True):
 
 
 class Note(_Story, frozen=True, kw_only=True):
-    """Written by a story with `world.note`: a name and data of its own choice."""
+    """Written by `world.note`, with a name and data that the story chooses."""
 
     name: str
     data: dict[str, Any] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Which exceptions does paying raise?"""
+"""The exceptions of paying."""
 
 
 class PaymentFailed(Exception):

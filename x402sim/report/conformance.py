@@ -84,8 +84,10 @@ def _case(suite: ET.Element, result: dict[str, Any]) -> None:
     )
     match result["outcome"]:
         case "failed":
-            said = f"expected {result['expected']}, got {result['actual']}"
-            failure = ET.SubElement(case, "failure", message=_xml(said), type=str(result["level"]))
+            detail = f"expected {result['expected']}, got {result['actual']}"
+            failure = ET.SubElement(
+                case, "failure", message=_xml(detail), type=str(result["level"])
+            )
             failure.text = _xml(explained(result))
         case "inconclusive":
             ET.SubElement(case, "error", message=_xml(str(result["reason"])), type="inconclusive")

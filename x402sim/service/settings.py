@@ -1,4 +1,4 @@
-"""What a deployment can set (2.8), and the limits of section 8, each in one place.
+"""The settings of a deployment (2.8), and the limits of section 8.
 
 Clauses: 2.8/settings, 8/quote-price, 8/timeout, 8/cache-lifetime, 8/cache-sweep,
 8/indexer-interval, 8/indexer-batch.
@@ -13,6 +13,8 @@ from coincurve import PrivateKey
 
 from x402sim.protocol.crypto import Address, address_of, from_hex, parse_address
 from x402sim.protocol.networks import TESTNET, Network, network_named
+from x402sim.service.upstream.cronos import CRONOS
+from x402sim.service.upstream.dialect import Dialect
 from x402sim.spec.decisions import Decisions
 
 
@@ -28,11 +30,13 @@ class Settings:
     facilitator_url: str
     explorer_url: str
     rpc_url: str
+    dialect: Dialect = CRONOS
+    """How the facilitator is spoken to; no environment variable sets it."""
     network: Network = TESTNET
     recipient: Address | None = None
-    """Where payments go, if not to the server wallet (deposits always go there)."""
+    """The payee, by default the server wallet, which always receives deposits."""
     secret: bytes | None = None
-    """What seals payment and session ids, if not a key derived from the private key."""
+    """The key that seals payment and session ids, by default derived from the private key."""
     decisions: Decisions = field(default_factory=Decisions)
 
     quote_price_base: int = 10_000
@@ -48,7 +52,7 @@ class Settings:
     settle_timeout_s: float = 60
     explorer_timeout_s: float = 10
     log_search_blocks: int | None = None
-    """How many blocks back a lost settlement is looked for; None for the whole chain."""
+    """How many blocks back to search for a lost settlement; None for the whole chain."""
 
     @cached_property
     def key(self) -> PrivateKey:

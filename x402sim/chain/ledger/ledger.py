@@ -1,6 +1,7 @@
-"""The chain in memory: the machine, a clock, and an optional log on disk. With a file, the ledger
-logs each operation before it runs it, and replays the log when it is opened: the chain survives a
-kill -9 at any moment.
+"""The chain in memory: the machine, a clock, and an optional log on disk.
+
+With a file, the ledger logs each operation before it runs it, and replays the log when it is
+opened: the chain survives a kill -9 at any moment.
 """
 
 import asyncio
@@ -111,7 +112,7 @@ class LedgerChain:
         """Put a transaction into the mempool; raises `ChainError`."""
         if call.value < 0:
             raise ChainError(f"a transaction cannot carry {call.value} wei")
-        tx_hash: Hash = await self._do("send", call.sender, call.to, call.data, str(call.value))
+        tx_hash: Hash = await self._apply("send", call.sender, call.to, call.data, str(call.value))
         return tx_hash
 
     async def wait(self, tx_hash: Hash, timeout_s: float) -> TxReceipt:
@@ -185,37 +186,37 @@ class LedgerChain:
         """Mine blocks; the first includes every waiting transaction. Return the new height."""
         if not 1 <= blocks <= 10_000:
             raise ChainError(f"mine 1 to 10000 blocks at a time, not {blocks}")
-        await self._do("mine", blocks)
+        await self._apply("mine", blocks)
         return await self.height()
 
     async def set_automine(self, on: bool) -> None:
         """Mine each transaction immediately (on), or only when `mine` is called (off)."""
-        await self._do("automine", on)
+        await self._apply("automine", on)
 
     async def snapshot(self) -> int:
         """Take a snapshot of the state; return its id."""
-        snapshot: int = await self._do("snapshot")
+        snapshot: int = await self._apply("snapshot")
         return snapshot
 
     async def revert(self, snapshot: int) -> None:
         """Revert to a snapshot, and delete it and all later ones; raises `ChainError`."""
-        await self._do("revert", snapshot)
+        await self._apply("revert", snapshot)
 
     async def reorg(self, depth: int, drop: Collection[Hash] = ()) -> None:
         """Replace the last `depth` blocks by as many new ones; raises `ChainError`."""
-        await self._do("reorg", depth, sorted(drop))
+        await self._apply("reorg", depth, sorted(drop))
 
     async def drop(self) -> None:
         """Drop every transaction from the mempool, as a node short of memory does."""
-        await self._do("drop")
+        await self._apply("drop")
 
     async def set_native_balance(self, account: Address, amount_wei: int) -> None:
         """Set an account's native balance, without a transaction."""
-        await self._do("endow", account, str(amount_wei))
+        await self._apply("endow", account, str(amount_wei))
 
     async def force_revert(self, calls: int) -> None:
         """Make the next `calls` calls of the token revert when mined."""
-        await self._do("doom", calls)
+        await self._apply("doom", calls)
 
     async def reset(self) -> None:
         """Revert to block 0. The automine setting is kept."""
@@ -224,7 +225,7 @@ class LedgerChain:
             self._log.clear()
         self.machine = self._open()
         if not automine:
-            await self._do("automine", False)
+            await self._apply("automine", False)
         await self._notify()
 
     def close(self) -> None:
@@ -278,7 +279,7 @@ class LedgerChain:
         if origin != self._origin:
             raise ChainError("the file's chain belongs to another database")
 
-    async def _do(self, name: str, *arguments: Any) -> Any:
+    async def _apply(self, name: str, *arguments: Any) -> Any:
         """Log an operation, run it, then notify watchers and waiters."""
         at_s = self._clock.now_s()
         if self._log:

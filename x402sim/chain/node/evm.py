@@ -1,5 +1,6 @@
-"""A JSON-RPC node, reached through web3; the only file that imports web3. Every request has a
-timeout. A slow, unreachable or malformed answer is a `ChainError`.
+"""A JSON-RPC node, reached through web3; the only file that imports web3.
+
+Every request has a timeout. A slow, unreachable or malformed answer is a `ChainError`.
 """
 
 import asyncio
@@ -76,8 +77,8 @@ class JsonRpcNode:
                 self._url, body, headers=kind, timeout=self._timeout_s
             ).content
 
-        said: bytes = self._post("a request", post)
-        return said
+        answered: bytes = self._post("a request", post)
+        return answered
 
     def ask_now(self, method: str, *parameters: Any) -> Any:
         """Call a method as `ask` does, and block until the answer arrives."""

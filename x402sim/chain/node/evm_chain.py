@@ -1,6 +1,8 @@
-"""A token on any JSON-RPC node. Every wait has a limit. If the node did not answer when a
-transaction was sent, it may be mined or not: `wait` returns the receipt, or raises `TimeoutError`
-(not known yet) or `ChainError` (it can never be mined).
+"""A token on any JSON-RPC node.
+
+Every wait has a limit. If the node did not answer when a transaction was sent, it may be mined or
+not: `wait` returns the receipt, or raises `TimeoutError` (not known yet) or `ChainError` (it can
+never be mined).
 """
 
 import asyncio
@@ -127,9 +129,9 @@ class EvmChain:
             trace = await self.node.ask("debug_traceTransaction", *asked)
         except ChainError:  # few public nodes offer traces
             return await self._tried_again(tx)
-        said = read_bytes(trace.get("output") or "0x")
-        if said or trace.get("error") == "execution reverted":
-            return reverts.text_of(said)
+        output = read_bytes(trace.get("output") or "0x")
+        if output or trace.get("error") == "execution reverted":
+            return reverts.text_of(output)
         return str(trace.get("error", ""))
 
     async def _tried_again(self, tx: Transaction) -> str:
@@ -211,22 +213,23 @@ class EvmChain:
         return await self.node.read(into, "eth_getTransactionReceipt", to_hex(tx_hash))
 
     async def wait(self, tx_hash: Hash, timeout_s: float) -> TxReceipt:
-        """Return the receipt once the transaction is mined. Raises `TimeoutError` if it is not
-        mined in time, though it may be later, and `ChainError` if another transaction has used its
-        nonce.
+        """Return the receipt once the transaction is mined.
+
+        Raises `TimeoutError` if it is not mined in time, though it may be later, and `ChainError`
+        if another transaction has used its nonce.
         """
-        receipt = await self._look(tx_hash)
+        receipt = await self._find_receipt(tx_hash)
         try:
             async with asyncio.timeout(timeout_s):
                 while receipt is None:
                     await self._pause()
-                    receipt = await self._look(tx_hash)
+                    receipt = await self._find_receipt(tx_hash)
         except TimeoutError:
             raise TimeoutError(f"{to_hex(tx_hash)} was not mined within {timeout_s} s") from None
         self._sender.forget(tx_hash)
         return receipt
 
-    async def _look(self, tx_hash: Hash) -> TxReceipt | None:
+    async def _find_receipt(self, tx_hash: Hash) -> TxReceipt | None:
         """Return the receipt; None if there is none yet or the node does not answer."""
         try:
             receipt = await self.receipt(tx_hash)

@@ -1,4 +1,4 @@
-"""Where does a server listen, and who may control what it serves?"""
+"""The address of a server, and access to its control API."""
 
 import errno
 import socket
@@ -11,13 +11,13 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listen:
-    """Where to listen, and who may control the world."""
+    """The address to listen on, and who may use the control API."""
 
     host: str = "127.0.0.1"
     port: int = 4020
     control_token: str | None = None
     allow_origin: str | None = None
-    """The origin of a web page that may use everything, such as http://localhost:3000."""
+    """The origin of a web page that gets full access, such as http://localhost:3000."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.port <= 65535:
@@ -30,7 +30,7 @@ class Listen:
 
     @property
     def has_control(self) -> bool:
-        """Whether there is a control plane: on loopback, or for requests with the token."""
+        """Whether the control API is served: on loopback, or with a token."""
         return self.is_local or self.control_token is not None
 
 

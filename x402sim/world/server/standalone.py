@@ -15,7 +15,6 @@ from x402sim.service.issue import Issuer
 from x402sim.service.settings import Settings
 from x402sim.service.state import Service
 from x402sim.service.store import Store
-from x402sim.service.upstream.cronos import CRONOS
 from x402sim.service.upstream.explorer import ExplorerClient
 from x402sim.service.upstream.facilitator import FacilitatorClient
 from x402sim.service.upstream.rpc import RpcClient
@@ -24,7 +23,7 @@ from x402sim.world.server.http import Server
 
 
 def open_service(settings: Settings, file: Path | None) -> tuple[Process, httpx.AsyncClient]:
-    """Return the service with its database, and the client it calls others with.
+    """Return the service with its database, and its HTTP client.
 
     Raises `sqlite3.Error` if the file cannot be used.
     """
@@ -35,7 +34,7 @@ def open_service(settings: Settings, file: Path | None) -> tuple[Process, httpx.
         store=Store(file),
         issuer=Issuer(settings, Rng().stream("payment ids")),
         entitlements=Entitlements(settings.entitlement_lifetime_s),
-        facilitator=FacilitatorClient(http, settings, CRONOS),
+        facilitator=FacilitatorClient(http, settings),
         explorer=ExplorerClient(http, settings),
         rpc=RpcClient(http, settings),
     )
