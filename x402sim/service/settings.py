@@ -13,6 +13,7 @@ from coincurve import PrivateKey
 
 from x402sim.protocol.crypto import Address, address_of, from_hex, parse_address
 from x402sim.protocol.networks import TESTNET, Network, network_named
+from x402sim.rng import Rng
 from x402sim.spec.decisions import Decisions
 
 
@@ -31,8 +32,9 @@ class Settings:
     network: Network = TESTNET
     recipient: Address | None = None
     """Where payments go, if not to the server wallet (deposits always go there)."""
-    secret: bytes | None = None
-    """What seals payment and session ids, if not a key derived from the private key."""
+    secret: bytes = field(default_factory=lambda: Rng().secret("ids"), repr=False)
+    """What seals payment and session ids. It is random, and never derived from the private
+    key: whoever reads that key could then forge payment ids with any price."""
     decisions: Decisions = field(default_factory=Decisions)
 
     quote_price_base: int = 10_000
@@ -63,7 +65,7 @@ class Settings:
     @cached_property
     def id_secret(self) -> bytes:
         """The 32 bytes that seal payment ids and session ids."""
-        return hashlib.sha256(b"x402sim ids" + (self.secret or self.private_key)).digest()
+        return hashlib.sha256(b"x402sim ids" + self.secret).digest()
 
     @property
     def pay_to(self) -> Address:
