@@ -39,6 +39,8 @@ def test_the_settings_come_from_the_environment() -> None:
 def test_a_missing_setting_is_named(missing: str) -> None:
     with pytest.raises(ValueError, match=missing):
         settings_from_env({k: v for k, v in ENV.items() if k != missing})
+    with pytest.raises(ValueError, match=missing):
+        settings_from_env({**ENV, missing: ""})
 
 
 @pytest.mark.clause("2.2/payment-id", "2.1/requirements")

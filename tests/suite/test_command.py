@@ -139,6 +139,8 @@ def test_with_the_url_alone_nothing_is_paid(duo: Duo) -> None:
         (["http://127.0.0.1:9", "--target", "nowhere.toml"], "unknown target 'nowhere.toml'"),
         (["http://127.0.0.1:9", "--requirement", "11/"], "unknown id '11/'"),
         (["http://127.0.0.1:9", "--payer-key", "0x12"], "a private key is"),
+        (["http://127.0.0.1:9", "--payer-key", ""], "a private key is"),
+        (["http://127.0.0.1:9", "--pay-to", ""], "40 hex digits"),
         (["http://127.0.0.1:9", "--budget", "lots"], "lots"),
         (["http://127.0.0.1:9", "--pay-to", "0x12"], "0x12"),
     ],

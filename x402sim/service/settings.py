@@ -78,20 +78,25 @@ def settings_from_env(env: Mapping[str, str]) -> Settings:
 
     PRIVATE_KEY, FACILITATOR_URL, EXPLORER_URL and RPC_URL are needed; NETWORK,
     MERCHANT_ADDRESS and TOKEN_ADDRESS have defaults. Raises `ValueError` naming the
-    variable that is missing or wrong.
+    variable that is missing, empty or wrong.
     """
-    try:
-        network = network_named(env.get("NETWORK", TESTNET.name))
-        if "TOKEN_ADDRESS" in env:
-            network = replace(network, asset=parse_address(env["TOKEN_ADDRESS"]))
-        merchant = env.get("MERCHANT_ADDRESS")
-        return Settings(
-            private_key=from_hex(env["PRIVATE_KEY"], 32),
-            facilitator_url=env["FACILITATOR_URL"],
-            explorer_url=env["EXPLORER_URL"],
-            rpc_url=env["RPC_URL"],
-            network=network,
-            recipient=parse_address(merchant) if merchant else None,
-        )
-    except KeyError as missing:
-        raise ValueError(f"the environment variable {missing.args[0]} is not set") from missing
+    network = network_named(env.get("NETWORK", TESTNET.name))
+    if "TOKEN_ADDRESS" in env:
+        network = replace(network, asset=parse_address(env["TOKEN_ADDRESS"]))
+    merchant = env.get("MERCHANT_ADDRESS")
+    return Settings(
+        private_key=from_hex(_needed(env, "PRIVATE_KEY"), 32),
+        facilitator_url=_needed(env, "FACILITATOR_URL"),
+        explorer_url=_needed(env, "EXPLORER_URL"),
+        rpc_url=_needed(env, "RPC_URL"),
+        network=network,
+        recipient=parse_address(merchant) if merchant else None,
+    )
+
+
+def _needed(env: Mapping[str, str], name: str) -> str:
+    """Return a variable; raises `ValueError` if it is missing or empty."""
+    value = env.get(name, "")
+    if not value:
+        raise ValueError(f"the environment variable {name} is not set")
+    return value
