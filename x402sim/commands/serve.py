@@ -1,7 +1,6 @@
 """`serve`: the whole world on one port, as a local mock server."""
 
 import json
-import logging
 import os
 import signal
 import socket
@@ -112,7 +111,6 @@ def serve(
     from x402sim.world.server import serve as server
     from x402sim.world.server.listen import Listen
 
-    logging.basicConfig(format="%(levelname)s %(name)s: %(message)s", level=logging.WARNING)
     try:
         backend = parse_chain(chain, token=token, deploy=deploy)
     except ValueError as error:

@@ -75,6 +75,7 @@ class Server(uvicorn.Server):
         config = uvicorn.Config(
             one_host(app),
             http=HttpProtocol,
+            log_config=None,  # uvicorn logs to the handlers of the program, as all else does
             log_level="warning",
             access_log=False,
             server_header=False,
