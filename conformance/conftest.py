@@ -143,6 +143,8 @@ class CheckItem(pytest.Item):
                 raise NotPassed(result)
             case Outcome.OBSERVED:
                 self.user_properties.append(("observed", printable(result.actual or "")))
+            case Outcome.PASSED:
+                pass
 
     def repr_failure(self, excinfo: Any, style: Any = None) -> Any:
         """Show expected, actual and the exchange, not a stack trace."""

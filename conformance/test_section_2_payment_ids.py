@@ -63,13 +63,13 @@ async def an_invented_id_settles_nothing(probe: Probe) -> None:
 
 def _invented(probe: Probe, payment_id: str) -> list[str]:
     """Return ids similar to an issued one: with another end, another middle, all different."""
-    luck = probe.setting.rng.stream(f"invented {payment_id}")
+    rng = probe.setting.rng.stream(f"invented {payment_id}")
     opaque = payment_id.removeprefix(PREFIX)
     if len(opaque) < 8:
         raise Inconclusive(f"the payment id is so short that another could be guessed: {opaque!r}")
 
     def other(text: str) -> str:
-        return "".join(luck.choice(LETTERS.replace(letter, "")) for letter in text)
+        return "".join(rng.choice(LETTERS.replace(letter, "")) for letter in text)
 
     half = len(opaque) // 2
     return [

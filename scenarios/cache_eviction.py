@@ -1,4 +1,4 @@
-"""Cache eviction: a day later the cache has forgotten, and the record still grants.
+"""Cache eviction: the stored record still grants access when the cache entry has expired.
 
 Covers: 3/record-outlives-cache, 5/resource-binding, 5/stored-records, 7/nonce-already-used,
   7/payment-already-settled.

@@ -1,4 +1,4 @@
-"""Clock skew: both edges of the window are outside it, and a wrong clock costs no money.
+"""Clock skew: both edges of the window are exclusive, and a wrong clock costs no money.
 
 Covers: 2.3/window, 5/window, 7/authorization-expired, 7/invalid-signature.
 Story: Alice signs windows that open or close exactly now, or a second before or after. The

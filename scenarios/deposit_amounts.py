@@ -1,4 +1,4 @@
-"""Deposit amounts: maxSpend is a decimal with two fraction digits, to the base unit exactly.
+"""Deposit amounts: a 402 asks for maxSpend exactly, without rounding.
 
 Covers: 4.4/deposit-402, 4.4/max-spend.
 Story: Alice asks for sessions of amounts that floating point gets wrong, and of the largest

@@ -1,4 +1,4 @@
-"""Deposit terms: what was paid decides the session, not what is asked for afterwards.
+"""Deposit terms: the paid deposit determines the session, not the later request.
 
 Covers: 3/deposit-makes-session, 4.4/deposit-flow, 4.4/max-spend, 5/session-condition.
 Story: Alice pays the deposit of a small, short session, then repeats the request with a body

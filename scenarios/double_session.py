@@ -1,4 +1,4 @@
-"""Double session: one deposit is one session, however often and however it is asked for.
+"""Double session: one deposit opens one session, however often it is requested.
 
 Covers: 3/deposit-makes-session, 4.4/deposit-flow, 5/resource-binding, 5/session-debit.
 Story: Alice sends the payment of a deposit five times at once, asks for its session five times

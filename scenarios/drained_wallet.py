@@ -1,4 +1,4 @@
-"""Drained wallet: the payer moves her money away between verification and settlement.
+"""Drained wallet: the payer spends her balance between verification and settlement.
 
 Covers: 3/pending-resolved, 4.1/order, 5/stored-records, 7/insufficient-balance.
 Story: The facilitator verifies Alice's authorization; before it settles she moves all her money

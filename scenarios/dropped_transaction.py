@@ -1,4 +1,4 @@
-"""Dropped transaction: the node forgets the settlement, and the same header settles after all.
+"""Dropped transaction: the node drops the settlement, and a retry with the same header settles.
 
 Covers: 3/pending-resolved, 4.1/settle-on-chain, 5/nonce-once.
 Story: Alice's settlement waits in the mempool, and the node drops it. After a minute the

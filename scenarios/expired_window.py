@@ -1,4 +1,4 @@
-"""Expired window: a second too late is too late, for the authorization and for the offer.
+"""Expired window: authorizations and payment requirements are refused one second too late.
 
 Covers: 5/window, 7/authorization-expired, 2.1/validity, 8/timeout.
 Story: Alice signs and waits. One second before validBefore her payment is accepted; in the

@@ -1,10 +1,10 @@
-"""Explorer trouble: the indexer survives whatever it is told, writes nothing, and catches up.
+"""Explorer trouble: the indexer ignores every wrong answer and catches up afterwards.
 
 Covers: 1/indexer, 2.4/block-null, 5/stored-records.
 Story: When the indexer looks for Alice's payment the explorer is down, answers an error page,
 null, its rate limit as text with status 200, a transaction that is in no block, half an answer,
-or a block number that is none; then it lags behind the chain. Each time the record's block
-stays null, and she is still served. When the explorer recovers, the next run finds the block.
+or an invalid block number; then it lags behind the chain. Each time the record's block stays
+null, and she is still served. When the explorer recovers, the next run finds the block.
 """
 
 from typing import Any

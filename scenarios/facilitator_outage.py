@@ -1,4 +1,4 @@
-"""Facilitator outage: whatever it says instead of an answer, the service fails closed.
+"""Facilitator outage: without a valid answer of the facilitator, the service fails closed.
 
 Covers: 4.1/settle-on-chain, 4.1/verify-signature, 5/stored-records.
 Story: The facilitator is down, or answers an error, a redirect, HTML, nothing, half an answer,

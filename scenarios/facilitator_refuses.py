@@ -1,4 +1,4 @@
-"""The facilitator refuses: whatever makes a payment invalid, asked of it directly.
+"""The facilitator refuses: direct requests with every kind of invalid payment.
 
 Covers: 2.1/scheme, 2.1/network, 2.1/asset, 5/exact-recipient, 5/exact-amount,
 5/signature-proves, 4.1/verify-signature, 4.1/settle-on-chain, 5/nonce-once.
@@ -18,7 +18,7 @@ async def facilitator_refuses(world: LiveWorld) -> None:
     mallory = await world.payer("mallory")
     required = await alice.ask()
     good, token = alice.sign(required), mallory.address.lower()
-    price, dear = required.price_base, required.price_base + 1
+    price, too_much = required.price_base, required.price_base + 1
 
     async def ask(verb: str, header: str, changed: dict[str, str] | None = None) -> Any:
         return await world.ask_facilitator(verb, alice, required, header, requirements=changed)
@@ -33,8 +33,8 @@ async def facilitator_refuses(world: LiveWorld) -> None:
         ("2.1/asset", f"Unsupported asset: {token}", good, {"asset": token}),
         ("5/exact-recipient", recipient, alice.sign(required, to=mallory.address), {}),
         ("5/exact-recipient", recipient, good, {"payTo": mallory.address}),
-        ("5/exact-amount", f"Invalid amount: {dear}", alice.sign(required, value=dear), {}),
-        ("5/exact-amount", f"Invalid amount: {price}", good, {"maxAmountRequired": f"{dear}"}),
+        ("5/exact-amount", f"Invalid amount: {too_much}", alice.sign(required, value=too_much), {}),
+        ("5/exact-amount", f"Invalid amount: {price}", good, {"maxAmountRequired": f"{too_much}"}),
         ("5/signature-proves", signature, alice.sign(required, by=mallory.wallet), {}),
         ("5/signature-proves", signature, alice.forge(good, nonce=bytes(32)), {}),
     ]  # fmt: skip

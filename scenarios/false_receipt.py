@@ -1,4 +1,4 @@
-"""False receipt: the facilitator reports a settlement that was another one.
+"""False receipt: the facilitator answers with the receipt of another payment.
 
 Covers: 4.1/settle-on-chain, 5/exact-amount, 5/exact-recipient, 5/nonce-once, 5/stored-records.
 Story: Alice has paid, and Bob pays next. The facilitator confuses its answers and gives him the

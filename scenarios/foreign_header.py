@@ -1,4 +1,4 @@
-"""Foreign header: what is signed or labelled for elsewhere is good nowhere here.
+"""Foreign header: a header for another network, token or scheme is refused.
 
 Covers: 2.1/scheme, 2.1/network, 2.1/asset, 5/signature-proves, 7/invalid-signature,
 5/stored-records.

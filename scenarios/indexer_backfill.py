@@ -1,4 +1,4 @@
-"""Indexer backfill: a hundred records every five minutes, the newest first; the oldest wait.
+"""Indexer backfill: a hundred records every five minutes, newest first.
 
 Covers: 1/indexer, 2.4/block-null, 3/indexed-status, 6/reputation, 8/indexer-batch,
 8/indexer-interval, 8/indexer-query.

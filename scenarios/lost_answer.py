@@ -1,10 +1,11 @@
-"""Lost answer: the settlement went through and nobody heard; it is paid once, and access follows.
+"""Lost answer: the settlement succeeds, its answer is lost, and the payer is charged once.
 
 Covers: 3/pending-resolved, 4.1/receipt, 5/nonce-once.
 Story: The facilitator's answer to Alice's settlement is lost: the service asks the chain and
-answers with the receipt. For Bob the chain does not answer either: he is told that he may have
-paid, the service accepts no second authorization from him, and soon he has access. Carol never
-gets the service's answer: she sends the same header again and is told that it has settled.
+answers with the receipt. For Bob the chain does not answer either: the service answers that he
+may have paid, accepts no second authorization from him, and soon grants access. Carol never
+gets the service's answer: she sends the same header again, and the answer says that it has
+settled.
 """
 
 from x402sim import Fault, LiveWorld, scenario

@@ -1,4 +1,4 @@
-"""Malformed input: whatever is sent, the answer is a 4xx, never a 5xx and never content.
+"""Malformed input: every malformed request gets a 4xx, never a 5xx and never content.
 
 Covers: 4.1/validate, 7/invalid-signature, 7/payment-required.
 Story: A fuzzer sends bodies that are not JSON, not an object, of a wrong type, or too large to

@@ -1,4 +1,4 @@
-"""Open pages: what is for sale and how to buy it can be read by anyone, for nothing.
+"""Open pages: documentation, agents and prices are readable without payment.
 
 Covers: 2.7/agent, 4.3/list, 4.5/llms-txt, 9/no-version-segment.
 Story: A newcomer without money reads the documentation index, opens every page that it names,

@@ -1,4 +1,4 @@
-"""Parallel use: one authorization, presented many times at once, pays for one thing once.
+"""Parallel use: an authorization presented many times concurrently pays once.
 
 Covers: 5/nonce-once, 7/nonce-already-used, 7/payment-already-settled.
 Story: The facilitator verifies slowly, so that everything Alice sends at once is verified

@@ -1,4 +1,4 @@
-"""Path variants: another spelling of a protected path is not a way around the payment.
+"""Path variants: no spelling of a protected path bypasses the payment.
 
 Covers: 1/unpaid-402, 5/resource-binding, 9/no-version-segment.
 Story: Mallory asks for the quote under every spelling of its path that she can think of:

@@ -1,4 +1,4 @@
-"""Re-encoded header: another spelling of an authorization is the same payment.
+"""Re-encoded header: an authorization in another encoding is the same payment.
 
 Covers: 2.3/contents, 5/nonce-once, 7/nonce-already-used, 7/payment-already-settled.
 Story: Alice's header holds one authorization, which can be written in many ways: base64, upper-

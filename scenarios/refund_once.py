@@ -1,4 +1,4 @@
-"""Refund once: whatever fails around it, an unspent balance is paid back one time, in full.
+"""Refund once: an unspent balance is refunded once and in full, whatever fails.
 
 Covers: 2.6/remaining, 3/expiry-refund, 3/refund-once.
 Story: Sessions expire while the facilitator is down, loses the answer to the refund, receives

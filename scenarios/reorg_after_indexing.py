@@ -1,4 +1,4 @@
-"""Reorganisation after indexing: a block that was written down is no longer there.
+"""Reorganisation after indexing: the chain replaces blocks that the indexer has recorded.
 
 Covers: 3/expiry-refund, 5/nonce-once, 5/stored-records, 8/indexer-query.
 Story: The payments of Alice and Bob are in blocks, and the indexer has recorded them, when the

@@ -1,4 +1,4 @@
-"""Reorganisation before indexing: mined again too late, payments revert, and access ends.
+"""Reorganisation before indexing: payments revert when mined again too late, and access ends.
 
 Covers: 2.4/block-null, 3/expiry-refund, 3/indexed-status, 5/stored-records, 8/indexer-query.
 Story: Alice has paid for a quote and Bob for a session, and both are served; the explorer lags,

@@ -1,11 +1,11 @@
-"""Resource mismatch: a payment opens the one door it was made for.
+"""Resource mismatch: a payment grants only the resource that it was made for.
 
 Covers: 5/resource-binding, 5/cache-first, 5/stored-records, 2.1/resource, 4.4/deposit-flow.
 Story: Alice pays for a quote and for a session's deposit, and presents each payment for the
-other resource: both are refused, also after the cache is empty. She writes another resource
-into her requirements: a prefix, another case, a trailing slash, a query. She pays the price of
-a quote under the payment id of a larger deposit. For their own resources both payments are
-accepted, and a query does not change the resource.
+other resource: both are refused, also after the cache is empty. She changes the resource in her
+requirements: a prefix, another case, a trailing slash, a query. She pays the price of a quote
+under the payment id of a larger deposit. For their own resources both payments are accepted,
+and a query does not change the resource.
 """
 
 from x402sim import LiveWorld, scenario

@@ -1,4 +1,4 @@
-"""Restart in the middle: the service dies at each step of a settlement, and nothing is lost.
+"""Restart in the middle: the service crashes at each step of a settlement, and no payment is lost.
 
 Covers: 3/pending-resolved, 4.1/order, 5/nonce-once, 5/stored-records.
 Story: A settlement takes several requests. For each of them there is a payer during whose
@@ -20,7 +20,7 @@ MOMENTS: tuple[Moment, ...] = (
     ("facilitator", "/settle", "crash after", 1),
     ("service", "/api/pay", "crash after", 1),
 )
-"""Who is asked, what, when it happens, and how many transfers there are by then."""
+"""The part called, the request, the moment of the crash, and the transfers so far."""
 
 
 @scenario(needs="funds, clock, faults, observe chain")

@@ -1,10 +1,10 @@
-"""Retry after a timeout: who loses patience and asks again pays once, with either header.
+"""Retry after a timeout: a payer who times out and retries is charged once.
 
 Covers: 1/repeat-served, 5/nonce-once, 7/payment-already-settled.
 Story: The facilitator settles at once but answers later than Alice and Bob wait. Alice sends
 the same header again while the first request is still running; Bob signs a second authorization
-for the same payment. Each is told that the payment has settled, each is served, and Bob's
-second authorization stays unused.
+for the same payment. Each gets the answer that the payment has settled, each is served, and
+Bob's second authorization stays unused.
 """
 
 from x402sim import Fault, LiveWorld, scenario

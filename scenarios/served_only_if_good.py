@@ -1,4 +1,4 @@
-"""Served only if good: nobody pays for a request that is not served.
+"""Served only if valid: a request that is not served costs nothing.
 
 Covers: 1/session-no-402, 4.2/quote, 5/session-condition, 5/session-debit.
 Story: Alice has a session and a payment. With each she sends invalid orders: they are refused,

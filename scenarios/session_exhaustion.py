@@ -1,4 +1,4 @@
-"""Session exhaustion: a budget is spent to the last unit, and the rest comes back.
+"""Session exhaustion: a budget can be spent to the last unit, and the rest is refunded.
 
 Covers: 1/session-no-402, 2.6/remaining, 5/session-condition, 5/session-debit, 3/expiry-refund,
 3/refund-once.

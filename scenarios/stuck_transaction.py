@@ -1,4 +1,4 @@
-"""Stuck transaction: a settlement waits in the mempool, and nothing is served until it is mined.
+"""Stuck transaction: access is granted only when the waiting settlement is mined.
 
 Covers: 3/pending-resolved, 4.1/settle-on-chain, 5/nonce-once, 5/stored-records.
 Story: Blocks are full: Alice's settlement was sent but is not mined. She asks for the quote

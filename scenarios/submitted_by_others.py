@@ -1,11 +1,11 @@
-"""Submitted by others: a stranger puts the payer's authorization on the chain before her.
+"""Submitted by others: a third party submits the payer's authorization first.
 
 Covers: 3/pending-resolved, 5/exact-recipient, 5/nonce-once, 7/nonce-already-used.
 Story: Mallory intercepts Alice's signed header and submits it himself first: the merchant has
 her money, and Mallory has paid the gas. Alice presents the header and is served (decision
 4.1/submitted-by-others). Mallory names that payment as his own and is not served, neither after
-her nor before her. He cannot redirect the money, and cannot submit the authorization as one to
-be received by the payee.
+her nor before her. He cannot redirect the money, and cannot submit the authorization through
+receiveWithAuthorization.
 """
 
 from x402sim import LiveWorld, scenario

@@ -1,4 +1,4 @@
-"""Tampered requirements: what is sent back must be what was issued, field by field.
+"""Tampered requirements: every changed field of the requirements is refused.
 
 Covers: 2.1/scheme, 2.1/network, 2.1/pay-to, 2.1/asset, 2.1/amount, 2.1/timeout, 2.1/resource,
   2.1/description, 4.1/validate.

@@ -1,4 +1,4 @@
-"""Two proofs: who shows a payment and a session spends the session only if it must.
+"""Two proofs: with a payment and a session, the session is debited only if the payment is invalid.
 
 Covers: 5/cache-first, 5/resource-binding, 5/session-debit.
 Story: Alice has paid for a quote and also has a session. She sends both proofs: the payment

@@ -1,4 +1,4 @@
-"""Unpaid request: a 402 says all a payer needs, and nothing but a payment opens the door.
+"""Unpaid request: the 402 is complete, and no invalid proof gets access.
 
 Covers: 1/unpaid-402, 2.1/requirements, 2.2/body, 2.2/payment-id, 4.2/price, 7/payment-required,
   8/timeout.

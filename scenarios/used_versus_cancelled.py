@@ -1,4 +1,4 @@
-"""Used or cancelled: the token's state tells both alike, and only one of them is a payment.
+"""Used or cancelled: the token's state is the same for both, and only one is a payment.
 
 Covers: 3/pending-resolved, 5/nonce-once, 7/nonce-already-used.
 Story: The settlement requests of Alice and Bob are lost on the way to the facilitator, so both

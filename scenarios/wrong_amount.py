@@ -1,4 +1,4 @@
-"""Wrong amount: neither more nor less than what is asked, and no change after signing.
+"""Wrong amount: only the exact amount is accepted, signed as it is sent.
 
 Covers: 5/exact-amount, 2.1/amount, 5/signature-proves, 7/invalid-signature.
 Story: Alice owes one price. She signs for one base unit more, for one less, for nothing. She

@@ -13,6 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from x402sim.spec.clauses import CLAUSES
@@ -96,15 +97,22 @@ def knock_out(clause_id: str) -> None:
     if isinstance(kept, tuple):
         from x402sim.protocol.rules import without
 
-        setattr(owner, name, without(kept, clause_id))
-        for module in list(sys.modules.values()):  # whoever imported the table by name
-            if getattr(module, name, None) is kept:
-                setattr(module, name, getattr(owner, name))
+        replace(owner, name, kept, without(kept, clause_id))
+    elif isinstance(kept, type) and issubclass(kept, msgspec.Struct):
+        replace(owner, name, kept, _gone)
     elif isinstance(kept, type):
         kept.__init__ = _gone  # type: ignore[misc]
     else:
         target: Callable[..., Any] = getattr(kept, "__wrapped__", kept)
         target.__code__ = _gone.__code__
+
+
+def replace(owner: Any, name: str, kept: object, by: object) -> None:
+    """Put something else in the place of a name, wherever it has been imported."""
+    setattr(owner, name, by)
+    for module in list(sys.modules.values()):
+        if getattr(module, name, None) is kept:
+            setattr(module, name, by)
 
 
 def _gone(*_: Any, **__: Any) -> Any:

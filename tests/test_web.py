@@ -339,7 +339,7 @@ def test_recording_changes_nothing_in_the_answer():
     )
 
 
-def test_what_is_not_http_passes_unrecorded():
+def test_other_asgi_scopes_pass_unrecorded():
     journal, seen = Journal(), []
 
     async def app(scope, receive, send) -> None:

@@ -1,6 +1,6 @@
 """The command line: `python -m x402sim`. Each command is a function of a file in `commands`.
 
-Exit codes: 0 it worked, 1 it ran and found something wrong, 2 it could not start.
+Exit codes: 0, success; 1, it ran and found a failure; 2, it could not start.
 """
 
 import sys

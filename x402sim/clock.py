@@ -1,8 +1,7 @@
-"""What time is it? The only file that reads a clock.
+"""The clock: the only file that reads the time.
 
-Everything else asks a `Clock`, whose source is the wall clock (a served mock) or a
-virtual loop (a simulation). A clock can be advanced; whoever sleeps on it wakes in
-order of deadline.
+All other code uses a `Clock`, whose source is the wall clock (a served mock) or a virtual loop (a
+simulation). A clock can be advanced; its sleepers wake in order of deadline.
 """
 
 import asyncio
@@ -43,7 +42,7 @@ class Clock:
         return self._offset_s
 
     def advance(self, seconds: float) -> None:
-        """Move this clock forward and wake whoever is due; it can never go back.
+        """Move this clock forward, never back, and wake the sleepers that are due.
 
         A sleeper wakes once, however many of its periods were jumped over, as a
         computer does after a night asleep.
@@ -74,7 +73,7 @@ class Clock:
             raise
 
     def _wake(self) -> None:
-        """Wake everyone who is due and set the alarm for the next one."""
+        """Wake the sleepers that are due, and set the timer for the next one."""
         if self._alarm:
             self._alarm.cancel()
             self._alarm = None

@@ -121,10 +121,10 @@ def _require_version(header: bytes) -> None:
     """Raise `ValueError` unless this is the first line of a journal of our version."""
     wanted = f"version {VERSION} is needed"
     try:
-        said: Any = msgspec.json.decode(header)
+        parsed: Any = msgspec.json.decode(header)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        said = None
-    match said:
+        parsed = None
+    match parsed:
         case {"journal": "x402sim", "version": version}:
             if version != VERSION:
                 raise ValueError(f"this journal has version {version!r}; {wanted}")

@@ -1,4 +1,4 @@
-"""How is text of another party printed? So that it acts on no terminal, file or CI.
+"""Escapes text of other parties, so that it acts on no terminal, file or CI when printed.
 
 Whoever answers a request, writes a journal or runs a node chooses such text. As it is, an
 escape sequence moves the cursor, a bidi override reverses what follows, a newline begins a line

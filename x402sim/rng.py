@@ -1,7 +1,7 @@
 """What was drawn? The only file that draws random numbers (with `payer.wallet`, for nonces).
 
-One seed, many independent streams: each is named after who draws from it, so that
-adding an actor changes nobody else's luck.
+One seed, many independent streams: each is named after who draws from it, so that adding an actor
+does not change the numbers that others draw.
 """
 
 import hashlib
@@ -9,7 +9,7 @@ import os
 import random
 
 Stream = random.Random
-"""One stream of random numbers, for whoever takes one."""
+"""One stream of random numbers."""
 
 
 class Rng:

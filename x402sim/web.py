@@ -1,4 +1,4 @@
-"""Bytes in, bytes out: what every HTTP application of the kit shares.
+"""What every HTTP application of the kit shares: reading bodies, sending errors.
 
 A body has at most 1 MiB. Every error is `{"error": text}`, with a `reason` where there are
 details. No failure shows a stack trace.
@@ -28,7 +28,7 @@ log = logging.getLogger("x402sim")
 
 
 class Refused(Exception):
-    """An answer that is an error: raised anywhere, sent as `{"error", "reason"}`."""
+    """An error answer: raised anywhere, sent as `{"error", "reason"}`."""
 
     def __init__(self, status: int, error: str, reason: str | None = None) -> None:
         super().__init__(status, error, reason)
@@ -129,7 +129,7 @@ async def _on_bug(request: Request, raised: Any) -> Response:
 
 
 def recorded(app: ASGIApp, part: Part, journal: Journal, clock: Clock) -> ASGIApp:
-    """Return `app` with each answer written to the journal: method, path and status."""
+    """Return `app`, which records each answer in the journal: method, path and status."""
 
     async def record(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":

@@ -124,7 +124,7 @@ def test_on_demand_all_that_waits_is_mined_in_order_of_arrival(on_demand):
     assert on_demand.balance(SHOP) == 40_000
 
 
-def test_turning_automining_on_mines_what_waits(on_demand):
+def test_turning_automining_on_mines_the_mempool(on_demand):
     waiting = on_demand.put(payment())
     asyncio.run(on_demand.ledger.set_automine(True))
     assert block(on_demand, 1).tx_hashes == (waiting,)
@@ -157,7 +157,7 @@ def test_block_times_never_decrease_even_if_the_clock_does(driver):
     assert block(driver, 2).timestamp_s == NOW_S + 100
 
 
-def test_what_is_not_there_is_none(driver):
+def test_unknown_objects_are_none(driver):
     assert transaction(driver, UNKNOWN) is None
     assert receipt(driver, UNKNOWN) is None
     assert [block(driver, which) for which in (UNKNOWN, 1, -1)] == [None] * 3
@@ -219,7 +219,7 @@ def test_a_reverted_transaction_is_mined_with_its_reason_and_nothing_else(driver
 
 
 @pytest.mark.parametrize("data", [payment(), SHORT], ids=["success", "revert"])
-def test_the_sender_pays_the_gas_and_nobody_else(driver, data):
+def test_only_the_sender_pays_the_gas(driver, data):
     before = {wallet: native(driver, wallet) for wallet in (ALICE, RELAYER, SHOP)}
     used = driver.send(data).gas_used
     spent = {wallet: before[wallet] - native(driver, wallet) for wallet in before}
@@ -243,7 +243,7 @@ def test_native_currency_spent_while_waiting_reverts(on_demand):
 
 
 @pytest.mark.parametrize("value", [0, 1])
-def test_who_cannot_pay_for_the_gas_is_refused(driver, value):
+def test_a_sender_that_cannot_pay_for_gas_is_refused(driver, value):
     poor = Wallet(b"\x77" * 32)
     cost = GAS_LIMIT * GAS_PRICE_WEI + value
     asyncio.run(driver.ledger.set_native_balance(poor.address_bytes, cost - 1))
@@ -340,7 +340,7 @@ ALICE_WORD, SHOP_WORD = (abi.word(w.address_bytes) for w in (ALICE, SHOP))
         (LogFilter(0, 99, (), ((), (), (), ())), []),
     ],
 )
-def test_a_filter_passes_what_it_names(driver, wanted, found):
+def test_a_filter_selects_matching_logs(driver, wanted, found):
     driver.send(payment())
     driver.send(abi.mint(SHOP.address_bytes, 1), OWNER)
     driver.send(cancel_call(nonce("second")))
@@ -370,7 +370,7 @@ def receipt_of(receipts: tuple[TxReceipt, ...]) -> TxReceipt:
     return receipts[0]
 
 
-def test_waiting_for_what_is_mined_returns_at_once(driver):
+def test_waiting_for_a_mined_transaction_returns_immediately(driver):
     mined = driver.send(payment())
     assert asyncio.run(driver.ledger.wait(mined.tx_hash, 0)) == mined
 
@@ -502,7 +502,7 @@ def test_a_reorg_replaces_the_last_blocks_and_mines_their_transactions_in_the_la
     assert is_conserved(driver)
 
 
-def test_even_a_block_with_nothing_in_it_gets_another_hash_each_time(driver):
+def test_even_an_empty_replacement_block_gets_a_new_hash(driver):
     mine(driver)
     seen = set()
     for _ in range(4):
@@ -532,7 +532,7 @@ def test_the_account_nonce_of_a_dropped_transaction_is_free_again(driver, droppe
 
 
 @pytest.mark.parametrize("drop", [False, True])
-def test_a_reorg_mines_what_waits_unless_it_is_dropped(on_demand, drop):
+def test_a_reorg_mines_the_mempool_except_dropped_transactions(on_demand, drop):
     mine(on_demand)
     waiting = on_demand.put(payment())
     reorg(on_demand, 1, drop=[waiting] if drop else [])
@@ -573,7 +573,7 @@ def test_a_reorg_ends_the_snapshots_of_what_it_replaced(driver):
 # --- a long chain --------------------------------------------------------------------
 
 
-def test_a_long_chain_forgets_how_to_go_far_back_and_nothing_else(driver):
+def test_a_long_chain_drops_old_undo_data_only(driver):
     asyncio.run(driver.ledger.fund(SHOP.address_bytes, 5))
     early = driver.put(payment("early"))
     mine(driver, 2 * KEPT_BLOCKS)

@@ -327,7 +327,7 @@ ENOUGH_RUNS = 100
 
 @pytest.mark.clause("5/nonce-once", "5/window", "5/signature-proves")
 @pytest.mark.parametrize("runs", [30, pytest.param(500, marks=pytest.mark.thorough)])
-def test_whatever_is_done_the_ledger_agrees_with_the_model(runs: int):
+def test_the_ledger_agrees_with_the_model(runs: int):
     happened.clear()
     campaign = settings(
         max_examples=runs, stateful_step_count=40, suppress_health_check=list(HealthCheck)

@@ -189,7 +189,7 @@ def test_deep_nesting_at_the_edge_of_the_stack_is_an_error_too(rpc: Rpc) -> None
         sys.setrecursionlimit(limit)
 
 
-def test_an_unknown_method_is_told_where_the_known_ones_are(rpc: Rpc) -> None:
+def test_an_unknown_method_error_says_where_methods_are_listed(rpc: Rpc) -> None:
     error = rpc.error("eth_sendRawTransaction", "0x00")
     assert error["code"] == -32601
     assert "eth_sendRawTransaction" in error["message"]
@@ -536,7 +536,9 @@ def test_an_unlocked_account_sends(unlocked: Rpc) -> None:
         (_sending(to=None), -32602, "contracts cannot be created"),
     ],
 )
-def test_what_cannot_be_sent_is_not(unlocked: Rpc, fields: Any, code: int, text: str) -> None:
+def test_an_invalid_transaction_is_not_sent(
+    unlocked: Rpc, fields: Any, code: int, text: str
+) -> None:
     error = unlocked.error("eth_sendTransaction", fields)
     assert error["code"] == code
     assert text in error["message"]
@@ -552,7 +554,7 @@ def test_a_locked_chain_takes_no_transaction() -> None:
     assert rpc.result("eth_blockNumber") == "0x0"
 
 
-def test_an_account_that_cannot_pay_for_gas_is_told_so() -> None:
+def test_an_account_that_cannot_pay_for_gas_gets_an_error() -> None:
     ledger = new_ledger()
     rpc = Rpc(ledger, Http(rpc_app(ledger, accounts=[ALICE], unlocked=True)))
     error = rpc.error("eth_sendTransaction", _sending(**{"from": to_hex(ALICE)}))

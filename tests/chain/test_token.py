@@ -138,7 +138,7 @@ def cases(faults_of):
 
 @pytest.mark.parametrize("packed", [False, True], ids=["vrs", "bytes"])
 @pytest.mark.parametrize(("kind", "number"), cases(lambda k: ROWS[k] + BEHIND_THE_TABLE[k]))
-def test_of_several_faults_the_first_in_order_is_told(kind, number, packed):
+def test_of_several_faults_the_first_in_order_is_reported(kind, number, packed):
     faults = (ROWS[kind] + BEHIND_THE_TABLE[kind])[number:]
     changes = {name: value for fault in faults for name, value in fault.change.items()}
     assert Attempt(kind=kind, packed=packed, **changes).run() == faults[0].text
@@ -511,7 +511,7 @@ def test_only_the_owner_governs_the_token(data, text):
         (abi.mint(SHOP_, 2**255 - START_BASE), "SafeMath: addition overflow"),
     ],
 )
-def test_the_owner_cannot_mint_nonsense(data, text):
+def test_the_owner_cannot_mint_invalid_amounts(data, text):
     driver = LedgerDriver()
     assert driver.refusal(data, OWNER) == text
     assert driver.state.supply == START_BASE
@@ -581,7 +581,7 @@ TAIL_AT = 4 + 6 * 32
         pytest.param(abi.BALANCE_OF, id="a view without its argument"),
     ],
 )
-def test_what_cannot_be_read_reverts_without_a_reason(data):
+def test_malformed_calldata_reverts_without_a_reason(data):
     assert LedgerDriver().refusal(data) == ""
 
 
@@ -591,7 +591,7 @@ def test_the_token_takes_no_native_currency():
     assert driver.balance(SHOP) == 0
 
 
-def test_what_follows_the_arguments_is_ignored():
+def test_trailing_calldata_is_ignored():
     assert LedgerDriver().refusal(WORDS + b"more") is None
 
 
@@ -631,7 +631,7 @@ def test_the_token_names_itself(data, text):
         ),
     ],
 )
-def test_the_token_tells_its_numbers(data, expected):
+def test_the_token_returns_its_constants(data, expected):
     assert int.from_bytes(LedgerDriver().view(data)) == expected
 
 

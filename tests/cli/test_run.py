@@ -97,7 +97,7 @@ def test_a_failed_check_shows_clause_expected_actual_trace_and_command(tmp_path:
     for text in (
         "FAILED mine: mine: of my own",
         "2 of 3 checks did not hold",
-        "5/nonce-once: A nonce of a payer is used once, which prevents replay and",
+        "5/nonce-once: Each nonce of a payer is used once, which prevents replay and",
         "expected  2\n",
         "actual    1\n",
         "expected  20000\n",
@@ -276,7 +276,7 @@ def test_a_file_without_a_valid_scenario(tmp_path: Path, text: str, says: str) -
     [
         ("moon", "unknown stage 'moon'. Possible: in-process, tcp, http://HOST:PORT"),
         ("in-proces", "did you mean 'in-process'?"),
-        ("http://127.0.0.1:1", "nobody answers at http://127.0.0.1:1"),
+        ("http://127.0.0.1:1", "no answer from http://127.0.0.1:1"),
         ("http://127.0.0.1:99999", "with a port up to 65535"),
         ("http://", "http://HOST:PORT, with a port up to 65535"),
     ],

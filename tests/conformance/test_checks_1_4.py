@@ -12,11 +12,11 @@ import msgspec
 import pytest
 
 from x402sim import TESTNET
-from x402sim.protocol.refusals import Refusal
+from x402sim.protocol.refusals import Finding, Refusal
 from x402sim.service import app, background, gate, grant, indexer, payments, sessions
 from x402sim.service.issue import Issuer
-from x402sim.service.store.payments import Payments
-from x402sim.service.store.sessions import Sessions as StoredSessions
+from x402sim.service.store.payment_records import Payments
+from x402sim.service.store.session_budgets import Sessions as StoredSessions
 from x402sim.spec.clauses import CLAUSES
 from x402sim.spec.decisions import Decisions, alternatives
 from x402sim.suite.check import Check
@@ -215,10 +215,10 @@ def test_a_missing_verification(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_lost_answer_that_counts_as_a_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def never(*_: Any) -> str:
-        return "not settled"
+    async def never(*_: Any) -> Finding:
+        return Finding.NEVER
 
-    monkeypatch.setattr(payments, "look_up", never)
+    monkeypatch.setattr(payments, "resolve", never)
     found = failed("spec/1", "spec/3", "spec/4.1")
     assert found == {"spec/3/pending-resolved"}
 

@@ -19,7 +19,8 @@ from tests.chain.helpers import (
 from x402sim.chain.base import Call, Reverted, TxReceipt, WorldChain
 from x402sim.chain.ledger.ledger import LedgerChain
 from x402sim.chain.ledger.profiles import PROFILES
-from x402sim.chain.node.anvil_chain import AnvilChain
+from x402sim.chain.node.anvil_node import AnvilNode
+from x402sim.chain.node.local_chain import LocalChain
 from x402sim.clock import Clock
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol import abi
@@ -51,8 +52,9 @@ class Town:
         self.run = self._runner.run
         self.anvil = self._new_anvil()
 
-    def _new_anvil(self) -> AnvilChain:
-        return AnvilChain(TESTNET, self.clock, program=self._program, **MONEY)
+    def _new_anvil(self) -> LocalChain:
+        node = AnvilNode(TESTNET.chain_id, self.clock.now_s(), program=self._program)
+        return LocalChain(node, TESTNET, self.clock, **MONEY)
 
     def begin(self) -> None:
         """Reset the clock and the anvil."""
@@ -61,9 +63,9 @@ class Town:
         if self._begun % RESETS == 0:
             self.anvil.close()
             self.anvil = self._new_anvil()
-        self.run(self.anvil.reset())
-        self.run(self.anvil.set_automine(True))
-        self.run(self.anvil.force_revert(0))
+        self.run(self.anvil.rewinding.reset())
+        self.run(self.anvil.mining.set_automine(True))
+        self.run(self.anvil.rewinding.force_revert(0))
         self.anvil.watchers.clear()
 
     def ledger(self, profile: str) -> LedgerChain:

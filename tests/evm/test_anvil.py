@@ -38,7 +38,7 @@ def test_the_variable_comes_first(tmp_path: Path):
 
 
 @pytest.mark.parametrize("name", ["missing", "not executable"])
-def test_a_variable_that_names_no_program_is_told(tmp_path: Path, name: str):
+def test_a_variable_without_a_program_is_an_error(tmp_path: Path, name: str):
     (tmp_path / "not executable").write_text("text")
     script(tmp_path / "bin/anvil")
     environ = {"X402SIM_ANVIL": str(tmp_path / name), "PATH": str(tmp_path / "bin")}
@@ -129,12 +129,12 @@ def test_if_another_took_the_port_it_tries_the_next(program: Path, monkeypatch: 
         ("exit 0", "printed nothing"),
     ],
 )
-def test_a_program_that_ends_at_once_is_told_with_its_last_words(tmp_path: Path, text, said):
+def test_a_program_that_exits_immediately_is_an_error_with_its_output(tmp_path: Path, text, said):
     with pytest.raises(ChainError, match=f"anvil did not start: .*{re.escape(said)}"):
         AnvilProcess(338, NOW_S, script(tmp_path / "anvil", text))
 
 
-def test_a_program_that_is_none_is_told(tmp_path: Path):
+def test_a_missing_program_is_an_error(tmp_path: Path):
     with pytest.raises(ChainError, match=r"anvil did not start: .*No such file"):
         AnvilProcess(338, NOW_S, tmp_path / "missing")
 
@@ -169,7 +169,7 @@ sys.stdin.read()
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, None], ids=["9", "15", "return"])
-def test_it_ends_when_we_do_however_we_end(program: Path, how: signal.Signals | None):
+def test_the_program_ends_with_its_parent(program: Path, how: signal.Signals | None):
     parent = subprocess.Popen(
         [sys.executable, "-W", "ignore", "-c", PARENT, str(program)],
         stdin=subprocess.PIPE,

@@ -42,7 +42,7 @@ from tests.evm.helpers import EVERYBODY, PLAYERS, Town
 from tests.strategies import CURVE_ORDER
 from x402sim.chain.base import Call, Log, LogFilter, Reverted, TxReceipt, WorldChain
 from x402sim.chain.ledger.profiles import BLOCK_NUMBERS
-from x402sim.chain.node.anvil_chain import AnvilChain
+from x402sim.chain.node.local_chain import LocalChain
 from x402sim.chain.reverts import Cause, cause
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol import abi
@@ -288,13 +288,13 @@ class BothChains(RuleBasedStateMachine):
 
     @rule(blocks=st.integers(1, 3))
     def mine(self, blocks: int) -> None:
-        self.both(lambda chain: chain.mine(blocks))
+        self.both(lambda chain: chain.mining.mine(blocks))
         self.mined()
         happened["mine"] += 1
 
     @rule(on=st.booleans())
     def set_automine(self, on: bool) -> None:
-        self.both(lambda chain: chain.set_automine(on))
+        self.both(lambda chain: chain.mining.set_automine(on))
         self.automine = on
         if on:
             self.mined()
@@ -303,7 +303,7 @@ class BothChains(RuleBasedStateMachine):
     @rule()
     def snapshot(self) -> None:
         height = self.town.run(self.ledger.height())
-        numbers = self.both(lambda chain: chain.snapshot())
+        numbers = self.both(lambda chain: chain.rewinding.snapshot())
         self.snapshots.append(Snapshot(height, numbers, list(self.waiting)))
         happened["snapshot"] += 1
 
@@ -312,7 +312,7 @@ class BothChains(RuleBasedStateMachine):
     def revert(self, data: st.DataObject) -> None:
         snapshot = data.draw(st.sampled_from(self.within_reach()))
         for chain, number in zip(self.chains, snapshot.numbers, strict=True):
-            self.town.run(chain.revert(number))
+            self.town.run(chain.rewinding.revert(number))
         self.snapshots = self.snapshots[: self.snapshots.index(snapshot)]
         self.waiting = list(snapshot.waiting)
         self.compare_the_past()
@@ -327,7 +327,7 @@ class BothChains(RuleBasedStateMachine):
     def reorg(self, depth: int) -> None:
         height = self.town.run(self.ledger.height())
         depth = min(depth, height)
-        self.both(lambda chain: chain.reorg(depth))
+        self.both(lambda chain: chain.rewinding.reorg(depth))
         self.snapshots = [s for s in self.snapshots if s.height <= height - depth]
         self.mined()
         self.compare_the_past()
@@ -395,7 +395,7 @@ async def everything(chain: WorldChain, spent: list[tuple[Address, bytes]]) -> d
 
 async def answers(chain: WorldChain, views: list[bytes]) -> list[bytes]:
     """Return what functions answer; anvil is asked all of them at once."""
-    if isinstance(chain, AnvilChain):
+    if isinstance(chain, LocalChain):
         asked = [{"to": to_hex(TOKEN), "input": to_hex(view)} for view in views]
         found = await chain.node.ask_all(*(("eth_call", one, "latest") for one in asked))
         return [bytes.fromhex(answer[2:]) for answer in found]
@@ -449,7 +449,7 @@ MUST_NOT_SUCCEED = [f"with {forgery}: done" for forgery in (*FORGERIES, "the oth
 @pytest.mark.timeout(300)
 @pytest.mark.clause("5/nonce-once", "5/window", "5/signature-proves", "5/exact-amount")
 @pytest.mark.parametrize("runs", [3, pytest.param(100, marks=pytest.mark.thorough)])
-def test_whatever_is_done_the_ledger_does_as_the_evm(
+def test_the_ledger_agrees_with_the_evm(
     town: Town,
     monkeypatch: pytest.MonkeyPatch,
     record_property: Callable[[str, object], None],

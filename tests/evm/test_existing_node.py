@@ -156,7 +156,7 @@ def refusal(*arguments: str) -> str:
     return result.output
 
 
-def test_wrong_nodes_and_tokens_are_told_apart(node: str, token: str):
+def test_wrong_nodes_and_tokens_have_different_errors(node: str, token: str):
     for options, said in (
         (["--token", STRANGER.address], f"no contract at {STRANGER.address} on {node}"),
         (["--token", "0x12"], "the token: expected 0x and 40 hex digits, got '0x12'"),

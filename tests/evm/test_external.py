@@ -30,7 +30,7 @@ def pay_call(name: object = "first", sender: Wallet = RELAYER) -> Call:
 
 
 @pytest.fixture(autouse=True)
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+def short_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(evm_chain, "POLL_S", 0.01)
 
 
@@ -68,7 +68,7 @@ def run(town: Town):
 # --- what it is for ------------------------------------------------------------------
 
 
-def test_it_sends_with_its_own_keys_and_asks_for_no_power(run, chain, between):
+def test_sending_uses_eth_methods_only(run, chain, between):
     tx_hash = run(chain.send(pay_call()))
     receipt = run(chain.wait(tx_hash, 5))
     assert receipt.succeeded
@@ -79,7 +79,7 @@ def test_it_sends_with_its_own_keys_and_asks_for_no_power(run, chain, between):
 
 
 @pytest.mark.parametrize(("advised", "base", "bid"), [(1000, 0, 1000), (1000, 1000, 1250)])
-def test_the_bid_is_what_is_advised_and_above_the_base_fee(run, chain, between, advised, base, bid):
+def test_the_bid_is_the_advised_price_above_the_base_fee(run, chain, between, advised, base, bid):
     newest = between.truth("eth_getBlockByNumber", "latest", False)["result"]
     between.rules["eth_gasPrice"] = says(hex(advised))
     between.rules["eth_getBlockByNumber"] = says(newest | {"baseFeePerGas": hex(base)})
@@ -124,7 +124,7 @@ def test_two_programs_with_the_same_key_get_along(run, between, opened):
     assert [receipt.succeeded for receipt in run(by_turns())] == [True] * 8
 
 
-def test_a_node_that_does_not_count_what_waits_is_no_trouble(run, town, chain, between):
+def test_a_node_without_a_count_of_the_mempool_works(run, town, chain, between):
     no_automine(town)
     truth = between.truth
     between.rules["eth_getTransactionCount"] = lambda account, _: truth(
@@ -132,7 +132,7 @@ def test_a_node_that_does_not_count_what_waits_is_no_trouble(run, town, chain, b
     )
     sent = [run(chain.send(pay_call(n))) for n in range(3)]
     assert between.seen.count("eth_sendRawTransaction") == 3 + 1 + 2  # what waits, offered again
-    run(town.anvil.mine())
+    run(town.anvil.mining.mine())
     receipts = [run(chain.wait(tx_hash, 5)) for tx_hash in sent]
     assert [(receipt.succeeded, receipt.index) for receipt in receipts] == [
         (True, 0),
@@ -141,7 +141,7 @@ def test_a_node_that_does_not_count_what_waits_is_no_trouble(run, town, chain, b
     ]
 
 
-def test_a_token_is_deployed_only_when_told_and_works(run, town, between, opened, chain):
+def test_a_token_is_deployed_only_on_request_and_works(run, town, between, opened, chain):
     sender = RELAYER.address_bytes
     address = run(chain.deploy(TESTNET, OWNER.address_bytes, sender))
     assert address != TOKEN
@@ -186,7 +186,7 @@ def test_a_token_of_another_domain_is_refused(run, chain, change):
         run(chain.check(replace(TESTNET, **change)))
 
 
-def test_a_token_that_does_not_tell_its_domain_is_taken(run, chain, between):
+def test_a_token_without_a_domain_function_is_accepted(run, chain, between):
     between.rules["eth_call"] = refuses(3, "execution reverted")
     run(chain.check(TESTNET))
 
@@ -210,7 +210,7 @@ ASKS = {
 
 
 @pytest.mark.parametrize("name", ASKS)
-def test_a_node_that_is_gone_is_told(run, chain, between, name):
+def test_a_node_that_is_gone_is_an_error(run, chain, between, name):
     between.close()
     with pytest.raises(NodeGone, match=r"no answer from http://127\.0\.0\.1:\d+ to "):
         run(ASKS[name](chain))
@@ -235,7 +235,7 @@ def test_a_node_that_answers_no_json_is_gone(run, chain, between, answer, seen, 
 
 @pytest.mark.parametrize("nonsense", ["latest", None, {"number": 1}, [], 7, "0x"])
 @pytest.mark.parametrize("name", ["height", "nonce", "gas price", "code"])
-def test_an_answer_that_makes_no_sense_is_told(run, chain, between, nonsense, name):
+def test_a_malformed_answer_is_an_error(run, chain, between, nonsense, name):
     for method in ("eth_blockNumber", "eth_getTransactionCount", "eth_gasPrice", "eth_getCode"):
         between.rules[method] = says(nonsense)
     if name == "code" and nonsense == "0x":
@@ -245,19 +245,19 @@ def test_an_answer_that_makes_no_sense_is_told(run, chain, between, nonsense, na
         run(ASKS[name](chain))
 
 
-def test_half_a_block_is_told(run, chain, between):
+def test_an_incomplete_block_is_an_error(run, chain, between):
     between.rules["eth_getBlockByNumber"] = says({"number": "0x1"})
     with pytest.raises(ChainError, match=r'answered eth_getBlockByNumber with {"number":"0x1"}'):
         run(chain.block(1))
 
 
-def test_an_error_is_told_in_the_nodes_words(run, chain, between):
+def test_an_error_has_the_nodes_text(run, chain, between):
     between.rules["eth_blockNumber"] = refuses(-32005, "daily limit exceeded")
     with pytest.raises(ChainError, match="daily limit exceeded"):
         run(chain.height())
 
 
-def test_a_secret_in_the_address_is_not_told(run, opened):
+def test_a_secret_in_the_url_is_not_shown(run, opened):
     chain = another("http://user:hush@127.0.0.1:9/v3/secret-key?token=hidden", opened)
     with pytest.raises(NodeGone) as caught:
         run(chain.height())
@@ -278,15 +278,15 @@ def test_a_node_that_never_answers_is_given_up(run, between, opened):
 
 
 def no_automine(town: Town) -> None:
-    town.run(town.anvil.set_automine(False))
+    town.run(town.anvil.mining.set_automine(False))
 
 
-def test_what_is_not_mined_in_time_times_out(run, town, chain):
+def test_a_transaction_not_mined_in_time_times_out(run, town, chain):
     no_automine(town)
     tx_hash = run(chain.send(pay_call()))
     with pytest.raises(TimeoutError, match=r"0x[0-9a-f]{64} was not mined within 0\.05 s"):
         run(chain.wait(tx_hash, 0.05))
-    run(town.anvil.mine())
+    run(town.anvil.mining.mine())
     assert run(chain.wait(tx_hash, 5)).succeeded
 
 
@@ -308,41 +308,41 @@ def test_a_node_that_comes_back_while_we_wait_is_asked_again(run, town, chain, b
     assert run(chain.wait(tx_hash, 5)).succeeded
 
 
-def test_what_the_node_drops_is_offered_again(run, town, chain, between):
+def test_a_dropped_transaction_is_sent_again(run, town, chain, between):
     no_automine(town)
     tx_hash = run(chain.send(pay_call()))
-    run(town.anvil.drop())
+    run(town.anvil.rewinding.drop())
     assert run(chain.transaction(tx_hash)) is None
 
     async def wait() -> bool:
         waiting = asyncio.create_task(chain.wait(tx_hash, 5))
         while await chain.transaction(tx_hash) is None:
             await asyncio.sleep(0.01)
-        await town.anvil.mine()
+        await town.anvil.mining.mine()
         return (await waiting).succeeded
 
     assert run(wait())
     assert between.seen.count("eth_sendRawTransaction") == 2
 
 
-def test_what_was_given_up_and_dropped_does_not_block_what_comes_after_it(run, town, chain):
+def test_a_dropped_transaction_does_not_block_later_ones(run, town, chain):
     no_automine(town)
     tx_hash = run(chain.send(pay_call("first")))
     with pytest.raises(TimeoutError):
         run(chain.wait(tx_hash, 0.05))
-    run(town.anvil.drop())
-    run(town.anvil.set_automine(True))
+    run(town.anvil.rewinding.drop())
+    run(town.anvil.mining.set_automine(True))
     assert run(chain.wait(run(chain.send(pay_call("second"))), 5)).succeeded
     assert run(chain.receipt(tx_hash)).succeeded
 
 
-def test_what_another_replaced_can_never_be_mined(run, town, chain, opened):
+def test_a_replaced_transaction_can_never_be_mined(run, town, chain, opened):
     no_automine(town)
     tx_hash = run(chain.send(pay_call("ours")))
-    run(town.anvil.drop())
+    run(town.anvil.rewinding.drop())
     other = another(town.anvil.url, opened)
     run(other.send(pay_call("theirs")))
-    run(town.anvil.mine())
+    run(town.anvil.mining.mine())
     with pytest.raises(ChainError, match=f"replaced by another .* nonce 0 of {RELAYER.address}"):
         run(chain.wait(tx_hash, 5))
 
@@ -379,7 +379,7 @@ def test_an_offer_that_did_not_arrive_is_made_again(run, town, chain, between):
 
 
 @pytest.mark.parametrize("text", ["already known", "ALREADY known transaction", "already imported"])
-def test_an_offer_the_node_knows_already_is_taken(run, chain, between, text):
+def test_a_transaction_that_the_node_knows_already_is_accepted(run, chain, between, text):
     def known(raw: str) -> dict:
         between.truth("eth_sendRawTransaction", raw)
         return {"error": {"code": -32000, "message": text}}
@@ -422,7 +422,7 @@ def test_if_every_nonce_is_used_it_gives_up(run, chain, between):
         run(chain.send(pay_call()))
 
 
-def test_who_cannot_pay_for_the_gas_is_refused_and_the_nonce_is_free_again(run, town, chain):
+def test_a_sender_that_cannot_pay_for_gas_is_refused_and_its_nonce_stays_free(run, town, chain):
     broke = replace(pay_call(), value=10**30)
     with pytest.raises(ChainError, match=r"(?i)insufficient funds"):
         run(chain.send(broke))
@@ -451,7 +451,7 @@ def test_without_traces_it_is_tried_on_the_block_before(run, chain, between):
         (refuses(-32000, "missing trie node"), "the reason is not known: missing trie node"),
     ],
 )
-def test_a_reason_nobody_knows_is_no_success(run, chain, between, rule, text):
+def test_an_unknown_reason_is_a_failure(run, chain, between, rule, text):
     run(chain.send(pay_call()))
     tx_hash = run(chain.send(pay_call()))
     between.rules["debug_traceTransaction"] = refuses(-32601, "the method does not exist")
@@ -490,7 +490,7 @@ def test_keys_are_read_from_text():
 
 
 @pytest.mark.parametrize("text", ["0x12", "secret", "0x" + "zz" * 32])
-def test_a_bad_key_is_told_without_showing_it(text):
+def test_a_bad_key_is_an_error_that_does_not_show_it(text):
     with pytest.raises(ValueError, match="expected private keys as 0x and 64 hex") as caught:
         read_keys(f"{RELAYER.private_key},{text}")
     shown = repr(caught.value) + str(caught.value.__cause__)

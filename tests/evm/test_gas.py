@@ -13,7 +13,7 @@ from x402sim.protocol import abi
 MEASURED = json.loads(TABLE.read_text())["flows"]
 
 
-def test_the_table_is_what_anvil_says(anvil: ChainDriver):
+def test_the_gas_table_matches_anvil(anvil: ChainDriver):
     told = json.loads(TABLE.read_text())
     seen = measure(anvil)
     if seen["node"] == told["node"]:
@@ -41,7 +41,7 @@ def test_the_ledger_charges_what_anvil_does(town: Town, profile: str):
     assert used == {name: flow["gas"] for name, flow in MEASURED.items()}
 
 
-def test_what_the_table_lacks_is_charged_to_the_unit_too(town: Town):
+def test_calls_without_a_row_are_charged_exactly_too(town: Town):
     """Balances are written in the same way whatever wrote them, and so cost the same."""
     alice, mallory, shop = ALICE.address_bytes, MALLORY.address_bytes, SHOP.address_bytes
     calls = {

@@ -197,18 +197,20 @@ def test_one_word_for_used_and_cancelled_in_each(three: list[ChainDriver], first
     ],
     ids=["early and forged", "late and forged", "early and late", "forged and short"],
 )
-def test_of_two_faults_another_is_told(three: list[ChainDriver], changes, circle, openzeppelin):
+def test_of_two_faults_each_token_reports_its_own_first(
+    three: list[ChainDriver], changes, circle, openzeppelin
+):
     assert refusals(three, pay(**changes)) == [circle, openzeppelin]
 
 
-def test_a_used_nonce_is_told_before_a_bad_signature_by_circle_only(three: list[ChainDriver]):
+def test_only_circle_checks_the_nonce_before_the_signature(three: list[ChainDriver]):
     assert refusals(three, pay()) == [None, None]
     assert refusals(three, pay(by=MALLORY)) == [USED, "ERC3009InvalidSignature()"]
     forged = cancel_call(nonce("first"), by=MALLORY)
     assert refusals(three, forged) == [USED, "ERC3009InvalidSignature()"]
 
 
-def test_a_stranger_who_receives_is_told_before_a_bad_signature_by_circle_only(
+def test_only_circle_checks_the_payee_before_the_signature(
     three: list[ChainDriver],
 ):
     forged = pay(receive=True, by=MALLORY)
@@ -261,7 +263,7 @@ def test_functions_of_circles_that_openzeppelins_lacks(three: list[ChainDriver],
     ],
     ids=["paused", "isBlacklisted", "transfer typehash", "receive typehash", "cancel typehash"],
 )
-def test_what_openzeppelins_does_not_tell(three: list[ChainDriver], data: bytes):
+def test_getters_that_openzeppelins_token_lacks(three: list[ChainDriver], data: bytes):
     assert [driver.tried(data) for driver in three] == [None, "", ""]
 
 

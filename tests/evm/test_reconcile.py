@@ -24,10 +24,10 @@ from tests.chain.helpers import (
     transfer_call,
 )
 from tests.evm.helpers import ChainDriver
-from x402sim.chain.node.anvil_chain import AnvilChain
+from x402sim.chain.node.local_chain import LocalChain
 from x402sim.chain.reverts import Cause
 from x402sim.chain.rpc.app import rpc_app
-from x402sim.facilitator.engine import Asked, Facilitator, NotMoved, settle
+from x402sim.facilitator.engine import Asked, Facilitator, NotTransferred, settle
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import checksum, from_hex, to_hex
 from x402sim.protocol.header import encode_header, present, read_header
@@ -40,8 +40,7 @@ from x402sim.service.reconcile import reconcile
 from x402sim.service.settings import Settings
 from x402sim.service.state import Service
 from x402sim.service.store import Store
-from x402sim.service.store.payments import Claim
-from x402sim.service.upstream.cronos import CRONOS
+from x402sim.service.store.payment_records import Claim
 from x402sim.service.upstream.explorer import ExplorerClient
 from x402sim.service.upstream.facilitator import FacilitatorClient
 from x402sim.service.upstream.rpc import NonceState, RpcClient
@@ -56,7 +55,7 @@ class Shop:
     driver: ChainDriver
 
     def __post_init__(self) -> None:
-        is_node = isinstance(self.driver.chain, AnvilChain)
+        is_node = isinstance(self.driver.chain, LocalChain)
         self.rpc_url = self.driver.chain.url if is_node else "http://rpc.test"
         self.settings = Settings(
             private_key=from_hex(SHOP.private_key, 32),
@@ -67,7 +66,7 @@ class Shop:
         self.transport = None if is_node else httpx.ASGITransport(rpc_app(self.driver.chain))
         self.store = Store()
         auth = authorization()
-        assert self.store.payments.claim(
+        assert self.store.payments.insert_pending(
             Claim(
                 payment_id="pay_1",
                 payment=present(encode_header(auth, signature_of(auth), TESTNET)),
@@ -94,7 +93,7 @@ class Shop:
                 store=self.store,
                 issuer=Issuer(self.settings, Rng(1).stream("payment ids")),
                 entitlements=Entitlements(self.settings.entitlement_lifetime_s),
-                facilitator=FacilitatorClient(http, self.settings, CRONOS),
+                facilitator=FacilitatorClient(http, self.settings),
                 explorer=ExplorerClient(http, self.settings),
                 rpc=RpcClient(http, self.settings),
             )
@@ -155,11 +154,11 @@ def test_a_nonce_that_was_cancelled_did_not_pay(shop: Shop, either: ChainDriver)
 @pytest.mark.clause("3/pending-resolved")
 def test_a_nonce_cancelled_beside_the_same_payment_did_not_pay(shop: Shop, either: ChainDriver):
     """The money is the same, in the same block even, but another nonce moved it."""
-    either.run(either.chain.set_automine(False))
+    either.run(either.chain.mining.set_automine(False))
     other = authorization(nonce=nonce("other"))
     either.put(cancel_call(nonce("first")))
     either.put(transfer_call(other, signature_of(other)))
-    either.run(either.chain.mine())
+    either.run(either.chain.mining.mine())
     assert either.balance(SHOP) == 10_000
     assert shop.reconcile() == (1, "failed", None)
 
@@ -177,7 +176,7 @@ def test_a_nonce_that_is_unused_may_pay_until_a_block_is_past_the_window(
     assert shop.reconcile() == (0, "pending", None)
     either.town.now[0] += 1_000
     assert shop.reconcile() == (0, "pending", None)
-    either.run(either.chain.mine())
+    either.run(either.chain.mining.mine())
     assert shop.reconcile() == (1, "failed", None)
 
 
@@ -187,10 +186,10 @@ def test_a_payment_that_waits_or_reverted_is_open(shop: Shop, either: ChainDrive
     assert not either.send(pay()).succeeded
     assert shop.reconcile() == (0, "pending", None)
     either.send(abi.mint(ALICE.address_bytes, 10_000), OWNER)
-    either.run(either.chain.set_automine(False))
+    either.run(either.chain.mining.set_automine(False))
     tx_hash = to_hex(either.put(pay()))
     assert shop.reconcile() == (0, "pending", None)
-    either.run(either.chain.mine())
+    either.run(either.chain.mining.mine())
     assert shop.reconcile() == (1, "settled", tx_hash)
 
 
@@ -199,7 +198,7 @@ def test_a_payment_that_waits_or_reverted_is_open(shop: Shop, either: ChainDrive
     [(pay, False, 1), (lambda: cancel_call(nonce("first")), True, 0)],
     ids=["used", "cancelled"],
 )
-def test_both_nodes_tell_the_same_of_a_nonce(
+def test_both_nodes_report_the_same_state_of_a_nonce(
     shop: Shop, either: ChainDriver, how: Callable[[], bytes], canceled: bool, transfers: int
 ):
     assert shop.state() == NonceState(NOW_S, is_used=False, use=None)
@@ -257,4 +256,4 @@ def test_the_facilitator_says_why_as_for_any_token(
         ),
     )
     answer = either.run(settle(facilitator, asked))
-    assert answer == NotMoved(cause)
+    assert answer == NotTransferred(cause)

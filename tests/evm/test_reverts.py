@@ -58,7 +58,7 @@ TOO_LONG = selector("StringTooLong(string)") + encode(["string"], ["x" * 32])
 @pytest.mark.parametrize(
     "data", [TOO_LONG, b"\xde\xad\xbe\xef", b"\xde\xad\xbe\xef" + bytes(64), b"\x01"]
 )
-def test_what_is_unknown_is_shown_as_it_is(data: bytes):
+def test_unknown_custom_errors_are_shown_as_hex(data: bytes):
     assert text_of(data) == f"custom error 0x{data.hex()}"
 
 

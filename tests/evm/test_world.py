@@ -148,7 +148,7 @@ def test_a_payment_is_on_the_nodes_own_chain(server: LocalServer):
     assert ask(server, "debug_traceTransaction", receipt.tx_hash)["result"]["gas"] > 50_000
 
 
-def test_what_is_sent_to_the_node_is_seen_and_has_the_worlds_time(server: LocalServer):
+def test_transactions_sent_to_the_node_are_seen_with_the_worlds_time(server: LocalServer):
     control(server, "clock/advance", {"seconds": 86_400})
     (sender, other) = (server.wallets[n].address for n in (1, 2))
     since = control(server, "who")["journal"]
@@ -162,7 +162,7 @@ def test_what_is_sent_to_the_node_is_seen_and_has_the_worlds_time(server: LocalS
     assert [e.tx_hash for e in happened if isinstance(e, TransactionMined)] == [tx_hash]
 
 
-def test_batches_and_nonsense_are_answered_in_the_nodes_own_words(server: LocalServer):
+def test_batches_and_malformed_requests_get_the_nodes_own_answers(server: LocalServer):
     several = [{"jsonrpc": "2.0", "id": n, "method": "eth_chainId", "params": []} for n in (1, 2)]
     answers = httpx.post(server.rpc_url, json=several).json()
     assert [(a["id"], a["result"]) for a in answers] == [(1, "0x152"), (2, "0x152")]
@@ -184,7 +184,7 @@ def test_snapshots_and_reset_work_on_the_node(server: LocalServer):
     assert pay(server, 3).receipts
 
 
-def test_who_may_only_look_gets_what_only_looks():
+def test_read_access_gives_read_methods_only():
     """On a host for everybody the node, which can be told anything, is not told anything."""
     from x402sim import TESTNET
     from x402sim.world.assembly.parts import build
@@ -268,7 +268,9 @@ def test_without_anvil_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch, tm
         ),
     ],
 )
-def test_what_does_not_go_together(options: list[str], said: str, tmp_path: Path, monkeypatch):
+def test_conflicting_options_are_refused(
+    options: list[str], said: str, tmp_path: Path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("X402SIM_CHAIN_KEYS", raising=False)
     assert said in refusal(*options)

@@ -15,8 +15,8 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 LIBRARIES = [
-    "eth_account", "httpx", "hypothesis.stateful", "jsonschema", "msgspec",
-    "openapi_spec_validator", "pytest", "starlette.routing", "typer", "uvicorn", "web3",
+    "eth_account", "httpx", "hypothesis.stateful", "msgspec", "pytest", "starlette.routing",
+    "typer", "uvicorn", "web3",
 ]  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Every clause names the code that keeps it, and a test that fails without that code."""
+"""Every clause names the code that implements it, and a test that fails without that code."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The README is true: its program runs, its tables are the book's, its commands are CI's."""
+"""The README is true: its programs run, its tables are current, CI runs its test command."""
 
 import re
 import subprocess

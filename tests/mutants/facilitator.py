@@ -28,7 +28,7 @@ class SentByThePayer:
 
     async def send(self, call: Call) -> Any:
         payer = Address(call.data[4 : 4 + WORD][-20:])  # the first argument, after the selector
-        await self._inner.set_native_balance(payer, 10**24)
+        await self._inner.rewinding.set_native_balance(payer, 10**24)
         return await self._inner.send(replace(call, sender=payer))
 
 

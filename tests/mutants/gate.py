@@ -49,8 +49,8 @@ class PendingOpens(Wrapper):
 class ClaimOpens(Wrapper):
     """A store whose claims are entitlements at once."""
 
-    def claim(self, claim: Any) -> Any:
-        claimed = self.inner.claim(claim)
+    def insert_pending(self, claim: Any) -> Any:
+        claimed = self.inner.insert_pending(claim)
         if claimed is not None:
             now_ms = self.service.clock.now_ms()
             paid = Entitlement(claim.payment_id, claim.issued.resource, "", now_ms)
@@ -66,9 +66,9 @@ def ids_are_alike(key: Callable[[str], str]) -> Change:
 
         known: dict[str, str]
 
-        def claim(self, claim: Any) -> Any:
+        def insert_pending(self, claim: Any) -> Any:
             self.known[key(claim.payment_id)] = claim.payment_id
-            return self.inner.claim(claim)
+            return self.inner.insert_pending(claim)
 
         def grants(self, payment_id: str, resource: str) -> bool:
             return bool(self.inner.grants(self.known.get(key(payment_id), payment_id), resource))

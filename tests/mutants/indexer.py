@@ -29,8 +29,8 @@ class AsksAgain(Wrapper):
 
     newest: Any = None
 
-    def settle(self, payment_id: str, tx_hash: str, *of: Any) -> bool:
-        is_settled: bool = self.inner.settle(payment_id, tx_hash, *of)
+    def mark_settled(self, payment_id: str, tx_hash: str, *of: Any) -> bool:
+        is_settled: bool = self.inner.mark_settled(payment_id, tx_hash, *of)
         if is_settled:
             self.newest = (payment_id, tx_hash)
         return is_settled

@@ -67,9 +67,9 @@ class NobodyAsks(Wrapper):
 class FoundMakesNoSession(Wrapper):
     """A store that opens sessions for the payments only whose answer came."""
 
-    def settle(self, payment_id: str, tx_hash: str, session: Any) -> bool:
+    def mark_settled(self, payment_id: str, tx_hash: str, session: Any) -> bool:
         is_found = tx_hash in self.service.rpc.found  # type: ignore[attr-defined]
-        return bool(self.inner.settle(payment_id, tx_hash, None if is_found else session))
+        return bool(self.inner.mark_settled(payment_id, tx_hash, None if is_found else session))
 
 
 class Finds(Wrapper):

@@ -30,8 +30,8 @@ PUBLIC = {
     "x402sim.suite.local": set(local.__all__),
 }
 each_notebook = pytest.mark.parametrize("file", FILES, ids=IDS)
-EVERY_DAY = {"01", "02"}
-"""The notebooks that are executed in a few seconds."""
+EVERY_DAY = {"01"}
+"""The notebooks that are executed every day."""
 
 
 def code_cells(notebook: Any) -> list[Any]:

@@ -67,7 +67,7 @@ def test_a_session_is_opened_once_and_spent_over_tcp(server: LocalServer) -> Non
 
 
 @scene
-async def test_a_payment_is_used_again_unless_told_otherwise(rig: ServiceRig) -> None:
+async def test_a_payment_is_reused_by_default(rig: ServiceRig) -> None:
     thrifty, lavish = payer(rig), payer(rig, reuse=False)
     for auth, transfers in ((thrifty, 1), (lavish, 3)):
         before = rig.transfers()
@@ -567,7 +567,7 @@ def test_one_session_object_serves_loop_after_loop(server: LocalServer) -> None:
     assert [asyncio.run(main()) for _ in range(3)] == [[200] * 5] * 3
 
 
-def test_slips_are_told_at_once() -> None:
+def test_misspelt_names_are_errors_immediately() -> None:
     with pytest.raises(TypeError, match=r'a string such as "0\.05", not 0\.05'):
         PaymentAuth(Wallet.create(), max_amount=0.05)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="must be a Wallet, not str"):

@@ -61,7 +61,7 @@ def test_a_phrase_gives_the_accounts_every_tool_knows() -> None:
 @pytest.mark.parametrize(
     "key", ["", "0x12", "5a" * 32, b"", b"abc", b"\0" * 32, b"\xff" * 32, None]
 )
-def test_what_is_no_key_is_refused_and_not_shown(key: str | bytes) -> None:
+def test_an_invalid_key_is_refused_and_not_shown(key: str | bytes) -> None:
     with pytest.raises(ValueError) as refused:
         Wallet(key)
     assert "5a5a" not in str(refused.value)

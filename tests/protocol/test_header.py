@@ -149,7 +149,7 @@ NOT_HEADERS = {
 
 
 @pytest.mark.parametrize("text", NOT_HEADERS.values(), ids=NOT_HEADERS)
-def test_what_is_neither_hex_nor_base64_of_json_is_refused(text):
+def test_a_header_that_is_neither_hex_nor_base64_of_json_is_refused(text):
     with pytest.raises(BadMessage) as refused:
         decode_header(text)
     assert 0 < len(str(refused.value)) < 300

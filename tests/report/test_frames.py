@@ -111,7 +111,7 @@ def test_outcomes_are_what_the_payer_saw() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_latency_has_every_exchange_on_every_hop(name: str) -> None:
+def test_latency_has_every_exchange_on_every_link(name: str) -> None:
     requests = [e for e in raw(name) if e["event"] == "request sent"]
     frame = run(name).latency
     assert list(zip(frame["exchange"], frame["caller"], frame["to"], strict=True)) == [
@@ -162,7 +162,7 @@ def test_kinds_and_names_of_transfers() -> None:
     assert list(frame["amount"]) == [Decimal(a) for a in ("1", "1", "0.1", "0.02", "0.07")]
 
 
-def test_what_a_reorganisation_undoes_is_marked_and_counted_once() -> None:
+def test_undone_transfers_are_marked_and_counted_once() -> None:
     frame = run("reorganised").transfers.query("kind != 'mint'")
     assert list(zip(frame["kind"], frame["undone"], strict=True)) == [
         ("payment", True), ("other", True), ("other", False),
@@ -172,7 +172,7 @@ def test_what_a_reorganisation_undoes_is_marked_and_counted_once() -> None:
     assert pd.isna(payment.block), "but the chain has it no more"
 
 
-def test_what_is_undone_again_is_undone_once_more_and_not_twice() -> None:
+def test_a_second_reorganisation_undoes_once_more() -> None:
     journal, moved = (
         Journal(),
         events.Transfer(tx_hash="0x1", block=1, sender="0x1", to="0x2", amount_base="5"),
@@ -210,7 +210,7 @@ def test_payments_have_the_status_of_the_database(name: str) -> None:
     assert dict(zip(indexed["payment_id"], indexed["tx"], strict=True)) == truth.blocks
 
 
-def test_every_status_is_told_apart() -> None:
+def test_every_status_is_distinguished() -> None:
     replayed = run("replayed").payments
     assert list(replayed["status"]) == ["settled", "refused", "refused", "unpaid"]
     assert list(replayed["payer"]) == ["alice", "alice", "mallory", "alice"]

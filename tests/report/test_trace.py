@@ -39,13 +39,13 @@ def test_a_trace_goes_from_the_request_to_its_end() -> None:
         assert words in whole
 
 
-def test_what_goes_without_saying_is_not_told() -> None:
+def test_obvious_events_are_left_out_of_the_trace() -> None:
     told = "\n".join(str(line) for line in trace.lines(Reading(run("replayed").journal)))
     assert "failed" not in told, "no check did"
     assert "mint" not in told
 
 
-def test_whatever_a_story_does_to_the_world_has_words() -> None:
+def test_every_action_of_a_story_has_a_text() -> None:
     told = [
         line.text for line in trace.lines(Reading(run("meddled").journal)) if line.left == "world"
     ]
@@ -113,7 +113,7 @@ def test_no_such_exchange_no_trace() -> None:
 def test_equal_journals_do_not_differ() -> None:
     journal = run("replayed").journal
     assert diff.first_difference(journal, copy(journal)) is None
-    assert diff.tell(journal, copy(journal)) == []
+    assert diff.describe(journal, copy(journal)) == []
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_two_kinds_of_event_differ_in_the_fields_that_one_does_not_have() -> Non
         "count": (1, UNSET),
         "payment_id": (UNSET, "pay_1"),
     }
-    assert "    count: a 1, b (not there)" in diff.tell(one, other)
+    assert "    count: a 1, b (not there)" in diff.describe(one, other)
 
 
 def test_a_journal_that_ends_early_differs_there() -> None:
@@ -151,7 +151,7 @@ def test_a_journal_that_ends_early_differs_there() -> None:
         assert found is not None
         assert found.position == 10
         assert (found.a is None) == (a is short)
-    told = diff.tell(short, journal)
+    told = diff.describe(short, journal)
     assert told[0] == "10 events are equal, and then the runs differ:"
     assert [line.split()[0] for line in told[1:4]] == ["7", "8", "9"], (
         "a little of what came before"
@@ -165,7 +165,7 @@ def test_the_core_install_can_trace_and_diff() -> None:
         "import sys; sys.modules |= dict.fromkeys(('pandas', 'numpy', 'matplotlib', 'pyarrow', 'PIL'));"
         "from x402sim.report import diff, trace; from x402sim import World;"
         "run = World(seed=1).play('replay');"
-        "print(run, diff.tell(run.journal, run.journal), len(trace.trace(run.journal, 2)) > 5)"
+        "print(run, diff.describe(run.journal, run.journal), len(trace.trace(run.journal, 2)) > 5)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "replay: passed" in done.stdout

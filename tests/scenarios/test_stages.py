@@ -19,7 +19,7 @@ IS_OUR_OWN = {Need.VIRTUAL_TIME}
 
 @pytest.fixture(scope="module")
 def bare() -> Iterator[Server]:
-    """A service without a control plane: nobody can turn its clock or fund a payer."""
+    """A service without a control API: nobody can turn its clock or fund a payer."""
     with started("--host", "0.0.0.0") as server:
         assert server.ready["control"] is None
         yield server

@@ -132,7 +132,7 @@ class Server(Running):
     # --- control ---------------------------------------------------------------------
 
     def sim(self, path: str, **arguments: Any) -> Any:
-        """Send a command to the control plane; it must work."""
+        """Send a command to the control API; it must work."""
         answer = self.http.post(f"/_sim/{path}", json=arguments)
         assert answer.status_code == 200, answer.text
         return answer.json()

@@ -223,7 +223,7 @@ def test_a_body_that_is_no_message_is_400(server, prepared, path):
 @pytest.mark.parametrize(
     "path", ["/_sim/mine", "/_sim/reorg", "/_sim/snapshot", "/_sim/reset", "/_sim/indexer/run"]
 )
-def test_a_command_that_needs_nothing_still_takes_no_nonsense(server, prepared, path):
+def test_an_action_without_arguments_rejects_invalid_bodies(server, prepared, path):
     for body in (b"{", b"[]", b"null", b'""', b"1", b"\xff", b"[" * 200_000, b'{"a": '):
         _assert_refused(path, _send(server, prepared, path, body), body[:40])
 
@@ -315,7 +315,7 @@ NO_HEADERS = [
 
 @pytest.mark.clause("2.3/contents", "4.1/verify-signature")
 @pytest.mark.parametrize("path", [PAY, VERIFY, SETTLE])
-def test_a_header_that_is_none(server, prepared, valid, path):
+def test_an_invalid_header(server, prepared, valid, path):
     for text in NO_HEADERS:
         body = json.dumps(valid[path] | {"paymentHeader": text}).encode()
         _assert_bad_header(path, _send(server, prepared, path, body), text[:40])
@@ -404,7 +404,7 @@ def test_a_bad_rpc_call_is_an_error_of_json_rpc(server, method, params):
     assert "Traceback" not in answer.text
 
 
-def test_a_batch_of_nonsense(server):
+def test_a_batch_of_malformed_requests(server):
     for batch in ([], [1, 2], [None] * 100, [{}] * 101, [[]]):
         answer = server.http.post("/rpc", json=batch)
         assert answer.status_code == 200
@@ -499,13 +499,13 @@ def test_a_strange_proof_is_no_proof(server, header, value):
         "Transfer-Encoding: chunked\r\n\r\nzz",
     ],
 )
-def test_what_is_no_http_at_all_is_400_and_harms_nobody(server, lines):
+def test_bytes_that_are_not_http_are_400_and_affect_no_other(server, lines):
     answer = _raw(server, f"POST {QUOTE} HTTP/1.1\r\n{lines}\r\n")
     assert answer.split(b"\r\n")[0].split()[1] == b"400"
     assert b"Traceback" not in answer
 
 
-def test_a_client_that_leaves_in_the_middle_harms_nobody(server):
+def test_a_client_that_disconnects_early_affects_no_other(server):
     for sent in (
         f"POST {PAY} HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n{{",
         "POST ",
@@ -571,7 +571,7 @@ def _shaped(prepared: dict[str, Any], valid: dict[str, Any]) -> st.SearchStrateg
 
 
 @pytest.mark.clause("4.1/validate", "4.1/verify-signature", "2.2/payment-id")
-def test_whatever_is_sent_to_pay_is_refused_and_moves_nothing(server, prepared, valid):
+def test_malformed_payments_are_refused_and_move_nothing(server, prepared, valid):
     """150 bodies, from no message at all to a good one with a few fields replaced."""
 
     @settings(

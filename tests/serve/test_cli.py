@@ -148,9 +148,9 @@ def test_the_ready_line(network, chain_id, asset):
 
 
 def test_it_is_ready_within_two_seconds():
-    """The best of three, as the machine may be busy."""
+    """The best of ten, as the machine may be busy."""
     times = []
-    for _ in range(3):
+    for _ in range(10):
         began = time.monotonic()
         server = Server()
         times.append(time.monotonic() - began)
@@ -247,7 +247,7 @@ def test_on_another_host_there_is_no_control_without_a_token():
         for method, path in [("GET", "/_sim"), ("GET", "/_sim/accounts"), ("POST", "/_sim/reset")]:
             for headers in ({}, {"Authorization": "Bearer"}, {"Authorization": "Bearer None"}):
                 answer = server.http.request(method, path, headers=headers)
-                assert refusal(answer) == (403, "The control plane is off")
+                assert refusal(answer) == (403, "The control API is off")
         send = {
             "from": server.ready["accounts"][0]["address"],
             "to": server.ready["asset"],
@@ -262,7 +262,7 @@ def test_on_another_host_there_is_no_control_without_a_token():
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "127.0.0.1"])
-def test_with_a_token_only_who_knows_it_controls(host):
+def test_control_needs_the_token_if_there_is_one(host):
     with started("--host", host, "--control-token", "open sesame") as server:
         assert server.ready["control"] == server.ready["service"] + "/_sim"
         for given in (None, "", "open sesame", "Bearer", "Bearer open", "Basic open sesame"):

@@ -10,7 +10,7 @@ from x402sim import LocalServer, Wallet
 from x402sim.world.control.app import ACTIONS
 
 
-def test_the_state_says_where_the_world_stands(server):
+def test_the_state_describes_clock_chain_and_database(server):
     state = server.state()
     assert state.keys() == {
         "now",
@@ -107,7 +107,7 @@ def test_mining_off_and_on(server):
     assert payer.transfers == 2
 
 
-def test_turning_mining_on_mines_what_waits(server):
+def test_turning_mining_on_mines_the_mempool(server):
     payer = server.payer()
     server.sim("mining", automine=False)
 
@@ -309,7 +309,7 @@ def test_a_reorg_moves_the_payment_to_another_block_and_it_still_grants(server):
     assert _record(server, asked)["block_number"] == height
 
 
-def test_the_journal_tells_what_happened_since(server):
+def test_the_journal_has_the_events_since_a_number(server):
     everything = server.journal()
     assert [event["seq"] for event in everything] == list(
         range(everything[0]["seq"], everything[0]["seq"] + len(everything))
@@ -361,7 +361,7 @@ def _reputation(server):
     return server.http.get("/api/agents").json()["agents"][0]["reputation"]
 
 
-def test_money_from_the_faucet_is_there_at_once_whatever_the_pace_of_blocks():
+def test_faucet_money_is_mined_immediately_with_any_block_time():
     """Whoever is given money pays with it next, as the conformance suite's payers do."""
     with LocalServer(block_time_s=3600) as server:
         new = Wallet("0x" + "77" * 32)

@@ -386,7 +386,7 @@ def test_every_spelling_is_good_for_a_first_payment(payer, respelled):
     assert payer.transfers == 1
 
 
-def test_an_authorization_somebody_else_submitted_is_a_payment_all_the_same(server, payer):
+def test_an_authorization_submitted_by_a_third_party_is_a_payment(server, payer):
     """Anyone may bring a signed authorization to the token: the payer has paid."""
     asked = payer.ask()
     signed = payer.sign(asked["paymentRequirements"])
@@ -564,7 +564,7 @@ INVALID = "Invalid EIP-3009 signature"
         ({"signature": "0x" + "ff" * 65}, INVALID),
     ],
 )
-def test_what_was_signed_cannot_be_changed(payer, changes, reason):
+def test_signed_fields_cannot_be_changed(payer, changes, reason):
     asked = payer.ask()
     answer = payer.pay(asked, payer.sign(asked["paymentRequirements"], **changes))
     assert refusal(answer) == (400, "Invalid signature")
@@ -574,7 +574,7 @@ def test_what_was_signed_cannot_be_changed(payer, changes, reason):
 
 
 @pytest.mark.clause("5/signature-proves", "7/invalid-signature")
-def test_nobody_else_can_sign_for_a_payer(server, payer):
+def test_only_the_payer_can_sign(server, payer):
     asked = payer.ask()
     answer = payer.pay(asked, payer.sign(asked["paymentRequirements"], signer=Wallet.create()))
     assert refusal(answer) == (400, "Invalid signature")
@@ -583,7 +583,7 @@ def test_nobody_else_can_sign_for_a_payer(server, payer):
 
 
 @pytest.mark.clause("5/signature-proves")
-def test_a_signature_for_the_other_chain_is_none(server, payer):
+def test_a_signature_for_the_other_chain_is_invalid(server, payer):
     asked = payer.ask()
     mainnet = asked["paymentRequirements"] | {"network": MAINNET.name}
     signed = read_header(header(payer.wallet, mainnet, server.now_s()))

@@ -132,7 +132,7 @@ def test_a_deposit_id_cannot_be_paid_with_less(payer):
 
 
 @pytest.mark.clause("3/deposit-makes-session", "4.4/deposit-flow")
-def test_whatever_the_repeated_body_says_it_is_the_same_session(server, payer):
+def test_a_repeated_request_gets_the_same_session_for_any_body(server, payer):
     asked = payer.ask_session("0.05", 600)
     assert payer.pay(asked).status_code == 200
     rows = server.state()["rows"]
@@ -192,7 +192,7 @@ def test_a_budget_for_three_quotes_serves_three(server, payer):
 
 
 @pytest.mark.clause("5/session-condition")
-def test_a_budget_for_one_quote_serves_one_however_often_one_asks(payer):
+def test_a_budget_for_one_quote_serves_one_of_many_requests(payer):
     session_id = payer.open("0.01")["sessionId"]
     assert payer.quote(session_id=session_id).status_code == 200
     assert [payer.quote(session_id=session_id).status_code for _ in range(3)] == [402] * 3

@@ -90,7 +90,7 @@ async def test_a_payment_id_has_one_spelling(rig: ServiceRig) -> None:
 
 
 @pytest.mark.parametrize("seed", [None, 1])
-def test_published_keys_forge_nothing_unless_the_seed_is_published(seed: int | None) -> None:
+def test_without_the_seed_the_published_keys_forge_nothing(seed: int | None) -> None:
     parts = build(Recipe(network=TESTNET, seed=seed))
     settings = parts.service.settings
     guesses = [settings.private_key, Rng(0).secret("ids"), Rng(0).secret("service")]

@@ -146,8 +146,8 @@ async def test_two_requests_at_once_spend_the_last_unit_once(rig: ServiceRig) ->
 
     session = await rig.open_session("0.01")
     headers = {"x-session-id": session["sessionId"]}
-    one = gate.ask(rig.service, headers, "/api/perp/quote", 10_000)
-    two = gate.ask(rig.service, headers, "/api/perp/quote", 10_000)
+    one = gate.find_pass(rig.service, headers, "/api/perp/quote", 10_000)
+    two = gate.find_pass(rig.service, headers, "/api/perp/quote", 10_000)
     assert one is not None
     assert two is not None
     assert gate.spend(rig.service, one)

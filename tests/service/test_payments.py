@@ -105,7 +105,7 @@ async def test_an_invalid_signature_is_never_settled(rig: ServiceRig) -> None:
 
 @pytest.mark.clause("4.1/validate", "2.2/payment-id")
 @scene
-async def test_what_was_not_issued_never_reaches_the_facilitator(rig: ServiceRig) -> None:
+async def test_requirements_not_issued_here_never_reach_the_facilitator(rig: ServiceRig) -> None:
     required = await rig.ask()
     foreign = (await rig.ask_session("0.01")).json()["paymentId"]
     body = {

@@ -31,7 +31,7 @@ def test_scenarios_hold_against_mainnet_too(name: str) -> None:
     assert (run.outcome, run.reason) == ("passed", "")
 
 
-def test_a_network_of_ones_own_is_taken_over_too() -> None:
+def test_a_custom_network_is_adopted_too() -> None:
     ours = replace(
         TESTNET, name="ours", chain_id=4711, token_version="7",
         asset=parse_address("0x" + "ab" * 20), token_name="Ours", decimals=6,

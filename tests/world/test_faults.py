@@ -1,4 +1,4 @@
-"""What can go wrong: every deed, every moment, a crash, and who sees what of it.
+"""What can go wrong: every kind, every moment, a crash, and who sees what of it.
 
 A story is played in process, over TCP on virtual time, and against a server in real time.
 """
@@ -61,11 +61,11 @@ async def alice_of(world: LiveWorld) -> Payer:
     return await world.payer("alice", balance="1.00")
 
 
-# --- every deed, at the service's own door -------------------------------------------
+# --- every kind, in front of the service ----------------------------------------------
 
 BROKEN = {"RemoteProtocolError", "ReadError", "ConnectError"}
 TEAPOT: dict[str, Any] = {"does": "answer", "status": 418, "body": '{"error": "teapot"}'}
-DEEDS = {
+KINDS = {
     "lose request": ({"does": "lose request"}, None, 0),
     "lose answer": ({"does": "lose answer"}, None, 1),
     "refuse": ({"does": "refuse"}, None, 0),
@@ -81,9 +81,9 @@ DEEDS = {
 """The fault, the status the payer sees, and how many transfers there are afterwards."""
 
 
-@pytest.mark.parametrize("deed", DEEDS)
-def test_what_a_payer_sees_and_what_was_done(on: str, deed: str) -> None:
-    wanted, status, transfers = DEEDS[deed]
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_fault_has_its_effects_on_payer_and_chain(on: str, kind: str) -> None:
+    wanted, status, transfers = KINDS[kind]
 
     async def story(world: LiveWorld) -> None:
         alice = await alice_of(world)
@@ -162,11 +162,11 @@ def test_a_refused_connection_looks_refused_in_process_and_lost_over_tcp() -> No
     assert seen("tcp") in ("RemoteProtocolError", "ReadError")
 
 
-# --- at everybody else's door: as the service sees it, and directly ------------------
+# --- in front of the other parts: as the service sees it, and directly -----------
 
 
 @pytest.mark.parametrize(
-    ("deed", "error"),
+    ("kind", "error"),
     [
         ({"does": "refuse"}, "Facilitator unreachable"),
         ({"does": "lose request"}, "Facilitator unreachable"),
@@ -180,12 +180,12 @@ def test_a_refused_connection_looks_refused_in_process_and_lost_over_tcp() -> No
     ],
     ids=str,
 )
-def test_a_settlement_in_trouble(on: str, deed: dict[str, Any], error: str | None) -> None:
+def test_a_settlement_in_trouble(on: str, kind: dict[str, Any], error: str | None) -> None:
     """Whatever becomes of the answer, the service finds out whether money moved."""
 
     async def story(world: LiveWorld) -> None:
         alice = await alice_of(world)
-        await world.fault(Fault(**SETTLE, **deed))
+        await world.fault(Fault(**SETTLE, **kind))
         assert (await alice.buy()).error == error
         assert len(await world.transfers(alice)) == (1 if error is None else 0)
 
@@ -225,7 +225,7 @@ def test_a_chain_that_cannot_be_asked_leaves_the_payment_open(on: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("deed", "found"),
+    ("kind", "found"),
     [
         ({"does": "refuse"}, "unanswered"),
         ({"does": "answer", "status": 502, "body": "<h1>502</h1>"}, "unanswered"),
@@ -235,11 +235,11 @@ def test_a_chain_that_cannot_be_asked_leaves_the_payment_open(on: str) -> None:
     ],
     ids=str,
 )
-def test_an_explorer_in_trouble(virtual: str, deed: dict[str, Any], found: str) -> None:
+def test_an_explorer_in_trouble(virtual: str, kind: dict[str, Any], found: str) -> None:
     async def story(world: LiveWorld) -> None:
         alice = await alice_of(world)
         await alice.buy()
-        await world.fault(Fault(victim="explorer", **deed))
+        await world.fault(Fault(victim="explorer", **kind))
         ran = await world.run_indexer()
         assert (ran["asked"], ran[found]) == (1, 1)
         await world.heal()
@@ -248,10 +248,10 @@ def test_an_explorer_in_trouble(virtual: str, deed: dict[str, Any], found: str) 
     play(story, virtual)
 
 
-def test_every_door_over_real_tcp(server: LocalServer) -> None:
+def test_every_part_over_real_tcp(server: LocalServer) -> None:
     """The same server as any program meets it: each victim by its own URL, with plain httpx."""
     rpc = {"jsonrpc": "2.0", "id": 1, "method": "net_version"}
-    doors = {
+    parts = {
         "service": ("GET", f"{server.url}/healthz", None, "healthz"),
         "facilitator": ("GET", f"{server.facilitator_url}/v2/x402/supported", None, "supported"),
         "explorer": ("GET", f"{server.explorer_url}/api?module=moon", None, "moon"),
@@ -261,22 +261,22 @@ def test_every_door_over_real_tcp(server: LocalServer) -> None:
 
         def let(victim: str, **wanted: Any) -> None:
             """Let something go wrong, but not with what the service asks meanwhile."""
-            fault = {"victim": victim, "contains": doors[victim][3], **wanted}
+            fault = {"victim": victim, "contains": parts[victim][3], **wanted}
             assert http.post(f"{server.control_url}/faults", json=fault).status_code == 200
 
         def ask(victim: str) -> str:
-            method, url, body, _ = doors[victim]
+            method, url, body, _ = parts[victim]
             return http.request(method, url, json=body).text
 
-        for victim in doors:
+        for victim in parts:
             right = ask(victim)
-            for deed, seen in (
+            for kind, seen in (
                 (TEAPOT, TEAPOT["body"]),
                 ({"does": "truncate"}, right[: len(right) // 2]),
                 ({"does": "duplicate"}, right),
                 ({"does": "delay answer", "seconds": 0.01}, right),
             ):
-                let(victim, **deed)
+                let(victim, **kind)
                 assert ask(victim) == seen
             for does in ("lose request", "lose answer", "refuse", "crash before", "crash after"):
                 let(victim, does=does)
@@ -374,7 +374,7 @@ def test_the_first_fault_that_fits_strikes() -> None:
     play(story)
 
 
-def test_a_condition_of_ones_own(virtual: str) -> None:
+def test_a_python_condition(virtual: str) -> None:
     async def story(world: LiveWorld) -> None:
         alice = await alice_of(world)
         seen: list[bytes] = []
@@ -392,7 +392,7 @@ def test_a_condition_of_ones_own(virtual: str) -> None:
     play(story, virtual)
 
 
-def test_a_condition_of_ones_own_cannot_be_sent(server: LocalServer) -> None:
+def test_a_python_condition_cannot_be_sent_to_a_deployment(server: LocalServer) -> None:
     async def story(world: LiveWorld) -> None:
         with pytest.raises(ValueError, match="cannot be sent to a deployment"):
             await world.fault(Fault(victim="service", does="refuse"), lambda _: True)
@@ -500,7 +500,7 @@ def test_an_intervention_that_makes_no_sense_is_refused(
 # --- the service dies ----------------------------------------------------------------
 
 
-def test_what_is_in_flight_when_it_dies_is_broken_and_done_once(on: str) -> None:
+def test_a_crash_breaks_requests_in_flight_and_repeats_none(on: str) -> None:
     async def story(world: LiveWorld) -> None:
         alice = await alice_of(world)
         slow = Fault(**SETTLE, does="delay answer", seconds=0.3)
@@ -566,7 +566,7 @@ def test_a_payment_that_was_pending_is_resolved_at_the_start(virtual: str) -> No
     play(story, virtual)
 
 
-def test_dying_while_another_is_served_breaks_only_what_was_in_flight(virtual: str) -> None:
+def test_a_crash_breaks_only_requests_in_flight(virtual: str) -> None:
     async def story(world: LiveWorld) -> None:
         alice, bob = await alice_of(world), await world.payer("bob", balance="1.00")
         held = Fault(victim="facilitator", path="/verify", does="delay answer", seconds=5, times=2)
@@ -626,7 +626,7 @@ def test_each_actor_has_a_clock_of_its_own(virtual: str) -> None:
 
         async def paid_at() -> tuple[float, float]:
             paid = await alice.buy()
-            newest = [entry.event for entry in list(world.stage.wires.journal)[-12:]]
+            newest = [entry.event for entry in list(world.stage.links.journal)[-12:]]
             (block,) = {e.block_time_s for e in newest if isinstance(e, events.TransactionMined)}
             return paid.body["timestamp"] - now_ms, block * 1000 - now_ms
 
@@ -681,7 +681,7 @@ def test_a_forced_revert_hits_one_transaction_and_not_the_next(on: str) -> None:
     assert reverted == ["forced revert"]
 
 
-def test_the_mempool_forgets(on: str) -> None:
+def test_dropping_empties_the_mempool(on: str) -> None:
     async def story(world: LiveWorld) -> None:
         alice = await alice_of(world)
         bob = await world.payer("bob")
@@ -698,7 +698,7 @@ def test_the_mempool_forgets(on: str) -> None:
     play(story, on)
 
 
-def test_turning_automine_on_mines_what_waits(on: str) -> None:
+def test_turning_automine_on_mines_the_mempool(on: str) -> None:
     async def story(world: LiveWorld) -> None:
         alice = await alice_of(world)
         bob = await world.payer("bob")
@@ -732,7 +732,7 @@ def test_the_money_is_seen_as_it_is(on: str) -> None:
     play(story, on)
 
 
-def test_what_goes_wrong_is_in_the_journal(virtual: str) -> None:
+def test_faults_are_in_the_journal(virtual: str) -> None:
     async def story(world: LiveWorld) -> None:
         await world.fault(Fault(**SETTLE, does="delay answer", seconds=2, times=None))
         await world.skew("service", 5)

@@ -94,7 +94,7 @@ def test_it_runs_inside_a_running_loop_as_in_a_notebook() -> None:
     assert asyncio.run(cell()) == 1000
 
 
-def test_what_goes_wrong_inside_comes_out() -> None:
+def test_an_exception_inside_is_raised_outside() -> None:
     async def wrong() -> None:
         raise KeyError("inside")
 
@@ -157,7 +157,7 @@ def test_messages_are_delivered_one_by_one_the_lowest_number_first() -> None:
     assert told == [f"{n} {does}" for n in (1, 2, 3, 9) for does in ("arrives", "rests")]
 
 
-def test_who_gave_up_waiting_for_a_turn_holds_nobody_up() -> None:
+def test_a_cancelled_wait_for_a_turn_blocks_no_other() -> None:
     async def main() -> str:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, VirtualLoop)
@@ -170,7 +170,7 @@ def test_who_gave_up_waiting_for_a_turn_holds_nobody_up() -> None:
     assert run_virtual(main) == "my turn"
 
 
-def test_a_million_naps_apart_nothing_is_lost() -> None:
+def test_a_million_sleeps_lose_no_time() -> None:
     """Small steps far from the start: floating point must not make the loop spin."""
 
     async def main() -> float:

@@ -1,6 +1,10 @@
 """A name that does not exist is an error where it is written, and names the nearest one."""
 
+import ast
+import re
 from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
 from typing import Any, get_args
 
 import httpx
@@ -11,7 +15,8 @@ from x402sim.backends import Anvil, Deployment, InProcess, Ledger, Node, Tcp
 from x402sim.spec.needs import Need, parse_needs
 from x402sim.world.chains.parse import parse_chain
 from x402sim.world.stages.parse import parse_stage
-from x402sim.world.transport.faults import Deed, Victim
+from x402sim.world.transport import faults
+from x402sim.world.transport.faults import FaultKind, Victim
 
 FAULT = {"victim": "facilitator", "does": "lose answer"}
 
@@ -30,7 +35,7 @@ def raised_in(story: Any) -> str:
 
 
 WRONG_FAULTS: list[tuple[dict[str, Any], str]] = [
-    ({"does": "hang"}, "unknown deed of a fault 'hang'. Possible: lose request, lose answer"),
+    ({"does": "explode"}, "unknown kind of fault 'explode'. Possible: lose request, lose answer"),
     ({"does": "lose anser"}, "did you mean 'lose answer'?"),
     ({"victim": "facilitater"}, "unknown victim 'facilitater'; did you mean 'facilitator'?"),
     ({"skip": -1}, "skip of a fault: Expected `int` >= 0"),
@@ -102,7 +107,7 @@ def test_a_path_that_the_victim_does_not_serve_is_refused(
     assert f"unknown path of {victim} {path!r}" in answer.json()["reason"]
 
 
-def test_a_condition_of_the_storys_own_does_not_hide_a_wrong_path() -> None:
+def test_a_python_condition_does_not_hide_a_wrong_path() -> None:
     async def story(world: LiveWorld) -> None:
         await world.fault(Fault(**FAULT, path="/setle"), when=lambda _: True)
 
@@ -110,9 +115,9 @@ def test_a_condition_of_the_storys_own_does_not_hide_a_wrong_path() -> None:
 
 
 def test_every_deed_and_every_victim_is_accepted() -> None:
-    for deed in get_args(Deed):
+    for kind in get_args(FaultKind):
         for victim in get_args(Victim):
-            assert Fault(victim=victim, does=deed, seconds=1).does == deed
+            assert Fault(victim=victim, does=kind, seconds=1).does == kind
 
 
 def test_an_actor_without_a_clock_is_refused() -> None:
@@ -243,7 +248,7 @@ def test_a_stage_that_does_not_exist_is_refused(text: str, says: str) -> None:
     assert says in str(raised.value)
 
 
-def test_what_cannot_be_combined_is_refused() -> None:
+def test_options_that_cannot_be_combined_are_refused() -> None:
     node = Node("http://user:hush@127.0.0.1:9/key")
     with pytest.raises(
         ValueError, match=r"tcp needs virtual time, which http://127\.0\.0\.1:9 lacks"
@@ -258,3 +263,15 @@ def test_what_cannot_be_combined_is_refused() -> None:
     with pytest.raises(ValueError, match="the token: expected 0x and 40 hex digits"):
         Node("http://127.0.0.1:9", token="0x12")
     assert "hush" not in repr(node) + node.name
+
+
+def test_the_docstring_of_the_fault_kinds_lists_every_kind() -> None:
+    """It is the string below the declaration, which only the source has."""
+    body = ast.parse(Path(faults.__file__).read_text(encoding="utf-8")).body
+    (text,) = (
+        below.value.value
+        for above, below in pairwise(body)
+        if isinstance(above, ast.Assign) and ast.unparse(above.targets[0]) == "FaultKind"
+    )
+    listed = re.findall(r"^- ([a-z, ]+):", text, re.MULTILINE)
+    assert ", ".join(listed).split(", ") == list(get_args(FaultKind))

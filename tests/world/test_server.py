@@ -1,10 +1,12 @@
 """LocalServer as a person uses it, rightly and wrongly; the banner; a web page's rights."""
 
+import re
 import socket
 from pathlib import Path
 
 import httpx
 import pytest
+from msgspec.structs import replace
 
 from tests.rig import ORDER
 from x402sim import LocalServer, PaymentAuth
@@ -25,7 +27,7 @@ def test_it_can_be_started_again_after_it_was_stopped() -> None:
             httpx.get(url)
 
 
-def test_what_is_asked_of_a_server_that_does_not_run_is_refused() -> None:
+def test_a_stopped_server_has_no_urls() -> None:
     server = LocalServer()
     for name in ("url", "wallets", "facilitator_url", "explorer_url", "rpc_url", "control_url"):
         with pytest.raises(RuntimeError, match="not running: use `with LocalServer"):
@@ -37,7 +39,7 @@ def test_it_is_not_started_twice() -> None:
         server.start()
 
 
-def test_slips_are_told_at_once(tmp_path: Path) -> None:
+def test_misspelt_names_are_errors_immediately(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="0 to 65535, not 99999"):
         LocalServer(port=99999)
     with pytest.raises(ValueError, match="block time is"):
@@ -99,6 +101,12 @@ def raw(address: tuple[str, int], sent: bytes) -> bytes:
         while part := sock.recv(65536):
             parts.append(part)
     return b"".join(parts)
+
+
+def test_the_banner_shows_any_kind_of_chain(capsys: pytest.CaptureFixture[str]) -> None:
+    with LocalServer() as server:
+        show(replace(server.info, chain="a new kind"), None)
+    assert re.search("^chain +a new kind *$", capsys.readouterr().out, re.MULTILINE)
 
 
 def test_a_page_that_is_let_in_may_do_everything_and_no_other() -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import math
+import re
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,14 +15,15 @@ from starlette.types import Receive, Scope, Send
 from x402sim import MAINNET, Decisions, Fault, LiveWorld, LocalServer, Run, World, events
 from x402sim.events import Event
 from x402sim.journal import HEADER, Journal
+from x402sim.payer.errors import PaymentFailed
 from x402sim.rng import Rng
 from x402sim.service import payments
-from x402sim.service.store.payments import Claim, Payments, Stored
-from x402sim.service.store.sessions import Sessions
+from x402sim.service.store.payment_records import Claim, Payments, Stored
+from x402sim.service.store.session_budgets import Sessions
 from x402sim.spec.needs import Need
 from x402sim.world.server.listen import Listen
 from x402sim.world.story import idle_timeout, invariants
-from x402sim.world.story.payer import Payer
+from x402sim.world.story.payer import Answer, Payer
 from x402sim.world.story.scenario import Scenario, find, load
 from x402sim.world.transport.latency import latency_of
 from x402sim.world.transport.link import Asgi
@@ -83,7 +85,7 @@ def crowd(size: int) -> Story:
 
 def test_an_unknown_hop_is_named_with_those_there_are() -> None:
     with pytest.raises(
-        ValueError, match=r"unknown hop 'moon'\. Possible: service, facilitator, explorer"
+        ValueError, match=r"unknown part 'moon'\. Possible: service, facilitator, explorer"
     ):
         World(latency={"moon": 1})
 
@@ -103,12 +105,12 @@ def test_an_unknown_scenario_is_named_with_those_there_are() -> None:
         World().play("repaly")
 
 
-def test_nobody_at_the_url_is_an_error() -> None:
-    with pytest.raises(ConnectionError, match=r"nobody answers at http://127\.0\.0\.1:9"):
+def test_no_answer_at_the_url_is_an_error() -> None:
+    with pytest.raises(ConnectionError, match=r"no answer from http://127\.0\.0\.1:9"):
         World(on="http://127.0.0.1:9").play(idle)
 
 
-def test_the_world_says_what_it_refused() -> None:
+def test_a_refused_action_is_an_error_with_its_reason() -> None:
     async def story(world: LiveWorld) -> None:
         with pytest.raises(ValueError, match=r"unknown actor 'moon'\. Possible: service, facil"):
             await world.skew("moon", 1)
@@ -122,14 +124,14 @@ def test_the_world_says_what_it_refused() -> None:
     play(story)
 
 
-def test_without_a_control_plane_it_says_what_needs_one() -> None:
+def test_without_a_control_plane_the_error_names_the_action() -> None:
     bare = LocalServer()
     bare._listen = Listen(host="0.0.0.0", port=0)
 
     async def story(world: LiveWorld) -> None:
         alice = await world.payer("alice", balance="1.00")
         assert (await alice.ask()).status == 402
-        with pytest.raises(RuntimeError, match="has no control plane, which 'transfers' needs"):
+        with pytest.raises(RuntimeError, match="has no control API, which 'transfers' needs"):
             await world.transfers()
 
     with bare:
@@ -172,7 +174,7 @@ def test_a_check_says_what_was_seen_and_what_was_wanted() -> None:
     assert repr(run) == "Run(story: failed, 1 of 3 checks held)"
 
 
-def test_a_story_that_breaks_is_told_without_anybodys_paths() -> None:
+def test_a_broken_story_is_reported_without_absolute_paths() -> None:
     async def story(world: LiveWorld) -> None:
         world.expect(1, 1, "5/window")
         {}["nothing"]
@@ -184,6 +186,34 @@ def test_a_story_that_breaks_is_told_without_anybodys_paths() -> None:
     text = run.journal.ndjson().decode()
     for path in (str(ROOT), str(Path.home()), ".py", "site-packages"):
         assert path not in text
+
+
+@pytest.mark.parametrize("spend", [Payer.buy, lambda alice: alice.open_session("0.05", 60)])
+def test_paying_without_a_402_says_what_came_instead(spend: Any) -> None:
+    async def story(world: LiveWorld) -> None:
+        alice = await world.payer("alice", balance="1.00")
+        await world.fault(Fault(victim="service", does="lose answer"))
+        await spend(alice)
+
+    run = World().play(story)
+    text = "no 402 to pay: the request was not answered (RemoteProtocolError)"
+    assert (run.outcome, run.reason) == ("failed", f"PaymentFailed: {text}")
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (Answer(None, {}, 1, broken="ReadTimeout"), "the request was not answered (ReadTimeout)"),
+        (Answer(500, {"error": "Internal error"}, 1), "the answer was 500 (Internal error)"),
+        (Answer(200, {}, 1), "the answer was 200"),
+    ],
+)
+def test_an_answer_says_why_it_has_no_such_field(answer: Answer, why: str) -> None:
+    with pytest.raises(PaymentFailed, match=re.escape(f"no payment id: {why}")):
+        _ = answer.payment_id
+    for read in (lambda: answer.requirements, lambda: answer.price_base):
+        with pytest.raises(PaymentFailed, match=re.escape(f"no 402 to pay: {why}")):
+            read()
 
 
 def test_a_broken_story_still_ends_in_a_whole_run() -> None:
@@ -214,7 +244,7 @@ def test_a_run_can_be_kept_and_read_again(tmp_path: Path) -> None:
     assert run.command == "python -m x402sim run quote --on in-process --seed 7"
 
 
-def test_a_world_with_options_tells_the_program_that_plays_it_again() -> None:
+def test_a_world_with_options_prints_the_program_that_repeats_it() -> None:
     run = World(
         seed=2,
         network=MAINNET,
@@ -237,7 +267,7 @@ def test_a_world_with_options_tells_the_program_that_plays_it_again() -> None:
         (b"no journal\n", "this is no journal: its first line is not"),
     ],
 )
-def test_what_is_no_run_is_refused(tmp_path: Path, content: bytes, says: str) -> None:
+def test_an_object_that_is_not_a_run_is_refused(tmp_path: Path, content: bytes, says: str) -> None:
     file = tmp_path / "journal.ndjson"
     file.write_bytes(content)
     with pytest.raises(ValueError, match=says):
@@ -278,7 +308,7 @@ def test_another_seed_is_another_interleaving() -> None:
     assert runs[0].sha256 == runs[2].sha256
 
 
-def test_every_payer_has_luck_of_its_own() -> None:
+def test_every_payer_has_its_own_random_stream() -> None:
     run = play(crowd(5), latency={"service": (0.05, 0.5)})
     asked = {e.event.exchange: e.at_ms for e in entries(run, events.RequestSent)}
     answered = [(e.event.exchange, e.at_ms) for e in entries(run, events.AnswerReceived)]
@@ -287,7 +317,7 @@ def test_every_payer_has_luck_of_its_own() -> None:
 
 
 def test_one_hops_luck_does_not_change_anothers() -> None:
-    """More latency to the facilitator, and the payers' own wires draw the same."""
+    """More latency to the facilitator, and the payers' own links draw the same."""
 
     def first_crossing_ms(facilitator: float) -> list[int]:
         wanted = {"service": (0.05, 0.5), "facilitator": facilitator}
@@ -344,8 +374,8 @@ def test_a_latency_that_is_none_is_refused(spec: Any) -> None:
 
 
 def test_each_hop_takes_its_time_both_ways() -> None:
-    hops = {"service": 1.0, "facilitator": 0.25, "rpc": 9.0, "explorer": 0.125}
-    run = play(quote, latency=hops)
+    latency = {"service": 1.0, "facilitator": 0.25, "rpc": 9.0, "explorer": 0.125}
+    run = play(quote, latency=latency)
     sent = {e.event.exchange: e for e in entries(run, events.RequestSent)}
     took = {
         (e.event.to, sent[e.event.exchange].event.path): e.at_ms - sent[e.event.exchange].at_ms
@@ -368,13 +398,13 @@ def test_latencies_are_drawn_as_they_were_given() -> None:
     assert drawn[int(4001 * 0.8413)] == pytest.approx(0.1 * math.exp(0.5), rel=0.08), "one sigma"
 
 
-def test_who_loses_patience_is_told_so_and_the_work_goes_on() -> None:
+def test_a_caller_that_times_out_gets_an_error_and_the_work_goes_on() -> None:
     async def story(world: LiveWorld) -> None:
         alice = await world.payer("alice", balance="1.00")
         required = await alice.ask()
         alice.http.timeout = 1.5
-        impatient = await alice.pay(required)
-        assert (impatient.status, impatient.error) == (None, "ReadTimeout")
+        timed_out = await alice.pay(required)
+        assert (timed_out.status, timed_out.error) == (None, "ReadTimeout")
         await world.clock.sleep(5)
         alice.http.timeout = 60
         assert (await alice.ask(payment_id=required.payment_id)).status == 200
@@ -384,7 +414,7 @@ def test_who_loses_patience_is_told_so_and_the_work_goes_on() -> None:
     assert gave_up.event.reason == "timeout"
 
 
-def test_what_the_service_gives_up_on_is_told_so() -> None:
+def test_a_timeout_of_the_service_is_in_the_journal() -> None:
     async def story(world: LiveWorld) -> None:
         alice = await world.payer("alice", balance="1.00")
         assert (await alice.buy()).error == "Facilitator unreachable"
@@ -429,7 +459,7 @@ def test_an_application_that_does_not_answer_breaks_the_connection(raises: bool)
         over_asgi(app)
 
 
-def test_a_caller_who_gives_up_leaves_it_working() -> None:
+def test_a_request_completes_after_its_caller_gave_up() -> None:
     async def main() -> list[str]:
         done: list[str] = []
 
@@ -487,7 +517,7 @@ def broken(run: Run) -> list[str]:
     return [check.clause for check in run.checked if not check.ok]
 
 
-def test_nothing_is_broken_where_nothing_is() -> None:
+def test_no_invariant_is_broken_in_an_honest_run() -> None:
     run = play(crowd(5), latency=LATENCY)
     assert run.checked == []
 
@@ -503,7 +533,7 @@ def test_many_mints_in_a_block_and_a_reorganisation_are_no_new_money() -> None:
         await world.reorg(2)
         mint = next(
             entry.event.tx_hash
-            for entry in world.stage.wires.journal
+            for entry in world.stage.links.journal
             if isinstance(entry.event, events.Transfer)
         )
         await world.reorg(2, drop=[mint])
@@ -601,7 +631,7 @@ def test_a_grant_without_a_transfer_is_seen(told: dict[str, str]) -> None:
     assert broken(run) == [invariants.GRANTED_IF_PAID]
 
 
-def test_who_does_not_want_to_look_need_not() -> None:
+def test_invariants_can_be_switched_off() -> None:
     run = World(seed=1, invariants=False).play(settles_with)
     assert (run.outcome, run.checked) == ("passed", [])
 
@@ -610,7 +640,7 @@ def test_two_transfers_for_one_payment_are_seen(monkeypatch: pytest.MonkeyPatch)
     async def forgetful(*_: Any) -> None:
         """Forget earlier attempts, as a service without a record would."""
 
-    def claim(stored: Payments, wanted: Claim) -> Stored | None:
+    def insert_pending(stored: Payments, wanted: Claim) -> Stored | None:
         stored._db.execute("DELETE FROM payments WHERE payment_id = ?", wanted.payment_id)
         return honest(stored, wanted)
 
@@ -620,9 +650,9 @@ def test_two_transfers_for_one_payment_are_seen(monkeypatch: pytest.MonkeyPatch)
         for _ in range(2):
             assert (await alice.pay(required)).status == 200
 
-    honest = Payments.claim
+    honest = Payments.insert_pending
     monkeypatch.setattr(payments, "earlier_attempt", forgetful)
-    monkeypatch.setattr(Payments, "claim", claim)
+    monkeypatch.setattr(Payments, "insert_pending", insert_pending)
     assert broken(World(seed=1).play(story)) == [invariants.PAID_ONCE]
 
 
@@ -685,12 +715,12 @@ def test_two_scenarios_are_two_files(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(idle_timeout, "PATIENCE_S", 86400)
+def short_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(idle_timeout, "IDLE_TIMEOUT_S", 86400)
 
 
-@pytest.mark.usefixtures("impatient")
-def test_a_story_that_waits_for_what_never_happens_ends() -> None:
+@pytest.mark.usefixtures("short_timeout")
+def test_a_story_that_waits_forever_times_out() -> None:
     async def forlorn(world: LiveWorld) -> None:
         alice = await world.payer("alice", balance="1.00")
         await alice.ask()
@@ -703,7 +733,7 @@ def test_a_story_that_waits_for_what_never_happens_ends() -> None:
     assert "forlorn: await asyncio.Event().wait()" in error.event.trace
 
 
-@pytest.mark.usefixtures("impatient")
+@pytest.mark.usefixtures("short_timeout")
 def test_time_that_a_story_lets_go_by_is_not_waiting() -> None:
     async def patient(world: LiveWorld) -> None:
         await world.advance(2 * 86400)
@@ -712,7 +742,7 @@ def test_time_that_a_story_lets_go_by_is_not_waiting() -> None:
     assert World().play(patient).outcome == "passed"
 
 
-def test_a_timeout_of_the_story_itself_is_its_own() -> None:
+def test_a_timeout_of_the_story_itself_is_not_the_idle_timeout() -> None:
     async def hasty(world: LiveWorld) -> None:
         async with asyncio.timeout(5):
             await asyncio.Event().wait()

@@ -1,7 +1,7 @@
 """How long does a simulated day take? Many payers, one service, one process.
 
 Each payer sends requests at random times (a Poisson process). Every third one uses sessions,
-the others pay for each request. Every hop has latency; the indexer, the sweeps and the miner
+the others pay for each request. Every link has latency; the indexer, the sweeps and the miner
 run in the background; the invariants are checked after every event.
 """
 
@@ -32,7 +32,7 @@ LATENCY: dict[str, LatencySpec] = {
     "explorer": (0.06, 0.4),
     "rpc": (0.03, 0.4),
 }
-"""Median seconds of one crossing, and the sigma of their lognormal distribution."""
+"""Median seconds of one message in one direction, and the sigma of their lognormal distribution."""
 
 
 @dataclass(frozen=True, slots=True)

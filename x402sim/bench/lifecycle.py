@@ -37,16 +37,15 @@ from x402sim.protocol.refusals import Refusal
 from x402sim.rng import Rng
 from x402sim.service import gate, payments, quotes
 from x402sim.service.issue import QUOTE
-from x402sim.service.upstream import facilitator
-from x402sim.service.upstream.cronos import CRONOS
-from x402sim.service.upstream.facilitator import FacilitatorClient, Moved, NotMoved, Verdict
+from x402sim.service.upstream.dialect import Moved, NotMoved, Outcome, Verdict
+from x402sim.service.upstream.facilitator import FacilitatorClient
 from x402sim.world.assembly.parts import Parts, build
 from x402sim.world.assembly.process import Process
 from x402sim.world.assembly.recipe import Recipe
 from x402sim.world.loop import run_virtual
 from x402sim.world.stages.stage import START_S
-from x402sim.world.transport.door import faulty
 from x402sim.world.transport.link import Asgi
+from x402sim.world.transport.middleware import faulty
 
 SEED = 1
 FUNDS_BASE = 10**15
@@ -116,7 +115,7 @@ class _Posting(Transport):
 
 
 class Httpx(_Posting):
-    """Every hop through httpx, as in a world."""
+    """Every request through httpx, as in a world."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -135,14 +134,14 @@ class Httpx(_Posting):
 
 
 class PlainAsgi(_Posting):
-    """Every hop a direct ASGI call: the same applications and middleware, without httpx."""
+    """Every request a direct ASGI call: the same applications and middleware, without httpx."""
 
     def __init__(self) -> None:
         super().__init__()
         parts = self.parts
         service = replace(parts.service, facilitator=_AsgiFacilitator(parts))
-        door = faulty(Process(service), "service", parts.faults, parts.clock)
-        self._app = web.recorded(door, "service", parts.journal, parts.clock)
+        middleware = faulty(Process(service), "service", parts.faults, parts.clock)
+        self._app = web.recorded(middleware, "service", parts.journal, parts.clock)
 
     async def post(self, path: str, body: bytes, headers: dict[str, str]) -> tuple[int, bytes]:
         """Call the service's application."""
@@ -159,10 +158,10 @@ class Direct(Transport):
     async def live(self) -> None:
         """Ask, sign, pay, and be served, as `service.app` does it."""
         service, price = self._service, self._service.settings.quote_price_base
-        assert gate.ask(service, {}, QUOTE, price) is None
+        assert gate.find_pass(service, {}, QUOTE, price) is None
         required = service.issuer.issue(QUOTE, price, service.clock.now_s())
         receipt = await payments.pay(service, self.settle(required))
-        granted = gate.ask(service, {"x-payment-id": receipt.payment_id}, QUOTE, price)
+        granted = gate.find_pass(service, {"x-payment-id": receipt.payment_id}, QUOTE, price)
         assert granted is not None
         quotes.quote(service.settings, ORDER)
         assert gate.spend(service, granted)
@@ -180,22 +179,21 @@ class _AsgiFacilitator(FacilitatorClient):
 
     def __init__(self, parts: Parts) -> None:
         self._app = parts.facilitator_app
+        self._dialect = parts.service.settings.dialect
 
     async def verify(self, payment: PresentedPayment, requirements: PaymentRequirements) -> Verdict:
         """Ask the facilitator whether a payment is valid."""
-        body = CRONOS.request(payment, requirements)
-        status, answer = await _call(self._app, CRONOS.verify_path, body, {})
+        body = self._dialect.request(payment, requirements)
+        status, answer = await _call(self._app, self._dialect.verify_path, body, {})
         assert status == 200, answer
-        return CRONOS.read_verdict(answer)
+        return self._dialect.read_verdict(answer)
 
-    async def settle(
-        self, payment: PresentedPayment, requirements: PaymentRequirements
-    ) -> facilitator.Outcome:
+    async def settle(self, payment: PresentedPayment, requirements: PaymentRequirements) -> Outcome:
         """Ask the facilitator to settle."""
-        body = CRONOS.request(payment, requirements)
-        status, answer = await _call(self._app, CRONOS.settle_path, body, {})
+        body = self._dialect.request(payment, requirements)
+        status, answer = await _call(self._app, self._dialect.settle_path, body, {})
         assert status == 200, answer
-        return CRONOS.read_outcome(answer)
+        return self._dialect.read_outcome(answer)
 
 
 class _DirectFacilitator(FacilitatorClient):
@@ -216,16 +214,14 @@ class _DirectFacilitator(FacilitatorClient):
         rejected = engine.verify(self._facilitator, _asked(payment, requirements))
         return Verdict(is_valid=rejected is None, reason=rejected.why.value if rejected else None)
 
-    async def settle(
-        self, payment: PresentedPayment, requirements: PaymentRequirements
-    ) -> facilitator.Outcome:
+    async def settle(self, payment: PresentedPayment, requirements: PaymentRequirements) -> Outcome:
         """Have the facilitator settle."""
-        moved = await engine.settle(self._facilitator, _asked(payment, requirements))
-        if not isinstance(moved, engine.Moved):
-            return NotMoved(Refusal.FAILED, moved.why.value)
-        auth = moved.authorization
+        result = await engine.settle(self._facilitator, _asked(payment, requirements))
+        if not isinstance(result, engine.Transferred):
+            return NotMoved(Refusal.FAILED, result.why.value)
+        auth = result.authorization
         return Moved(
-            to_hex(moved.tx_hash),
+            to_hex(result.tx_hash),
             checksum(auth.from_),
             checksum(auth.to),
             str(auth.value),

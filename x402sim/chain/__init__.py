@@ -1,1 +1,1 @@
-"""The chain: `base` is its interface, `ledger` the one in memory, `node` one behind JSON-RPC."""
+"""Chain backends: `base` is the interface, `ledger` a chain in memory, `node` a JSON-RPC node."""

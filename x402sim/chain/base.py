@@ -1,8 +1,6 @@
-"""The interface: what does the rest of the world need of a chain?
-
-`Chain` reads and sends: the facilitator, the explorer and the RPC need nothing else.
-`Minting`, `Mining` and `Rewinding` are the control that a chain may offer; a `WorldChain`
-names those it does.
+"""What must a chain backend implement? `Chain` reads and sends, which is all that the facilitator,
+the explorer and the RPC use. `Minting`, `Mining` and `Rewinding` are optional controls; a
+`WorldChain` holds those that the backend offers.
 """
 
 from collections.abc import Awaitable, Callable, Collection
@@ -13,11 +11,11 @@ from x402sim.protocol.crypto import Address, Hash
 
 
 class ChainError(Exception):
-    """The chain will not take this call or this control; nothing has changed."""
+    """The chain rejected a call or a control operation; its state is unchanged."""
 
 
 class Reverted(Exception):
-    """The token refused a call: the text is its revert reason."""
+    """The token reverted a call; the text is the revert reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +91,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class LogFilter:
-    """Which logs: a block range, and per topic position the accepted values (empty: any)."""
+    """A log filter: a block range, and the accepted values of each topic (empty: any)."""
 
     from_block: int
     to_block: int
@@ -102,7 +100,7 @@ class LogFilter:
 
 
 class Chain(Protocol):
-    """What every chain offers."""
+    """A chain that can be read and sent to."""
 
     chain_id: int
     token: Address
@@ -123,9 +121,8 @@ class Chain(Protocol):
         """Return the logs that pass the filter, oldest first."""
 
     async def call(self, call: Call) -> bytes:
-        """Run a call on the newest state without keeping it.
-
-        Returns the ABI-encoded result; raises `Reverted`.
+        """Run a call on the newest state and discard its effects (eth_call). Returns the
+        ABI-encoded result; raises `Reverted`.
         """
 
     async def send(self, call: Call) -> Hash:
@@ -154,80 +151,75 @@ class Chain(Protocol):
 
 
 class Minting(Protocol):
-    """Making tokens."""
+    """Control over the supply of the token."""
 
     async def fund(self, account: Address, amount_base: int) -> None:
         """Mint tokens to an account; raises `ChainError`."""
 
 
 class Mining(Protocol):
-    """Deciding when blocks come. Their time is then that of the world's clock."""
+    """Control over when blocks are mined. Their time is that of the world's clock."""
 
     @property
     def automine(self) -> bool:
-        """Whether every transaction is mined at once."""
+        """Whether each transaction is mined immediately."""
 
     async def set_automine(self, on: bool) -> None:
-        """Mine every transaction at once (on), or only when `mine` is called (off)."""
+        """Mine each transaction immediately (on), or only when `mine` is called (off)."""
 
     async def mine(self, blocks: int = 1) -> int:
-        """Mine blocks, the first with every waiting transaction; return the new height."""
+        """Mine blocks; the first includes every waiting transaction. Return the new height."""
 
 
 class Rewinding(Protocol):
-    """Changing what has happened, or what will: no public node offers this."""
+    """Control over history and state, which no public node offers."""
 
     async def snapshot(self) -> int:
-        """Remember this state; returns the snapshot's id."""
+        """Take a snapshot of the state; return its id."""
 
     async def revert(self, snapshot: int) -> None:
-        """Go back to a snapshot, which is used up with all later ones; raises `ChainError`."""
+        """Revert to a snapshot, and delete it and all later ones; raises `ChainError`."""
 
     async def reorg(self, depth: int, drop: Collection[Hash] = ()) -> None:
-        """Replace the last `depth` blocks by as many others.
-
-        Their transactions are mined again in the last of the new blocks, except those
-        in `drop`, which the chain forgets. Raises `ChainError`.
+        """Replace the last `depth` blocks by as many new ones. The last new block includes their
+        transactions again, except those in `drop`, which are lost. Raises `ChainError`.
         """
 
     async def reset(self) -> None:
-        """Go back to block 0. Automining stays as it was set."""
+        """Revert to block 0. The automine setting is kept."""
 
     async def drop(self) -> None:
-        """Forget every transaction in the mempool, as a node short of memory does."""
+        """Drop every transaction from the mempool, as a node short of memory does."""
 
     async def force_revert(self, calls: int) -> None:
-        """Make the next `calls` calls of the token revert when they are mined."""
+        """Make the next `calls` calls of the token revert when mined."""
 
     async def set_native_balance(self, account: Address, amount_wei: int) -> None:
         """Set an account's native balance, without a transaction."""
 
 
 class WorldChain(Chain, Protocol):
-    """A chain that a world runs on, with the control over it that it offers.
-
-    A capability that is not offered is None.
-    """
+    """A chain that a world runs on, with its optional controls: None if not offered."""
 
     owner: Address
-    """Who may mint; a token that can be paused or blacklists obeys the same account."""
+    """The account that may mint, and pause or blacklist where the token has these functions."""
     watchers: list[Callable[[], Awaitable[None]]]
-    """Called after every operation."""
+    """Functions to call after every operation."""
 
     @property
     def minting(self) -> Minting | None:
-        """Mints tokens; None without the key of the token's owner."""
+        """Minting; None without the token owner's key."""
 
     @property
     def mining(self) -> Mining | None:
-        """Mines on demand; None where a node mines by itself."""
+        """Mining on demand; None on a node that mines by itself."""
 
     @property
     def rewinding(self) -> Rewinding | None:
-        """Rewinds; None on an existing node."""
+        """Rewinding; None on an existing node."""
 
     def at_first(self) -> tuple[list[Block], int]:
-        """Return the blocks there were when it was opened, oldest first, and the supply."""
+        """Return the blocks at the time of opening, oldest first, and the supply."""
 
     async def supply(self) -> int:
         """Return the token's total supply, in base units."""
@@ -236,4 +228,4 @@ class WorldChain(Chain, Protocol):
         """Return how many transactions wait in the mempool."""
 
     def close(self) -> None:
-        """Close what is open: the file, the node, the connections."""
+        """Close the file, the node and the connections."""

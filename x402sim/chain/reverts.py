@@ -1,8 +1,6 @@
-"""What does a revert say? The data of a refused call as text, and what the text is about.
-
-Circle's token reverts with sentences, OpenZeppelin's with custom errors: those are
-written here as a call of their name, `ERC3009UsedAuthorization(0x…, 0x…)`. `cause` is
-for callers that must work with every token.
+"""Decodes revert data into text, and classifies the text by cause. Circle's token reverts with
+sentences, OpenZeppelin's with custom errors, which are written like calls:
+`ERC3009UsedAuthorization(0x…, 0x…)`. `cause` gives both the same causes.
 """
 
 from enum import Enum
@@ -17,7 +15,7 @@ SENTENCE = abi.selector("Error(string)")
 
 
 def text_of(data: bytes) -> str:
-    """Return revert data as text; empty for a revert that says nothing."""
+    """Return revert data as text; empty for a revert without data."""
     selector, words = data[:4], data[4:]
     if selector == SENTENCE:
         size = int.from_bytes(words[32:64])
@@ -31,7 +29,7 @@ def text_of(data: bytes) -> str:
 
 
 def error(name: str, *values: Address | bytes | int) -> str:
-    """Return a custom error as text, its values as a block explorer shows them."""
+    """Return a custom error as text, with its values as a block explorer shows them."""
     return f"{name}({', '.join(map(_shown, values))})"
 
 
@@ -63,7 +61,7 @@ def _errors() -> dict[bytes, tuple[str, list[str]]]:
 
 
 class Cause(Enum):
-    """What a call was refused for, whichever token refused it."""
+    """The cause of a refused call, the same for every token."""
 
     EARLY = "the window has not opened"
     LATE = "the window has closed"
@@ -110,7 +108,7 @@ _CAUSES = {
 
 
 def cause(reason: str) -> Cause:
-    """Return what a revert reason is about."""
+    """Return the cause that a revert reason states."""
     if not reason:
         return Cause.CALL
     return next((cause for text, cause in _CAUSES.items() if reason.startswith(text)), Cause.OTHER)

@@ -12,12 +12,6 @@ from x402sim.world.control.messages import Ready
 
 _ORDER = {"pair": "BTC-USD", "side": "long", "leverage": 10, "sizeUsd": 1000}
 
-_CHAINS = {
-    "ledger": "",
-    "anvil": " (anvil's own)",
-    "node": " (forwarded to the node)",
-}
-
 
 def show(ready: Ready, db: Path | None) -> None:
     """Print the ready message, readable at 80 columns and safe to copy from."""
@@ -33,7 +27,8 @@ def show(ready: Ready, db: Path | None) -> None:
             ("service", url),
             ("facilitator", ready.facilitator),
             ("explorer", ready.explorer),
-            ("json-rpc", f"{ready.rpc}{_CHAINS[ready.chain]}"),
+            ("json-rpc", ready.rpc),
+            ("chain", ready.chain),
             ("control", ready.control or "off: on this host it needs --control-token"),
             ("documentation", f"{url}/docs"),
             ("payTo", ready.pay_to),

@@ -11,8 +11,8 @@ from x402sim.suggest import unknown as unknown_name
 _MEANING = {
     "raw signatures": "1 signature and 2 recoveries by libsecp256k1, nothing else",
     "protocol.crypto": "the same by x402sim, with digests, addresses and checks",
-    "httpx": "402, sign, verify, settle, served: every hop through httpx",
-    "plain ASGI": "the same, every hop a direct ASGI call",
+    "httpx": "402, sign, verify, settle, served: every request through httpx",
+    "plain ASGI": "the same, every request a direct ASGI call",
     "direct": "the same, no HTTP: function calls",
     "bare uvicorn": "answers 200 with 5 bytes; same parser, same event loop",
     "x402sim serve": "answers 402 with new requirements",
@@ -34,7 +34,7 @@ def bench(
         ),
     ] = None,
 ) -> None:
-    """Measure speed on this machine, against a bare baseline.
+    """Measure speed on this machine, against a minimal server.
 
     - lifecycles: payments per second (402, signature, settlement through the facilitator
       on the ledger, repeated request served) over three transports, compared with the

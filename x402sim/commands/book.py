@@ -1,4 +1,4 @@
-"""`decisions` and `clauses`: the book, printed."""
+"""`decisions` and `clauses`: the specification's clauses and our decisions."""
 
 import textwrap
 from collections.abc import Sequence

@@ -21,14 +21,14 @@ Chain = Annotated[
 Token = Annotated[
     str | None,
     typer.Option(
-        help="Token contract on the node, if not the network's own.",
+        help="Token contract on the node, if not the network's own; needs `--chain URL`.",
         metavar="ADDRESS",
     ),
 ]
 Host = Annotated[str, typer.Option(help="Address to listen on.")]
 Port = Annotated[int, typer.Option(help="Port to listen on; 0 picks a free one.", max=65535, min=0)]
 NOT_ALL_HELD, MISUSE = 1, 2
-"""Exit codes: it ran and found something wrong; it could not start."""
+"""Exit codes: it ran and found a failure; it could not start."""
 
 
 class Misuse(Exception):

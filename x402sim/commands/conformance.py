@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 Target = Annotated[
     str,
     typer.Option(
-        metavar="FILE",
+        metavar="NAME|FILE",
         help="Target file: how the service differs from the specification. A TOML file, or "
         "spec, x402sim or cronos-paywall.",
     ),
@@ -39,9 +39,7 @@ World = Annotated[
 RpcUrl = Annotated[
     str | None, typer.Option(metavar="URL", help="JSON-RPC node of the chain, to read transfers.")
 ]
-PayTo = Annotated[
-    str | None, typer.Option(metavar="ADDRESS", help="Merchant address that a 402 must name.")
-]
+PayTo = Annotated[str | None, typer.Option(metavar="ADDRESS", help="Expected payTo address.")]
 Budget = Annotated[
     str, typer.Option(metavar="AMOUNT", help="Most that the payer may sign for, in tokens.")
 ]
@@ -50,7 +48,9 @@ Strict = Annotated[bool, typer.Option("--strict", help="Treat SHOULD failures as
 Requirement = Annotated[
     list[str] | None,
     typer.Option(
-        metavar="PREFIX", help="Check only ids with this prefix, such as 5 or 7/nonce; repeatable."
+        metavar="PREFIX",
+        help="Check only clause ids (see `--list`) with this prefix, such as 5 or 7/nonce; "
+        "repeatable.",
     ),
 ]
 List = Annotated[
@@ -96,15 +96,15 @@ def conformance(
 ) -> None:
     """Check a running service against the specification.
 
-    With the URL alone, the suite checks statuses, shapes and gates, and pays nothing. With
-    `--payer-key`, it also checks payments, bindings, replays and sessions; it prints the
-    most that they may cost first, and never exceeds `--budget`. With `--world`, it also
-    injects faults and counts money on the ledger; the world (`x402sim serve --no-service`)
+    With the URL alone, the suite tests statuses, message shapes and payment checks, and pays
+    nothing. With `--payer-key`, it also checks payments, bindings, replays and sessions; it
+    prints the most that they may cost first, and never exceeds `--budget`. With `--world`, it
+    also injects faults and counts money on the ledger; the world (`x402sim serve --no-service`)
     is then the service's facilitator, explorer and chain, and mints what payers need.
 
     Outcomes: passed, failed, skipped (a need is missing), inconclusive (the check could
     not be completed), observed (the specification is silent). Exit codes: 0, every MUST
-    held, none was inconclusive; 1, a MUST failed; 2, misuse, the service is unreachable,
+    held, none was inconclusive; 1, a MUST failed; 2, wrong usage, the service is unreachable,
     or a MUST is inconclusive.
     """
     from x402sim.suite import command, printing

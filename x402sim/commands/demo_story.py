@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
-import msgspec
 
 from x402sim.clock import Clock
 from x402sim.events import AnswerSent, Event, name_of
@@ -17,7 +16,14 @@ from x402sim.journal import Journal
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import parse_address, to_hex
-from x402sim.protocol.messages import PaymentRequired, PaymentRequirements, Receipt, decode
+from x402sim.protocol.messages import (
+    PaymentRequired,
+    PaymentRequirements,
+    Receipt,
+    SettlementRequest,
+    decode,
+    encode,
+)
 from x402sim.protocol.money import to_decimal
 from x402sim.protocol.networks import Network, network_named
 from x402sim.world.server.local import LocalServer
@@ -27,7 +33,7 @@ ORDER = {"pair": "BTC-USD", "side": "long", "leverage": 10, "sizeUsd": 1000}
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step: what was done, whether it went as it must, and what it shows."""
+    """One step: its title, whether it succeeded, and its details."""
 
     title: str
     ok: bool
@@ -36,7 +42,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class _Demo:
-    """A server, a payer, and where the steps go."""
+    """A server, a payer, and the function that receives the steps."""
 
     server: LocalServer
     http: httpx.Client
@@ -70,7 +76,7 @@ class _Demo:
 
 
 def play(seed: int, on_step: Callable[[Step], None]) -> bool:
-    """Pay for a quote; call `on_step` with every step. Returns whether all went as they must."""
+    """Pay for a quote; call `on_step` with every step. Returns whether all succeeded."""
     all_ok = True
 
     def step(title: str, ok: bool, **facts: Any) -> None:
@@ -125,13 +131,14 @@ def _sign(demo: _Demo, wanted: PaymentRequirements) -> str:
 
 
 def _settle(demo: _Demo, challenge: PaymentRequired, header: str) -> Receipt:
-    body = {
-        "paymentId": challenge.payment_id,
-        "paymentHeader": header,
-        "paymentRequirements": msgspec.to_builtins(challenge.payment_requirements),
-    }
+    body = SettlementRequest(
+        payment_id=challenge.payment_id,
+        payment_header=header,
+        payment_requirements=challenge.payment_requirements,
+    )
     mark = len(_journal(demo))
-    answer = demo.http.post("/api/pay", json=body)
+    json = {"Content-Type": "application/json"}
+    answer = demo.http.post("/api/pay", content=encode(body), headers=json)
     receipt: Receipt = decode(answer.content, Receipt)
     demo.step(
         "The payer sends it to /api/pay; the facilitator verifies and settles it",

@@ -26,13 +26,13 @@ def diff(a: A, b: B) -> None:
 
     Exit codes: 0, the journals are equal; 1, they differ; 2, a file is not a journal.
     """
-    from x402sim.report.diff import tell
+    from x402sim.report.diff import describe
 
     try:
         one, other = _load(a), _load(b)
     except Misuse as misuse:
         raise give_up(misuse) from misuse
-    lines = tell(one, other)
+    lines = describe(one, other)
     if not lines:
         typer.echo(f"equal: {one.length} events\njournal sha256 {one.sha256()}")
         return

@@ -47,7 +47,8 @@ def run(
     out: Annotated[
         Path | None,
         typer.Option(
-            help="Write report.html, data frames, plots and journals to DIR (extra `report`).",
+            help="Write report.html, data frames, plots and journals to DIR "
+            "(needs `pip install 'x402sim[report]'`).",
             metavar="DIR",
         ),
     ] = None,
@@ -62,14 +63,18 @@ def run(
     byte. A scenario is skipped if the stage or the chain lacks what it needs.
 
     Exit codes: 0, every check held; 1, a check failed, and the output shows its clause,
-    the expected and the actual value, and the command that repeats it; 2, nothing was
-    played. `--json` prints seed, journal_sha256 and scenarios; journal_sha256 is the hash
-    of the scenarios' own hashes, in order, one a line, as `sha256sum` computes it.
+    the expected and the actual value, and the command that repeats it; 2, wrong usage, or no
+    scenario ran. `--json` prints seed, journal_sha256 and scenarios; journal_sha256 is the
+    SHA-256 of the list of journal hashes, one per line.
 
-    With the URL of a node, X402SIM_CHAIN_KEYS lists private keys, separated by commas: the
-    first pays for gas, and the token owner's key, if listed, mints for payers.
+    With `--chain URL`, X402SIM_CHAIN_KEYS lists private keys, separated by commas: the first
+    pays for gas, and the token owner's key, if listed, mints for payers.
 
-    Examples: `run replay`, `run --out report`, `run mine.py --on http://127.0.0.1:4020`.
+    Examples:
+
+    - `x402sim run replay`
+    - `x402sim run --out report`
+    - `x402sim run mine.py --on http://127.0.0.1:4020`
     """
     from x402sim.commands import playing
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
-from x402sim.commands.common import AsJson, Chain, Host, Port, Token, give_up
+from x402sim.commands.common import Chain, Host, Port, Token, give_up
 from x402sim.protocol.networks import TESTNET, network_named
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ Db = Annotated[
 ]
 Seed = Annotated[
     int | None,
-    typer.Option(help="Random seed of the accounts and, without --db, of the payment ids."),
+    typer.Option(help="Seed of the account keys. Without --db, also of payment ids."),
 ]
 NetworkName = Annotated[
     str,
@@ -51,8 +51,8 @@ BlockTime = Annotated[
 ControlToken = Annotated[
     str | None,
     typer.Option(
-        help="Bearer token for the control API. Without one, the control API is off on any "
-        "host but loopback.",
+        help="Bearer token for the control API. Without one, the control API is disabled unless "
+        "--host is 127.0.0.1 or ::1.",
         envvar=TOKEN_VARIABLE,
         metavar="TOKEN",
     ),
@@ -69,7 +69,7 @@ Deploy = Annotated[
     typer.Option(
         "--deploy",
         help="Deploy a new token on the node first, owned by the first key, and fund the ten "
-        "accounts.",
+        "accounts; needs `--chain URL`.",
     ),
 ]
 AllowOrigin = Annotated[
@@ -95,16 +95,19 @@ def serve(
     control_token: ControlToken = None,
     allow_origin: AllowOrigin = None,
     no_service: NoService = False,
-    as_json: AsJson = False,
+    as_json: Annotated[
+        bool,
+        typer.Option("--json", help="Print one JSON object with URLs and accounts when ready."),
+    ] = False,
 ) -> None:
-    """Start a local mock server: the whole world on one port.
+    """Start a local mock server: service, facilitator, explorer and chain on one port.
 
     Service at `/`, facilitator at `/facilitator`, explorer at `/explorer`, the chain's
     JSON-RPC at `/rpc`, the control API at `/_sim`. Ten accounts are funded. Ctrl-C stops
     the server.
 
-    With the URL of a node, X402SIM_CHAIN_KEYS lists private keys, separated by commas: the
-    first pays for gas, and the token owner's key, if listed, mints for payers.
+    With `--chain URL`, X402SIM_CHAIN_KEYS lists private keys, separated by commas: the first
+    pays for gas, and the token owner's key, if listed, mints for payers.
     """
     from x402sim.world.assembly.recipe import Recipe
     from x402sim.world.chains.parse import parse_chain
@@ -140,7 +143,7 @@ def serve(
 
 @contextmanager
 def _explained(db: Path | None, chain: "ChainBackend") -> Iterator[None]:
-    """Turn what keeps a world from opening into one line and exit code 2."""
+    """Turn an error of opening the world into one line and exit code 2."""
     from x402sim.chain.base import ChainError
     from x402sim.world.chains.parse import DEFAULT_CHAIN
 

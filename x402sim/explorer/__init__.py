@@ -1,1 +1,1 @@
-"""The chain explorer: what an indexer asks about a transaction hash."""
+"""The chain explorer, which the indexer queries for transactions."""

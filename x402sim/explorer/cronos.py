@@ -1,4 +1,4 @@
-"""The explorer in the words of the Cronos explorer: `/api/v1/ethproxy/get…?txHash=0x…`.
+"""The dialect of the Cronos explorer: `/api/v1/ethproxy/get…?txHash=0x…`.
 
 A bad hash is a 400; an `apikey` is ignored.
 """

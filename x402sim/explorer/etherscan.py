@@ -1,7 +1,7 @@
-"""The explorer in Etherscan's words: `/api?module=proxy&action=eth_get…&txhash=0x…`.
+"""Etherscan's dialect of the explorer: `/api?module=proxy&action=eth_get…&txhash=0x…`.
 
-Every answer has status 200, errors too; an `apikey` is ignored. What the indexer of clause
-8/indexer-query wants is `blockNumber` in the answer of eth_getTransactionByHash.
+Every answer has status 200, errors too; an `apikey` is ignored. The indexer (8/indexer-query)
+reads `blockNumber` in the answer of eth_getTransactionByHash.
 """
 
 from starlette.requests import Request
@@ -13,7 +13,7 @@ from x402sim.chain.rpc.jsonrpc import BadParams, Json, error, quantity, read_has
 from x402sim.explorer.index import Index
 from x402sim.explorer.objects import BY_HASH, ByHash
 
-_ID = 1  # a question in a URL has no id of its own, so every answer has this one
+_ID = 1  # a query in a URL has no JSON-RPC id, so every answer has this one
 _BAD_PARAMS = -32602
 _HEIGHT = "eth_blockNumber"
 _ACTIONS = {f"eth_get{name}": ask for name, ask in BY_HASH.items()}

@@ -1,6 +1,6 @@
-"""What the explorer has seen so far: everything mined at least `lag_s` seconds ago.
+"""The explorer's view of the chain: the blocks that are at least `lag_s` seconds old.
 
-A lagging explorer does not see the mempool either; one without lag does.
+The mempool is visible only without lag.
 """
 
 from dataclasses import dataclass
@@ -19,21 +19,21 @@ class Index:
     lag_s: float = 0.0
 
     async def transaction(self, tx_hash: Hash) -> Transaction | None:
-        """Return a transaction; None if unknown or not seen yet."""
+        """Return a transaction; None if it is unknown or not visible yet."""
         tx = await self.chain.transaction(tx_hash)
         if tx is None or await self._sees(tx.block_hash):
             return tx
         return None
 
     async def receipt(self, tx_hash: Hash) -> TxReceipt | None:
-        """Return the receipt of a mined transaction; None if unknown, waiting or not seen yet."""
+        """Return a transaction's receipt; None if it is unknown, waiting or not visible yet."""
         receipt = await self.chain.receipt(tx_hash)
         if receipt is None or await self._sees(receipt.block_hash):
             return receipt
         return None
 
     async def height(self) -> int:
-        """Return the number of the newest block seen; 0 if none is."""
+        """Return the number of the newest visible block; 0 if there is none."""
         number = await self.chain.height()
         while number and not self._is_due(await self.chain.block(number)):
             number -= 1

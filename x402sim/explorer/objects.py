@@ -1,4 +1,4 @@
-"""What can be asked about a transaction hash, and the JSON-RPC object of each answer."""
+"""The queries about a transaction hash, and the JSON-RPC object of each answer."""
 
 from collections.abc import Awaitable, Callable
 
@@ -20,4 +20,4 @@ async def _receipt(index: Index, tx_hash: Hash) -> Json | None:
 
 
 BY_HASH: dict[str, ByHash] = {"TransactionByHash": _transaction, "TransactionReceipt": _receipt}
-"""By the end of its name: a dialect writes `eth_getX` or `getX`."""
+"""The queries by name; a dialect prefixes `eth_get` or `get`."""

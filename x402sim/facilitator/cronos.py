@@ -1,7 +1,7 @@
-"""The facilitator's HTTP API in the words of the public Cronos facilitator.
+"""The facilitator's HTTP API, in the dialect of the public Cronos facilitator.
 
-A refusal is an answer, not an error: verify and settle say no in a 200. Only a body
-that is no request at all is a 400, and a transaction that is still not mined a 504.
+`verify` and `settle` refuse a payment with a 200. A body that cannot be read is a 400, and a
+transaction that is not mined in time a 504.
 """
 
 from datetime import UTC, datetime
@@ -16,7 +16,14 @@ from x402sim import web
 from x402sim.chain.reverts import Cause
 from x402sim.clock import Clock
 from x402sim.facilitator import engine
-from x402sim.facilitator.engine import Asked, Facilitator, Moved, NotMoved, Outcome, Rejected
+from x402sim.facilitator.engine import (
+    Asked,
+    Facilitator,
+    NotTransferred,
+    Rejected,
+    SettleResult,
+    Transferred,
+)
 from x402sim.protocol import cronos
 from x402sim.protocol.cronos import SettleError
 from x402sim.protocol.crypto import checksum, to_hex
@@ -39,7 +46,7 @@ _ERRORS = {
     Cause.SIGNATURE: SettleError.SIGNATURE,
     Cause.BALANCE: SettleError.BALANCE,
 }
-"""What settle answers if the token refuses the transfer; anything else failed on the chain."""
+"""The answers of settle if the token refuses the transfer; any other cause failed on the chain."""
 
 
 def routes(facilitator: Facilitator) -> list[Route]:
@@ -84,9 +91,9 @@ async def _asked(request: Request) -> Asked:
     return Asked(present(body.payment_header).signed, body.payment_requirements)
 
 
-def _settle_answer(facilitator: Facilitator, outcome: Outcome) -> cronos.SettleAnswer:
+def _settle_answer(facilitator: Facilitator, outcome: SettleResult) -> cronos.SettleAnswer:
     match outcome:
-        case Moved():
+        case Transferred():
             auth = outcome.authorization
             return cronos.Settled(
                 x402_version=cronos.VERSION,
@@ -98,9 +105,9 @@ def _settle_answer(facilitator: Facilitator, outcome: Outcome) -> cronos.SettleA
                 network=facilitator.network.name,
                 timestamp=_iso(facilitator.clock),
             )
-        case NotMoved():
+        case NotTransferred():
             return _failed(facilitator, _ERRORS.get(outcome.why, SettleError.FAILED).value)
-        case Rejected(why=Invalid.SIGNATURE):  # settle has another text for it than verify
+        case Rejected(why=Invalid.SIGNATURE):  # settle and verify have different texts for it
             return _failed(facilitator, SettleError.SIGNATURE.value)
         case Rejected():
             return _failed(facilitator, cronos.invalid_reason(outcome.why, outcome.value))

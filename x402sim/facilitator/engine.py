@@ -1,8 +1,8 @@
-"""How a payment is verified, and how it is settled: the facilitator's two verbs.
+"""Verifies and settles payments.
 
-Verifying reads and has no effect. Settling moves the money: the facilitator's own
-account sends the transaction and pays the gas. Nothing here knows what an answer looks
-like on the wire: the file of a dialect (`cronos.py`) puts each outcome into words.
+Verifying has no effect. Settling moves the money: the facilitator's own account sends the
+transaction and pays the gas. The outcomes are independent of the wire: the file of a dialect
+(`cronos.py`) encodes them.
 Clauses: 1/payer-pays-no-gas, 4.1/verify-signature, 4.1/settle-on-chain, 5/exact-amount.
 """
 
@@ -24,7 +24,7 @@ from x402sim.protocol.rules import VERIFICATION, Invalid, Rules, Verification, f
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facilitator:
-    """A facilitator at work: on which chain, from which account, by which rules."""
+    """A facilitator: its chain, its account and its rules."""
 
     chain: Chain
     clock: Clock
@@ -36,26 +36,26 @@ class Facilitator:
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """What a facilitator is asked about; `payment` is None if its header cannot be read."""
+    """The input of verify and settle; `payment` is None if its header cannot be decoded."""
 
     payment: SignedPayment | None
     requirements: RequiredPayment
 
 
 class Rejected(msgspec.Struct, frozen=True):
-    """The payment is invalid for its requirements; `value` is what is wrong in it."""
+    """The payment is invalid for its requirements; `value` is the invalid value."""
 
     why: Invalid
     value: str = ""
 
 
-class NotMoved(msgspec.Struct, frozen=True):
+class NotTransferred(msgspec.Struct, frozen=True):
     """The payment is valid, but the token or the chain refused the transfer."""
 
     why: Cause
 
 
-class Moved(msgspec.Struct, frozen=True):
+class Transferred(msgspec.Struct, frozen=True):
     """The transfer is mined."""
 
     authorization: Authorization
@@ -63,7 +63,7 @@ class Moved(msgspec.Struct, frozen=True):
     block_number: int
 
 
-Outcome = Moved | NotMoved | Rejected
+SettleResult = Transferred | NotTransferred | Rejected
 
 
 def verify(facilitator: Facilitator, asked: Asked) -> Rejected | None:
@@ -75,11 +75,11 @@ def verify(facilitator: Facilitator, asked: Asked) -> Rejected | None:
     return Rejected(broken.refusal, broken.reason(case)) if broken else None
 
 
-async def settle(facilitator: Facilitator, asked: Asked) -> Outcome:
-    """Verify once more, try the call, send it, and wait until it is mined.
+async def settle(facilitator: Facilitator, asked: Asked) -> SettleResult:
+    """Verify again, simulate the call, send it, and wait until it is mined.
 
-    The payer pays no gas (1/payer-pays-no-gas), and as the call is tried first, a refusal
-    costs none either. Raises `TimeoutError` if the transaction is still not mined after
+    The payer pays no gas (1/payer-pays-no-gas), and as the call is simulated first, a refusal
+    costs no gas either. Raises `TimeoutError` if the transaction is still not mined after
     `receipt_timeout_s`.
     """
     rejected = verify(facilitator, asked)
@@ -94,21 +94,21 @@ async def settle(facilitator: Facilitator, asked: Asked) -> Outcome:
         receipt = await facilitator.chain.wait(tx_hash, facilitator.receipt_timeout_s)
     except Reverted as reverted:
         seen = cause(str(reverted))
-        if seen is Cause.WINDOW:  # this token does not distinguish early from late
+        if seen is Cause.WINDOW:  # this token does not distinguish early and late
             seen = await _early_or_late(facilitator, payment.authorization)
-        return NotMoved(seen)
-    except ChainError:  # it was not sent, or another transaction took its place
-        return NotMoved(Cause.OTHER)
+        return NotTransferred(seen)
+    except ChainError:  # it was not sent, or another transaction replaced it
+        return NotTransferred(Cause.OTHER)
     if not receipt.succeeded:
-        return NotMoved(Cause.OTHER)
-    return Moved(payment.authorization, receipt.tx_hash, receipt.block_number)
+        return NotTransferred(Cause.OTHER)
+    return Transferred(payment.authorization, receipt.tx_hash, receipt.block_number)
 
 
 async def _early_or_late(facilitator: Facilitator, auth: Authorization) -> Cause:
-    """Return which end of its window an authorization is outside of.
+    """Return whether an authorization is early or late.
 
-    What is late in the newest block stays late. Otherwise our clock decides, which may
-    differ from the chain's: if it sees the window open, the nearer end is the one.
+    If it is late in the newest block, it stays late. Otherwise our clock decides, which may differ
+    from the chain's: if the window is open by our clock, the nearer end counts.
     """
     chain, now_s = facilitator.chain, facilitator.clock.now_s()
     head = await chain.block(await chain.height())

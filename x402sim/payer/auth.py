@@ -2,7 +2,8 @@
 
 `PaymentAuth` answers a 402 by signing, settling and repeating the request. It signs no
 more than its caps allow. When it is not known whether a payment was made, it sends the
-same authorization again and signs no other.
+same authorization again and signs no other. Whether it is sent again is decided by
+`reading.read_settlement`, and by the `Row.resend` of the error that the server answered.
 Clauses: 1/sign-settle-repeat.
 """
 
@@ -34,7 +35,7 @@ Flow = Generator[httpx.Request, httpx.Response, httpx.Response]
 
 @dataclass(frozen=True, slots=True)
 class _Signed:
-    """A signed payment on its way."""
+    """A signed payment of unknown outcome."""
 
     payment_id: str
     header: str
@@ -50,9 +51,9 @@ class PaymentAuth(httpx.Auth):
     unless `reuse` is False. When it is not known whether a payment was made, the next
     request for the resource sends the same authorization again and signs no other.
 
-    One object may serve many requests at once, in threads or tasks. A payment id is proof
-    of payment for whoever shows it: do not let the client follow redirects to other hosts.
-    Raises `SpendingCapExceeded` and `PaymentFailed` out of the client's call.
+    One object may serve many requests at once, in threads or tasks. A payment id is proof of
+    payment for anyone who has it: do not let the client follow redirects to other hosts. Raises
+    `SpendingCapExceeded` and `PaymentFailed` out of the client's call.
     """
 
     requires_response_body = True
@@ -76,15 +77,17 @@ class PaymentAuth(httpx.Auth):
         self.max_amount_base = to_base(max_amount, network.decimals)
         self.max_total_base = to_base(max_total, network.decimals)
         self.signed_base = 0
-        """What has been signed for so far, in base units."""
+        """The amount signed for so far, in base units."""
         self.receipts: list[Receipt] = []
         self._reuse = reuse
         self._pay_path = pay_path
         self._spelling = spelling
         self._clock = clock or Clock()
         self._granted: dict[str, str] = {}
-        self._unanswered: dict[str, list[str]] = {}
-        self._lost: dict[str, list[_Signed]] = {}
+        self._ids_to_show: dict[str, list[str]] = {}
+        """Payment ids that were shown and got no answer, by resource."""
+        self._payments_to_resend: dict[str, list[_Signed]] = {}
+        """Signed payments whose settlement is not known, by resource."""
         self._lock = threading.Lock()
 
     def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
@@ -101,7 +104,7 @@ class PaymentAuth(httpx.Auth):
         if known and self._granted.get(resource) == known:
             self._granted.pop(resource, None)
         offer = read_offer(request, response, self.network)
-        signed = yield from self._settle_lost(request, resource)
+        signed = yield from self._resend(request, resource)
         if signed is None:
             signed = self._sign(offer)
             try:
@@ -116,8 +119,8 @@ class PaymentAuth(httpx.Auth):
     def _proof_for(self, resource: str) -> str | None:
         """Return a payment id to send at once: one whose answer was lost, or one to reuse."""
         with self._lock:
-            unanswered = self._unanswered.get(resource)
-            return unanswered.pop() if unanswered else self._granted.get(resource)
+            to_show = self._ids_to_show.get(resource)
+            return to_show.pop() if to_show else self._granted.get(resource)
 
     def _show(self, request: httpx.Request, resource: str, payment_id: str | None) -> Flow:
         """Send the request with a payment id; if no answer arrives, the next request sends it."""
@@ -131,10 +134,10 @@ class PaymentAuth(httpx.Auth):
         finally:
             if payment_id is not None and not is_answered:
                 with self._lock:
-                    self._unanswered.setdefault(resource, []).append(payment_id)
+                    self._ids_to_show.setdefault(resource, []).append(payment_id)
 
     def _sign(self, offer: PaymentRequired) -> _Signed:
-        """Sign for what a 402 asks, within the caps; raises `PaymentFailed`."""
+        """Sign the payment that a 402 requires, within the caps; raises `PaymentFailed`."""
         requirements = offer.payment_requirements
         with self._lock:
             try:
@@ -169,14 +172,14 @@ class PaymentAuth(httpx.Auth):
     def _tokens(self, amount_base: int) -> str:
         return f"{to_decimal(amount_base, self.network.decimals)} {self.network.token_symbol}"
 
-    def _settle_lost(
+    def _resend(
         self, request: httpx.Request, resource: str
     ) -> Generator[httpx.Request, httpx.Response, _Signed | None]:
         """Send the payments again whose outcome is not known; None if none was settled."""
         while True:
             with self._lock:
-                lost = self._lost.get(resource)
-                signed = lost.pop() if lost else None
+                to_resend = self._payments_to_resend.get(resource)
+                signed = to_resend.pop() if to_resend else None
             if signed is None:
                 return None
             try:
@@ -206,7 +209,7 @@ class PaymentAuth(httpx.Auth):
         finally:
             if not is_clear:
                 with self._lock:
-                    self._lost.setdefault(resource, []).append(signed)
+                    self._payments_to_resend.setdefault(resource, []).append(signed)
 
     def _settlement(self, request: httpx.Request, signed: _Signed) -> httpx.Request:
         body = SettlementRequest(

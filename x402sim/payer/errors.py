@@ -1,4 +1,4 @@
-"""Which exceptions does paying raise?"""
+"""The exceptions of paying."""
 
 from x402sim.printable import printable
 

@@ -1,4 +1,4 @@
-"""What does a server's answer mean to a payer?
+"""Reads a server's answers for a payer.
 
 A server may be hostile or broken, so every field is checked before it is used or shown.
 """
@@ -24,7 +24,7 @@ class AttemptOver(PaymentFailed):
 def read_offer(
     request: httpx.Request, response: httpx.Response, network: Network
 ) -> PaymentRequired:
-    """Return what a 402 asks for, if a payer on this network can pay it.
+    """Return the requirements of a 402, if a payer on this network can pay them.
 
     Raises `PaymentFailed`.
     """
@@ -84,7 +84,7 @@ def read_settlement(response: httpx.Response) -> Receipt | None:
 
 
 def decode_or_fail(response: httpx.Response, kind: type[Any]) -> Any:
-    """Return the answer as a message; raises `PaymentFailed` if it is none."""
+    """Return the answer as a message; raises `PaymentFailed` for anything else."""
     try:
         return decode(response.content, kind)
     except BadMessage as error:

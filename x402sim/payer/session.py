@@ -21,7 +21,7 @@ from x402sim.protocol.networks import TESTNET, Network
 
 
 class _SessionAnswer(Wire, frozen=True):
-    """What a payer needs of the answer to a session request."""
+    """The fields that a payer reads of the answer to a session request."""
 
     session_id: str
 
@@ -35,8 +35,8 @@ class SessionAuth(httpx.Auth):
     `session_id`, an existing session is spent at the first server asked, and `max_sessions`
     is 0 by default.
 
-    Concurrent requests share a session. Whoever has its id can spend it: it is sent only to
-    the server that made it, but do not let the client follow redirects to other hosts.
+    Concurrent requests share a session. Anyone who has its id can spend it: it is sent only to the
+    server that made it, but do not let the client follow redirects to other hosts.
     """
 
     requires_response_body = True
@@ -147,8 +147,8 @@ class SessionAuth(httpx.Auth):
                 "Raise max_sessions or max_spend to go on."
             ) from over
         if response.is_error:
-            said = f"{response.status_code} {response.text[:200]}"
-            raise PaymentFailed(f"the session was not opened: the server answered {said}")
+            answered = f"{response.status_code} {response.text[:200]}"
+            raise PaymentFailed(f"the session was not opened: the server answered {answered}")
         view: _SessionAnswer = decode_or_fail(response, _SessionAnswer)
         if not is_header_value(view.session_id):
             raise PaymentFailed(

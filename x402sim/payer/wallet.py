@@ -57,8 +57,8 @@ class Wallet:
     ) -> None:
         """Take a private key as 0x-hex, as 32 bytes, or as an eth-account account.
 
-        `nonces` draws the 32-byte authorization nonces; a simulation gives its own.
-        Raises `ValueError` if it is no private key.
+        `nonces` draws the 32-byte authorization nonces; a simulation gives its own. Raises
+        `ValueError` for an invalid private key.
         """
         self._key = PrivateKey(_raw_key(key))
         self._nonces = nonces
@@ -85,7 +85,7 @@ class Wallet:
 
     @property
     def private_key(self) -> str:
-        """The private key as 0x-hex: whoever reads it owns the wallet."""
+        """The private key as 0x-hex; it gives full control of the wallet."""
         return to_hex(self._key.secret)
 
     @property

@@ -1,7 +1,6 @@
-"""The words of the public Cronos facilitator: its paths, messages and error texts.
+"""The dialect of the public Cronos facilitator: its paths, messages and error texts.
 
-Both sides read them here: `facilitator/cronos.py` answers in these words, and
-`service/upstream/cronos.py` asks in them.
+Both sides use it: `facilitator/cronos.py` serves it, and `service/upstream/cronos.py` calls it.
 """
 
 from enum import Enum
@@ -44,7 +43,7 @@ class VerifyAnswer(Wire, frozen=True):
 
 
 class Settled(Wire, frozen=True, tag_field="event", tag="payment.settled"):
-    """The answer of settle when the money has moved."""
+    """The answer of settle if the money has moved."""
 
     x402_version: int
     tx_hash: str
@@ -57,7 +56,7 @@ class Settled(Wire, frozen=True, tag_field="event", tag="payment.settled"):
 
 
 class Failed(Wire, frozen=True, tag_field="event", tag="payment.failed"):
-    """The answer of settle when it has not."""
+    """The answer of settle if no money has moved."""
 
     x402_version: int
     network: str
@@ -83,7 +82,7 @@ class Supported(Wire, frozen=True):
 
 
 class Uptime(Wire, frozen=True):
-    """How long the facilitator has run: seconds, [seconds, nanoseconds], epoch milliseconds."""
+    """The facilitator's uptime: seconds, [seconds, nanoseconds], epoch milliseconds."""
 
     uptime: float
     response_time: tuple[int, int]
@@ -110,12 +109,12 @@ _INVALID_REASONS = {
 
 
 def invalid_reason(why: Invalid, value: str = "") -> str:
-    """Return what verify answers for an invalid payment; `value` is what is wrong in it."""
+    """Return verify's reason for an invalid payment; `value` is the invalid value."""
     return _INVALID_REASONS[why].format(value[:100])
 
 
 class SettleError(Enum):
-    """What settle answers when the token, or the chain, refused the transfer."""
+    """The answers of settle if the token or the chain refuses the transfer."""
 
     USED = "Authorization already used"
     EXPIRED = "Authorization expired"

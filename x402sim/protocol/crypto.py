@@ -1,7 +1,7 @@
-"""Keccak, secp256k1 and addresses, at the edge of the libraries that compute them.
+"""Keccak, secp256k1 and addresses, as wrappers of the libraries that compute them.
 
-`recover` refuses what Circle's ECRecover refuses, with its texts: a signature of the
-wrong length, a high `s`, a `v` other than 27 or 28, and one that gives no key.
+`recover` refuses the same signatures as Circle's ECRecover, with its texts: a signature of the
+wrong length, a high `s`, a `v` other than 27 or 28, and one from which no key can be recovered.
 """
 
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from Crypto.Hash import keccak as _keccak
 
 
 def _fastest_keccak() -> Callable[[bytes], bytes]:
-    """Return Keccak-256 from the `sweep` extra if it is there: five times as fast, same bytes."""
+    """Return the Keccak-256 of the `sweep` extra if installed: five times as fast, same results."""
     try:
         from tiny_keccak import keccak256 as rust_keccak
     except ImportError:
@@ -82,7 +82,7 @@ def from_hex(text: str, size: int) -> bytes:
         value = bytes.fromhex(text[2:])
     except ValueError:
         raise ValueError(f"expected 0x and {2 * size} hex digits, got {text[:80]!r}") from None
-    if len(value) != size:  # bytes.fromhex skips white space
+    if len(value) != size:  # bytes.fromhex would skip white space
         raise ValueError(f"expected 0x and {2 * size} hex digits, got {text[:80]!r}")
     return value
 

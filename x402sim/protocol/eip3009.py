@@ -21,7 +21,7 @@ _DOMAIN_TYPEHASH = keccak256(
 
 @dataclass(frozen=True, slots=True)
 class Domain:
-    """The EIP-712 domain of a token: which contract, on which chain."""
+    """The EIP-712 domain of a token: name, version, chain and contract."""
 
     name: str
     version: str
@@ -60,8 +60,8 @@ def transfer_digest(
 ) -> bytes:
     """Return the 32 bytes a payer signs: exact amount, exact recipient, one window, one nonce.
 
-    Clause 5/signature-proves: change any field and the digest, so the signer, is another.
-    `typehash` is `RECEIVE_TYPEHASH` for receiveWithAuthorization. Cached, as `recover` is.
+    Clause 5/signature-proves: a change of any field changes the digest, and so the recovered
+    signer. `typehash` is `RECEIVE_TYPEHASH` for receiveWithAuthorization. Cached, as `recover` is.
     """
     struct = keccak256(
         typehash
@@ -84,10 +84,10 @@ def cancel_digest(authorizer: Address, nonce: bytes, domain: Domain) -> bytes:
 
 
 def is_early(auth: Authorization, now_s: int) -> bool:
-    """Tell whether the token says "not yet valid": `now_s` <= validAfter (5/window)."""
+    """Tell whether the authorization is not yet valid: `now_s` <= validAfter (5/window)."""
     return now_s <= auth.valid_after
 
 
 def is_late(auth: Authorization, now_s: int) -> bool:
-    """Tell whether the token says "expired": `now_s` >= validBefore (5/window)."""
+    """Tell whether the authorization has expired: `now_s` >= validBefore (5/window)."""
     return now_s >= auth.valid_before

@@ -1,8 +1,8 @@
 """The payment header (2.3): one object, two spellings.
 
-`hex` is the specification's: 0x and the hex of the UTF-8 JSON. `base64` is what the
-public Cronos client libraries send: base64 of the same JSON. A facilitator reads it with
-`read_header`, a service with `present`: it passes the text on, readable or not.
+`hex` is the specification's: 0x and the hex of the UTF-8 JSON. `base64`, of the same JSON, is that
+of the public Cronos client libraries. A service decodes a header with `present`, because it passes
+the text on even if it cannot be decoded.
 Clauses: 2.3/hex-header, 2.3/contents.
 """
 
@@ -22,7 +22,7 @@ Spelling = Literal["hex", "base64"]
 
 
 class SignedPayment(msgspec.Struct, frozen=True, kw_only=True):
-    """What a payment header says: a signed authorization, and for which scheme and token."""
+    """The decoded content of a payment header: a signed authorization, its scheme and token."""
 
     scheme: str
     network: str
@@ -32,9 +32,9 @@ class SignedPayment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PresentedPayment(msgspec.Struct, frozen=True):
-    """A payment header as it came, and what it says; `signed` is None if it cannot be read.
+    """A payment header's text and decoded content; `signed` is None if decoding fails.
 
-    The text goes to the facilitator unchanged, readable or not: the facilitator judges it.
+    The text goes to the facilitator unchanged in either case, as the facilitator judges it.
     """
 
     text: str
@@ -42,7 +42,7 @@ class PresentedPayment(msgspec.Struct, frozen=True):
 
     @property
     def authorization(self) -> Authorization | None:
-        """The authorization in the header, if it can be read."""
+        """The authorization in the header; None if decoding failed."""
         return self.signed.authorization if self.signed else None
 
 
@@ -117,7 +117,7 @@ def read_header(text: str) -> SignedPayment:
 
 
 def present(text: str) -> PresentedPayment:
-    """Decode a payment header if it can be decoded, and keep its text as it came."""
+    """Decode a payment header if possible, and keep its text unchanged."""
     try:
         return PresentedPayment(text, read_header(text))
     except BadMessage:

@@ -1,4 +1,4 @@
-"""The messages on the wire, of sections 2 and 4, and how any message is written and read.
+"""The messages of sections 2 and 4, and the encoding and decoding of any message.
 
 Names are snake_case here and camelCase on the wire: `Wire` converts them. The messages of
 a facilitator are in the file of its dialect (`cronos.py`). Unknown fields are ignored,
@@ -30,7 +30,7 @@ def wire_body(kind: type[Wire], **values: Any) -> dict[str, Any]:
 
 
 class PaymentRequirements(Wire, frozen=True):
-    """What is to be paid, for what, to whom (2.1); the description is not sent back."""
+    """The payment requirements (2.1); the description is not sent back."""
 
     scheme: str
     network: str
@@ -169,7 +169,7 @@ class HeaderPayload(Wire, frozen=True):
 
 
 class PaymentHeader(Wire, frozen=True):
-    """What the opaque payment header holds (2.3)."""
+    """The content of the opaque payment header (2.3)."""
 
     x402_version: int
     scheme: str
@@ -178,11 +178,11 @@ class PaymentHeader(Wire, frozen=True):
 
 
 class BadMessage(ValueError):
-    """Bytes that are not the message they should be; the text says what and where."""
+    """Bytes that are not the expected message; the text says what is wrong, and where."""
 
 
 MAX_BRACKETS = 2000
-"""More arrays and objects than any message needs, and fewer than a small stack holds."""
+"""More arrays and objects than any message has, and few enough for a small stack."""
 
 
 def decode(body: bytes, kind: type[Any]) -> Any:

@@ -1,60 +1,75 @@
-"""Which errors can the service answer, and what does each of them mean?
+"""The errors that the service answers, and the meaning of each.
 
-`Refusal` holds what a settlement is refused with: the five texts of section 7 and our own.
+`Refusal` holds the refusals of a settlement: the five texts of section 7 and our own.
 `RequestError` holds every other error. One row an error: the service, its documentation,
-the payer and the reports read it here, so a new error is one new row.
+the payer and the reports read it here. A new error is a new row, and the place that raises
+it: for a facilitator's error a line in `_REFUSALS` of `service/upstream/cronos.py`, for the
+service's own a `raise SettlementRefused` in `service/payments.py`.
 Clauses: 7/insufficient-balance, 7/invalid-signature, 7/nonce-already-used,
 7/authorization-expired, 7/payment-already-settled.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from enum import Enum
-from typing import Literal
+from enum import Enum, auto
 
 from x402sim.spec.decisions import Decisions
 
-Finding = Literal["settled", "not settled", "unused", "unknown"]
-"""What the chain says of a payment: paid; never to be paid; not paid yet; it cannot be asked."""
+Status = int | Callable[[Decisions], int]
+"""An HTTP status, or the decision that chooses it."""
 
-NEVER_PAID: frozenset[Finding] = frozenset({"not settled"})
-NOT_PAID_YET: frozenset[Finding] = frozenset({"not settled", "unused"})
-NOT_SEEN_PAID: frozenset[Finding] = frozenset({"not settled", "unused", "unknown"})
+
+class Finding(Enum):
+    """What the chain says of a payment."""
+
+    PAID = auto()
+    NEVER = auto()
+    """It is not paid, and can never be."""
+    NOT_YET = auto()
+    """It is not paid, and may still be."""
+    UNKNOWN = auto()
+    """The chain cannot be asked, or its answer is incomplete."""
+
+
+ONLY_NEVER = frozenset({Finding.NEVER})
+NEVER_OR_NOT_YET = frozenset({Finding.NEVER, Finding.NOT_YET})
+ALL_BUT_PAID = frozenset({Finding.NEVER, Finding.NOT_YET, Finding.UNKNOWN})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """What is known of one refusal, but for its text.
+    """The properties of one refusal.
 
-    `status` is an HTTP status, or the field of `Decisions` that holds it. `final` says
-    whether an attempt refused so is over: it charged nothing, and it never will. None: the
-    service says so case by case, in the `final` of its answer.
+    `final` says whether the refused attempt is over: it has charged nothing and never will. If
+    None, the `final` of each answer says so.
     """
 
-    status: int | str
+    status: Status
     cause: str
     remedy: str
     final: bool | None = True
     resend: bool = False
-    """Whether the payer should send the same payment header again, final or not."""
+    """Whether the payer should send the same payment header again, even after a final refusal."""
     leaves_earlier: bool = False
-    """Whether the outcome of earlier attempts with the same payment id stays as it was."""
-    over_if: frozenset[Finding] = NEVER_PAID
-    """What the chain must say for a first attempt, refused so by the facilitator, to be over."""
+    """Whether earlier attempts with the same payment id keep their outcome."""
+    over_if: frozenset[Finding] = ONLY_NEVER
+    """If the facilitator refuses a first attempt with this error, the service treats the
+    refusal as final when the chain says one of these."""
     example: str | None = None
-    """A `reason`, for the documentation."""
+    """An example of `reason`, for the documentation."""
 
 
 _AGAIN = "send the same payment header again; never sign another one before the first has expired."
 
 
 class Refusal(Enum):
-    """Why a settlement was refused; the value is the text on the wire."""
+    """The reasons to refuse a settlement; the value is the text on the wire."""
 
     row: Row
     _value_: str
 
     def __new__(cls, text: str, row: Row) -> "Refusal":
-        """Make a member whose value is the text alone."""
+        """Make a member whose value is the text."""
         member = object.__new__(cls)
         member._value_, member.row = text, row
         return member
@@ -67,25 +82,25 @@ class Refusal(Enum):
     INSUFFICIENT_BALANCE = (
         "Insufficient USDC balance",
         Row(
-            status="insufficient_balance_status",
+            status=lambda decisions: decisions.insufficient_balance_status,
             cause="Payer wallet lacks the token amount.",
             remedy="Fund the wallet.",
-            over_if=NOT_SEEN_PAID,  # it was never put on the chain
+            over_if=ALL_BUT_PAID,  # the transaction was never sent
         ),
     )
     INVALID_SIGNATURE = (
         "Invalid signature",
         Row(
-            status="invalid_signature_status",
+            status=lambda decisions: decisions.invalid_signature_status,
             cause="Signature verification failed.",
             remedy="Generate a new payment header.",
-            over_if=NOT_SEEN_PAID,
+            over_if=ALL_BUT_PAID,
         ),
     )
     NONCE_USED = (
         "Nonce already used",
         Row(
-            status="nonce_used_status",
+            status=lambda decisions: decisions.nonce_used_status,
             cause="Replay or stale nonce.",
             remedy="Get a fresh nonce from the token contract.",
         ),
@@ -93,16 +108,16 @@ class Refusal(Enum):
     EXPIRED = (
         "Authorization expired",
         Row(
-            status="authorization_expired_status",
+            status=lambda decisions: decisions.authorization_expired_status,
             cause="validBefore has passed.",
             remedy="Generate a new authorization.",
-            over_if=NOT_PAID_YET,  # no block to come takes it
+            over_if=NEVER_OR_NOT_YET,  # no future block accepts it
         ),
     )
     ALREADY_SETTLED = (
         "Payment already settled",
         Row(
-            status="already_settled_status",
+            status=lambda decisions: decisions.already_settled_status,
             cause="The payment id was already used.",
             remedy="Use a new payment id.",
         ),
@@ -111,7 +126,7 @@ class Refusal(Enum):
     MISMATCH = (
         "Payment requirements do not match",
         Row(
-            status="requirements_mismatch_status",
+            status=lambda decisions: decisions.requirements_mismatch_status,
             cause="The requirements are not those issued for this payment id, or the id was "
             "never issued.",
             remedy="Send the requirements of the 402 back unchanged, or ask for a new 402.",
@@ -122,7 +137,7 @@ class Refusal(Enum):
     PENDING = (
         "Settlement pending",
         Row(
-            status="settlement_pending_status",
+            status=lambda decisions: decisions.settlement_pending_status,
             cause="The outcome of a payment header sent for this payment id is not known yet: "
             "it may still be paid.",
             remedy=_AGAIN.capitalize(),
@@ -134,7 +149,7 @@ class Refusal(Enum):
     UNREACHABLE = (
         "Facilitator unreachable",
         Row(
-            status="facilitator_unreachable_status",
+            status=lambda decisions: decisions.facilitator_unreachable_status,
             cause="The facilitator could not be reached, or its answer makes no sense.",
             remedy=_AGAIN.capitalize(),
             final=None,
@@ -156,10 +171,10 @@ class Refusal(Enum):
 
 
 class SettlementRefused(Exception):
-    """A settlement that granted nothing.
+    """A refused settlement.
 
-    `reason` gives details. `final` says whether the attempt is over; the default is what
-    the table says, and False where the table leaves it open.
+    `reason` gives details. `final` says whether the attempt is over; by default as in the table,
+    and False if the table says None.
     """
 
     def __init__(
@@ -174,15 +189,20 @@ class SettlementRefused(Exception):
         return self.refusal.text + (f": {self.reason}" if self.reason else "")
 
 
-class RequestError(Enum):
-    """Why a request was not served, whatever it asked for; the value is the text on the wire."""
+def _short_session_status(decisions: Decisions) -> int:
+    """Return the status of a session that cannot pay; mypy does not check a lambda there."""
+    return decisions.short_session_status
 
-    status: int | str
+
+class RequestError(Enum):
+    """The other errors of requests; the value is the text on the wire."""
+
+    status: Status
     meaning: str
     _value_: str
 
-    def __new__(cls, text: str, status: int | str, meaning: str) -> "RequestError":
-        """Make a member whose value is the text alone."""
+    def __new__(cls, text: str, status: Status, meaning: str) -> "RequestError":
+        """Make a member whose value is the text."""
         member = object.__new__(cls)
         member._value_, member.status, member.meaning = text, status, meaning
         return member
@@ -205,7 +225,7 @@ class RequestError(Enum):
     )
     SESSION_CANNOT_PAY = (
         "Session cannot pay",
-        "short_session_status",
+        _short_session_status,
         "The session is unknown, expired or short of budget.",
     )
     NOT_FOUND = "Not found", 404, "There is no such path."
@@ -227,21 +247,21 @@ class RequestError(Enum):
 def status_of(error: Refusal | RequestError, decisions: Decisions) -> int:
     """Return the HTTP status of an error under these decisions (section 7 shows none)."""
     status = error.row.status if isinstance(error, Refusal) else error.status
-    return status if isinstance(status, int) else int(getattr(decisions, status))
+    return status if isinstance(status, int) else status(decisions)
 
 
 def refusal_named(text: str) -> Refusal | None:
     """Return the refusal with this text on the wire, or None if it is not one of ours."""
-    return next((refusal for refusal in Refusal if refusal.value == text), None)
+    return next((refusal for refusal in Refusal if refusal.text == text), None)
 
 
-def is_final(error: str, told: bool | None = None) -> bool:
-    """Tell whether a refused attempt is over: it charged nothing, and it never will.
+def is_final(error: str, stated: bool | None = None) -> bool:
+    """Tell whether a refused attempt is over: it has charged nothing and never will.
 
-    `told` is the `final` of the answer. An answer without it is judged by its error text,
-    and one whose text is not ours is not known to be final.
+    `stated` is the `final` of the answer. Without it, the table decides by the error text; an
+    unknown text is not final.
     """
-    if told is not None:
-        return told
+    if stated is not None:
+        return stated
     known = refusal_named(error)
     return known is not None and known.row.final is True

@@ -1,10 +1,9 @@
-"""Rules are tables: each refusal is one row, and the first broken row is the answer.
+"""Rules are tables: each row has a condition and a refusal, and the first row that fails decides.
 
-`SETTLEMENT` says when presented requirements are those the service issued;
-`VERIFICATION` says when a payment is valid for a facilitator. The token's
-own table is in `chain.ledger.token_rules`. A table with one row left out makes a defective
-service: `without` makes those, and the tests must notice every one of them.
-Clauses: 2.1/*, 5/exact-amount, 5/exact-recipient, 5/signature-proves.
+`SETTLEMENT` says when presented requirements are those the service issued; `VERIFICATION` says
+when a payment is valid for a facilitator. The token's own table is in `chain.ledger.token_rules`.
+`without` leaves a row out, to make a defective service; the tests must detect each one. Clauses:
+2.1/*, 5/exact-amount, 5/exact-recipient, 5/signature-proves.
 """
 
 from collections.abc import Callable
@@ -27,7 +26,7 @@ Verdict = TypeVar("Verdict")
 
 @dataclass(frozen=True, slots=True)
 class Rule(Generic[Case, Verdict]):
-    """One row: its clause, when it holds, and the refusal and its reason when it does not."""
+    """One row: its clause, its condition, and the refusal and reason if the condition fails."""
 
     clause: str
     holds: Callable[[Case], bool]
@@ -39,12 +38,12 @@ Rules = tuple[Rule[Case, Verdict], ...]
 
 
 def first_broken(rules: Rules[Case, Verdict], case: Case) -> Rule[Case, Verdict] | None:
-    """Return the first row that does not hold for `case`."""
+    """Return the first row that fails for `case`; None if all hold."""
     return next((rule for rule in rules if not rule.holds(case)), None)
 
 
 def without(rules: Rules[Case, Verdict], clause: str) -> Rules[Case, Verdict]:
-    """Return the table without the rows that keep `clause`; raises `KeyError` if none does."""
+    """Return the table without the rows of `clause`; raises `KeyError` if it has none."""
     rest = tuple(rule for rule in rules if rule.clause != clause)
     if len(rest) == len(rules):
         raise KeyError(clause)
@@ -55,7 +54,7 @@ def without(rules: Rules[Case, Verdict], clause: str) -> Rules[Case, Verdict]:
 
 
 class Presented(msgspec.Struct, frozen=True):
-    """Requirements sent to /api/pay, beside those issued under the same payment id."""
+    """Requirements sent to /api/pay, and those issued under the same payment id."""
 
     requirements: PaymentRequirements
     issued: PaymentRequirements
@@ -66,7 +65,7 @@ class Presented(msgspec.Struct, frozen=True):
 def _same(
     clause: str, field: str, normal: Callable[[str], object] = lambda value: value
 ) -> Rule[Presented, Refusal]:
-    """Return the row that demands one field as it was issued, both brought to a `normal` form."""
+    """Return the row that compares one field with the issued one, both in a `normal` form."""
     name = wire_name(PaymentRequirements, field)
     return Rule(
         clause,
@@ -99,7 +98,7 @@ SETTLEMENT: Rules[Presented, Refusal] = (
         lambda case: f"description: issued {case.issued.description!r}, or leave it out",
     ),
 )
-"""What was sent back must be what was issued, field by field."""
+"""The rows that compare sent requirements with issued ones, field by field."""
 
 FRESHNESS: Rules[Presented, Refusal] = (
     Rule(
@@ -112,14 +111,14 @@ FRESHNESS: Rules[Presented, Refusal] = (
         ),
     ),
 )
-"""Checked after the stored records: a used payment id is refused as used even when it is old."""
+"""Checked after the stored records: a used and expired payment id is refused as used."""
 
 
 # --- the facilitator: is this authorization valid for these requirements? ------------
 
 
 class Invalid(Enum):
-    """Why a payment does not pay what is required; each dialect has its own text for it."""
+    """Why a payment is invalid for its requirements; each dialect has its own text."""
 
     HEADER = "the payment header cannot be read"
     SCHEME = "another scheme"
@@ -131,7 +130,7 @@ class Invalid(Enum):
 
 
 class Verification(msgspec.Struct, frozen=True):
-    """A signed payment beside the requirements it should satisfy."""
+    """A signed payment, and the requirements that it must satisfy."""
 
     payment: SignedPayment
     requirements: RequiredPayment
@@ -147,8 +146,8 @@ class Verification(msgspec.Struct, frozen=True):
             return False
 
 
-def _odd(wanted: str, *got: str) -> str:
-    """Return the value that is not the wanted one, for the text of a refusal."""
+def _differing(wanted: str, *got: str) -> str:
+    """Return the first value that differs from the wanted one, for the text of a refusal."""
     odd = [value for value in got if value != wanted]
     return next((value for value in odd if value.lower() != wanted.lower()), odd[0])
 
@@ -162,19 +161,21 @@ VERIFICATION: Rules[Verification, Invalid] = (
         "2.1/scheme",
         lambda case: case.payment.scheme == case.requirements.scheme == "exact",
         Invalid.SCHEME,
-        lambda case: _odd("exact", case.requirements.scheme, case.payment.scheme),
+        lambda case: _differing("exact", case.requirements.scheme, case.payment.scheme),
     ),
     Rule(
         "2.1/network",
         lambda case: case.payment.network == case.requirements.network == case.supported.name,
         Invalid.NETWORK,
-        lambda case: _odd(case.supported.name, case.requirements.network, case.payment.network),
+        lambda case: _differing(
+            case.supported.name, case.requirements.network, case.payment.network
+        ),
     ),
     Rule(
         "2.1/asset",
         lambda case: case.payment.asset.lower() == case.requirements.asset.lower() == _asset(case),
         Invalid.ASSET,
-        lambda case: _odd(_asset(case), case.requirements.asset, case.payment.asset),
+        lambda case: _differing(_asset(case), case.requirements.asset, case.payment.asset),
     ),
     Rule(
         "5/exact-recipient",
@@ -193,4 +194,4 @@ VERIFICATION: Rules[Verification, Invalid] = (
         Invalid.SIGNATURE,
     ),
 )
-"""In the order of the Cronos facilitator's list of reasons."""
+"""In the order of the reasons in the Cronos facilitator's documentation."""

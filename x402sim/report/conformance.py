@@ -100,8 +100,8 @@ def _case(suite: ET.Element, result: dict[str, Any]) -> None:
     )
     match result["outcome"]:
         case "failed":
-            said = f"expected {result['expected']}, got {result['actual']}"
-            failure = ET.SubElement(case, "failure", message=said, type=str(result["level"]))
+            detail = f"expected {result['expected']}, got {result['actual']}"
+            failure = ET.SubElement(case, "failure", message=detail, type=str(result["level"]))
             failure.text = explained(result)
         case "inconclusive":
             ET.SubElement(case, "error", message=str(result["reason"]), type="inconclusive")
@@ -109,6 +109,8 @@ def _case(suite: ET.Element, result: dict[str, Any]) -> None:
             ET.SubElement(case, "skipped", message=str(result["reason"]))
         case "observed":
             ET.SubElement(case, "skipped", message=f"observed: {result['actual']}")
+        case _:
+            assert result["outcome"] == "passed"
 
 
 def explained(result: dict[str, Any]) -> str:

@@ -36,7 +36,7 @@ def first_difference(a: Journal, b: Journal) -> Difference | None:
     return None
 
 
-def tell(a: Journal, b: Journal) -> list[str]:
+def describe(a: Journal, b: Journal) -> list[str]:
     """Return lines that show where two journals first differ; none if they are equal."""
     found = first_difference(a, b)
     if found is None:
@@ -75,8 +75,8 @@ def _shown(entry: Entry | None) -> str:
         return "(the journal ends here)"
     event = msgspec.structs.asdict(entry.event)
     del event["actor"]
-    said = f"{entry.event.actor} {name_of(entry.event)} {_json(event)}"
-    return f"{entry.seq} at {entry.at_ms} ms: {said}"
+    detail = f"{entry.event.actor} {name_of(entry.event)} {_json(event)}"
+    return f"{entry.seq} at {entry.at_ms} ms: {detail}"
 
 
 def _json(value: Any) -> str:

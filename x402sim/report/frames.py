@@ -157,7 +157,7 @@ _LATENCY: dict[str, Kind] = {
 
 
 def latency(journal: Journal) -> pd.DataFrame:
-    """Return one row for each exchange on any hop, the service's own included.
+    """Return one row for each exchange between any two parts, the service's own included.
 
     | column | dtype | meaning |
     | --- | --- | --- |

@@ -12,7 +12,7 @@ from typing import assert_never
 from x402sim import events
 from x402sim.journal import Entry
 from x402sim.protocol.refusals import is_final, refusal_named
-from x402sim.report.reading import PAY, SERVICE, Reading, is_payment_required
+from x402sim.report.reading import PAY, SERVICE, Reading, asks_for_payment
 
 STATUSES = ("settled", "pending", "failed", "refused", "unpaid")
 CHANGES = ("opened", "debited", "expired", "refunded", "failed")
@@ -114,7 +114,7 @@ class Payments:
     def _answer(
         self, request: events.RequestSent, answer: events.AnswerReceived, at_ms: int
     ) -> None:
-        if answer.payment_id is not None and is_payment_required(answer):
+        if answer.payment_id is not None and asks_for_payment(request.path, answer):
             payment = self._of(answer.payment_id)
             if payment.asked_ms is None:
                 payment.asked_ms = at_ms

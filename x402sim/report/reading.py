@@ -110,7 +110,7 @@ class Exchange:
             case AnswerReceived(status=status, error=error, ok=ok):
                 if status >= 500:
                     return "error"
-                if is_payment_required(self.end):
+                if asks_for_payment(self.path, self.end):
                     return "payment required"
                 if status >= 400 or error is not None or ok is False:
                     return "refused"
@@ -222,6 +222,6 @@ def journal_of(source: Source) -> Journal:
     return source if isinstance(source, Journal) else source.journal
 
 
-def is_payment_required(answer: AnswerReceived) -> bool:
-    """Tell whether an answer is the 402 of section 2.2, which asks for a payment."""
-    return answer.status == 402 and answer.error == "Payment Required"
+def asks_for_payment(path: str, answer: AnswerReceived) -> bool:
+    """Tell whether an answer is the 402 of section 2.2, which names a payment to make."""
+    return answer.status == 402 and answer.payment_id is not None and not path.endswith(PAY)

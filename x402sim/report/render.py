@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 def render(template: str, **values: object) -> str:
     """Return the page that a template makes of these values.
 
-    Raises `jinja2.UndefinedError` for a value that the template uses and nobody gives.
+    Raises `jinja2.UndefinedError` for a value that the template uses and that is not given.
     """
     return _environment().get_template(template).render(values)
 

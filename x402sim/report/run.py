@@ -102,7 +102,7 @@ class Run:
 
     @property
     def latency(self) -> "DataFrame":
-        """One row for each exchange on any hop."""
+        """One row for each exchange between any two parts."""
         return _frames().latency(self.journal)
 
     @property

@@ -11,7 +11,7 @@ from x402sim.journal import Entry, Journal
 from x402sim.protocol.money import to_decimal
 from x402sim.report.reading import MINT, SERVICE, Exchange, Reading
 
-Kind = Literal["request", "answer", "lost", "deed", "world", "alarm"]
+Kind = Literal["request", "answer", "lost", "action", "world", "alarm"]
 """A request, its answer, no answer; what a part did; what the story did; what failed."""
 CHAIN = "chain"
 LONGEST_TRACE = 60
@@ -70,7 +70,7 @@ class Teller:
         event = entry.event
         if isinstance(event, events.ExchangeEvent):
             return self._message(entry, event)
-        kind: Kind = "deed"
+        kind: Kind = "action"
         if isinstance(event, events.StoryEvent):
             kind, text = _by_story(event)
         elif isinstance(event, events.ChainEvent):

@@ -1,4 +1,4 @@
-"""The service's HTTP: bytes become a message, a message becomes bytes, nothing else.
+"""The service's routes: each decodes a request, calls the service, and encodes the answer.
 
 Clauses: 1/unpaid-402, 1/repeat-served, 4.2/price, 4.2/quote, 4.3/list, 4.4/deposit-402,
 4.4/deposit-flow, 7/payment-required, 9/no-version-segment.
@@ -30,7 +30,7 @@ async def perp_quote(service: Service, request: Request) -> Response:
     body = await web.read_body(request)
     if not service.settings.decisions.gate_before_body:
         web.parse(body, QuoteRequest)
-    granted = gate.ask(service, request.headers, QUOTE, price)
+    granted = gate.find_pass(service, request.headers, QUOTE, price)
     if granted is None:
         return payment_required(service, request, QUOTE, price)
     order: QuoteRequest = web.parse(body, QuoteRequest)
@@ -41,7 +41,7 @@ async def perp_quote(service: Service, request: Request) -> Response:
 
 
 async def pay(service: Service, request: Request) -> Response:
-    """POST /api/pay: settle a payment (4.1/receipt), or say why not (section 7)."""
+    """POST /api/pay: settle a payment (4.1/receipt), or refuse it (section 7)."""
     asked: SettlementRequest = web.parse(await web.read_body(request), SettlementRequest)
     try:
         return web.answer(await payments.pay(service, asked))
@@ -56,7 +56,7 @@ async def pay(service: Service, request: Request) -> Response:
             )
         )
         status = status_of(refused.refusal, service.settings.decisions)
-        return web.error(status, refused.refusal.value, refused.reason, final=refused.final)
+        return web.error(status, refused.refusal.text, refused.reason, final=refused.final)
 
 
 async def create_session(service: Service, request: Request) -> Response:
@@ -94,7 +94,7 @@ async def list_agents(service: Service, request: Request) -> Response:
     """GET /api/agents: the list of agents (4.3/list)."""
     price = service.settings.quote_price_base
     if not service.settings.decisions.agents_free:
-        granted = gate.ask(service, request.headers, AGENTS, price)
+        granted = gate.find_pass(service, request.headers, AGENTS, price)
         if granted is None or not gate.spend(service, granted):
             return payment_required(service, request, AGENTS, price)
     return web.answer({"agents": agents(service)})

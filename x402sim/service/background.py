@@ -17,8 +17,8 @@ log = logging.getLogger("x402sim")
 async def run_background(service: Service) -> None:
     """Run the periodic work until cancelled.
 
-    The indexer every 300 s (8/indexer-interval), the cache sweep hourly (8/cache-sweep),
-    session expiry, refunds and payments whose outcome is unknown often, and once at start.
+    The indexer every 300 s (8/indexer-interval), the cache sweep hourly (8/cache-sweep), session
+    expiry, refunds and pending payments every few seconds, and once at start.
     """
     settings = service.settings
 
@@ -34,7 +34,7 @@ async def run_background(service: Service) -> None:
 
 
 class _Every:
-    """Runs each job in a loop of its own, at a fixed rate; missed turns are skipped.
+    """Runs each job in its own loop, at a fixed rate; missed turns are skipped.
 
     A failure is logged, and the job runs again at its next turn.
     """

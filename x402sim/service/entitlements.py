@@ -1,4 +1,4 @@
-"""The entitlement cache (2.5): who has paid for what, in memory, for 24 hours.
+"""The entitlement cache (2.5): paid resources by payment id, in memory, for 24 hours.
 
 Clauses: 2.5/entitlement, 3/discarded-after-24h, 8/cache-lifetime, 8/cache-sweep.
 """
@@ -26,7 +26,7 @@ class Entitlements:
         return len(self._cached)
 
     def add(self, entitlement: Entitlement) -> None:
-        """Remember an entitlement (4.1/cache)."""
+        """Store an entitlement (4.1/cache)."""
         self._cached[entitlement.payment_id] = entitlement
 
     def all(self) -> list[Entitlement]:
@@ -42,17 +42,17 @@ class Entitlements:
         return found is not None and found.resource_url == resource and self._is_live(found, now_ms)
 
     def sweep(self, now_ms: int) -> int:
-        """Discard what is older than 24 hours (3/discarded-after-24h); return how many."""
+        """Discard entitlements older than 24 hours (3/discarded-after-24h); return their number."""
         before = len(self._cached)
         self._cached = {k: e for k, e in self._cached.items() if self._is_live(e, now_ms)}
         return before - len(self._cached)
 
     def remove(self, payment_id: str) -> None:
-        """Forget one entitlement: its payment has failed."""
+        """Remove one entitlement, as its payment has failed."""
         self._cached.pop(payment_id, None)
 
     def clear(self) -> None:
-        """Forget every entitlement, as a restart does."""
+        """Remove every entitlement, as a restart does."""
         self._cached.clear()
 
     def _is_live(self, entitlement: Entitlement, now_ms: int) -> bool:

@@ -1,8 +1,8 @@
 """Does a request carry a valid proof of payment? Section 5, in one place.
 
-`ask` looks for the proof and changes nothing; `spend` debits its session, if it is one.
-Between the two the endpoint validates the body and prepares its answer, so that nobody
-pays for a request that is not served.
+`find_pass` looks for the proof and changes nothing; `spend` debits the session, if the proof is a
+session id. Between the two the endpoint validates the body and prepares its answer, so that a
+request that is not served costs nothing.
 Clauses: 5/cache-first, 5/stored-records, 5/resource-binding, 5/session-debit.
 """
 
@@ -15,19 +15,19 @@ from x402sim.service.state import Service
 
 
 class Pass(msgspec.Struct, frozen=True):
-    """A proof of payment for one resource; without `session_id` it costs nothing more."""
+    """A valid proof of payment for one resource; only one with a `session_id` is debited."""
 
     resource: str
     amount_base: int
     session_id: str | None = None
 
 
-def ask(
+def find_pass(
     service: Service, headers: Mapping[str, str], resource: str, amount_base: int
 ) -> Pass | None:
     """Return the pass that the request's headers give, or None (1/unpaid-402).
 
-    X-Payment-Id counts before X-Session-Id (decision 5/precedence).
+    X-Payment-Id has precedence over X-Session-Id (decision 5/precedence).
     """
     payment_id, session_id = headers.get("x-payment-id"), headers.get("x-session-id")
 
@@ -59,7 +59,7 @@ def is_entitled(service: Service, payment_id: str, resource: str) -> bool:
 
 
 def spend(service: Service, granted: Pass) -> bool:
-    """Debit the session behind a pass (5/session-debit); False if it cannot pay by now."""
+    """Debit the session of a pass (5/session-debit); False if it cannot pay any more."""
     if granted.session_id is None:
         return True
     released = service.store.sessions.debit(

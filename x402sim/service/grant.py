@@ -1,6 +1,6 @@
-"""Money has moved: store it, open the session it pays for, and let the payer in.
+"""Grants access after money has moved: record, session of a deposit, entitlement.
 
-The one place where access is granted: after settlement, and after reconciliation.
+Both settlement and reconciliation use it.
 Clauses: 4.1/store-settled, 4.1/cache, 2.6/id-prefix, 3/deposit-makes-session.
 """
 
@@ -10,8 +10,8 @@ from x402sim import events
 from x402sim.service.entitlements import Entitlement
 from x402sim.service.issue import SESSIONS
 from x402sim.service.state import Service
-from x402sim.service.store.payments import Stored
-from x402sim.service.store.sessions import NewSession
+from x402sim.service.store.payment_records import Stored
+from x402sim.service.store.session_budgets import NewSession
 
 
 def grant(service: Service, stored: Stored, tx_hash: str) -> bool:
@@ -28,7 +28,7 @@ def grant(service: Service, stored: Stored, tx_hash: str) -> bool:
         unit_ms = service.settings.decisions.duration_unit_s * 1000
         expires_ms = now_ms + stored.duration * unit_ms
         session = NewSession(session_id(service, payment_id), now_ms, expires_ms)
-    if not service.store.payments.settle(payment_id, tx_hash, session):
+    if not service.store.payments.mark_settled(payment_id, tx_hash, session):
         return False
     service.entitlements.add(Entitlement(payment_id, record.resource_url, payer, now_ms))
     service.record(

@@ -1,10 +1,10 @@
-"""The 402: the service issues payment requirements and stores nothing.
+"""Issues payment requirements (the 402) without storing anything.
 
-A payment id carries its own proof. It is a MAC over what was issued (resource, amount,
-expiry, a session's duration, and this deployment's network, asset and payee), followed
-by those terms, enciphered under that MAC. So an unpaid request costs no memory, ids
-survive a restart, no two are equal, nobody can guess one, and the service cannot read an
-id that was invented or issued elsewhere.
+A payment id is a MAC + the encrypted terms; the MAC is also the cipher's IV. The terms are
+resource, amount, expiry and a session's duration, after a random salt. The MAC covers them,
+and this deployment's network, asset and payee. So an unpaid request costs no memory, ids
+survive a restart, no two are equal, nobody can guess one, and the service rejects an id that
+was invented or issued elsewhere.
 Clauses: 2.1/*, 2.2/*, 8/timeout.
 """
 
@@ -26,7 +26,7 @@ AGENTS = "/api/agents"
 
 
 class Resource(msgspec.Struct, frozen=True):
-    """Something for sale: the number that payment ids carry for it, and its description."""
+    """A resource for sale: its number in payment ids, and its description."""
 
     number: int
     description: str
@@ -37,10 +37,11 @@ RESOURCES = {
     SESSIONS: Resource(1, "The deposit of a session budget"),
     AGENTS: Resource(2, "The list of agents"),
 }
-"""What can be paid for, by path. A number is never changed, and never used again.
+"""The resources for sale, by path.
 
-Payment ids that were issued carry it: under another number they would pay for another
-resource. A new resource takes the next number; a resource that is removed leaves a gap.
+A number is never changed and never reused, because issued payment ids contain it: under another
+number they would pay for another resource. A new resource takes the next number; a resource that
+is removed leaves a gap.
 """
 _PATHS = {resource.number: path for path, resource in RESOURCES.items()}
 
@@ -48,11 +49,11 @@ PREFIX = "pay_"
 _SPELLING = re.compile("pay_[A-Za-z0-9_-]{60}")
 _MAC_BYTES = 16
 _TERMS = struct.Struct(">BQQI")  # the resource's number, amount, expiry, duration
-_SALT_BYTES = 45 - _MAC_BYTES - _TERMS.size  # 45 bytes are 60 letters of base64, none padding
+_SALT_BYTES = 45 - _MAC_BYTES - _TERMS.size  # 45 bytes are 60 letters of base64 without padding
 
 
 class Terms(msgspec.Struct, frozen=True):
-    """What a payment id stands for: amounts in base units, Unix seconds, seconds."""
+    """The terms in a payment id: base units, Unix seconds, seconds."""
 
     resource: str
     amount_base: int
@@ -61,7 +62,7 @@ class Terms(msgspec.Struct, frozen=True):
 
 
 class Issuer:
-    """Issues payment requirements, and reads its own payment ids back."""
+    """Issues payment requirements, and decodes its own payment ids."""
 
     def __init__(self, settings: Settings, salts: Stream) -> None:
         self._settings = settings
@@ -111,7 +112,7 @@ class Issuer:
     def read(self, payment_id: str) -> Terms | None:
         """Return the terms a payment id was issued for (2.2/payment-id).
 
-        None if it was not issued here, or its resource is no longer sold.
+        None if it was not issued here, or its resource was removed.
         """
         if not _SPELLING.fullmatch(payment_id):
             return None

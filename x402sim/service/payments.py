@@ -1,8 +1,8 @@
 """POST /api/pay: the seven steps of 4.1, in their order.
 
-Around them: requests for one payment id go one after the other, and the id is claimed
-in the database before the facilitator may move money, so that neither a crash nor a
-lost answer can charge twice or lose a payment.
+Requests for one payment id are serialized, and the id is claimed in the database before the
+facilitator may move money, so that neither a crash nor a lost answer can charge twice or lose a
+payment.
 Clauses: 4.1/*, 5/nonce-once, 5/exact-amount, 7/*.
 """
 
@@ -13,15 +13,21 @@ import msgspec
 from x402sim import events
 from x402sim.protocol.header import PresentedPayment, present
 from x402sim.protocol.messages import PaymentRequirements, Receipt, SettlementRequest
-from x402sim.protocol.refusals import NEVER_PAID, NOT_SEEN_PAID, Refusal, SettlementRefused
+from x402sim.protocol.refusals import (
+    ALL_BUT_PAID,
+    ONLY_NEVER,
+    Finding,
+    Refusal,
+    SettlementRefused,
+)
 from x402sim.protocol.rules import Presented, Rules, first_broken
 from x402sim.service.grant import grant
 from x402sim.service.issue import Terms
-from x402sim.service.reconcile import is_paid_anyway, look_up
+from x402sim.service.reconcile import refuse_unless_paid, resolve
 from x402sim.service.state import Service
-from x402sim.service.store.payments import Claim, Stored
+from x402sim.service.store.payment_records import Claim, Stored
 from x402sim.service.upstream.calls import OutcomeUnknown, Unavailable
-from x402sim.service.upstream.facilitator import Moved, NotMoved, Outcome
+from x402sim.service.upstream.dialect import Moved, NotMoved, Outcome
 
 
 class Attempt(msgspec.Struct, frozen=True):
@@ -38,14 +44,15 @@ async def pay(service: Service, request: SettlementRequest) -> Receipt:
     """Settle a payment and grant access (4.1/order); raises `SettlementRefused`."""
     attempt = validate(service, request)  # step 1
     async with service.settling.hold(attempt.payment_id):
-        stored = await earlier_attempt(service, attempt)
-        resumed = stored is not None
-        if stored is None:
+        earlier = await earlier_attempt(service, attempt)
+        if earlier is None:  # there was none, or it can never be paid
             _require(service, service.freshness_rules, attempt)
             await verify(service, attempt)  # steps 2 and 3
-            stored = claim(service, attempt)
-        if stored.record.status == "pending":
-            await settle(service, attempt, stored, resumed=resumed)  # steps 4, 5 and 6
+            claimed = claim(service, attempt)
+            await settle(service, attempt, claimed, resumed=False)  # steps 4, 5 and 6
+        elif earlier.record.status == "pending":  # this header was sent before, and may be again
+            await settle(service, attempt, earlier, resumed=True)
+        # else it is settled: the chain says so only now, and `earlier_attempt` stored it
         return receipt(service, attempt.payment_id)  # step 7
 
 
@@ -83,11 +90,11 @@ async def verify(service: Service, attempt: Attempt) -> None:
 
 
 def claim(service: Service, attempt: Attempt) -> Stored:
-    """Take the payment id and the authorization, before money can move.
+    """Claim the payment id and the authorization, before money can move.
 
-    An authorization that is taken already is refused (7/nonce-already-used).
+    An authorization that is already claimed is refused (7/nonce-already-used).
     """
-    stored = service.store.payments.claim(
+    stored = service.store.payments.insert_pending(
         Claim(
             payment_id=attempt.payment_id,
             payment=attempt.payment,
@@ -119,9 +126,9 @@ async def settle(service: Service, attempt: Attempt, stored: Stored, *, resumed:
 
 
 def _grant_settled(service: Service, stored: Stored, tx_hash: str) -> None:
-    """Steps 5 and 6; raises `SettlementRefused` if that transaction paid for another id."""
+    """Steps 5 and 6; raises `SettlementRefused` if the transaction paid for another id."""
     if not grant(service, stored, tx_hash):
-        service.store.payments.release(stored.record.payment_id)
+        service.store.payments.drop_claim(stored.record.payment_id)
         reason = f"transaction {tx_hash} already paid for another payment id"
         raise SettlementRefused(Refusal.FAILED, reason, final=True)
 
@@ -140,7 +147,7 @@ def receipt(service: Service, payment_id: str) -> Receipt:
 def _stored(service: Service, payment_id: str) -> Stored:
     """Return a payment that was claimed.
 
-    Raises `SettlementRefused` if the control plane restored an older database meanwhile.
+    Raises `SettlementRefused` if the control API restored an older database meanwhile.
     """
     stored = service.store.payments.get(payment_id)
     if stored is None:
@@ -149,7 +156,7 @@ def _stored(service: Service, payment_id: str) -> Stored:
 
 
 def _require(service: Service, rules: Rules[Presented, Refusal], attempt: Attempt) -> None:
-    """Check a rule table; raises `SettlementRefused` with the first broken row."""
+    """Check a rule table; raises `SettlementRefused` with the first row that fails."""
     case = Presented(
         requirements=attempt.requirements,
         issued=attempt.issued,
@@ -165,12 +172,14 @@ def _require(service: Service, rules: Rules[Presented, Refusal], attempt: Attemp
 
 
 async def earlier_attempt(service: Service, attempt: Attempt) -> Stored | None:
-    """Return what is left of an earlier attempt with this payment id.
+    """Return the record of an earlier attempt with this payment id.
 
-    None if nothing is in the way. A settled record if it was pending until now and the
-    chain says it was paid; a pending one if the same header may be sent to the facilitator
-    again. Raises `SettlementRefused` if the id is used (7/payment-already-settled), or if
-    another header's outcome is still unknown.
+    - None: there was none, or it can never be paid;
+    - a pending record: the same header, which may be sent to the facilitator again;
+    - a settled record: the same header, pending until now; the chain says that it was paid.
+
+    Raises `SettlementRefused` if the id is used (7/payment-already-settled), or if another
+    header's outcome is still unknown.
     """
     payments = service.store.payments
     stored = payments.get(attempt.payment_id)
@@ -179,13 +188,13 @@ async def earlier_attempt(service: Service, attempt: Attempt) -> Stored | None:
     if stored.record.status != "pending":
         raise SettlementRefused(Refusal.ALREADY_SETTLED)
     is_same = stored.header == attempt.payment.text
-    finding = await look_up(service, stored)
-    if finding == "settled":
+    finding = await resolve(service, stored)
+    if finding is Finding.PAID:
         if is_same:
             return payments.get(attempt.payment_id)
         raise SettlementRefused(Refusal.ALREADY_SETTLED)
-    if finding == "not settled":
-        payments.release(attempt.payment_id)
+    if finding is Finding.NEVER:
+        payments.drop_claim(attempt.payment_id)
         return None
     if is_same:
         return stored
@@ -199,10 +208,9 @@ async def _not_settled(
     *,
     resumed: bool,
 ) -> None:
-    """Raise `SettlementRefused`, unless the chain says that the payment was made anyway.
+    """Raise `SettlementRefused`, unless the chain shows that the payment was made anyway.
 
-    The payment stays pending if money may have moved or may still move, and is forgotten
-    if it certainly never will.
+    The claim stays if money may have moved or may still move, and is dropped if it never will.
     """
     match outcome:
         case NotMoved(refusal=refusal, reason=reason):
@@ -211,21 +219,19 @@ async def _not_settled(
             over_if = refusal.row.over_if
         case OutcomeUnknown():
             service.record(events.SettlementAnswerLost(payment_id=attempt.payment_id))
-            refusal, reason, over_if = Refusal.UNREACHABLE, str(outcome), NEVER_PAID
+            refusal, reason, over_if = Refusal.UNREACHABLE, str(outcome), ONLY_NEVER
         case Unavailable():
             reason = str(outcome) if resumed else f"nothing was charged: {outcome}"
-            refusal, over_if = Refusal.UNREACHABLE, NOT_SEEN_PAID
+            refusal, over_if = Refusal.UNREACHABLE, ALL_BUT_PAID
         case _:
             assert_never(outcome)
     refused = SettlementRefused(refusal, reason, final=True)
     stored = _stored(service, attempt.payment_id)
-    if not await is_paid_anyway(service, stored, refused, NEVER_PAID if resumed else over_if):
-        service.store.payments.release(attempt.payment_id)
-        raise refused
+    await refuse_unless_paid(service, stored, refused, ONLY_NEVER if resumed else over_if)
 
 
 def _why_expired(service: Service, payment: PresentedPayment) -> str:
-    """Name the times that do not fit, so that a payer sees whose clock is wrong."""
+    """Return the times that do not fit, so that a payer sees whose clock is wrong."""
     auth, now_s = payment.authorization, service.clock.now_s()
     until_s = auth.valid_before if auth else None
     return f"validBefore is {until_s}, the server's clock says {now_s}"

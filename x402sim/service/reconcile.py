@@ -1,8 +1,8 @@
-"""A settlement whose outcome is unknown: ask the chain.
+"""Resolves settlements of unknown outcome by asking the chain.
 
-The token's state tells only that a nonce is used up; its events tell whether it was
-used or cancelled, and the Transfer tells whether this merchant was paid this amount.
-Clauses: 5/nonce-once, 3/pending-resolved.
+The token's state shows only that a nonce is used up; its events show whether it was used or
+cancelled, and the Transfer event shows whether this merchant was paid this amount. Clauses:
+5/nonce-once, 3/pending-resolved.
 """
 
 from x402sim import events
@@ -10,53 +10,55 @@ from x402sim.protocol.crypto import Address, parse_address
 from x402sim.protocol.refusals import Finding, Refusal, SettlementRefused
 from x402sim.service.grant import grant
 from x402sim.service.state import Service
-from x402sim.service.store.payments import ClaimedAuthorization, Stored
+from x402sim.service.store.payment_records import ClaimedAuthorization, Stored
 from x402sim.service.upstream.calls import Unavailable
 from x402sim.service.upstream.rpc import NonceState, NonceUse
 
 BLOCK_TIME_S = 60
-"""How old a chain's newest block may be."""
+"""The greatest age of a chain's newest block."""
 
 
-async def look_up(service: Service, stored: Stored) -> Finding:
-    """Ask the chain what became of a pending payment; grant it if it was paid.
+async def resolve(service: Service, stored: Stored) -> Finding:
+    """Ask the chain what became of a pending payment; if it was paid, store it and grant it.
 
-    It will never be paid if the nonce is unused in a block whose time is past
+    It can never be paid if the nonce is unused in a block whose time is past
     validBefore, was cancelled, or paid for something else.
     """
     claimed = stored.authorization
     if claimed is None:
-        return "unknown"
+        return Finding.UNKNOWN
     try:
         state = await service.rpc.nonce_state(claimed.payer, claimed.nonce)
     except Unavailable:
-        return "unknown"
+        return Finding.UNKNOWN
     if not state.is_used:
-        return "not settled" if _is_too_late(claimed, state) else "unused"
+        return Finding.NEVER if _is_too_late(claimed, state) else Finding.NOT_YET
     if state.use is None:
-        return "unknown"
+        return Finding.UNKNOWN
     behind_s = max(0, service.clock.now_s() - state.head_s) + BLOCK_TIME_S
     if not _paid(state.use, stored, claimed.payer, behind_s):
-        return "not settled"
-    return "settled" if grant(service, stored, state.use.tx_hash) else "not settled"
+        return Finding.NEVER
+    return Finding.PAID if grant(service, stored, state.use.tx_hash) else Finding.NEVER
 
 
-async def is_paid_anyway(
+async def refuse_unless_paid(
     service: Service, stored: Stored, refused: SettlementRefused, over_if: frozenset[Finding]
-) -> bool:
+) -> None:
     """Ask the chain, after the facilitator did not settle or did not answer.
 
-    Anyone may submit a signed authorization, so even a refusal can mean "paid". False
-    if it is over; raises `SettlementRefused` as long as it may still be paid.
+    Anyone may submit a signed authorization, so even a refused payment can be paid; then
+    it is granted. Otherwise raises `SettlementRefused`: `refused`, and drops the claim, if
+    the finding is in `over_if`; else one that says that it may still be paid.
     """
-    finding = await look_up(service, stored)
-    if finding == "settled":
-        return True
+    finding = await resolve(service, stored)
+    if finding is Finding.PAID:
+        return
     if finding in over_if:
-        return False
-    said = refused.refusal
+        service.store.payments.drop_claim(stored.record.payment_id)
+        raise refused
+    refusal = refused.refusal
     raise SettlementRefused(
-        said if said.row.final is None else Refusal.PENDING,
+        refusal if refusal.row.final is None else Refusal.PENDING,
         f"{refused.reason}; it may still be paid: send the same payment header again, or ask "
         "GET /api/payments/{paymentId}; do not sign another one",
         final=False,
@@ -85,11 +87,11 @@ async def reconcile(service: Service) -> int:
             stored = service.store.payments.get(payment_id)
             if stored is None or stored.record.status != "pending":
                 continue
-            finding = await look_up(service, stored)
-            if finding == "not settled":
+            finding = await resolve(service, stored)
+            if finding is Finding.NEVER:
                 service.store.payments.fail(payment_id)
                 service.record(events.PaymentFailed(payment_id=payment_id))
-            resolved += finding in ("settled", "not settled")
+            resolved += finding in (Finding.PAID, Finding.NEVER)
     return resolved
 
 

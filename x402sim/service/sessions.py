@@ -23,15 +23,15 @@ from x402sim.protocol.money import MAX_STORED, to_base
 from x402sim.service.issue import SESSIONS
 from x402sim.service.reconcile import can_never_be_mined
 from x402sim.service.state import Service
-from x402sim.service.store.sessions import Refund, Session
+from x402sim.service.store.session_budgets import Refund, Session
 from x402sim.service.upstream.calls import OutcomeUnknown, Unavailable
-from x402sim.service.upstream.facilitator import Moved
+from x402sim.service.upstream.dialect import Moved
 from x402sim.web import bad_body
 
 log = logging.getLogger("x402sim")
 
 AT_ONCE = 20
-"""How many refunds may be on their way at the same time."""
+"""The most refunds in flight at the same time."""
 
 
 def offer(service: Service, request: SessionRequest) -> PaymentRequired:
@@ -69,9 +69,9 @@ def view(session: Session) -> SessionView:
 
 
 async def expire(service: Service) -> int:
-    """End the sessions whose time has passed, and pay back what is owed (3/expiry-refund).
+    """End the expired sessions, and pay the refunds due (3/expiry-refund).
 
-    Returns how many refunds were settled. The others stay owed.
+    Returns how many were settled; the others stay due.
     """
     ended = service.store.sessions.expire(service.clock.now_ms())
     if ended:
@@ -132,7 +132,7 @@ async def _is_undone(service: Service, payment_id: str, deposit_hash: str) -> bo
 
 
 def refund_nonce(session_id: str) -> bytes:
-    """Return the nonce of a session's refund: always the same one."""
+    """Return the nonce of a session's refund, which is always the same."""
     return keccak256(b"x402sim refund of " + session_id.encode())
 
 

@@ -1,4 +1,4 @@
-"""What a deployment can set (2.8), and the limits of section 8, each in one place.
+"""The settings of a deployment (2.8), and the limits of section 8.
 
 Clauses: 2.8/settings, 8/quote-price, 8/timeout, 8/cache-lifetime, 8/cache-sweep,
 8/indexer-interval, 8/indexer-batch.
@@ -14,6 +14,8 @@ from coincurve import PrivateKey
 from x402sim.protocol.crypto import Address, address_of, from_hex, parse_address
 from x402sim.protocol.networks import TESTNET, Network, network_named
 from x402sim.rng import Rng
+from x402sim.service.upstream.cronos import CRONOS
+from x402sim.service.upstream.dialect import Dialect
 from x402sim.spec.decisions import Decisions
 
 
@@ -29,11 +31,13 @@ class Settings:
     facilitator_url: str
     explorer_url: str
     rpc_url: str
+    dialect: Dialect = CRONOS
+    """How the facilitator is spoken to; no environment variable sets it."""
     network: Network = TESTNET
     recipient: Address | None = None
-    """Where payments go, if not to the server wallet (deposits always go there)."""
+    """The payee, by default the server wallet, which always receives deposits."""
     secret: bytes = field(default_factory=lambda: Rng().secret("ids"), repr=False)
-    """What seals payment and session ids. It is random, and never derived from the private
+    """The key that seals payment and session ids. It is random, and never derived from the private
     key: whoever reads that key could then forge payment ids with any price."""
     decisions: Decisions = field(default_factory=Decisions)
 
@@ -50,7 +54,7 @@ class Settings:
     settle_timeout_s: float = 60
     explorer_timeout_s: float = 10
     log_search_blocks: int | None = None
-    """How many blocks back a lost settlement is looked for; None for the whole chain."""
+    """How many blocks back to search for a lost settlement; None for the whole chain."""
 
     @cached_property
     def key(self) -> PrivateKey:

@@ -1,4 +1,4 @@
-"""What is a clause of the specification?"""
+"""The type of a clause of the specification."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -8,7 +8,7 @@ Level = Literal["MUST", "SHOULD", "MAY"]
 
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """One clause: its id, its level, what it demands, and the code that keeps it."""
+    """One clause: its id, its level, its text, and the code that implements it."""
 
     id: str
     level: Level

@@ -1,8 +1,8 @@
-"""Every clause of the service's specification: one sentence in our words, and who keeps it.
+"""Every clause of the service's specification: one sentence in our words, and its code.
 
-An id is section/slug and never changes. `kept_by` names the function or class, as
-module:name below `x402sim`, whose docstring cites the id; the tests marked with the id
-fail without it.
+An id is section/slug and never changes. `kept_by` names the function or class that implements it,
+as module:name below `x402sim`. Its docstring cites the id, and the tests marked with the id fail
+without it.
 """
 
 from x402sim.spec.clause import Clause
@@ -105,7 +105,7 @@ CLAUSES: tuple[Clause, ...] = (
     ),
     _must(
         "2.2/payment-id",
-        "A payment id is pay_ and an opaque part; one that was not issued here settles nothing.",
+        "A payment id is pay_ and an opaque part; an id that was not issued here settles nothing.",
         "service.issue:Issuer.read",
     ),
     # 2.3 Payment header
@@ -135,7 +135,7 @@ CLAUSES: tuple[Clause, ...] = (
     _must(
         "2.4/block-null",
         "block_number is null at creation and filled in by the indexer.",
-        "service.store.payments:Payments.claim",
+        "service.store.payment_records:Payments.insert_pending",
     ),
     _must(
         "2.5/entitlement",
@@ -171,8 +171,8 @@ CLAUSES: tuple[Clause, ...] = (
     ),
     _must(
         "3/record-outlives-cache",
-        "The persistent record is not discarded with it, and still grants access.",
-        "service.store.payments:Payments.grants",
+        "The persistent record outlives the cached entitlement and still grants access.",
+        "service.store.payment_records:Payments.grants",
     ),
     _must(
         "3/indexed-status",
@@ -191,18 +191,18 @@ CLAUSES: tuple[Clause, ...] = (
     ),
     _must(
         "3/refund-once",
-        "The unspent balance is refunded once, whatever fails in between.",
+        "The unspent balance is refunded exactly once, even after failures.",
         "service.sessions:pay_back",
     ),
     _must(
         "3/pending-resolved",
-        "A settlement whose answer was lost is resolved; it is neither charged twice nor lost.",
+        "A settlement whose answer was lost is resolved, and never charged twice or lost.",
         "service.reconcile:reconcile",
     ),
     # 4.1 POST /api/pay
     _must(
         "4.1/order",
-        "Settlement validates, verifies, settles, stores, caches and answers, in this order.",
+        "A settlement validates, verifies, settles, stores, caches and answers, in this order.",
         "service.payments:pay",
     ),
     _must("4.1/validate", "The parameters are validated first.", "service.payments:validate"),
@@ -213,7 +213,7 @@ CLAUSES: tuple[Clause, ...] = (
     ),
     _must(
         "4.1/verify-signature",
-        'The EIP-3009 signature is verified; if it is not valid, "Invalid signature".',
+        'The EIP-3009 signature is verified; an invalid one is refused with "Invalid signature".',
         "service.payments:verify",
     ),
     _must(
@@ -224,7 +224,7 @@ CLAUSES: tuple[Clause, ...] = (
     _must(
         "4.1/store-settled",
         'The payment record is stored with status "settled".',
-        "service.store.payments:Payments.settle",
+        "service.store.payment_records:Payments.mark_settled",
     ),
     _must(
         "4.1/cache",
@@ -276,8 +276,8 @@ CLAUSES: tuple[Clause, ...] = (
     ),
     _must(
         "5/stored-records",
-        "Otherwise in the stored records: same id, same resource, status settled.",
-        "service.store.payments:Payments.grants",
+        "If it is not cached, the stored records decide: same id, same resource, status settled.",
+        "service.store.payment_records:Payments.grants",
     ),
     _must(
         "5/resource-binding",
@@ -287,12 +287,12 @@ CLAUSES: tuple[Clause, ...] = (
     _must(
         "5/session-condition",
         "A session is served when deposited - released >= the amount required.",
-        "service.store.sessions:Sessions.can_pay",
+        "service.store.session_budgets:Sessions.can_pay",
     ),
     _must(
         "5/session-debit",
-        "Then released is increased by that amount, and never passes the deposit.",
-        "service.store.sessions:Sessions.debit",
+        "Serving it increases released by that amount, never above the deposit.",
+        "service.store.session_budgets:Sessions.debit",
     ),
     _must(
         "5/signature-proves",
@@ -301,7 +301,7 @@ CLAUSES: tuple[Clause, ...] = (
     ),
     _must(
         "5/nonce-once",
-        "A nonce of a payer is used once, which prevents replay and double-spending.",
+        "Each nonce of a payer is used once, which prevents replay and double-spending.",
         "chain.ledger.token:Frame.use",
     ),
     _must(
@@ -311,7 +311,7 @@ CLAUSES: tuple[Clause, ...] = (
     ),
     _must(
         "5/exact-recipient",
-        "The authorization must pay the payTo of the requirements, and nobody else.",
+        "The authorization must pay the payTo of the requirements, and no other address.",
         "protocol.rules:VERIFICATION",
     ),
     _must(
@@ -323,7 +323,7 @@ CLAUSES: tuple[Clause, ...] = (
     _must(
         "6/reputation",
         "The indexer triggers reputation updates after payments are matched.",
-        "service.store.payments:Payments.update_reputation",
+        "service.store.payment_records:Payments.update_reputation",
     ),
     # 7. Errors
     _must(
@@ -333,7 +333,7 @@ CLAUSES: tuple[Clause, ...] = (
     ),
     _must(
         "7/insufficient-balance",
-        'A payer without the amount: "Insufficient USDC balance".',
+        'The payer lacks the amount: "Insufficient USDC balance".',
         "service.upstream.cronos:refusal_of",
     ),
     _must(
@@ -382,7 +382,7 @@ CLAUSES: tuple[Clause, ...] = (
     _must(
         "8/indexer-batch",
         "At most 100 records per run, those with block_number null, newest first.",
-        "service.store.payments:Payments.unindexed",
+        "service.store.payment_records:Payments.unindexed",
     ),
     _must(
         "8/indexer-query",

@@ -1,4 +1,4 @@
-"""What a target answers, as data: an answer, a 402, a settled payment, an open session."""
+"""The target's answers as data: an answer, a 402, a settled payment, an open session."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ class TargetAnswer:
 
     @property
     def has_content(self) -> bool:
-        """Whether the answer has the content that is paid for."""
+        """Whether the answer has the paid content."""
         return self.at(self.target.protected.content) is not None
 
     @property

@@ -1,4 +1,4 @@
-"""What a check sees of the target's chain, through a node's JSON-RPC."""
+"""A check's view of the target's chain, through a node's JSON-RPC."""
 
 import re
 from typing import Any

@@ -1,4 +1,4 @@
-"""How is a check declared? The decorator `@check`, and what it makes of a function.
+"""The decorator `@check`, which declares a check.
 
 A misspelt clause, need or baseline is an error where the check is written.
 """
@@ -27,16 +27,16 @@ HOW_TO_PROVIDE = {
     Need.RECORD: "a readable payment record: set record.path in the target file",
     Need.SESSION_VIEW: "a readable session: set sessions.view in the target file",
 }
-"""What a check may need, and how to provide it on the command line or in the target file."""
+"""The needs of checks, and how to meet each on the command line or in the target file."""
 
 Case = Callable[[Probe], Awaitable[None]]
 
 
 class Baseline(StrEnum):
-    """What the target must accept, before and after, for a refusal to prove anything."""
+    """What the target must accept before and after a check, so that a refusal proves something."""
 
     UNPAID = "unpaid"
-    """A request without payment is answered with a 402 that can be paid."""
+    """A request without payment gets a 402 that can be paid."""
     PAYMENT = "payment"
     """A payment is settled and opens the resource."""
     SESSION = "session"
@@ -66,7 +66,7 @@ class Check:
 
     @property
     def clause(self) -> str:
-        """The id; without the document, if that is the specification."""
+        """The id, without the document if that is the specification."""
         return self.id.removeprefix(f"{DOCUMENT}/")
 
 

@@ -27,7 +27,7 @@ from x402sim.suite.remote import Access, Unreachable, reach
 from x402sim.suite.verdict import Outcome, Result
 
 HELD, FOUND_SOMETHING, NO_VERDICT = 0, 1, 2
-"""The exit codes: every MUST held; something failed; misuse, unreachable or inconclusive."""
+"""Exit codes: every MUST held; a MUST failed; misuse, unreachable or inconclusive."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,6 @@
-"""What a check does with the world around the target, through its control API `/_sim`.
+"""A check's access to the world around the target, through the control API `/_sim`.
 
-It makes things fail, reads the ledger and the journal, and advances the target's clock.
+It injects faults, reads the ledger and the journal, and advances the target's clock.
 """
 
 from collections.abc import Awaitable, Callable
@@ -17,7 +17,7 @@ from x402sim.suite.verdict import Inconclusive, Skipped
 
 
 class ControlApi:
-    """One check's access to the world; `has_meddled` if it changed more than balances."""
+    """One check's access to the world; `has_meddled` is set if it changes more than balances."""
 
     def __init__(self, setting: Setting) -> None:
         self._setting = setting
@@ -56,22 +56,22 @@ class ControlApi:
         await self.post("faults", fault)
 
     async def clear_faults(self) -> None:
-        """End every fault now."""
+        """Remove every fault."""
         await self.post("faults/clear")
 
     async def transfers(self, payer: Wallet) -> list[dict[str, Any]]:
-        """Return the transfers a payer has made, as the world's ledger has them."""
+        """Return a payer's transfers on the world's ledger."""
         found = await self.get("transfers")
         return [each for each in found if each["from"] == payer.address]
 
     async def expect_payments(self, payer: Wallet, *amounts_base: int) -> None:
-        """Fail unless the payer made exactly these payments; without a world this is no check."""
+        """Fail unless the payer made exactly these payments; without a world, check nothing."""
         if self.exists:
             moved = [int(each["amount"]) for each in await self.transfers(payer)]
             expect("payments of the payer, on the ledger", moved, list(amounts_base))
 
     async def next_event(self) -> int:
-        """Return the number that the next event of the world's journal will have."""
+        """Return the number of the next event in the world's journal."""
         return int((await self.get("who"))["journal"])
 
     async def journal(self, since: int) -> list[Entry]:
@@ -93,7 +93,7 @@ class ControlApi:
 async def eventually(
     clock: Clock, holds: Callable[[], Awaitable[bool]], within_s: float = 1
 ) -> bool:
-    """Tell whether something becomes true within a time, looking eleven times."""
+    """Tell whether a condition becomes true within a time, in eleven tries."""
     for _ in range(10):
         if await holds():
             return True

@@ -25,7 +25,7 @@ _WORST = (
     Outcome.OBSERVED,
     Outcome.SKIPPED,
 )
-"""Of several cases of one id, the first of these is the id's outcome."""
+"""The order of outcomes: the first one among an id's cases is the id's outcome."""
 
 
 def folder() -> Path:
@@ -65,7 +65,7 @@ def matching(checks: Iterable[Check], prefix: str) -> list[Check]:
 async def run(
     setting: Setting, checks: list[Check], on_begin: Callable[[str], None] = lambda check_id: None
 ) -> AsyncIterator[Result]:
-    """Run checks and yield a result for each id, as soon as it is certain.
+    """Run checks and yield the result of each id as soon as it is certain.
 
     `on_begin` is called with each id before its checks run. Results that depend on a
     baseline come last: the baselines are repeated first, because a target that has begun
@@ -164,7 +164,7 @@ async def _require_baseline(setting: Setting, state: RunState, baseline: Baselin
 
 
 async def try_baseline(probe: Probe, baseline: Baseline) -> str | None:
-    """Do what the target must accept; return why it did not, None if it did."""
+    """Try a baseline; return why the target did not accept it, None if it did."""
     try:
         match baseline:
             case Baseline.UNPAID:
@@ -185,6 +185,6 @@ async def try_baseline(probe: Probe, baseline: Baseline) -> str | None:
 
 
 async def _clear_faults(setting: Setting) -> None:
-    """End every fault that a check has injected and left."""
+    """Remove the faults that a check has left."""
     if setting.control is not None:
         await setting.control.post("/faults/clear", json={})

@@ -1,4 +1,4 @@
-"""What must a target answer? Each function fails the check unless the answer is as it must be."""
+"""Expectations: each function fails the check unless the target's answer is as expected."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ def expect(what: str, actual: Any, expected: Any) -> None:
 
 
 def require(what: str, holds: bool, actual: Any) -> None:
-    """Fail unless it holds; `what` says in words what is expected."""
+    """Fail unless a condition holds; `what` describes it."""
     if not holds:
         raise CheckFailed("", what, actual)
 
@@ -33,14 +33,14 @@ def expect_not_served(answer: TargetAnswer, *, is_402: bool = False) -> None:
 
 
 def expect_withheld(answer: TargetAnswer) -> None:
-    """Fail if protected content was served; any other answer will do."""
+    """Fail if protected content was served; accept any other answer."""
     require("no protected content", not answer.has_content, answer.summary)
 
 
 def expect_refused(answer: TargetAnswer, *texts: str) -> None:
     """Fail unless a settlement was refused with one of the texts of section 7.
 
-    Without texts any refusal will do. The status must be one the target file allows.
+    Without texts, any refusal is accepted. The status must be one the target file allows.
     """
     wanted = " or ".join(map(repr, texts))
     if answer.status < 400:

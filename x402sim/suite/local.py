@@ -1,4 +1,4 @@
-"""Checks the service of this package itself, in one process and in virtual time."""
+"""Checks this package's own service, in one process and in virtual time."""
 
 from collections.abc import Callable
 from dataclasses import replace

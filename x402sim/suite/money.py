@@ -1,4 +1,4 @@
-"""Who pays in a check, and what is signed: payers, payment headers and the budget."""
+"""The payers of a check, their payment headers and the budget."""
 
 from dataclasses import replace
 from typing import Any
@@ -20,7 +20,7 @@ from x402sim.suite.verdict import CheckFailed, Inconclusive, Skipped
 
 
 class Money:
-    """One check's payers; what the user's own payer signs for stays within the budget."""
+    """One check's payers; signatures of the user's own payer stay within the budget."""
 
     def __init__(self, setting: Setting, state: RunState, world: ControlApi) -> None:
         self._setting, self._state, self._world = setting, state, world
@@ -109,6 +109,6 @@ class Money:
 
 
 def _as_fields(changes: dict[str, Any]) -> dict[str, Any]:
-    """Return changes of an authorization; `to`, if it is text, as an address."""
+    """Return the changed fields of an authorization, with a text in `to` as an address."""
     to = changes.get("to")
     return {**changes, "to": parse_address(to)} if isinstance(to, str) else changes

@@ -1,4 +1,4 @@
-"""What the suite prints for a person: the list of ids, the costs, the results.
+"""The suite's output in a terminal: the list of ids, the costs, the results.
 
 What a target answered is in the results: all of their text is printed escaped.
 """
@@ -44,7 +44,7 @@ def show_list(checks: list[Check]) -> None:
 
 
 def announce_costs(setting: Setting, checks: list[Check]) -> None:
-    """Print what the user's own payer may spend, before anything is signed."""
+    """Print the limit of spending of the user's own payer, before anything is signed."""
     if setting.payer is None or setting.control is not None:
         return
     runnable = [c for c in checks if not any(setting.missing(need) for need in c.needs)]

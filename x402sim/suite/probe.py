@@ -1,8 +1,8 @@
-"""What a check acts with: it asks for the resource, pays for it, and opens sessions.
+"""The object through which a check acts: it requests the resource, pays for it, and opens sessions.
 
-An answer that a check cannot read makes it inconclusive; one that must not be fails it
-(`expect`). Payers and signatures are in `probe.money`, the world around the target in
-`probe.world`, its chain in `probe.chain`.
+An unreadable answer makes a check inconclusive; a wrong one fails it (`expect`). Payers and
+signatures are in `probe.money`, the world around the target in `probe.world`, its chain in
+`probe.chain`.
 """
 
 from collections.abc import Mapping
@@ -32,13 +32,13 @@ from x402sim.suite.verdict import Inconclusive
 
 JSON = {"Content-Type": "application/json"}
 BAD_BODY = (400, 422)
-"""The statuses of a target that does not take a body."""
+"""The statuses with which a target rejects a body."""
 CENT_BASE = 10_000
 """A hundredth of the token, in base units."""
 
 
 class Probe:
-    """One check's access to the target and what is around it."""
+    """One check's access to the target and its surroundings."""
 
     def __init__(self, setting: Setting, state: RunState) -> None:
         self.setting, self.state = setting, state
@@ -50,7 +50,7 @@ class Probe:
         self.last: TargetAnswer | None = None
 
     def observe(self, text: str) -> None:
-        """Say what the target does where the specification is silent."""
+        """Report what the target does where the specification is silent."""
         self.observed.append(text)
 
     async def send(
@@ -106,10 +106,10 @@ class Probe:
         body: Any = None,
         may_break: bool = False,
     ) -> TargetAnswer:
-        """Ask for the protected resource, with a proof of payment or without.
+        """Request the protected resource, with or without a proof of payment.
 
-        Without a `body`, send one that the target takes. A target that validates bodies
-        after the payment shows which one it takes only to a paid request.
+        Without a `body`, send one that the target accepts. A target that validates bodies after
+        the payment shows only to a paid request which one it accepts.
         """
         proofs = {"X-Payment-Id": payment_id, "X-Session-Id": session_id}
         headers = {name: value for name, value in proofs.items() if value is not None}
@@ -137,20 +137,20 @@ class Probe:
         return answer
 
     async def unpaid(self) -> TargetAnswer:
-        """Ask without proof, with a body the target takes if there is one; return the answer."""
+        """Request without proof, with an accepted body if there is one; return the answer."""
         if self.state.body is None:
             await self._find_body()
         return await self.ask()
 
     async def _find_body(self) -> None:
-        """Find a body the target takes: it may validate bodies before it asks for payment."""
+        """Find a body that the target accepts, in case it validates bodies first."""
         for body in self.target.protected.bodies:
             if (await self.ask(body=body)).status == 402:
                 self.state.body = body
                 return
 
     async def challenge(self) -> Challenge:
-        """Ask without proof and read the 402; raises `Inconclusive` if it cannot be paid."""
+        """Request without proof and read the 402; raises `Inconclusive` if it cannot be paid."""
         return read_402(await self.unpaid())
 
     # --- payments --------------------------------------------------------------------
@@ -174,11 +174,11 @@ class Probe:
         return await self.send("POST", self.target.pay.path, json=body, may_break=may_break)
 
     async def buy(self, payer: Wallet | None = None) -> Paid:
-        """Pay for the protected resource; raises `Inconclusive` if that does not work."""
+        """Pay for the protected resource; raises `Inconclusive` if that fails."""
         return await self.pay(await self.challenge(), payer)
 
     async def pay(self, challenge: Challenge, payer: Wallet | None = None) -> Paid:
-        """Pay what a 402 asks for; raises `Inconclusive` if that does not work."""
+        """Pay a 402; raises `Inconclusive` if that fails."""
         if payer is None:
             payer = await self.money.payer(to_decimal(challenge.amount_base + 1_000_000, 6))
         header = self.money.sign(challenge, payer)
@@ -190,14 +190,14 @@ class Probe:
     # --- sessions --------------------------------------------------------------------
 
     async def budget_for(self, requests: int) -> str:
-        """Return the smallest maxSpend that pays for this many protected requests."""
+        """Return the smallest maxSpend for this many protected requests."""
         cents = -(-requests * (await self.challenge()).amount_base // CENT_BASE)
         return f"{cents // 100}.{cents % 100:02}"
 
     async def ask_session(
         self, max_spend: Any, duration: Any = None, *, payment_id: str | None = None
     ) -> TargetAnswer:
-        """Ask for a session; the payment id proves that its deposit is paid."""
+        """Request a session; the payment id proves that its deposit is paid."""
         sessions = self.target.sessions
         body = {
             "maxSpend": max_spend,

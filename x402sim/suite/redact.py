@@ -1,4 +1,4 @@
-"""Redaction of exchanges: no signature, no proof of payment, no key."""
+"""Redacts exchanges: removes signatures, proofs of payment and keys."""
 
 import re
 from typing import Any

@@ -14,7 +14,7 @@ from x402sim.suite.setting import Setting
 from x402sim.suite.target import Target
 
 TIMEOUT_S = 90.0
-"""How long the target may take for an answer: a settlement waits for a block."""
+"""Seconds that the target may take for an answer, as a settlement waits for a block."""
 CLOCKS_AGREE_S = 30.0
 
 
@@ -24,7 +24,7 @@ class Unreachable(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
-    """The user's options: the target's URL, and what may be used to check it.
+    """The user's options: the target's URL, and the means to check it.
 
     Without a seed, each run has new wallets and nonces, as a real chain needs.
     """
@@ -94,9 +94,9 @@ async def _knock(http: httpx.AsyncClient, access: Access) -> None:
     try:
         await http.request(endpoint.method, endpoint.path, json=endpoint.bodies[0])
     except httpx.TransportError as error:
-        said = f"{type(error).__name__} {error}".strip()
+        detail = f"{type(error).__name__} {error}".strip()
         raise Unreachable(
-            f"no answer from {access.base_url}: {said}; is the service running?"
+            f"no answer from {access.base_url}: {detail}; is the service running?"
         ) from error
 
 

@@ -1,4 +1,4 @@
-"""What a run of the suite has to work with: the target, funds, and access to its world."""
+"""The setting of a run: the target, the funds, and access to the target's world."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ from x402sim.suite.target import Target
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """Where the target is, and what the suite may use to judge it.
+    """The target, and what the suite may use to judge it.
 
     `control` reaches the control API (/_sim) of the target's world, `rpc` a node of its
     chain. `advance` advances the target's clock, where that is possible. `budget_base`
@@ -61,13 +61,13 @@ class Setting:
 
 @dataclass(slots=True)
 class RunState:
-    """What the checks of one run share: what was signed for, and what was learned."""
+    """What the checks of one run share: the amount signed for, and findings about the target."""
 
     signed_base: int = 0
-    """What the payer's own key has signed for, in base units."""
+    """The amount that the payer's own key has signed for, in base units."""
     body: dict[str, Any] | None = None
-    """The body of a protected request that the target serves."""
+    """An accepted body of a protected request."""
     wallets: int = 0
-    """How many wallets were drawn."""
+    """The number of wallets drawn so far."""
     baselines: dict[str, str | None] = field(default_factory=dict)
     """Each baseline that was tried: None if it was accepted, else why not."""

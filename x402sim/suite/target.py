@@ -1,4 +1,4 @@
-"""How does a deployment differ from the specification's examples? A target file says it.
+"""Target files, which describe how a deployment differs from the specification's examples.
 
 A target is a TOML file; every key has a default, which follows the specification. Places in
 a JSON answer are JSON pointers (RFC 6901); "" means that the answer has no such field.
@@ -107,9 +107,9 @@ class RecordEndpoint(_Part, frozen=True, kw_only=True):
 class Target(_Part, frozen=True, kw_only=True):
     """A deployment to check.
 
-    `statuses` are the HTTP statuses allowed for each settlement error's text; the
-    specification names none, so a text without an entry may have any 4xx or 5xx.
-    `not_kept` are clauses that it is known not to keep, with the reason: they are skipped.
+    `statuses` are the HTTP statuses allowed for each settlement error's text; the specification
+    names none, so a text without an entry may have any 4xx or 5xx. `not_kept` are clauses that it
+    is known to break, with the reason: they are skipped.
     """
 
     name: str = "spec"

@@ -1,4 +1,4 @@
-"""What can come of a check: its outcomes, the exceptions that end it, and the result of an id."""
+"""The outcomes of a check, the exceptions that end it, and the result of an id."""
 
 from enum import StrEnum
 from typing import Any, Literal
@@ -14,11 +14,11 @@ class Outcome(StrEnum):
     PASSED = "passed"
     FAILED = "failed"
     SKIPPED = "skipped"
-    """Something that the check needs is missing."""
+    """A need of the check is not met."""
     INCONCLUSIVE = "inconclusive"
-    """The check could not be completed; this is no pass."""
+    """The check could not be completed, which is not a pass."""
     OBSERVED = "observed"
-    """The specification is silent; the result says what the target does."""
+    """The specification is silent; the result describes the target."""
 
 
 class CheckFailed(Exception):
@@ -34,7 +34,7 @@ class Inconclusive(Exception):
 
 
 class Skipped(Exception):
-    """The check needs something that is missing."""
+    """A need of the check is not met."""
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):

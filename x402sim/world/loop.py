@@ -1,9 +1,9 @@
 """Virtual time: an asyncio loop whose clock jumps to the next timer when nothing is ready.
 
-Ordinary `async def` code runs on it unchanged, and a day passes in milliseconds. Time
-starts at 0 and moves only by jumps, so the same code always sees the same times. What
-happens at the same time happens in a fixed order: timers as they were set, and messages
-one by one (`turn`), each when everything that the one before started has finished.
+Ordinary `async def` code runs on it unchanged, and a day passes in milliseconds. Time starts at 0
+and moves only by jumps, so the same code always reads the same times. Simultaneous events have a
+fixed order: timers in the order in which they were set, and messages one at a time (`turn`), each
+after the tasks of the one before have come to rest.
 """
 
 import asyncio
@@ -18,11 +18,11 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 GRACE_S = 1.0
-"""How long bytes may take from one socket of this loop to another, in real seconds."""
+"""The most real seconds that bytes may take between two sockets of this loop."""
 
 
 class Deadlock(RuntimeError):
-    """Every task waits, and no timer or I/O is left that could wake one."""
+    """Every task waits, and no timer or I/O is pending that could wake one."""
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
@@ -33,10 +33,10 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._in_threads = 0
         self._order = itertools.count()
         self._turns: list[tuple[int, int, asyncio.Future[None]]] = []
-        self.crossings: dict[str, bool] = {}
-        """Exchanges over sockets of this loop, and whether bytes of theirs are on their way."""
+        self.in_transit: dict[str, bool] = {}
+        """The exchanges over this loop's sockets, and whether their bytes are in transit."""
         super().__init__(_Jumping(self))
-        # Far from 0 the default of a nanosecond is lost in rounding, and timers never fire.
+        # Far from 0 the default nanosecond is lost in rounding, and timers never fire.
         self._clock_resolution = 1e-6
 
     def time(self) -> float:
@@ -46,14 +46,14 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def run_in_executor(  # type: ignore[override]
         self, executor: Executor | None, func: Callable[..., T], *args: Any
     ) -> asyncio.Future[T]:
-        """Run a function in a thread; virtual time stops until it is done."""
+        """Run a function in a thread; virtual time stops until it returns."""
         self._in_threads += 1
         future = super().run_in_executor(executor, func, *args)
         future.add_done_callback(self._left_thread)
         return future
 
     async def shutdown_default_executor(self, *timeout: Any) -> None:
-        """Wait for the threads to end; time stops until they have."""
+        """Wait for the threads to end; virtual time stops meanwhile."""
         self._in_threads += 1
         try:
             await super().shutdown_default_executor(*timeout)
@@ -89,7 +89,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._in_threads -= 1
 
     def jump(self) -> None:
-        """Move on to the next timer; raises `Deadlock` if there is none."""
+        """Jump to the next timer; raises `Deadlock` if there is none."""
         scheduled = self._scheduled  # type: ignore[attr-defined]
         if not scheduled:
             waiting = sorted(task.get_name() for task in asyncio.all_tasks(self))
@@ -98,12 +98,12 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     @property
     def grace_s(self) -> float:
-        """How long to wait, in real time, for what is on its way between sockets."""
-        return GRACE_S if any(self.crossings.values()) else 0
+        """Return how many real seconds to wait for bytes in transit between sockets."""
+        return GRACE_S if any(self.in_transit.values()) else 0
 
     @property
     def must_wait(self) -> bool:
-        """Whether something outside virtual time is under way."""
+        """Whether a thread or bytes in transit run outside virtual time."""
         return self._in_threads > 0
 
 
@@ -124,7 +124,7 @@ class _Jumping(selectors.DefaultSelector):
 
 
 class _Timer(asyncio.TimerHandle):
-    """A timer that knows its place among those of the same time."""
+    """A timer with its rank among timers of the same time."""
 
     order = 0
 

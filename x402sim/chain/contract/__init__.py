@@ -1,4 +1,4 @@
-"""What is the token on a real chain made of? The compiled contract, and its constructor.
+"""The compiled token contract, its constructor data and its storage layout.
 
 `build.mjs` makes `Stablecoin.json` from `Stablecoin.sol`; both are shipped.
 """
@@ -15,7 +15,7 @@ from x402sim.protocol.networks import Network
 
 
 class Artifact(msgspec.Struct, frozen=True):
-    """What the compiler made, with what, from which source."""
+    """The compiler's output, with the compiler's version and the source."""
 
     contract: str
     compiler: str
@@ -27,7 +27,7 @@ class Artifact(msgspec.Struct, frozen=True):
     abi: list[dict[str, Any]]
     creation: str
     runtime: str
-    """As hex, with zeros where the constructor puts its immutable values."""
+    """Hex; zeros stand in place of the constructor's immutable values."""
 
     def signatures(self, kind: str) -> list[str]:
         """Return the signatures of all of one kind: function, event or error."""
@@ -47,7 +47,7 @@ def artifact() -> Artifact:
 
 
 def creation_code(network: Network, owner: Address) -> bytes:
-    """Return what deploys a network's token: the creation code and the constructor's words."""
+    """Return the deployment data of a network's token: creation code and constructor arguments."""
     code = artifact().creation
     texts = [network.token_name, network.token_symbol, network.token_version]
     tails = [abi.text(text)[32:] for text in texts]
@@ -59,9 +59,8 @@ def creation_code(network: Network, owner: Address) -> bytes:
 
 
 def storage(network: Network, owner: Address, balances: dict[Address, int]) -> dict[bytes, bytes]:
-    """Return the storage of a token that was just deployed and whose owner minted `balances`.
-
-    Raises `ValueError` for a name or a symbol that does not fit into one slot (31 bytes).
+    """Return the storage of a newly deployed token whose owner has minted `balances`. Raises
+    `ValueError` for a name or a symbol longer than one slot (31 bytes).
     """
     slots = artifact().storage
     written = {

@@ -1,9 +1,9 @@
-"""What a call costs in gas: its calldata's price, and what was measured on a real node.
+"""The gas of a call: the price of its calldata, plus a value measured on a real node.
 
-`gas_measured.json` is the table, with the node, the contract and the compiler it comes
-from. `tests/evm/measure.py` writes it, and a test measures it again. Studies of cost so
-need no node, and the ledger charges what the node would: for every flow in the table to
-the unit. What the table lacks is charged as the row that is nearest:
+`gas_measured.json` holds the measured values, and names the node, contract and compiler.
+`tests/evm/measure.py` writes it, and a test repeats the measurement. For every flow in the table
+the ledger charges exactly the node's gas, so studies of cost need no node. A call without a row is
+charged as the nearest one:
 
 | call | row |
 |---|---|
@@ -13,9 +13,9 @@ the unit. What the table lacks is charged as the row that is nearest:
 | a cancellation that is refused | the payment refused for the same |
 | refused for anything that has no row | refused: signature, the cheapest |
 
-The measured contract is OpenZeppelin's, and every profile of the ledger is charged the
-same. Circle's own contract differs: it is behind a proxy, it keeps more checks, and
-some come in another order, so that its payments cost more than the default profile says.
+The measured contract is OpenZeppelin's, and every profile of the ledger is charged the same.
+Circle's own contract costs more: it is behind a proxy and makes more checks, some in another
+order.
 """
 
 from functools import cache
@@ -54,17 +54,17 @@ REFUSALS = {
     Cause.WINDOW: "refused: expired",
     Cause.BALANCE: "refused: balance",
 }
-"""The row of each refusal that is not charged as a bad signature."""
+"""The row of each revert reason that is not charged as a bad signature."""
 
 
 class Measured(msgspec.Struct, frozen=True):
-    """One row: what a flow used, without what any transaction pays for its calldata."""
+    """One row: the gas that a flow used, without the price of its calldata."""
 
     execution: int
 
 
 class Table(msgspec.Struct, frozen=True):
-    """The part of the table that says what is charged."""
+    """The part of the table that holds the measured flows."""
 
     flows: dict[str, Measured]
 
@@ -77,13 +77,13 @@ def table() -> Table:
 
 
 def intrinsic(data: bytes) -> int:
-    """Return the gas a transaction costs before anything runs."""
+    """Return a transaction's intrinsic gas, charged before any code runs."""
     zeros = data.count(0)
     return TRANSACTION + CALLDATA_ZERO * zeros + CALLDATA_NONZERO * (len(data) - zeros)
 
 
 def accepted(data: bytes) -> int:
-    """Return the gas of running a call, as if what it pays went from one holder to another."""
+    """Return the gas of running a call, as if it paid from one existing holder to another."""
     return _measured(FLOWS.get(data[:4], "view"))
 
 
@@ -95,9 +95,8 @@ def refused(data: bytes, reason: str) -> int:
 
 
 def amount(old_base: int, new_base: int) -> int:
-    """Return what writing a balance (or the supply) costs beyond changing it as usual.
-
-    A new holder's slot costs most; one that is emptied, or unchanged, costs less.
+    """Return the extra gas of writing a balance (or the supply), relative to a usual change. A new
+    holder's slot costs most; an emptied or unchanged slot costs less.
     """
     if old_base == new_base:
         return _more("settlement of nothing") // 2
@@ -107,7 +106,7 @@ def amount(old_base: int, new_base: int) -> int:
 
 
 def to_oneself() -> int:
-    """Return what a payment to oneself costs beyond one to another: less, so negative."""
+    """Return the extra gas of a payment to oneself, relative to one to another holder; negative."""
     return _more("settlement to oneself")
 
 

@@ -1,7 +1,7 @@
 """The chain in memory: the machine, a clock, and an optional log on disk.
 
-With a file every operation is logged before it is done, and a ledger opened on that file
-repeats them all: the chain survives a kill -9 at any moment.
+With a file, the ledger logs each operation before it runs it, and replays the log when it is
+opened: the chain survives a kill -9 at any moment.
 """
 
 import asyncio
@@ -35,11 +35,11 @@ from x402sim.protocol.networks import Network
 PLENTY_WEI = 10**12 * 10**18
 """More native currency than anyone can spend on gas."""
 _CODE = b"\xfe"
-"""What eth_getCode answers for the token: not empty, and INVALID if it were run."""
+"""The answer of eth_getCode for the token: not empty, and the INVALID opcode."""
 
 
 class LedgerChain:
-    """A chain in memory with one token on it; a `WorldChain` that offers all control."""
+    """A chain in memory with one token; a `WorldChain` that offers every control."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class LedgerChain:
             {owner: PLENTY_WEI, **(native or {})},
         )
         self.watchers: list[Callable[[], Awaitable[None]]] = []
-        """Called after every operation."""
+        """Functions to call after every operation."""
         self._waiters: dict[Hash, list[asyncio.Future[TxReceipt]]] = {}
         self._log = _OperationLog(file) if file else None
         try:
@@ -101,7 +101,7 @@ class LedgerChain:
         return self.machine.logs(wanted)
 
     async def call(self, call: Call) -> bytes:
-        """Run a call on the newest state without keeping it; raises `Reverted`."""
+        """Run a call on the newest state and discard its effects; raises `Reverted`."""
         return self.machine.call(call, self._clock.now_s())[0]
 
     async def estimate_gas(self, call: Call) -> int:
@@ -112,7 +112,7 @@ class LedgerChain:
         """Put a transaction into the mempool; raises `ChainError`."""
         if call.value < 0:
             raise ChainError(f"a transaction cannot carry {call.value} wei")
-        tx_hash: Hash = await self._do("send", call.sender, call.to, call.data, str(call.value))
+        tx_hash: Hash = await self._apply("send", call.sender, call.to, call.data, str(call.value))
         return tx_hash
 
     async def wait(self, tx_hash: Hash, timeout_s: float) -> TxReceipt:
@@ -137,7 +137,7 @@ class LedgerChain:
         return self.machine.state.account_nonces.get(account, 0)
 
     async def code(self, account: Address) -> bytes:
-        """Return one meaningless byte for the token, nothing for any other account."""
+        """Return one placeholder byte for the token, nothing for any other account."""
         return _CODE if account == self.token else b""
 
     async def gas_price(self) -> int:
@@ -148,30 +148,30 @@ class LedgerChain:
 
     @property
     def automine(self) -> bool:
-        """Whether every transaction is mined at once."""
+        """Whether each transaction is mined immediately."""
         return self.machine.automine
 
     @property
     def minting(self) -> Minting:
-        """This chain: it mints."""
+        """This chain, which can mint."""
         return self
 
     @property
     def mining(self) -> Mining:
-        """This chain: it mines on demand."""
+        """This chain, which can mine on demand."""
         return self
 
     @property
     def rewinding(self) -> Rewinding:
-        """This chain: it rewinds."""
+        """This chain, which can rewind."""
         return self
 
     def at_first(self) -> tuple[list[Block], int]:
-        """Return the blocks there were when it was opened, oldest first, and the supply."""
+        """Return the blocks at the time of opening, oldest first, and the supply."""
         return list(self.machine.state.blocks.values()), self.machine.state.supply
 
     async def supply(self) -> int:
-        """Return all tokens there are: the sum of all balances, in base units."""
+        """Return the token's total supply, in base units."""
         return self.machine.state.supply
 
     async def waiting(self) -> int:
@@ -183,49 +183,49 @@ class LedgerChain:
         await self._send_and_check(Call(self.owner, self.token, abi.mint(account, amount_base)))
 
     async def mine(self, blocks: int = 1) -> int:
-        """Mine blocks, the first with every waiting transaction; return the new height."""
+        """Mine blocks; the first includes every waiting transaction. Return the new height."""
         if not 1 <= blocks <= 10_000:
             raise ChainError(f"mine 1 to 10000 blocks at a time, not {blocks}")
-        await self._do("mine", blocks)
+        await self._apply("mine", blocks)
         return await self.height()
 
     async def set_automine(self, on: bool) -> None:
-        """Mine every transaction at once (on), or only when `mine` is called (off)."""
-        await self._do("automine", on)
+        """Mine each transaction immediately (on), or only when `mine` is called (off)."""
+        await self._apply("automine", on)
 
     async def snapshot(self) -> int:
-        """Remember this state; returns the snapshot's id."""
-        snapshot: int = await self._do("snapshot")
+        """Take a snapshot of the state; return its id."""
+        snapshot: int = await self._apply("snapshot")
         return snapshot
 
     async def revert(self, snapshot: int) -> None:
-        """Go back to a snapshot, which is used up with all later ones; raises `ChainError`."""
-        await self._do("revert", snapshot)
+        """Revert to a snapshot, and delete it and all later ones; raises `ChainError`."""
+        await self._apply("revert", snapshot)
 
     async def reorg(self, depth: int, drop: Collection[Hash] = ()) -> None:
-        """Replace the last `depth` blocks by as many others; raises `ChainError`."""
-        await self._do("reorg", depth, sorted(drop))
+        """Replace the last `depth` blocks by as many new ones; raises `ChainError`."""
+        await self._apply("reorg", depth, sorted(drop))
 
     async def drop(self) -> None:
-        """Forget every transaction in the mempool, as a node short of memory does."""
-        await self._do("drop")
+        """Drop every transaction from the mempool, as a node short of memory does."""
+        await self._apply("drop")
 
     async def set_native_balance(self, account: Address, amount_wei: int) -> None:
         """Set an account's native balance, without a transaction."""
-        await self._do("endow", account, str(amount_wei))
+        await self._apply("endow", account, str(amount_wei))
 
     async def force_revert(self, calls: int) -> None:
-        """Make the next `calls` calls of the token revert when they are mined."""
-        await self._do("doom", calls)
+        """Make the next `calls` calls of the token revert when mined."""
+        await self._apply("doom", calls)
 
     async def reset(self) -> None:
-        """Go back to block 0. Automining stays as it was set."""
+        """Revert to block 0. The automine setting is kept."""
         automine, self._has_history = self.machine.automine, False
         if self._log:
             self._log.clear()
         self.machine = self._open()
         if not automine:
-            await self._do("automine", False)
+            await self._apply("automine", False)
         await self._notify()
 
     def close(self) -> None:
@@ -242,7 +242,7 @@ class LedgerChain:
             raise ChainError(receipt.revert_reason)
 
     def _open(self) -> Machine:
-        """Return a new machine that has done all that is written in the log."""
+        """Return a new machine that has replayed the log."""
         if self._log is None:
             return self._new_machine(self._clock.now_s())
         operations = self._log.read()
@@ -258,7 +258,7 @@ class LedgerChain:
             raise ChainError(f"the chain file is damaged: {error!r}") from error
 
     def _replay(self, operations: list[tuple[int, str, list[Any]]]) -> Machine:
-        """Return a machine that has done these operations; the first is the genesis."""
+        """Return a machine that has replayed these operations; the first is the genesis."""
         genesis_s, _, origin = operations[0]
         self._check_origin(origin)
         machine = self._new_machine(genesis_s)
@@ -266,11 +266,11 @@ class LedgerChain:
             try:
                 _OPERATIONS[name](machine, at_s, *arguments)
             except ChainError:
-                continue  # it was refused then, and it is refused now
+                continue  # the operation failed when it was logged, and fails again
         return machine
 
     def _check_origin(self, arguments: list[Any]) -> None:
-        """Refuse to go on with another world's chain; raises `ChainError`."""
+        """Raise `ChainError` unless the log belongs to this network, seed and database."""
         chain_id, owner, origin = arguments
         if chain_id != self.chain_id:
             raise ChainError(f"the file holds chain {chain_id}, not {self.chain_id}")
@@ -279,8 +279,8 @@ class LedgerChain:
         if origin != self._origin:
             raise ChainError("the file's chain belongs to another database")
 
-    async def _do(self, name: str, *arguments: Any) -> Any:
-        """Log an operation, do it, then notify watchers and waiters."""
+    async def _apply(self, name: str, *arguments: Any) -> Any:
+        """Log an operation, run it, then notify watchers and waiters."""
         at_s = self._clock.now_s()
         if self._log:
             self._log.write(at_s, name, *arguments)
@@ -289,13 +289,13 @@ class LedgerChain:
         return result
 
     def _forget_waiter(self, tx_hash: Hash, waiter: asyncio.Future[TxReceipt]) -> None:
-        """Remove a waiter that has its receipt or gave up."""
+        """Remove a waiter that has its receipt or timed out."""
         others = [other for other in self._waiters.pop(tx_hash, []) if other is not waiter]
         if others:
             self._waiters[tx_hash] = others
 
     async def _notify(self) -> None:
-        """Call the watchers, then wake those who wait for a receipt."""
+        """Call the watchers, then resolve the waits for receipts."""
         for watcher in self.watchers:
             await watcher()
         receipts = self.machine.state.receipts
@@ -335,7 +335,7 @@ def _revert(machine: Machine, _: int, snapshot: int) -> None:
     machine.revert(snapshot)
 
 
-# A name here is what a file holds: renaming one makes older files unreadable.
+# These names are stored in files: renaming one makes older files unreadable.
 _OPERATIONS: dict[str, Callable[..., Any]] = {
     "send": _send,
     "automine": _automine,
@@ -355,7 +355,7 @@ class _OperationLog:
     def __init__(self, file: Path) -> None:
         self._db = sqlite3.connect(file, isolation_level=None, timeout=0.5)
         try:
-            self._db.execute("PRAGMA locking_mode=EXCLUSIVE")  # a second world must not write here
+            self._db.execute("PRAGMA locking_mode=EXCLUSIVE")  # one process may write
             self._db.execute("PRAGMA journal_mode=WAL")
             self._db.execute("PRAGMA synchronous=FULL")
             self._db.execute(

@@ -1,8 +1,6 @@
-"""The chain as a deterministic machine: operations in, blocks out, and no clock.
-
-Every operation is given the second it happens at, so the same operations always make
-the same chain: that is how a ledger on disk is opened again, and why equal seeds give
-equal blocks.
+"""The chain as a deterministic state machine: operations in, blocks out, and no clock. Every
+operation gets its time as an argument, so the same operations always make the same chain. A ledger
+on disk is reopened by replay, and equal seeds give equal blocks.
 """
 
 from collections.abc import Collection, Mapping
@@ -25,7 +23,7 @@ from x402sim.protocol.crypto import Address, Hash, keccak256
 
 GAS_LIMIT = 200_000
 GAS_PRICE_WEI = 5_000 * 10**9
-"""Five thousand gwei, what Cronos asks."""
+"""5000 gwei, Cronos's minimum."""
 KEPT_BLOCKS = 1024
 """At least this many of the newest blocks can be reorganised."""
 
@@ -44,7 +42,7 @@ class Machine:
         self.state = State()
         self.automine = True
         self.forced_reverts = 0
-        """How many of the next calls of the token revert, whatever they call."""
+        """How many of the next calls of the token are forced to revert."""
         self._arrivals = 0
         self._block_marks: dict[int, int] = {}
         self._snapshots: dict[int, int] = {}
@@ -57,7 +55,7 @@ class Machine:
     # --- operations ------------------------------------------------------------------
 
     def send(self, at_s: int, call: Call) -> Hash:
-        """Put a transaction into the mempool (mined at once when automining).
+        """Put a transaction into the mempool (with automine, mine it immediately).
 
         Raises `ChainError` if the sender cannot pay for it, or it is too large.
         """
@@ -81,7 +79,7 @@ class Machine:
             self._add_block(at_s, self._in_order_of_arrival())
 
     def drop(self) -> None:
-        """Forget what waits in the mempool; the nonces of its senders are free again."""
+        """Empty the mempool; the nonces of its transactions can be used again."""
         for tx_hash in self._in_order_of_arrival()[::-1]:
             tx = self.state.transactions[tx_hash]
             self.state.put(self.state.account_nonces, tx.call.sender, tx.nonce)
@@ -89,13 +87,13 @@ class Machine:
             self.state.remove(self.state.transactions, tx_hash)
 
     def snapshot(self) -> int:
-        """Remember this state; return its id."""
+        """Take a snapshot of the state; return its id."""
         self._last_snapshot += 1
         self._snapshots[self._last_snapshot] = self.state.mark()
         return self._last_snapshot
 
     def revert(self, snapshot: int) -> None:
-        """Go back to a snapshot; it and all later ones are used up. Raises `ChainError`."""
+        """Revert to a snapshot, and delete it and all later ones; raises `ChainError`."""
         if snapshot not in self._snapshots:
             known = ", ".join(map(str, self._snapshots)) or "none"
             raise ChainError(f"no snapshot {snapshot}; there are: {known}")
@@ -103,10 +101,9 @@ class Machine:
         self._snapshots = {k: v for k, v in self._snapshots.items() if k < snapshot}
 
     def reorg(self, at_s: int, depth: int, drop: Collection[Hash]) -> None:
-        """Replace the last `depth` blocks by as many others; raises `ChainError`.
-
-        Their transactions wait again and are mined in the last of the new blocks,
-        except those in `drop`.
+        """Replace the last `depth` blocks by as many new ones; raises `ChainError`. Their
+        transactions return to the mempool and are mined in the last new block, except those in
+        `drop`.
         """
         height = self.state.head.number
         deepest = min(height, len(self._block_marks))
@@ -133,7 +130,7 @@ class Machine:
     # --- reading ---------------------------------------------------------------------
 
     def call(self, call: Call, at_s: int) -> tuple[bytes, int]:
-        """Run a call and forget it; return its result and gas. Raises `Reverted`."""
+        """Run a call and discard its effects; return its result and gas. Raises `Reverted`."""
         if call.to != self.token.network.asset:
             return b"", gas.intrinsic(call.data)
         mark = self.state.mark()
@@ -179,14 +176,14 @@ class Machine:
         )
 
     def _undo_to(self, mark: int) -> None:
-        """Go back, and forget the blocks and snapshots that are no more."""
+        """Undo to a mark, and delete the blocks and snapshots after it."""
         self.state.undo(mark)
         height = self.state.head.number
         self._block_marks = {n: m for n, m in self._block_marks.items() if n <= height}
         self._snapshots = {k: m for k, m in self._snapshots.items() if m <= mark}
 
     def _add_block(self, at_s: int, waiting: list[Hash]) -> None:
-        """Mine one block. Its time is `at_s`, but never before its parent's."""
+        """Mine one block at time `at_s`, or at its parent's time if that is later."""
         state = self.state
         number = len(state.blocks)
         self._block_marks[number] = state.mark()
@@ -216,7 +213,7 @@ class Machine:
         self._forget_old_marks(number)
 
     def _forget_old_marks(self, number: int) -> None:
-        """Drop undo data that no reorg or snapshot can reach any more, a batch at a time."""
+        """Delete, in batches, undo data that no reorg or snapshot can reach any more."""
         if number % KEPT_BLOCKS or self._snapshots:
             return
         oldest = number - KEPT_BLOCKS
@@ -224,7 +221,7 @@ class Machine:
         self.state.forget(min(self._block_marks.values()))
 
     def _execute(self, tx: Transaction, now_s: int, gas_before: int, logs_before: int) -> TxReceipt:
-        """Run one transaction; whatever it reverts, its sender pays the gas."""
+        """Run one transaction; its sender pays the gas even if it reverts."""
         state, call = self.state, tx.call
         gas_used, reason = gas.intrinsic(call.data), None
         frame: Frame | None = None
@@ -264,7 +261,7 @@ class Machine:
         )
 
     def _revert_if_forced(self) -> None:
-        """Raise `Reverted` if this call is one that `force_revert` has asked for."""
+        """Raise `Reverted` if `force_revert` applies to this call."""
         if self.forced_reverts:
             self.forced_reverts -= 1
             raise Reverted("forced revert")

@@ -1,27 +1,27 @@
-"""Whose token is it? Circle's, which the ledger follows by default, or OpenZeppelin's.
+"""The two token profiles of the ledger: Circle's (the default) and OpenZeppelin's.
 
-`fiat_token` is FiatToken v2.2, as its source reads. `openzeppelin` is the contract in
-`chain/contract` on OpenZeppelin's ERC3009, what a node of ours runs; an EVM proves this
-profile of the ledger right. Both accept and refuse the same payments, but:
+`fiat_token` follows the source of FiatToken v2.2. `openzeppelin` follows the contract in
+`chain/contract`, based on OpenZeppelin's ERC3009, which our anvil runs; tests compare this profile
+with the EVM. Both accept and refuse the same payments, and differ in:
 
 | | `fiat_token` | `openzeppelin` |
 |---|---|---|
-| a refusal says | a sentence | a custom error with values |
+| revert reason | a sentence | a custom error with values |
 | order of checks | (payee), window, nonce, signature | signature, (payee), window, nonce |
 | early and late | two texts | one, `ERC3009InvalidAuthorizationTime` |
 | v not 27 or 28, or no key | two texts | one, `ECDSAInvalidSignature` |
 | window with bit 47 set at both ends | seconds | numbers of blocks |
 | signature as `bytes` | overloads for any length | no such functions |
 | pause, blacklist | yes | no such functions |
-| a payer that is a contract | is asked, EIP-1271 (the ledger has none) | refused |
-| typehashes | can be read | no such functions |
-| minting 0 | refused | an event |
-| most tokens there can be | 2**255 - 1 | 2**256 - 1 |
+| a payer that is a contract | EIP-1271 (the ledger has no contracts) | refused |
+| typehashes | getters | no such functions |
+| minting 0 | refused | succeeds with an event |
+| largest supply | 2**255 - 1 | 2**256 - 1 |
 
-The same in both: the edges of the window are outside it, a cancellation uses up the
-nonce and has no window, transfers and receipts have different signatures but share one
-nonce, a revert leaves no trace, zero value and paying oneself are legal.
-Clauses: 5/signature-proves, 5/nonce-once, 5/window.
+In both, the edges of the window are outside it; a cancellation uses the nonce and has no window;
+transferWithAuthorization and receiveWithAuthorization need different signatures but share one
+nonce; a revert changes no state; zero value and paying oneself are valid. Clauses:
+5/signature-proves, 5/nonce-once, 5/window.
 """
 
 from x402sim.chain.ledger.token_rules import Movement, Spend, TokenRules
@@ -32,7 +32,7 @@ from x402sim.protocol.money import MAX_UINT256
 from x402sim.protocol.rules import Rule, Rules
 
 BLOCK_NUMBERS = 1 << 47
-"""Set at both ends of a window, this bit makes its ends block numbers."""
+"""With this bit set at both ends of a window, the ends are block numbers."""
 
 
 def _is_open(case: Spend) -> bool:
@@ -144,4 +144,4 @@ OPENZEPPELIN = TokenRules(
     lacks=_LACKS,
 )
 PROFILES = {"fiat_token": FIAT_TOKEN, "openzeppelin": OPENZEPPELIN}
-"""The tokens a ledger can be, by name."""
+"""The profiles by name."""

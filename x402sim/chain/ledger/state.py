@@ -1,7 +1,5 @@
-"""What the chain remembers, and how it forgets: dictionaries behind an undo log.
-
-Every write notes the value it replaced. Going back to a mark undoes a reverted call,
-a reorganised block, and everything since a snapshot, all in the same way.
+"""The chain's state: dictionaries behind an undo log. Every write logs the value that it replaces.
+Undoing to a mark serves reverted calls, reorganised blocks and snapshots alike.
 """
 
 from enum import Enum
@@ -16,7 +14,7 @@ _ABSENT: Any = object()
 
 
 class Used(Enum):
-    """Why an authorization's nonce can no longer be used."""
+    """Why an authorization's nonce cannot be used again."""
 
     SETTLED = "used"
     CANCELED = "canceled"
@@ -48,11 +46,11 @@ class State:
 
     @property
     def supply(self) -> int:
-        """All tokens there are, in base units."""
+        """The token's total supply, in base units."""
         return sum(self.balances.values())
 
     def put(self, mapping: dict[K, V], key: K, value: V) -> V | None:
-        """Write one value; return the one it replaced."""
+        """Write one value; return the value that it replaces."""
         old = mapping.get(key, _ABSENT)
         self._undo.append((mapping, key, old))
         mapping[key] = value
@@ -63,7 +61,7 @@ class State:
         self._undo.append((mapping, key, mapping.pop(key)))
 
     def mark(self) -> int:
-        """Return a moment to go back to."""
+        """Return a mark of the present state, for `undo`."""
         return self._forgotten + len(self._undo)
 
     def undo(self, mark: int) -> None:

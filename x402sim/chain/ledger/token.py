@@ -1,8 +1,7 @@
 """The token contract: ERC-20, EIP-3009 and Circle's pause and blacklist, by selector.
 
-`token_rules` says when a call is refused; this file says what an accepted call does.
-Nothing that reverts leaves a trace.
-Clauses: 5/nonce-once.
+`token_rules` decides when a call is refused; this file applies accepted calls. A reverted call
+changes no state. Clauses: 5/nonce-once.
 """
 
 from collections.abc import Callable
@@ -32,7 +31,7 @@ Case = TypeVar("Case")
 
 @dataclass(slots=True)
 class Frame:
-    """One call of the token while it runs: what it emitted and what it cost so far."""
+    """One running call of the token: its events and its gas so far."""
 
     token: "Token"
     state: State
@@ -46,7 +45,7 @@ class Frame:
         self.logs.append(((event, *map(abi.word, indexed)), data))
 
     def require(self, rules: Rules[Case, str], case: Case) -> None:
-        """Walk a table; raises `Reverted` with the reason of the first broken row."""
+        """Check the rows of a table; raises `Reverted` with the reason of the first that fails."""
         broken = first_broken(rules, case)
         if broken:
             raise Reverted(broken.reason(case) or broken.refusal)
@@ -57,7 +56,7 @@ class Frame:
         self.gas_used += gas.amount(old_base or 0, amount_base)
 
     def movement(self, sender: Address, to: Address, amount_base: int) -> Movement:
-        """Return what the rules judge when tokens are about to move."""
+        """Return the input of the movement rules."""
         return Movement(self.state, self.call.sender, self.token.owner, sender, to, amount_base)
 
     def move(self, sender: Address, to: Address, amount_base: int) -> None:
@@ -72,7 +71,7 @@ class Frame:
         self.emit(abi.TRANSFER_EVENT, sender, to, data=abi.word(amount_base))
 
     def use(self, authorizer: Address, nonce: bytes, used: Used) -> None:
-        """Use up a nonce, for ever (5/nonce-once)."""
+        """Mark a nonce as used or cancelled, permanently (5/nonce-once)."""
         self.state.put(self.state.authorizations, (authorizer, nonce), used)
         event = abi.AUTHORIZATION_USED if used is Used.SETTLED else abi.AUTHORIZATION_CANCELED
         self.emit(event, authorizer, nonce)
@@ -87,7 +86,7 @@ class Token:
         self.rules = rules or TokenRules()
 
     def run(self, state: State, call: Call, now_s: int) -> tuple[bytes, Frame]:
-        """Run one call; return its result and what it did. Raises `Reverted`."""
+        """Run one call; return its result and its frame. Raises `Reverted`."""
         frame = Frame(self, state, call, now_s, gas.accepted(call.data))
         function = FUNCTIONS.get(call.data[:4])
         if function is None or call.data[:4] in self.rules.lacks or call.value:
@@ -96,7 +95,7 @@ class Token:
 
 
 class Arguments:
-    """The words behind the selector; reading past the end or a dirty word reverts."""
+    """The argument words of a call; reading past the end, or a word with dirty bits, reverts."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -169,7 +168,7 @@ def _with_authorization(receive: bool, packed: bool) -> Callable[[Frame, Argumen
 
 
 def _cancel(packed: bool) -> Callable[[Frame, Arguments], bytes]:
-    """Return cancelAuthorization, in one of its overloads: no window, no blacklist."""
+    """Return cancelAuthorization, in one of its overloads; it checks no window and no blacklist."""
 
     def run(frame: Frame, arguments: Arguments) -> bytes:
         authorizer, nonce = arguments.address(0), arguments.bytes32(1)

@@ -19,7 +19,7 @@ from x402sim.protocol.rules import Rule, Rules
 
 @dataclass(frozen=True, slots=True)
 class Spend:
-    """An authorized transfer or a cancellation, as the token is about to judge it."""
+    """The input of the authorization rules: a transfer or a cancellation, and its signature."""
 
     state: State
     caller: Address
@@ -44,7 +44,7 @@ class Spend:
 
 @dataclass(frozen=True, slots=True)
 class Movement:
-    """Tokens about to go from one account to another; minted tokens come from the zero address."""
+    """The input of the movement rules; minted tokens come from the zero address."""
 
     state: State
     caller: Address
@@ -55,7 +55,7 @@ class Movement:
 
     @property
     def held_base(self) -> int:
-        """What the sender has."""
+        """The sender's balance."""
         return self.state.balances.get(self.from_, 0)
 
 
@@ -121,7 +121,7 @@ SEND: Rules[Movement, str] = (
     _not_blacklisted("token/payer-not-blacklisted", lambda m: m.from_),
     _not_blacklisted("token/payee-not-blacklisted", lambda m: m.to),
 )
-"""ERC-20's transfer, before the tokens move."""
+"""Rules of ERC-20's transfer."""
 
 MINT: Rules[Movement, str] = (
     Rule("token/not-paused", _not_paused, "Pausable: paused"),
@@ -146,12 +146,12 @@ MOVE: Rules[Movement, str] = (
         "ERC20: transfer amount exceeds balance",
     ),
 )
-"""Whatever moves tokens from an account that has them."""
+"""Rules of every movement of tokens from an account."""
 
 
 @dataclass(frozen=True, slots=True)
 class TokenRules:
-    """All tables of one token; an experiment may run a token with a row left out."""
+    """All rule tables of one token; an experiment may leave a row out."""
 
     transfer: Rules[Spend, str] = TRANSFER
     receive: Rules[Spend, str] = RECEIVE
@@ -160,4 +160,4 @@ class TokenRules:
     mint: Rules[Movement, str] = MINT
     move: Rules[Movement, str] = MOVE
     lacks: frozenset[bytes] = frozenset()
-    """Selectors of FiatToken's functions that this token does not have."""
+    """Selectors of FiatToken functions that this token lacks."""

@@ -1,7 +1,5 @@
-"""Where is anvil, and how is it started and stopped?
-
-Anvil is Foundry's test node. It is found by the variable X402SIM_ANVIL, on PATH, or in
-the npm package @foundry-rs/anvil, and it is killed when this process ends.
+"""Finds, starts and stops anvil, Foundry's test node. The program is searched in X402SIM_ANVIL, on
+PATH, and in the npm package @foundry-rs/anvil. The node is killed when this process ends.
 """
 
 import os
@@ -20,9 +18,9 @@ from x402sim.chain.node import subprocess_guard
 VARIABLE = "X402SIM_ANVIL"
 HOW_TO_GET_IT = f"npm install -g @foundry-rs/anvil, or set {VARIABLE} to its path"
 HARDFORK = "cancun"
-"""Its EVM rules; the prices in `gas` are the same."""
+"""The EVM version; the ledger's gas prices are of the same."""
 BLOCK_GAS_LIMIT = 10**12
-"""High enough that a block takes every waiting transaction."""
+"""High enough for every waiting transaction to fit into one block."""
 PORT_TRIES = 3
 START_TIMEOUT_S = 20
 _POLL_S = 0.01
@@ -50,11 +48,11 @@ class AnvilProcess:
     """A running anvil on a free port of this machine; `url` is its JSON-RPC address."""
 
     def __init__(self, chain_id: int, genesis_s: int, program: Path | None = None) -> None:
-        """Start a node with an empty chain; raises `ChainError` if it does not come up."""
+        """Start a node with an empty chain; raises `ChainError` if it does not start."""
         self._program = program or find_anvil()
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `stop`
         try:
-            for _ in range(PORT_TRIES):  # between choosing a port and taking it, another may
+            for _ in range(PORT_TRIES):  # another process may take the port first
                 self._start(chain_id, genesis_s)
                 if self._comes_up():
                     return
@@ -72,11 +70,11 @@ class AnvilProcess:
             stdin=subprocess.PIPE,
             stdout=self._log,
             stderr=self._log,
-            start_new_session=True,  # Ctrl-C is ours to handle; we stop it when we are ready
+            start_new_session=True,  # this process handles Ctrl-C, then stops the node
         )
 
     def _comes_up(self) -> bool:
-        """Wait until it takes connections; False if it ends instead, or takes too long."""
+        """Wait until the node accepts connections; False if it exits or takes too long."""
         for _ in range(round(START_TIMEOUT_S / _POLL_S)):
             try:
                 self._process.wait(_POLL_S)
@@ -95,7 +93,7 @@ class AnvilProcess:
         return output.splitlines()[-1] if output else f"{self._program} printed nothing"
 
     def _end(self) -> None:
-        """End the node: its guard kills it when our end of the pipe closes."""
+        """Close the pipe to the guard process, which then kills the node."""
         assert self._process.stdin
         self._process.stdin.close()
         self._process.wait()
@@ -123,8 +121,8 @@ def _options(chain_id: int, genesis_s: int, port: int) -> list[str]:
         *("--accounts", "0"),
         *("--order", "fifo"),
         *("--gas-limit", str(BLOCK_GAS_LIMIT)),
-        *("--block-base-fee-per-gas", "0"),  # and so it stays: only the price we bid is paid
-        *("--prune-history", str(KEPT_BLOCKS)),  # in memory; on disk it leaves them behind
+        *("--block-base-fee-per-gas", "0"),  # a transaction pays just the price that it bids
+        *("--prune-history", str(KEPT_BLOCKS)),  # in memory: anvil leaves states on disk behind
         "--auto-impersonate",
         "--disable-default-create2-deployer",
         "--quiet",

@@ -1,7 +1,6 @@
-"""A node that speaks Ethereum's JSON-RPC, behind web3: the only file that imports it.
+"""A JSON-RPC node, reached through web3; the only file that imports web3.
 
-A node may be slow, gone, or answer nonsense. Each of these is a `ChainError`, and every
-request has a timeout.
+Every request has a timeout. A slow, unreachable or malformed answer is a `ChainError`.
 """
 
 import asyncio
@@ -24,15 +23,14 @@ Question = tuple[Any, ...]
 
 
 class NodeGone(ChainError):
-    """The node does not answer; it may have got the request."""
+    """The node does not answer; it may have received the request."""
 
 
 class JsonRpcNode:
     """A JSON-RPC node behind web3's HTTP provider; its answers are plain JSON.
 
-    Requests are made in threads, at most `parallel` at a time; with 1 they are answered in
-    the order they were asked. With 0 there are no threads and the process blocks until the
-    answer has come, so that a simulation is the same every time.
+    Requests are made in threads, at most `parallel` at a time; with 1, in order. With 0 there are
+    no threads: each request blocks the process, so that simulations are deterministic.
     """
 
     def __init__(self, url: str, *, timeout_s: float = 20, parallel: int = 8) -> None:
@@ -58,18 +56,18 @@ class JsonRpcNode:
         return await self._in_thread(self._ask_all_now, questions)
 
     async def read(self, into: Callable[[Any], T], method: str, *parameters: Any) -> T:
-        """Return a method's result, read by `into`; raises `ChainError` if it cannot be read."""
+        """Return a method's result, parsed by `into`; raises `ChainError` if that fails."""
         return self.understand(into, method, await self.ask(method, *parameters))
 
     def understand(self, into: Callable[[Any], T], method: str, answer: Any) -> T:
-        """Return an answer, read by `into`; raises `ChainError` if it cannot be read."""
+        """Return a result, parsed by `into`; raises `ChainError` if that fails."""
         try:
             return into(answer)
         except (LookupError, TypeError, ValueError) as error:
             raise ChainError(f"{self.name} answered {method} with {shown(answer)}") from error
 
     async def forward(self, body: bytes) -> bytes:
-        """Return the node's answer to a JSON-RPC request in its own words; raises `NodeGone`."""
+        """Return the node's answer to a JSON-RPC request unchanged; raises `NodeGone`."""
         return await self._in_thread(self._forward_now, body)
 
     def _forward_now(self, body: bytes) -> bytes:
@@ -79,11 +77,11 @@ class JsonRpcNode:
                 self._url, body, headers=kind, timeout=self._timeout_s
             ).content
 
-        said: bytes = self._post("a request", post)
-        return said
+        answered: bytes = self._post("a request", post)
+        return answered
 
     def ask_now(self, method: str, *parameters: Any) -> Any:
-        """Do the same as `ask`, and block until it is answered."""
+        """Call a method as `ask` does, and block until the answer arrives."""
         return _result(self._post(method, self._provider.make_request, method, parameters))
 
     def _ask_all_now(self, questions: Sequence[Question]) -> list[Any]:
@@ -113,7 +111,7 @@ class JsonRpcNode:
 
 
 def _result(answer: Any) -> Any:
-    """Return the result in a JSON-RPC answer; raises what its error says."""
+    """Return the result in a JSON-RPC answer; raises its error."""
     if not isinstance(answer, dict):
         raise ChainError(f"the node answered {shown(answer)}, which is not JSON-RPC")
     error = answer.get("error")
@@ -123,7 +121,7 @@ def _result(answer: Any) -> Any:
 
 
 def _refusal(error: Json) -> Exception:
-    """Return what a JSON-RPC error is: a revert, with its reason, or a refusal."""
+    """Return the exception for a JSON-RPC error: `Reverted` with its reason, or `ChainError`."""
     message, data = str(error.get("message", error)), error.get("data")
     if error.get("code") != 3 and not message.startswith("execution reverted"):
         return ChainError(message)

@@ -1,8 +1,8 @@
-"""A token on any node that speaks Ethereum's JSON-RPC.
+"""A token on any JSON-RPC node.
 
-Every wait has a limit. A transaction may be mined although the node did not answer when it
-was sent; `wait` finds out. It returns the receipt, raises `TimeoutError` (not known yet) or
-`ChainError` (it can never be mined).
+Every wait has a limit. If the node did not answer when a transaction was sent, it may be mined or
+not: `wait` returns the receipt, or raises `TimeoutError` (not known yet) or `ChainError` (it can
+never be mined).
 """
 
 import asyncio
@@ -33,7 +33,7 @@ from x402sim.protocol.eip3009 import separator
 from x402sim.protocol.networks import Network
 
 GAS_LIMIT = 200_000
-"""More than any call of a stablecoin needs."""
+"""More gas than any call of a stablecoin needs."""
 DEPLOY_TIMEOUT_S = 120
 POLL_S = 0.25
 NOT_KNOWN = "the reason is not known"
@@ -41,7 +41,7 @@ T = TypeVar("T")
 
 
 class EvmChain:
-    """A token on a node; keeps `chain.base.Chain`. It sends for the accounts it has keys of."""
+    """A token on a node; implements `chain.base.Chain`. It sends for accounts whose keys it has."""
 
     def __init__(
         self, node: JsonRpcNode, network: Network, clock: Clock, keys: Iterable[bytes] = ()
@@ -53,16 +53,16 @@ class EvmChain:
         self._clock = clock
         self._sender = Sender(node, network.chain_id, keys)
         self.watchers: list[Callable[[], Awaitable[None]]] = []
-        """Called after every operation."""
+        """Functions to call after every operation."""
 
     @property
     def keys(self) -> list[Address]:
-        """The accounts we have keys of, in their order."""
+        """The accounts whose keys we have, in the order of the keys."""
         return self._sender.accounts
 
     @property
     def unmined(self) -> int:
-        """How many transactions of ours are not known to be mined."""
+        """How many of our transactions are not known to be mined."""
         return self._sender.unmined
 
     async def check(self, network: Network) -> None:
@@ -80,11 +80,11 @@ class EvmChain:
             raise ChainError(f"{self.node.name} is chain {seen}, not {wanted}")
 
     async def _check_domain(self, network: Network) -> None:
-        """Refuse a token for which every signature would be invalid."""
+        """Raise `ChainError` for another EIP-712 domain, as no signature would be valid."""
         try:
             seen = await self.call(Call(self.token, self.token, abi.DOMAIN_SEPARATOR))
         except Reverted:
-            return  # it has no such function, so we cannot know
+            return  # the token has no such function: the domain cannot be checked
         if seen != separator(network.domain):
             expected = f"name {network.token_name!r} and version {network.token_version!r}"
             raise ChainError(f"the EIP-712 domain of {checksum(self.token)} is not {expected}")
@@ -123,15 +123,15 @@ class EvmChain:
         return self.node.understand(into, "eth_getTransactionReceipt", found)
 
     async def _revert_reason(self, tx: Transaction) -> str:
-        """Return why a mined transaction failed: as traced, or as tried on the block before."""
+        """Return why a mined transaction failed, by a trace or a call on the block before."""
         asked = to_hex(tx.hash), {"tracer": "callTracer"}
         try:
             trace = await self.node.ask("debug_traceTransaction", *asked)
-        except ChainError:  # few public nodes trace
+        except ChainError:  # few public nodes offer traces
             return await self._tried_again(tx)
-        said = read_bytes(trace.get("output") or "0x")
-        if said or trace.get("error") == "execution reverted":
-            return reverts.text_of(said)
+        output = read_bytes(trace.get("output") or "0x")
+        if output or trace.get("error") == "execution reverted":
+            return reverts.text_of(output)
         return str(trace.get("error", ""))
 
     async def _tried_again(self, tx: Transaction) -> str:
@@ -153,7 +153,7 @@ class EvmChain:
         return await self.node.read(objects.logs, "eth_getLogs", asked)
 
     async def call(self, call: Call) -> bytes:
-        """Run a call on the newest state without keeping it; raises `Reverted`."""
+        """Run a call on the newest state and discard its effects; raises `Reverted`."""
         asked = objects.call_object(call), "latest", *await self._as_of()
         return await self.node.read(read_bytes, "eth_call", *asked)
 
@@ -163,7 +163,7 @@ class EvmChain:
         return await self.node.read(read_quantity, "eth_estimateGas", *asked)
 
     async def _as_of(self) -> tuple[Json, ...]:
-        """Return the overrides that give a call its time; a real node has its own."""
+        """Return the overrides of a call's block time: none, as a real node has its own."""
         return ()
 
     async def native_balance(self, account: Address) -> int:
@@ -184,7 +184,7 @@ class EvmChain:
         return await self.node.read(read_quantity, "eth_gasPrice")
 
     async def supply(self) -> int:
-        """Return all tokens there are, in base units, as the token counts them."""
+        """Return the token's total supply, in base units."""
         return int.from_bytes(await self.call(Call(self.token, self.token, abi.TOTAL_SUPPLY)))
 
     # --- sending ---------------------------------------------------------------------
@@ -192,7 +192,7 @@ class EvmChain:
     async def send(self, call: Call) -> Hash:
         """Sign a transaction and put it into the node's mempool.
 
-        Raises `ChainError` if there is no key for the account, or the node will not take it.
+        Raises `ChainError` without a key for the account, or if the node rejects it.
         """
         require_fit(call)
         asked = {"to": checksum(call.to), "data": call.data, "value": call.value}
@@ -215,22 +215,22 @@ class EvmChain:
     async def wait(self, tx_hash: Hash, timeout_s: float) -> TxReceipt:
         """Return the receipt once the transaction is mined.
 
-        Raises `TimeoutError` if it is not mined in time; it may be later. Raises
-        `ChainError` if it never can be, because another took its nonce.
+        Raises `TimeoutError` if it is not mined in time, though it may be later, and `ChainError`
+        if another transaction has used its nonce.
         """
-        receipt = await self._look(tx_hash)
+        receipt = await self._find_receipt(tx_hash)
         try:
             async with asyncio.timeout(timeout_s):
                 while receipt is None:
                     await self._pause()
-                    receipt = await self._look(tx_hash)
+                    receipt = await self._find_receipt(tx_hash)
         except TimeoutError:
             raise TimeoutError(f"{to_hex(tx_hash)} was not mined within {timeout_s} s") from None
         self._sender.forget(tx_hash)
         return receipt
 
-    async def _look(self, tx_hash: Hash) -> TxReceipt | None:
-        """Return the receipt, None if there is none yet or the node does not answer."""
+    async def _find_receipt(self, tx_hash: Hash) -> TxReceipt | None:
+        """Return the receipt; None if there is none yet or the node does not answer."""
         try:
             receipt = await self.receipt(tx_hash)
             if receipt is None:
@@ -247,7 +247,7 @@ class EvmChain:
     async def pass_on(self, body: bytes, *, writes: bool) -> bytes:
         """Return the node's answer to a JSON-RPC request, unchanged; raises `ChainError`.
 
-        `writes` is whether it may change the chain: then the watchers are called.
+        With `writes`, the request may change the chain, and the watchers are called.
         """
         answer = await self.node.forward(body)
         if writes:
@@ -255,7 +255,7 @@ class EvmChain:
         return answer
 
     async def notify(self) -> None:
-        """Call the watchers: something may have happened."""
+        """Call the watchers, as the chain may have changed."""
         for watcher in self.watchers:
             await watcher()
 
@@ -265,11 +265,11 @@ class EvmChain:
 
 
 def _maybe(into: Callable[[Any], T]) -> Callable[[Any], T | None]:
-    """Return the reader of something that a node may not have."""
+    """Return a parser that passes null through."""
     return lambda given: None if given is None else into(given)
 
 
 def require_fit(call: Call) -> None:
-    """Refuse a call whose data alone costs more than `GAS_LIMIT`; raises `ChainError`."""
+    """Raise `ChainError` if a call's data alone costs more than `GAS_LIMIT`."""
     if gas.intrinsic(call.data) > GAS_LIMIT:
         raise ChainError(f"intrinsic gas too high: {len(call.data)} bytes of calldata")

@@ -1,4 +1,4 @@
-"""A chain on an existing node: we have keys, and no control over blocks or history."""
+"""A chain on an existing node, with our keys and no control over blocks or history."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -19,7 +19,7 @@ class ExternalChain(EvmChain):
     """A token on an existing node; `open` makes one. It mints with the token owner's key."""
 
     owner = ZERO_ADDRESS
-    """Who may mint; the zero address if the token does not say."""
+    """The account that may mint; the zero address if the token has no owner()."""
     _at_first: tuple[list[Block], int]
 
     @classmethod
@@ -34,8 +34,8 @@ class ExternalChain(EvmChain):
     ) -> "ExternalChain":
         """Return the chain behind a URL, with the network's token on it.
 
-        With `deploy` a new token is put there first, by the first of the keys, which owns
-        it; `chain.network` then has its address. Raises `ChainError` and `TimeoutError`.
+        With `deploy`, the first key deploys and owns a new token first; `chain.network` then has
+        its address. Raises `ChainError` and `TimeoutError`.
         """
         chain = cls(JsonRpcNode(url), network, clock, keys)
         try:
@@ -62,7 +62,7 @@ class ExternalChain(EvmChain):
 
     @property
     def minting(self) -> Minting | None:
-        """This chain, if we have the key of the token's owner."""
+        """This chain if we have the token owner's key, else None."""
         return self if self.owner in self.keys else None
 
     @property
@@ -74,11 +74,11 @@ class ExternalChain(EvmChain):
         """None: an existing node cannot be rewound."""
 
     def at_first(self) -> tuple[list[Block], int]:
-        """Return the newest block when it was opened, and the supply then."""
+        """Return the newest block and the supply at the time of opening."""
         return self._at_first
 
     async def waiting(self) -> int:
-        """Return how many of our own transactions are not known to be mined."""
+        """Return how many of our transactions are not known to be mined."""
         return self.unmined
 
     async def fund(self, account: Address, amount_base: int) -> None:

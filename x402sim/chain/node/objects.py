@@ -1,6 +1,5 @@
-"""Reads a node's JSON-RPC objects, and writes calls and filters as it takes them; all pure.
-
-`jsonrpc` is the other direction: it writes our own chain as JSON-RPC objects.
+"""Parses a node's JSON-RPC objects, and writes calls and filters for it; all pure.
+`rpc/jsonrpc.py` is the other direction: it writes our own chain as JSON-RPC objects.
 """
 
 from x402sim.chain.base import Block, Call, Log, LogFilter, Transaction, TxReceipt
@@ -16,7 +15,7 @@ from x402sim.protocol.crypto import ZERO_ADDRESS, Address, Hash, to_hex
 
 
 def block(given: Json) -> Block:
-    """Return a block that came with the hashes of its transactions; raises `BadParams`."""
+    """Return a block, given with its transactions' hashes; raises `BadParams`."""
     return Block(
         number=read_quantity(given["number"]),
         hash=read_hash(given["hash"]),
@@ -29,7 +28,7 @@ def block(given: Json) -> Block:
 
 def transaction(given: Json) -> Transaction:
     """Return a transaction, mined or waiting; raises `BadParams`."""
-    mined = given.get("blockHash") is not None  # a waiting one may name the block to be
+    mined = given.get("blockHash") is not None  # a pending transaction may name the next block
     return Transaction(
         hash=read_hash(given["hash"]),
         call=call(given),
@@ -43,7 +42,7 @@ def transaction(given: Json) -> Transaction:
 
 
 def call(given: Json) -> Call:
-    """Return the call in a transaction object; `to` is zero where it creates a contract."""
+    """Return the call of a transaction object; `to` is zero if it creates a contract."""
     return Call(
         sender=read_address(given["from"]),
         to=read_address(given["to"]) if given.get("to") else ZERO_ADDRESS,
@@ -53,7 +52,7 @@ def call(given: Json) -> Call:
 
 
 def receipt(given: Json, asked: Call, revert_reason: str | None) -> TxReceipt:
-    """Return a receipt, with the call it is about and why that failed; raises `BadParams`."""
+    """Return a receipt, with its call and its revert reason; raises `BadParams`."""
     return TxReceipt(
         tx_hash=read_hash(given["transactionHash"]),
         block_number=read_quantity(given["blockNumber"]),
@@ -88,17 +87,17 @@ def logs(given: list[Json]) -> list[Log]:
 
 
 def transaction_hash(given: Json) -> Hash:
-    """Return the hash of the transaction that a receipt is of."""
+    """Return the transaction hash of a receipt."""
     return read_hash(given["transactionHash"])
 
 
 def created_contract(given: Json) -> Address:
-    """Return the address of the contract that a receipt says was created."""
+    """Return the address of the contract that a transaction created."""
     return read_address(given["contractAddress"])
 
 
 def call_object(asked: Call) -> Json:
-    """Return a call as the object that eth_call and eth_sendTransaction take."""
+    """Return a call as a parameter of eth_call and eth_sendTransaction."""
     return {
         "from": to_hex(asked.sender),
         "to": to_hex(asked.to),
@@ -108,7 +107,7 @@ def call_object(asked: Call) -> Json:
 
 
 def filter_object(wanted: LogFilter, first: int, last: int) -> Json:
-    """Return a filter as eth_getLogs takes it, between two blocks that exist."""
+    """Return a filter as a parameter of eth_getLogs, between two blocks that exist."""
     return {
         "fromBlock": quantity(first),
         "toBlock": quantity(last),

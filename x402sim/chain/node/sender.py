@@ -1,8 +1,7 @@
-"""Sends our transactions, with nonces, and sends them again if the node drops them.
-
-Nothing is mined behind a gap in an account's nonces, so each is used once, and a dropped
-transaction is offered again. An offer without an answer may have arrived, so it counts as
-sent; waiting for its receipt finds out.
+"""Sends our transactions, assigns their nonces, and sends them again if the node drops them. A
+node mines nothing behind a gap in an account's nonces, so each nonce is used once and a dropped
+transaction is sent again. A send without an answer counts as sent, as it may have arrived; the
+wait for its receipt decides.
 """
 
 import asyncio
@@ -19,10 +18,10 @@ from x402sim.chain.rpc.jsonrpc import Json, read_quantity
 from x402sim.protocol.crypto import Address, Hash, checksum, from_hex, parse_address, to_hex
 
 GAS_HEADROOM = 1.25
-"""How far above the base fee we bid, so that a block with a higher one still takes us. The
-price that a node advises is not raised: it may be our own last bid, and would grow forever."""
+"""The factor by which we bid above the base fee, in case it rises before the next block. A price
+that the node advises is not raised: it may be our own last bid, and would grow forever."""
 REPLACED_AFTER = 3
-"""How often in a row a node must say that a transaction was replaced; one may lag behind."""
+"""How often in a row a node must report a transaction as replaced, as it may lag behind."""
 NONCE_TRIES = 3
 _NONCE_USED = re.compile("nonce too low|invalid nonce|invalid sequence|underpriced")
 _KNOWN = re.compile("already known|already imported|known transaction|already in mempool")
@@ -39,7 +38,7 @@ class _Sent:
 
 
 class Sender:
-    """The accounts we have keys of, on one node."""
+    """The accounts whose keys we have, on one node."""
 
     def __init__(self, node: JsonRpcNode, chain_id: int, keys: Iterable[bytes]) -> None:
         self._node, self._chain_id = node, chain_id
@@ -51,18 +50,18 @@ class Sender:
 
     @property
     def accounts(self) -> list[Address]:
-        """The accounts there are keys of, in their order."""
+        """The accounts whose keys we have, in the order of the keys."""
         return list(self._keys)
 
     @property
     def unmined(self) -> int:
-        """How many transactions were sent and are not known to be mined."""
+        """How many transactions are sent and not known to be mined."""
         return len(self._sent)
 
     async def send(self, sender: Address, asked: Json) -> Hash:
-        """Sign a transaction and offer it to the node; return its hash.
+        """Sign a transaction and send it to the node; return its hash.
 
-        Raises `ChainError` if there is no key for the account, or the node will not take it.
+        Raises `ChainError` without a key for the account, or if the node rejects it.
         """
         if sender not in self._keys:
             raise ChainError(f"no key for {checksum(sender)}, so it cannot send")
@@ -81,7 +80,7 @@ class Sender:
         raise ChainError(f"{NONCE_TRIES} nonces of {checksum(sender)} in a row are used")
 
     async def _bid(self) -> int:
-        """Return what to bid for a unit of gas, in wei."""
+        """Return the gas price to bid, in wei."""
         advised = await self._node.read(read_quantity, "eth_gasPrice")
         base = await self._node.read(_base_fee, "eth_getBlockByNumber", "latest", False)
         return max(advised, int(base * GAS_HEADROOM))
@@ -89,8 +88,8 @@ class Sender:
     async def _next_nonce(self, sender: Address) -> int:
         """Return an account's next nonce.
 
-        What the node has dropped of ours is offered again first: nothing can be mined
-        behind a gap in the nonces.
+        Our transactions that the node has dropped are sent again first, to leave no gap in the
+        nonces.
         """
         known = await self._count(sender, "pending")
         for sent in [s for s in self._sent.values() if s.sender == sender and s.nonce >= known]:
@@ -99,10 +98,9 @@ class Sender:
         return max(known, self._nonces.get(sender, 0))
 
     async def _offer(self, raw: str) -> bool:
-        """Offer a signed transaction to the node; False if its nonce is used already.
-
-        An offer without an answer counts as accepted: it may have arrived, and `see_to`
-        makes it again if not. Raises `ChainError`.
+        """Send a signed transaction to the node; False if its nonce is used already. A send
+        without an answer counts as accepted: it may have arrived, and `see_to` repeats it if not.
+        Raises `ChainError`.
         """
         try:
             await self._node.ask("eth_sendRawTransaction", raw)
@@ -117,10 +115,9 @@ class Sender:
         return True
 
     async def see_to(self, tx_hash: Hash) -> None:
-        """Offer a transaction of ours that is not mined again, if the node has dropped it.
-
-        Raises `ChainError` if it was replaced. One answer is no proof of that: behind one
-        address there are often several nodes, and one may lag.
+        """Send an unmined transaction again, if the node has dropped it. Raises `ChainError` if it
+        was replaced. One answer does not prove that, as one address often serves several nodes,
+        and one may lag.
         """
         sent = self._sent.get(tx_hash)
         if sent is None:
@@ -147,12 +144,12 @@ class Sender:
 
 
 def _base_fee(block: Json) -> int:
-    """Return a block's base fee in wei; 0 where there is no such thing."""
+    """Return a block's base fee in wei; 0 on a chain without base fees."""
     return read_quantity(block.get("baseFeePerGas") or "0x0")
 
 
 def read_keys(text: str) -> list[bytes]:
-    """Return private keys written as 0x-hex between commas; raises `ValueError`, showing none."""
+    """Return private keys from comma-separated 0x-hex; raises `ValueError` that shows no key."""
     keys = [key.strip() for key in text.split(",") if key.strip()]
     try:
         return [from_hex(key, 32) for key in keys]

@@ -1,9 +1,9 @@
-"""Runs a program, and kills it when the process that started this file ends.
+"""Runs a program, and kills it when the parent process ends.
 
     subprocess_guard.py PROGRAM ARGUMENT...
 
-The parent holds the other end of our standard input. When the parent ends, by exit or by a
-signal, the input ends too, and the program is killed.
+The parent holds the other end of our standard input. When the parent ends, by exit or by a signal,
+the input ends, and this script kills the program.
 """
 
 import os
@@ -14,7 +14,7 @@ import threading
 
 
 def main(command: list[str]) -> int:
-    """Run a command until it ends or our input does; return its exit code."""
+    """Run a command until it or our standard input ends; return its exit code."""
     child = subprocess.Popen(  # noqa: S603 - the caller's own command
         command, stdin=subprocess.DEVNULL, start_new_session=True
     )

@@ -1,1 +1,1 @@
-"""The JSON-RPC that the chain shows to web3.py, ethers and wallets."""
+"""The chain's JSON-RPC server, for web3.py, ethers and wallets."""

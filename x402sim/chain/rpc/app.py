@@ -1,7 +1,7 @@
 """The chain over HTTP: JSON-RPC 2.0, single calls and batches.
 
-POST answers one call or a batch, always with status 200; GET answers a page about the
-methods, made from their table.
+POST answers one call or a batch, always with status 200; GET answers a generated list of the
+methods.
 """
 
 import asyncio
@@ -29,11 +29,11 @@ REFUSED, REVERTED = -32000, 3
 
 
 class UnknownMethod(Exception):
-    """A method that is not offered; the text says where they are listed."""
+    """The method does not exist; the text says where the methods are listed."""
 
 
 def documentation() -> str:
-    """Return the page about the methods, as plain text made from the table."""
+    """Return the list of the methods as plain text, generated from the table."""
     rows = [f"{name}({_parameters(method)})\n    {doc}" for name, (method, doc) in METHODS.items()]
     return "\n".join(
         (
@@ -75,7 +75,7 @@ def _bind(method: Method, context: RpcContext, params: Any) -> Awaitable[Any]:
 
 
 async def _answer_one(context: RpcContext, request: Any) -> Json | None:
-    """Return the answer to one request; None to a notification, which wants none."""
+    """Return the answer to one request; None for a notification."""
     problem = why_invalid(request)
     seen_id = request.get("id") if isinstance(request, dict) else None
     if problem:
@@ -130,8 +130,8 @@ def rpc_route(
 ) -> Route:
     """Return the one route that answers JSON-RPC at `path`, with and without a final slash.
 
-    GET gives the page about the methods. Transactions are taken only if `unlocked`, and
-    only from `accounts`.
+    GET answers the list of methods. Transactions are accepted only if `unlocked`, and only from
+    `accounts`.
     """
     context = RpcContext(chain, tuple(accounts), unlocked)
 
@@ -143,15 +143,13 @@ def rpc_route(
 
     prefix = path.rstrip("/")
     route = Route(prefix or "/", rpc, methods=["GET", "POST"])
-    # To Starlette /rpc and /rpc/ differ, and a Mount answers only the latter.
+    # Starlette distinguishes /rpc and /rpc/, and a Mount answers only the latter.
     route.path_regex = re.compile(f"^{re.escape(prefix)}/?$")
     return route
 
 
 def rpc_app(chain: Chain, *, accounts: Sequence[Address] = (), unlocked: bool = False) -> Starlette:
-    """Return an application that answers JSON-RPC at its root.
-
-    Within another application take `rpc_route` instead: Starlette's Mount leaves the
-    mounted path without a final slash unanswered.
+    """Return an application that answers JSON-RPC at its root. Within another application use
+    `rpc_route` instead: Starlette's Mount does not answer the mounted path without a final slash.
     """
     return application([rpc_route("/", chain, accounts=accounts, unlocked=unlocked)])

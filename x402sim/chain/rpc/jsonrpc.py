@@ -1,7 +1,7 @@
-"""How is the chain spelled in Ethereum's JSON-RPC? Objects out, parameters in; all pure.
+"""Converts chain objects to Ethereum's JSON-RPC objects, and parses parameters; all pure.
 
-Bytes are lower-case hex as geth writes them, addresses too; quantities are hex without
-leading zeros. What the chain does not keep (tries, uncles, a miner) is zero or empty.
+Bytes are lower-case hex as geth writes them, addresses too; quantities are hex without leading
+zeros. Fields that the chain lacks (tries, uncles, a miner) are zero or empty.
 """
 
 import re
@@ -16,7 +16,7 @@ Json = dict[str, Any]
 BLOCK_GAS_LIMIT = 30_000_000
 MAX_TOPICS = 4
 NEWEST_TAGS = ("latest", "pending", "safe", "finalized")
-"""All mean the newest block: the chain is final at once, as Cronos is."""
+"""All mean the newest block: blocks are final immediately, as on Cronos."""
 
 _ZERO_HASH = to_hex(bytes(32))
 _NO_UNCLES = to_hex(keccak256(b"\xc0"))
@@ -25,7 +25,7 @@ _QUANTITY = re.compile("0x(0|[1-9a-fA-F][0-9a-fA-F]{0,63})")
 
 
 class BadParams(ValueError):
-    """Parameters that a method cannot take; the text says what was expected and what came."""
+    """Invalid parameters of a method; the text says what was expected and what was given."""
 
 
 # --- envelopes -----------------------------------------------------------------------
@@ -47,7 +47,7 @@ def error(request_id: Any, code: int, message: str, data: str | None = None) -> 
 
 
 def why_invalid(request: Any) -> str | None:
-    """Return what keeps a value from being a JSON-RPC 2.0 request; None if it is one."""
+    """Return why a value is not a JSON-RPC 2.0 request; None if it is one."""
     if not isinstance(request, dict):
         return f"expected an object, got {shown(request)}"
     if request.get("jsonrpc") != "2.0":
@@ -89,8 +89,8 @@ def bloom(logs: Sequence[Log]) -> bytes:
 def transaction_object(tx: Transaction, chain_id: int) -> Json:
     """Return a transaction; its three block fields are null while it waits to be mined.
 
-    The chain keeps no signatures of transactions, so `v`, `r` and `s` are 0x0: nobody
-    can recover the sender from them.
+    The chain stores no signatures of transactions, so `v`, `r` and `s` are 0x0, and the sender
+    cannot be recovered from them.
     """
     return {
         "hash": to_hex(tx.hash),
@@ -156,8 +156,8 @@ def block_object(
 ) -> Json:
     """Return a block with its transactions, given as hashes or as whole objects.
 
-    `logs` are those of the block. The roots are zero: the chain keeps no tries. The size
-    is that of a header and the calldata, in bytes, and is only an estimate.
+    `logs` are those of the block. The roots are zero, as the chain has no tries. The size is that
+    of a header and the calldata, in bytes, and is only an estimate.
     """
     return {
         "number": quantity(block.number),
@@ -191,7 +191,7 @@ def shown(value: Any) -> str:
     """Return a value as JSON for an error text, cut to a readable length."""
     try:
         text: str = encode(value).decode()
-    except RecursionError:  # there was just enough stack left to decode it
+    except RecursionError:  # decoding it left too little stack to encode it
         return "something nested too deeply"
     return text if len(text) <= 80 else text[:77] + "..."
 
@@ -250,7 +250,7 @@ def read_block_number(value: Any, head: int) -> int:
 def read_call(value: Any) -> Call:
     """Return a call from a transaction object; raises `BadParams`.
 
-    Gas and fees are the chain's own affair: what the object says of them is not read.
+    Gas and fees in the object are ignored.
     """
     fields = read_object(value, "a transaction")
     if "to" not in fields:
@@ -304,5 +304,5 @@ def _fixed(value: Any, size: int, what: str) -> bytes:
 
 
 def _size(transaction: str | Json) -> int:
-    """Return about how many bytes a transaction takes; a bare hash says nothing of it."""
+    """Return the approximate size of a transaction in bytes; 0 for a bare hash."""
     return 0 if isinstance(transaction, str) else 110 + (len(transaction["input"]) - 2) // 2

@@ -1,7 +1,5 @@
-"""What each Ethereum JSON-RPC method answers, and the table of them.
-
-Only the newest state is kept: a question about an older one is refused, never answered
-wrongly.
+"""The JSON-RPC methods, and the table of them. The chain has only the newest state: a request for
+an older one is an error.
 """
 
 from collections.abc import Awaitable, Callable
@@ -37,7 +35,7 @@ MAX_FEE_HISTORY = 1024
 
 @dataclass(frozen=True, slots=True)
 class RpcContext:
-    """A chain, the accounts a caller may list, and whether it may send from them."""
+    """A chain, the accounts to list, and whether callers may send from them."""
 
     chain: Chain
     accounts: tuple[Address, ...]
@@ -52,7 +50,7 @@ async def _number(rpc: RpcContext, which: Any) -> int:
 
 
 async def _only_newest(rpc: RpcContext, which: Any) -> None:
-    """Refuse any state but the newest; `which` may be an EIP-1898 object.
+    """Reject any state but the newest; `which` may be an EIP-1898 object.
 
     Raises `BadParams` and `ChainError`.
     """
@@ -199,7 +197,7 @@ async def _logs(rpc: RpcContext, filter: Any) -> list[Json]:  # noqa: A002 - sho
     fields = read_object(filter, "a filter")
     first, last = await _range(rpc, fields)
     addresses, topics = read_addresses(fields.get("address")), read_topics(fields.get("topics"))
-    if first > last:  # it begins after the newest block
+    if first > last:  # the range begins after the newest block
         return []
     found = await rpc.chain.logs(LogFilter(first, last, addresses, topics))
     return [log_object(log) for log in found]
@@ -252,7 +250,7 @@ def _only_unlocked(rpc: RpcContext, call: Call) -> None:
 
 
 async def _only_matching(rpc: RpcContext, call: Call, fields: Json) -> None:
-    """Refuse a chain id or nonce that the transaction would not get; raises `ChainError`."""
+    """Raise `ChainError` for a chain id or a nonce that differs from the transaction's."""
     real = {"chainId": rpc.chain.chain_id, "nonce": await rpc.chain.account_nonce(call.sender)}
     for name, wanted in real.items():
         if name in fields and (seen := read_quantity(fields[name], name)) != wanted:

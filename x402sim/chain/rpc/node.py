@@ -1,7 +1,6 @@
-"""A proxy: a node's own JSON-RPC at an address of ours.
-
-Requests and answers pass unchanged. A caller who may only read gets the methods of `READS`;
-the others, which control a test node, are for callers who may control the world.
+"""A proxy to a node's own JSON-RPC. Requests and answers pass unchanged. Callers with read access
+may call the methods of `READS`; all others, some of which control a test node, need control of the
+world.
 """
 
 from typing import Any
@@ -61,7 +60,7 @@ def node_rpc_app(chain: EvmChain, *, may_write: bool) -> Starlette:
             text = f"{named} is not offered here, only reading: {', '.join(sorted(READS))}"
             return answer(jsonrpc.error(writes[0].get("id"), NOT_OFFERED, text))
         try:
-            read = encode(asked)  # a body may hold a key twice, read otherwise elsewhere
+            read = encode(asked)  # not the body: the node might read duplicate keys differently
             forwarded = await chain.pass_on(read, writes=bool(writes))
         except ChainError as gone:
             return answer(jsonrpc.error(None, NODE_GONE, str(gone)))
@@ -71,7 +70,7 @@ def node_rpc_app(chain: EvmChain, *, may_write: bool) -> Starlette:
 
 
 def _calls(asked: Any) -> list[Json]:
-    """Return the calls in a request, one or a batch; what is none is the node's to refuse."""
+    """Return the calls in a request, one or a batch; the node rejects anything else."""
     return [
         each for each in (asked if isinstance(asked, list) else [asked]) if isinstance(each, dict)
     ]

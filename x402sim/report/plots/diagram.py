@@ -66,8 +66,8 @@ def sequence(
         return empty_axes(ax, "no exchange")
     _Diagram(ax, shown).draw()
     if len(shown) < len(every):
-        said = f"rows {first + 1} to {first + len(shown)} of {len(every)}"
-        ax.set_xlabel(said, size=font_size(ax), color=GREY)
+        caption = f"rows {first + 1} to {first + len(shown)} of {len(every)}"
+        ax.set_xlabel(caption, size=font_size(ax), color=GREY)
     return ax
 
 
@@ -128,8 +128,8 @@ class _Diagram:
         match row.line.kind:
             case "request" | "answer" | "lost":
                 self._draw_message(y, row)
-            case "deed":
-                self._draw_deed(y, row)
+            case "action":
+                self._draw_action(y, row)
             case "world" | "alarm":
                 self._draw_word(y, row)
             case _:
@@ -159,9 +159,9 @@ class _Diagram:
         )  # fmt: skip
         self._write(min(left, right), y + _TEXT, row.text, 4)
 
-    def _draw_deed(self, y: int, row: Row) -> None:
+    def _draw_action(self, y: int, row: Row) -> None:
         x = self._x(row.line.left)
-        self._ax.plot(x, y, marker="D", ms=3.2, color=BLACK, gid=f"deed {row.line.seq}")
+        self._ax.plot(x, y, marker="D", ms=3.2, color=BLACK, gid=f"action {row.line.seq}")
         if row.line.left == CHAIN:
             self._write(x, y, row.text, -6)
         else:

@@ -63,10 +63,10 @@ def rows(reading: Reading) -> list[Row]:
     )
 
 
-def _paired(told: list[Line]) -> list[Row]:
+def _paired(lines: list[Line]) -> list[Row]:
     """Return rows; a request that is followed by its answer is one of them."""
     paired: list[Row] = []
-    for line in told:
+    for line in lines:
         before = paired[-1].line if paired and paired[-1].answer is None else None
         is_answer = before is not None and (before.kind, line.kind) == ("request", "answer")
         if before is not None and is_answer and before.exchange == line.exchange:

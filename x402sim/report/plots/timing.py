@@ -1,4 +1,4 @@
-"""How do plots show time? Latency by hop, and the indexer's backlog."""
+"""How do plots show time? Latency by part, and the indexer's backlog."""
 
 from itertools import accumulate
 from typing import Any
@@ -27,28 +27,28 @@ from x402sim.report.plots.figure import (
 )
 from x402sim.report.reading import Reading, Source, journal_of
 
-_MOST_HOPS = 12
+_MOST_ROWS = 12
 _ENOUGH = 5
 """Answers needed to draw quartiles."""
-_HOPS = {"service": BLUE, "facilitator": VERMILLION, "explorer": GREEN, "rpc": PURPLE}
+_COLOURS = {"service": BLUE, "facilitator": VERMILLION, "explorer": GREEN, "rpc": PURPLE}
 
 
 @styled
 def latency(source: Source, ax: Axes | None = None) -> Axes:
-    """Draw the latency of each hop, one row for each kind of request.
+    """Draw the latency of each part, one row for each kind of request.
 
     Dot: median; thick line: middle half; thin line: 5th to 95th percentile; faint ticks: single
     answers. Unanswered requests are counted in the row's text.
     """
     table = frames.latency(journal_of(source))
-    groups = _by_hop(table)
+    groups = _by_callee(table)
     ax = prepare(ax, height_mm=14 + 8 * max(2, len(groups)))
     if not groups:
         return empty_axes(ax, "no exchanges")
     slowest = float(table["latency_s"].max())
     scale, unit = (1, "s") if slowest >= 1 else (1000, "ms")
     for y, (to, what, group) in enumerate(groups):
-        _draw_hop(ax, y, f"{to}: {what}", group, _HOPS.get(to, BLACK), (scale, unit))
+        _draw_row(ax, y, f"{to}: {what}", group, _COLOURS.get(to, BLACK), (scale, unit))
     _latency_axis(ax, table["latency_s"].to_numpy() * scale)
     ax.set_ylim(len(groups) - 0.45, -0.65)
     ax.set_yticks([])
@@ -57,15 +57,15 @@ def latency(source: Source, ax: Axes | None = None) -> Axes:
     return ax
 
 
-def _by_hop(table: Any) -> list[tuple[str, str, Any]]:
-    """Return the exchanges grouped by callee and path, at most `_MOST_HOPS` groups."""
+def _by_callee(table: Any) -> list[tuple[str, str, Any]]:
+    """Return the exchanges grouped by callee and path, at most `_MOST_ROWS` groups."""
     what = table["path"].astype("str").map(_without_ids)
-    order = {to: n for n, to in enumerate(_HOPS)}
+    order = {to: n for n, to in enumerate(_COLOURS)}
     groups = [
         (str(to), str(asked), group)
         for (to, asked), group in table.groupby(["to", what], observed=True, sort=False)
     ]
-    most = sorted(groups, key=lambda each: -len(each[2]))[:_MOST_HOPS]
+    most = sorted(groups, key=lambda each: -len(each[2]))[:_MOST_ROWS]
     return sorted(most, key=lambda each: order.get(each[0], len(order)))
 
 
@@ -76,7 +76,7 @@ def _without_ids(path: str) -> str:
     return f"{head}/…" if tail.startswith(("pay_", "session_")) else path
 
 
-def _draw_hop(ax: Axes, y: int, name: str, group: Any, colour: str, scale: tuple[int, str]) -> None:
+def _draw_row(ax: Axes, y: int, name: str, group: Any, colour: str, scale: tuple[int, str]) -> None:
     took = group["latency_s"].dropna().to_numpy() * scale[0]
     facts = [f"n = {len(group)}"]
     if len(took) < len(group):

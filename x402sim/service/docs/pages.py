@@ -20,7 +20,7 @@ _ABOUT = {
     "sessions": ("Sessions", "deposit a budget once, then spend it without a 402 round trip"),
     "errors": ("Errors", "every error text with its status, cause and resolution"),
     "decisions": ("Decisions", "what this service does where the specification is silent"),
-    "clauses": ("Clauses", "every clause of the specification and the code that keeps it"),
+    "clauses": ("Clauses", "every clause of the specification and the code that implements it"),
 }
 PAGES = tuple(_ABOUT)
 """The names of the Markdown pages, in reading order; each is served at /docs/{name}.md."""

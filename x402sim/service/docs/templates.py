@@ -1,7 +1,6 @@
-"""How is a file of templates/ filled in?
+"""Fills in the files of templates/.
 
-Jinja2 is imported at the first documentation request: a server that nobody asks for its
-documentation starts without it.
+Jinja2 is imported at the first documentation request, so that a server starts without it.
 """
 
 from functools import cache

@@ -1,18 +1,18 @@
 """The service's database: what must survive a crash, in SQLite.
 
-`database.py` holds the tables and the one connection, `payments.py` the payment records,
-`sessions.py` the session budgets and their refunds. Every change is committed before the
-service answers, so `kill -9` loses nothing that was promised. The database itself enforces
-one settlement per payment id, one use of an authorization, one session per deposit, and
-released <= deposited.
+`database.py` holds the tables and the one connection, `payment_records.py` the payment records,
+`session_budgets.py` the session budgets and their refunds. Every change is committed before
+the service answers, so `kill -9` loses nothing that was answered. The database itself
+enforces one settlement per payment id, one use of an authorization, one session per deposit,
+and released <= deposited.
 """
 
 import sqlite3
 from pathlib import Path
 
 from x402sim.service.store.database import Database
-from x402sim.service.store.payments import Payments
-from x402sim.service.store.sessions import Sessions
+from x402sim.service.store.payment_records import Payments
+from x402sim.service.store.session_budgets import Sessions
 
 
 class Store:
@@ -40,7 +40,7 @@ class Store:
         return self.database.copy()
 
     def restore(self, copy: sqlite3.Connection) -> None:
-        """Replace everything with a copy."""
+        """Replace the whole database with a copy."""
         self.database.restore(copy)
 
     def clear(self) -> None:

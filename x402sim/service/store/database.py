@@ -1,7 +1,7 @@
 """The tables, and the one connection to them.
 
-A file carries the version of its tables. A file of another version is refused with an
-error that says what to do: it is never read wrongly.
+A file carries the version of its tables. A file of another version is refused with an error that
+says what to do.
 """
 
 import sqlite3
@@ -115,7 +115,7 @@ class Database:
         return copy
 
     def restore(self, copy: sqlite3.Connection) -> None:
-        """Replace everything with a copy."""
+        """Replace the whole database with a copy."""
         copy.backup(self._connection)
 
     def clear(self) -> None:

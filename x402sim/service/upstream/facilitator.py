@@ -1,76 +1,34 @@
-"""The service's calls to its facilitator, in whichever dialect it speaks.
+"""The service's calls to its facilitator, in the dialect of the settings (`dialect.py`).
 
 An answer that was lost is neither yes nor no, so `settle` has three outcomes: money
 moved, no money moved, and `OutcomeUnknown`.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import TypeVar
 
 import httpx
-import msgspec
 
 from x402sim.protocol.crypto import from_hex, parse_address
 from x402sim.protocol.header import PresentedPayment
 from x402sim.protocol.messages import BadMessage, PaymentRequirements
-from x402sim.protocol.refusals import Refusal
 from x402sim.service.settings import Settings
 from x402sim.service.upstream.calls import OutcomeUnknown, Unavailable, send
+from x402sim.service.upstream.dialect import Moved, Outcome, Verdict
 
 Answer = TypeVar("Answer")
 
 
-class Verdict(msgspec.Struct, frozen=True):
-    """The facilitator's answer to verify; `reason` says why a payment is invalid."""
-
-    is_valid: bool
-    reason: str | None = None
-
-
-class Moved(msgspec.Struct, frozen=True):
-    """The facilitator's answer that money has moved, in its own words: nothing is checked yet."""
-
-    tx_hash: str
-    payer: str
-    to: str
-    amount: str
-    network: str
-
-
-class NotMoved(msgspec.Struct, frozen=True):
-    """The facilitator's answer that no money has moved, and its reason."""
-
-    refusal: Refusal
-    reason: str
-
-
-Outcome = Moved | NotMoved
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Dialect:
-    """The words of one kind of facilitator; the readers raise `BadMessage`."""
-
-    verify_path: str
-    settle_path: str
-    headers: Mapping[str, str]
-    request: Callable[[PresentedPayment, PaymentRequirements], bytes]
-    read_verdict: Callable[[bytes], Verdict]
-    read_outcome: Callable[[bytes], Outcome]
-
-
 class FacilitatorClient:
-    """One facilitator, at the URL of the settings."""
+    """The facilitator of the settings: its URL, and its dialect."""
 
-    def __init__(self, http: httpx.AsyncClient, settings: Settings, dialect: Dialect) -> None:
+    def __init__(self, http: httpx.AsyncClient, settings: Settings) -> None:
         self._http = http
         self._settings = settings
-        self._dialect = dialect
 
     async def verify(self, payment: PresentedPayment, requirements: PaymentRequirements) -> Verdict:
         """Ask whether a payment is valid; raises `Unavailable`."""
-        dialect, timeout_s = self._dialect, self._settings.verify_timeout_s
+        dialect, timeout_s = self._settings.dialect, self._settings.verify_timeout_s
         body = dialect.request(payment, requirements)
         response = await self._post(dialect.verify_path, body, timeout_s)
         return _read(response, dialect.read_verdict)
@@ -81,7 +39,7 @@ class FacilitatorClient:
         Raises `Unavailable` if it certainly was not asked, `OutcomeUnknown` if it was
         and its answer is lost or makes no sense.
         """
-        dialect, timeout_s = self._dialect, self._settings.settle_timeout_s
+        dialect, timeout_s = self._settings.dialect, self._settings.settle_timeout_s
         body = dialect.request(payment, requirements)
         try:
             response = await self._post(dialect.settle_path, body, timeout_s)
@@ -95,7 +53,7 @@ class FacilitatorClient:
         return outcome
 
     async def _post(self, path: str, body: bytes, timeout_s: float) -> httpx.Response:
-        url, headers = self._settings.facilitator_url + path, self._dialect.headers
+        url, headers = self._settings.facilitator_url + path, self._settings.dialect.headers
         request = self._http.build_request("POST", url, content=body, headers=headers)
         response = await send(self._http, request, timeout_s)
         if response.status_code >= 500 or response.status_code == 408:
@@ -109,8 +67,8 @@ def _read(response: httpx.Response, read: Callable[[bytes], Answer]) -> Answer:
     try:
         return read(response.content)
     except BadMessage as error:
-        said = f"{response.status_code} {response.text[:200]!r}"
-        raise Unavailable(f"the facilitator answered {said}") from error
+        answered = f"{response.status_code} {response.text[:200]!r}"
+        raise Unavailable(f"the facilitator answered {answered}") from error
 
 
 def _is_what_was_asked(

@@ -1,1 +1,1 @@
-"""The recipe of a world, and its parts wired together."""
+"""The recipe of a world, and the code that builds its parts."""

@@ -1,4 +1,4 @@
-"""Which chain events does a journal get, and when? Those of each new block, as it is mined."""
+"""Records each new block's events in the journal when the block is mined."""
 
 import asyncio
 from typing import Literal
@@ -23,7 +23,7 @@ class Watch:
         self._chain, self._journal, self._clock = chain, journal, clock
         self._seen: list[Block]
         self._seen, self.supply_base = chain.at_first()
-        """`supply_base` is all tokens there were when it was last called, in base units."""
+        """`supply_base` is the token's supply at the last call, in base units."""
         self._turn = asyncio.Lock()
         chain.watchers.append(self)
 
@@ -40,7 +40,7 @@ class Watch:
                     [await self._chain.receipt(tx) for tx in block.tx_hashes] if block else []
                 )
                 if block is None or None in receipts:
-                    break  # it was replaced meanwhile; whoever did it calls again
+                    break  # a reorg replaced it meanwhile and calls again
                 self._seen.append(block)
                 for receipt in filter(None, receipts):
                     self._record_receipt(block, receipt)
@@ -71,7 +71,7 @@ class Watch:
         )
         for log in receipt.logs:
             if log.address != self._chain.token or not log.topics:
-                continue  # another contract's
+                continue  # a log of another contract
             if log.topics[0] == abi.TRANSFER_EVENT:
                 self._record_transfer(log)
             elif log.topics[0] in _USES:

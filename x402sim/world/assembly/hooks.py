@@ -1,7 +1,7 @@
 """How to change the parts of a world before they start: policies, middleware, defects.
 
-`Recipe(hooks=Hooks(service=lambda it: replace(it, store=MyStore(it.store))))` puts another
-store into the service. Each hook gets the part as it would be and returns the one to use.
+`Recipe(hooks=Hooks(service=lambda it: replace(it, store=MyStore(it.store))))` puts another store
+into the service. Each hook gets a part and returns the one to use.
 """
 
 from collections.abc import Callable
@@ -29,8 +29,8 @@ def _no_middleware(_: Service, app: ASGIApp) -> ASGIApp:
 class Hooks:
     """A function for each part that can be changed; the defaults change nothing.
 
-    `service` and `app` run at the start of the service and again after each crash, which
-    loses whatever they keep in memory. `app` wraps the ASGI application of the service.
+    `service` and `app` run at each start of the service, also after a crash, and lose what they
+    hold in memory. `app` wraps the ASGI application of the service.
     """
 
     settings: Callable[[Settings], Settings] = _unchanged
@@ -40,4 +40,4 @@ class Hooks:
 
 
 NO_HOOKS = Hooks()
-"""Every part as it is."""
+"""Hooks that change nothing."""

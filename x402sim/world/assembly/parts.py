@@ -1,8 +1,7 @@
-"""Every part of the world, wired together.
+"""Builds every part of a world and connects them.
 
-The parts meet over HTTP even in one process: the service's client has a transport that
-hands each request to the right ASGI application, so that any of them can be replaced
-by a third party's.
+The parts communicate over HTTP even in one process: a transport of the service's client passes
+each request to the right ASGI application, so that any of them can be replaced by a third party's.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -29,7 +28,6 @@ from x402sim.service.issue import Issuer
 from x402sim.service.settings import Settings
 from x402sim.service.state import Service
 from x402sim.service.store import Store
-from x402sim.service.upstream.cronos import CRONOS
 from x402sim.service.upstream.explorer import ExplorerClient
 from x402sim.service.upstream.facilitator import FacilitatorClient
 from x402sim.service.upstream.rpc import RpcClient
@@ -38,22 +36,22 @@ from x402sim.spec.needs import Need
 from x402sim.world.assembly.chain_recorder import Watch
 from x402sim.world.assembly.process import Process, paths_of
 from x402sim.world.assembly.recipe import Recipe
-from x402sim.world.chains.backend import OpenChain, Opening
-from x402sim.world.chains.people import People
-from x402sim.world.transport.door import faulty
+from x402sim.world.chains.accounts import Accounts
+from x402sim.world.chains.backend import ChainRequest, OpenChain
 from x402sim.world.transport.faults import Faults, Victim
 from x402sim.world.transport.link import Asgi
+from x402sim.world.transport.middleware import faulty
 
 JOURNAL_LIMIT = 100_000
 ACTORS = ("service", "facilitator", "explorer", "chain")
-"""Whose clocks can go wrong."""
+"""The actors whose clocks can be skewed."""
 WORLD_OFFERS = frozenset({Need.FAULTS, Need.WORLD})
 SERVICE_OFFERS = frozenset({Need.SESSIONS, Need.AGENTS, Need.LLMS, Need.RECORD, Need.SESSION_VIEW})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """One world: its state, and the ASGI applications that are its face."""
+    """One world: its state and its ASGI applications."""
 
     clock: Clock
     journal: Journal
@@ -65,7 +63,7 @@ class Parts:
     index: Index
     accounts: tuple[Wallet, ...]
     offers: frozenset[Need]
-    """What a story may ask of this world, in whichever time it is played."""
+    """The needs that this world meets, in real or virtual time."""
     service_app: ASGIApp
     facilitator_app: ASGIApp
     explorer_app: ASGIApp
@@ -75,22 +73,22 @@ class Parts:
 
     @property
     def service(self) -> Service:
-        """The service as it runs now; after a crash it is another one."""
+        """The running service; each crash replaces it."""
         return self.process.service
 
 
 MakeLink = Callable[[Part, ASGIApp], httpx.AsyncBaseTransport]
-"""Makes the wire to one part ("facilitator", "explorer", "rpc") from its application."""
+"""Makes the link to one part ("facilitator", "explorer", "rpc") from its application."""
 
 
 def plain_link(_: str, app: ASGIApp) -> httpx.AsyncBaseTransport:
-    """Return a wire that loses nothing and takes no time."""
+    """Return a link without faults and without latency."""
     return Asgi(app)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Site:
-    """What all parts of one world share while it is built."""
+    """What all parts of one world share during the build."""
 
     recipe: Recipe
     clock: Clock
@@ -98,14 +96,14 @@ class _Site:
     journal: Journal
     faults: Faults
     rng: Rng
-    """Draws what must differ from world to world if something outlives them."""
+    """Draws values that must never repeat, so it is unseeded if something outlives the world."""
     keys: Rng
-    """Draws the keys, which are the seed's in any world."""
+    """Draws the keys, which depend on the seed in every world."""
 
-    def at_its_door(self, name: Victim, app: ASGIApp, paths: Sequence[str]) -> ASGIApp:
-        """Return a part's application, with faults before it, and its answers recorded.
+    def with_faults(self, name: Victim, app: ASGIApp, paths: Sequence[str]) -> ASGIApp:
+        """Return a part's application with fault injection and recording around it.
 
-        `paths` are those it serves; a fault for any other is refused.
+        `paths` are those it serves; a fault for any other is an error.
         """
         self.faults.routed(name, paths)
         return web.recorded(
@@ -119,15 +117,15 @@ def build(
     link: MakeLink = plain_link,
     journal: Journal | None = None,
 ) -> Parts:
-    """Build a world. With a file, one that was there before goes on where it stopped.
+    """Build a world. An existing database file is continued.
 
-    Raises `sqlite3.Error` or `ChainError` if file or chain cannot be used.
+    Raises `sqlite3.Error` or `ChainError` if the file or the chain cannot be used.
     """
     site = _site(recipe, clock or Clock(), Journal(JOURNAL_LIMIT) if journal is None else journal)
-    people = People.drawn(site.keys)
+    accounts = Accounts.drawn(site.keys)
     store = Store(recipe.file)
     secret = store.secret("ids", site.rng.secret("ids"))
-    opened = _open_chain(site, people, store, secret)
+    opened = _open_chain(site, accounts, store, secret)
     watch = Watch(opened.chain, site.journal, site.clock)
     index = Index(opened.chain, site.clocks["explorer"], recipe.explorer_lag_s)
     outside = _outside(site, opened, index)
@@ -144,11 +142,11 @@ def build(
         clocks=site.clocks,
         faults=site.faults,
         index=index,
-        accounts=people.accounts,
+        accounts=accounts.funded,
         offers=opened.offers
         | WORLD_OFFERS
         | (SERVICE_OFFERS if recipe.has_service else frozenset()),
-        service_app=_service_at_its_door(site, process),
+        service_app=_service_with_faults(site, process),
         facilitator_app=outside["facilitator"],
         explorer_app=outside["explorer"],
         rpc_app=outside["rpc"],
@@ -170,15 +168,15 @@ def _site(recipe: Recipe, clock: Clock, journal: Journal) -> _Site:
     )
 
 
-def _open_chain(site: _Site, people: People, store: Store, secret: bytes) -> OpenChain:
-    """Open the chain; the world's clock goes on at the time of its newest block."""
+def _open_chain(site: _Site, accounts: Accounts, store: Store, secret: bytes) -> OpenChain:
+    """Open the chain, and advance the world's clock to its newest block."""
     recipe = site.recipe
     try:
         opened = recipe.chain.open(
-            Opening(
+            ChainRequest(
                 network=recipe.network,
                 clock=site.clocks["chain"],
-                people=people,
+                accounts=accounts,
                 secret=secret,
                 has_payments=store.counts()["payments"] > 0,
                 file=recipe.file,
@@ -198,7 +196,7 @@ def _open_chain(site: _Site, people: People, store: Store, secret: bytes) -> Ope
 
 
 def _outside(site: _Site, opened: OpenChain, index: Index) -> dict[Part, ASGIApp]:
-    """Return the applications that the service asks."""
+    """Return the applications that the service calls."""
     recipe, clock = site.recipe, site.clocks["facilitator"]
     facilitator = recipe.hooks.facilitator(
         Facilitator(
@@ -215,17 +213,17 @@ def _outside(site: _Site, opened: OpenChain, index: Index) -> dict[Part, ASGIApp
         "explorer": explorer_app(index),
         "rpc": opened.rpc_app,
     }
-    return {name: site.at_its_door(name, app, paths_of(app)) for name, app in apps.items()}
+    return {name: site.with_faults(name, app, paths_of(app)) for name, app in apps.items()}
 
 
-def _service_at_its_door(site: _Site, process: Process) -> ASGIApp:
+def _service_with_faults(site: _Site, process: Process) -> ASGIApp:
     if site.recipe.has_service:
-        return site.at_its_door("service", process, process.paths)
-    return site.at_its_door("service", _no_service, ())
+        return site.with_faults("service", process, process.paths)
+    return site.with_faults("service", _no_service, ())
 
 
 def _client(outside: dict[Part, ASGIApp], link: MakeLink) -> httpx.AsyncClient:
-    """Return the client with which the service asks them."""
+    """Return the HTTP client with which the service calls them."""
     return httpx.AsyncClient(
         mounts={_url(name): link(name, app) for name, app in outside.items()},
         trust_env=False,
@@ -241,7 +239,7 @@ def _service(site: _Site, settings: Settings, store: Store, http: httpx.AsyncCli
         store=store,
         issuer=Issuer(settings, site.rng.stream("payment ids")),
         entitlements=Entitlements(settings.entitlement_lifetime_s),
-        facilitator=FacilitatorClient(http, settings, CRONOS),
+        facilitator=FacilitatorClient(http, settings),
         explorer=ExplorerClient(http, settings),
         rpc=RpcClient(http, settings),
         record=lambda event: journal.record(clock.now_ms(), event),

@@ -1,4 +1,4 @@
-"""The service as a process: it can die at any moment, and start again on its database."""
+"""The service as a process that can crash at any moment and restart on its database."""
 
 import asyncio
 from contextlib import suppress
@@ -14,13 +14,13 @@ from x402sim.service.background import run_background
 from x402sim.service.entitlements import Entitlements
 from x402sim.service.state import KeyedLocks, Service
 from x402sim.world.assembly.hooks import NO_HOOKS, Hooks
-from x402sim.world.transport.door import ABORT
+from x402sim.world.transport.middleware import ABORT
 
 
 class Process:
     """An ASGI application and its background work, which crash and restart together.
 
-    `hooks` may change the service and its application, at each start anew.
+    `hooks` may change the service and its application at each start.
     """
 
     def __init__(self, service: Service, hooks: Hooks = NO_HOOKS) -> None:
@@ -38,7 +38,7 @@ class Process:
         self._app = self._hooks.app(self.service, app)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request; if the service crashes meanwhile, the connection breaks."""
+        """Serve one request; a crash of the service breaks the connection."""
         life, task = self.crashes, asyncio.current_task()
         assert task is not None
         self._tasks.add(task)
@@ -57,7 +57,7 @@ class Process:
         self._background = asyncio.create_task(run_background(self.service))
 
     def crash(self) -> None:
-        """Crash and restart: requests in flight and everything but the database are lost."""
+        """Crash and restart: only the database survives, and requests in flight are aborted."""
         self.crashes += 1
         for task in self._tasks:
             task.cancel()
@@ -74,7 +74,7 @@ class Process:
             self.start_background()
 
     async def stop(self) -> None:
-        """End the background work."""
+        """Stop the background work."""
         if self._background:
             self._background.cancel()
             with suppress(asyncio.CancelledError):

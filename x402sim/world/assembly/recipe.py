@@ -1,4 +1,4 @@
-"""What is a world made of? Data alone: building it is the business of `parts`."""
+"""The configuration of a world, as data; `parts` builds it."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,16 +20,16 @@ SERVICE_TABLES: dict[str, Any] = {
 }
 TOKEN_TABLES: dict[str, Any] = {"transfer": TRANSFER, "receive": RECEIVE, "cancel": CANCEL}
 TABLES = {**SERVICE_TABLES, **TOKEN_TABLES}
-"""Every rule table that a rule can be left out of."""
+"""The rule tables from which a rule can be left out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """What a world is made of; raises `ValueError` for what no world can have.
+    """The configuration of a world; raises `ValueError` for an impossible one.
 
-    The same seed gives the same accounts (without one, those of seed 0), and in memory
-    the same payment ids. With a file, or on a chain that outlives the world, ids must never
-    come twice, and are drawn anew.
+    The same seed gives the same accounts (without a seed, those of seed 0), and in memory the same
+    payment ids. With a file, or on a chain that outlives the world, ids must never repeat, so they
+    are drawn without the seed.
     """
 
     network: Network
@@ -38,22 +38,22 @@ class Recipe:
     """The service's SQLite database; None keeps it in memory."""
     decisions: Decisions | None = None
     explorer_lag_s: float = 0.0
-    """How many seconds after its time the explorer shows a block."""
+    """Seconds until the explorer shows a block, after the block's time."""
     unlocked: bool = True
-    """Whether the RPC sends transactions for the ten accounts, which it has the keys of."""
+    """Whether the RPC signs transactions for the ten funded accounts."""
     has_service: bool = True
-    """Whether the service is there; without it the world is for a service of your own."""
+    """Whether the world has its own service; if not, it is for an external one."""
     chain: ChainBackend = DEFAULT_CHAIN
     block_time_s: float | None = None
-    """Seconds between blocks; None mines every transaction at once."""
+    """Seconds between blocks; None mines each transaction immediately."""
     heartbeat_s: float = 60
-    """Seconds between blocks when no transaction waits for one, so that chain time moves on."""
+    """Seconds between empty blocks, so that the chain's time advances."""
     sweep_s: int | None = None
-    """Seconds between looks at expired sessions and pending payments; None is the default."""
+    """Seconds between sweeps of expired sessions and pending payments; None is the default."""
     without: tuple[tuple[str, str], ...] = ()
-    """Rules to leave out, to see which check notices: (name in `TABLES`, clause)."""
+    """Rules to leave out, to test which check notices: (name in `TABLES`, clause)."""
     hooks: Hooks = NO_HOOKS
-    """Functions that change settings, service, its application, or the facilitator."""
+    """Functions that change the settings, the service, its application or the facilitator."""
 
     def __post_init__(self) -> None:
         if self.block_time_s is not None and not 0.01 <= self.block_time_s <= 86400:
@@ -67,7 +67,7 @@ class Recipe:
 
     @property
     def is_persistent(self) -> bool:
-        """Whether something outlives the world, in which nothing may come twice."""
+        """Whether the database or the chain outlives the world, so that ids must never repeat."""
         return self.file is not None or self.chain.is_persistent
 
     def rules(self, table: str) -> Any:

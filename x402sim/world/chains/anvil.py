@@ -1,4 +1,4 @@
-"""A real EVM of the world's own: an anvil that is started and stopped with it."""
+"""The chain backend `Anvil`: a real EVM that starts and stops with the world."""
 
 import asyncio
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from pathlib import Path
 
 from x402sim.chain.base import ChainError
 from x402sim.spec.needs import Need
-from x402sim.world.chains.backend import OpenChain, Opening
+from x402sim.world.chains.backend import ChainRequest, OpenChain
 from x402sim.world.chains.evm import require_evm
 from x402sim.world.loop import VirtualLoop
 
@@ -15,8 +15,8 @@ from x402sim.world.loop import VirtualLoop
 class Anvil:
     """An anvil (Foundry's test node) on a free port; needs the extra `evm`.
 
-    `program` is its path; by default it is looked for in X402SIM_ANVIL, on PATH, and in
-    the npm package @foundry-rs/anvil.
+    `program` is its path; by default it is searched in X402SIM_ANVIL, on PATH, and in the npm
+    package @foundry-rs/anvil.
     """
 
     program: Path | None = None
@@ -24,29 +24,32 @@ class Anvil:
     is_virtual = True
     is_persistent = False
 
-    def open(self, opening: Opening) -> OpenChain:
-        """Start the node and put the token on it; raises `ChainError`."""
-        require_evm(opening)
-        if opening.file is not None:
+    def open(self, request: ChainRequest) -> OpenChain:
+        """Start the node and install the token; raises `ChainError`."""
+        require_evm(request)
+        if request.file is not None:
             raise ChainError("--db is not supported with anvil: its chain ends with the process")
-        from x402sim.chain.node.anvil_chain import AnvilChain
+        from x402sim.chain.node.anvil_node import AnvilNode
+        from x402sim.chain.node.local_chain import LocalChain
         from x402sim.chain.rpc.node import node_rpc_app
 
-        people = opening.people
-        chain = AnvilChain(
-            opening.network,
-            opening.clock,
-            owner=people.owner.address_bytes,
-            balances=people.balances,
-            native=people.native,
-            program=self.program,
-            in_line=_is_time_virtual(),
+        accounts, network, clock = request.accounts, request.network, request.clock
+        node = AnvilNode(
+            network.chain_id, clock.now_s(), program=self.program, in_line=_is_time_virtual()
+        )
+        chain = LocalChain(
+            node,
+            network,
+            clock,
+            owner=accounts.owner.address_bytes,
+            balances=accounts.balances,
+            native=accounts.native,
         )
         return OpenChain(
             chain=chain,
-            network=opening.network,
-            facilitator=people.facilitator.address_bytes,
-            rpc_app=node_rpc_app(chain, may_write=opening.unlocked),
+            network=network,
+            facilitator=accounts.facilitator.address_bytes,
+            rpc_app=node_rpc_app(chain, may_write=request.unlocked),
             offers=frozenset(
                 {Need.FUNDS, Need.OBSERVE_CHAIN, Need.CONTROL_CHAIN, Need.CLOCK},
             ),

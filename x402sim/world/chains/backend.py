@@ -1,7 +1,7 @@
-"""What does a world need to know of a chain backend?
+"""The interface of chain backends.
 
 A backend declares its capabilities: `is_virtual` and `is_persistent` before it is opened,
-`OpenChain.offers` afterwards. No other code asks which backend it is.
+`OpenChain.offers` afterwards. No other code depends on which backend it is.
 """
 
 from dataclasses import dataclass
@@ -16,24 +16,24 @@ from x402sim.clock import Clock
 from x402sim.protocol.crypto import Address
 from x402sim.protocol.networks import Network
 from x402sim.spec.needs import Need
-from x402sim.world.chains.people import People
+from x402sim.world.chains.accounts import Accounts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Opening:
-    """What a world asks of its chain; a backend that cannot do it raises `ChainError`."""
+class ChainRequest:
+    """A world's demands on its chain; a backend that cannot meet them raises `ChainError`."""
 
     network: Network
     clock: Clock
-    people: People
+    accounts: Accounts
     secret: bytes
-    """Marks a chain file as belonging to this world's database."""
+    """The id of this world's database, which a chain file stores."""
     has_payments: bool
-    """Whether that database has payments, which an empty chain would contradict."""
+    """Whether that database has payments, which an empty chain cannot have."""
     file: Path | None
     block_time_s: float | None
     unlocked: bool
-    """Whether the RPC sends transactions for the funded accounts."""
+    """Whether the RPC signs transactions for the funded accounts."""
     token_rules: TokenRules
     without_token_rules: tuple[str, ...]
     """The tables of `token_rules` that have rules left out."""
@@ -41,13 +41,13 @@ class Opening:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenChain:
-    """A chain that is open: its seam, its JSON-RPC, and what a story may ask of it."""
+    """An open chain: its interface, its JSON-RPC and the needs that it meets."""
 
     chain: WorldChain
     network: Network
-    """The network, with the address of the token that is really there."""
+    """The network, with the address of the token on this chain."""
     facilitator: Address
-    """The account that settles."""
+    """The facilitator's account, which submits settlements."""
     rpc_app: Starlette
     offers: frozenset[Need]
 
@@ -57,22 +57,22 @@ class ChainBackend(Protocol):
 
     @property
     def kind(self) -> str:
-        """One word for programs: "ledger", "anvil" or "node"."""
+        """The kind in JSON: "ledger", "anvil" or "node"."""
 
     @property
     def name(self) -> str:
-        """What a person types for it; of a URL only the host, as the rest is often secret."""
+        """The name on the command line; of a URL only the host, as the rest is often secret."""
 
     @property
     def is_virtual(self) -> bool:
-        """Whether its blocks follow the world's clock, so that all time can be simulated."""
+        """Whether its blocks follow the world's clock, which virtual time requires."""
 
     @property
     def is_persistent(self) -> bool:
-        """Whether it outlives the world, so that keys and ids must never come twice."""
+        """Whether it outlives the world, so that keys and ids must never repeat."""
 
-    def open(self, opening: Opening) -> OpenChain:
+    def open(self, request: ChainRequest) -> OpenChain:
         """Open the chain; blocks until it is ready.
 
-        Raises `ChainError` that says what is missing, and `sqlite3.Error` for its file.
+        Raises `ChainError` that says what is missing, and `sqlite3.Error` for the chain's file.
         """

@@ -1,4 +1,4 @@
-"""The chain in memory: fast, deterministic, and under full control."""
+"""The chain backend `Ledger`: in memory, fast and deterministic, with every control."""
 
 import hashlib
 from dataclasses import dataclass
@@ -7,37 +7,37 @@ from pathlib import Path
 from x402sim.chain.ledger.ledger import LedgerChain
 from x402sim.chain.rpc.app import rpc_app
 from x402sim.spec.needs import Need
-from x402sim.world.chains.backend import OpenChain, Opening
+from x402sim.world.chains.backend import ChainRequest, OpenChain
 
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """A chain in memory; with a database file it is kept beside it, in FILE.chain."""
+    """A chain in memory; with a database FILE it is stored in FILE.chain."""
 
     kind = name = "ledger"
     is_virtual = True
     is_persistent = False
 
-    def open(self, opening: Opening) -> OpenChain:
+    def open(self, request: ChainRequest) -> OpenChain:
         """Open the chain; raises `ChainError` and `sqlite3.Error` for its file."""
-        people = opening.people
+        accounts = request.accounts
         chain = LedgerChain(
-            opening.network,
-            opening.clock,
-            owner=people.owner.address_bytes,
-            balances=people.balances,
-            native=people.native,
-            has_history=opening.has_payments,
-            origin=hashlib.sha256(b"origin" + opening.secret).digest(),
-            file=_chain_file(opening.file),
-            rules=opening.token_rules,
+            request.network,
+            request.clock,
+            owner=accounts.owner.address_bytes,
+            balances=accounts.balances,
+            native=accounts.native,
+            has_history=request.has_payments,
+            origin=hashlib.sha256(b"origin" + request.secret).digest(),
+            file=_chain_file(request.file),
+            rules=request.token_rules,
         )
-        accounts = [wallet.address_bytes for wallet in people.accounts]
+        funded = [wallet.address_bytes for wallet in accounts.funded]
         return OpenChain(
             chain=chain,
-            network=opening.network,
-            facilitator=people.facilitator.address_bytes,
-            rpc_app=rpc_app(chain, accounts=accounts, unlocked=opening.unlocked),
+            network=request.network,
+            facilitator=accounts.facilitator.address_bytes,
+            rpc_app=rpc_app(chain, accounts=funded, unlocked=request.unlocked),
             offers=frozenset(
                 {
                     Need.FUNDS,

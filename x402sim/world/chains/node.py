@@ -1,4 +1,4 @@
-"""An existing node: real time, our keys, and no control over its blocks."""
+"""The chain backend `Node`: an existing node, in real time, without control of its blocks."""
 
 import asyncio
 import os
@@ -10,7 +10,7 @@ from x402sim.chain.base import ChainError
 from x402sim.protocol.crypto import parse_address
 from x402sim.protocol.networks import Network
 from x402sim.spec.needs import Need
-from x402sim.world.chains.backend import OpenChain, Opening
+from x402sim.world.chains.backend import ChainRequest, OpenChain
 from x402sim.world.chains.evm import require_evm
 from x402sim.world.loop import run_anywhere
 
@@ -22,10 +22,10 @@ KEYS = "X402SIM_CHAIN_KEYS"
 class Node:
     """The JSON-RPC node at `url`; needs the extra `evm`.
 
-    `token` is the token's address there, by default the network's own; with `deploy` a new
-    token is deployed first. `keys` are private keys, by default those in X402SIM_CHAIN_KEYS:
-    the first pays for gas, and the token owner's, if listed, mints for payers.
-    Raises `ValueError` for a URL or an address that is none.
+    `token` is the token's address there, by default the network's own; with `deploy` a new token
+    is deployed first. `keys` are private keys, by default those in X402SIM_CHAIN_KEYS: the first
+    pays for gas, and the token owner's, if listed, mints for payers. Raises `ValueError` for an
+    invalid URL or address.
     """
 
     url: str
@@ -57,20 +57,20 @@ class Node:
         parts = urlsplit(self.url)
         return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
 
-    def open(self, opening: Opening) -> OpenChain:
+    def open(self, request: ChainRequest) -> OpenChain:
         """Connect to the node, deploy the token if asked to; raises `ChainError`."""
-        require_evm(opening)
-        if opening.block_time_s is not None:
+        require_evm(request)
+        if request.block_time_s is not None:
             raise ChainError(f"a block time cannot be set: {self.name} mines at its own pace")
         from x402sim.chain.node.external import ExternalChain
         from x402sim.chain.rpc.node import node_rpc_app
 
-        network, keys = self._network(opening.network), keys_of(self.keys, os.environ)
-        balances = opening.people.balances
+        network, keys = self._network(request.network), keys_of(self.keys, os.environ)
+        balances = request.accounts.balances
 
         async def connect() -> ExternalChain:
             chain = await ExternalChain.open(
-                self.url, network, opening.clock, keys, deploy=self.deploy
+                self.url, network, request.clock, keys, deploy=self.deploy
             )
             if self.deploy:
                 await asyncio.gather(*(chain.fund(*each) for each in balances.items()))
@@ -85,7 +85,7 @@ class Node:
             chain=chain,
             network=chain.network,
             facilitator=chain.keys[0],
-            rpc_app=node_rpc_app(chain, may_write=opening.unlocked),
+            rpc_app=node_rpc_app(chain, may_write=request.unlocked),
             offers=frozenset({Need.OBSERVE_CHAIN, *funds}),
         )
 
@@ -94,10 +94,7 @@ class Node:
 
 
 def keys_of(given: tuple[str, ...], environ: Mapping[str, str]) -> list[bytes]:
-    """Return the private keys that were given, or those of `KEYS`.
-
-    Raises `ChainError` that shows none of them.
-    """
+    """Return the given private keys, or those in `KEYS`. Raises `ChainError` that shows no key."""
     from x402sim.chain.node.sender import read_keys
 
     try:

@@ -1,4 +1,4 @@
-"""Which chain does a word on the command line name? The only place that reads such words."""
+"""Parses the name of a chain backend, as on the command line. No other code does."""
 
 from x402sim.suggest import unknown
 from x402sim.world.chains.anvil import Anvil
@@ -12,8 +12,8 @@ DEFAULT_CHAIN = Ledger()
 def parse_chain(text: str, *, token: str | None = None, deploy: bool = False) -> ChainBackend:
     """Return the chain that `text` names: "ledger", "anvil", or the URL of a node.
 
-    `token` and `deploy` are the node's (see `Node`). Raises `ValueError` that names what is
-    possible and what was probably meant.
+    `token` and `deploy` are the node's (see `Node`). Raises `ValueError` that lists the possible
+    names and suggests the nearest.
     """
     if text.startswith(("http://", "https://")):
         return Node(text, token=token, deploy=deploy)

@@ -1,1 +1,1 @@
-"""The control plane of a world: one file a topic, `app` the routes."""
+"""The control API of a world: `app` has the routes, the other files one topic each."""

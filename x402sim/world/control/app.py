@@ -1,7 +1,7 @@
-"""/_sim: what only a simulated world offers. Accounts, money, time, blocks, and going back.
+"""The control API, /_sim: accounts, money, time, blocks, faults, snapshots.
 
-It controls the whole world, so it takes requests from this machine's own programs only: no
-foreign Host, no foreign Origin, and with a token only requests that present it.
+It controls the whole world, so it accepts requests from programs on this machine only: no foreign
+Host, no foreign Origin, and with a token only requests that present it.
 """
 
 import hmac
@@ -18,9 +18,9 @@ from x402sim.chain.base import ChainError
 from x402sim.web import Refused
 from x402sim.world.assembly.parts import Parts
 from x402sim.world.control import blocks, clocks, faults, look, money, snapshots
-from x402sim.world.control.plane import Nothing, Plane
+from x402sim.world.control.context import Context, Nothing
 
-Action = Callable[[Plane, Any], Awaitable[Any]]
+Action = Callable[[Context, Any], Awaitable[Any]]
 ACTIONS: dict[tuple[str, str], tuple[Action, type[Any]]] = {
     ("GET", "/accounts"): (look.accounts, Nothing),
     ("GET", "/state"): (look.state, Nothing),
@@ -46,18 +46,18 @@ ACTIONS: dict[tuple[str, str], tuple[Action, type[Any]]] = {
     ("POST", "/force-revert"): (blocks.force_revert, blocks.ForceRevert),
     ("POST", "/drop"): (blocks.drop, Nothing),
 }
-"""Every action but the journal, which is a stream of lines."""
+"""Every action except the journal, which is NDJSON."""
 
 
 def control_app(parts: Parts, token: str | None) -> Starlette:
-    """Return the ASGI application of the control plane; with a token it must be presented."""
-    plane = Plane(parts)
+    """Return the ASGI application of the control API; a `token` is required of every request."""
+    context = Context(parts)
 
     def route(method: str, path: str, action: Action, kind: type[Any]) -> Route:
         async def endpoint(request: Request) -> Response:
             _require_token(request, token)
             body = await web.read_body(request) if method == "POST" else b""
-            return web.answer(await action(plane, web.parse(body or b"{}", kind)))
+            return web.answer(await action(context, web.parse(body or b"{}", kind)))
 
         return Route(path, endpoint, methods=[method])
 
@@ -84,7 +84,7 @@ def control_app(parts: Parts, token: str | None) -> Starlette:
 
 
 def usage() -> str:
-    """Return what the control plane offers, a line each."""
+    """Return the list of actions, one line each."""
     lines = [
         f"{method:4} /_sim{path:<15} {(action.__doc__ or '').splitlines()[0]}"
         for (method, path), (action, _) in ACTIONS.items()

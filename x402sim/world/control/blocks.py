@@ -1,4 +1,4 @@
-"""Blocks: mine them, hold them back, replace them, and make calls in them revert."""
+"""Actions on blocks: mine, pause mining, reorganise, and force reverts."""
 
 from typing import Annotated, Any
 
@@ -7,7 +7,7 @@ from msgspec import Meta
 
 from x402sim.protocol.crypto import Hash, from_hex
 from x402sim.web import bad_body
-from x402sim.world.control.plane import Nothing, Plane, mining, rewinding
+from x402sim.world.control.context import Context, Nothing, mining, rewinding
 
 
 class Mine(msgspec.Struct, frozen=True):
@@ -17,13 +17,13 @@ class Mine(msgspec.Struct, frozen=True):
 
 
 class Mining(msgspec.Struct, frozen=True):
-    """Mine every transaction at once, or only on demand."""
+    """Mine each transaction immediately, or only on demand."""
 
     automine: bool
 
 
 class Reorg(msgspec.Struct, frozen=True):
-    """Replace the newest blocks; the transactions in `drop` are forgotten."""
+    """Replace the newest blocks; the transactions in `drop` are lost."""
 
     depth: Annotated[int, Meta(ge=1)] = 1
     drop: list[str] = []
@@ -35,32 +35,35 @@ class ForceRevert(msgspec.Struct, frozen=True):
     calls: Annotated[int, Meta(ge=0, le=1000)] = 1
 
 
-async def mine(plane: Plane, asked: Mine) -> Any:
-    """Mine blocks: {"blocks": 1}. The first takes all waiting transactions."""
-    return {"height": await mining(plane.parts).mine(asked.blocks)}
+async def mine(context: Context, asked: Mine) -> Any:
+    """Mine blocks: {"blocks": 1}. The first includes every waiting transaction."""
+    return {"height": await mining(context.parts).mine(asked.blocks)}
 
 
-async def set_mining(plane: Plane, asked: Mining) -> Any:
-    """Mine every transaction at once, or only on demand: {"automine": false}."""
-    await mining(plane.parts).set_automine(asked.automine)
+async def set_mining(context: Context, asked: Mining) -> Any:
+    """Mine each transaction immediately, or only on demand: {"automine": false}."""
+    await mining(context.parts).set_automine(asked.automine)
     return {"automine": asked.automine}
 
 
-async def reorg(plane: Plane, asked: Reorg) -> Any:
-    """Replace the newest blocks: {"depth": 1, "drop": ["0x…"]}. The rest is mined again."""
-    await rewinding(plane.parts).reorg(asked.depth, [_tx_hash(text) for text in asked.drop])
-    return {"height": await plane.parts.chain.height()}
+async def reorg(context: Context, asked: Reorg) -> Any:
+    """Replace the newest blocks: {"depth": 1, "drop": ["0x…"]}.
+
+    Their transactions are mined again, except those in "drop".
+    """
+    await rewinding(context.parts).reorg(asked.depth, [_tx_hash(text) for text in asked.drop])
+    return {"height": await context.parts.chain.height()}
 
 
-async def drop(plane: Plane, _: Nothing) -> Any:
-    """Forget the transactions that wait in the mempool."""
-    await rewinding(plane.parts).drop()
+async def drop(context: Context, _: Nothing) -> Any:
+    """Drop every transaction from the mempool."""
+    await rewinding(context.parts).drop()
     return {"waiting": 0}
 
 
-async def force_revert(plane: Plane, asked: ForceRevert) -> Any:
-    """Make the next calls of the token revert when they are mined: {"calls": 1}."""
-    await rewinding(plane.parts).force_revert(asked.calls)
+async def force_revert(context: Context, asked: ForceRevert) -> Any:
+    """Make the next calls of the token revert when mined: {"calls": 1}."""
+    await rewinding(context.parts).force_revert(asked.calls)
     return {"calls": asked.calls}
 
 

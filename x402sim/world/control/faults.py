@@ -1,4 +1,4 @@
-"""Faults: add them, list them, end them; crash the service; run its indexer."""
+"""Actions on faults: add, list and clear them; crash the service; run its indexer."""
 
 from typing import Any
 
@@ -6,27 +6,27 @@ import msgspec
 
 from x402sim.service import indexer
 from x402sim.web import bad_body
-from x402sim.world.control.plane import Nothing, Plane
+from x402sim.world.control.context import Context, Nothing
 from x402sim.world.transport.faults import read_fault
 
 
-async def standing(plane: Plane, _: Nothing) -> Any:
-    """The faults that may still strike."""
-    return [msgspec.to_builtins(fault) for fault in plane.parts.faults.standing()]
+async def standing(context: Context, _: Nothing) -> Any:
+    """List the active faults."""
+    return [msgspec.to_builtins(fault) for fault in context.parts.faults.standing()]
 
 
-async def add(plane: Plane, asked: Any) -> Any:
-    """Make something go wrong: {"victim": "facilitator", "does": "lose answer"}."""
+async def add(context: Context, asked: Any) -> Any:
+    """Inject a fault: {"victim": "facilitator", "does": "lose answer"}."""
     try:
-        plane.parts.faults.add(read_fault(asked))
+        context.parts.faults.add(read_fault(asked))
     except ValueError as wrong:
         raise bad_body(str(wrong)) from wrong
-    return {"standing": len(plane.parts.faults.standing())}
+    return {"standing": len(context.parts.faults.standing())}
 
 
-async def clear(plane: Plane, _: Nothing) -> Any:
+async def clear(context: Context, _: Nothing) -> Any:
     """Reset faults, clock skews, the explorer's lag, forced reverts and mining."""
-    parts, chain = plane.parts, plane.parts.chain
+    parts, chain = context.parts, context.parts.chain
     parts.faults.clear()
     for clock in parts.clocks.values():
         clock.skew_s = 0.0
@@ -38,12 +38,12 @@ async def clear(plane: Plane, _: Nothing) -> Any:
     return {"standing": 0}
 
 
-async def crash(plane: Plane, _: Nothing) -> Any:
-    """Kill the service and start it again on its database."""
-    plane.parts.process.crash()
-    return {"crashes": plane.parts.process.crashes}
+async def crash(context: Context, _: Nothing) -> Any:
+    """Kill the service and restart it on its database."""
+    context.parts.process.crash()
+    return {"crashes": context.parts.process.crashes}
 
 
-async def run_indexer(plane: Plane, _: Nothing) -> Any:
-    """Run the payment indexer now; answers what it did."""
-    return await indexer.run(plane.parts.service)
+async def run_indexer(context: Context, _: Nothing) -> Any:
+    """Run the payment indexer now; return its counts."""
+    return await indexer.run(context.parts.service)

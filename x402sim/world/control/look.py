@@ -1,17 +1,17 @@
-"""Who is who, and what is the state of the world? Actions that change nothing."""
+"""Actions that read: the world's description, its accounts and its state."""
 
 from typing import Any
 
 from x402sim.protocol.crypto import checksum
 from x402sim.protocol.networks import Network
 from x402sim.world.assembly.parts import Parts
+from x402sim.world.control.context import Context, Nothing, balance_of
 from x402sim.world.control.messages import Account, ChainState, State, TokenInfo, Who
-from x402sim.world.control.plane import Nothing, Plane, balance_of
 
 
-async def who(plane: Plane, _: Nothing) -> Any:
-    """Who is who: the merchant, the token, its owner, the network, and what is offered."""
-    parts = plane.parts
+async def who(context: Context, _: Nothing) -> Any:
+    """Describe the world: merchant, token, owner, network, capabilities."""
+    parts = context.parts
     settings = parts.service.settings
     return Who(
         pay_to=checksum(settings.pay_to),
@@ -37,9 +37,9 @@ def _token(network: Network) -> TokenInfo:
     )
 
 
-async def accounts(plane: Plane, _: Nothing) -> Any:
+async def accounts(context: Context, _: Nothing) -> Any:
     """The ten funded accounts, with their private keys and balances in base units."""
-    return await funded_accounts(plane.parts)
+    return await funded_accounts(context.parts)
 
 
 async def funded_accounts(parts: Parts) -> list[Account]:
@@ -54,9 +54,9 @@ async def funded_accounts(parts: Parts) -> list[Account]:
     ]
 
 
-async def state(plane: Plane, _: Nothing) -> Any:
-    """The state of the world: its clock, chain, database and cache."""
-    parts = plane.parts
+async def state(context: Context, _: Nothing) -> Any:
+    """Show the state of the world: clock, chain, database and cache."""
+    parts = context.parts
     chain = parts.chain
     head = await chain.block(await chain.height())
     return State(
@@ -74,5 +74,5 @@ async def state(plane: Plane, _: Nothing) -> Any:
         rows=parts.service.store.counts(),
         pending_payments=len(parts.service.store.payments.pending()),
         cached_entitlements=len(parts.service.entitlements),
-        snapshots=sorted(plane.saved),
+        snapshots=sorted(context.saved),
     )

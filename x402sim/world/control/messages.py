@@ -20,7 +20,7 @@ class TokenInfo(Wire, frozen=True):
 
 
 class Who(Wire, frozen=True):
-    """Who is who in a world, what it offers, its time (epoch ms), its number of events."""
+    """The description of a world: addresses, capabilities, time (epoch ms), number of events."""
 
     pay_to: str
     asset: str

@@ -11,16 +11,16 @@ from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address, checksum, to_hex
 from x402sim.protocol.money import MAX_STORED, to_base
 from x402sim.web import bad_body
-from x402sim.world.control.messages import Sent, Transfer
-from x402sim.world.control.plane import (
+from x402sim.world.control.context import (
+    Context,
     Nothing,
-    Plane,
     account_of,
     balance_of,
     mine_now,
     minting,
     rewinding,
 )
+from x402sim.world.control.messages import Sent, Transfer
 
 
 class Faucet(msgspec.Struct, frozen=True):
@@ -31,7 +31,7 @@ class Faucet(msgspec.Struct, frozen=True):
 
 
 class Send(msgspec.Struct, frozen=True):
-    """A transaction of any account; its gas is paid for."""
+    """A transaction of any account, which gets native currency for gas if it has none."""
 
     sender: str = msgspec.field(name="from")
     to: str
@@ -44,12 +44,12 @@ class Accounts(msgspec.Struct, frozen=True):
     accounts: list[str]
 
 
-async def faucet(plane: Plane, asked: Faucet) -> Any:
+async def faucet(context: Context, asked: Faucet) -> Any:
     """Mint tokens to an address: {"address": "0x…", "amount": "100.00"}.
 
-    The transaction is mined when this answers, whatever the block time.
+    The transaction is mined before the answer, whatever the block time.
     """
-    parts = plane.parts
+    parts = context.parts
     account = account_of(asked.address)
     try:
         amount_base = to_base(asked.amount, parts.service.settings.network.decimals)
@@ -62,15 +62,15 @@ async def faucet(plane: Plane, asked: Faucet) -> Any:
     return {"address": asked.address, "balance": str(await balance_of(parts, account))}
 
 
-async def balances(plane: Plane, asked: Accounts) -> Any:
-    """Balances in base units: {"accounts": ["0x…"]}."""
+async def balances(context: Context, asked: Accounts) -> Any:
+    """Read balances in base units: {"accounts": ["0x…"]}."""
     wanted = [account_of(account) for account in asked.accounts]
-    return [str(await balance_of(plane.parts, account)) for account in wanted]
+    return [str(await balance_of(context.parts, account)) for account in wanted]
 
 
-async def transfers(plane: Plane, _: Nothing) -> Any:
-    """All transfers of the token on the chain, oldest first."""
-    found = await plane.parts.chain.logs(LogFilter(0, 2**63, (), ((abi.TRANSFER_EVENT,),)))
+async def transfers(context: Context, _: Nothing) -> Any:
+    """List all transfers of the token, oldest first."""
+    found = await context.parts.chain.logs(LogFilter(0, 2**63, (), ((abi.TRANSFER_EVENT,),)))
     return [
         Transfer(
             from_=checksum(Address(log.topics[1][12:])),
@@ -83,12 +83,12 @@ async def transfers(plane: Plane, _: Nothing) -> Any:
     ]
 
 
-async def send(plane: Plane, asked: Send) -> Any:
+async def send(context: Context, asked: Send) -> Any:
     """Send a transaction of any account: {"from": "0x…", "to": "0x…", "data": "0x…"}.
 
-    With a block time it is mined when this answers.
+    With a block time, the transaction is mined before the answer.
     """
-    parts = plane.parts
+    parts = context.parts
     chain, call = parts.chain, _call(asked)
     if not await chain.native_balance(call.sender):
         await rewinding(parts).set_native_balance(call.sender, PLENTY_WEI)

@@ -1,1 +1,1 @@
-"""A world on one TCP port: the server, its paths, and the service only."""
+"""Serving over TCP: a whole world on one port, or the service only."""

@@ -1,4 +1,4 @@
-"""HTTP on a socket: uvicorn with limits on what may arrive, and connections that faults break."""
+"""An HTTP server: uvicorn with limits on message sizes, and connections that faults can break."""
 
 import asyncio
 import socket
@@ -11,13 +11,13 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from x402sim import web
 from x402sim.protocol.refusals import RequestError
-from x402sim.world.transport.door import ABORT
+from x402sim.world.transport.middleware import ABORT
 
 MAX_HEAD_BYTES = 512 * 1024
 MAX_MESSAGE_BYTES = 8 * web.MAX_BODY_BYTES
-"""What a message may take on the wire, chunking and trailers included."""
+"""The most bytes of a message on the wire, chunking and trailers included."""
 GRACE_S = 5
-"""How long requests in flight may take to end when the server stops."""
+"""Seconds that requests in flight may take to finish when the server stops."""
 
 
 class HttpProtocol(HttpToolsProtocol):
@@ -27,7 +27,7 @@ class HttpProtocol(HttpToolsProtocol):
     _in_head = True
 
     def data_received(self, data: bytes) -> None:
-        """Read on, unless the message is too long."""
+        """Feed data to the parser, or close the connection if the message is too long."""
         self._message_bytes += len(data)
         limit = MAX_HEAD_BYTES if self._in_head else MAX_MESSAGE_BYTES
         if self._message_bytes > limit:
@@ -36,7 +36,7 @@ class HttpProtocol(HttpToolsProtocol):
             super().data_received(data)
 
     def on_headers_complete(self) -> None:
-        """Put the function that breaks this connection into the scope, for faults."""
+        """Put the function that breaks this connection into the ASGI scope, for faults."""
         self._in_head = False
         self.scope[ABORT] = self._abort  # type: ignore[literal-required]
         super().on_headers_complete()
@@ -92,6 +92,6 @@ class Server(uvicorn.Server):
         yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start to listen, then call `on_ready`."""
+        """Start listening, then call `on_ready`."""
         await super().startup(sockets)
         self._on_ready()

@@ -1,4 +1,4 @@
-"""Where does a server listen, and who may control what it serves?"""
+"""The address of a server, and access to its control API."""
 
 import errno
 import socket
@@ -13,14 +13,14 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listen:
-    """Where to listen, and who may control the world."""
+    """The address to listen on, and who may use the control API."""
 
     host: str = "127.0.0.1"
     port: int = 4020
     control_token: str | None = None
     """What `Authorization: Bearer TOKEN` must hold; None asks for nothing, on loopback only."""
     allow_origins: tuple[str, ...] = ()
-    """The origins of web pages that may use everything, such as http://localhost:3000."""
+    """The origins of web pages that get full access, such as http://localhost:3000."""
 
     def __post_init__(self) -> None:
         """Raise `ValueError` for a port, a token or an origin that cannot work."""
@@ -37,7 +37,7 @@ class Listen:
 
     @property
     def has_control(self) -> bool:
-        """Whether there is a control plane: on loopback, or for requests with the token."""
+        """Whether the control API is served: on loopback, or with a token."""
         return self.is_local or self.control_token is not None
 
 

@@ -79,7 +79,7 @@ class LocalServer:
 
     @property
     def control_url(self) -> str:
-        """The control plane's URL."""
+        """The control API's URL."""
         return str(self.info.control)
 
     @property

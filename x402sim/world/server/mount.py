@@ -1,4 +1,4 @@
-"""One port for the whole world: which path belongs to which part, and who may use it?"""
+"""Mounts every part of a world on one port, and restricts who may call it."""
 
 import asyncio
 
@@ -12,7 +12,7 @@ from x402sim.world.server.listen import LOOPBACK, Listen
 
 
 def world_app(parts: Parts, listen: Listen) -> ASGIApp:
-    """Return the application that hands each path to the part it belongs to."""
+    """Return the application that routes each path to its part."""
     mounted: dict[str, ASGIApp] = {
         "/facilitator": parts.facilitator_app,
         "/explorer": parts.explorer_app,
@@ -37,7 +37,7 @@ def world_app(parts: Parts, listen: Listen) -> ASGIApp:
 
 
 async def _until_stopped(app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
-    """Answer 503 to requests that still wait when a stopping server's grace time is over."""
+    """Answer 503 to requests that are unfinished when a stopping server's grace period ends."""
     has_answered = False
 
     async def watched_send(message: Message) -> None:
@@ -57,14 +57,14 @@ def _control(parts: Parts, listen: Listen) -> ASGIApp:
     if listen.has_control:
         return control_app(parts, listen.control_token)
     return web.error(
-        403, "The control plane is off", f"on host {listen.host} it needs --control-token"
+        403, "The control API is off", f"on host {listen.host} it needs --control-token"
     )
 
 
 def _own_programs_only(app: ASGIApp, listen: Listen) -> ASGIApp:
-    """Keep web pages out: no foreign Origin, and on loopback no foreign Host.
+    """Reject requests of web pages: no foreign Origin, and on loopback no foreign Host.
 
-    A page in a browser on this machine could otherwise send commands here.
+    Otherwise any page in a browser on this machine could send commands here.
     """
 
     async def guard(scope: Scope, receive: Receive, send: Send) -> None:

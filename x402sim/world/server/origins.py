@@ -1,4 +1,4 @@
-"""Which web pages may use the whole server? Those whose `Origin` header was named at start."""
+"""Checks the origins that `--allow-origin` admits: what browsers send as the `Origin` header."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""What runs in a world by itself: background work of the service, and blocks."""
+"""Runs a world's background work: the service's jobs and the blocks."""
 
 import asyncio
 import logging
@@ -9,12 +9,12 @@ from x402sim.chain.base import ChainError
 from x402sim.world.assembly.parts import Parts
 
 LOOK_S = 2
-"""Seconds between looks at a chain that mines at its own pace."""
+"""Seconds between polls of a node that mines by itself."""
 
 
 @asynccontextmanager
 async def running(parts: Parts) -> AsyncIterator[None]:
-    """Keep the world's background work going; close everything at the end."""
+    """Run the world's background work in a `with` block; close everything at its end."""
     if parts.chain.mining:
         await parts.chain.mining.set_automine(parts.recipe.block_time_s is None)
     if parts.recipe.has_service:
@@ -33,12 +33,12 @@ async def running(parts: Parts) -> AsyncIterator[None]:
 
 
 async def _beat(parts: Parts) -> None:
-    """Mine a block every so many seconds, or see what a node has mined by itself."""
+    """Mine a block at each interval, or poll for the blocks of a node that mines by itself."""
     mining = parts.chain.mining
     pause_s = (parts.recipe.block_time_s or parts.recipe.heartbeat_s) if mining else LOOK_S
     while True:
         await parts.clock.sleep(pause_s)
         try:
             await (mining.mine() if mining else parts.watch())
-        except ChainError as error:  # a node may come back
+        except ChainError as error:  # a node may recover
             logging.getLogger(__name__).warning("the chain: %s", error)

@@ -1,4 +1,4 @@
-"""How is a world opened on a socket, announced and served until it is stopped?"""
+"""Opens a world on a socket, announces it, and serves it until it is stopped."""
 
 import asyncio
 import socket
@@ -37,7 +37,7 @@ def open_world(
 
 
 async def ready_message(parts: Parts, listen: Listen, url: str) -> Ready:
-    """Return the message that says where everything is, and who has money."""
+    """Return the ready message: the URLs, the addresses and the funded accounts."""
     settings = parts.service.settings
     return Ready(
         event="ready",

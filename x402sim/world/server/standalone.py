@@ -16,7 +16,6 @@ from x402sim.service.issue import Issuer
 from x402sim.service.settings import Settings
 from x402sim.service.state import Service
 from x402sim.service.store import Store
-from x402sim.service.upstream.cronos import CRONOS
 from x402sim.service.upstream.explorer import ExplorerClient
 from x402sim.service.upstream.facilitator import FacilitatorClient
 from x402sim.service.upstream.rpc import RpcClient
@@ -25,7 +24,7 @@ from x402sim.world.server.http import Server
 
 
 def open_service(settings: Settings, file: Path | None) -> tuple[Process, httpx.AsyncClient]:
-    """Return the service with its database, and the client it calls others with.
+    """Return the service with its database, and its HTTP client.
 
     The database keeps the secret that seals payment ids: ids stay valid after a restart.
     Raises `sqlite3.Error` if the file cannot be used.
@@ -39,7 +38,7 @@ def open_service(settings: Settings, file: Path | None) -> tuple[Process, httpx.
         store=store,
         issuer=Issuer(settings, Rng().stream("payment ids")),
         entitlements=Entitlements(settings.entitlement_lifetime_s),
-        facilitator=FacilitatorClient(http, settings, CRONOS),
+        facilitator=FacilitatorClient(http, settings),
         explorer=ExplorerClient(http, settings),
         rpc=RpcClient(http, settings),
     )

@@ -1,1 +1,1 @@
-"""Where a story is played: in one process, over TCP, or against a deployment."""
+"""The stages, on which stories are played: in-process, TCP, or a deployment."""

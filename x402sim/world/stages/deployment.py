@@ -1,6 +1,6 @@
 """A service at a URL, in real time.
 
-If `x402sim serve` serves it, its control plane says what a story may do there, its network and
+If `x402sim serve` serves it, its control API says what a story may do there, its network and
 its time; of any other service only the endpoints are known.
 """
 
@@ -26,21 +26,21 @@ from x402sim.world.control.messages import Who
 from x402sim.world.loop import run_anywhere
 from x402sim.world.stages.stage import OpenStage, Plan
 from x402sim.world.transport.latency import constant
-from x402sim.world.transport.link import Wires
+from x402sim.world.transport.link import Links
 
 T = TypeVar("T")
 PAYER_KEY = "X402SIM_PAYER_KEY"
-"""The environment variable with the key of a funded payer, for a URL that can fund none."""
+"""The environment variable with the key of a funded payer, if the URL cannot fund payers."""
 MAX_PORT = 65_535
 TIMEOUT_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
 class Deployment:
-    """The service at `url`; raises `ValueError` if that is no URL.
+    """The service at `url`; raises `ValueError` for an invalid URL.
 
     `payer_key` is the private key of a funded payer, by default that in X402SIM_PAYER_KEY;
-    it pays where the control plane cannot fund payers, or where there is none.
+    it pays where the control API cannot fund payers, or where there is none.
     """
 
     url: str
@@ -61,7 +61,7 @@ class Deployment:
         return self.url
 
     def require(self, chain: ChainBackend) -> None:
-        """Raise `ValueError` if a chain was chosen: a deployment has one."""
+        """Raise `ValueError` for any chain but the default: a deployment has its own."""
         if chain != DEFAULT_CHAIN:
             raise ValueError(
                 f"chain {chain.name} cannot be combined with {self.url}, which has its own"
@@ -73,7 +73,7 @@ class Deployment:
 
     @asynccontextmanager
     async def open(self, plan: Plan) -> AsyncIterator[OpenStage]:
-        """Connect to the service; raises `ConnectionError` if nobody answers there."""
+        """Connect to the service; raises `ConnectionError` if it does not answer."""
         clock = SkewedClock(Clock())
         root = self.url.rstrip("/")
         async with httpx.AsyncClient(base_url=root + "/_sim", timeout=TIMEOUT_S) as control:
@@ -83,7 +83,7 @@ class Deployment:
             yield OpenStage(
                 clock=clock,
                 rng=Rng(None),
-                wires=Wires(clock, Journal()),
+                links=Links(clock, Journal()),
                 network=_network(who) if who else None,
                 to_service=httpx.AsyncHTTPTransport,
                 base_url=self.url,
@@ -103,11 +103,11 @@ class Deployment:
 
 
 async def _meet(control: httpx.AsyncClient, clock: SkewedClock, url: str) -> Who | None:
-    """Read the control plane's description and set our clock by its; None if there is none."""
+    """Read the control API's description and set our clock by its; None if there is none."""
     try:
         answer = await control.get("who")
     except httpx.TransportError as error:
-        raise ConnectionError(f"nobody answers at {url}: {error}") from error
+        raise ConnectionError(f"no answer from {url}: {error}") from error
     if answer.status_code != 200 or _who(answer) is None:
         return None
     asked_s = Clock().now()  # ask again: this time the connection is open already
@@ -147,7 +147,7 @@ def _network(who: Who) -> Network:
 def _advancing(
     control: httpx.AsyncClient, clock: SkewedClock
 ) -> Callable[[float], Coroutine[Any, Any, None]]:
-    """Return what advances the clock of the world, and ours with it."""
+    """Return the function that advances the world's clock, and ours with it."""
 
     async def advance(seconds: float) -> None:
         answer = await control.post("clock/advance", json={"seconds": seconds})
@@ -158,7 +158,7 @@ def _advancing(
 
 
 def _journal_of(control: httpx.AsyncClient) -> Callable[[int], Coroutine[Any, Any, Journal]]:
-    """Return what reads the world's own journal, from an event of that number on."""
+    """Return the function that reads the world's journal, from an event's number on."""
 
     async def journal(since: int) -> Journal:
         return Journal.load((await control.get("/journal", params={"since": str(since)})).content)

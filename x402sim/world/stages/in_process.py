@@ -1,6 +1,6 @@
-"""A world of our own in this process: requests are function calls, and time is virtual.
+"""The stage `InProcess`: requests are function calls.
 
-On a chain where time is real, so is the world's.
+Time is virtual if the chain allows it, else real.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from x402sim.world.loop import VirtualLoop, run_anywhere, run_virtual
 from x402sim.world.server.running import running
 from x402sim.world.stages.stage import START_S, OpenStage, Plan
 from x402sim.world.transport.latency import constant
-from x402sim.world.transport.link import Asgi, Link, Wires
+from x402sim.world.transport.link import Asgi, Link, Links
 
 T = TypeVar("T")
 
@@ -44,29 +44,29 @@ class InProcess:
 
     @asynccontextmanager
     async def open(self, plan: Plan) -> AsyncIterator[OpenStage]:
-        """Build a world and keep it going until the story is over; raises `ChainError`."""
+        """Build a world and run it until the story ends; raises `ChainError`."""
         async with world_of_our_own(plan) as world:
             yield world.stage(lambda: Asgi(world.parts.service_app), "http://service")
 
 
 @dataclass(frozen=True, slots=True)
 class OwnWorld:
-    """A world that runs in this process, and what is needed to play in it."""
+    """A world in this process, with its links, clock and journal."""
 
     plan: Plan
     parts: Parts
-    wires: Wires
+    links: Links
     rng: Rng
     control: httpx.AsyncClient
 
     def stage(self, to_service: Callable[[], httpx.AsyncBaseTransport], base_url: str) -> OpenStage:
-        """Return the stage, with the way to the service that the payers take."""
+        """Return the stage; payers reach the service through `to_service`."""
         parts = self.parts
         virtual = {Need.VIRTUAL_TIME} if self.plan.recipe.chain.is_virtual else set()
         return OpenStage(
             clock=parts.clock,
             rng=self.rng,
-            wires=self.wires,
+            links=self.links,
             network=parts.service.settings.network,
             to_service=to_service,
             base_url=base_url,
@@ -82,25 +82,25 @@ class OwnWorld:
 
 @asynccontextmanager
 async def world_of_our_own(plan: Plan) -> AsyncIterator[OwnWorld]:
-    """Build a world, keep it going, and close it; its time is the loop's if that is virtual."""
+    """Build a world, run it, and close it; its clock is the loop's if that is virtual."""
     loop = asyncio.get_running_loop()
     rng = Rng(None if plan.recipe.is_persistent else plan.recipe.seed)
     if isinstance(loop, VirtualLoop):
         clock = Clock(lambda: START_S + loop.time())
-        wires = Wires(clock, Journal(), loop.turn)
+        links = Links(clock, Journal(), loop.turn)
     else:
         clock = Clock()
-        wires = Wires(clock, Journal())
+        links = Links(clock, Journal())
 
     def link(name: Part, app: ASGIApp) -> Link:
         latency = plan.latency.get(name, constant(0))
-        return Link(wires, "service", name, Asgi(app), latency, rng.stream(f"wire to {name}"))
+        return Link(links, "service", name, Asgi(app), latency, rng.stream(f"wire to {name}"))
 
-    parts = build(plan.recipe, clock, link, wires.journal)
+    parts = build(plan.recipe, clock, link, links.journal)
     control = httpx.AsyncClient(
         transport=Asgi(control_app(parts, None)),
         base_url="http://control",
         timeout=None,  # noqa: S113 - in virtual time a timeout would only cost events
     )
     async with running(parts):
-        yield OwnWorld(plan, parts, wires, rng, control)
+        yield OwnWorld(plan, parts, links, rng, control)

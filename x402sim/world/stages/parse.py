@@ -1,4 +1,4 @@
-"""Which stage does a word on the command line name? The only place that reads such words."""
+"""Parses the name of a stage, as on the command line. No other code does."""
 
 from x402sim.suggest import unknown
 from x402sim.world.stages.deployment import Deployment
@@ -10,7 +10,7 @@ from x402sim.world.stages.tcp import Tcp
 def parse_stage(text: str) -> Stage:
     """Return the stage that `text` names: "in-process", "tcp", or the URL of a service.
 
-    Raises `ValueError` that names what is possible and what was probably meant.
+    Raises `ValueError` that lists the possible names and suggests the nearest.
     """
     if text.startswith(("http://", "https://")):
         return Deployment(text)

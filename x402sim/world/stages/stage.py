@@ -1,4 +1,4 @@
-"""What does a story need to know of its stage? The interface of all stages."""
+"""The interface of stages."""
 
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager
@@ -18,18 +18,18 @@ from x402sim.world.assembly.parts import Parts
 from x402sim.world.assembly.recipe import Recipe
 from x402sim.world.chains.backend import ChainBackend
 from x402sim.world.transport.latency import Latency
-from x402sim.world.transport.link import Link, Wires
+from x402sim.world.transport.link import Link, Links
 
 T = TypeVar("T")
 START_S = 1_800_000_000
-"""When every simulation begins, in Unix seconds: 15 January 2027, 08:00 UTC."""
+"""The start of every simulation, in Unix seconds: 15 January 2027, 08:00 UTC."""
 PAYER_TIMEOUT_S = 90.0
-"""How long a payer waits for an answer; longer than a service waits for its facilitator."""
+"""Seconds that a payer waits for an answer; more than a service waits for its facilitator."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What a world is to be: its recipe, and its latencies by hop."""
+    """The plan of a world: its recipe, and its latencies by receiver."""
 
     recipe: Recipe
     latency: dict[str, Latency] = field(default_factory=dict)
@@ -37,42 +37,42 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenStage:
-    """A stage that is open, with a world on it."""
+    """An open stage with a world."""
 
     clock: Clock
     rng: Rng
-    wires: Wires
+    links: Links
     network: Network | None
-    """The network of the world that is played in; None where it cannot be asked."""
+    """The network of the world; None if it is unknown."""
     to_service: Callable[[], httpx.AsyncBaseTransport]
     base_url: str
     offers: frozenset[Need]
     latency: Latency
     control: httpx.AsyncClient | None
-    """The control plane, if there is one."""
+    """A client of the control API; None without one."""
     advance: Callable[[float], Awaitable[None]]
     """Advances the world's time by a number of seconds."""
     parts: Parts | None = None
-    """All of the world, if it runs in this process."""
+    """The world's parts, if it runs in this process."""
     to_facilitator: Callable[[], httpx.AsyncBaseTransport] | None = None
     facilitator_url: str = ""
     funded: Wallet | None = None
-    """The one wallet with money, where the control plane can fund none."""
+    """The only wallet with tokens, if the control API cannot fund payers."""
     remote_journal: Callable[[int], Awaitable[Journal]] | None = None
-    """Returns what a world elsewhere has recorded since an event of that number."""
+    """Reads a remote world's journal, from an event's number on."""
 
     def client(self, caller: str, to: Part = "service") -> httpx.AsyncClient:
-        """Return a caller's wire to the service or the facilitator."""
+        """Return a caller's HTTP client for the service or the facilitator."""
         make, url = self.to_service, self.base_url
         if to == "facilitator":
             assert self.to_facilitator is not None
             make, url = self.to_facilitator, self.facilitator_url
         stream = self.rng.stream(f"wire from {caller} to {to}")
-        link = Link(self.wires, caller, to, make(), self.latency, stream)
+        link = Link(self.links, caller, to, make(), self.latency, stream)
         return httpx.AsyncClient(transport=link, base_url=url, timeout=PAYER_TIMEOUT_S)
 
     def wallet(self, name: str) -> Wallet:
-        """Return the wallet of the payer of this name."""
+        """Return the wallet of the payer with this name."""
         if self.funded is not None:
             return self.funded
         nonces = self.rng.stream(f"nonces of {name}")
@@ -80,17 +80,17 @@ class OpenStage:
 
 
 class Stage(Protocol):
-    """A place where stories are played."""
+    """Where stories are played."""
 
     @property
     def name(self) -> str:
-        """What a person types for it."""
+        """The name on the command line."""
 
     def require(self, chain: ChainBackend) -> None:
-        """Raise `ValueError` if no world can be played here on this chain."""
+        """Raise `ValueError` if this stage cannot use this chain."""
 
     def run(self, chain: ChainBackend, main: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Run `main()` to its end, in the kind of time that stage and chain allow."""
+        """Run `main()` to its end, in virtual time if stage and chain allow it."""
 
     def open(self, plan: Plan) -> AbstractAsyncContextManager[OpenStage]:
-        """Open the stage; raises `ChainError`, and `ConnectionError` if nobody answers."""
+        """Open the stage; raises `ChainError`, and `ConnectionError` without an answer."""

@@ -1,7 +1,7 @@
-"""A world of our own whose service listens on a real socket, still in virtual time.
+"""The stage `Tcp`: the service listens on a real socket, still in virtual time.
 
-The loop must not jump to the next timer while bytes are between two of its sockets, so
-each request carries its number, and the server tells the loop when it has arrived.
+The loop must not jump to the next timer while bytes are in transit between two of its sockets, so
+each request carries its exchange number, and the server notifies the loop of its arrival.
 """
 
 import asyncio
@@ -21,11 +21,11 @@ from x402sim.world.server.http import HttpProtocol
 from x402sim.world.server.listen import Listen, listening_socket
 from x402sim.world.stages.in_process import world_of_our_own
 from x402sim.world.stages.stage import OpenStage, Plan
-from x402sim.world.transport.door import ABORT
+from x402sim.world.transport.middleware import ABORT
 
 T = TypeVar("T")
-_CROSSING = "x402sim-crossing"
-"""The header with the number of the exchange."""
+_EXCHANGE = "x402sim-exchange"
+"""The header with the exchange number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class Tcp:
 
 
 class _Socket(httpx.AsyncBaseTransport):
-    """A real socket to a server on the same virtual loop; a connection a request."""
+    """An HTTP transport to a server on the same virtual loop; one connection per request."""
 
     def __init__(self) -> None:
         limits = httpx.Limits(max_keepalive_connections=0)
@@ -76,14 +76,14 @@ class _Socket(httpx.AsyncBaseTransport):
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, VirtualLoop)
-        name = request.headers[_CROSSING] = str(request.extensions["exchange"])
-        loop.crossings[name] = True
+        name = request.headers[_EXCHANGE] = str(request.extensions["exchange"])
+        loop.in_transit[name] = True
         try:
             response = await self._inner.handle_async_request(request)
             await response.aread()
             await response.aclose()
         finally:
-            del loop.crossings[name]
+            del loop.in_transit[name]
         return response
 
     async def aclose(self) -> None:
@@ -91,15 +91,15 @@ class _Socket(httpx.AsyncBaseTransport):
 
 
 def _at_a_socket(app: ASGIApp, loop: VirtualLoop) -> ASGIApp:
-    """Return `app`, telling the loop when a request has arrived and when an answer leaves."""
+    """Return `app`; it notifies the loop of each arriving request and each leaving answer."""
 
     async def served(scope: Scope, receive: Receive, send: Send) -> None:
         headers = {k.decode("latin-1"): v.decode("latin-1") for k, v in scope["headers"]}
-        name, length = headers.get(_CROSSING, ""), headers.get("content-length", "0")
+        name, length = headers.get(_EXCHANGE, ""), headers.get("content-length", "0")
 
         def mark(is_moving: bool) -> None:
-            if name in loop.crossings:  # or the caller has given up
-                loop.crossings[name] = is_moving
+            if name in loop.in_transit:  # unless the caller has given up
+                loop.in_transit[name] = is_moving
 
         async def receive_and_mark() -> Message:
             message = await receive()

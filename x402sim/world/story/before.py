@@ -12,7 +12,7 @@ from x402sim.world.control.messages import Transfer, Who
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Before:
-    """The world before the story began; the defaults if there is no control plane."""
+    """The world before the story began; the defaults if there is no control API."""
 
     pay_to: str | None = None
     """The merchant's address."""
@@ -26,7 +26,7 @@ class Before:
 
     @classmethod
     async def seen_by(cls, control: httpx.AsyncClient) -> "Before":
-        """Ask the control plane; raises `ConnectionError` if it refuses."""
+        """Ask the control API; raises `ConnectionError` if it refuses."""
 
         async def ask(method: str, path: str, body: Any = None) -> Any:
             answer = await control.request(method, path, json=body or {})

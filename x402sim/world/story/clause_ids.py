@@ -1,4 +1,4 @@
-"""Which clauses can a story's check be about? The specification's, and the token's own rules."""
+"""The clauses that a check may cite: the specification's, and the token's own rules."""
 
 from x402sim.chain.ledger.token_rules import CANCEL, MINT, MOVE, RECEIVE, SEND, TRANSFER
 from x402sim.spec.clauses import CLAUSES
@@ -10,9 +10,9 @@ CLAUSE_IDS = tuple(dict.fromkeys((*(each.id for each in CLAUSES), *_SPENDING, *_
 
 
 def require_clause(clause: str, where: str) -> None:
-    """Raise `ValueError` that begins with `where` unless there is such a clause.
+    """Raise `ValueError` that begins with `where` for an unknown clause.
 
-    Of those possible only the ones of the same section are named, if there are any.
+    The text lists the clauses of the same section, or all if the section is unknown.
     """
     if clause in CLAUSE_IDS:
         return

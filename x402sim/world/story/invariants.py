@@ -1,8 +1,8 @@
-"""Which invariants must hold after every event of every run?
+"""Checks the invariants after every event of every run.
 
-Money is conserved; no session spends more than its deposit; access is granted only for
-money that moved; a payment id is paid at most once. Each is read from the chain and
-the database, never from an answer.
+Money is conserved; no session spends more than its deposit; access is granted only for money that
+moved; a payment id is paid at most once. Each is checked on the chain and the database, never on
+an answer.
 """
 
 from collections.abc import Callable, Iterator
@@ -13,7 +13,7 @@ from x402sim.journal import Entry
 from x402sim.world.assembly.parts import Parts
 
 Broken = tuple[str, str, str]
-"""What does not hold: the invariant, what it expects, and what there is."""
+"""A broken invariant: its clause, the expected and the actual value."""
 CONSERVED = "invariant/value-conserved"
 WITHIN_DEPOSIT = "invariant/released-within-deposit"
 GRANTED_IF_PAID = "invariant/granted-only-if-transferred"
@@ -21,13 +21,13 @@ PAID_ONCE = "invariant/one-transfer-per-payment"
 
 
 class Invariants:
-    """Listens to a world's journal; calls `broken` once for each case that does not hold."""
+    """Listens to a world's journal; calls `broken` once for each broken case."""
 
     def __init__(self, parts: Parts, broken: Callable[[str, str, str], None]) -> None:
         self._parts, self._broken = parts, broken
         self._supply = parts.watch.supply_base
         self._moved: dict[str, list[tuple[str, str, int]]] = {}
-        """What each transaction has moved on the chain: from, to, base units."""
+        """The transfers of each transaction: from, to, base units."""
         self._minted: dict[str, int] = {}
         self._is_settled = True
         self._presented: dict[str, set[str]] = {}
@@ -36,7 +36,7 @@ class Invariants:
         self.checked = 0
 
     def __call__(self, entry: Entry) -> None:
-        """Check what one event may have changed."""
+        """Check the invariants that one event can break."""
         self.checked += 1
         event = entry.event
         if event.actor == "chain":  # a block is complete only after its last event
@@ -44,7 +44,7 @@ class Invariants:
         else:
             for clause, expected, actual in self._conserved():
                 self._report(clause, expected, actual)
-        for clause, expected, actual in self._look(event):
+        for clause, expected, actual in self._check(event):
             self._report(clause, expected, actual)
 
     def _report(self, clause: str, expected: str, actual: str) -> None:
@@ -52,7 +52,7 @@ class Invariants:
             self._reported.add((clause, actual))
             self._broken(clause, expected, actual)
 
-    def _look(self, event: events.Event) -> Iterator[Broken]:
+    def _check(self, event: events.Event) -> Iterator[Broken]:
         if isinstance(event, events.ChainEvent):
             yield from self._look_at_chain(event)
         elif isinstance(event, events.ServiceEvent):
@@ -88,14 +88,14 @@ class Invariants:
                 assert_never(event)
 
     def _count(self, event: events.Transfer) -> None:
-        """Remember what each transaction has moved and minted."""
+        """Record the transfers and mints of each transaction."""
         sender, to, amount_base = event.sender.lower(), event.to.lower(), int(event.amount_base)
         self._moved.setdefault(event.tx_hash, []).append((sender, to, amount_base))
         if int(sender, 16) == 0:
             self._minted[event.tx_hash] = self._minted.get(event.tx_hash, 0) + amount_base
 
     def _conserved(self) -> Iterator[Broken]:
-        """What all accounts hold is what was minted."""
+        """Check that the sum of all balances is the minted amount."""
         if self._is_settled:
             return
         self._is_settled = True
@@ -105,7 +105,7 @@ class Invariants:
             yield CONSERVED, f"{minted} base units", f"{held} base units"
 
     def _within_deposit(self, session_id: str) -> Iterator[Broken]:
-        """What a session has released and what was paid back is not more than its deposit."""
+        """Check that a session's released and refunded amounts do not exceed its deposit."""
         session = self._parts.service.store.sessions.get(session_id)
         if session is None:
             return
@@ -115,7 +115,7 @@ class Invariants:
             yield WITHIN_DEPOSIT, f"at most {session.deposited}", f"{out} of {session_id}"
 
     def _granted_if_paid(self, event: events.PaymentSettled) -> Iterator[Broken]:
-        """The transaction that a grant names moved exactly this amount from this payer."""
+        """Check that the transaction of a grant moved exactly this amount from this payer."""
         stored = self._parts.service.store.payments.get(event.payment_id)
         if stored is None:
             return
@@ -125,7 +125,7 @@ class Invariants:
             yield GRANTED_IF_PAID, f"a transfer of {wanted}", f"{moved} for {record.payment_id}"
 
     def _paid_once(self, event: events.AuthorizationConsumed) -> Iterator[Broken]:
-        """Of the authorizations presented for one payment id only, at most one was settled."""
+        """Check that at most one of the authorizations for a single payment id was settled."""
         ids = self._presented.get(event.authorization, set())
         if event.use != "used" or len(ids) != 1:
             return

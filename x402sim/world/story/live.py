@@ -1,7 +1,7 @@
-"""The live world of a story: payers, time, faults, and a view of the money.
+"""The world that a story acts on: payers, time, faults, the chain and the money.
 
-A story gets one and calls its methods: `await world.payer("alice", balance="1.00")`. What
-a stage may lack is a need of the scenario (`x402sim.spec.needs`).
+A story receives one and calls its methods: `await world.payer("alice", balance="1.00")`. A method
+marked (needs "…") works only on stages that meet that need (`x402sim.spec.needs`).
 """
 
 from collections.abc import AsyncIterator
@@ -32,21 +32,21 @@ from x402sim.world.transport.faults import Fault, When
 
 
 class LiveWorld:
-    """The world while a story is played in it; `World.play` makes one.
+    """The world during a story; `World.play` makes one.
 
-    `network` is the network whose token is paid with, `stage` where the story is played.
+    `network` is the network whose token pays, `stage` the open stage.
     """
 
     def __init__(self, stage: OpenStage, network: Network, before: Before) -> None:
         self.stage, self.network, self.before = stage, network, before
         self.last_exchange = 0
-        """The number of the newest exchange, which a check is about by default."""
+        """The number of the newest exchange, which checks refer to by default."""
         self._clients: list[httpx.AsyncClient] = []
         self._names: set[str] = set()
 
     @classmethod
     async def on(cls, stage: OpenStage, network: Network) -> "LiveWorld":
-        """Return the live world on an open stage; counting begins now."""
+        """Return the live world on an open stage; transfers and earnings count from now."""
         control = stage.control
         return cls(stage, network, Before() if control is None else await Before.seen_by(control))
 
@@ -74,8 +74,8 @@ class LiveWorld:
     async def payer(self, name: str, *, balance: str | None = None) -> Payer:
         """Return a new payer with `balance` tokens, such as "1.00", or none.
 
-        Raises `ValueError` for a name that another payer of this story has: with it the
-        second would get the first one's wallet.
+        Raises `ValueError` for the name of another payer in this story, whose wallet the new one
+        would share.
         """
         if name in self._names:
             raise ValueError(f"there is a payer named {name!r} already; names are unique")
@@ -93,7 +93,7 @@ class LiveWorld:
         return self.stage.control is not None and self.stage.funded is None
 
     def client(self, payer: Payer, auth: PaymentAuth | SessionAuth) -> httpx.AsyncClient:
-        """Return an httpx client of a payer, which pays with `auth`."""
+        """Return an httpx client of a payer that pays with `auth`."""
         http = self.stage.client(payer.name)
         http.auth = auth
         self._clients.append(http)
@@ -105,7 +105,7 @@ class LiveWorld:
         await self.stage.advance(seconds)
 
     async def until(self, at_s: float) -> None:
-        """Advance time to `at_s`, in Unix seconds (needs "clock"); never backwards."""
+        """Advance time to `at_s`, in Unix seconds (needs "clock"); a past time has no effect."""
         await self.advance(max(0.0, at_s - self.clock.now()))
 
     # --- what goes wrong -------------------------------------------------------------
@@ -113,8 +113,8 @@ class LiveWorld:
     async def fault(self, fault: Fault, when: When | None = None) -> None:
         """Add a fault (needs "faults"), such as `Fault(victim="facilitator", does="lose answer")`.
 
-        `when` is a further condition on a request: it gets path, query and body as bytes. It
-        cannot be sent to a deployment. Raises `RuntimeError` for a path the victim lacks.
+        `when` is a further condition: a function of a request's path, query and body (bytes). It
+        cannot be sent to a deployment. Raises `RuntimeError` for a path that the victim lacks.
         """
         self.record(events.FaultInjected(**msgspec.structs.asdict(fault)))
         if when is None:
@@ -129,12 +129,12 @@ class LiveWorld:
         await self._control("POST", "faults/clear")
 
     async def skew(self, actor: events.Skewable, seconds: float) -> None:
-        """Make the clock of service, facilitator, explorer or chain wrong.
+        """Skew the clock of the service, the facilitator, the explorer or the chain.
 
-        Raises `ValueError` for any other.
+        Raises `ValueError` for any other actor.
         """
         if actor not in get_args(events.Skewable):
-            raise ValueError(unknown("clock", actor, get_args(events.Skewable)))
+            raise ValueError(unknown("actor", actor, get_args(events.Skewable)))
         self.record(events.ClockSkewed(victim=actor, seconds=seconds))
         await self._control("POST", "clock/skew", {"actor": actor, "seconds": seconds})
 
@@ -144,7 +144,7 @@ class LiveWorld:
         await self._control("POST", "explorer/lag", {"seconds": seconds})
 
     async def crash(self) -> None:
-        """Kill the service and start it again on its database."""
+        """Kill the service and restart it on its database."""
         self.record(events.ServiceCrashed())
         await self._control("POST", "crash")
 
@@ -155,12 +155,12 @@ class LiveWorld:
         await self._control("POST", "faucet", {"address": address, "amount": amount})
 
     async def mining(self, automine: bool) -> None:
-        """Mine every transaction at once, or only on demand (needs "control chain")."""
+        """Mine each transaction immediately, or only on demand (needs "control chain")."""
         self.record(events.MiningSwitched(automine=automine))
         await self._control("POST", "mining", {"automine": automine})
 
     async def mine(self, blocks: int = 1) -> None:
-        """Mine blocks; the first takes every waiting transaction (needs "control chain")."""
+        """Mine blocks; the first includes every waiting transaction (needs "control chain")."""
         await self._control("POST", "mine", {"blocks": blocks})
 
     async def reorg(self, depth: int, drop: list[str] | None = None) -> None:
@@ -174,12 +174,12 @@ class LiveWorld:
         await self._control("POST", "drop")
 
     async def force_revert(self, calls: int = 1) -> None:
-        """Make the next calls of the token revert when they are mined."""
+        """Make the next calls of the token revert when mined."""
         self.record(events.RevertsForced(calls=calls))
         await self._control("POST", "force-revert", {"calls": calls})
 
     async def transact(self, sender: str, data: str) -> Sent:
-        """Send a call of the token from any account; return what became of it."""
+        """Send a call of the token from any account; return its result."""
         call = {"from": sender, "to": checksum(self.network.asset), "data": data}
         return msgspec.convert(await self._control("POST", "send", call), Sent)
 
@@ -207,7 +207,7 @@ class LiveWorld:
             await self.token_owner(to_hex(abi.calldata(abi.UNBLACKLIST, account)))
 
     async def run_indexer(self) -> dict[str, Any]:
-        """Run the payment indexer now; return what it did."""
+        """Run the payment indexer now; return its counts."""
         done: dict[str, Any] = await self._control("POST", "indexer/run")
         return done
 
@@ -220,7 +220,7 @@ class LiveWorld:
         *,
         requirements: dict[str, Any] | None = None,
     ) -> Any:
-        """Ask the facilitator to "verify" or "settle", as a service would; return its answer.
+        """Ask the facilitator to "verify" or "settle", as a service does; return its answer.
 
         `requirements` (only the fields that differ) replace those of the 402.
         """
@@ -245,7 +245,7 @@ class LiveWorld:
         return int(held)
 
     async def earned(self) -> int:
-        """Return what the merchant has earned since the story began, in base units."""
+        """Return the merchant's earnings since the story began, in base units."""
         return await self.balance(self.merchant) - self.before.earned_base
 
     async def transfers(
@@ -268,10 +268,10 @@ class LiveWorld:
     def expect(
         self, actual: Any, expected: Any, clause: str, *, about: Answer | None = None
     ) -> None:
-        """Check that `actual` equals `expected`, as the clause demands, and record it.
+        """Check that `actual` equals `expected`, as the clause demands, and record the result.
 
-        `about` is the answer the check is about; by default the newest one. Raises
-        `ValueError` for a clause that the specification does not have.
+        `about` is the answer that is checked, by default the newest one. Raises `ValueError` for
+        an unknown clause.
         """
         require_clause(clause, "expect")
         self.record(
@@ -285,14 +285,14 @@ class LiveWorld:
         )
 
     def note(self, name: str, /, **data: Any) -> None:
-        """Write a note to the journal: a name, and JSON data, of your own choice.
+        """Write a note of your own to the journal: a name and JSON data.
 
         Raises `TypeError` for data that JSON cannot hold.
         """
         self.record(events.Note(name=name, data=msgspec.to_builtins(data)))
 
     def report_broken(self, clause: str, expected: str, actual: str) -> None:
-        """Record that an invariant does not hold."""
+        """Record a broken invariant as a failed check."""
         self.record(
             events.Check(
                 clause=clause,
@@ -303,17 +303,17 @@ class LiveWorld:
             )
         )
 
-    # --- the control plane -----------------------------------------------------------
+    # --- the control API -----------------------------------------------------------
 
     async def _control(self, method: str, path: str, body: Any = None) -> Any:
         control = self.stage.control
         if control is None:
-            raise RuntimeError(f"{self.stage.base_url} has no control plane, which {path!r} needs")
+            raise RuntimeError(f"{self.stage.base_url} has no control API, which {path!r} needs")
         answer = await control.request(method, f"/{path}", json=body or {})
         if answer.status_code != 200:
             raise RuntimeError(f"the world refused {path!r}: {printable(answer.text)}")
         return answer.json()
 
     def record(self, event: events.StoryEvent) -> None:
-        """Write an event of the story, or of its world, to the journal."""
-        self.stage.wires.journal.record(self.stage.clock.now_ms(), event)
+        """Write an event of the story to the journal."""
+        self.stage.links.journal.record(self.stage.clock.now_ms(), event)

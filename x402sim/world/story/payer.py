@@ -1,4 +1,4 @@
-"""A payer in a story: it asks, signs and pays, and may do each of them wrongly."""
+"""A payer in a story: it requests, signs and pays, correctly or with chosen defects."""
 
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -8,6 +8,7 @@ import msgspec
 from coincurve import PrivateKey
 
 from x402sim.clock import Clock
+from x402sim.payer.errors import PaymentFailed
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import from_hex, parse_address, sign, to_hex
@@ -37,9 +38,9 @@ _PRICE = wire_name(PaymentRequirements, "max_amount_required")
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An answer: `status` is None if none came, and then `error` says why.
+    """An answer of the service; `status` is None if none came, and `error` says why.
 
-    `body` is the JSON object of the answer; empty if it is none.
+    `body` is the answer's JSON object; empty if the answer is not one.
     """
 
     status: int | None
@@ -50,36 +51,51 @@ class Answer:
 
     @property
     def error(self) -> str | None:
-        """The error's text, or what broke the exchange."""
+        """The error's text, or the name of the exception that ended the exchange."""
         return self.broken or self.body.get("error")
 
     @property
     def reason(self) -> str:
-        """What the error says beyond its text; empty if nothing."""
+        """The error's details; empty if there are none."""
         return str(self.body.get("reason", ""))
 
     @property
     def payment_id(self) -> str:
-        """The payment id of a 402 or a receipt."""
-        return str(self.body[_PAYMENT_ID])
+        """The payment id of a 402 or a receipt; raises `PaymentFailed` if there is none."""
+        return str(self._field(_PAYMENT_ID, "payment id"))
 
     @property
     def requirements(self) -> dict[str, Any]:
-        """The payment requirements of a 402, without the description (2.1)."""
-        wanted: dict[str, Any] = self.body[_REQUIREMENTS]
+        """The payment requirements of a 402, without the description (2.1).
+
+        Raises `PaymentFailed` if the answer is not a 402.
+        """
+        wanted: dict[str, Any] = self._field(_REQUIREMENTS, "402 to pay")
         return {name: value for name, value in wanted.items() if name != "description"}
 
     @property
     def price_base(self) -> int:
-        """What a 402 asks for, in base units."""
+        """The price in a 402, in base units; raises `PaymentFailed` if it is not a 402."""
         return int(self.requirements[_PRICE])
+
+    def _field(self, name: str, meaning: str) -> Any:
+        if name not in self.body:
+            raise PaymentFailed(f"no {meaning}: {self._outcome}")
+        return self.body[name]
+
+    @property
+    def _outcome(self) -> str:
+        """The outcome of the exchange, for an error's text."""
+        if self.status is None:
+            return f"the request was not answered ({self.broken})"
+        return f"the answer was {self.status}" + (f" ({self.error})" if self.error else "")
 
 
 class PayerWorld(Protocol):
-    """What a payer uses of the world it lives in."""
+    """The part of `LiveWorld` that a payer uses."""
 
     last_exchange: int
-    """The number of the newest exchange, which the payer moves on."""
+    """The number of the newest exchange, which the payer updates."""
 
     @property
     def clock(self) -> Clock:
@@ -87,7 +103,7 @@ class PayerWorld(Protocol):
 
     @property
     def network(self) -> Network:
-        """The network whose token is paid with."""
+        """The network whose token pays."""
 
     async def balance(self, address: str) -> int:
         """Return an address's balance on the chain, in base units."""
@@ -97,7 +113,7 @@ class PayerWorld(Protocol):
 
 
 class Payer:
-    """One payer: a name, a wallet, and a wire to the service."""
+    """One payer: a name, a wallet, and an HTTP client of the service."""
 
     def __init__(
         self, world: PayerWorld, name: str, wallet: Wallet, http: httpx.AsyncClient
@@ -105,7 +121,7 @@ class Payer:
         self.world, self.name, self.wallet = world, name, wallet
         self.http = http
         self.skew_s = 0.0
-        """How many seconds this payer's own clock is ahead of the true time."""
+        """Seconds by which this payer's clock is ahead of the true time."""
 
     @property
     def address(self) -> str:
@@ -121,7 +137,7 @@ class Payer:
     async def send(
         self, method: str, path: str, *, json: Any = None, headers: dict[str, str] | None = None
     ) -> Answer:
-        """Send one request to the service; a broken exchange is an answer too."""
+        """Send one request to the service; return its answer, also if the exchange breaks."""
         content = json if isinstance(json, bytes) else msgspec.json.encode(json)
         has_body = json is not None
         request = self.http.build_request(
@@ -147,7 +163,7 @@ class Payer:
         session_id: str | None = None,
         order: Any = None,
     ) -> Answer:
-        """Ask for a protected resource, with a proof of payment or without."""
+        """Request a protected resource, with or without a proof of payment."""
         proofs = {"X-Payment-Id": payment_id, "X-Session-Id": session_id}
         headers = {name: value for name, value in proofs.items() if value is not None}
         return await self.send("POST", resource, json=order or ORDER, headers=headers)
@@ -155,7 +171,7 @@ class Payer:
     async def ask_session(
         self, max_spend: str, duration: int, *, payment_id: str | None = None
     ) -> Answer:
-        """Ask for a session of `max_spend` tokens and `duration` seconds."""
+        """Request a session of `max_spend` tokens and `duration` seconds."""
         headers = {"X-Payment-Id": payment_id} if payment_id is not None else {}
         body = wire_body(SessionRequest, max_spend=max_spend, duration=duration)
         return await self.send("POST", SESSIONS, json=body, headers=headers)
@@ -168,20 +184,22 @@ class Payer:
         payment_id: str | None = None,
         requirements: dict[str, Any] | None = None,
     ) -> Answer:
-        """Send a payment to /api/pay: for a 402, with a new header unless one is given.
+        """Settle a 402 at /api/pay, with a newly signed header unless one is given.
 
         `payment_id` and `requirements` (only the fields that differ) replace the 402's own.
+        Raises `PaymentFailed` if `required` is not a 402.
         """
+        wanted = {**required.requirements, **(requirements or {})}
         body = wire_body(
             SettlementRequest,
             payment_id=payment_id if payment_id is not None else required.payment_id,
             payment_header=header if header is not None else self.sign(required),
-            payment_requirements={**required.requirements, **(requirements or {})},
+            payment_requirements=wanted,
         )
         return await self.send("POST", "/api/pay", json=body)
 
     async def buy(self) -> Answer:
-        """Ask for a quote, pay, and return the receipt (or the refusal)."""
+        """Request a quote, pay, and return the answer; raises `PaymentFailed` without a 402."""
         return await self.pay(await self.ask())
 
     async def open_session(self, max_spend: str, duration: int) -> Answer:
@@ -191,11 +209,11 @@ class Payer:
         return await self.ask_session(max_spend, duration, payment_id=required.payment_id)
 
     async def payment(self, payment_id: str) -> dict[str, Any]:
-        """Return the stored record of a payment, as the service shows it; empty if none."""
+        """Return the service's record of a payment; empty if there is none."""
         return (await self.send("GET", f"/api/payments/{payment_id}")).body
 
     async def session(self, session_id: str) -> dict[str, Any]:
-        """Return a session, as the service shows it."""
+        """Return the service's view of a session."""
         return (await self.send("GET", f"/api/sessions/{session_id}")).body
 
     # --- signing ---------------------------------------------------------------------
@@ -212,11 +230,11 @@ class Payer:
     ) -> str:
         """Return a payment header for a 402, signed by this payer's clock.
 
-        `wrong` replaces fields of the authorization *before* signing: `to` (an address),
-        `value`, `valid_after`, `valid_before` (integers), `nonce` (32 bytes). `by` is who
-        signs instead; the authorization still names this payer. `network` is whose token
-        it signs for, and names in the header. With `receive` it is signed as a
-        ReceiveWithAuthorization, which only the payee may submit.
+        `wrong` replaces fields of the authorization *before* signing: `to` (an address), `value`,
+        `valid_after`, `valid_before` (integers), `nonce` (32 bytes). `by` signs instead; the
+        authorization still names this payer. `network` replaces the network that is signed for and
+        named in the header. `receive` signs a ReceiveWithAuthorization, which only the payee may
+        submit.
         """
         wanted: PaymentRequirements = decode(
             msgspec.json.encode(required.requirements), PaymentRequirements
@@ -230,7 +248,7 @@ class Payer:
         return encode_header(auth, signature, network, spelling)
 
     def forge(self, header: str, *, spelling: Spelling = "hex", **changed: Any) -> str:
-        """Return a header with fields changed *after* signing (as in `sign`)."""
+        """Return a header with fields of `wrong` (see `sign`) changed *after* signing."""
         auth, signature = authorization_of(decode_header(header))
         if "to" in changed:
             changed["to"] = parse_address(changed["to"])
@@ -244,7 +262,7 @@ class Payer:
         network: str | None = None,
         asset: str | None = None,
     ) -> str:
-        """Return a header that names another scheme, network or token; no signature covers them."""
+        """Return a header with another scheme, network or token, which no signature covers."""
         labelled = decode_header(header)
         changed = msgspec.structs.replace(
             labelled,
@@ -257,7 +275,7 @@ class Payer:
         return to_hex(encode(changed))
 
     def window(self, header: str) -> tuple[int, int]:
-        """Return validAfter and validBefore of a header, in Unix seconds; both are outside it."""
+        """Return validAfter and validBefore of a header, in Unix seconds (both exclusive)."""
         auth, _ = authorization_of(decode_header(header))
         return auth.valid_after, auth.valid_before
 
@@ -268,7 +286,7 @@ class Payer:
         return await self.world.balance(self.address)
 
     async def transfer(self, to: str, amount: str) -> Sent:
-        """Send tokens in a transaction of this payer's own."""
+        """Send tokens in this payer's own transaction."""
         amount_base = to_base(amount, self.world.network.decimals)
         return await self._call(abi.transfer(parse_address(to), amount_base))
 
@@ -279,7 +297,7 @@ class Payer:
         return await self._call(abi.cancel_authorization(auth.from_, auth.nonce, signature))
 
     async def submit(self, header: str, *, receive: bool = False) -> Sent:
-        """Put a signed authorization on the chain oneself, as anyone may."""
+        """Submit a signed authorization to the chain, as anyone may."""
         auth, signature = authorization_of(decode_header(header))
         return await self._call(abi.transfer_with_authorization(auth, signature, receive=receive))
 
@@ -288,7 +306,7 @@ class Payer:
 
 
 def _object(response: httpx.Response) -> dict[str, Any]:
-    """Return the JSON object of an answer; empty if it is none."""
+    """Return the JSON object of an answer; empty if the answer is not one."""
     try:
         body = decode(response.content, Any)
     except BadMessage:

@@ -1,10 +1,10 @@
-"""How is a story played: what is recorded around it, and when has it passed?"""
+"""Plays a story: records its beginning, its errors and its outcome."""
 
 from dataclasses import dataclass
 
 from x402sim import events
 from x402sim.world.story import serialize
-from x402sim.world.story.idle_timeout import Patience
+from x402sim.world.story.idle_timeout import IdleTimeout
 from x402sim.world.story.invariants import Invariants
 from x402sim.world.story.live import LiveWorld
 from x402sim.world.story.scenario import Scenario
@@ -12,7 +12,7 @@ from x402sim.world.story.scenario import Scenario
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Description:
-    """What the journal says of a world before its story begins."""
+    """The description of a world in the journal's first event."""
 
     seed: int
     on: str
@@ -23,7 +23,7 @@ class Description:
 
     @property
     def place(self) -> str:
-        """Stage and chain, as a sentence names them."""
+        """Stage and chain, for a sentence."""
         return self.on if self.chain is None else f"{self.on} on {self.chain}"
 
 
@@ -33,7 +33,7 @@ async def play_on(live: LiveWorld, scenario: Scenario, description: Description)
     outcome, reason = await _outcome(live, scenario, description)
     stage = live.stage
     if stage.remote_journal is not None:
-        stage.wires.journal.merge(await stage.remote_journal(live.before.journal))
+        stage.links.journal.merge(await stage.remote_journal(live.before.journal))
     live.record(events.End(outcome=outcome, reason=reason))
 
 
@@ -59,14 +59,14 @@ def _begin(live: LiveWorld, scenario: Scenario, description: Description) -> Non
 async def _outcome(
     live: LiveWorld, scenario: Scenario, description: Description
 ) -> tuple[events.Outcome, str]:
-    """Play the story, unless the stage lacks what it needs; return outcome and reason."""
+    """Play the story, or skip it if the stage lacks a need; return outcome and reason."""
     missing = [need.meaning for need in scenario.needs if need not in live.stage.offers]
     if missing:
         return "skipped", f"{description.place} does not offer {', '.join(missing)}"
     error = await _error(live, scenario, has_invariants=description.has_invariants)
     if error is not None:
         return "failed", error
-    entries = live.stage.wires.journal
+    entries = live.stage.links.journal
     checks = [entry.event for entry in entries if isinstance(entry.event, events.Check)]
     failed = [check for check in checks if not check.ok]
     if failed:
@@ -77,14 +77,14 @@ async def _outcome(
 
 
 async def _error(live: LiveWorld, scenario: Scenario, *, has_invariants: bool) -> str | None:
-    """Run the story under its invariants and its idle timeout; return what it raised."""
+    """Run the story with invariants and idle timeout; return the exception that it raised."""
     stage = live.stage
     if stage.parts is not None and has_invariants:
-        stage.wires.journal.listeners.append(Invariants(stage.parts, live.report_broken))
-    patience = Patience()
-    stage.wires.journal.listeners.append(patience)
+        stage.links.journal.listeners.append(Invariants(stage.parts, live.report_broken))
+    idle_timeout = IdleTimeout()
+    stage.links.journal.listeners.append(idle_timeout)
     try:
-        async with patience:
+        async with idle_timeout:
             await scenario.play(live)
     except Exception as error:  # noqa: BLE001 - whatever the story raises is its outcome
         live.record(events.StoryRaised(trace=serialize.trace(error)))

@@ -1,4 +1,4 @@
-"""A scenario: a short story as a coroutine function, with its title, its clauses and its needs."""
+"""A scenario: a story (a coroutine function) with its title, clauses and needs."""
 
 import importlib.util
 import inspect
@@ -14,7 +14,7 @@ from x402sim.suggest import unknown
 from x402sim.world.story.clause_ids import require_clause
 
 Story = Callable[[Any], Awaitable[None]]
-"""Any coroutine function of one argument, which is the live world."""
+"""A coroutine function of one argument, the live world."""
 _DOCSTRING = re.compile(
     r"(?P<title>[^\n]+)\n\nCovers: (?P<covers>.+?)\.\nStory: (?P<story>.+)", re.DOTALL
 )
@@ -22,7 +22,7 @@ _DOCSTRING = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """One scenario: its story, the clauses it covers, and what its stage must offer."""
+    """One scenario: its story, the clauses that it covers, and its needs."""
 
     name: str
     title: str
@@ -39,8 +39,8 @@ def scenario(*, needs: str = "") -> Callable[[Story], Scenario]: ...
 def scenario(story: Story | None = None, *, needs: str = "") -> Any:
     """Make a scenario of `async def name(world)`; `needs` are names of `Need`, comma-separated.
 
-    Title, `Covers:` and `Story:` come from the docstring of its module, or its own. Raises
-    `ValueError` if they are missing, or a clause or a need is unknown.
+    Title, `Covers:` and `Story:` come from the docstring of its module, or of the function. Raises
+    `ValueError` if one of them is missing, or a clause or a need is unknown.
     """
     if story is None:
         return lambda story: _make(story, needs)
@@ -50,20 +50,20 @@ def scenario(story: Story | None = None, *, needs: str = "") -> Any:
 def _make(story: Story, needs: str) -> Scenario:
     name: str = story.__name__
     text = inspect.getdoc(story) or inspect.getdoc(inspect.getmodule(story)) or ""
-    told = _DOCSTRING.fullmatch(text.strip())
-    if told is None:
+    parsed = _DOCSTRING.fullmatch(text.strip())
+    if parsed is None:
         shape = "TITLE\\n\\nCovers: CLAUSE, CLAUSE.\\nStory: TEXT"
         raise ValueError(f"scenario {name} needs a docstring of the form {shape}")
-    covers = tuple(re.split(r",\s*", told["covers"].strip()))
+    covers = tuple(re.split(r",\s*", parsed["covers"].strip()))
     for clause in covers:
         require_clause(clause, f"scenario {name}")
-    title, words = told["title"].rstrip("."), " ".join(told["story"].split())
+    title, words = parsed["title"].rstrip("."), " ".join(parsed["story"].split())
     wanted = parse_needs(needs, f"scenario {name}")
     return Scenario(name, title, covers, words, wanted, story)
 
 
 def shipped() -> list[Scenario]:
-    """Return the scenarios that come with x402sim, in order of name."""
+    """Return the scenarios shipped with x402sim, sorted by name."""
     package = Path(__file__).parents[2]
     folder = next(
         folder
@@ -79,7 +79,7 @@ def load(file: Path) -> Scenario:
     if spec is None or spec.loader is None:
         raise ValueError(f"{file} is no Python file")
     module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # so that a story can find the docstring of its module
+    sys.modules[spec.name] = module  # `scenario` reads the module's docstring there
     spec.loader.exec_module(module)
     found = [value for value in vars(module).values() if isinstance(value, Scenario)]
     if len(found) != 1:
@@ -88,9 +88,9 @@ def load(file: Path) -> Scenario:
 
 
 def find(names: list[str]) -> list[Scenario]:
-    """Return the scenarios of these names or files, all shipped ones without any.
+    """Return the scenarios of these names or files; without any, all shipped ones.
 
-    Raises `ValueError` that names what was probably meant.
+    Raises `ValueError` that suggests the nearest name.
     """
     known = {each.name: each for each in shipped()}
     if not names:

@@ -1,4 +1,4 @@
-"""How are a world's options, checked values and exceptions written into a journal?"""
+"""Converts a world's options, checked values and exceptions into journal fields."""
 
 import traceback
 from dataclasses import fields
@@ -10,7 +10,7 @@ from x402sim.spec.decisions import Decisions
 
 
 def options(**given: Any) -> dict[str, str]:
-    """Return those options of a world that were given, as Python has them."""
+    """Return the given options of a world, as Python source."""
     return {name: _python(value) for name, value in given.items() if value}
 
 
@@ -26,12 +26,12 @@ def _python(value: Any) -> str:
 
 
 def value(given: Any) -> Scalar:
-    """Return a value as the journal can hold it."""
+    """Return a value as a JSON scalar."""
     return given if isinstance(given, str | int | float | bool | None) else repr(given)
 
 
 def trace(error: BaseException) -> tuple[str, ...]:
-    """Return where an error came from, and what caused it before; no machine's paths."""
+    """Return the trace of an error and its causes, without absolute paths."""
     before = trace(error.__cause__) if error.__cause__ else ()
     frames = traceback.extract_tb(error.__traceback__)
     return (*before, *(f"{frame.name}: {frame.line}" for frame in frames))

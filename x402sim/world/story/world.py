@@ -1,4 +1,6 @@
-"""A world to play stories in: what it is made of, and where it is played."""
+"""The configuration of a world in which stories are played."""
+
+from __future__ import annotations  # so that help(World) shows short names of types
 
 from collections.abc import Mapping
 from typing import Any
@@ -20,7 +22,7 @@ from x402sim.world.story.play import Description, play_on
 from x402sim.world.story.scenario import Scenario, Story, find
 from x402sim.world.transport.latency import LatencySpec, latency_of
 
-HOPS = ("service", "facilitator", "explorer", "rpc")
+RECEIVERS = ("service", "facilitator", "explorer", "rpc")
 
 
 class World:
@@ -31,35 +33,38 @@ class World:
     the same journal, byte for byte, wherever time is virtual.
 
     seed
-        Keys, payment ids, latencies and whatever else is drawn; default 0.
+        Seed of all randomness: keys, ids, latencies; default 0.
     on
-        Where to play: "in-process" (virtual time, the default), "tcp" (the same through a real
+        Stage: "in-process" (virtual time, the default), "tcp" (the same through a real
         socket), or the URL of a running service (real time). Objects: `InProcess()`, `Tcp()`,
         `Deployment(url)`.
     chain
-        What the world runs on: "ledger" (in memory, the default), "anvil" (a real EVM that is
+        Chain backend: "ledger" (in memory, the default), "anvil" (a real EVM that is
         started and stopped; extra `evm`), or the URL of a JSON-RPC node (real time; keys in
         X402SIM_CHAIN_KEYS). Objects: `Ledger()`, `Anvil()`, `Node(url, token=..., deploy=...)`.
     latency
-        Seconds that one crossing takes, by hop: "service", "facilitator", "explorer", "rpc".
-        A number; (median, sigma) of a lognormal; or a list of measured seconds. Default: none.
+        Latency in seconds of one message in one direction, by who receives the request:
+        "service", "facilitator", "explorer", "rpc". A number; (median, sigma) of a lognormal;
+        or a list of measured seconds. Default: none.
     block_time_s
-        Seconds between blocks, 0.01 to 86400; None (the default) mines each transaction at once.
+        Seconds between blocks, 0.01 to 86400; by default each transaction is mined immediately.
     explorer_lag_s
         Seconds after its time until the explorer shows a block; default 0.
     decisions
         Other choices where the specification is silent, as a `Decisions` object.
     network
-        `TESTNET` (the default), `MAINNET`, or a `Network` of your own. A deployment with a
-        control plane says its own.
+        `TESTNET` (the default), `MAINNET`, or a `Network` of your own. With a URL as stage, the
+        network is the one that the control API of the service reports; `play` raises `ValueError`
+        if you name another. Without a control API, it is the one given here.
     without
-        Rules to leave out, to see which check notices: ((table, clause), ...), for example
-        (("verification", "5/signature-proves"),).
+        Rules to leave out, to test which check notices: ((table, clause), ...), for example
+        (("verification", "5/signature-proves"),). Tables: "settlement" and "freshness" (service),
+        "verification" (facilitator), "transfer", "receive" and "cancel" (token).
     invariants
         Whether to check after every event that money is conserved, no session spends more than
         its deposit, and access is granted for paid money only; default True.
 
-    The objects are in `x402sim.backends`. Raises `ValueError` for an option that cannot be.
+    The objects are in `x402sim.backends`. Raises `ValueError` for an invalid option.
 
     >>> from x402sim import LiveWorld, World
     >>> async def story(world: LiveWorld) -> None:
@@ -99,7 +104,7 @@ class World:
                 block_time_s=block_time_s,
                 without=without,
             ),
-            latency={hop: _latency(hop, spec) for hop, spec in (latency or {}).items()},
+            latency={to: _latency(to, spec) for to, spec in (latency or {}).items()},
         )
         self._options = serialize.options(
             latency=dict(latency or {}),
@@ -114,10 +119,9 @@ class World:
     def play(self, story: Scenario | Story | str) -> Run:
         """Play a scenario, the shipped scenario of this name, or any `async def story(world)`.
 
-        Returns when it is over. What goes wrong in the story is in the run's outcome;
-        raises `ValueError` for an unknown name or a network that is not the deployment's,
-        `ConnectionError` for a URL where nobody answers, and `ChainError` for a chain that
-        cannot be opened.
+        Returns the finished run, which holds the story's failures and errors. Raises `ValueError`
+        for an unknown name or a network that is not the deployment's, `ConnectionError` for a
+        URL that does not answer, and `ChainError` for a chain that cannot be opened.
         """
         if isinstance(story, str):
             (story,) = find([story])
@@ -133,7 +137,7 @@ class World:
             live = await LiveWorld.on(stage, self._network_on(stage))
             try:
                 await play_on(live, scenario, self._description())
-                return Run(journal=stage.wires.journal, on=self.on.name, real_s=elapsed())
+                return Run(journal=stage.links.journal, on=self.on.name, real_s=elapsed())
             finally:
                 await live.close()
 
@@ -147,7 +151,7 @@ class World:
         )
 
     def _network_on(self, stage: OpenStage) -> Network:
-        """Return the network of the world on a stage; raises `ValueError` if we meant another."""
+        """Return the network of the world on a stage; raises `ValueError` if another was chosen."""
         theirs, ours = stage.network, self._network
         if theirs is None:
             return ours or TESTNET
@@ -158,10 +162,10 @@ class World:
         return theirs
 
 
-def _latency(hop: str, spec: LatencySpec) -> Any:
-    if hop not in HOPS:
-        raise ValueError(f"latency: {unknown('hop', hop, HOPS)}")
+def _latency(to: str, spec: LatencySpec) -> Any:
+    if to not in RECEIVERS:
+        raise ValueError(f"latency: {unknown('part', to, RECEIVERS)}")
     try:
         return latency_of(spec)
     except ValueError as wrong:
-        raise ValueError(f"latency of {hop!r}: {wrong}") from None
+        raise ValueError(f"latency of {to!r}: {wrong}") from None

@@ -1,7 +1,7 @@
-"""What can go wrong on the way to a part of the world, as data; `door` makes it happen.
+"""Faults as data; `middleware` injects them.
 
-A fault has a victim, a deed and a moment. What it names must exist: a victim, deed, field
-or path that does not is an error where the fault is written.
+A fault has a victim, a kind and conditions. An unknown victim, kind, field or path is an error
+where the fault is written.
 """
 
 import re
@@ -16,7 +16,7 @@ from x402sim.rng import Stream
 from x402sim.suggest import unknown
 
 Victim = Literal["service", "facilitator", "explorer", "rpc"]
-Deed = Literal[
+FaultKind = Literal[
     "lose request",
     "lose answer",
     "refuse",
@@ -45,19 +45,18 @@ Deed = Literal[
 class Fault(
     msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, repr_omit_defaults=True
 ):
-    """One way to go wrong, and when: the requests it strikes, how often and how likely.
+    """A fault: what it does, to which requests, how often and how likely.
 
     It strikes requests whose path ends with `path` and whose path, query or body contains
-    `contains`; it lets the first `skip` of those pass, and strikes at most `times`
-    (None: without limit), each with `probability`. Raises `ValueError` for a value
-    that is not possible.
+    `contains`; it lets the first `skip` of those pass, and strikes at most `times` (None: without
+    limit), each with `probability`. Raises `ValueError` for an invalid value.
 
     >>> Fault(victim="facilitator", does="lose answer", path="/settle", times=2)
     Fault(victim='facilitator', does='lose answer', path='/settle', times=2)
     """
 
     victim: Victim
-    does: Deed
+    does: FaultKind
     path: str = ""
     contains: str = ""
     skip: Annotated[int, Meta(ge=0)] = 0
@@ -71,7 +70,7 @@ class Fault(
 
     def __post_init__(self) -> None:
         _require_known("victim", self.victim, get_args(Victim))
-        _require_known("deed of a fault", self.does, get_args(Deed))
+        _require_known("kind of fault", self.does, get_args(FaultKind))
         for name, kind in _field_types().items():
             try:
                 msgspec.convert(getattr(self, name), kind)
@@ -105,11 +104,11 @@ def read_fault(asked: object) -> Fault:
 
 EXAMPLE = '{"victim": "facilitator", "does": "lose answer"}'
 When = Callable[[bytes], bool]
-"""A further condition on a request: gets its path, query and body, returns whether it fits."""
+"""A further condition on a request, a function of its path, query and body."""
 
 
 class Faults:
-    """The active faults, and which of them strikes the next request."""
+    """The active faults, and the choice of the one that strikes a request."""
 
     def __init__(self, rng: Stream) -> None:
         self._rng = rng
@@ -118,13 +117,13 @@ class Faults:
         self.on_crash: Callable[[], None] = lambda: None
 
     def routed(self, victim: str, paths: Sequence[str]) -> None:
-        """Make known which paths a victim serves, as its routes spell them."""
+        """Declare the paths that a victim serves, as in its routes."""
         self._paths[victim] = paths
 
     def add(self, fault: Fault, when: When = lambda _: True) -> None:
-        """Add a fault; it strikes requests that fit it, in the order of adding.
+        """Add a fault; earlier faults have precedence.
 
-        Raises `ValueError` if no path that the victim serves ends with the fault's.
+        Raises `ValueError` if no path of the victim ends with the fault's.
         """
         paths = self._paths.get(fault.victim, ())
         if paths and not any(_may_end_with(path, fault) for path in paths):
@@ -133,15 +132,15 @@ class Faults:
         self._standing.append(_Standing(fault, when))
 
     def clear(self) -> None:
-        """End all faults."""
+        """Remove all faults."""
         self._standing.clear()
 
     def standing(self) -> list[Fault]:
-        """Return the faults that may still strike."""
+        """Return the faults that can still strike."""
         return [each.fault for each in self._standing]
 
     def next_for(self, victim: str, path: str, request: bytes) -> Fault | None:
-        """Return the fault that strikes this request, if any; it counts as a strike."""
+        """Return the fault that strikes this request, if any, and count the strike."""
         for each in self._standing:
             fault = each.fault
             if fault.victim != victim or not path.endswith(fault.path):
@@ -159,7 +158,7 @@ class Faults:
 
 
 class _Standing:
-    """A fault, the requests that fitted it so far, and the ones it struck."""
+    """A fault, with its counts of matching requests and of strikes."""
 
     def __init__(self, fault: Fault, when: When) -> None:
         self.fault, self.when = fault, when
@@ -167,9 +166,9 @@ class _Standing:
 
 
 def _may_end_with(route: str, fault: Fault) -> bool:
-    """Whether a path of this route can end with a fault's; `{name}` stands for any segment.
+    """Whether a path of this route can end with a fault's; `{name}` matches any segment.
 
-    A segment that may be anything is not enough: it would fit every misspelt path.
+    A match of such segments only does not count, as every misspelt path would match.
     """
     wanted = fault.path.split("/")
     served = _ending(route, fault)

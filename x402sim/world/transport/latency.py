@@ -1,4 +1,4 @@
-"""How long does one crossing between two parts take? Always the same, drawn, or as measured."""
+"""The latency of a link: constant, lognormal, or drawn from measurements."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -8,29 +8,29 @@ from typing import Any
 from x402sim.rng import Stream
 
 Latency = Callable[[Stream], float]
-"""Draws the seconds that one crossing takes."""
+"""Draws the seconds that one message takes in one direction."""
 LatencySpec = float | tuple[float, float] | Sequence[float]
-"""Seconds, always the same; (median in seconds, sigma) of a lognormal; or measured seconds."""
+"""Constant seconds; (median in seconds, sigma) of a lognormal; or measured seconds."""
 
 
 def constant(seconds: float) -> Latency:
-    """Return a latency that is always the same."""
+    """Return a constant latency."""
     return lambda _: seconds
 
 
 def lognormal(median_s: float, sigma: float) -> Latency:
-    """Return a latency as networks have it: usually near the median, sometimes far above."""
+    """Return a lognormal latency: usually near the median, sometimes far above."""
     return lambda stream: median_s * stream.lognormvariate(0, sigma)
 
 
 def empirical(samples_s: Sequence[float]) -> Latency:
-    """Return a latency that draws from measured ones."""
+    """Return a latency that draws from measured values."""
     samples = list(samples_s)
     return lambda stream: stream.choice(samples)
 
 
 def latency_of(spec: LatencySpec) -> Latency:
-    """Return the latency a spec describes; raises `ValueError` if it is none."""
+    """Return the latency that a spec describes; raises `ValueError` for an invalid spec."""
     if _is_seconds(spec):
         return constant(float(spec))  # type: ignore[arg-type]
     given = [] if isinstance(spec, str | bytes | Mapping) else _listed(spec)

@@ -1,8 +1,7 @@
-"""The wire between two parts: in one process or over TCP, it takes time, and it is recorded.
+"""The link between two parts, in one process or over TCP: adds latency and records messages.
 
-A hop has a latency each way, drawn from a distribution with a random stream of its own,
-so that drawing for one hop never changes another. What crosses it is written to the
-journal: `RequestSent`, then `AnswerReceived`, or `NoAnswer` and why.
+Each link draws its latency from its own random stream, so that the links do not influence each
+other. The journal gets `RequestSent`, then `AnswerReceived`, or `NoAnswer` with the reason.
 """
 
 import asyncio
@@ -21,14 +20,14 @@ from x402sim.journal import Journal
 from x402sim.protocol.header import authorization_of, decode_header
 from x402sim.protocol.messages import BadMessage, decode
 from x402sim.rng import Stream
-from x402sim.world.transport.door import ABORT
 from x402sim.world.transport.latency import Latency
+from x402sim.world.transport.middleware import ABORT
 
 
 class Asgi(httpx.AsyncBaseTransport):
     """An ASGI application as an httpx transport that behaves like a server on a socket.
 
-    The application runs in a task of its own: a caller that gives up leaves it working.
+    The application runs in its own task, which continues if the caller gives up.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -36,7 +35,7 @@ class Asgi(httpx.AsyncBaseTransport):
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Hand a request to the application; raises `httpx.TransportError` if it is lost."""
+        """Pass a request to the application; raises `httpx.TransportError` if it is lost."""
         answered: asyncio.Future[httpx.Response] = asyncio.get_running_loop().create_future()
         body = await request.aread()
         task = asyncio.create_task(self._serve(request, body, answered))
@@ -82,7 +81,7 @@ class Asgi(httpx.AsyncBaseTransport):
         except Exception as bug:  # noqa: BLE001 - the application has logged and answered it
             conclude(httpx.RemoteProtocolError(repr(bug), request=request))
         finally:
-            conclude(httpx.RemoteProtocolError("the server said nothing", request=request))
+            conclude(httpx.RemoteProtocolError("the server sent no answer", request=request))
 
 
 def _scope(request: httpx.Request, abort: Callable[[str], Awaitable[None]]) -> dict[str, Any]:
@@ -109,14 +108,14 @@ Turn = Callable[[int], Awaitable[None]]
 
 
 async def _at_once(_: int) -> None:
-    """Deliver in real time: there is no order but that of arrival."""
+    """Deliver in real time, in the order of arrival."""
 
 
-class Wires:
-    """What the wires of one world share: a clock, a journal and a count of exchanges.
+class Links:
+    """What the links of one world share: a clock, a journal and a count of exchanges.
 
-    `turn` is awaited before a message is delivered, with the number of its exchange: on
-    a virtual loop one is delivered at a time, whatever it travels through.
+    `turn` is awaited before each delivery, with the exchange number: a virtual loop delivers one
+    message at a time, in-process and over TCP alike.
     """
 
     def __init__(self, clock: Clock, journal: Journal, turn: Turn = _at_once) -> None:
@@ -129,23 +128,23 @@ class Wires:
 
 
 class Link(httpx.AsyncBaseTransport):
-    """A wire from one caller to one part, over any other transport."""
+    """A link from one caller to one part, over any other transport."""
 
     def __init__(
         self,
-        wires: Wires,
+        links: Links,
         caller: str,
         to: Part,
         inner: httpx.AsyncBaseTransport,
         latency: Latency,
         stream: Stream,
     ) -> None:
-        self._wires, self._caller, self._to = wires, caller, to
+        self._links, self._caller, self._to = links, caller, to
         self._inner, self._latency, self._stream = inner, latency, stream
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Carry a request there and its answer back; raises `httpx.TransportError`."""
-        exchange = request.extensions["exchange"] = self._wires.next_exchange()
+        """Deliver a request and return its answer; raises `httpx.TransportError`."""
+        exchange = request.extensions["exchange"] = self._links.next_exchange()
         body = await request.aread()
         self._record(self._sent(request, body, exchange))
         timeout_s = request.extensions.get("timeout", {}).get("read")
@@ -174,7 +173,7 @@ class Link(httpx.AsyncBaseTransport):
             response = await self._inner.handle_async_request(request)
             await response.aread()
         except httpx.TransportError:
-            await self._wires.turn(exchange)
+            await self._links.turn(exchange)
             raise
         await self._travel(exchange)
         return response
@@ -182,48 +181,48 @@ class Link(httpx.AsyncBaseTransport):
     async def _travel(self, exchange: int) -> None:
         seconds = self._latency(self._stream)
         if seconds:
-            await self._wires.clock.sleep(seconds)
-        await self._wires.turn(exchange)
+            await self._links.clock.sleep(seconds)
+        await self._links.turn(exchange)
 
     def _sent(self, request: httpx.Request, body: bytes, exchange: int) -> RequestSent:
-        """Return the event of a request: what is asked, and which ids it names."""
-        said = _read(body) if body else _Body()
+        """Return the event of a request, with the ids that it carries."""
+        fields = _read(body) if body else _Body()
         return RequestSent(
             actor=self._caller,
             exchange=exchange,
             to=self._to,
             method=request.method,
             path=_path(request, body, self._to),
-            payment_id=_text(request.headers.get("x-payment-id") or said.payment_id),
+            payment_id=_text(request.headers.get("x-payment-id") or fields.payment_id),
             session_id=_text(request.headers.get("x-session-id")),
-            authorization=_authorization(said.payment_header),
+            authorization=_authorization(fields.payment_header),
         )
 
     def _received(self, response: httpx.Response, exchange: int) -> AnswerReceived:
-        """Return the event of an answer: its status, and what its body says."""
-        said = _read(response.content)
-        error = said.error.get("message") if isinstance(said.error, dict) else said.error
+        """Return the event of an answer, with its status and the recorded fields of its body."""
+        fields = _read(response.content)
+        error = fields.error.get("message") if isinstance(fields.error, dict) else fields.error
         return AnswerReceived(
             actor=self._caller,
             exchange=exchange,
             to=self._to,
             status=response.status_code,
             error=_text(error),
-            final=_flag(said.final),
-            payment_id=_text(said.payment_id),
-            session_id=_text(said.session_id),
-            tx_hash=_text(said.tx_hash),
-            ok=_flag(said.is_valid if said.success is None else said.success),
+            final=_flag(fields.final),
+            payment_id=_text(fields.payment_id),
+            session_id=_text(fields.session_id),
+            tx_hash=_text(fields.tx_hash),
+            ok=_flag(fields.is_valid if fields.success is None else fields.success),
         )
 
     def _none(self, exchange: int, reason: str) -> NoAnswer:
         return NoAnswer(actor=self._caller, exchange=exchange, to=self._to, reason=reason)
 
     def _record(self, event: ExchangeEvent) -> None:
-        self._wires.journal.record(self._wires.clock.now_ms(), event)
+        self._links.journal.record(self._links.clock.now_ms(), event)
 
     async def aclose(self) -> None:
-        """Close what is underneath."""
+        """Close the inner transport."""
         await self._inner.aclose()
 
 
@@ -250,7 +249,7 @@ def _read(body: bytes) -> _Body:
 
 
 def _path(request: httpx.Request, body: bytes, to: str) -> str:
-    """Return what is asked: the path, or the JSON-RPC method."""
+    """Return the path of a request, or its JSON-RPC method."""
     if to == "rpc":
         return str(_read(body).method)[:60]
     path = request.url.path[:200]
@@ -269,10 +268,10 @@ def _authorization(payment_header: object) -> str | None:
     return auth.nonce.hex()
 
 
-def _text(said: object) -> str | None:
-    """Return the beginning of a text; anything else that came in its place is none."""
-    return said[:120] if isinstance(said, str) else None
+def _text(value: object) -> str | None:
+    """Return the first 120 characters of a text; None for any other type."""
+    return value[:120] if isinstance(value, str) else None
 
 
-def _flag(said: object) -> bool | None:
-    return said if isinstance(said, bool) else None
+def _flag(value: object) -> bool | None:
+    return value if isinstance(value, bool) else None

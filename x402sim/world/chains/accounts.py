@@ -1,4 +1,4 @@
-"""Who has money when a world begins?"""
+"""The accounts that have tokens and native currency at the start of a world."""
 
 from dataclasses import dataclass
 
@@ -9,32 +9,32 @@ from x402sim.rng import Rng
 
 ACCOUNTS = 10
 ACCOUNT_BALANCE_BASE = 1_000_000_000
-"""What each account begins with: 1000.00 of the token."""
+"""The initial balance of each account: 1000.00 tokens."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class People:
+class Accounts:
     """The funded accounts, the token's owner and the facilitator of one world."""
 
-    accounts: tuple[Wallet, ...]
+    funded: tuple[Wallet, ...]
     owner: Wallet
     facilitator: Wallet
 
     @classmethod
-    def drawn(cls, keys: Rng) -> "People":
-        """Return those whose keys are drawn from a seed."""
+    def drawn(cls, keys: Rng) -> "Accounts":
+        """Return the accounts with keys drawn from a seed."""
         return cls(
-            accounts=tuple(Wallet(keys.secret(f"account {n}")) for n in range(ACCOUNTS)),
+            funded=tuple(Wallet(keys.secret(f"account {n}")) for n in range(ACCOUNTS)),
             owner=Wallet(keys.secret("token owner")),
             facilitator=Wallet(keys.secret("facilitator")),
         )
 
     @property
     def balances(self) -> dict[Address, int]:
-        """The tokens they begin with, in base units."""
-        return {wallet.address_bytes: ACCOUNT_BALANCE_BASE for wallet in self.accounts}
+        """Their initial token balances, in base units."""
+        return {wallet.address_bytes: ACCOUNT_BALANCE_BASE for wallet in self.funded}
 
     @property
     def native(self) -> dict[Address, int]:
-        """The native currency they begin with, to pay for gas, in wei."""
-        return {wallet.address_bytes: PLENTY_WEI for wallet in (*self.accounts, self.facilitator)}
+        """Their initial native balances, in wei, to pay for gas."""
+        return {wallet.address_bytes: PLENTY_WEI for wallet in (*self.funded, self.facilitator)}

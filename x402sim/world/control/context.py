@@ -1,7 +1,7 @@
-"""What does an action of the control plane reach, and what may it do with the chain?
+"""What the actions of the control API share: the world, its snapshots, and the chain's controls.
 
-An action that needs control over the chain takes it from `minting`, `mining` or
-`rewinding`; on a chain that does not offer it they raise `ChainError`, answered as 409.
+`minting`, `mining` and `rewinding` raise `ChainError`, answered as 409, on a chain without that
+control.
 """
 
 import asyncio
@@ -19,20 +19,20 @@ from x402sim.world.assembly.parts import Parts
 
 
 class Nothing(msgspec.Struct, frozen=True):
-    """No arguments."""
+    """The body of an action without arguments."""
 
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """A snapshot of what is not on the chain."""
+    """A snapshot of the service's database and cache."""
 
     database: sqlite3.Connection
     entitlements: list[Entitlement]
 
 
 @dataclass(frozen=True, slots=True)
-class Plane:
-    """One world, its snapshots by number, and the work that an action left running."""
+class Context:
+    """One world, its snapshots by number, and the tasks that actions left running."""
 
     parts: Parts
     saved: dict[int, Saved] = field(default_factory=dict)
@@ -71,7 +71,7 @@ def rewinding(parts: Parts) -> Rewinding:
 
 
 async def mine_now(parts: Parts) -> None:
-    """Mine control transactions at once, where blocks otherwise come at a pace of their own."""
+    """With a block time, mine a block now; otherwise transactions are mined already."""
     if parts.recipe.block_time_s is not None:
         await mining(parts).mine()
 

@@ -1,4 +1,4 @@
-"""The seam: what every chain under test does, done by the ledger and by anvil alike."""
+"""The interface: what every chain under test does, done by the ledger and by anvil alike."""
 
 import asyncio
 import time
@@ -48,7 +48,7 @@ def hashes(driver: ChainDriver) -> list[bytes]:
 
 
 def on_demand(driver: ChainDriver) -> None:
-    driver.run(driver.chain.set_automine(False))
+    driver.run(driver.chain.mining.set_automine(False))
 
 
 # --- blocks, transactions, receipts --------------------------------------------------
@@ -75,7 +75,7 @@ def test_each_transaction_is_mined_at_once_in_a_block_of_its_own(either: ChainDr
         )
 
 
-def test_what_is_not_there_is_none(either: ChainDriver):
+def test_unknown_objects_are_none(either: ChainDriver):
     chain = either.chain
     for ask in (chain.transaction, chain.receipt, chain.block):
         assert either.run(ask(UNKNOWN)) is None
@@ -85,7 +85,7 @@ def test_what_is_not_there_is_none(either: ChainDriver):
 def test_the_time_of_a_block_is_the_worlds_and_never_goes_back(either: ChainDriver):
     for now_s in (NOW_S, NOW_S, NOW_S + 7.9, NOW_S + 5, NOW_S + 300):
         either.town.now[0] = now_s
-        either.run(either.chain.mine())
+        either.run(either.chain.mining.mine())
     times = [either.run(either.chain.block(n)).timestamp_s - NOW_S for n in range(6)]
     assert times == [0, 0, 0, 7, 7, 300]
 
@@ -100,7 +100,7 @@ def test_a_call_is_judged_by_the_worlds_time_without_a_block(either: ChainDriver
         either.run(either.chain.estimate_gas(Call(RELAYER.address_bytes, TOKEN, data)))
 
 
-def test_what_waits_is_mined_together_in_order_of_arrival(either: ChainDriver):
+def test_waiting_transactions_are_mined_together_in_order_of_arrival(either: ChainDriver):
     on_demand(either)
     senders = [RELAYER, ALICE, RELAYER, MALLORY, ALICE]
     sent = [either.put(payment(n), sender) for n, sender in enumerate(senders)]
@@ -108,7 +108,7 @@ def test_what_waits_is_mined_together_in_order_of_arrival(either: ChainDriver):
     assert [receipt(either, tx) for tx in sent] == [None] * 5
     tx = either.run(either.chain.transaction(sent[2]))
     assert (tx.nonce, tx.block_number, tx.block_hash, tx.index) == (1, None, None, None)
-    assert either.run(either.chain.mine(3)) == 3
+    assert either.run(either.chain.mining.mine(3)) == 3
     assert either.run(either.chain.block(1)).tx_hashes == tuple(sent)
     mined = [receipt(either, tx) for tx in sent]
     assert [r.index for r in mined] == [0, 1, 2, 3, 4]
@@ -123,15 +123,15 @@ def test_the_time_that_counts_is_that_of_the_block(either: ChainDriver):
     on_demand(either)
     tx_hash = either.put(payment(valid_before=NOW_S + 10))
     either.town.now[0] += 10
-    either.run(either.chain.mine())
+    either.run(either.chain.mining.mine())
     assert receipt(either, tx_hash).revert_reason.startswith("ERC3009InvalidAuthorizationTime")
 
 
-def test_turning_automine_on_mines_what_waits_at_the_worlds_time(either: ChainDriver):
+def test_turning_automine_on_mines_the_mempool_at_the_worlds_time(either: ChainDriver):
     on_demand(either)
     tx_hash = either.put(payment())
     either.town.now[0] += 60
-    either.run(either.chain.set_automine(True))
+    either.run(either.chain.mining.set_automine(True))
     assert receipt(either, tx_hash).succeeded
     assert height(either) == 1
     assert either.run(either.chain.block(1)).timestamp_s == NOW_S + 60
@@ -139,16 +139,16 @@ def test_turning_automine_on_mines_what_waits_at_the_worlds_time(either: ChainDr
 
 
 @pytest.mark.parametrize("blocks", [0, -1, 10_001])
-def test_nonsense_is_not_mined(either: ChainDriver, blocks: int):
+def test_an_invalid_number_of_blocks_is_refused(either: ChainDriver, blocks: int):
     with pytest.raises(ChainError, match=f"1 to 10000 blocks at a time, not {blocks}"):
-        either.run(either.chain.mine(blocks))
+        either.run(either.chain.mining.mine(blocks))
     assert height(either) == 0
 
 
 def test_a_block_takes_hundreds_of_transactions(either: ChainDriver):
     on_demand(either)
     sent = [either.put(abi.transfer(SHOP.address_bytes, 1), ALICE) for _ in range(250)]
-    either.run(either.chain.mine())
+    either.run(either.chain.mining.mine())
     assert either.run(either.chain.block(1)).tx_hashes == tuple(sent)
     assert either.balance(SHOP) == 250
 
@@ -172,13 +172,13 @@ def test_native_currency_moves(either: ChainDriver):
 
 
 @pytest.mark.parametrize("value", [0, 1])
-def test_who_cannot_pay_for_the_gas_is_refused(either: ChainDriver, value: int):
+def test_a_sender_that_cannot_pay_for_gas_is_refused(either: ChainDriver, value: int):
     cost = GAS_LIMIT * GAS_PRICE_WEI + value
-    either.run(either.chain.set_native_balance(STRANGER.address_bytes, cost - 1))
+    either.run(either.chain.rewinding.set_native_balance(STRANGER.address_bytes, cost - 1))
     with pytest.raises(ChainError, match=r"(?i)insufficient funds for gas \* price \+ value"):
         either.put(b"", STRANGER, to=SHOP.address_bytes, value=value)
     assert either.run(either.chain.account_nonce(STRANGER.address_bytes)) == 0
-    either.run(either.chain.set_native_balance(STRANGER.address_bytes, cost))
+    either.run(either.chain.rewinding.set_native_balance(STRANGER.address_bytes, cost))
     either.put(b"", STRANGER, to=SHOP.address_bytes, value=value)
     assert either.run(either.chain.account_nonce(STRANGER.address_bytes)) == 1
 
@@ -194,7 +194,7 @@ def test_an_account_nonce_counts_what_was_sent_waiting_or_mined(either: ChainDri
     either.put(payment(1))
     either.put(payment(1))
     assert [either.run(count(w.address_bytes)) for w in (RELAYER, ALICE)] == [2, 0]
-    either.run(either.chain.mine())
+    either.run(either.chain.mining.mine())
     either.put(payment(1))
     assert either.run(count(RELAYER.address_bytes)) == 3
 
@@ -210,7 +210,7 @@ def test_equal_calls_of_equal_nonce_by_two_senders_are_two_transactions(either: 
 
 def test_an_account_sends_without_its_key(either: ChainDriver):
     keyless = b"\x00" * 19 + b"\x77"
-    either.run(either.chain.set_native_balance(keyless, NATIVE_WEI))
+    either.run(either.chain.rewinding.set_native_balance(keyless, NATIVE_WEI))
     sent = either.run(either.chain.send(Call(keyless, TOKEN, payment())))
     assert receipt(either, sent).succeeded
 
@@ -255,7 +255,7 @@ def test_funding_waits_like_everything_else(either: ChainDriver):
     on_demand(either)
     either.run(either.chain.fund(SHOP.address_bytes, 25))
     assert either.balance(SHOP) == 0
-    either.run(either.chain.mine())
+    either.run(either.chain.mining.mine())
     assert either.balance(SHOP) == 25
 
 
@@ -282,7 +282,7 @@ ALICE_WORD, SHOP_WORD = (abi.word(w.address_bytes) for w in (ALICE, SHOP))
         (LogFilter(0, 99, (), ((), (), ())), [(1, 0), (1, 1), (2, 0), (3, 0)]),
     ],
 )
-def test_a_filter_passes_what_it_names(either: ChainDriver, wanted: LogFilter, found: list):
+def test_a_filter_selects_matching_logs(either: ChainDriver, wanted: LogFilter, found: list):
     either.send(payment())
     either.send(abi.mint(SHOP.address_bytes, 1), OWNER)
     either.send(cancel_call(nonce("second")))
@@ -293,7 +293,7 @@ def test_a_filter_passes_what_it_names(either: ChainDriver, wanted: LogFilter, f
 # --- waiting for a receipt -----------------------------------------------------------
 
 
-def test_waiting_for_what_is_mined_returns_at_once(either: ChainDriver):
+def test_waiting_for_a_mined_transaction_returns_immediately(either: ChainDriver):
     mined = either.send(payment())
     assert either.run(either.chain.wait(mined.tx_hash, 0)) == mined
 
@@ -306,7 +306,7 @@ def test_waiting_ends_with_the_block(either: ChainDriver):
         waits = [asyncio.create_task(either.chain.wait(tx_hash, 30)) for _ in range(3)]
         await asyncio.sleep(0.05)
         assert not any(task.done() for task in waits)
-        await either.chain.mine()
+        await either.chain.mining.mine()
         return list(await asyncio.wait_for(asyncio.gather(*waits), 5))
 
     assert either.run(wait_and_mine()) == [receipt(either, tx_hash)] * 3
@@ -318,7 +318,7 @@ def test_waiting_times_out_and_does_no_harm(either: ChainDriver):
     for hopeless in (tx_hash, UNKNOWN):
         with pytest.raises(TimeoutError):
             either.run(either.chain.wait(hopeless, 0.05))
-    either.run(either.chain.mine())
+    either.run(either.chain.mining.mine())
     assert receipt(either, tx_hash).succeeded
 
 
@@ -329,42 +329,42 @@ def test_snapshots_nest_and_bring_back_what_waited(either: ChainDriver):
     either.send(payment("before"))
     on_demand(either)
     waiting = [either.put(payment(n), sender) for n, sender in ((1, RELAYER), (2, ALICE))]
-    outer = either.run(either.chain.snapshot())
-    either.run(either.chain.mine())
-    inner = either.run(either.chain.snapshot())
+    outer = either.run(either.chain.rewinding.snapshot())
+    either.run(either.chain.mining.mine())
+    inner = either.run(either.chain.rewinding.snapshot())
     later = either.put(payment("later"))
-    either.run(either.chain.mine(2))
-    either.run(either.chain.revert(inner))
+    either.run(either.chain.mining.mine(2))
+    either.run(either.chain.rewinding.revert(inner))
     assert (height(either), either.balance(SHOP)) == (2, 30_000)
     assert either.run(either.chain.transaction(later)) is None
-    either.run(either.chain.revert(outer))
+    either.run(either.chain.rewinding.revert(outer))
     assert (height(either), either.balance(SHOP)) == (1, 10_000)
     assert [receipt(either, tx) for tx in waiting] == [None, None]
-    either.run(either.chain.mine())
+    either.run(either.chain.mining.mine())
     assert either.run(either.chain.block(2)).tx_hashes == tuple(waiting)
     assert either.balance(SHOP) == 30_000
 
 
-def test_what_was_sent_since_a_snapshot_does_not_wait_after_it(either: ChainDriver):
+def test_a_revert_removes_later_transactions_from_the_mempool(either: ChainDriver):
     on_demand(either)
-    number = either.run(either.chain.snapshot())
+    number = either.run(either.chain.rewinding.snapshot())
     tx_hash = either.put(payment())
-    either.run(either.chain.revert(number))
-    either.run(either.chain.mine())
+    either.run(either.chain.rewinding.revert(number))
+    either.run(either.chain.mining.mine())
     assert either.run(either.chain.transaction(tx_hash)) is None
     assert either.balance(SHOP) == 0
 
 
 def test_a_revert_uses_up_its_snapshot_and_all_later_ones(either: ChainDriver):
-    first, second, third = (either.run(either.chain.snapshot()) for _ in range(3))
+    first, second, third = (either.run(either.chain.rewinding.snapshot()) for _ in range(3))
     assert first < second < third
-    either.run(either.chain.revert(second))
+    either.run(either.chain.rewinding.revert(second))
     for used_up in (second, third, third + 100):
         with pytest.raises(ChainError, match=f"no snapshot {used_up}; there are: {first}"):
-            either.run(either.chain.revert(used_up))
-    either.run(either.chain.revert(first))
+            either.run(either.chain.rewinding.revert(used_up))
+    either.run(either.chain.rewinding.revert(first))
     with pytest.raises(ChainError, match=f"no snapshot {first}; there are: none"):
-        either.run(either.chain.revert(first))
+        either.run(either.chain.rewinding.revert(first))
 
 
 def test_a_reorg_replaces_the_last_blocks_and_mines_their_transactions_in_the_last(
@@ -375,7 +375,7 @@ def test_a_reorg_replaces_the_last_blocks_and_mines_their_transactions_in_the_la
     ]
     old = hashes(either)
     either.town.now[0] += 60
-    either.run(either.chain.reorg(3))
+    either.run(either.chain.rewinding.reorg(3))
     new = hashes(either)
     assert new[:2] == old[:2]
     assert len(new) == len(old)
@@ -389,17 +389,17 @@ def test_a_reorg_replaces_the_last_blocks_and_mines_their_transactions_in_the_la
 
 
 def test_even_an_empty_block_gets_another_hash_each_time(either: ChainDriver):
-    either.run(either.chain.mine())
+    either.run(either.chain.mining.mine())
     seen = set()
     for _ in range(4):
         seen.add(hashes(either)[1])
-        either.run(either.chain.reorg(1))
+        either.run(either.chain.rewinding.reorg(1))
     assert len(seen) == 4
 
 
 def test_a_dropped_transaction_is_unknown_and_undone(either: ChainDriver):
     kept, dropped = either.put(payment(1), ALICE), either.put(payment(2))
-    either.run(either.chain.reorg(2, drop=[dropped]))
+    either.run(either.chain.rewinding.reorg(2, drop=[dropped]))
     assert either.run(either.chain.transaction(dropped)) is None
     assert receipt(either, dropped) is None
     assert receipt(either, kept).succeeded
@@ -410,11 +410,11 @@ def test_a_dropped_transaction_is_unknown_and_undone(either: ChainDriver):
 
 
 @pytest.mark.parametrize("drop", [False, True])
-def test_a_reorg_mines_what_waits_unless_it_is_dropped(either: ChainDriver, drop: bool):
+def test_a_reorg_mines_the_mempool_except_dropped_transactions(either: ChainDriver, drop: bool):
     on_demand(either)
-    either.run(either.chain.mine())
+    either.run(either.chain.mining.mine())
     waiting = either.put(payment())
-    either.run(either.chain.reorg(1, drop=[waiting] if drop else []))
+    either.run(either.chain.rewinding.reorg(1, drop=[waiting] if drop else []))
     assert either.run(either.chain.block(1)).tx_hashes == (() if drop else (waiting,))
     assert (either.run(either.chain.transaction(waiting)) is None) == drop
     assert height(either) == 1
@@ -423,57 +423,57 @@ def test_a_reorg_mines_what_waits_unless_it_is_dropped(either: ChainDriver, drop
 def test_a_reorg_judges_by_the_new_time(either: ChainDriver):
     paid = either.put(payment(valid_before=NOW_S + 10))
     either.town.now[0] += 10
-    either.run(either.chain.reorg(1))
+    either.run(either.chain.rewinding.reorg(1))
     assert receipt(either, paid).revert_reason.startswith("ERC3009InvalidAuthorizationTime")
     assert not either.is_used(ALICE, nonce("first"))
 
 
 @pytest.mark.parametrize("depth", [0, -1, 3, 10**6])
 def test_a_reorg_out_of_reach_is_refused(either: ChainDriver, depth: int):
-    either.run(either.chain.mine(2))
+    either.run(either.chain.mining.mine(2))
     before = hashes(either)
     with pytest.raises(ChainError, match=f"last {depth} blocks; the last 2 can be"):
-        either.run(either.chain.reorg(depth))
+        either.run(either.chain.rewinding.reorg(depth))
     assert hashes(either) == before
 
 
 def test_a_reorg_ends_the_snapshots_of_what_it_replaced(either: ChainDriver):
-    early = either.run(either.chain.snapshot())
+    early = either.run(either.chain.rewinding.snapshot())
     either.send(payment(1))
-    late = either.run(either.chain.snapshot())
-    either.run(either.chain.reorg(1))
+    late = either.run(either.chain.rewinding.snapshot())
+    either.run(either.chain.rewinding.reorg(1))
     with pytest.raises(ChainError, match=f"no snapshot {late}; there are: {early}"):
-        either.run(either.chain.revert(late))
-    either.run(either.chain.revert(early))
+        either.run(either.chain.rewinding.revert(late))
+    either.run(either.chain.rewinding.revert(early))
     assert (either.balance(SHOP), height(either)) == (0, 0)
 
 
 def test_a_native_balance_that_was_set_survives_a_reorg(either: ChainDriver):
-    either.run(either.chain.mine())
-    either.run(either.chain.set_native_balance(STRANGER.address_bytes, NATIVE_WEI))
+    either.run(either.chain.mining.mine())
+    either.run(either.chain.rewinding.set_native_balance(STRANGER.address_bytes, NATIVE_WEI))
     tx_hash = either.put(payment(), STRANGER)
-    either.run(either.chain.reorg(2))
+    either.run(either.chain.rewinding.reorg(2))
     assert receipt(either, tx_hash).succeeded
 
 
 # --- trouble on demand ---------------------------------------------------------------
 
 
-def test_what_waits_can_be_forgotten(either: ChainDriver):
+def test_the_mempool_can_be_dropped(either: ChainDriver):
     on_demand(either)
     tx_hash = either.put(payment())
-    either.run(either.chain.drop())
+    either.run(either.chain.rewinding.drop())
     assert either.run(either.chain.transaction(tx_hash)) is None
     assert either.run(either.chain.account_nonce(RELAYER.address_bytes)) == 0
-    either.run(either.chain.mine())
+    either.run(either.chain.mining.mine())
     assert either.balance(SHOP) == 0
     again = either.put(payment())
-    either.run(either.chain.mine())
+    either.run(either.chain.mining.mine())
     assert receipt(either, again).succeeded
 
 
 def test_a_forced_revert_fails_once_and_the_call_can_be_repeated(either: ChainDriver):
-    either.run(either.chain.force_revert(1))
+    either.run(either.chain.rewinding.force_revert(1))
     assert either.tried(payment()) is None
     reverted = either.send(payment())
     assert not reverted.succeeded
@@ -485,7 +485,7 @@ def test_a_forced_revert_fails_once_and_the_call_can_be_repeated(either: ChainDr
 # --- anvil's own ---------------------------------------------------------------------
 
 
-def test_whoever_watches_is_told_of_every_operation(anvil: ChainDriver):
+def test_watchers_are_called_after_every_operation(anvil: ChainDriver):
     seen: list[int] = []
 
     async def look() -> None:
@@ -493,8 +493,8 @@ def test_whoever_watches_is_told_of_every_operation(anvil: ChainDriver):
 
     anvil.chain.watchers.append(look)
     anvil.put(payment())
-    anvil.run(anvil.chain.mine(2))
-    anvil.run(anvil.chain.reorg(1))
+    anvil.run(anvil.chain.mining.mine(2))
+    anvil.run(anvil.chain.rewinding.reorg(1))
     assert seen == [1, 3, 3]
 
 
@@ -503,12 +503,12 @@ def test_many_blocks_have_the_worlds_time_however_long_they_take(anvil: ChainDri
     blocks, begun = 0, time.monotonic()
     while time.monotonic() - begun < 1.5:
         blocks += 500
-        anvil.run(anvil.chain.mine(500))
+        anvil.run(anvil.chain.mining.mine(500))
     numbers = range(1, blocks + 1, 25)
     assert {anvil.run(anvil.chain.block(n)).timestamp_s for n in numbers} == {NOW_S}
 
 
-def test_what_others_send_to_the_node_is_seen_and_survives_a_reorg(anvil: ChainDriver):
+def test_transactions_of_other_clients_are_seen_and_survive_a_reorg(anvil: ChainDriver):
     """A transaction with a signature of its own, from whoever talks to the node directly."""
     signed = SHOP.account.sign_transaction(
         {"chainId": 338, "nonce": 0, "gas": 90_000, "gasPrice": 10**9, "to": checksum(TOKEN)}
@@ -519,12 +519,12 @@ def test_what_others_send_to_the_node_is_seen_and_survives_a_reorg(anvil: ChainD
     tx_hash = Hash(bytes(signed.hash))
     assert receipt(anvil, tx_hash).call.sender == SHOP.address_bytes
     before = hashes(anvil)
-    anvil.run(anvil.chain.reorg(1))
+    anvil.run(anvil.chain.rewinding.reorg(1))
     assert receipt(anvil, tx_hash).succeeded
     assert hashes(anvil) != before
 
 
-def test_waiting_ends_when_somebody_else_mines(anvil: ChainDriver):
+def test_waiting_ends_when_another_client_mines(anvil: ChainDriver):
     on_demand(anvil)
     tx_hash = anvil.put(payment())
 
@@ -537,13 +537,13 @@ def test_waiting_ends_when_somebody_else_mines(anvil: ChainDriver):
     assert anvil.run(wait_and_mine()).succeeded
 
 
-def test_a_gap_in_the_nonces_waits_for_what_fills_it(anvil: ChainDriver):
+def test_a_nonce_gap_waits_for_the_missing_transaction(anvil: ChainDriver):
     """Where a real chain differs from the ledger: without nonce 0, nonce 1 cannot be mined."""
     dropped, stuck = anvil.put(payment(1)), anvil.put(payment(2))
-    anvil.run(anvil.chain.reorg(2, drop=[dropped]))
+    anvil.run(anvil.chain.rewinding.reorg(2, drop=[dropped]))
     assert receipt(anvil, stuck) is None
     assert anvil.send(payment(3)).succeeded
-    anvil.run(anvil.chain.mine())
+    anvil.run(anvil.chain.mining.mine())
     assert receipt(anvil, stuck).succeeded
     assert anvil.balance(SHOP) == 20_000
 
@@ -551,30 +551,30 @@ def test_a_gap_in_the_nonces_waits_for_what_fills_it(anvil: ChainDriver):
 def test_reset_begins_again(anvil: ChainDriver):
     on_demand(anvil)
     anvil.put(payment())
-    anvil.run(anvil.chain.mine(3))
-    old = anvil.run(anvil.chain.snapshot())
+    anvil.run(anvil.chain.mining.mine(3))
+    old = anvil.run(anvil.chain.rewinding.snapshot())
     anvil.put(payment("waiting"))
-    anvil.run(anvil.chain.reset())
+    anvil.run(anvil.chain.rewinding.reset())
     assert (height(anvil), anvil.balance(ALICE), anvil.balance(SHOP)) == (0, START_BASE, 0)
     with pytest.raises(ChainError, match=f"no snapshot {old}; there are: none"):
-        anvil.run(anvil.chain.revert(old))
+        anvil.run(anvil.chain.rewinding.revert(old))
     tx_hash = anvil.put(payment())
     assert receipt(anvil, tx_hash) is None
-    anvil.run(anvil.chain.mine())
+    anvil.run(anvil.chain.mining.mine())
     assert anvil.run(anvil.chain.block(1)).tx_hashes == (tx_hash,)
 
 
-def test_on_virtual_time_the_node_takes_no_time_and_a_wait_takes_what_it_should(town: Town):
+def test_in_virtual_time_node_requests_take_no_time_and_waits_do(town: Town):
     async def story() -> tuple[float, float]:
         loop, chain = asyncio.get_running_loop(), town.anvil
         started = loop.time()
-        await chain.set_automine(False)
+        await chain.mining.set_automine(False)
         tx_hash = await chain.send(pay_call())
         sent = loop.time() - started
 
         async def mine_later() -> None:
             await asyncio.sleep(100.1)
-            await chain.mine()
+            await chain.mining.mine()
 
         mining = asyncio.create_task(mine_later())
         await chain.wait(tx_hash, 3600)

@@ -1,6 +1,6 @@
-"""Where faults strike: at the victim's own door, whether a request came by call or by TCP.
+"""ASGI middleware that injects faults in front of a part, in-process and over TCP.
 
-The request is lost, or the answer after the work was done, or something else is answered.
+It loses the request, loses the answer after the work is done, or replaces the answer.
 """
 
 from collections.abc import Awaitable, Callable
@@ -12,13 +12,13 @@ from x402sim.clock import Clock
 from x402sim.world.transport.faults import Fault, Faults, Victim
 
 ABORT = "x402sim.abort"
-"""Where a server puts the function that breaks the connection a request came on."""
+"""The ASGI scope's key of the function that breaks the request's connection."""
 
 
 def faulty(app: ASGIApp, victim: Victim, faults: Faults, clock: Clock) -> ASGIApp:
-    """Return `app` with the faults standing at its door."""
+    """Return `app` with the fault middleware around it."""
 
-    async def door(scope: Scope, receive: Receive, send: Send) -> None:
+    async def middleware(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or not faults.standing():
             await app(scope, receive, send)
             return
@@ -30,17 +30,17 @@ def faulty(app: ASGIApp, victim: Victim, faults: Faults, clock: Clock) -> ASGIAp
         else:
             await _strike(fault, faults, clock, _Request(app, scope, body, send))
 
-    return door
+    return middleware
 
 
 class _Request:
-    """A request at the door, which can be handed to the victim more than once."""
+    """A buffered request, which can be passed to the victim more than once."""
 
     def __init__(self, app: ASGIApp, scope: Scope, body: bytes, send: Send) -> None:
         self._app, self._scope, self._body, self.send = app, scope, body, send
 
     async def work(self) -> list[Message]:
-        """Let the victim do the work; return its answer."""
+        """Pass the request to the victim; return its answer."""
         answer: list[Message] = []
 
         async def keep(message: Message) -> None:
@@ -83,8 +83,8 @@ async def _strike(fault: Fault, faults: Faults, clock: Clock, request: _Request)
                 await request.work()
             faults.on_crash()
             await request.abort("lost")
-        case _ as unknown_deed:
-            assert_never(unknown_deed)
+        case _ as unknown_kind:
+            assert_never(unknown_kind)
 
 
 async def _answer(request: _Request, messages: list[Message]) -> None:
@@ -120,7 +120,7 @@ async def _body(receive: Receive) -> bytes:
 
 
 def _once(body: bytes) -> Receive:
-    """Return a `receive` that gives one whole body, then `http.disconnect`."""
+    """Return a `receive` that gives the whole body, then `http.disconnect`."""
     messages: list[Any] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def receive() -> Message:

@@ -14,7 +14,7 @@ from x402sim.protocol.header import PresentedPayment
 from x402sim.protocol.messages import PaymentRecord, PaymentRequirements
 from x402sim.protocol.money import MAX_STORED
 from x402sim.service.store.database import Database
-from x402sim.service.store.sessions import NewSession, Sessions
+from x402sim.service.store.session_budgets import NewSession, Sessions
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True):
@@ -111,7 +111,7 @@ class Payments:
         )
         return self._db.one(sql, payment_id, resource) is not None
 
-    def claim(self, claim: Claim) -> Stored | None:
+    def insert_pending(self, claim: Claim) -> Stored | None:
         """Record a payment as pending; None if its id or its authorization is taken.
 
         Its block is null until the indexer finds it (2.4/block-null). An earlier attempt
@@ -138,13 +138,13 @@ class Payments:
             *(msgspec.structs.astuple(claimed) if claimed else (None, None, None)),
         )
 
-    def release(self, payment_id: str) -> None:
-        """Forget a claim: no money moved."""
+    def drop_claim(self, payment_id: str) -> None:
+        """Delete a pending payment: no money moved. Its id and authorization are free again."""
         self._db.execute(
             "DELETE FROM payments WHERE payment_id = ? AND status = 'pending'", payment_id
         )
 
-    def settle(self, payment_id: str, tx_hash: str, session: NewSession | None) -> bool:
+    def mark_settled(self, payment_id: str, tx_hash: str, session: NewSession | None) -> bool:
         """Store a pending payment as settled (4.1/store-settled); False if it is not pending.
 
         A deposit opens its `session` in the same transaction: never two, never another

@@ -1,0 +1,174 @@
+"""A chain on a test node of the world's own, with full control over it.
+
+It begins as a ledger does: block 0 holds the token and the balances (`genesis`). Each
+block has the time of the world's clock, and the node sends for any account without its
+key. What only one kind of node understands is in its `LocalNode`.
+"""
+
+import asyncio
+from collections.abc import Mapping
+
+from x402sim.chain.base import Block, Call, ChainError, Mining, Minting, Rewinding
+from x402sim.chain.ledger import gas
+from x402sim.chain.ledger.ledger import PLENTY_WEI
+from x402sim.chain.ledger.machine import GAS_PRICE_WEI
+from x402sim.chain.node import objects
+from x402sim.chain.node.evm_chain import GAS_LIMIT, POLL_S, EvmChain, require_fit
+from x402sim.chain.node.genesis import write_genesis
+from x402sim.chain.node.local_mining import LocalMining
+from x402sim.chain.node.local_node import LocalNode
+from x402sim.chain.node.local_rewinding import LocalRewinding
+from x402sim.chain.rpc.jsonrpc import Json, quantity, read_hash, read_quantity
+from x402sim.clock import Clock
+from x402sim.protocol import abi
+from x402sim.protocol.crypto import Address, Hash
+from x402sim.protocol.networks import Network
+
+TOO_LITTLE_GAS = 100
+"""The gas limit of a call that is forced to revert: it runs out of gas immediately."""
+
+
+class LocalChain(EvmChain):
+    """A chain on a node that it stops when it is closed; a `WorldChain` with every control."""
+
+    def __init__(
+        self,
+        node: LocalNode,
+        network: Network,
+        clock: Clock,
+        *,
+        owner: Address,
+        balances: Mapping[Address, int] | None = None,
+        native: Mapping[Address, int] | None = None,
+    ) -> None:
+        """Write the token and the balances into block 0 of an empty node; blocks until done.
+
+        Raises `ChainError` if the node fails; it is stopped then.
+        """
+        super().__init__(node.rpc, network, clock)
+        self.owner = owner
+        self._local = node
+        self._wakers: set[asyncio.Future[None]] = set()
+        held, rich = dict(balances or {}), {owner: PLENTY_WEI, **(native or {})}
+        try:
+            first, genesis = write_genesis(node, network, owner, balances=held, native=rich)
+        except BaseException:
+            self.close()
+            raise
+        self._first = [first], sum(held.values())
+        self._mining = LocalMining(node, clock, self.notify)
+        self._rewinding = LocalRewinding(node, self._mining, genesis=genesis, native=rich)
+
+    @property
+    def url(self) -> str:
+        """The node's JSON-RPC address, for clients of its own."""
+        return self._local.url
+
+    # --- what every chain offers -----------------------------------------------------
+
+    async def _as_of(self) -> tuple[Json, ...]:
+        """Return the overrides that give a call the time of a block mined now."""
+        head = await self._mining.head()
+        time_s = self._mining.next_time_s(head)
+        now = {"number": quantity(head.number + 1), "time": quantity(time_s)}
+        return {}, now
+
+    async def gas_price(self) -> int:
+        """Return the price of one unit of gas in wei."""
+        return GAS_PRICE_WEI
+
+    async def send(self, call: Call) -> Hash:
+        """Put a transaction of any account into the mempool; raises `ChainError`."""
+        require_fit(call)
+        async with self._mining.turn:
+            asked = {
+                **objects.call_object(call),
+                "nonce": quantity(await self.account_nonce(call.sender)),
+                "gas": quantity(self._gas_limit(call)),
+                "gasPrice": quantity(GAS_PRICE_WEI),
+            }
+            if self._mining.automine:
+                await self._mining.set_time()
+                tx_hash = await self._local.send_and_mine(asked)
+            else:
+                tx_hash = await self.node.read(read_hash, "eth_sendTransaction", asked)
+        await self.notify()
+        return tx_hash
+
+    def _gas_limit(self, call: Call) -> int:
+        if call.to == self.token and self._rewinding.take_forced_revert():
+            return gas.intrinsic(call.data) + TOO_LITTLE_GAS
+        return GAS_LIMIT
+
+    async def _pause(self) -> None:
+        """Wait for the next operation, or a short time, as clients may use the node directly."""
+        loop = asyncio.get_running_loop()
+        waker = loop.create_future()
+        self._wakers.add(waker)
+        alarm = loop.call_later(POLL_S, _wake, waker)
+        try:
+            await waker
+        finally:
+            alarm.cancel()
+            self._wakers.discard(waker)
+
+    async def pass_on(self, body: bytes, *, writes: bool) -> bytes:
+        """Return the node's answer to a JSON-RPC request; new blocks have the world's time."""
+        if not writes:
+            return await super().pass_on(body, writes=False)
+        async with self._mining.turn:
+            await self._mining.set_time()
+            answer = await self.node.forward(body)
+            await self._mining.wait_until_mined()
+        await self.notify()
+        return answer
+
+    # --- what only a chain under test offers -----------------------------------------
+
+    @property
+    def minting(self) -> Minting:
+        """Minting; always offered, by this object itself."""
+        return self
+
+    @property
+    def mining(self) -> Mining:
+        """Mining; always offered."""
+        return self._mining
+
+    @property
+    def rewinding(self) -> Rewinding:
+        """Rewinding; always offered."""
+        return self._rewinding
+
+    def at_first(self) -> tuple[list[Block], int]:
+        """Return block 0 and the supply in it."""
+        return self._first
+
+    async def waiting(self) -> int:
+        """Return how many transactions wait in the mempool, including those behind a nonce gap."""
+        status = await self.node.ask("txpool_status")
+        return sum(read_quantity(status[which]) for which in ("pending", "queued"))
+
+    async def fund(self, account: Address, amount_base: int) -> None:
+        """Mint tokens, in a transaction of the token's owner; raises `ChainError`."""
+        await self._send_and_check(Call(self.owner, self.token, abi.mint(account, amount_base)))
+
+    def close(self) -> None:
+        """Stop the node and close the connections to it."""
+        self._local.stop()
+
+    async def _send_and_check(self, call: Call) -> None:
+        receipt = await self.receipt(await self.send(call))
+        if receipt and receipt.revert_reason is not None:
+            raise ChainError(receipt.revert_reason)
+
+    async def notify(self) -> None:
+        """Call the watchers, then resolve the waits for receipts."""
+        await super().notify()
+        for waker in self._wakers:
+            _wake(waker)
+
+
+def _wake(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)

@@ -1,0 +1,98 @@
+"""When does a test node mine, and with which time? At once, or on demand; at the world's time."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from x402sim.chain.base import Block, ChainError
+from x402sim.chain.node import objects
+from x402sim.chain.node.local_node import LocalNode
+from x402sim.chain.node.resend import Resend, resends_of
+from x402sim.chain.rpc.jsonrpc import read_quantity
+from x402sim.clock import Clock
+
+MAX_BLOCKS = 10_000
+"""The most blocks that one request mines."""
+MAX_LOOKS = 500
+"""How often to poll for a block that is due; one poll takes a millisecond."""
+
+
+class LocalMining:
+    """Control over a test node's blocks and mempool; a `Mining`.
+
+    `turn` is held during an operation, which takes several requests. The methods after
+    `set_automine` are parts of operations: their caller holds it. `notify` is called after
+    each operation.
+    """
+
+    def __init__(
+        self, node: LocalNode, clock: Clock, notify: Callable[[], Awaitable[None]]
+    ) -> None:
+        self.turn = asyncio.Lock()
+        self.notify = notify
+        self._node, self._rpc, self._clock = node, node.rpc, clock
+        self._automine = True
+
+    @property
+    def automine(self) -> bool:
+        """Whether each transaction is mined immediately."""
+        return self._automine
+
+    async def mine(self, blocks: int = 1) -> int:
+        """Mine blocks; the first includes every waiting transaction. Return the new height."""
+        if not 1 <= blocks <= MAX_BLOCKS:
+            raise ChainError(f"mine 1 to {MAX_BLOCKS} blocks at a time, not {blocks}")
+        async with self.turn:
+            await self.mine_blocks(blocks)
+        await self.notify()
+        return await self.height()
+
+    async def set_automine(self, on: bool) -> None:
+        """Mine each transaction immediately (on), or only when `mine` is called (off)."""
+        async with self.turn:
+            self._automine = on
+            await self.resume()
+        await self.notify()
+
+    async def height(self) -> int:
+        """Return the number of the newest block."""
+        return await self._rpc.read(read_quantity, "eth_blockNumber")
+
+    async def head(self) -> Block:
+        """Return the newest block."""
+        return await self._rpc.read(objects.block, "eth_getBlockByNumber", "latest", False)
+
+    def next_time_s(self, head: Block) -> int:
+        """Return the time of the block after `head`: the world's, or its own if that is later."""
+        return max(self._clock.now_s(), head.timestamp_s)
+
+    async def set_time(self) -> None:
+        """Set the time of the next block."""
+        await self._rpc.ask("evm_setNextBlockTimestamp", self.next_time_s(await self.head()))
+
+    async def mine_blocks(self, blocks: int) -> None:
+        """Mine blocks; all have the same time."""
+        await self.set_time()
+        await self._node.mine(blocks)
+
+    async def waiting(self) -> list[Resend]:
+        """Return the transactions in the mempool that the next block would include."""
+        return await resends_of(self._rpc, "pending")
+
+    async def wait_until_mined(self) -> None:
+        """Wait until the node has mined a client's transaction: it answers before."""
+        for _ in range(MAX_LOOKS):
+            if not self._automine or not await self.waiting():
+                return
+
+    async def replace_mempool(self, transactions: list[Resend]) -> None:
+        """Replace the mempool by these transactions, and stop mining until `resume`."""
+        await self._rpc.ask("evm_setAutomine", False)
+        await self._node.drop_waiting()
+        for tx in transactions:
+            await self._rpc.ask(tx.method, tx.argument)
+
+    async def resume(self) -> None:
+        """Restore the automine setting; if it is on, mine the waiting transactions."""
+        if self._automine and await self.waiting():
+            await self.mine_blocks(1)
+        await self._rpc.ask("evm_setAutomine", self._automine)

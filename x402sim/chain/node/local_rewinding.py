@@ -1,0 +1,132 @@
+"""How does a test node go back, or replace its newest blocks?"""
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+
+from x402sim.chain.base import ChainError
+from x402sim.chain.node.local_mining import LocalMining
+from x402sim.chain.node.local_node import LocalNode
+from x402sim.chain.node.resend import Resend, resends_of
+from x402sim.protocol.crypto import Address, Hash
+
+MINER = b"x402sim/mine"
+"""The beginning of the coinbase of a replacement block; a number completes it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Saved:
+    """What we store of a snapshot besides the node's own: its height and the mempool."""
+
+    height: int
+    waiting: list[Resend]
+
+
+class LocalRewinding:
+    """Control over a test node's history and state; a `Rewinding`."""
+
+    def __init__(
+        self, node: LocalNode, mining: LocalMining, *, genesis: int, native: Mapping[Address, int]
+    ) -> None:
+        """Take over a node in block 0, given the id of its snapshot and the native balances."""
+        self._node, self._rpc, self._mining = node, node.rpc, mining
+        self._genesis, self._native = genesis, dict(native)
+        self._snapshots: dict[int, _Saved] = {}
+        self._reorgs = self._forced_reverts = 0
+
+    async def snapshot(self) -> int:
+        """Take a snapshot of the state; return its id."""
+        async with self._mining.turn:
+            saved = _Saved(await self._mining.height(), await self._mining.waiting())
+            snapshot = await self._take_snapshot()
+            self._snapshots[snapshot] = saved
+        return snapshot
+
+    async def revert(self, snapshot: int) -> None:
+        """Revert to a snapshot, and delete it and all later ones; raises `ChainError`."""
+        async with self._mining.turn:
+            saved = self._snapshots.get(snapshot)
+            if saved is None:
+                known = ", ".join(map(str, self._snapshots)) or "none"
+                raise ChainError(f"no snapshot {snapshot}; there are: {known}")
+            await self._revert_to(snapshot)
+            await self._mining.replace_mempool(saved.waiting)
+            await self._mining.resume()
+            self._keep_snapshots(lambda number, _: number < snapshot)
+        await self._mining.notify()
+
+    async def reorg(self, depth: int, drop: Collection[Hash] = ()) -> None:
+        """Replace the last `depth` blocks by as many new ones; raises `ChainError`. Unlike on the
+        ledger, an account's transactions after a dropped one stay in the mempool until the missing
+        nonce is sent, as on any real chain.
+        """
+        mining = self._mining
+        async with mining.turn:
+            height = await mining.height()
+            base = height - depth
+            if not 0 <= base < height:
+                text = f"cannot replace the last {depth} blocks; the last {height} can be"
+                raise ChainError(text)
+            lost: list[Resend] = []
+            for number in range(base + 1, height + 1):
+                lost += await resends_of(self._rpc, number)
+            lost += await mining.waiting()
+            await self._node.roll_back(depth)
+            self._keep_snapshots(lambda _, saved: saved.height <= base)
+            await self._change_coinbase()
+            await self._restore_native()
+            await mining.replace_mempool([])
+            if depth > 1:
+                await mining.mine_blocks(depth - 1)
+            await mining.replace_mempool([tx for tx in lost if tx.hash not in drop])
+            await mining.mine_blocks(1)
+            await mining.resume()
+        await mining.notify()
+
+    async def reset(self) -> None:
+        """Revert to block 0. The automine setting is kept."""
+        async with self._mining.turn:
+            await self._revert_to(self._genesis)
+            await self._node.drop_waiting()
+            self._genesis = await self._take_snapshot()
+            self._snapshots.clear()
+        await self._mining.notify()
+
+    async def drop(self) -> None:
+        """Drop every transaction from the mempool, as a node short of memory does."""
+        await self._node.drop_waiting()
+        await self._mining.notify()
+
+    async def force_revert(self, calls: int) -> None:
+        """Make the next `calls` calls of the token run out of gas."""
+        self._forced_reverts = calls
+
+    def take_forced_revert(self) -> bool:
+        """Whether the call of the token that is about to be sent must run out of gas."""
+        is_forced = self._forced_reverts > 0
+        self._forced_reverts -= is_forced
+        return is_forced
+
+    async def set_native_balance(self, account: Address, amount_wei: int) -> None:
+        """Set an account's native balance, without a transaction."""
+        self._native[account] = amount_wei
+        await self._node.set_balance(account, amount_wei)
+
+    async def _take_snapshot(self) -> int:
+        return int(await self._rpc.ask("evm_snapshot"), 16)
+
+    async def _revert_to(self, snapshot: int) -> None:
+        if not await self._rpc.ask("evm_revert", hex(snapshot)):
+            raise ChainError(f"the node has forgotten snapshot {snapshot}")
+
+    async def _change_coinbase(self) -> None:
+        """Change the coinbase, so that new blocks differ from the blocks that they replace."""
+        self._reorgs += 1
+        await self._node.set_coinbase(Address(MINER + self._reorgs.to_bytes(8)))
+
+    async def _restore_native(self) -> None:
+        """Set again the native balances that were set without a transaction."""
+        for account, amount_wei in self._native.items():
+            await self._node.set_balance(account, amount_wei)
+
+    def _keep_snapshots(self, wanted: Callable[[int, _Saved], bool]) -> None:
+        self._snapshots = {n: saved for n, saved in self._snapshots.items() if wanted(n, saved)}

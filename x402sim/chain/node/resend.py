@@ -1,0 +1,50 @@
+"""How is a transaction sent once more, so that it has the same hash?
+
+A reorganisation and a revert to a snapshot need it: the node forgets what they remove.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from x402sim.chain.node.evm import JsonRpcNode
+from x402sim.chain.rpc.jsonrpc import Json, quantity, read_hash, read_quantity
+from x402sim.protocol.crypto import Hash
+
+_SENT_AS = (
+    "from",
+    "to",
+    "value",
+    "input",
+    "nonce",
+    "gas",
+    "gasPrice",
+    "maxFeePerGas",
+    "maxPriorityFeePerGas",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Resend:
+    """A transaction, and the JSON-RPC call that sends it again."""
+
+    hash: Hash
+    method: str
+    argument: Any
+
+
+async def resends_of(node: JsonRpcNode, block: int | Literal["pending"]) -> list[Resend]:
+    """Return the transactions of a block in order; "pending" has those in the mempool."""
+    which = quantity(block) if isinstance(block, int) else block
+    found = await node.ask("eth_getBlockByNumber", which, True)
+    return [await _resend(node, tx) for tx in found["transactions"]]
+
+
+async def _resend(node: JsonRpcNode, tx: Json) -> Resend:
+    """Return the request that sends a transaction again: raw if signed, else impersonated."""
+    if read_quantity(tx["r"]):
+        raw = await node.ask("eth_getRawTransactionByHash", tx["hash"])
+        return Resend(read_hash(tx["hash"]), "eth_sendRawTransaction", raw)
+    asked = {name: tx[name] for name in _SENT_AS if tx.get(name) is not None}
+    if "maxFeePerGas" in asked:
+        del asked["gasPrice"]
+    return Resend(read_hash(tx["hash"]), "eth_sendTransaction", asked)

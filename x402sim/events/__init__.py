@@ -1,0 +1,135 @@
+"""The events: every one that a journal can hold, declared once.
+
+An event's name in the journal is its class name in words: `PaymentSettled` is "payment settled".
+All its fields are written, in the order of the declaration, which is part of the journal's format.
+Units are in the names: `_base` is base units of the token, `_ms` Unix milliseconds, `_s` and
+`seconds` seconds, `_wei` wei. A number that may exceed 63 bits (an amount on the chain, a price in
+wei) is a decimal string. `python -m x402sim events` prints the reference that is made from these
+files.
+
+To add an event: declare it in the file of its actor (`story`, `chain`, `service`, `exchange`); add
+it here to its union and to `__all__`; record it where it happens; add its line to FORMAT in
+tests/house/test_events.py. mypy then names every reader that must handle it.
+"""
+
+from typing import get_args
+
+from x402sim.events.base import (
+    Outcome,
+    Part,
+    Scalar,
+    Seconds,
+    Skewable,
+    name_of,
+)
+from x402sim.events.chain import (
+    AuthorizationConsumed,
+    TransactionMined,
+    TransactionUndone,
+    Transfer,
+)
+from x402sim.events.exchange import (
+    AnswerReceived,
+    AnswerSent,
+    NoAnswer,
+    RequestSent,
+)
+from x402sim.events.service import (
+    IndexerRan,
+    PaymentFailed,
+    PaymentIndexed,
+    PaymentRefused,
+    PaymentSettled,
+    SessionDebited,
+    SessionOpened,
+    SessionRefunded,
+    SessionsExpired,
+    SettlementAnswerLost,
+)
+from x402sim.events.story import (
+    Begin,
+    ChainReorganised,
+    Check,
+    ClockSkewed,
+    End,
+    ExplorerLagged,
+    FaultInjected,
+    MempoolDropped,
+    MiningSwitched,
+    Note,
+    PayerJoined,
+    RevertsForced,
+    ServiceCrashed,
+    StoryRaised,
+    TimeAdvanced,
+)
+
+__all__ = [
+    "KINDS",
+    "AnswerReceived",
+    "AnswerSent",
+    "AuthorizationConsumed",
+    "Begin",
+    "ChainEvent",
+    "ChainReorganised",
+    "Check",
+    "ClockSkewed",
+    "End",
+    "Event",
+    "ExchangeEvent",
+    "ExplorerLagged",
+    "FaultInjected",
+    "IndexerRan",
+    "Intervention",
+    "MempoolDropped",
+    "MiningSwitched",
+    "NoAnswer",
+    "Note",
+    "Outcome",
+    "Part",
+    "PayerJoined",
+    "PaymentFailed",
+    "PaymentIndexed",
+    "PaymentRefused",
+    "PaymentSettled",
+    "RequestSent",
+    "RevertsForced",
+    "Scalar",
+    "Seconds",
+    "ServiceCrashed",
+    "ServiceEvent",
+    "SessionDebited",
+    "SessionOpened",
+    "SessionRefunded",
+    "SessionsExpired",
+    "SettlementAnswerLost",
+    "Skewable",
+    "StoryEvent",
+    "StoryRaised",
+    "TimeAdvanced",
+    "TransactionMined",
+    "TransactionUndone",
+    "Transfer",
+    "name_of",
+]
+
+Intervention = (
+    TimeAdvanced | FaultInjected | ClockSkewed | ExplorerLagged | ServiceCrashed
+    | MiningSwitched | ChainReorganised | MempoolDropped | RevertsForced
+)  # fmt: skip
+"""Actions of a story on its world."""
+StoryEvent = Begin | End | PayerJoined | Intervention | Check | StoryRaised | Note
+"""Events of a story or its world; the actor is "world"."""
+ChainEvent = TransactionMined | Transfer | AuthorizationConsumed | TransactionUndone
+"""Events of the chain; the actor is "chain"."""
+ServiceEvent = (
+    PaymentSettled | PaymentRefused | PaymentFailed | PaymentIndexed | SettlementAnswerLost
+    | SessionOpened | SessionDebited | SessionsExpired | SessionRefunded | IndexerRan
+)  # fmt: skip
+"""Events of the service; the actor is "service"."""
+ExchangeEvent = RequestSent | AnswerReceived | NoAnswer
+"""Events of an exchange, as seen by the caller, who is the actor."""
+Event = StoryEvent | ChainEvent | ServiceEvent | ExchangeEvent | AnswerSent
+"""Any event."""
+KINDS: tuple[type[Event], ...] = get_args(Event)
+"""The class of every event."""

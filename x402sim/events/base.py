@@ -1,0 +1,31 @@
+"""The base class of all events, and the types of their fields."""
+
+import re
+from typing import Literal
+
+import msgspec
+
+Part = Literal["service", "facilitator", "explorer", "rpc"]
+"""The parts that answer HTTP requests."""
+Skewable = Literal["service", "facilitator", "explorer", "chain"]
+"""The actors whose clocks can be skewed."""
+Outcome = Literal["passed", "failed", "skipped"]
+"""The outcomes of a run."""
+Seconds = int | float
+Scalar = str | int | float | bool | None
+"""A JSON value other than an array or an object."""
+
+
+class BaseEvent(
+    msgspec.Struct,
+    frozen=True,
+    gc=False,
+    tag_field="event",
+    tag=lambda name: re.sub(r"(?<=.)(?=[A-Z])", " ", name).lower(),
+):
+    """The base of all events: frozen, with the name as the tag."""
+
+
+def name_of(event: BaseEvent | type[BaseEvent]) -> str:
+    """Return the name of an event, or of a kind of event, as it is in the journal."""
+    return str(event.__struct_config__.tag)

@@ -1,0 +1,99 @@
+"""The events of the service."""
+
+from typing import Literal
+
+from x402sim.events.base import BaseEvent
+
+
+class _Service(BaseEvent, frozen=True, kw_only=True):
+    actor: Literal["service"] = "service"
+
+
+class PaymentSettled(_Service, frozen=True, kw_only=True):
+    """Written when the service grants access for a payment, at settlement or at reconciliation."""
+
+    payment_id: str
+    tx_hash: str
+    payer: str
+    amount_base: int
+    resource: str
+
+
+class PaymentRefused(_Service, frozen=True, kw_only=True):
+    """Written when POST /api/pay refuses an attempt to pay.
+
+    `refusal` is the error's text, `reason` has details. `final` is False if this attempt may still
+    move money. `leaves_earlier` says that earlier attempts with this payment id keep their
+    outcome.
+    """
+
+    payment_id: str
+    refusal: str
+    reason: str | None
+    final: bool
+    leaves_earlier: bool
+
+
+class PaymentFailed(_Service, frozen=True, kw_only=True):
+    """Written when a payment can never be paid any more, or its transaction has reverted."""
+
+    payment_id: str
+
+
+class PaymentIndexed(_Service, frozen=True, kw_only=True):
+    """Written when the indexer finds the block of a settled payment."""
+
+    payment_id: str
+    block: int
+
+
+class SettlementAnswerLost(_Service, frozen=True, kw_only=True):
+    """Written when the facilitator's answer to a settlement does not arrive."""
+
+    payment_id: str
+
+
+class SessionOpened(_Service, frozen=True, kw_only=True):
+    """Written when a paid deposit opens a session."""
+
+    session_id: str
+    payment_id: str
+    payer: str
+    deposited_base: int
+    expires_ms: int
+
+
+class SessionDebited(_Service, frozen=True, kw_only=True):
+    """Written when a request debits a session; `released_base` is the total so far."""
+
+    session_id: str
+    amount_base: int
+    released_base: int
+
+
+class SessionsExpired(_Service, frozen=True, kw_only=True):
+    """Written when a sweep ends `count` expired sessions."""
+
+    count: int
+
+
+class SessionRefunded(_Service, frozen=True, kw_only=True):
+    """Written when the unspent balance of a session is refunded."""
+
+    session_id: str
+    amount_base: int
+    tx_hash: str
+
+
+class IndexerRan(_Service, frozen=True, kw_only=True):
+    """Written when the indexer has run, with the number of records by result.
+
+    `backlog` records still have no block.
+    """
+
+    asked: int
+    matched: int
+    reverted: int
+    unknown: int
+    unanswered: int
+    backlog: int

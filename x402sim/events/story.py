@@ -1,0 +1,133 @@
+"""The events of a story, or of its world."""
+
+from typing import Any, Literal
+
+from msgspec import field
+
+from x402sim.events.base import BaseEvent, Outcome, Part, Scalar, Seconds, Skewable
+
+
+class _Story(BaseEvent, frozen=True, kw_only=True):
+    actor: Literal["world"] = "world"
+
+
+class Begin(_Story, frozen=True, kw_only=True):
+    """Written first in every run: what is played, and the addresses of the parts.
+
+    `chain` is None on the ledger; `options` are the given options of the world, as Python code;
+    addresses are None for a deployment without a control API.
+    """
+
+    scenario: str
+    title: str
+    seed: int
+    start_ms: int
+    network: str
+    decimals: int
+    symbol: str
+    chain: str | None = None
+    options: dict[str, str] = field(default_factory=dict)
+    merchant: str | None = None
+    token_owner: str | None = None
+
+
+class End(_Story, frozen=True, kw_only=True):
+    """Written last in every run: its outcome, and why it failed or was skipped."""
+
+    outcome: Outcome
+    reason: str
+
+
+class PayerJoined(_Story, frozen=True, kw_only=True):
+    """Written when a story creates a payer."""
+
+    name: str
+    address: str
+
+
+class TimeAdvanced(_Story, frozen=True, kw_only=True):
+    """Written when a story advances time, before it advances."""
+
+    seconds: Seconds
+
+
+class FaultInjected(_Story, frozen=True, kw_only=True):
+    """Written when a story injects a fault; the fields are those of `x402sim.Fault`."""
+
+    victim: Part
+    does: str
+    path: str = ""
+    contains: str = ""
+    skip: int = 0
+    times: int | None = 1
+    probability: Seconds = 1.0
+    seconds: Seconds = 0.0
+    status: int = 500
+    body: str = ""
+    content_type: str = "application/json"
+    work_done: bool = False
+
+
+class ClockSkewed(_Story, frozen=True, kw_only=True):
+    """Written when a story skews the clock of a part, or of the chain, by `seconds`."""
+
+    victim: Skewable
+    seconds: Seconds
+
+
+class ExplorerLagged(_Story, frozen=True, kw_only=True):
+    """Written when a story makes the explorer show each block `seconds` late."""
+
+    seconds: Seconds
+
+
+class ServiceCrashed(_Story, frozen=True, kw_only=True):
+    """Written when a story kills the service, which then restarts."""
+
+
+class MiningSwitched(_Story, frozen=True, kw_only=True):
+    """Written when a story turns automine on or off."""
+
+    automine: bool
+
+
+class ChainReorganised(_Story, frozen=True, kw_only=True):
+    """Written when a story replaces the newest `depth` blocks, before the reorganisation."""
+
+    depth: int
+
+
+class MempoolDropped(_Story, frozen=True, kw_only=True):
+    """Written when a story drops the transactions in the mempool."""
+
+
+class RevertsForced(_Story, frozen=True, kw_only=True):
+    """Written when a story forces the next `calls` of the token to revert."""
+
+    calls: int
+
+
+class Check(_Story, frozen=True, kw_only=True):
+    """Written for each check of a story, and for each broken invariant.
+
+    `exchange` is the number of the checked exchange; None if there was none yet.
+    """
+
+    clause: str
+    ok: bool
+    expected: Scalar
+    actual: Scalar
+    exchange: int | None = None
+
+
+class StoryRaised(_Story, frozen=True, kw_only=True):
+    """Written when a story raises an exception; the newest frame is the last of `trace`."""
+
+    trace: tuple[str, ...]
+
+
+class Note(_Story, frozen=True, kw_only=True):
+    """Written by `world.note`, with a name and data that the story chooses."""
+
+    name: str
+    data: dict[str, Any] = field(default_factory=dict)
