@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from x402sim.payer.wallet import Wallet
+from x402sim.printable import printable, printable_lines
 from x402sim.protocol.crypto import parse_address
 from x402sim.protocol.money import to_base
 from x402sim.suite.check import Baseline, Check
@@ -102,7 +103,7 @@ def _jury(config: pytest.Config) -> Jury:
         try:
             jury = config.stash[JURY] = Jury(_access(config))
         except (Unreachable, ValueError) as error:
-            pytest.exit(f"x402sim conformance: {error}", returncode=2)
+            pytest.exit(f"x402sim conformance: {printable(str(error))}", returncode=2)
     return jury
 
 
@@ -137,11 +138,11 @@ class CheckItem(pytest.Item):
         result = _jury(self.config).judge(self.check)
         match result.outcome:
             case Outcome.SKIPPED:
-                pytest.skip(result.reason)
+                pytest.skip(printable(result.reason))
             case Outcome.FAILED | Outcome.INCONCLUSIVE:
                 raise NotPassed(result)
             case Outcome.OBSERVED:
-                self.user_properties.append(("observed", result.actual))
+                self.user_properties.append(("observed", printable(result.actual or "")))
             case Outcome.PASSED:
                 pass
 
@@ -151,10 +152,12 @@ class CheckItem(pytest.Item):
             return super().repr_failure(excinfo, style)
         result = excinfo.value.result
         if result.outcome is Outcome.INCONCLUSIVE:
-            return f"inconclusive: {result.reason}"
+            return f"inconclusive: {printable(result.reason)}"
         return (
-            f"{result.id} {result.level}: {result.title}\nexpected: {result.expected}\n"
-            f"actual:   {result.actual}\n\n{result.exchange}\n\nrun it again: {result.rerun}"
+            f"{result.id} {result.level}: {result.title}\n"
+            f"expected: {printable(str(result.expected))}\n"
+            f"actual:   {printable(str(result.actual))}\n\n"
+            f"{printable_lines(result.exchange)}\n\nrun it again: {result.rerun}"
         )
 
     def reportinfo(self) -> tuple[Any, None, str]:
@@ -169,7 +172,9 @@ class BaselinesItem(pytest.Item):
         """Repeat the baselines."""
         broken = _jury(self.config).broken_baselines()
         if broken:
-            raise AssertionError(f"the refusals above prove nothing: {'; '.join(broken)}")
+            raise AssertionError(
+                f"the refusals above prove nothing: {printable('; '.join(broken))}"
+            )
 
     def reportinfo(self) -> tuple[Any, None, str]:
         """Return the title."""

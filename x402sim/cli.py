@@ -10,6 +10,7 @@ import typer
 
 from x402sim.commands.bench import bench
 from x402sim.commands.book import clauses, decisions
+from x402sim.commands.common import log_to_stderr
 from x402sim.commands.conformance import conformance
 from x402sim.commands.demo import demo
 from x402sim.commands.diff import diff
@@ -66,6 +67,7 @@ app.command()(clauses)
 
 def main() -> None:
     """Run the command line."""
+    log_to_stderr()
     is_module = sys.argv[0].endswith("__main__.py")
     app(prog_name="python -m x402sim" if is_module else "x402sim")
 

@@ -32,6 +32,7 @@ from tests.serve.driver import (
 )
 from x402sim import Wallet
 from x402sim.protocol.messages import PaymentRequired, decode
+from x402sim.world.server.listen import Listen
 
 READY_KEYS = ["event", "service", "facilitator", "explorer", "rpc", "control", "payTo", "asset"]
 READY_KEYS += ["network", "chain", "chainId", "accounts"]
@@ -273,6 +274,79 @@ def test_control_needs_the_token_if_there_is_one(host):
         assert server.http.post("/_sim/mine", headers=headers).json() == {"height": 1}
         assert len(server.http.get("/_sim/accounts", headers=headers).json()) == 10
         assert server.http.get("/_sim/journal", headers=headers).status_code == 200
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
+def test_an_empty_token_is_refused(host):
+    """An unset shell variable gives an empty token: `Authorization: Bearer ` had every key."""
+    empty = ("--host", host, "--port", "0", "--control-token", "")
+    _assert_gives_up(*empty, says="the control token is empty")
+
+
+@pytest.mark.parametrize("token", [" ", " open", "open ", "open\nsesame", "ópen", "a\x7fb", "a\0"])
+def test_a_token_that_no_header_can_hold_is_refused(token):
+    with pytest.raises(ValueError, match="control token cannot be sent in a header"):
+        Listen(control_token=token)
+
+
+def test_an_empty_token_in_the_environment_is_refused(monkeypatch):
+    empty = environment() | {"X402SIM_CONTROL_TOKEN": ""}
+    monkeypatch.setattr("tests.serve.test_cli.environment", lambda: empty)
+    _assert_gives_up("--port", "0", says="the control token is empty")
+
+
+NO_ORIGINS = [
+    ("null", "sandboxed"),
+    ("*", "every web page"),
+    ("localhost:3000", "http://localhost:3000"),
+    ("http://localhost:3000,http://localhost:4000", "repeat --allow-origin"),
+    ("http://localhost:3000 http://localhost:4000", "repeat --allow-origin"),
+    ("http://localhost:3000/app", "write http://localhost:3000"),
+    ("http://localhost:3000//", "write http://localhost:3000"),
+    ("http://localhost:3000?x=1", "write http://localhost:3000"),
+    ("http://localhost:3000#x", "write http://localhost:3000"),
+    ("http://me:pw@localhost:3000", "write http://localhost:3000"),
+    ("http://LocalHost:3000", "write http://localhost:3000"),
+    ("HTTP://localhost:3000", "write http://localhost:3000"),
+    ("http://localhost:80", "write http://localhost"),
+    ("https://localhost:443/", "write https://localhost"),
+    ("http://localhost:", "write http://localhost"),
+    ("http://bücher.example", "write http://xn--bcher-kva.example"),
+    ("http://*.example.com", "is no web origin"),
+    ("http://localhost:99999", "is no web origin"),
+    ("http://[::1", "is no web origin"),
+    ("file:///page.html", "is no web origin"),
+    ("http://", "is no web origin"),
+    ("", "is no web origin"),
+    ("http://local\x1bhost", "is no web origin"),
+]
+
+
+@pytest.mark.parametrize(("origin", "says"), NO_ORIGINS)
+def test_an_origin_that_no_page_has_is_refused_with_the_reason(origin, says):
+    with pytest.raises(ValueError, match="--allow-origin") as refused:
+        Listen(allow_origins=("http://localhost:3000", origin))
+    assert says in str(refused.value)
+
+
+def test_a_wrong_origin_is_told_in_one_line():
+    _assert_gives_up("--port", "0", "--allow-origin", "null", says="--allow-origin 'null'")
+    twice = ("--allow-origin", "http://localhost:3000", "--allow-origin", "localhost:3000")
+    _assert_gives_up("--port", "0", *twice, says="write http://localhost:3000")
+
+
+def test_several_pages_are_let_in_and_no_other():
+    pages = ("http://localhost:3000", "https://app.example", "tauri://localhost")
+    options = [part for page in pages for part in ("--allow-origin", page)]
+    with started(*options) as server:
+        for page in pages:
+            answer = server.http.get("/_sim/state", headers={"Origin": page})
+            assert answer.status_code == 200
+            assert answer.headers["access-control-allow-origin"] == page
+        for page in ("http://localhost:4000", "null", "http://app.example"):
+            answer = server.http.get("/_sim/state", headers={"Origin": page})
+            assert refusal(answer) == (403, "Not for web pages")
+            assert "access-control-allow-origin" not in answer.headers
 
 
 def test_the_token_may_come_from_the_environment(monkeypatch):

@@ -1,5 +1,7 @@
 """Section 2.8: the settings, and what the service cannot be asked."""
 
+from pathlib import Path
+
 import pytest
 
 from tests.rig import ServiceRig, scene
@@ -8,6 +10,7 @@ from x402sim.protocol.networks import MAINNET
 from x402sim.rng import Rng
 from x402sim.service.issue import Issuer
 from x402sim.service.settings import Settings, settings_from_env
+from x402sim.world.server.standalone import open_service
 
 ENV = {
     "PRIVATE_KEY": "0x" + "11" * 32,
@@ -36,14 +39,16 @@ def test_the_settings_come_from_the_environment() -> None:
 def test_a_missing_setting_is_named(missing: str) -> None:
     with pytest.raises(ValueError, match=missing):
         settings_from_env({k: v for k, v in ENV.items() if k != missing})
+    with pytest.raises(ValueError, match=missing):
+        settings_from_env({**ENV, missing: ""})
 
 
 @pytest.mark.clause("2.2/payment-id", "2.1/requirements")
 def test_an_id_is_good_only_where_it_was_issued() -> None:
     def issuer(**changed: object) -> Issuer:
         settings = Settings(
-            **{"private_key": b"k" * 32, "facilitator_url": "", "explorer_url": "",
-               "rpc_url": "", **changed}  # type: ignore[arg-type]
+            **{"private_key": b"k" * 32, "secret": b"s" * 32, "facilitator_url": "",
+               "explorer_url": "", "rpc_url": "", **changed}  # type: ignore[arg-type]
         )  # fmt: skip
         return Issuer(settings, Rng(1).stream("salts"))
 
@@ -51,11 +56,25 @@ def test_an_id_is_good_only_where_it_was_issued() -> None:
     assert issuer().read(required.payment_id) is not None, "after a restart"
     for other in (
         issuer(private_key=b"x" * 32),
+        issuer(secret=b"x" * 32),
         issuer(network=MAINNET),
         issuer(recipient=parse_address("0x" + "22" * 20)),
         issuer(max_timeout_s=301),
     ):
         assert other.read(required.payment_id) is None
+
+
+@pytest.mark.clause("2.2/payment-id")
+def test_ids_are_sealed_with_a_random_secret_that_the_database_keeps(tmp_path: Path) -> None:
+    def issuer(file: Path | None) -> Issuer:
+        process, _ = open_service(settings_from_env(ENV), file)
+        process.service.store.close()
+        return process.service.issuer
+
+    kept = issuer(tmp_path / "kept.db").issue("/api/perp/quote", 10_000, now_s=0).payment_id
+    assert issuer(tmp_path / "kept.db").read(kept) is not None, "after a restart"
+    for file in (None, tmp_path / "other.db"):
+        assert issuer(file).read(kept) is None, "the settings are the same, the secret is not"
 
 
 @pytest.mark.clause("9/no-version-segment")

@@ -6,12 +6,21 @@ import resource
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
-from tests.serve.driver import Running
+from tests.serve.driver import PAY, QUOTE, Running, header
+from x402sim import Wallet
+from x402sim.clock import Clock
+from x402sim.protocol.crypto import from_hex
+from x402sim.protocol.messages import encode
+from x402sim.rng import Rng
+from x402sim.service.issue import Issuer
+from x402sim.service.settings import settings_from_env
 
 ROOT = Path(__file__).parents[2]
 
@@ -23,16 +32,14 @@ class Duo:
         self.world = Running("serve", "--no-service", "--port", "0", "--json")
         self.ready: dict[str, Any] = json.loads(self.world.line())
         merchant = self.ready["accounts"][-1]
-        self.service = Running(
-            "service", "--port", "0",
-            env={
-                "PRIVATE_KEY": merchant["privateKey"],
-                "MERCHANT_ADDRESS": merchant["address"],
-                "FACILITATOR_URL": self.ready["facilitator"],
-                "EXPLORER_URL": self.ready["explorer"],
-                "RPC_URL": self.ready["rpc"],
-            },
-        )  # fmt: skip
+        self.env = {
+            "PRIVATE_KEY": merchant["privateKey"],
+            "MERCHANT_ADDRESS": merchant["address"],
+            "FACILITATOR_URL": self.ready["facilitator"],
+            "EXPLORER_URL": self.ready["explorer"],
+            "RPC_URL": self.ready["rpc"],
+        }
+        self.service = Running("service", "--port", "0", env=self.env)
         self.url = self.service.line().split()[3].rstrip(";")
 
     def close(self) -> None:
@@ -57,6 +64,26 @@ def conformance(*options: str, env: dict[str, str] | None = None) -> Any:
 def test_serve_no_service_reports_no_service_url(duo: Duo) -> None:
     assert duo.ready["service"] is None
     assert duo.ready["facilitator"].endswith("/facilitator")
+
+
+@pytest.mark.clause("2.2/payment-id")
+@pytest.mark.parametrize("amount_base", [0, 1])
+def test_the_printed_private_key_forges_no_payment_id(duo: Duo, amount_base: int) -> None:
+    """`serve --no-service` prints PRIVATE_KEY: it must not be what seals the payment ids."""
+    settings = settings_from_env(duo.env)
+    forger = Issuer(replace(settings, secret=settings.private_key), Rng().stream("salts"))
+    forged = forger.issue(QUOTE, amount_base, Clock().now_s())
+    asked = json.loads(encode(forged))
+    wanted = asked["paymentRequirements"]
+    wallet = Wallet(from_hex(duo.ready["accounts"][0]["privateKey"], 32))
+    body = {
+        "paymentId": asked["paymentId"],
+        "paymentHeader": header(wallet, wanted, Clock().now_s()),
+        "paymentRequirements": {k: v for k, v in wanted.items() if k != "description"},
+    }
+    answer = httpx.post(duo.url + PAY, json=body, trust_env=False)
+    assert 400 <= answer.status_code < 500, answer.text
+    assert "not issued" in answer.text
 
 
 @pytest.mark.thorough
@@ -112,6 +139,8 @@ def test_with_the_url_alone_nothing_is_paid(duo: Duo) -> None:
         (["http://127.0.0.1:9", "--target", "nowhere.toml"], "unknown target 'nowhere.toml'"),
         (["http://127.0.0.1:9", "--requirement", "11/"], "unknown id '11/'"),
         (["http://127.0.0.1:9", "--payer-key", "0x12"], "a private key is"),
+        (["http://127.0.0.1:9", "--payer-key", ""], "a private key is"),
+        (["http://127.0.0.1:9", "--pay-to", ""], "40 hex digits"),
         (["http://127.0.0.1:9", "--budget", "lots"], "lots"),
         (["http://127.0.0.1:9", "--pay-to", "0x12"], "0x12"),
     ],

@@ -73,6 +73,36 @@ def test_the_banners_program_can_be_pasted(capsys: pytest.CaptureFixture[str]) -
     assert "entryPrice" in capsys.readouterr().out
 
 
+HEADS = [
+    b"",
+    b"Host: 127.0.0.1\r\nHost: 127.0.0.1\r\n",
+    b"Host: 127.0.0.1\r\nhost: evil.test\r\n",
+    b"Host: evil.test\r\nHost: 127.0.0.1\r\n",
+]
+
+
+def test_a_request_without_a_host_or_with_two_is_refused() -> None:
+    with LocalServer() as server:
+        address = ("127.0.0.1", httpx.URL(server.url).port or 0)
+        for target in (b"/_sim/accounts", b"/rpc", b"/api/agents", b"/explorer/api", b"/nowhere"):
+            for head in HEADS:
+                for version in (b"1.1", b"1.0"):
+                    line = b"GET " + target + b" HTTP/" + version + b"\r\n"
+                    answer = raw(address, line + head + b"Connection: close\r\n\r\n")
+                    assert answer.startswith(b"HTTP/1.1 400 "), answer
+                    assert b'"error":"Invalid Host header"' in answer
+
+
+def raw(address: tuple[str, int], sent: bytes) -> bytes:
+    """Send bytes, and return everything that comes back."""
+    with socket.create_connection(address, timeout=10) as sock:
+        sock.sendall(sent)
+        parts = []
+        while part := sock.recv(65536):
+            parts.append(part)
+    return b"".join(parts)
+
+
 def test_the_banner_shows_any_kind_of_chain(capsys: pytest.CaptureFixture[str]) -> None:
     with LocalServer() as server:
         show(replace(server.info, chain="a new kind"), None)
@@ -87,7 +117,7 @@ def test_a_page_that_is_let_in_may_do_everything_and_no_other() -> None:
 
     async def main() -> None:
         parts = build(Recipe(network=TESTNET, seed=1))
-        app = world_app(parts, Listen(allow_origin=PAGE))
+        app = world_app(parts, Listen(allow_origins=(PAGE,)))
         transport = httpx.ASGITransport(app)
         async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:4020") as http:
             for path in ("/_sim/state", "/rpc", "/api/agents"):

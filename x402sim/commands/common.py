@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from x402sim.printable import printable, printable_lines
+
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Chain = Annotated[
     str,
@@ -35,8 +37,24 @@ class Misuse(Exception):
 
 def give_up(problem: object) -> typer.Exit:
     """Print in one line why a command cannot start; return the exception that ends it."""
-    typer.echo(f"x402sim: {' '.join(str(problem).split())}", err=True)
+    typer.echo(f"x402sim: {printable(' '.join(str(problem).split()))}", err=True)
     return typer.Exit(MISUSE)
+
+
+def log_to_stderr() -> None:
+    """Log warnings and errors to stderr, with the text of other parties escaped."""
+    logging.basicConfig(format="%(levelname)s %(name)s: %(message)s", level=logging.WARNING)
+    for handler in logging.getLogger().handlers:
+        handler.addFilter(_escape)
+
+
+def _escape(record: logging.LogRecord) -> bool:
+    """Escape the message and the trace of a record, in which other parties may be quoted."""
+    record.msg, record.args = printable(record.getMessage()), None
+    if record.exc_info and not record.exc_text:
+        trace = printable_lines(logging.Formatter().formatException(record.exc_info))
+        record.exc_text = "\n".join(f"  {line}" for line in trace.split("\n"))
+    return True
 
 
 @contextmanager

@@ -149,9 +149,9 @@ def _access(
     return Access(
         base_url=base_url,
         target=find_target(target),
-        payer=Wallet(payer_key) if payer_key else None,
+        payer=Wallet(payer_key) if payer_key is not None else None,
         budget_base=to_base(budget, TESTNET.decimals),
-        pay_to=parse_address(pay_to) if pay_to else None,
+        pay_to=parse_address(pay_to) if pay_to is not None else None,
     )
 
 

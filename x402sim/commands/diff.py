@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from x402sim.commands.common import NOT_ALL_HELD, Misuse, give_up
+from x402sim.printable import printable
 
 if TYPE_CHECKING:
     from x402sim.journal import Journal
@@ -35,7 +36,7 @@ def diff(a: A, b: B) -> None:
     if not lines:
         typer.echo(f"equal: {one.length} events\njournal sha256 {one.sha256()}")
         return
-    for line in (f"a {a}", f"b {b}", *lines):
+    for line in map(printable, (f"a {a}", f"b {b}", *lines)):
         indent = " " * (len(line) - len(line.lstrip()) + 2)
         typer.echo("\n".join(textwrap.wrap(line, 80, subsequent_indent=indent)))
     raise typer.Exit(NOT_ALL_HELD)

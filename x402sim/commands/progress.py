@@ -4,8 +4,11 @@ import sys
 from types import TracebackType
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as RichProgress
+
+from x402sim.printable import printable
 
 
 class Progress:
@@ -39,7 +42,9 @@ class Progress:
     def update(self, text: str, done: float) -> None:
         """Show what is being done, and how much of the total is done."""
         self._bar.start()
-        self._bar.update(self._task, description=text, completed=done, refresh=True)
+        self._bar.update(
+            self._task, description=escape(printable(text)), completed=done, refresh=True
+        )
 
     def hide(self) -> None:
         """Hide the bar until its next update; what is printed next takes its place."""

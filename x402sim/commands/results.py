@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from x402sim.commands.playing import Played, combined_sha256
 from x402sim.events import Check, StoryRaised
+from x402sim.printable import printable
 from x402sim.report.summary import OUTCOMES
 from x402sim.report.trace import failed_checks
 from x402sim.spec.clauses import CLAUSES
@@ -84,7 +85,7 @@ def _check(check: Check) -> Iterator[str]:
     sentence = _SENTENCES.get(check.clause, "must hold in every run")
     yield "\n" + _fill(f"{check.clause}: {sentence}", 2)
     for name, value in ("expected", check.expected), ("actual", check.actual):
-        first, *rest = textwrap.wrap(repr(value), WIDTH - 14) or [""]
+        first, *rest = textwrap.wrap(printable(repr(value)), WIDTH - 14) or [""]
         yield f"    {name:<9} {first}"
         yield from (f"    {'':<9} {line}" for line in rest)
 
@@ -111,7 +112,7 @@ def summary(seed: int, all_played: Sequence[Played], real_s: float) -> Iterator[
 
 def _fill(text: str, indent: int) -> str:
     return textwrap.fill(
-        text,
+        printable(" ".join(text.split())),
         WIDTH,
         initial_indent=" " * indent,
         subsequent_indent=" " * (indent + 2),
@@ -120,4 +121,5 @@ def _fill(text: str, indent: int) -> str:
 
 
 def _cut(line: str) -> str:
+    line = printable(line)
     return line if len(line) <= WIDTH else line[: WIDTH - 1] + "…"

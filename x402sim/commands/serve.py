@@ -1,7 +1,7 @@
 """`serve`: the whole world on one port, as a local mock server."""
 
 import json
-import logging
+import os
 import signal
 import socket
 import sqlite3
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from x402sim.world.control.messages import Ready
     from x402sim.world.server.listen import Listen
 
+TOKEN_VARIABLE = "X402SIM_CONTROL_TOKEN"  # noqa: S105 - its name
 Db = Annotated[
     Path | None,
     typer.Option(
@@ -52,7 +53,7 @@ ControlToken = Annotated[
     typer.Option(
         help="Bearer token for the control API. Without one, the control API is disabled unless "
         "--host is 127.0.0.1 or ::1.",
-        envvar="X402SIM_CONTROL_TOKEN",
+        envvar=TOKEN_VARIABLE,
         metavar="TOKEN",
     ),
 ]
@@ -72,9 +73,10 @@ Deploy = Annotated[
     ),
 ]
 AllowOrigin = Annotated[
-    str | None,
+    list[str] | None,
     typer.Option(
-        help="Allow cross-origin requests from this web origin, such as http://localhost:3000.",
+        help="Allow cross-origin requests from this web origin, such as http://localhost:3000; "
+        "repeatable.",
         metavar="URL",
     ),
 ]
@@ -112,7 +114,6 @@ def serve(
     from x402sim.world.server import serve as server
     from x402sim.world.server.listen import Listen
 
-    logging.basicConfig(format="%(levelname)s %(name)s: %(message)s", level=logging.WARNING)
     try:
         backend = parse_chain(chain, token=token, deploy=deploy)
     except ValueError as error:
@@ -121,8 +122,11 @@ def serve(
         listen = Listen(
             host=host,
             port=port,
-            control_token=control_token,
-            allow_origin=allow_origin.rstrip("/") if allow_origin else None,
+            # an empty variable is refused, and typer takes it for one that is not set
+            control_token=os.environ.get(TOKEN_VARIABLE)
+            if control_token is None
+            else control_token,
+            allow_origins=tuple(allow_origin or ()),
         )
         recipe = Recipe(
             network=network_named(network),

@@ -1,11 +1,17 @@
 """The exceptions of paying."""
 
+from x402sim.printable import printable
+
 
 class PaymentFailed(Exception):
     """The payment was not made, or it is not known whether it was.
 
-    The text says which, what the server answered, and what to do about it.
+    The text says which, what the server answered, and what to do about it. What the server
+    answered is escaped.
     """
+
+    def __init__(self, text: str) -> None:
+        super().__init__(printable(text))
 
 
 class SpendingCapExceeded(PaymentFailed):

@@ -217,6 +217,7 @@ class RequestError(Enum):
         400,
         "The body is not what the endpoint reads; `reason` says what is wrong, and where.",
     )
+    INVALID_HOST = "Invalid Host header", 400, "A request has exactly one `Host` header."
     DISCONNECTED = (
         "Client disconnected",
         400,

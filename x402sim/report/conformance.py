@@ -1,7 +1,8 @@
 """How does a conformance report look for machines? As JSON, JUnit XML and SARIF.
 
 Each is made from the results of `x402sim.suite` as plain dictionaries, with the keys
-`RESULT_KEYS`, `exchange` and `seconds`.
+`RESULT_KEYS`, `exchange` and `seconds`. What the target answered is in them: every report shows
+its text escaped (`printable_lines`).
 """
 
 from collections import Counter
@@ -9,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 from xml.etree import ElementTree as ET
 
+from x402sim.printable import printable, printable_lines
 from x402sim.version import VERSION
 
 OUTCOMES = ("passed", "failed", "skipped", "inconclusive", "observed")
@@ -32,13 +34,26 @@ def summary(results: Results) -> dict[str, int]:
     return {outcome: counts[outcome] for outcome in OUTCOMES}
 
 
+def readable(results: Results) -> list[dict[str, Any]]:
+    """Return the results with every text escaped, but for the newlines of the exchange."""
+    return [
+        {
+            key: (printable_lines if key == "exchange" else printable)(value)
+            if isinstance(value, str)
+            else value
+            for key, value in result.items()
+        }
+        for result in results
+    ]
+
+
 def as_json(target: str, started: str, results: Results) -> dict[str, Any]:
     """Return the report as one JSON object: target, started (ISO 8601), summary, results."""
     return {
         "target": target,
         "started": started,
         "summary": summary(results),
-        "results": [{key: result[key] for key in RESULT_KEYS} for result in results],
+        "results": [{key: result[key] for key in RESULT_KEYS} for result in readable(results)],
     }
 
 
@@ -47,13 +62,14 @@ def as_junit(target: str, started: str, results: Results) -> bytes:
 
     failed becomes a failure, inconclusive an error; skipped and observed become skipped.
     """
+    results = readable(results)
     counts = summary(results)
     root = ET.Element("testsuites", {"name": "x402sim conformance", **_numbers(counts, results)})
     for section in sorted({str(result["section"]) for result in results}):
         mine = [result for result in results if result["section"] == section]
         about = {
             "name": f"section {section}",
-            "hostname": target,
+            "hostname": printable(target),
             "timestamp": started[:19],
             "skipped": str(sum(r["outcome"] in ("skipped", "observed") for r in mine)),
         }
@@ -85,16 +101,14 @@ def _case(suite: ET.Element, result: dict[str, Any]) -> None:
     match result["outcome"]:
         case "failed":
             detail = f"expected {result['expected']}, got {result['actual']}"
-            failure = ET.SubElement(
-                case, "failure", message=_xml(detail), type=str(result["level"])
-            )
-            failure.text = _xml(explained(result))
+            failure = ET.SubElement(case, "failure", message=detail, type=str(result["level"]))
+            failure.text = explained(result)
         case "inconclusive":
-            ET.SubElement(case, "error", message=_xml(str(result["reason"])), type="inconclusive")
+            ET.SubElement(case, "error", message=str(result["reason"]), type="inconclusive")
         case "skipped":
-            ET.SubElement(case, "skipped", message=_xml(str(result["reason"])))
+            ET.SubElement(case, "skipped", message=str(result["reason"]))
         case "observed":
-            ET.SubElement(case, "skipped", message=_xml(f"observed: {result['actual']}"))
+            ET.SubElement(case, "skipped", message=f"observed: {result['actual']}")
         case _:
             assert result["outcome"] == "passed"
 
@@ -111,16 +125,12 @@ def explained(result: dict[str, Any]) -> str:
     return "\n".join([*parts, "", f"run it again: {result['rerun']}"])
 
 
-def _xml(text: str) -> str:
-    """Return a text without the characters that XML cannot hold."""
-    return "".join(c if c >= " " or c in "\t\n\r" else "\ufffd" for c in text)
-
-
 _SARIF_LEVELS = {"MUST": "error", "SHOULD": "warning", "MAY": "note"}
 
 
 def as_sarif(target: str, results: Results) -> dict[str, Any]:
     """Return the report as SARIF 2.1.0: failures as results, every id as a rule."""
+    results = readable(results)
     rules = [
         {
             "id": result["id"],

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import Any
 
-from x402sim.report.conformance import OUTCOMES, Results, summary
+from x402sim.report.conformance import OUTCOMES, Results, readable, summary
 from x402sim.report.render import render
 from x402sim.spec.clauses import CLAUSES
 
@@ -30,6 +30,7 @@ def page(target: str, started: str, results: Results) -> str:
 
     `target` is the URL that was judged, `started` an ISO 8601 time.
     """
+    results = readable(results)
     counts = summary(results)
     urgent = sorted((r for r in results if r["outcome"] in _URGENT), key=_urgency)
     sections = groupby(results, key=lambda result: str(result["section"]))

@@ -13,6 +13,7 @@ from coincurve import PrivateKey
 
 from x402sim.protocol.crypto import Address, address_of, from_hex, parse_address
 from x402sim.protocol.networks import TESTNET, Network, network_named
+from x402sim.rng import Rng
 from x402sim.service.upstream.cronos import CRONOS
 from x402sim.service.upstream.dialect import Dialect
 from x402sim.spec.decisions import Decisions
@@ -35,8 +36,9 @@ class Settings:
     network: Network = TESTNET
     recipient: Address | None = None
     """The payee, by default the server wallet, which always receives deposits."""
-    secret: bytes | None = None
-    """The key that seals payment and session ids, by default derived from the private key."""
+    secret: bytes = field(default_factory=lambda: Rng().secret("ids"), repr=False)
+    """The key that seals payment and session ids. It is random, and never derived from the private
+    key: whoever reads that key could then forge payment ids with any price."""
     decisions: Decisions = field(default_factory=Decisions)
 
     quote_price_base: int = 10_000
@@ -67,7 +69,7 @@ class Settings:
     @cached_property
     def id_secret(self) -> bytes:
         """The 32 bytes that seal payment ids and session ids."""
-        return hashlib.sha256(b"x402sim ids" + (self.secret or self.private_key)).digest()
+        return hashlib.sha256(b"x402sim ids" + self.secret).digest()
 
     @property
     def pay_to(self) -> Address:
@@ -80,20 +82,25 @@ def settings_from_env(env: Mapping[str, str]) -> Settings:
 
     PRIVATE_KEY, FACILITATOR_URL, EXPLORER_URL and RPC_URL are needed; NETWORK,
     MERCHANT_ADDRESS and TOKEN_ADDRESS have defaults. Raises `ValueError` naming the
-    variable that is missing or wrong.
+    variable that is missing, empty or wrong.
     """
-    try:
-        network = network_named(env.get("NETWORK", TESTNET.name))
-        if "TOKEN_ADDRESS" in env:
-            network = replace(network, asset=parse_address(env["TOKEN_ADDRESS"]))
-        merchant = env.get("MERCHANT_ADDRESS")
-        return Settings(
-            private_key=from_hex(env["PRIVATE_KEY"], 32),
-            facilitator_url=env["FACILITATOR_URL"],
-            explorer_url=env["EXPLORER_URL"],
-            rpc_url=env["RPC_URL"],
-            network=network,
-            recipient=parse_address(merchant) if merchant else None,
-        )
-    except KeyError as missing:
-        raise ValueError(f"the environment variable {missing.args[0]} is not set") from missing
+    network = network_named(env.get("NETWORK", TESTNET.name))
+    if "TOKEN_ADDRESS" in env:
+        network = replace(network, asset=parse_address(env["TOKEN_ADDRESS"]))
+    merchant = env.get("MERCHANT_ADDRESS")
+    return Settings(
+        private_key=from_hex(_needed(env, "PRIVATE_KEY"), 32),
+        facilitator_url=_needed(env, "FACILITATOR_URL"),
+        explorer_url=_needed(env, "EXPLORER_URL"),
+        rpc_url=_needed(env, "RPC_URL"),
+        network=network,
+        recipient=parse_address(merchant) if merchant else None,
+    )
+
+
+def _needed(env: Mapping[str, str], name: str) -> str:
+    """Return a variable; raises `ValueError` if it is missing or empty."""
+    value = env.get(name, "")
+    if not value:
+        raise ValueError(f"the environment variable {name} is not set")
+    return value

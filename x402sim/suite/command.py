@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from x402sim.clock import Clock
+from x402sim.printable import printable
 from x402sim.protocol.refusals import Refusal
 from x402sim.report import conformance as report
 from x402sim.suggest import unknown
@@ -148,7 +149,7 @@ def play(access: Access, wanted: Wanted) -> int:
         try:
             results = judge(access, wanted, on_begin)
         except Unreachable as error:
-            console.print(f"x402sim: {escape(str(error))}", soft_wrap=True)
+            console.print(f"x402sim: {escape(printable(str(error)))}", soft_wrap=True)
             return NO_VERDICT
     if str(wanted.json) != "-":
         printing.show_results(results, wanted.strict)

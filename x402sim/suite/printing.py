@@ -1,10 +1,14 @@
-"""The suite's output in a terminal: the list of ids, the costs, the results."""
+"""The suite's output in a terminal: the list of ids, the costs, the results.
+
+What a target answered is in the results: all of their text is printed escaped.
+"""
 
 from collections import Counter
 
 from rich.console import Console
 from rich.markup import escape
 
+from x402sim.printable import printable
 from x402sim.protocol.money import to_decimal
 from x402sim.suite.check import Check, clause_text
 from x402sim.suite.setting import Setting
@@ -68,10 +72,10 @@ def show_results(results: list[Result], strict: bool) -> None:
         for result in results:
             if result.outcome is outcome:
                 text = result.reason or result.actual or ""
-                console.print(f"[{_COLORS[outcome]}]{outcome}[/] {result.id}: {escape(text)}")
+                console.print(f"[{_COLORS[outcome]}]{outcome}[/] {result.id}: {_shown(text)}")
     reasons = Counter(r.reason for r in results if r.outcome is Outcome.SKIPPED)
     for reason, times in reasons.most_common():
-        console.print(f"[dim]skipped {times}: {escape(reason)}[/]")
+        console.print(f"[dim]skipped {times}: {_shown(reason)}[/]")
     numbers = Counter(result.outcome for result in results)
     line = ", ".join(f"[{_COLORS[o]}]{numbers[o]} {o}[/]" for o in Outcome if numbers[o])
     console.print(f"\n{len(results)} ids: {line}")
@@ -82,9 +86,14 @@ def _show_failure(console: Console, result: Result, strict: bool) -> None:
     console.print(f"[red bold]failed[/] [bold]{result.id}[/] {result.level}{note}")
     if text := clause_text(result.id):
         console.print(f"  clause    {escape(text)}")
-    console.print(f"  check     {escape(result.title)}")
-    console.print(f"  expected  {escape(str(result.expected))}")
-    console.print(f"  actual    {escape(str(result.actual))}")
-    for line in result.exchange.splitlines():
-        console.print(f"    [dim]{escape(line)}[/]")
-    console.print(f"  run it again: {escape(result.rerun)}\n")
+    console.print(f"  check     {_shown(result.title)}")
+    console.print(f"  expected  {_shown(str(result.expected))}")
+    console.print(f"  actual    {_shown(str(result.actual))}")
+    for line in result.exchange.split("\n") if result.exchange else ():
+        console.print(f"  [dim]| {_shown(line)}[/]")
+    console.print(f"  run it again: {_shown(result.rerun)}\n")
+
+
+def _shown(text: str) -> str:
+    """Return text of another party for `rich`: nothing in it is markup or acts on a terminal."""
+    return escape(printable(text))

@@ -7,6 +7,7 @@ import httpx
 import msgspec
 
 from x402sim.payer.wallet import Wallet
+from x402sim.printable import printable, printable_lines
 from x402sim.protocol.header import authorization_of, decode_header
 from x402sim.protocol.messages import BadMessage, decode
 
@@ -19,7 +20,11 @@ _LIMIT = 1500
 
 
 def exchange(request: httpx.Request, response: httpx.Response | None, broken: str = "") -> str:
-    """Return a request and its answer as text, without signatures and proofs of payment."""
+    """Return a request and its answer as text, without signatures and proofs of payment.
+
+    The lines of a body that is not JSON are indented, so that none looks like a status or a
+    header.
+    """
     lines = [f"{request.method} {proofless(str(request.url))}"]
     lines += _headers(request.headers)
     lines += _body(request.content)
@@ -47,7 +52,11 @@ def redacted(text: str, payer: Wallet | None = None) -> str:
 
 
 def _headers(headers: httpx.Headers) -> list[str]:
-    shown = [f"{name}: {proofless(value)}" for name, value in headers.items() if name in _HEADERS]
+    shown = [
+        f"{name}: {printable(proofless(value))}"
+        for name, value in headers.items()
+        if name in _HEADERS
+    ]
     return shown + [f"{name}: <hidden>" for name in headers if name in _SECRET_HEADERS]
 
 
@@ -57,10 +66,11 @@ def _body(content: bytes) -> list[str]:
     try:
         body = decode(content, Any)
     except BadMessage:
-        return [redacted(content.decode("utf-8", "replace"))[:_LIMIT]]
+        text = printable_lines(redacted(content.decode("utf-8", "replace"))[:_LIMIT])
+        return [f"  {line}" for line in text.split("\n")]
     if isinstance(body, dict) and isinstance(body.get("paymentHeader"), str):
         body = {**body, "paymentHeader": _header(body["paymentHeader"])}
-    return [redacted(msgspec.json.encode(body).decode())[:_LIMIT]]
+    return [printable(redacted(msgspec.json.encode(body).decode())[:_LIMIT])]
 
 
 def _header(header: str) -> Any:

@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import uvicorn
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from x402sim import web
+from x402sim.protocol.refusals import RequestError
 from x402sim.world.transport.middleware import ABORT
 
 MAX_HEAD_BYTES = 512 * 1024
@@ -52,13 +53,29 @@ class HttpProtocol(HttpToolsProtocol):
         super().on_message_complete()
 
 
+def one_host(app: ASGIApp) -> ASGIApp:
+    """Return `app`, with 400 for a request that has no Host header, or several (RFC 9112, 3.2)."""
+
+    async def require(scope: Scope, receive: Receive, send: Send) -> None:
+        hosts = sum(name == b"host" for name, _ in scope["headers"])
+        if hosts == 1:
+            await app(scope, receive, send)
+        else:
+            wrong = RequestError.INVALID_HOST
+            refusal = web.error(400, wrong.text, f"expected one Host header, got {hosts}")
+            await refusal(scope, receive, send)
+
+    return require
+
+
 class Server(uvicorn.Server):
     """Uvicorn without signal handlers: the code that started it sets `should_exit`."""
 
     def __init__(self, app: ASGIApp, on_ready: Callable[[], None]) -> None:
         config = uvicorn.Config(
-            app,
+            one_host(app),
             http=HttpProtocol,
+            log_config=None,  # uvicorn logs to the handlers of the program, as all else does
             log_level="warning",
             access_log=False,
             server_header=False,

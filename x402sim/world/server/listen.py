@@ -6,6 +6,8 @@ import sys
 from dataclasses import dataclass
 from typing import Any
 
+from x402sim.world.server.origins import origin
+
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
@@ -16,12 +18,17 @@ class Listen:
     host: str = "127.0.0.1"
     port: int = 4020
     control_token: str | None = None
-    allow_origin: str | None = None
-    """The origin of a web page that gets full access, such as http://localhost:3000."""
+    """What `Authorization: Bearer TOKEN` must hold; None asks for nothing, on loopback only."""
+    allow_origins: tuple[str, ...] = ()
+    """The origins of web pages that get full access, such as http://localhost:3000."""
 
     def __post_init__(self) -> None:
+        """Raise `ValueError` for a port, a token or an origin that cannot work."""
         if not 0 <= self.port <= 65535:
             raise ValueError(f"a port is a number from 0 to 65535, not {self.port}")
+        if self.control_token is not None:
+            _require_usable(self.control_token)
+        object.__setattr__(self, "allow_origins", tuple(map(origin, self.allow_origins)))
 
     @property
     def is_local(self) -> bool:
@@ -32,6 +39,20 @@ class Listen:
     def has_control(self) -> bool:
         """Whether the control API is served: on loopback, or with a token."""
         return self.is_local or self.control_token is not None
+
+
+def _require_usable(token: str) -> None:
+    """Raise `ValueError` for a token that everybody knows, or that no header can hold."""
+    if not token:
+        raise ValueError(
+            "the control token is empty, so everybody would know it (is a shell variable not "
+            "set?); give one, or omit --control-token and X402SIM_CONTROL_TOKEN"
+        )
+    if token != token.strip() or not (token.isascii() and token.isprintable()):
+        raise ValueError(
+            "the control token cannot be sent in a header: use printable ASCII, without a space "
+            "at its beginning or end"
+        )
 
 
 def listening_socket(listen: Listen) -> socket.socket:

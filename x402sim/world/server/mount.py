@@ -29,10 +29,10 @@ def world_app(parts: Parts, listen: Listen) -> ASGIApp:
                 scope["path"] = first + "/"
         await _until_stopped(part or parts.service_app, scope, receive, send)
 
-    if listen.allow_origin is None:
+    if not listen.allow_origins:
         return app
     return CORSMiddleware(
-        app, allow_origins=[listen.allow_origin], allow_methods=["*"], allow_headers=["*"]
+        app, allow_origins=listen.allow_origins, allow_methods=["*"], allow_headers=["*"]
     )
 
 
@@ -74,11 +74,11 @@ def _own_programs_only(app: ASGIApp, listen: Listen) -> ASGIApp:
         name = host.rsplit(":", 1)[0] if not host.endswith("]") else host
         is_foreign = (
             origin is not None
-            and origin != listen.allow_origin
+            and origin not in listen.allow_origins
             and origin.split("://", 1)[-1] != host
         )
         if is_foreign or (listen.is_local and name.strip("[]") not in LOOPBACK):
-            hint = f"origin {origin}, host {host}; --allow-origin lets one page in"
+            hint = f"origin {origin}, host {host}; --allow-origin admits a page"
             refusal = web.error(403, "Not for web pages", hint)
             await refusal(scope, receive, send)
         else:

@@ -3,6 +3,7 @@
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
@@ -25,13 +26,16 @@ from x402sim.world.server.http import Server
 def open_service(settings: Settings, file: Path | None) -> tuple[Process, httpx.AsyncClient]:
     """Return the service with its database, and its HTTP client.
 
+    The database keeps the secret that seals payment ids: ids stay valid after a restart.
     Raises `sqlite3.Error` if the file cannot be used.
     """
+    store = Store(file)
+    settings = replace(settings, secret=store.secret("ids", settings.secret))
     http = httpx.AsyncClient(timeout=None)  # noqa: S113 - the service has timeouts of its own
     service = Service(
         settings=settings,
         clock=Clock(),
-        store=Store(file),
+        store=store,
         issuer=Issuer(settings, Rng().stream("payment ids")),
         entitlements=Entitlements(settings.entitlement_lifetime_s),
         facilitator=FacilitatorClient(http, settings),

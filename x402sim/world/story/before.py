@@ -6,6 +6,7 @@ from typing import Any
 import httpx
 import msgspec
 
+from x402sim.printable import printable
 from x402sim.world.control.messages import Transfer, Who
 
 
@@ -25,12 +26,12 @@ class Before:
 
     @classmethod
     async def seen_by(cls, control: httpx.AsyncClient) -> "Before":
-        """Ask the control API; raises `RuntimeError` if it refuses."""
+        """Ask the control API; raises `ConnectionError` if it refuses."""
 
         async def ask(method: str, path: str, body: Any = None) -> Any:
             answer = await control.request(method, path, json=body or {})
             if answer.status_code != 200:
-                raise RuntimeError(f"the world refused {path!r}: {answer.text}")
+                raise ConnectionError(f"the world refused {path!r}: {printable(answer.text)}")
             return answer.json()
 
         who = msgspec.convert(await ask("GET", "/who"), Who)

@@ -15,6 +15,7 @@ from x402sim import events
 from x402sim.clock import Clock
 from x402sim.payer.auth import PaymentAuth
 from x402sim.payer.session import SessionAuth
+from x402sim.printable import printable
 from x402sim.protocol import abi, cronos
 from x402sim.protocol.crypto import ZERO_ADDRESS, checksum, parse_address, to_hex
 from x402sim.protocol.messages import wire_body
@@ -310,7 +311,7 @@ class LiveWorld:
             raise RuntimeError(f"{self.stage.base_url} has no control API, which {path!r} needs")
         answer = await control.request(method, f"/{path}", json=body or {})
         if answer.status_code != 200:
-            raise RuntimeError(f"the world refused {path!r}: {answer.text}")
+            raise RuntimeError(f"the world refused {path!r}: {printable(answer.text)}")
         return answer.json()
 
     def record(self, event: events.StoryEvent) -> None:

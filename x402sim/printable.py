@@ -1,0 +1,32 @@
+"""Escapes text of other parties, so that it acts on no terminal, file or CI when printed.
+
+Whoever answers a request, writes a journal or runs a node chooses such text. As it is, an
+escape sequence moves the cursor, a bidi override reverses what follows, a newline begins a line
+that looks like ours, U+FFFE breaks XML, and a CI runs `::error::` and `##[error]`.
+"""
+
+import re
+
+_COMMAND = re.compile(r":(?=:[A-Za-z])|#(?=#\[|#vso\[|#teamcity\[)")
+"""Where a command to a CI begins: GitHub finds `::` after blanks, and `##[` anywhere."""
+
+
+def printable(text: str) -> str:
+    """Return a text for one line, with every character escaped that `repr` escapes.
+
+    Those are the control characters, newlines included, bidi overrides and other formatting,
+    lone surrogates and what Unicode has not assigned. Letters of all languages stay. Printing
+    it again changes nothing.
+    """
+    if not text.isprintable():
+        text = "".join(c if c.isprintable() else _escaped(c) for c in text)
+    return _COMMAND.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
+
+
+def printable_lines(text: str) -> str:
+    """Return a text with the lines that it has, each of them printable."""
+    return "\n".join(printable(line) for line in text.replace("\r\n", "\n").split("\n"))
+
+
+def _escaped(character: str) -> str:
+    return character.encode("unicode_escape").decode("ascii")
