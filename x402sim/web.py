@@ -23,6 +23,7 @@ from x402sim.protocol.refusals import RequestError, status_of
 from x402sim.spec.decisions import Decisions
 
 MAX_BODY_BYTES = 1 << 20
+_NO_STORE = {"Cache-Control": "no-store"}
 _DEFAULT = Decisions()
 log = logging.getLogger("x402sim")
 
@@ -48,8 +49,8 @@ def bad_body(reason: str) -> Refused:
 
 
 def answer(message: Any, status: int = 200) -> Response:
-    """Return a message as a JSON response."""
-    return Response(encode(message), status, media_type="application/json")
+    """Return a message as a JSON response that no cache stores: it may hold a proof of payment."""
+    return Response(encode(message), status, _NO_STORE, media_type="application/json")
 
 
 def error(status: int, text: str, reason: str | None = None, final: bool | None = None) -> Response:
