@@ -203,6 +203,19 @@ def test_a_batch_is_answered_in_order_and_its_notifications_are_not(rpc: Rpc) ->
     assert ["result" in reply for reply in replies] == [True, False, True, True]
 
 
+def test_the_answers_of_a_batch_are_limited_as_a_whole(
+    rpc: Rpc, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("x402sim.chain.rpc.app.MAX_BATCH_BYTES", 100)
+    calls = [{"jsonrpc": "2.0", "id": n, "method": "eth_blockNumber"} for n in range(5)]
+    replies = rpc.post(calls)
+    assert [reply["id"] for reply in replies] == [0, 1, 2, 3, 4]
+    answered = [n for n, reply in enumerate(replies) if "result" in reply]
+    assert answered == [0, 1, 2], "each answer has 39 bytes"
+    assert {reply["error"]["code"] for reply in replies[3:]} == {-32003}
+    assert "passed 100 bytes" in replies[3]["error"]["message"]
+
+
 @pytest.mark.parametrize("method", ["eth_chainId", "eth_nothing"])
 @pytest.mark.parametrize("batch", [True, False])
 def test_notifications_get_no_answer(rpc: Rpc, method: str, batch: bool) -> None:

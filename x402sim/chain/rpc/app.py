@@ -10,6 +10,7 @@ import re
 from collections.abc import Awaitable, Sequence
 from typing import Any
 
+from msgspec import Raw
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
@@ -20,12 +21,14 @@ from x402sim.chain.rpc.jsonrpc import BadParams, Json, error, is_id, result, sho
 from x402sim.chain.rpc.methods import METHODS, Method, RpcContext
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address, to_hex
-from x402sim.protocol.messages import BadMessage, decode
+from x402sim.protocol.messages import BadMessage, decode, encode
 from x402sim.web import answer, application, read_body
 
 MAX_BATCH = 100
+MAX_BATCH_BYTES = 25_000_000
+"""The answers of a batch are cut off after so many bytes, as geth does."""
 PARSE_ERROR, INVALID_REQUEST, UNKNOWN_METHOD, BAD_PARAMS = -32700, -32600, -32601, -32602
-REFUSED, REVERTED = -32000, 3
+REFUSED, TOO_LARGE, REVERTED = -32000, -32003, 3
 
 
 class UnknownMethod(Exception):
@@ -105,7 +108,7 @@ def _revert(request_id: Any, reason: str) -> Json:
     return error(request_id, REVERTED, f"execution reverted: {reason}", data)
 
 
-async def _answer(context: RpcContext, body: bytes) -> Json | list[Json] | None:
+async def _answer(context: RpcContext, body: bytes) -> Json | list[Raw] | None:
     try:
         payload = decode(body, Any)
     except BadMessage as wrong:
@@ -115,11 +118,24 @@ async def _answer(context: RpcContext, body: bytes) -> Json | list[Json] | None:
     if not 1 <= len(payload) <= MAX_BATCH:
         text = f"expected a batch of 1 to {MAX_BATCH} requests, got {len(payload)}"
         return error(None, INVALID_REQUEST, text)
-    replies = []
-    for request in payload:
-        replies.append(await _answer_one(context, request))
+    return await _answer_batch(context, payload) or None
+
+
+async def _answer_batch(context: RpcContext, requests: list[Any]) -> list[Raw]:
+    """Return the encoded answers to a batch; requests beyond the limit of bytes get an error."""
+    replies, size = [], 0
+    for request in requests:
+        if size > MAX_BATCH_BYTES:
+            seen_id = request.get("id") if isinstance(request, dict) else None
+            text = f"the batch has passed {MAX_BATCH_BYTES} bytes; send this request again"
+            reply: Json | None = error(seen_id if is_id(seen_id) else None, TOO_LARGE, text)
+        else:
+            reply = await _answer_one(context, request)
+        if reply is not None:
+            replies.append(Raw(encode(reply)))
+            size += len(replies[-1])
         await asyncio.sleep(0)  # noqa: TID251 - no time passes; others get their turn
-    return [reply for reply in replies if reply is not None] or None
+    return replies
 
 
 # --- HTTP ----------------------------------------------------------------------------
