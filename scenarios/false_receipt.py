@@ -1,10 +1,12 @@
 """False receipt: the facilitator answers with the receipt of another payment.
 
-Covers: 4.1/settle-on-chain, 5/exact-amount, 5/exact-recipient, 5/nonce-once, 5/stored-records.
+Covers: 3/pending-resolved, 4.1/settle-on-chain, 5/exact-amount, 5/exact-recipient, 5/nonce-once,
+5/stored-records.
 Story: Alice has paid, and Bob pays next. The facilitator confuses its answers and gives him the
 receipt of her transaction; then one that names another payee, another amount, another network,
 or no transaction at all. None of these pays for his request, and he is not served. When the
-facilitator answers correctly his header settles, and there are two payments in all.
+facilitator answers correctly his header settles. Carol's transfer is mined, but she gets Alice's
+receipt too: the service finds her transfer on the chain and serves her. There are three payments.
 """
 
 import json
@@ -18,6 +20,13 @@ CHANGES = {
     "another network": ("4.1/settle-on-chain", {"network": "cronos-mainnet"}),
     "no transaction": ("4.1/settle-on-chain", {"txHash": ""}),
 }
+
+
+def says(body: str, *, work_done: bool = False) -> Fault:
+    return Fault(
+        victim="facilitator", path="/settle", does="answer", status=200, body=body,
+        work_done=work_done,
+    )  # fmt: skip
 
 
 @scenario(needs="funds, faults, observe chain")
@@ -39,9 +48,7 @@ async def false_receipt(world: LiveWorld) -> None:
         "timestamp": "2027-01-15T08:00:00.000Z",
     }
     for name, (clause, change) in CHANGES.items():
-        body = json.dumps(receipt | change)
-        says = Fault(victim="facilitator", path="/settle", does="answer", status=200, body=body)
-        await world.fault(says)
+        await world.fault(says(json.dumps(receipt | change)))
         refused = await bob.pay(required, header)
         world.expect(f"{name}: {refused.status}", f"{name}: 502", clause)
         unserved = await bob.ask(payment_id=required.payment_id)
@@ -51,4 +58,11 @@ async def false_receipt(world: LiveWorld) -> None:
     world.expect(settled.status, 200, "4.1/receipt")
     served = await bob.ask(payment_id=required.payment_id)
     world.expect(served.status, 200, "1/repeat-served")
-    world.expect(await world.earned(), 2 * required.price_base, "5/nonce-once")
+
+    carol = await world.payer("carol", balance="1.00")
+    body = json.dumps(receipt | {"from": carol.address})
+    await world.fault(says(body, work_done=True))
+    bought = await carol.buy()
+    world.expect(bought.status, 200, "3/pending-resolved")
+    world.expect(len(await world.transfers(carol)), 1, "5/nonce-once")
+    world.expect(await world.earned(), 3 * required.price_base, "5/nonce-once")

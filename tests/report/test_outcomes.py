@@ -2,12 +2,13 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.report.stories import pending
 from x402sim import World, events
 from x402sim.journal import Journal
-from x402sim.protocol.refusals import Refusal, SettlementRefused
+from x402sim.protocol.refusals import Refusal, RequestError, SettlementRefused
 from x402sim.report import frames
 from x402sim.service import reconcile
 
@@ -85,3 +86,25 @@ def test_the_answer_says_it_where_the_service_cannot_be_seen(
         ),
     )
     assert list(frames.payments(journal)["status"]) == [status]
+
+
+@pytest.mark.parametrize(
+    ("status", "outcome"), [(400, "refused"), (413, "refused"), (500, "pending")]
+)
+@pytest.mark.parametrize("is_seen", [True, False])
+def test_a_request_that_was_not_read_leaves_no_payment_pending(
+    status: int, outcome: str, is_seen: bool
+) -> None:
+    """An internal error tells nothing; the others come before the payment is looked at."""
+    errors = {400: RequestError.INVALID_BODY, 413: RequestError.BODY_TOO_LARGE}
+    error = errors.get(status, RequestError.INTERNAL).text
+    journal = Journal()
+    journal.record(0, attempt(1))
+    journal.record(
+        0,
+        events.AnswerReceived(actor="eve", exchange=1, to="service", status=status, error=error),
+    )
+    if is_seen:
+        journal.record(0, msgspec.structs.replace(refused(final=True), payment_id="pay_2"))
+    found = frames.payments(journal).set_index("payment_id")["status"]
+    assert found["pay_1"] == outcome

@@ -748,3 +748,33 @@ def test_a_timeout_of_the_story_itself_is_not_the_idle_timeout() -> None:
             await asyncio.Event().wait()
 
     assert World().play(hasty).reason == "TimeoutError: "
+
+
+def test_time_does_not_go_back_and_a_verb_is_verify_or_settle() -> None:
+    async def story(world: LiveWorld) -> None:
+        for seconds in (-5, math.inf, math.nan):
+            with pytest.raises(ValueError, match="time advances by a finite number of seconds"):
+                await world.advance(seconds)
+        alice = await world.payer("alice")
+        asked = await alice.ask()
+        with pytest.raises(ValueError, match=r"unknown verb 'setle'; did you mean 'settle'\?"):
+            await world.ask_facilitator("setle", alice, asked, "0x")
+
+    run = play(story)
+    assert run.outcome == "passed", run.reason
+    assert not entries(run, events.TimeAdvanced)
+
+
+def test_the_id_that_the_service_reads_is_the_id_in_the_journal() -> None:
+    async def story(world: LiveWorld) -> None:
+        alice = await world.payer("alice", balance="1.00")
+        asked = await alice.ask()
+        await alice.send("POST", "/api/pay", json={"paymentId": asked.payment_id},
+                         headers={"X-Payment-Id": "pay_other"})  # fmt: skip
+        await alice.pay(asked, payment_id="pay_" + "x" * 300)
+
+    run = play(story)
+    sent = [e.event.payment_id for e in entries(run, events.RequestSent) if "pay" in e.event.path]
+    assert sent[0] != "pay_other"
+    (refused,) = entries(run, events.PaymentRefused)
+    assert refused.event.payment_id == sent[1]

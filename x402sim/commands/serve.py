@@ -156,7 +156,7 @@ def _explained(db: Path | None, chain: "ChainBackend") -> Iterator[None]:
     except (sqlite3.Error, ChainError) as error:
         if "locked" in str(error):
             raise give_up(f"another x402sim uses {db}; stop it, or give another --db") from error
-        if chain != DEFAULT_CHAIN:
+        if isinstance(error, ChainError) and chain != DEFAULT_CHAIN:
             raise give_up(f"--chain {chain.name}: {error}") from error
         raise give_up(f"cannot use the database {db}: {error}") from error
 

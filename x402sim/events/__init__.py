@@ -15,6 +15,7 @@ tests/house/test_events.py. mypy then names every reader that must handle it.
 from typing import get_args
 
 from x402sim.events.base import (
+    MAX_TEXT,
     Outcome,
     Part,
     Scalar,
@@ -66,6 +67,7 @@ from x402sim.events.story import (
 
 __all__ = [
     "KINDS",
+    "MAX_TEXT",
     "AnswerReceived",
     "AnswerSent",
     "AuthorizationConsumed",

@@ -12,6 +12,8 @@ Skewable = Literal["service", "facilitator", "explorer", "chain"]
 Outcome = Literal["passed", "failed", "skipped"]
 """The outcomes of a run."""
 Seconds = int | float
+MAX_TEXT = 120
+"""The characters that an event keeps of a text from a message, such as an id or an error."""
 Scalar = str | int | float | bool | None
 """A JSON value other than an array or an object."""
 

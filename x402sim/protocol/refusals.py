@@ -255,6 +255,11 @@ def refusal_named(text: str) -> Refusal | None:
     return next((refusal for refusal in Refusal if refusal.text == text), None)
 
 
+def request_error_named(text: str) -> RequestError | None:
+    """Return the other error with this text on the wire, or None if it is not one of ours."""
+    return next((error for error in RequestError if error.text == text), None)
+
+
 def is_final(error: str, stated: bool | None = None) -> bool:
     """Tell whether a refused attempt is over: it has charged nothing and never will.
 

@@ -11,7 +11,7 @@ from typing import assert_never
 
 from x402sim import events
 from x402sim.journal import Entry
-from x402sim.protocol.refusals import is_final, refusal_named
+from x402sim.protocol.refusals import is_final, refusal_named, request_error_named
 from x402sim.report.reading import PAY, SERVICE, Reading, asks_for_payment
 
 STATUSES = ("settled", "pending", "failed", "refused", "unpaid")
@@ -120,16 +120,14 @@ class Payments:
                 payment.asked_ms = at_ms
                 payment.payer = payment.payer or answer.actor
                 payment.resource = payment.resource or request.path
-        elif request.path.endswith(PAY) and not self._is_seen:
-            self._believe(request, answer, at_ms)
+        elif request.path.endswith(PAY) and request.payment_id is not None:
+            if _was_not_read(answer):
+                self._of(request.payment_id).refuse(final=True, leaves_earlier=True)
+            elif not self._is_seen:
+                self._believe(self._of(request.payment_id), answer, at_ms)
 
-    def _believe(
-        self, request: events.RequestSent, answer: events.AnswerReceived, at_ms: int
-    ) -> None:
+    def _believe(self, payment: Payment, answer: events.AnswerReceived, at_ms: int) -> None:
         """Take the payer's answer, as the service's own events are not in the journal."""
-        if request.payment_id is None:
-            return
-        payment = self._of(request.payment_id)
         if answer.status == 200:
             payment.over, payment.settled_ms = "settled", at_ms
             payment.tx = answer.tx_hash
@@ -181,6 +179,13 @@ class Payments:
                 pass
             case _:
                 assert_never(event)
+
+
+def _was_not_read(answer: events.AnswerReceived) -> bool:
+    """Tell whether the service refused a request before it looked at the payment in it."""
+    if answer.error is None or answer.status >= 500:
+        return False
+    return request_error_named(answer.error) is not None
 
 
 @dataclass(slots=True)

@@ -12,7 +12,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from x402sim import web
-from x402sim.events import PaymentRefused
+from x402sim.events import MAX_TEXT, PaymentRefused
 from x402sim.protocol.messages import QuoteRequest, SessionRequest, SettlementRequest
 from x402sim.protocol.refusals import RequestError, SettlementRefused, status_of
 from x402sim.service import gate, payments, quotes, sessions
@@ -48,7 +48,7 @@ async def pay(service: Service, request: Request) -> Response:
     except SettlementRefused as refused:
         service.record(
             PaymentRefused(
-                payment_id=asked.payment_id[:80],
+                payment_id=asked.payment_id[:MAX_TEXT],
                 refusal=refused.refusal.text,
                 reason=refused.reason,
                 final=refused.final,
@@ -93,11 +93,12 @@ async def show_payment(service: Service, request: Request) -> Response:
 async def list_agents(service: Service, request: Request) -> Response:
     """GET /api/agents: the list of agents (4.3/list)."""
     price = service.settings.quote_price_base
+    content = web.answer({"agents": agents(service)})
     if not service.settings.decisions.agents_free:
         granted = gate.find_pass(service, request.headers, AGENTS, price)
         if granted is None or not gate.spend(service, granted):
             return payment_required(service, request, AGENTS, price)
-    return web.answer({"agents": agents(service)})
+    return content
 
 
 def payment_required(

@@ -119,18 +119,12 @@ async def settle(service: Service, attempt: Attempt, stored: Stored, *, resumed:
         outcome = await service.facilitator.settle(attempt.payment, attempt.requirements)
     except (Unavailable, OutcomeUnknown) as error:
         outcome = error
-    if isinstance(outcome, Moved):
-        _grant_settled(service, stored, outcome.tx_hash)
-    else:
+    if not isinstance(outcome, Moved):
         await _not_settled(service, attempt, outcome, resumed=resumed)
-
-
-def _grant_settled(service: Service, stored: Stored, tx_hash: str) -> None:
-    """Steps 5 and 6; raises `SettlementRefused` if the transaction paid for another id."""
-    if not grant(service, stored, tx_hash):
-        service.store.payments.drop_claim(stored.record.payment_id)
-        reason = f"transaction {tx_hash} already paid for another payment id"
-        raise SettlementRefused(Refusal.FAILED, reason, final=True)
+    elif not grant(service, stored, outcome.tx_hash):  # steps 5 and 6
+        reason = f"transaction {outcome.tx_hash} already paid for another payment id"
+        refused = SettlementRefused(Refusal.FAILED, reason, final=True)
+        await refuse_unless_paid(service, stored, refused, ONLY_NEVER)
 
 
 def receipt(service: Service, payment_id: str) -> Receipt:

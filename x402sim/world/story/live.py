@@ -4,6 +4,7 @@ A story receives one and calls its methods: `await world.payer("alice", balance=
 marked (needs "…") works only on stages that meet that need (`x402sim.spec.needs`).
 """
 
+import math
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, get_args
@@ -100,7 +101,12 @@ class LiveWorld:
         return http
 
     async def advance(self, seconds: float) -> None:
-        """Advance time (needs "clock"); timers, sweeps and blocks run as they fall due."""
+        """Advance time (needs "clock"); timers, sweeps and blocks run as they fall due.
+
+        Raises `ValueError` for a time that is negative or not finite.
+        """
+        if not 0 <= seconds < math.inf:
+            raise ValueError(f"time advances by a finite number of seconds, not by {seconds}")
         self.record(events.TimeAdvanced(seconds=seconds))
         await self.stage.advance(seconds)
 
@@ -114,7 +120,8 @@ class LiveWorld:
         """Add a fault (needs "faults"), such as `Fault(victim="facilitator", does="lose answer")`.
 
         `when` is a further condition: a function of a request's path, query and body (bytes). It
-        cannot be sent to a deployment. Raises `RuntimeError` for a path that the victim lacks.
+        cannot be sent to a deployment. Raises `RuntimeError` for a path that the victim lacks
+        (with `when`, `ValueError`).
         """
         self.record(events.FaultInjected(**msgspec.structs.asdict(fault)))
         if when is None:
@@ -224,6 +231,9 @@ class LiveWorld:
 
         `requirements` (only the fields that differ) replace those of the 402.
         """
+        paths = {"verify": cronos.VERIFY_PATH, "settle": cronos.SETTLE_PATH}
+        if verb not in paths:
+            raise ValueError(unknown("verb", verb, paths))
         async with self.stage.client(payer.name, "facilitator") as http:
             body = wire_body(
                 cronos.FacilitatorRequest,
@@ -231,8 +241,7 @@ class LiveWorld:
                 payment_header=header,
                 payment_requirements={**required.requirements, **(requirements or {})},
             )
-            path = {"verify": cronos.VERIFY_PATH, "settle": cronos.SETTLE_PATH}[verb]
-            request = http.build_request("POST", path, json=body)
+            request = http.build_request("POST", paths[verb], json=body)
             response = await http.send(request)
             self.last_exchange = request.extensions["exchange"]
             return response.json()

@@ -15,7 +15,7 @@ import msgspec
 from starlette.types import ASGIApp, Message
 
 from x402sim.clock import Clock
-from x402sim.events import AnswerReceived, ExchangeEvent, NoAnswer, Part, RequestSent
+from x402sim.events import MAX_TEXT, AnswerReceived, ExchangeEvent, NoAnswer, Part, RequestSent
 from x402sim.journal import Journal
 from x402sim.protocol.header import authorization_of, decode_header
 from x402sim.protocol.messages import BadMessage, decode
@@ -193,7 +193,7 @@ class Link(httpx.AsyncBaseTransport):
             to=self._to,
             method=request.method,
             path=_path(request, body, self._to),
-            payment_id=_text(request.headers.get("x-payment-id") or fields.payment_id),
+            payment_id=_text(fields.payment_id) or _text(request.headers.get("x-payment-id")),
             session_id=_text(request.headers.get("x-session-id")),
             authorization=_authorization(fields.payment_header),
         )
@@ -269,8 +269,8 @@ def _authorization(payment_header: object) -> str | None:
 
 
 def _text(value: object) -> str | None:
-    """Return the first 120 characters of a text; None for any other type."""
-    return value[:120] if isinstance(value, str) else None
+    """Return the beginning of a text; None for any other type."""
+    return value[:MAX_TEXT] if isinstance(value, str) else None
 
 
 def _flag(value: object) -> bool | None:

@@ -1,6 +1,6 @@
 """ASGI middleware that injects faults in front of a part, in-process and over TCP.
 
-It loses the request, loses the answer after the work is done, or replaces the answer.
+`faults.FaultKind` lists what it can do to a request or its answer.
 """
 
 from collections.abc import Awaitable, Callable
