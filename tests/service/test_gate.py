@@ -1,8 +1,14 @@
 """Section 5: which requests carry a valid proof of payment."""
 
+import asyncio
+
 import pytest
+from starlette.requests import Request
 
 from tests.rig import ORDER, ServiceRig, scene
+from x402sim import Decisions
+from x402sim.service.app import list_agents
+from x402sim.service.state import Service
 
 DAY = 24 * 3600
 
@@ -188,3 +194,28 @@ async def test_nothing_is_debited_for_a_bad_body(rig: ServiceRig) -> None:
         unpaid = await rig.http.post("/api/perp/quote", json=wrong)
         assert unpaid.status_code == 402
     assert (await rig.ask(x_session_id=session["sessionId"])).status_code == 200
+
+
+def test_a_list_of_agents_that_fails_costs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(_: object) -> object:
+        raise RuntimeError("the list cannot be made")
+
+    async def ask() -> None:
+        rig = ServiceRig(decisions=Decisions(agents_free=False))
+        session = await rig.open_session()
+        monkeypatch.setattr("x402sim.service.app.agents", broken)
+        with pytest.raises(RuntimeError):
+            await agents_handler(rig.service, session["sessionId"])
+        stored = rig.service.store.sessions.get(session["sessionId"])
+        assert stored is not None
+        assert stored.released == 0
+        await rig.http.aclose()
+        await rig.parts.http.aclose()
+        rig.service.store.close()
+
+    asyncio.run(ask())
+
+
+async def agents_handler(service: Service, session_id: str) -> None:
+    headers = [(b"x-session-id", session_id.encode())]
+    await list_agents(service, Request({"type": "http", "headers": headers}))
