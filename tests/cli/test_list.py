@@ -85,7 +85,7 @@ def test_an_unknown_name_prints_one_line() -> None:
     assert done.exit_code == 2
     assert done.stdout == ""
     assert done.stderr == (
-        "x402sim: unknown scenario 'replai'; did you mean 'replay'? `list` shows all\n"
+        "x402sim: unknown scenario 'replai'; did you mean 'replay'? `list` shows all names; or give a .py file\n"
     )
 
 

@@ -247,7 +247,7 @@ def test_without_a_control_api_only_unpaid_scenarios_are_played(monkeypatch: Any
 
 def test_an_unknown_name() -> None:
     assert_misuse(run("replai"), "unknown scenario 'replai'", "did you mean 'replay'?", "`list`")
-    assert_misuse(run("qqqq"), "unknown scenario 'qqqq'", "ends in .py", "`list`")
+    assert_misuse(run("qqqq"), "unknown scenario 'qqqq'", "give a .py file", "`list`")
     assert_misuse(run("replay", "nowhere.py"), "no such file: nowhere.py")
 
 

@@ -256,7 +256,7 @@ def test_options_that_cannot_be_combined_are_refused() -> None:
         World(on=Tcp(), chain=node)
     with pytest.raises(ValueError, match="chain anvil cannot be combined with http://example"):
         World(on="http://example", chain="anvil")
-    with pytest.raises(ValueError, match="a token is named, or deployed, on an existing node"):
+    with pytest.raises(ValueError, match="a token can be named or deployed only on a node"):
         parse_chain("ledger", token="0x" + "12" * 20)
     with pytest.raises(ValueError, match="not both"):
         Node("http://127.0.0.1:9", token="0x" + "12" * 20, deploy=True)

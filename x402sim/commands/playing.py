@@ -78,8 +78,8 @@ def _own(name: str, known: Collection[str]) -> Scenario:
     file = Path(name)
     if not name.endswith(".py"):
         near = get_close_matches(name, known, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else "A file of your own ends in .py."
-        raise Misuse(f"unknown scenario {name!r}; {hint} `list` shows all")
+        hint = f"; did you mean {near[0]!r}?" if near else "."
+        raise Misuse(f"unknown scenario {name!r}{hint} `list` shows all names; or give a .py file")
     if not file.is_file():
         raise Misuse(f"no such file: {name}")
     with _loading(name):

@@ -296,7 +296,7 @@ FIXED: tuple[Decision, ...] = (
     ),
     Decision(
         "2.7/agent",
-        "Which fields has an agent?",
+        "Which fields does an agent have?",
         "id, name, description, resource, price, payTo, reputation",
         "Anything",
         "What a buyer needs to choose and to pay",
@@ -339,7 +339,7 @@ FIXED: tuple[Decision, ...] = (
     ),
     Decision(
         "2.8/mainnet-domain",
-        "Which EIP-712 domain version has the mainnet token?",
+        "Which EIP-712 domain version does the mainnet token use?",
         "2, as in the TypeScript client library's fix of January 2026",
         "1, as in the documentation's table",
         "The fix is the newest source; the token's `version()` decides on a real chain",

@@ -21,5 +21,5 @@ def parse_chain(text: str, *, token: str | None = None, deploy: bool = False) ->
     if text not in known:
         raise ValueError(unknown("chain", text, [*known, "http://HOST:PORT"]))
     if token is not None or deploy:
-        raise ValueError(f"a token is named, or deployed, on an existing node, not on {text}")
+        raise ValueError(f"a token can be named or deployed only on a node: {text} has its own")
     return known[text]

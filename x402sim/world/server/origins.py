@@ -34,8 +34,7 @@ def origin(text: str) -> str:
         )
     if text.removesuffix("/") != sent:
         raise ValueError(
-            f"--allow-origin {text!r} matches no Origin header, which has a scheme, a host and a "
-            f"port that is not the scheme's own; write {sent}"
+            f"--allow-origin {text!r} is not what browsers send as Origin; write {sent}"
         )
     return sent
 
