@@ -258,9 +258,9 @@ def test_without_anvil_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch, tm
             "cannot be combined with http://127.0.0.1:9",
         ),
         (["serve", "--chain", "anvil", "--db", "x.db"], "--db is not supported with anvil"),
-        (["serve", "--token", "0x" + "12" * 20], "on an existing node, not on ledger"),
-        (["serve", "--chain", "anvil", "--deploy"], "on an existing node, not on anvil"),
-        (["run", "replay", "--token", "0x" + "12" * 20], "on an existing node, not on ledger"),
+        (["serve", "--token", "0x" + "12" * 20], "only on a node: ledger has its own"),
+        (["serve", "--chain", "anvil", "--deploy"], "only on a node: anvil has its own"),
+        (["run", "replay", "--token", "0x" + "12" * 20], "only on a node: ledger has its own"),
         (["run", "replay", "--chain", "http://127.0.0.1:9"], "X402SIM_CHAIN_KEYS must hold"),
         (
             ["run", "replay", "--on", "tcp", "--chain", "http://127.0.0.1:9"],
