@@ -312,6 +312,7 @@ def forgetful(error: dict[str, Any]) -> tuple[PaymentAuth, httpx.Client]:
         ({"error": "Nein."}, 1),
         ({"error": "Invalid signature"}, 2),
         ({"error": "Invalid signature", "final": False}, 1),
+        ({"error": "Invalid signature", "final": "yes"}, 2),
         ({"error": "Settlement pending", "final": True}, 1),
         ({"error": "Settlement failed", "reason": "it may still be paid", "final": True}, 2),
         ({"error": "Settlement failed", "reason": "refused for good"}, 1),

@@ -16,7 +16,7 @@ from matplotlib.text import Text
 from msgspec import structs
 
 from tests.report.stories import NAMES, run, skipped
-from x402sim import Run
+from x402sim import Run, World
 from x402sim.events import AnswerReceived, RequestSent
 from x402sim.journal import Journal
 from x402sim.report import plots
@@ -428,3 +428,10 @@ def test_colours_are_okabe_and_itos() -> None:
         "#0072B2", "#E69F00", "#D55E00", "#009E73", "#CC79A7",
     }  # fmt: skip
     assert GREY not in {colour for colour, _ in figure.LINES}
+
+
+def test_money_that_moves_without_a_payment_is_plotted() -> None:
+    """In this scenario payers submit authorizations themselves, and pay nobody's price."""
+    journal = World().play("token_rules").journal
+    names = [plot.name for plot in plots.PLOTS if plot.has_content(journal)]
+    assert "balances" in names

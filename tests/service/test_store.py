@@ -1,6 +1,8 @@
 """The database: which files it opens, and what it enforces."""
 
 import sqlite3
+import subprocess
+import sys
 
 import pytest
 
@@ -16,6 +18,35 @@ def test_a_file_is_opened_again(tmp_path):
     second = Store(file)
     assert second.secret("ids", b"two") == secret == b"one"
     second.close()
+
+
+CREATE = """
+import os, sys
+from pathlib import Path
+from x402sim.service.store.database import Database
+
+statements = iter(range(int(sys.argv[2])))
+execute = Database.execute
+
+def execute_or_die(self, sql, *values):
+    if next(statements, None) is None:
+        os._exit(9)
+    return execute(self, sql, *values)
+
+Database.execute = execute_or_die
+Database(Path(sys.argv[1]))
+"""
+
+
+@pytest.mark.parametrize("statements", range(0, 20, 3))
+def test_a_kill_while_the_tables_are_created_leaves_a_file_that_opens(tmp_path, statements):
+    """The file has all tables and their version, or nothing."""
+    file = tmp_path / "new.db"
+    command = [sys.executable, "-c", CREATE, str(file), str(statements)]
+    assert subprocess.run(command, check=False).returncode in (0, 9)
+    store = Store(file)
+    assert store.counts()["payments"] == 0
+    store.close()
 
 
 def test_a_file_of_another_version_is_refused_with_what_to_do(tmp_path):

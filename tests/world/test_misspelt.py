@@ -275,3 +275,20 @@ def test_the_docstring_of_the_fault_kinds_lists_every_kind() -> None:
     )
     listed = re.findall(r"^- ([a-z, ]+):", text, re.MULTILINE)
     assert ", ".join(listed).split(", ") == list(get_args(FaultKind))
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"seed": "x"}, "seed: expected int, got 'x'"),
+        ({"seed": None}, "seed: expected int, got None"),
+        ({"seed": True}, "seed: expected int, got True"),
+        ({"explorer_lag_s": "5"}, "explorer_lag_s: expected int or float, got '5'"),
+        ({"decisions": {}}, "decisions: expected Decisions or None, got {}"),
+        ({"network": "cronos-mainnet"}, "network: expected Network or None, got 'cronos-mainnet'"),
+        ({"invariants": "no"}, "invariants: expected bool, got 'no'"),
+    ],
+)
+def test_an_option_of_a_wrong_type_is_refused(options: dict[str, Any], says: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(says)):
+        World(**options)

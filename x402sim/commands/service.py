@@ -16,7 +16,11 @@ def service(
     port: Port = 4021,
     db: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Keep payments and sessions in this SQLite file."),
+        typer.Option(
+            metavar="FILE",
+            help="Keep payments, sessions and the secret of the payment ids in this SQLite file. "
+            "Without it, a restart forgets them.",
+        ),
     ] = None,
 ) -> None:
     """Start the service only, against an external facilitator, explorer and node.

@@ -10,7 +10,7 @@ import httpx
 
 from x402sim.payer.errors import PaymentFailed
 from x402sim.protocol.crypto import checksum
-from x402sim.protocol.messages import BadMessage, ErrorBody, PaymentRequired, Receipt, decode
+from x402sim.protocol.messages import BadMessage, PaymentRequired, Receipt, Wire, decode
 from x402sim.protocol.networks import Network
 from x402sim.protocol.refusals import Refusal, is_final, refusal_named
 
@@ -19,6 +19,14 @@ _HEADER_VALUE = re.compile(r"[!-~]{1,256}")
 
 class AttemptOver(PaymentFailed):
     """The server says that this payment was not made, and that this header never will be."""
+
+
+class _Refused(Wire, frozen=True):
+    """An error as any server may answer it: a `final` that is no boolean says nothing."""
+
+    error: str
+    reason: str | None = None
+    final: Any = None
 
 
 def read_offer(
@@ -66,14 +74,15 @@ def read_settlement(response: httpx.Response) -> Receipt | None:
     if response.status_code == 200:
         receipt: Receipt = decode_or_fail(response, Receipt)
         return receipt
-    error: ErrorBody = decode_or_fail(response, ErrorBody)
+    error: _Refused = decode_or_fail(response, _Refused)
+    stated = error.final if isinstance(error.final, bool) else None
     refusal = refusal_named(error.error)
     if refusal is Refusal.ALREADY_SETTLED:
         return None
     details = f": {error.reason}" if error.reason else ""
     seen = f"{response.status_code} {error.error}{details}"
     again = "Repeat the request: it sends the same authorization again and signs no other."
-    if not is_final(error.error, error.final):
+    if not is_final(error.error, stated):
         raise PaymentFailed(
             f"it is not known whether the payment was made: the server answered {seen}. {again}"
         )

@@ -201,10 +201,14 @@ class RequestError(Enum):
     meaning: str
     _value_: str
 
-    def __new__(cls, text: str, status: Status, meaning: str) -> "RequestError":
+    example: str
+    """An example of `reason`, for the documentation."""
+
+    def __new__(cls, text: str, status: Status, meaning: str, example: str = "") -> "RequestError":
         """Make a member whose value is the text."""
         member = object.__new__(cls)
         member._value_, member.status, member.meaning = text, status, meaning
+        member.example = example or meaning
         return member
 
     @property
@@ -216,6 +220,7 @@ class RequestError(Enum):
         "Invalid request body",
         400,
         "The body is not what the endpoint reads; `reason` says what is wrong, and where.",
+        "Object missing required field `pair`",
     )
     INVALID_HOST = "Invalid Host header", 400, "A request has exactly one `Host` header."
     DISCONNECTED = (
@@ -236,7 +241,12 @@ class RequestError(Enum):
         405,
         "The path does not have this method; the header `Allow` lists those it has.",
     )
-    BODY_TOO_LARGE = "Request body too large", 413, "A body has at most 1 MiB."
+    BODY_TOO_LARGE = (
+        "Request body too large",
+        413,
+        "A body has at most 1 MiB.",
+        "at most 1048576 bytes are read",
+    )
     INTERNAL = (
         "Internal server error",
         500,

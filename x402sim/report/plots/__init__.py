@@ -62,8 +62,8 @@ def _first_failure(journal: Journal) -> int:
     return 1 if failed.empty or failed.isna().iloc[0] else int(failed.iloc[0])
 
 
-def _has_payments(journal: Journal) -> bool:
-    return bool(frames.transfers(journal)["kind"].isin(["payment", "refund"]).any())
+def _moves_money(journal: Journal) -> bool:
+    return bool((frames.transfers(journal)["kind"] != "mint").any())
 
 
 def _has_latency(journal: Journal) -> bool:
@@ -85,7 +85,7 @@ PLOTS = (
         "balances",
         "Net gain or loss of each party on the chain, without the tokens minted for it.",
         balances,
-        lambda journal: _takes_time(journal) and _has_payments(journal),
+        lambda journal: _takes_time(journal) and _moves_money(journal),
     ),
     Plot(
         "session_burn_down",

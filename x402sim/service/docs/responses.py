@@ -99,7 +99,7 @@ def _body(error: Refusal | RequestError) -> ErrorBody:
     if isinstance(error, Refusal):
         final = is_final(error.text)
         return ErrorBody(error=error.text, reason=error.row.example, final=final)
-    return ErrorBody(error=error.text, reason=error.meaning)
+    return ErrorBody(error=error.text, reason=error.example)
 
 
 # --- parameters ----------------------------------------------------------------------

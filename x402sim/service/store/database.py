@@ -67,14 +67,19 @@ class Database:
         (health,) = self.one("PRAGMA quick_check(1)")
         if health != "ok":
             raise sqlite3.DatabaseError(f"it is damaged: {health}")
-        (version,) = self.one("PRAGMA user_version")
-        is_new = self.one("SELECT 1 FROM sqlite_master") is None
-        if not is_new and version != SCHEMA_VERSION:
-            raise sqlite3.DatabaseError(
-                f"its tables are of version {version}, this x402sim reads version "
-                f"{SCHEMA_VERSION}: use a new file, or the x402sim that wrote this one"
-            )
-        self._connection.executescript(SCHEMA)
+        with self.transaction():  # a kill leaves all tables and their version, or nothing
+            if self.one("SELECT 1 FROM sqlite_master") is None:
+                self._create()
+            (version,) = self.one("PRAGMA user_version")
+            if version != SCHEMA_VERSION:
+                raise sqlite3.DatabaseError(
+                    f"its tables are of version {version}, this x402sim reads version "
+                    f"{SCHEMA_VERSION}: use a new file, or the x402sim that wrote this one"
+                )
+
+    def _create(self) -> None:
+        for statement in SCHEMA.split(";"):
+            self.execute(statement)
         self.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
 
     def execute(self, sql: str, *values: Any) -> sqlite3.Cursor:

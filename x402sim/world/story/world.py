@@ -89,6 +89,11 @@ class World:
         without: tuple[tuple[str, str], ...] = (),
         invariants: bool = True,
     ) -> None:
+        _require("seed", seed, int)
+        _require("explorer_lag_s", explorer_lag_s, int, float)
+        _require("decisions", decisions, Decisions, type(None))
+        _require("network", network, Network, type(None))
+        _require("invariants", invariants, bool)
         self.seed = seed
         self.on = parse_stage(on) if isinstance(on, str) else on
         self.chain = parse_chain(chain) if isinstance(chain, str) else chain
@@ -160,6 +165,13 @@ class World:
                 f"{self.on.name} is on {theirs.name}, not on {ours.name}; leave `network` out"
             )
         return theirs
+
+
+def _require(option: str, value: object, *kinds: type) -> None:
+    """Raise `ValueError` unless the option is of one of these types; True is no number."""
+    if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
+        wanted = " or ".join("None" if kind is type(None) else kind.__name__ for kind in kinds)
+        raise ValueError(f"{option}: expected {wanted}, got {value!r}")
 
 
 def _latency(to: str, spec: LatencySpec) -> Any:
