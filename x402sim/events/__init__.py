@@ -41,11 +41,15 @@ from x402sim.events.service import (
     PaymentIndexed,
     PaymentRefused,
     PaymentSettled,
+    PaymentUndone,
+    RefundDelayed,
+    RefundUndone,
     SessionDebited,
     SessionOpened,
     SessionRefunded,
     SessionsExpired,
     SettlementAnswerLost,
+    TransactionReplaced,
 )
 from x402sim.events.story import (
     Begin,
@@ -94,6 +98,9 @@ __all__ = [
     "PaymentIndexed",
     "PaymentRefused",
     "PaymentSettled",
+    "PaymentUndone",
+    "RefundDelayed",
+    "RefundUndone",
     "RequestSent",
     "RevertsForced",
     "Scalar",
@@ -110,6 +117,7 @@ __all__ = [
     "StoryRaised",
     "TimeAdvanced",
     "TransactionMined",
+    "TransactionReplaced",
     "TransactionUndone",
     "Transfer",
     "name_of",
@@ -125,8 +133,9 @@ StoryEvent = Begin | End | PayerJoined | Intervention | Check | StoryRaised | No
 ChainEvent = TransactionMined | Transfer | AuthorizationConsumed | TransactionUndone
 """Events of the chain; the actor is "chain"."""
 ServiceEvent = (
-    PaymentSettled | PaymentRefused | PaymentFailed | PaymentIndexed | SettlementAnswerLost
-    | SessionOpened | SessionDebited | SessionsExpired | SessionRefunded | IndexerRan
+    PaymentSettled | PaymentRefused | PaymentFailed | PaymentUndone | TransactionReplaced
+    | PaymentIndexed | SettlementAnswerLost | SessionOpened | SessionDebited | SessionsExpired
+    | SessionRefunded | RefundDelayed | RefundUndone | IndexerRan
 )  # fmt: skip
 """Events of the service; the actor is "service"."""
 ExchangeEvent = RequestSent | AnswerReceived | NoAnswer

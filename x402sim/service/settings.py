@@ -47,6 +47,8 @@ class Settings:
     entitlement_sweep_s: int = 3600
     indexer_interval_s: int = 300
     indexer_batch: int = 100
+    final_depth: int = 12
+    """Blocks on top of a transfer's block until it is not looked at again (8/final-depth)."""
 
     reconcile_interval_s: int = 15
     session_sweep_s: int = 10
@@ -81,7 +83,7 @@ def settings_from_env(env: Mapping[str, str]) -> Settings:
     """Return the settings named in section 2.8 from environment variables (2.8/settings).
 
     PRIVATE_KEY, FACILITATOR_URL, EXPLORER_URL and RPC_URL are needed; NETWORK,
-    MERCHANT_ADDRESS and TOKEN_ADDRESS have defaults. Raises `ValueError` naming the
+    MERCHANT_ADDRESS, TOKEN_ADDRESS and FINAL_DEPTH (blocks, default 12) have defaults. Raises `ValueError` naming the
     variable that is missing, empty or wrong.
     """
     network = network_named(env.get("NETWORK", TESTNET.name))
@@ -95,7 +97,16 @@ def settings_from_env(env: Mapping[str, str]) -> Settings:
         rpc_url=_needed(env, "RPC_URL"),
         network=network,
         recipient=parse_address(merchant) if merchant else None,
+        final_depth=_count(env, "FINAL_DEPTH", Settings.final_depth),
     )
+
+
+def _count(env: Mapping[str, str], name: str, default: int) -> int:
+    """Return a variable that is a count; raises `ValueError` if it is not."""
+    value = env.get(name, "") or str(default)
+    if not (value.isascii() and value.isdigit()):
+        raise ValueError(f"the environment variable {name} is a number from 0, not {value!r}")
+    return int(value)
 
 
 def _needed(env: Mapping[str, str], name: str) -> str:
