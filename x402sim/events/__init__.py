@@ -37,6 +37,7 @@ from x402sim.events.exchange import (
 )
 from x402sim.events.service import (
     IndexerRan,
+    PaidAgain,
     PaymentFailed,
     PaymentIndexed,
     PaymentRefused,
@@ -92,6 +93,7 @@ __all__ = [
     "NoAnswer",
     "Note",
     "Outcome",
+    "PaidAgain",
     "Part",
     "PayerJoined",
     "PaymentFailed",
@@ -133,9 +135,9 @@ StoryEvent = Begin | End | PayerJoined | Intervention | Check | StoryRaised | No
 ChainEvent = TransactionMined | Transfer | AuthorizationConsumed | TransactionUndone
 """Events of the chain; the actor is "chain"."""
 ServiceEvent = (
-    PaymentSettled | PaymentRefused | PaymentFailed | PaymentUndone | TransactionReplaced
-    | PaymentIndexed | SettlementAnswerLost | SessionOpened | SessionDebited | SessionsExpired
-    | SessionRefunded | RefundDelayed | RefundUndone | IndexerRan
+    PaymentSettled | PaymentRefused | PaymentFailed | PaymentUndone | PaidAgain
+    | TransactionReplaced | PaymentIndexed | SettlementAnswerLost | SessionOpened
+    | SessionDebited | SessionsExpired | SessionRefunded | RefundDelayed | RefundUndone | IndexerRan
 )  # fmt: skip
 """Events of the service; the actor is "service"."""
 ExchangeEvent = RequestSent | AnswerReceived | NoAnswer

@@ -49,6 +49,13 @@ class PaymentUndone(_Service, frozen=True, kw_only=True):
     payment_id: str
 
 
+class PaidAgain(_Service, frozen=True, kw_only=True):
+    """Written when a second header of a settled payment id was used too: it bought nothing."""
+
+    payment_id: str
+    tx_hash: str
+
+
 class TransactionReplaced(_Service, frozen=True, kw_only=True):
     """Written when another transaction than the recorded one turns out to have made a payment."""
 

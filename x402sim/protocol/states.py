@@ -28,16 +28,15 @@ class IllegalMove(RuntimeError):
 
 
 PAYMENT: tuple[Move, ...] = (
-    Move(None, "pending", "a payment header is presented for the payment id"),
+    Move(None, "pending", "a payment header is presented for a payment id"),
     Move("pending", "settled", "the facilitator or the chain says that money has moved"),
     Move("pending", "failed", "the chain proves that the authorization can never pay"),
     Move("pending", None, "the header cannot pay: wrong signature, recipient or amount"),
     Move("settled", "pending", "the chain has undone the transfer, and may still make it"),
     Move("settled", "failed", "the chain has undone the transfer, and can never make it"),
     Move("failed", "settled", "a reorganisation of the chain made the transfer after all"),
-    Move("failed", "pending", "it never settled, and another payment header is presented"),
 )
-"""The moves of a payment record. Only a settled one grants access."""
+"""The moves of one attempt to pay a payment id. Only a settled one grants access."""
 
 SESSION: tuple[Move, ...] = (
     Move(None, "active", "its deposit settles"),

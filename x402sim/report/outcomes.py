@@ -160,7 +160,7 @@ class Payments:
                 self._of(event.payment_id).indexed_ms = at_ms
             case events.SessionOpened() | events.SessionDebited() | events.SessionRefunded():
                 pass
-            case events.RefundDelayed() | events.RefundUndone():
+            case events.RefundDelayed() | events.RefundUndone() | events.PaidAgain():
                 pass
             case events.SettlementAnswerLost() | events.SessionsExpired() | events.IndexerRan():
                 pass
@@ -256,6 +256,8 @@ class Sessions:
             case events.SessionDebited() | events.SessionRefunded() | events.RefundUndone():
                 pass  # the session was opened before the journal began
             case events.PaymentUndone() | events.TransactionReplaced() | events.RefundDelayed():
+                pass
+            case events.PaidAgain():
                 pass
             case events.PaymentSettled() | events.PaymentRefused() | events.PaymentIndexed():
                 pass

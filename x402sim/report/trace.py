@@ -175,6 +175,8 @@ class Teller:
                 return f"payment {self._alias(event.payment_id)} failed"
             case events.PaymentUndone():
                 return f"payment {self._alias(event.payment_id)} undone by the chain"
+            case events.PaidAgain():
+                return f"payment {self._alias(event.payment_id)} paid again, for nothing"
             case events.TransactionReplaced():
                 return f"payment {self._alias(event.payment_id)} made by another transaction"
             case events.SessionOpened():

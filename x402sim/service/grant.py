@@ -29,7 +29,7 @@ def grant(service: Service, stored: Stored, tx_hash: str) -> None:
         expires_ms = now_ms + stored.duration * unit_ms
         session = NewSession(session_id(service, payment_id), now_ms, expires_ms)
     is_known = session is not None and service.store.sessions.paid_by(payment_id) is not None
-    if not service.store.payments.mark_settled(payment_id, tx_hash, session):
+    if not service.store.payments.mark_settled(stored.attempt, tx_hash, session):
         return  # the control API restored an older database meanwhile
     service.entitlements.add(Entitlement(payment_id, record.resource_url, payer, now_ms))
     service.record(
@@ -53,18 +53,21 @@ def grant(service: Service, stored: Stored, tx_hash: str) -> None:
         )
 
 
-def suspend(service: Service, payment_id: str) -> None:
+def suspend(service: Service, stored: Stored) -> None:
     """End access while the chain has undone a transfer that it may still make."""
-    service.store.payments.undo(payment_id)
+    payment_id = stored.record.payment_id
+    service.store.payments.undo(stored.attempt)
     service.entitlements.remove(payment_id)
     service.record(events.PaymentUndone(payment_id=payment_id))
 
 
-def revoke(service: Service, payment_id: str) -> None:
-    """End access for a payment that can never be made any more."""
-    service.store.payments.fail(payment_id)
-    service.entitlements.remove(payment_id)
-    service.record(events.PaymentFailed(payment_id=payment_id))
+def revoke(service: Service, stored: Stored) -> None:
+    """Note that an attempt can never be paid any more, and end the access that it gave."""
+    payment_id = stored.record.payment_id
+    service.store.payments.fail(stored.attempt)
+    if not service.store.payments.is_paid_otherwise(stored):
+        service.entitlements.remove(payment_id)
+        service.record(events.PaymentFailed(payment_id=payment_id))
 
 
 def session_id(service: Service, payment_id: str) -> str:

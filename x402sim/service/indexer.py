@@ -53,7 +53,7 @@ async def run(service: Service) -> IndexerRun:
     """
     settings, payments = service.settings, service.store.payments
     batch = payments.unindexed(settings.indexer_batch)
-    results = [await _index(service, stored.record.payment_id) for stored in batch]
+    results = [await _index(service, stored) for stored in batch]
     changed = await look_again(service)
     if changed or "matched" in results or "reverted" in results:
         payments.update_reputation()
@@ -83,19 +83,19 @@ async def look_again(service: Service) -> bool:
     except Unavailable as error:
         log.warning("the node did not answer: %s", error)
         return False
-    changes = [await _look_again(service, each.record.payment_id, height) for each in shallow]
+    changes = [await _look_again(service, each, height) for each in shallow]
     for session_id, tx_hash in refunds:
         await look_again_at_refund(service, session_id, tx_hash, height)
     return any(changes)
 
 
-async def _index(service: Service, payment_id: str) -> Result:
+async def _index(service: Service, listed: Stored) -> Result:
     """Ask the explorer for one payment (8/indexer-query), and store the answer.
 
     If the explorer does not show that the transaction made the payment, the chain decides.
     """
-    async with service.settling.hold(payment_id):
-        stored = _settled(service, payment_id)
+    async with service.settling.hold(listed.record.payment_id):
+        stored = _settled(service, listed)
         if stored is None:
             return "unknown"
         tx_hash = str(stored.record.tx_hash)
@@ -104,9 +104,10 @@ async def _index(service: Service, payment_id: str) -> Result:
         except Unavailable as error:
             log.warning("the explorer did not answer for %s: %s", tx_hash, error)
             return "unanswered"
-        if found is not None and pays_for(found, stored):
+        if found is not None:
             set_block(service, stored, tx_hash, found.block_number, is_deep=False)
-            return "matched"
+            if pays_for(found, stored):
+                return "matched"
         return await _decide(service, stored, is_mined=found is not None)
 
 
@@ -126,10 +127,10 @@ async def _decide(service: Service, stored: Stored, *, is_mined: bool) -> Result
     return "matched" if answer.finding is Finding.PAID else "reverted"
 
 
-async def _look_again(service: Service, payment_id: str, height: int) -> bool:
+async def _look_again(service: Service, listed: Stored, height: int) -> bool:
     """Look again at one payment that has a block; tell whether it is settled no more."""
-    async with service.settling.hold(payment_id):
-        stored = _settled(service, payment_id)
+    async with service.settling.hold(listed.record.payment_id):
+        stored = _settled(service, listed)
         if stored is None:
             return False
         tx_hash = str(stored.record.tx_hash)
@@ -145,6 +146,7 @@ async def _look_again(service: Service, payment_id: str, height: int) -> bool:
         return False
 
 
-def _settled(service: Service, payment_id: str) -> Stored | None:
-    stored = service.store.payments.get(payment_id)
+def _settled(service: Service, listed: Stored) -> Stored | None:
+    """Return a record as it is now, if it is still settled."""
+    stored = service.store.payments.attempt(listed.attempt)
     return stored if stored is not None and stored.record.status == "settled" else None

@@ -25,6 +25,8 @@ from x402sim.service.store.payment_records import Claim, Stored
 from x402sim.service.upstream.calls import OutcomeUnknown, Unavailable
 from x402sim.service.upstream.dialect import Moved, NotMoved
 
+MAX_ATTEMPTS = 8
+"""The most payment headers that can be presented for one payment id."""
 _LAST_DATE_S = 253_402_300_799
 """The end of the year 9999, the last date of ISO 8601."""
 
@@ -64,7 +66,7 @@ async def pay(service: Service, request: SettlementRequest) -> Receipt:
                 tx_hash = await settle(service, attempt)  # step 4
                 grant(service, stored, tx_hash)  # steps 5 and 6
             except NotSettled as cause:
-                await refuse_unless_paid(service, attempt, cause)
+                await refuse_unless_paid(service, attempt, stored, cause)
         # else it is settled: the chain says so only now, and `claim` granted it
         return receipt(service, attempt.payment_id)  # step 7
 
@@ -98,7 +100,7 @@ async def claim(service: Service, attempt: Attempt) -> Stored:
     (7/payment-already-settled), if another header may still pay for it, or if the authorization
     was used before, or pays for another payment id (7/nonce-already-used).
     """
-    earlier = await _earlier_claim(service, attempt)
+    earlier = await _earlier_attempt(service, attempt)
     if earlier is not None:
         return earlier
     _require(service, service.freshness_rules, attempt)
@@ -108,6 +110,7 @@ async def claim(service: Service, attempt: Attempt) -> Stored:
         issued=attempt.issued,
         timestamp_ms=service.clock.now_ms(),
         duration=attempt.terms.duration,
+        can_pay=attempt.can_pay,
         seen_unused=await _is_unused(service, attempt),
     )
     stored = service.store.payments.insert_pending(new)
@@ -159,26 +162,29 @@ async def settle(service: Service, attempt: Attempt) -> str:
             assert_never(outcome)
 
 
-async def refuse_unless_paid(service: Service, attempt: Attempt, cause: NotSettled) -> None:
+async def refuse_unless_paid(
+    service: Service, attempt: Attempt, stored: Stored, cause: NotSettled
+) -> None:
     """Ask the chain, after the facilitator did not settle or did not answer.
 
     Anyone may submit a signed authorization, so even a refused payment can be paid; then
     it is granted. Otherwise raises `SettlementRefused`, which is final only if the header can
     never pay.
     """
-    stored = _stored(service, attempt.payment_id)
-    finding = await follow_chain(service, stored)
+    payments, may_move = service.store.payments, stored.may_move or cause.is_unknown
+    finding = await follow_chain(service, payments.attempt(stored.attempt) or stored)
     if finding is Finding.PAID:
         return
-    can_never_pay = not attempt.can_pay and not cause.is_unknown
-    if can_never_pay and finding is not Finding.NEVER:
-        service.store.payments.drop_claim(attempt.payment_id)
-    if can_never_pay or finding is Finding.NEVER:
+    if finding is Finding.NEVER:
         raise SettlementRefused(cause.refusal, cause.reason, final=True)
-    contradicted = cause.refusal is Refusal.NONCE_USED  # the chain does not show its use
+    if not attempt.can_pay and not may_move:
+        payments.drop_claim(stored.attempt)
+        raise SettlementRefused(cause.refusal, cause.reason, final=True)
+    payments.set_may_move(stored.attempt, may_move)
+    is_contradicted = cause.refusal is Refusal.NONCE_USED  # the chain does not show its use
     raise SettlementRefused(
-        Refusal.PENDING if contradicted else cause.refusal,
-        f"{cause.reason}; {_what_now(attempt, cause, finding)}; do not sign another one",
+        Refusal.PENDING if is_contradicted else cause.refusal,
+        f"{cause.reason}; {_what_now(attempt, cause.refusal, finding, may_move=may_move)}",
         final=False,
     )
 
@@ -197,32 +203,56 @@ def receipt(service: Service, payment_id: str) -> Receipt:
 # --- an earlier attempt with this payment id, and an earlier use of the authorization --
 
 
-async def _earlier_claim(service: Service, attempt: Attempt) -> Stored | None:
-    """Return the record of the same header, pending or settled by now.
+async def _earlier_attempt(service: Service, attempt: Attempt) -> Stored | None:
+    """Return the record of the same authorization, pending or settled by now.
 
-    None if no header was sent before, or none of them can be paid any more. Raises
-    `SettlementRefused` if the id is used, or if another header may still pay for it.
+    None if it was not sent before, or can never be paid. Raises `SettlementRefused` if the id is
+    used, or if another header may still be paid.
     """
-    payments = service.store.payments
-    stored = payments.get(attempt.payment_id)
-    if stored is None:
-        return None
-    if stored.record.status == "settled":
+    payments, same = service.store.payments, None
+    earlier = payments.attempts(attempt.payment_id)
+    if any(stored.record.status == "settled" for stored in earlier):
         raise SettlementRefused(Refusal.ALREADY_SETTLED)
-    is_same = stored.header == attempt.payment.text
-    finding = await follow_chain(service, stored)
-    if finding is Finding.PAID:
+    for stored in earlier:
+        is_same, has_failed = _is_same(attempt, stored), stored.record.status == "failed"
+        if has_failed and not is_same:
+            continue
+        finding = await follow_chain(service, stored)
+        if finding is Finding.PAID:
+            if is_same:
+                return payments.attempt(stored.attempt)
+            raise SettlementRefused(Refusal.ALREADY_SETTLED)
+        if finding is Finding.NEVER or has_failed:
+            continue
         if is_same:
-            return _stored(service, attempt.payment_id)
-        raise SettlementRefused(Refusal.ALREADY_SETTLED)
-    if finding is Finding.NEVER or stored.record.status == "failed":
-        if stored.record.tx_hash is not None:
-            reason = "the chain has undone its transfer for good"
-            raise SettlementRefused(Refusal.ALREADY_SETTLED, reason)
-        return None
-    if is_same:
-        return _stored(service, attempt.payment_id)
-    raise SettlementRefused(Refusal.PENDING, "an earlier payment header may still settle")
+            same = stored
+        elif stored.may_move:
+            raise SettlementRefused(Refusal.PENDING, "an earlier payment header may still settle")
+    if same is not None:
+        return _resumed(service, same)
+    if len(earlier) >= MAX_ATTEMPTS:
+        reason = f"{len(earlier)} payment headers were sent for it; ask for a new payment id"
+        raise SettlementRefused(Refusal.PENDING, reason)
+    return None
+
+
+def _resumed(service: Service, earlier: Stored) -> Stored:
+    """Return an earlier attempt that is sent to the facilitator again, as the chain sees it now."""
+    payments = service.store.payments
+    if not earlier.may_move:
+        payments.set_may_move(earlier.attempt, True)
+    now = payments.attempt(earlier.attempt) or earlier
+    return msgspec.structs.replace(now, may_move=earlier.may_move)
+
+
+def _is_same(attempt: Attempt, stored: Stored) -> bool:
+    """Tell whether a header holds the authorization of an earlier attempt."""
+    auth, claimed = attempt.payment.authorization, stored.authorization
+    if stored.header == attempt.payment.text:
+        return True
+    if auth is None or claimed is None or not attempt.can_pay:
+        return False
+    return (auth.from_, auth.nonce) == (claimed.payer, claimed.nonce)
 
 
 async def _is_unused(service: Service, attempt: Attempt) -> bool:
@@ -278,13 +308,13 @@ def _require(service: Service, rules: Rules[Presented, Refusal], attempt: Attemp
         raise SettlementRefused(broken.refusal, broken.reason(case))
 
 
-def _what_now(attempt: Attempt, cause: NotSettled, finding: Finding) -> str:
+def _what_now(attempt: Attempt, refusal: Refusal, finding: Finding, *, may_move: bool) -> str:
     """Return what a payer should know and do, while the header may still pay."""
     again = "send the same payment header again, or ask GET /api/payments/{paymentId}"
     auth = attempt.payment.authorization
-    if auth is None or cause.is_unknown or finding is not Finding.NOT_YET:
-        return f"it may still be paid: {again}"
-    if cause.refusal is Refusal.EXPIRED:
+    if auth is None or may_move or finding is not Finding.NOT_YET:
+        return f"it may still be paid: {again}; do not sign another one"
+    if refusal is Refusal.EXPIRED:
         return f"not charged by this service, but no block has passed that time yet: {again}"
     until_s = min(auth.valid_before, _LAST_DATE_S)
     until = datetime.fromtimestamp(until_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -63,19 +63,19 @@ def follow(service: Service, stored: Stored, answer: Answer) -> None:
     The caller holds the lock of its payment id. A settled payment whose transfer was undone is
     pending while the chain may still make it, and failed when it cannot.
     """
-    payment_id, status = stored.record.payment_id, stored.record.status
+    status = stored.record.status
     match answer.finding:
         case Finding.PAID:
             if answer.use is not None:
                 _paid_by(service, stored, answer.use, answer.height)
         case Finding.NEVER:
             if status != "failed":
-                revoke(service, payment_id)
+                revoke(service, stored)
         case Finding.NOT_YET:
             if status == "settled":
-                suspend(service, payment_id)
+                suspend(service, stored)
             elif status == "pending" and not stored.seen_unused:
-                service.store.payments.see_unused(payment_id)
+                service.store.payments.see_unused(stored.attempt)
         case Finding.UNKNOWN:
             pass
         case _:
@@ -89,20 +89,20 @@ async def reconcile(service: Service) -> int:
     """
     resolved, waits = 0, service.pending_waits
     pending = service.store.payments.pending()
-    waits.keep({stored.record.payment_id for stored in pending})
-    for payment_id in (stored.record.payment_id for stored in pending):
-        if not waits.is_due(payment_id, service.clock.now()):
+    waits.keep({each.attempt for each in pending})
+    for each in pending:
+        if not waits.is_due(each.attempt, service.clock.now()):
             continue
-        async with service.settling.hold(payment_id):
-            stored = service.store.payments.get(payment_id)
+        async with service.settling.hold(each.record.payment_id):
+            stored = service.store.payments.attempt(each.attempt)
             if stored is None or stored.record.status != "pending":
                 continue
             finding = await follow_chain(service, stored)
         if finding in (Finding.PAID, Finding.NEVER):
-            waits.done(payment_id)
+            waits.done(each.attempt)
             resolved += 1
         else:
-            waits.failed(payment_id, service.clock.now())
+            waits.failed(each.attempt, service.clock.now())
     return resolved
 
 
@@ -123,10 +123,14 @@ def is_deep(service: Service, block_number: int, height: int) -> bool:
 
 def _paid_by(service: Service, stored: Stored, use: NonceUse, height: int) -> None:
     """Store which transaction made a payment, and grant it if that is news."""
+    payment_id, payments = stored.record.payment_id, service.store.payments
     if stored.record.status != "settled":
-        grant(service, stored, use.tx_hash)
+        if not payments.is_paid_otherwise(stored):
+            grant(service, stored, use.tx_hash)
+        elif stored.record.status == "pending":
+            payments.fail(stored.attempt)
+            service.record(events.PaidAgain(payment_id=payment_id, tx_hash=use.tx_hash))
         return
-    payment_id = stored.record.payment_id
     if use.tx_hash != stored.record.tx_hash:
         service.record(events.TransactionReplaced(payment_id=payment_id, tx_hash=use.tx_hash))
     deep = is_deep(service, use.block_number, height)
@@ -138,7 +142,7 @@ def set_block(
 ) -> None:
     """Complete a settled record with its block (8/indexer-query)."""
     record = stored.record
-    service.store.payments.set_block(record.payment_id, tx_hash, block_number, is_deep=is_deep)
+    service.store.payments.set_block(stored.attempt, tx_hash, block_number, is_deep=is_deep)
     if block_number != record.block_number:
         service.record(events.PaymentIndexed(payment_id=record.payment_id, block=block_number))
 

@@ -83,8 +83,8 @@ def settings_from_env(env: Mapping[str, str]) -> Settings:
     """Return the settings named in section 2.8 from environment variables (2.8/settings).
 
     PRIVATE_KEY, FACILITATOR_URL, EXPLORER_URL and RPC_URL are needed; NETWORK,
-    MERCHANT_ADDRESS, TOKEN_ADDRESS and FINAL_DEPTH (blocks, default 12) have defaults. Raises `ValueError` naming the
-    variable that is missing, empty or wrong.
+    MERCHANT_ADDRESS, TOKEN_ADDRESS and FINAL_DEPTH (blocks, default 12) have defaults. Raises
+    `ValueError` naming the variable that is missing, empty or wrong.
     """
     network = network_named(env.get("NETWORK", TESTNET.name))
     if "TOKEN_ADDRESS" in env:

@@ -40,8 +40,8 @@ class KeyedLocks:
 
 
 def pending_waits() -> Backoff:
-    """Return when each pending payment is looked at again: after 15 s to 5 minutes."""
-    return Backoff(first_s=15, most_s=300)
+    """Return when each pending payment is looked at again: after 15 s to a minute."""
+    return Backoff(first_s=15, most_s=60)
 
 
 def refund_waits() -> Backoff:

@@ -13,22 +13,26 @@ from typing import Any
 SCHEMA_VERSION = 3
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS payments(
-    payment_id TEXT PRIMARY KEY, tx_hash TEXT, from_address TEXT NOT NULL,
+    attempt INTEGER PRIMARY KEY, payment_id TEXT NOT NULL, tx_hash TEXT, from_address TEXT NOT NULL,
     to_address TEXT NOT NULL, amount TEXT NOT NULL, resource_url TEXT NOT NULL,
     status TEXT NOT NULL CHECK (status IN ('pending', 'settled', 'failed')),
     block_number INTEGER, timestamp INTEGER NOT NULL,
     header TEXT NOT NULL, payer BLOB, nonce BLOB, valid_before_s INTEGER,
-    duration INTEGER NOT NULL, seen_unused INTEGER NOT NULL, is_deep INTEGER NOT NULL DEFAULT 0,
+    duration INTEGER NOT NULL, can_pay INTEGER NOT NULL, seen_unused INTEGER NOT NULL,
+    may_move INTEGER NOT NULL DEFAULT 1, is_deep INTEGER NOT NULL DEFAULT 0,
     CHECK (status != 'settled' OR tx_hash IS NOT NULL));
 CREATE INDEX IF NOT EXISTS unindexed ON payments(timestamp)
     WHERE block_number IS NULL AND status = 'settled';
 CREATE INDEX IF NOT EXISTS shallow ON payments(timestamp)
     WHERE block_number IS NOT NULL AND status = 'settled' AND NOT is_deep;
 CREATE INDEX IF NOT EXISTS unresolved ON payments(timestamp) WHERE status = 'pending';
+CREATE INDEX IF NOT EXISTS attempts ON payments(payment_id);
+CREATE UNIQUE INDEX IF NOT EXISTS paid ON payments(payment_id) WHERE status = 'settled';
 CREATE INDEX IF NOT EXISTS by_transaction ON payments(tx_hash);
-CREATE UNIQUE INDEX IF NOT EXISTS claims ON payments(payer, nonce) WHERE status != 'failed';
+CREATE UNIQUE INDEX IF NOT EXISTS claims ON payments(payer, nonce)
+    WHERE status != 'failed' AND can_pay;
 CREATE TABLE IF NOT EXISTS sessions(
-    session_id TEXT PRIMARY KEY, payment_id TEXT NOT NULL UNIQUE REFERENCES payments,
+    session_id TEXT PRIMARY KEY, payment_id TEXT NOT NULL UNIQUE,
     payer TEXT NOT NULL, deposited INTEGER NOT NULL CHECK (deposited > 0),
     released INTEGER NOT NULL DEFAULT 0 CHECK (released BETWEEN 0 AND deposited),
     status TEXT NOT NULL DEFAULT 'active' CHECK (status IN ('active', 'expired')),

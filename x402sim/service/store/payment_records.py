@@ -1,6 +1,7 @@
 """The payment records: claimed, then settled or failed, and later completed with a block.
 
-The status moves only as `protocol.states.PAYMENT` allows.
+Each authorization presented for a payment id is one attempt with a record of its own, and at most
+one of them is settled. The status moves only as `protocol.states.PAYMENT` allows.
 Clauses: 2.4/record, 2.4/block-null, 3/record-outlives-cache, 4.1/store-settled,
 5/stored-records, 6/reputation, 8/indexer-batch.
 """
@@ -22,7 +23,8 @@ from x402sim.service.store.session_budgets import NewSession, Sessions
 class Claim(msgspec.Struct, frozen=True, kw_only=True):
     """A payment id taken for one authorization, before the facilitator is asked anything.
 
-    `seen_unused`: the chain said, before the claim, that the authorization was not used yet.
+    `can_pay`: it makes the required transfer, so it can be claimed once only. `seen_unused`: the
+    chain said, before the claim, that it was not used yet.
     """
 
     payment_id: str
@@ -30,6 +32,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     issued: PaymentRequirements
     timestamp_ms: int
     duration: int
+    can_pay: bool
     seen_unused: bool
 
 
@@ -42,30 +45,33 @@ class ClaimedAuthorization(msgspec.Struct, frozen=True):
 
 
 class Stored(msgspec.Struct, frozen=True):
-    """A payment record, and what the service keeps beside it.
+    """The record of one attempt to pay, and what the service keeps beside it.
 
-    `authorization` is None if the header cannot be read. `seen_unused` as in `Claim`.
+    `authorization` is None if the header cannot be read. `seen_unused` as in `Claim`. `may_move`:
+    an earlier request had it settled, and nobody has said since that no money has moved.
     """
 
+    attempt: int
     record: PaymentRecord
     header: str
     authorization: ClaimedAuthorization | None
     duration: int
     seen_unused: bool
+    may_move: bool = True
 
 
 _RECORD = PaymentRecord.__struct_fields__
 _CLAIMED = ClaimedAuthorization.__struct_fields__
-_NAMES = (*_RECORD, "header", "duration", "seen_unused", *_CLAIMED)
+_NAMES = (*_RECORD, "header", "duration", "can_pay", "seen_unused", *_CLAIMED)
 _COLUMNS = ", ".join(_NAMES)
 _PLACES = ", ".join("?" for _ in _NAMES)
-_SELECT = f"SELECT {_COLUMNS} FROM payments"
+_SELECT = f"SELECT {_COLUMNS}, attempt, may_move FROM payments"
 
 
-def _claimed(claim: Claim) -> Stored:
+def _pending(claim: Claim) -> PaymentRecord:
     """Return the pending record of a claim."""
     auth, issued = claim.payment.authorization, claim.issued
-    record = PaymentRecord(
+    return PaymentRecord(
         payment_id=claim.payment_id,
         tx_hash=None,
         from_address=checksum(auth.from_) if auth else "",
@@ -76,18 +82,20 @@ def _claimed(claim: Claim) -> Stored:
         block_number=None,
         timestamp=claim.timestamp_ms,
     )
-    claimed = None
-    if auth:
-        valid_before_s = min(auth.valid_before, MAX_STORED)
-        claimed = ClaimedAuthorization(auth.from_, auth.nonce, valid_before_s)
-    return Stored(record, claim.payment.text, claimed, claim.duration, claim.seen_unused)
+
+
+def _authorization(claim: Claim) -> ClaimedAuthorization | None:
+    auth = claim.payment.authorization
+    if auth is None:
+        return None
+    return ClaimedAuthorization(auth.from_, auth.nonce, min(auth.valid_before, MAX_STORED))
 
 
 def _stored(row: Sequence[Any]) -> Stored:
     record = PaymentRecord(**dict(zip(_RECORD, row, strict=False)))
-    header, duration, seen_unused, payer, nonce, valid_before_s = row[len(_RECORD) :]
-    claimed = None if payer is None else ClaimedAuthorization(payer, nonce, valid_before_s)
-    return Stored(record, header, claimed, duration, bool(seen_unused))
+    header, duration, _, unused, payer, nonce, until_s, attempt, may_move = row[len(_RECORD) :]
+    claimed = None if payer is None else ClaimedAuthorization(payer, nonce, until_s)
+    return Stored(attempt, record, header, claimed, duration, bool(unused), bool(may_move))
 
 
 class Payments:
@@ -98,13 +106,30 @@ class Payments:
         self._sessions = sessions
 
     def get(self, payment_id: str) -> Stored | None:
-        """Return a stored payment."""
-        row = self._db.one(_SELECT + " WHERE payment_id = ?", payment_id)
+        """Return the attempt that says what became of a payment id.
+
+        The settled one, or the newest pending one, or the newest that failed.
+        """
+        row = self._db.one(
+            _SELECT + " WHERE payment_id = ? ORDER BY status = 'settled' DESC, "
+            "status = 'pending' DESC, attempt DESC LIMIT 1",
+            payment_id,
+        )
+        return _stored(row) if row else None
+
+    def attempts(self, payment_id: str) -> list[Stored]:
+        """Return every attempt to pay a payment id, oldest first."""
+        sql = _SELECT + " WHERE payment_id = ? ORDER BY attempt"
+        return [_stored(row) for row in self._db.execute(sql, payment_id)]
+
+    def attempt(self, attempt: int) -> Stored | None:
+        """Return one attempt."""
+        row = self._db.one(_SELECT + " WHERE attempt = ?", attempt)
         return _stored(row) if row else None
 
     def pending(self) -> list[Stored]:
         """Return the payments whose outcome is unknown, oldest first."""
-        sql = _SELECT + " WHERE status = 'pending' ORDER BY timestamp"
+        sql = _SELECT + " WHERE status = 'pending' ORDER BY timestamp, attempt"
         return [_stored(row) for row in self._db.execute(sql)]
 
     def grants(self, payment_id: str, resource: str) -> bool:
@@ -127,113 +152,110 @@ class Payments:
     # --- the moves of protocol.states.PAYMENT ------------------------------------------
 
     def insert_pending(self, claim: Claim) -> Stored | None:
-        """Record a payment as pending; None if its authorization pays for another payment id.
+        """Record a new attempt as pending; None if its authorization is claimed already.
 
-        Its block is null until the indexer finds it (2.4/block-null). An earlier attempt
-        that failed is replaced. Raises `IllegalMove` if the id is taken.
+        Its block is null until the indexer finds it (2.4/block-null).
         """
-        stored = _claimed(claim)
-        with self._db.transaction():
-            before = self._status(claim.payment_id)
-            if self._is_claimed_elsewhere(stored):
-                return None
-            states.require(states.PAYMENT, before, "pending")
-            if before is not None:
-                self._delete(claim.payment_id)
-            self._insert(stored)
-        return stored
+        record, claimed = _pending(claim), _authorization(claim)
+        states.require(states.PAYMENT, None, record.status)
+        attempt = self._db.execute(
+            f"INSERT INTO payments({_COLUMNS}) VALUES ({_PLACES}) ON CONFLICT DO NOTHING "
+            "RETURNING attempt",
+            *msgspec.structs.astuple(record),
+            claim.payment.text,
+            claim.duration,
+            claim.can_pay,
+            claim.seen_unused,
+            *(msgspec.structs.astuple(claimed) if claimed else (None, None, None)),
+        ).fetchone()
+        if attempt is None:
+            return None
+        header, duration = claim.payment.text, claim.duration
+        return Stored(
+            attempt[0], record, header, claimed, duration, claim.seen_unused, may_move=False
+        )
 
-    def see_unused(self, payment_id: str) -> None:
+    def see_unused(self, attempt: int) -> None:
         """Record that the chain says of a claimed authorization that it is not used yet."""
-        self._db.execute("UPDATE payments SET seen_unused = 1 WHERE payment_id = ?", payment_id)
+        self._db.execute("UPDATE payments SET seen_unused = 1 WHERE attempt = ?", attempt)
 
-    def drop_claim(self, payment_id: str) -> None:
-        """Delete a pending payment whose header cannot pay. Its id and authorization are free."""
+    def set_may_move(self, attempt: int, may_move: bool) -> None:
+        """Record whether the facilitator may move the money of this attempt.
+
+        If not, another header may be presented for the payment id.
+        """
+        self._db.execute("UPDATE payments SET may_move = ? WHERE attempt = ?", may_move, attempt)
+
+    def drop_claim(self, attempt: int) -> None:
+        """Delete a pending attempt whose header cannot pay; its authorization is free again."""
         with self._db.transaction():
-            if self._require_move(payment_id, None):
-                self._delete(payment_id)
+            if self._require_move(attempt, None):
+                self._db.execute("DELETE FROM payments WHERE attempt = ?", attempt)
 
-    def mark_settled(self, payment_id: str, tx_hash: str, session: NewSession | None) -> bool:
-        """Store a payment as settled (4.1/store-settled); False if there is no such record.
+    def mark_settled(self, attempt: int, tx_hash: str, session: NewSession | None) -> bool:
+        """Store an attempt as settled (4.1/store-settled); False if there is no such record.
 
         A deposit opens its `session` in the same transaction, or gets the one back that it
         opened before: never two, never another amount. Raises `IllegalMove`.
         """
         with self._db.transaction():
-            if not self._require_move(payment_id, "settled"):
+            if not self._require_move(attempt, "settled"):
                 return False
-            self._db.execute(
+            (payment_id,) = self._db.one(
                 "UPDATE payments SET status = 'settled', tx_hash = ?, block_number = NULL, "
-                "is_deep = 0 WHERE payment_id = ?",
+                "may_move = 1, is_deep = 0 WHERE attempt = ? RETURNING payment_id",
                 tx_hash,
-                payment_id,
+                attempt,
             )
             if session:
                 self._sessions.open(payment_id, session)
             return True
 
-    def undo(self, payment_id: str) -> None:
+    def undo(self, attempt: int) -> None:
         """Make a settled payment pending again: the chain has undone its transfer.
 
         Meanwhile neither it nor a session that it paid for grants anything. Raises `IllegalMove`.
         """
         with self._db.transaction():
-            if self._require_move(payment_id, "pending"):
+            if self._require_move(attempt, "pending"):
                 self._db.execute(
                     "UPDATE payments SET status = 'pending', block_number = NULL, is_deep = 0 "
-                    "WHERE payment_id = ?",
-                    payment_id,
+                    "WHERE attempt = ?",
+                    attempt,
                 )
 
-    def fail(self, payment_id: str) -> None:
-        """Mark a payment as failed: it can never be paid any more. Raises `IllegalMove`.
+    def fail(self, attempt: int) -> None:
+        """Mark an attempt as failed: it can never be paid any more. Raises `IllegalMove`.
 
-        A session that it paid for ends with it. The authorization is kept, as a
-        reorganisation may make its transfer after all.
+        If it was settled, a session that it paid for ends with it. The authorization is kept, as
+        a reorganisation may make its transfer after all.
         """
         with self._db.transaction():
-            if self._require_move(payment_id, "failed"):
-                self._db.execute(
-                    "UPDATE payments SET status = 'failed' WHERE payment_id = ?", payment_id
+            if self._require_move(attempt, "failed"):
+                (payment_id,) = self._db.one(
+                    "UPDATE payments SET status = 'failed' WHERE attempt = ? RETURNING payment_id",
+                    attempt,
                 )
-                self._sessions.cancel(payment_id)
+                if self._settled(payment_id) is None:
+                    self._sessions.cancel(payment_id)
 
-    def _require_move(self, payment_id: str, after: str | None) -> bool:
+    def is_paid_otherwise(self, stored: Stored) -> bool:
+        """Tell whether another attempt has settled the same payment id."""
+        settled = self._settled(stored.record.payment_id)
+        return settled is not None and settled != stored.attempt
+
+    def _settled(self, payment_id: str) -> int | None:
+        sql = "SELECT attempt FROM payments WHERE payment_id = ? AND status = 'settled'"
+        row = self._db.one(sql, payment_id)
+        return int(row[0]) if row else None
+
+    def _require_move(self, attempt: int, after: str | None) -> bool:
         """Raise `IllegalMove` unless a record may move so; False if there is no record."""
-        before = self._status(payment_id)
-        if before is None:
+        row = self._db.one("SELECT status FROM payments WHERE attempt = ?", attempt)
+        if row is None:
             return False
-        states.require(states.PAYMENT, before, after)
+        states.require(states.PAYMENT, row[0], after)
         return True
-
-    def _status(self, payment_id: str) -> str | None:
-        row = self._db.one("SELECT status FROM payments WHERE payment_id = ?", payment_id)
-        return str(row[0]) if row else None
-
-    def _is_claimed_elsewhere(self, stored: Stored) -> bool:
-        claimed = stored.authorization
-        if claimed is None:
-            return False
-        sql = (
-            "SELECT 1 FROM payments WHERE payer = ? AND nonce = ? AND payment_id != ? "
-            "AND status != 'failed'"
-        )
-        found = self._db.one(sql, claimed.payer, claimed.nonce, stored.record.payment_id)
-        return found is not None
-
-    def _insert(self, stored: Stored) -> None:
-        claimed = stored.authorization
-        self._db.execute(
-            f"INSERT INTO payments({_COLUMNS}) VALUES ({_PLACES})",
-            *msgspec.structs.astuple(stored.record),
-            stored.header,
-            stored.duration,
-            stored.seen_unused,
-            *(msgspec.structs.astuple(claimed) if claimed else (None, None, None)),
-        )
-
-    def _delete(self, payment_id: str) -> None:
-        self._db.execute("DELETE FROM payments WHERE payment_id = ?", payment_id)
 
     # --- what the indexer reads and writes --------------------------------------------
 
@@ -244,7 +266,7 @@ class Payments:
         """
         sql = (
             _SELECT + " WHERE block_number IS NULL AND status = 'settled' "
-            "ORDER BY timestamp DESC, rowid DESC LIMIT ?"
+            "ORDER BY timestamp DESC, attempt DESC LIMIT ?"
         )
         return [_stored(row) for row in self._db.execute(sql, limit)]
 
@@ -252,7 +274,7 @@ class Payments:
         """Return settled payments whose block is not deep enough yet, oldest first."""
         sql = (
             _SELECT + " WHERE block_number IS NOT NULL AND status = 'settled' AND NOT is_deep "
-            "ORDER BY timestamp, rowid LIMIT ?"
+            "ORDER BY timestamp, attempt LIMIT ?"
         )
         return [_stored(row) for row in self._db.execute(sql, limit)]
 
@@ -264,7 +286,7 @@ class Payments:
         return count
 
     def set_block(
-        self, payment_id: str, tx_hash: str, block_number: int, *, is_deep: bool = False
+        self, attempt: int, tx_hash: str, block_number: int, *, is_deep: bool = False
     ) -> None:
         """Complete a settled record with its transaction and its block (8/indexer-query).
 
@@ -272,11 +294,11 @@ class Payments:
         """
         self._db.execute(
             "UPDATE payments SET tx_hash = ?, block_number = ?, is_deep = ? "
-            "WHERE payment_id = ? AND status = 'settled'",
+            "WHERE attempt = ? AND status = 'settled'",
             tx_hash,
             block_number,
             is_deep,
-            payment_id,
+            attempt,
         )
 
     def update_reputation(self) -> None:

@@ -59,7 +59,8 @@ class Refund(msgspec.Struct, frozen=True):
 
 _SELECT = (
     "SELECT s.session_id, s.payment_id, s.payer, s.deposited, s.released, s.status, "
-    "s.expires_ms, s.is_canceled, r.status, r.tx_hash FROM sessions s LEFT JOIN refunds r USING (session_id)"
+    "s.expires_ms, s.is_canceled, r.status, r.tx_hash FROM sessions s "
+    "LEFT JOIN refunds r USING (session_id)"
 )
 CAN_PAY = (
     "session_id = :session_id AND status = 'active' AND expires_ms > :now_ms "
@@ -96,14 +97,16 @@ class Sessions:
             if before.is_canceled:
                 states.require(states.SESSION, before.state, "active")
                 self._db.execute(
-                    "UPDATE sessions SET status = 'active', is_canceled = 0 WHERE payment_id = ?",
+                    "UPDATE sessions SET status = 'active', is_canceled = 0, payer = from_address "
+                    "FROM payments p WHERE sessions.payment_id = ? "
+                    "AND p.payment_id = sessions.payment_id AND p.status = 'settled'",
                     payment_id,
                 )
             return
         self._db.execute(
             "INSERT INTO sessions(session_id, payment_id, payer, deposited, created_ms, "
             "expires_ms) SELECT ?, payment_id, from_address, CAST(amount AS INTEGER), ?, ? "
-            "FROM payments WHERE payment_id = ?",
+            "FROM payments WHERE payment_id = ? AND status = 'settled'",
             new.session_id,
             new.created_ms,
             new.expires_ms,
@@ -179,7 +182,7 @@ class Sessions:
     def refunds_due(self) -> list[Refund]:
         """Return what is owed for settled deposits and not known to be paid, oldest first."""
         sql = (
-            "SELECT session_id, to_address, r.amount FROM refunds r JOIN sessions "
+            "SELECT session_id, r.to_address, r.amount FROM refunds r JOIN sessions "
             "USING (session_id) JOIN payments p USING (payment_id) "
             "WHERE r.status = 'pending' AND p.status = 'settled' "
             "ORDER BY r.timestamp, session_id"

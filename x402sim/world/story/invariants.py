@@ -84,7 +84,7 @@ class Invariants:
                 pass
             case events.PaymentUndone() | events.TransactionReplaced():
                 pass
-            case events.RefundDelayed() | events.RefundUndone():
+            case events.RefundDelayed() | events.RefundUndone() | events.PaidAgain():
                 pass
             case events.SettlementAnswerLost() | events.SessionsExpired() | events.IndexerRan():
                 pass
