@@ -4,8 +4,8 @@ Covers: 3/pending-resolved, 5/exact-recipient, 5/nonce-once, 7/nonce-already-use
 Story: Alice presents her header while the facilitator is out of reach: nothing is charged, and her
 header stays valid. Mallory has seen it and submits it himself: the merchant has her money, and
 Mallory has paid the gas. Alice sends the same header again and is served (decision
-4.1/submitted-by-others). Mallory names that payment as his own and is not served. He cannot redirect
-the money, and cannot submit the authorization through receiveWithAuthorization.
+4.1/submitted-by-others). Mallory names that payment as his own and is not served. He cannot
+redirect the money, and cannot submit the authorization through receiveWithAuthorization.
 """
 
 from x402sim import Fault, LiveWorld, scenario

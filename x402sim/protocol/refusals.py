@@ -47,6 +47,8 @@ class Row:
     """Whether the payer should send the same payment header again, even after a final refusal."""
     leaves_earlier: bool = False
     """Whether earlier attempts with the same payment id keep their outcome."""
+    is_sent: bool = True
+    """Whether a facilitator that refuses with this error may have sent the transaction."""
     example: str | None = None
     """An example of `reason`, for the documentation."""
 
@@ -77,6 +79,7 @@ class Refusal(Enum):
             status=lambda decisions: decisions.insufficient_balance_status,
             cause="Payer wallet lacks the token amount.",
             remedy="Fund the wallet.",
+            is_sent=False,
         ),
     )
     INVALID_SIGNATURE = (
@@ -85,6 +88,7 @@ class Refusal(Enum):
             status=lambda decisions: decisions.invalid_signature_status,
             cause="Signature verification failed.",
             remedy="Generate a new payment header.",
+            is_sent=False,
         ),
     )
     NONCE_USED = (
@@ -101,6 +105,7 @@ class Refusal(Enum):
             status=lambda decisions: decisions.authorization_expired_status,
             cause="validBefore has passed.",
             remedy="Generate a new authorization.",
+            is_sent=False,
         ),
     )
     ALREADY_SETTLED = (

@@ -65,6 +65,7 @@ _CLAIMED = ClaimedAuthorization.__struct_fields__
 _NAMES = (*_RECORD, "header", "duration", "can_pay", "seen_unused", *_CLAIMED)
 _COLUMNS = ", ".join(_NAMES)
 _PLACES = ", ".join("?" for _ in _NAMES)
+_NO_AUTH = (None, None, None)
 _SELECT = f"SELECT {_COLUMNS}, attempt, may_move FROM payments"
 
 
@@ -84,18 +85,15 @@ def _pending(claim: Claim) -> PaymentRecord:
     )
 
 
-def _authorization(claim: Claim) -> ClaimedAuthorization | None:
-    auth = claim.payment.authorization
-    if auth is None:
-        return None
-    return ClaimedAuthorization(auth.from_, auth.nonce, min(auth.valid_before, MAX_STORED))
-
-
 def _stored(row: Sequence[Any]) -> Stored:
     record = PaymentRecord(**dict(zip(_RECORD, row, strict=False)))
     header, duration, _, unused, payer, nonce, until_s, attempt, may_move = row[len(_RECORD) :]
     claimed = None if payer is None else ClaimedAuthorization(payer, nonce, until_s)
     return Stored(attempt, record, header, claimed, duration, bool(unused), bool(may_move))
+
+
+def _rank(stored: Stored) -> tuple[int, int]:
+    return ("failed", "pending", "settled").index(stored.record.status), stored.attempt
 
 
 class Payments:
@@ -110,12 +108,7 @@ class Payments:
 
         The settled one, or the newest pending one, or the newest that failed.
         """
-        row = self._db.one(
-            _SELECT + " WHERE payment_id = ? ORDER BY status = 'settled' DESC, "
-            "status = 'pending' DESC, attempt DESC LIMIT 1",
-            payment_id,
-        )
-        return _stored(row) if row else None
+        return max(self.attempts(payment_id), key=_rank, default=None)
 
     def attempts(self, payment_id: str) -> list[Stored]:
         """Return every attempt to pay a payment id, oldest first."""
@@ -146,8 +139,7 @@ class Payments:
     def paid_by(self, tx_hash: str) -> str | None:
         """Return the id of a settled payment whose transaction this is, or None."""
         sql = "SELECT payment_id FROM payments WHERE tx_hash = ? AND status = 'settled'"
-        row = self._db.one(sql, tx_hash)
-        return str(row[0]) if row else None
+        return next((str(row[0]) for row in self._db.execute(sql, tx_hash)), None)
 
     # --- the moves of protocol.states.PAYMENT ------------------------------------------
 
@@ -156,24 +148,18 @@ class Payments:
 
         Its block is null until the indexer finds it (2.4/block-null).
         """
-        record, claimed = _pending(claim), _authorization(claim)
-        states.require(states.PAYMENT, None, record.status)
-        attempt = self._db.execute(
+        auth = claim.payment.authorization
+        row = self._db.one(
             f"INSERT INTO payments({_COLUMNS}) VALUES ({_PLACES}) ON CONFLICT DO NOTHING "
-            "RETURNING attempt",
-            *msgspec.structs.astuple(record),
+            f"RETURNING {_COLUMNS}, attempt, 0",
+            *msgspec.structs.astuple(_pending(claim)),
             claim.payment.text,
             claim.duration,
             claim.can_pay,
             claim.seen_unused,
-            *(msgspec.structs.astuple(claimed) if claimed else (None, None, None)),
-        ).fetchone()
-        if attempt is None:
-            return None
-        header, duration = claim.payment.text, claim.duration
-        return Stored(
-            attempt[0], record, header, claimed, duration, claim.seen_unused, may_move=False
+            *((auth.from_, auth.nonce, min(auth.valid_before, MAX_STORED)) if auth else _NO_AUTH),
         )
+        return _stored(row) if row else None
 
     def see_unused(self, attempt: int) -> None:
         """Record that the chain says of a claimed authorization that it is not used yet."""

@@ -7,7 +7,6 @@ import msgspec
 
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address, from_hex, to_hex
-from x402sim.protocol.messages import encode
 from x402sim.service.settings import Settings
 from x402sim.service.upstream.calls import NONSENSE, Declined, Unavailable, json_rpc
 from x402sim.service.upstream.transactions import OnChain, block_number, read_receipt
@@ -59,12 +58,12 @@ class RpcClient:
         """Ask once, for the state at the head's own block: no older node can answer for it."""
         try:
             head = await self._rpc("eth_getBlockByNumber", "latest", False)
-            head_s = int(head["timestamp"], 16)
             call = to_hex(abi.authorization_state(authorizer, nonce))
             token = to_hex(self._settings.network.asset)
             state = await self._rpc("eth_call", {"to": token, "data": call}, head["number"])
             is_used = int(state, 16) != 0
             use = await self._find_use(authorizer, nonce) if is_used else None
+            head_s = int(head["timestamp"], 16)
             return NonceState(block_number(head["number"]), head_s, is_used, use)
         except NONSENSE as error:
             raise Unavailable(f"the RPC's answer makes no sense: {error!r}") from error
@@ -116,10 +115,5 @@ class RpcClient:
 
     async def _rpc(self, method: str, *params: Any) -> Any:
         call = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
-        request = self._http.build_request(
-            "POST",
-            self._settings.rpc_url,
-            content=encode(call),
-            headers={"Content-Type": "application/json"},
-        )
+        request = self._http.build_request("POST", self._settings.rpc_url, json=call)
         return await json_rpc(self._http, request, self._settings.explorer_timeout_s)
