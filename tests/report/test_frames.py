@@ -337,7 +337,7 @@ def test_sums_of_64_bit_columns_cannot_wrap() -> None:
 
 
 def test_a_journal_whose_beginning_is_forgotten_is_no_problem() -> None:
-    late = Journal(limit=60)
+    late = Journal(limit=200)
     for entry in run("sessions").journal:
         late.record(entry.at_ms, entry.event)
     for table in frames.TABLES.values():
