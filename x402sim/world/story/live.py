@@ -151,7 +151,7 @@ class LiveWorld:
         await self._control("POST", "explorer/lag", {"seconds": seconds})
 
     async def crash(self) -> None:
-        """Kill the service and restart it on its database."""
+        """Kill the service; returns when it has restarted on its database, 1 second later."""
         self.record(events.ServiceCrashed())
         await self._control("POST", "crash")
 

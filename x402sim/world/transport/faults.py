@@ -38,7 +38,8 @@ FaultKind = Literal[
 - truncate: the work is done, and half of the answer arrives
 - duplicate: the request arrives twice, and the second answer is the one that is seen
 - crash before, crash after: the *service* dies as the request reaches the victim, or
-  when its answer is ready, and starts again on its database
+  when its answer is ready; it runs again on its database 1 second later, and refuses
+  connections until then
 """
 
 
