@@ -20,7 +20,6 @@ from x402sim.service.state import KeyedLocks, Service
 from x402sim.world.assembly.hooks import NO_HOOKS, Hooks
 from x402sim.world.transport.middleware import ABORT
 
-
 RESTART_S = 1.0
 """Seconds from a crash until the service runs again, on the clock of the world."""
 
