@@ -5,12 +5,9 @@ opened: the chain survives a kill -9 at any moment.
 """
 
 import asyncio
-import sqlite3
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
-
-import msgspec
 
 from x402sim.chain.base import (
     Block,
@@ -24,6 +21,7 @@ from x402sim.chain.base import (
     Transaction,
     TxReceipt,
 )
+from x402sim.chain.ledger.files import Operation, OperationLog
 from x402sim.chain.ledger.machine import GAS_PRICE_WEI, Machine
 from x402sim.chain.ledger.token import Token
 from x402sim.chain.ledger.token_rules import TokenRules
@@ -50,6 +48,7 @@ class LedgerChain:
         balances: Mapping[Address, int] | None = None,
         native: Mapping[Address, int] | None = None,
         file: Path | None = None,
+        database: Path | None = None,
         origin: bytes = b"",
         has_history: bool = False,
         rules: TokenRules | None = None,
@@ -69,7 +68,7 @@ class LedgerChain:
         self.watchers: list[Callable[[], Awaitable[None]]] = []
         """Functions to call after every operation."""
         self._waiters: dict[Hash, list[asyncio.Future[TxReceipt]]] = {}
-        self._log = _OperationLog(file) if file else None
+        self._log = OperationLog(file, database) if file else None
         try:
             self.machine = self._open()
         except BaseException:
@@ -220,10 +219,8 @@ class LedgerChain:
 
     async def reset(self) -> None:
         """Revert to block 0. The automine setting is kept."""
-        automine, self._has_history = self.machine.automine, False
-        if self._log:
-            self._log.clear()
-        self.machine = self._open()
+        automine = self.machine.automine
+        self.machine = self._begin()
         if not automine:
             await self._apply("automine", False)
         await self._notify()
@@ -242,22 +239,25 @@ class LedgerChain:
             raise ChainError(receipt.revert_reason)
 
     def _open(self) -> Machine:
-        """Return a new machine that has replayed the log."""
-        if self._log is None:
-            return self._new_machine(self._clock.now_s())
-        operations = self._log.read()
+        """Return a machine that has replayed the log, or a new one."""
+        operations = self._log.read() if self._log else []
         if not operations and self._has_history:
             raise ChainError("the chain file is empty, but its database has payments")
         if not operations:
-            at_s = self._clock.now_s()
-            self._log.write(at_s, "genesis", self.chain_id, self.owner, self._origin)
-            return self._new_machine(at_s)
+            return self._begin()
         try:
             return self._replay(operations)
         except (LookupError, TypeError, ValueError) as error:
             raise ChainError(f"the chain file is damaged: {error!r}") from error
 
-    def _replay(self, operations: list[tuple[int, str, list[Any]]]) -> Machine:
+    def _begin(self) -> Machine:
+        """Return a new machine, and log its genesis."""
+        at_s = self._clock.now_s()
+        if self._log:
+            self._log.begin(at_s, self.chain_id, self.owner, self._origin)
+        return self._new_machine(at_s)
+
+    def _replay(self, operations: list[Operation]) -> Machine:
         """Return a machine that has replayed these operations; the first is the genesis."""
         genesis_s, _, origin = operations[0]
         self._check_origin(origin)
@@ -270,7 +270,9 @@ class LedgerChain:
         return machine
 
     def _check_origin(self, arguments: list[Any]) -> None:
-        """Raise `ChainError` unless the log belongs to this network, seed and database."""
+        """Raise `ChainError` unless the log belongs to this network, seed and database, and is as
+        new as the database.
+        """
         chain_id, owner, origin = arguments
         if chain_id != self.chain_id:
             raise ChainError(f"the file holds chain {chain_id}, not {self.chain_id}")
@@ -278,6 +280,8 @@ class LedgerChain:
             raise ChainError("the file was made with another seed")
         if origin != self._origin:
             raise ChainError("the file's chain belongs to another database")
+        if self._log:
+            self._log.require_as_new_as_database()
 
     async def _apply(self, name: str, *arguments: Any) -> Any:
         """Log an operation, run it, then notify watchers and waiters."""
@@ -347,40 +351,3 @@ _OPERATIONS: dict[str, Callable[..., Any]] = {
     "revert": _revert,
     "reorg": Machine.reorg,
 }
-
-
-class _OperationLog:
-    """A SQLite table of operations, one msgpack row each, committed one by one."""
-
-    def __init__(self, file: Path) -> None:
-        self._db = sqlite3.connect(file, isolation_level=None, timeout=0.5)
-        try:
-            self._db.execute("PRAGMA locking_mode=EXCLUSIVE")  # one process may write
-            self._db.execute("PRAGMA journal_mode=WAL")
-            self._db.execute("PRAGMA synchronous=FULL")
-            self._db.execute(
-                "CREATE TABLE IF NOT EXISTS operations(seq INTEGER PRIMARY KEY, op BLOB)"
-            )
-        except sqlite3.Error:
-            self._db.close()
-            raise
-
-    def write(self, at_s: int, name: str, *arguments: Any) -> None:
-        try:
-            row = msgspec.msgpack.encode((at_s, name, arguments))
-        except OverflowError as error:
-            raise ChainError(f"{name}: {error}") from error
-        self._db.execute("INSERT INTO operations(op) VALUES (?)", (row,))
-
-    def read(self) -> list[tuple[int, str, list[Any]]]:
-        rows = self._db.execute("SELECT op FROM operations ORDER BY seq")
-        try:
-            return [msgspec.msgpack.decode(row) for (row,) in rows]
-        except msgspec.MsgspecError as error:
-            raise ChainError(f"the chain file is damaged: {error}") from error
-
-    def clear(self) -> None:
-        self._db.execute("DELETE FROM operations")
-
-    def close(self) -> None:
-        self._db.close()
