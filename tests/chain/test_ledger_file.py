@@ -235,10 +235,16 @@ def test_a_full_disk_refuses_the_operation_and_loses_nothing(file):
     driver.send(payment("a"))
     database = driver.ledger._log._db
     database.execute("PRAGMA max_page_count=1")  # no less than the pages in use
-    with pytest.raises(ChainError, match="cannot be written: database or disk is full"):
+    before = contents(driver)
+
+    def send_many() -> None:
+        nonlocal before
         for n in range(1000):
             before = contents(driver)
             driver.send(payment(n, value=1))
+
+    with pytest.raises(ChainError, match="cannot be written: database or disk is full"):
+        send_many()
     assert contents(driver) == before
     database.execute("PRAGMA max_page_count=1000000")
     assert driver.send(payment("b", value=1)).succeeded

@@ -99,13 +99,19 @@ class LedgerChain:
         """Return the logs that pass the filter, oldest first."""
         return self.machine.logs(wanted)
 
-    async def call(self, call: Call) -> bytes:
-        """Run a call on the newest state and discard its effects; raises `Reverted`."""
-        return self.machine.call(call, self._clock.now_s())[0]
+    async def call(self, call: Call, block: int | None = None) -> bytes:
+        """Run a call and discard its effects; raises `Reverted`, and `ChainError` for the block."""
+        return self._call(call, block)[0]
 
-    async def estimate_gas(self, call: Call) -> int:
-        """Return the gas a call would use now; raises `Reverted`."""
-        return self.machine.call(call, self._clock.now_s())[1]
+    async def estimate_gas(self, call: Call, block: int | None = None) -> int:
+        """Return the gas a call would use; raises as `call` does."""
+        return self._call(call, block)[1]
+
+    def _call(self, call: Call, block: int | None) -> tuple[bytes, int]:
+        """Run a call now, or at the time of an older block."""
+        with self.machine.at(block) as is_newest:
+            at_s = self._clock.now_s() if is_newest else self.machine.state.head.timestamp_s
+            return self.machine.call(call, at_s)
 
     async def send(self, call: Call) -> Hash:
         """Put a transaction into the mempool; raises `ChainError`."""
@@ -127,17 +133,24 @@ class LedgerChain:
         finally:
             self._forget_waiter(tx_hash, waiter)
 
-    async def native_balance(self, account: Address) -> int:
-        """Return an account's native balance in wei."""
-        return self.machine.state.native.get(account, 0)
+    async def native_balance(self, account: Address, block: int | None = None) -> int:
+        """Return an account's native balance in wei; raises `ChainError` for the block."""
+        with self.machine.at(block):
+            return self.machine.state.native.get(account, 0)
 
-    async def account_nonce(self, account: Address) -> int:
-        """Return the number of transactions an account has sent, waiting ones included."""
-        return self.machine.state.account_nonces.get(account, 0)
+    async def account_nonce(self, account: Address, block: int | None = None) -> int:
+        """Return the number of transactions an account has sent, in the newest state waiting ones
+        included; raises `ChainError` for the block.
+        """
+        with self.machine.at(block) as is_newest:
+            return self.machine.sent(account, and_waiting=is_newest)
 
-    async def code(self, account: Address) -> bytes:
-        """Return one placeholder byte for the token, nothing for any other account."""
-        return _CODE if account == self.token else b""
+    async def code(self, account: Address, block: int | None = None) -> bytes:
+        """Return one placeholder byte for the token, nothing for any other account; raises
+        `ChainError` for the block.
+        """
+        with self.machine.at(block):
+            return _CODE if account == self.token else b""
 
     async def gas_price(self) -> int:
         """Return the price of one unit of gas in wei."""
