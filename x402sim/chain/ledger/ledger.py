@@ -109,6 +109,8 @@ class LedgerChain:
 
     def _call(self, call: Call, block: int | None) -> tuple[bytes, int]:
         """Run a call now, or at the time of an older block."""
+        if block is None:
+            return self.machine.call(call, self._clock.now_s())
         with self.machine.at(block) as is_newest:
             at_s = self._clock.now_s() if is_newest else self.machine.state.head.timestamp_s
             return self.machine.call(call, at_s)
