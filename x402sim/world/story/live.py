@@ -123,7 +123,7 @@ class LiveWorld:
         cannot be sent to a deployment. Raises `RuntimeError` for a path that the victim lacks
         (with `when`, `ValueError`).
         """
-        self.record(events.FaultInjected(**msgspec.structs.asdict(fault)))
+        self.record(events.FaultInjected(**msgspec.to_builtins(fault)))
         if when is None:
             await self._control("POST", "faults", msgspec.to_builtins(fault))
         elif self.stage.parts is None:
