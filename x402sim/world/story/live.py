@@ -123,7 +123,7 @@ class LiveWorld:
         cannot be sent to a deployment. Raises `RuntimeError` for a path that the victim lacks
         (with `when`, `ValueError`).
         """
-        self.record(events.FaultInjected(**msgspec.structs.asdict(fault)))
+        self.record(events.FaultInjected(**msgspec.to_builtins(fault)))
         if when is None:
             await self._control("POST", "faults", msgspec.to_builtins(fault))
         elif self.stage.parts is None:
@@ -151,7 +151,7 @@ class LiveWorld:
         await self._control("POST", "explorer/lag", {"seconds": seconds})
 
     async def crash(self) -> None:
-        """Kill the service and restart it on its database."""
+        """Kill the service; returns when it has restarted on its database, 1 second later."""
         self.record(events.ServiceCrashed())
         await self._control("POST", "crash")
 
