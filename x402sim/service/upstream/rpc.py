@@ -121,4 +121,4 @@ class RpcClient:
             content=encode(call),
             headers={"Content-Type": "application/json"},
         )
-        return await json_rpc(self._http, request, self._settings.explorer_timeout_s)
+        return await json_rpc(self._http, request, self._settings.explorer_limits)
