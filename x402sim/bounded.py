@@ -195,10 +195,12 @@ class _Meter:
             case "deflate":
                 has_header = head[0] & 15 == 8 and int.from_bytes(head[:2], "big") % 31 == 0
                 return zlib.MAX_WBITS if has_header else -zlib.MAX_WBITS
-        raise AnswerUnreadable(
-            f"the answer has Content-Encoding {self._encoding[:80]!r}; gzip, deflate and none are "
-            "read, because others cannot be decoded within a limit. Ask the server for one of them"
-        )
+            case other:
+                raise AnswerUnreadable(
+                    f"the answer has Content-Encoding {other[:80]!r}; gzip, deflate and none are "
+                    "read, because others cannot be decoded within a limit. Ask the server for "
+                    "one of them"
+                )
 
 
 def _require_size(count: int, limits: Limits) -> None:

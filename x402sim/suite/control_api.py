@@ -11,6 +11,7 @@ import httpx
 from x402sim.clock import Clock
 from x402sim.journal import Entry, Journal
 from x402sim.payer.wallet import Wallet
+from x402sim.protocol.messages import BadMessage, decode
 from x402sim.suite.expect import expect
 from x402sim.suite.setting import Setting
 from x402sim.suite.verdict import Inconclusive, Skipped
@@ -44,7 +45,10 @@ class ControlApi:
             raise Inconclusive(f"the control API did not answer: {error!r}") from error
         if answer.status_code != 200:
             raise Inconclusive(f"the control API refused {path!r}: {answer.text[:200]}")
-        return answer.json()
+        try:
+            return decode(answer.content, Any)
+        except BadMessage as error:
+            raise Inconclusive(f"the control API did not answer JSON: {error}") from error
 
     def _client(self) -> httpx.AsyncClient:
         if self._setting.control is None:

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import httpx
 
+from x402sim.bounded import MIB, BoundedTransport, Limits
 from x402sim.clock import Clock, SkewedClock
 from x402sim.journal import Journal
 from x402sim.payer.wallet import Wallet
@@ -33,6 +34,8 @@ PAYER_KEY = "X402SIM_PAYER_KEY"
 """The environment variable with the key of a funded payer, if the URL cannot fund payers."""
 MAX_PORT = 65_535
 TIMEOUT_S = 30.0
+CONTROL_LIMITS = Limits(max_answer_bytes=64 * MIB, deadline_s=300.0)
+"""The limits of an answer of the control API, which gives whole journals and advances days."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +48,8 @@ class Deployment:
 
     url: str
     payer_key: str | None = field(default=None, repr=False)
+    limits: Limits = field(default=Limits(deadline_s=120.0), repr=False)
+    """The limits of the answers of service and facilitator; payers give up after 90 s."""
 
     def __post_init__(self) -> None:
         wanted = f"http://HOST:PORT, with a port up to {MAX_PORT}"
@@ -76,7 +81,9 @@ class Deployment:
         """Connect to the service; raises `ConnectionError` if it does not answer."""
         clock = SkewedClock(Clock())
         root = self.url.rstrip("/")
-        async with httpx.AsyncClient(base_url=root + "/_sim", timeout=TIMEOUT_S) as control:
+        async with httpx.AsyncClient(
+            base_url=root + "/_sim", timeout=TIMEOUT_S, transport=_bounded(CONTROL_LIMITS)
+        ) as control:
             who = await _meet(control, clock, self.url)
             offers = _offers(who)
             funded = None if Need.FUNDS in offers else self._funded()
@@ -85,13 +92,13 @@ class Deployment:
                 rng=Rng(None),
                 links=Links(clock, Journal()),
                 network=_network(who) if who else None,
-                to_service=httpx.AsyncHTTPTransport,
+                to_service=lambda: _bounded(self.limits),
                 base_url=self.url,
                 offers=offers | {Need.FUNDS} if funded else offers,
                 latency=plan.latency.get("service", constant(0)),
                 control=control if who else None,
                 advance=_advancing(control, clock),
-                to_facilitator=httpx.AsyncHTTPTransport if who else None,
+                to_facilitator=(lambda: _bounded(self.limits)) if who else None,
                 facilitator_url=root + "/facilitator",
                 funded=funded,
                 remote_journal=_journal_of(control) if who else None,
@@ -100,6 +107,11 @@ class Deployment:
     def _funded(self) -> Wallet | None:
         key = self.payer_key or os.environ.get(PAYER_KEY)
         return Wallet(key) if key else None
+
+
+def _bounded(limits: Limits) -> BoundedTransport:
+    """Return a transport over TCP whose answers are within the limits."""
+    return BoundedTransport(httpx.AsyncHTTPTransport(), limits)
 
 
 async def _meet(control: httpx.AsyncClient, clock: SkewedClock, url: str) -> Who | None:
