@@ -9,7 +9,7 @@ adds a deadline over the whole exchange: a byte a second resets every timeout of
 import asyncio
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http.cookiejar import DefaultCookiePolicy
 
 import httpx
@@ -101,14 +101,19 @@ def refuse_cookies(http: httpx.AsyncClient) -> None:
 
 
 class BoundedTransport(httpx.AsyncBaseTransport):
-    """A transport whose answers are whole and within the limits (see `receive`)."""
+    """A transport whose answers are whole and within the limits (see `receive`).
+
+    A request may allow more than others with the extension `max_answer_bytes`.
+    """
 
     def __init__(self, inner: httpx.AsyncBaseTransport, limits: Limits) -> None:
         self._inner, self._limits = inner, limits
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Send a request and return its whole answer; raises `httpx.TransportError`."""
-        return await receive(self._inner.handle_async_request(request), self._limits)
+        most = request.extensions.get("max_answer_bytes", self._limits.max_answer_bytes)
+        limits = replace(self._limits, max_answer_bytes=most)
+        return await receive(self._inner.handle_async_request(request), limits)
 
     async def aclose(self) -> None:
         """Close the inner transport."""

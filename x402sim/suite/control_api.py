@@ -15,6 +15,7 @@ from x402sim.protocol.messages import BadMessage, decode
 from x402sim.suite.expect import expect
 from x402sim.suite.setting import Setting
 from x402sim.suite.verdict import Inconclusive, Skipped
+from x402sim.world.control.limits import JOURNAL_ANSWER_BYTES
 
 
 class ControlApi:
@@ -81,7 +82,11 @@ class ControlApi:
     async def journal(self, since: int) -> list[Entry]:
         """Return the entries of the world's journal from number `since` on, oldest first."""
         try:
-            answer = await self._client().get("/journal", params={"since": since})
+            answer = await self._client().get(
+                "/journal",
+                params={"since": since},
+                extensions={"max_answer_bytes": JOURNAL_ANSWER_BYTES},
+            )
             answer.raise_for_status()
             return list(Journal.load(answer.content))
         except (httpx.HTTPError, ValueError) as error:

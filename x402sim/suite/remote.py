@@ -7,7 +7,7 @@ from typing import Any
 
 import httpx
 
-from x402sim.bounded import MIB, BoundedTransport, Limits
+from x402sim.bounded import BoundedTransport, Limits
 from x402sim.clock import Clock, SkewedClock
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.crypto import Address
@@ -15,9 +15,8 @@ from x402sim.protocol.messages import BadMessage, decode
 from x402sim.rng import Rng
 from x402sim.suite.setting import Setting
 from x402sim.suite.target import Target
+from x402sim.world.control.limits import WORLD_ANSWER_BYTES
 
-WORLD_ANSWER_BYTES = 64 * MIB
-"""The most that is read of an answer of the control API, which gives whole journals."""
 CLOCKS_AGREE_S = 30.0
 
 

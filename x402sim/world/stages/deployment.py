@@ -7,12 +7,12 @@ its time; of any other service only the endpoints are known.
 import os
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import httpx
 
-from x402sim.bounded import MIB, BoundedTransport, Limits
+from x402sim.bounded import BoundedTransport, Limits
 from x402sim.clock import Clock, SkewedClock
 from x402sim.journal import Journal
 from x402sim.payer.wallet import Wallet
@@ -23,6 +23,7 @@ from x402sim.rng import Rng
 from x402sim.spec.needs import Need
 from x402sim.world.chains.backend import ChainBackend
 from x402sim.world.chains.parse import DEFAULT_CHAIN
+from x402sim.world.control.limits import JOURNAL_ANSWER_BYTES, WORLD_ANSWER_BYTES
 from x402sim.world.control.messages import Who
 from x402sim.world.loop import run_anywhere
 from x402sim.world.stages.stage import OpenStage, Plan
@@ -34,8 +35,6 @@ PAYER_KEY = "X402SIM_PAYER_KEY"
 """The environment variable with the key of a funded payer, if the URL cannot fund payers."""
 MAX_PORT = 65_535
 TIMEOUT_S = 30.0
-CONTROL_LIMITS = Limits(max_answer_bytes=64 * MIB, deadline_s=300.0)
-"""The limits of an answer of the control API, which gives whole journals and advances days."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +80,9 @@ class Deployment:
         """Connect to the service; raises `ConnectionError` if it does not answer."""
         clock = SkewedClock(Clock())
         root = self.url.rstrip("/")
+        transport = _bounded(replace(self.limits, max_answer_bytes=WORLD_ANSWER_BYTES))
         async with httpx.AsyncClient(
-            base_url=root + "/_sim", timeout=TIMEOUT_S, transport=_bounded(CONTROL_LIMITS)
+            base_url=root + "/_sim", timeout=TIMEOUT_S, transport=transport
         ) as control:
             who = await _meet(control, clock, self.url)
             offers = _offers(who)
@@ -173,6 +173,11 @@ def _journal_of(control: httpx.AsyncClient) -> Callable[[int], Coroutine[Any, An
     """Return the function that reads the world's journal, from an event's number on."""
 
     async def journal(since: int) -> Journal:
-        return Journal.load((await control.get("/journal", params={"since": str(since)})).content)
+        answer = await control.get(
+            "/journal",
+            params={"since": str(since)},
+            extensions={"max_answer_bytes": JOURNAL_ANSWER_BYTES},
+        )
+        return Journal.load(answer.content)
 
     return journal
