@@ -32,6 +32,9 @@ def wanted(path: str) -> dict[str, Any]:
             "message": "", "network": ""}  # fmt: skip
 
 
+RECEIPT = {"success": True, "paymentId": "pay_x", "txHash": "0x" + "1" * 64, "timestamp": 1}
+
+
 @cache
 def bomb(bits: int) -> bytes:
     """Zeros, compressed a thousandfold."""
@@ -157,6 +160,8 @@ class _Handler(socketserver.StreamRequestHandler):
         length = int(headers.get("content-length", 0))
         body = self.rfile.read(length)
         path = line.split()[1].decode("latin-1")
+        if path.startswith("http://"):  # it is asked as a proxy
+            path = "/" + path.split("/", 3)[3]
         server: Any = self.server
         server.seen.append((path, headers, body))
         _, habit, status, *_ = [*path.split("?")[0].split("/"), "", ""]
@@ -165,6 +170,19 @@ class _Handler(socketserver.StreamRequestHandler):
         if habit == "away":
             target = f"Location: {server.away}/leaked"
             self.wfile.write(head(int(status), target, "Content-Length: 0"))
+            return True
+        if habit == "hops":
+            if status == "0":
+                return self._write(b'{"honest": true}', 200)
+            target = f"Location: /hops/{int(status) - 1}/x"
+            self.wfile.write(head(307, target, "Content-Length: 0"))
+            return True
+        if habit == "seller":  # takes the payment, then sends the payer elsewhere
+            if status == "pay":
+                return self._write(json.dumps(RECEIPT).encode(), 200)
+            if "x-payment-id" not in headers:
+                return self._write(json.dumps(wanted(path)).encode(), 402)
+            self.wfile.write(head(307, f"Location: {server.away}/leaked", "Content-Length: 0"))
             return True
         if habit not in HABITS:
             return self._write(b'{"honest": true}', 200)
