@@ -11,6 +11,7 @@ from functools import cached_property
 
 from coincurve import PrivateKey
 
+from x402sim.bounded import MIB, Limits
 from x402sim.protocol.crypto import Address, address_of, from_hex, parse_address
 from x402sim.protocol.networks import TESTNET, Network, network_named
 from x402sim.rng import Rng
@@ -55,6 +56,8 @@ class Settings:
     verify_timeout_s: float = 30
     settle_timeout_s: float = 60
     explorer_timeout_s: float = 10
+    max_answer_bytes: int = MIB
+    """The most that is read of an answer of facilitator, explorer and node."""
     log_search_blocks: int | None = None
     """How many blocks back to search for a lost settlement; None for the whole chain."""
 
@@ -72,6 +75,24 @@ class Settings:
     def id_secret(self) -> bytes:
         """The 32 bytes that seal payment ids and session ids."""
         return hashlib.sha256(b"x402sim ids" + self.secret).digest()
+
+    @property
+    def verify_limits(self) -> Limits:
+        """The limits of the facilitator's answer to verify."""
+        return self._limits(self.verify_timeout_s)
+
+    @property
+    def settle_limits(self) -> Limits:
+        """The limits of the facilitator's answer to settle."""
+        return self._limits(self.settle_timeout_s)
+
+    @property
+    def explorer_limits(self) -> Limits:
+        """The limits of an answer of the explorer or the node."""
+        return self._limits(self.explorer_timeout_s)
+
+    def _limits(self, deadline_s: float) -> Limits:
+        return Limits(max_answer_bytes=self.max_answer_bytes, deadline_s=deadline_s)
 
     @property
     def pay_to(self) -> Address:

@@ -41,7 +41,7 @@ class ExplorerClient:
         query = {"module": "proxy", "action": action, "txhash": tx_hash}
         url = f"{self._settings.explorer_url}/api"
         request = self._http.build_request("GET", url, params=query)
-        found = await json_rpc(self._http, request, self._settings.explorer_timeout_s)
+        found = await json_rpc(self._http, request, self._settings.explorer_limits)
         if found is not None and not isinstance(found, dict):
             raise Unavailable(f"the explorer answered {str(found)[:200]!r}")
         return found

@@ -116,4 +116,4 @@ class RpcClient:
     async def _rpc(self, method: str, *params: Any) -> Any:
         call = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
         request = self._http.build_request("POST", self._settings.rpc_url, json=call)
-        return await json_rpc(self._http, request, self._settings.explorer_timeout_s)
+        return await json_rpc(self._http, request, self._settings.explorer_limits)
