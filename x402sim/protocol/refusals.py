@@ -252,6 +252,14 @@ class RequestError(Enum):
         500,
         "The service has a defect; the request is not at fault.",
     )
+    STORAGE_UNAVAILABLE = (
+        "Storage unavailable",
+        503,
+        "The database cannot be used now: the disk is full, or another program has locked it. "
+        "Nothing that was stored is lost. Send the same request again, with the same payment "
+        "header.",
+        "database or disk is full",
+    )
 
 
 def status_of(error: Refusal | RequestError, decisions: Decisions) -> int:

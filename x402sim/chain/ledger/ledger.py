@@ -1,16 +1,15 @@
 """The chain in memory: the machine, a clock, and an optional log on disk.
 
 With a file, the ledger logs each operation before it runs it, and replays the log when it is
-opened: the chain survives a kill -9 at any moment.
+opened: the chain survives a kill -9 at any moment. An operation that cannot be logged, because the
+disk is full, does not run and raises `ChainUnavailable`.
 """
 
 import asyncio
-import sqlite3
 from collections.abc import Awaitable, Callable, Collection, Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
-
-import msgspec
 
 from x402sim.chain.base import (
     Block,
@@ -25,6 +24,7 @@ from x402sim.chain.base import (
     TxReceipt,
 )
 from x402sim.chain.ledger.machine import GAS_PRICE_WEI, Machine
+from x402sim.chain.ledger.operation_log import OperationLog
 from x402sim.chain.ledger.token import Token
 from x402sim.chain.ledger.token_rules import TokenRules
 from x402sim.clock import Clock
@@ -69,7 +69,7 @@ class LedgerChain:
         self.watchers: list[Callable[[], Awaitable[None]]] = []
         """Functions to call after every operation."""
         self._waiters: dict[Hash, list[asyncio.Future[TxReceipt]]] = {}
-        self._log = _OperationLog(file) if file else None
+        self._log = OperationLog(file) if file else None
         try:
             self.machine = self._open()
         except BaseException:
@@ -220,10 +220,13 @@ class LedgerChain:
 
     async def reset(self) -> None:
         """Revert to block 0. The automine setting is kept."""
-        automine, self._has_history = self.machine.automine, False
-        if self._log:
-            self._log.clear()
-        self.machine = self._open()
+        automine = self.machine.automine
+        with self._log.transaction() if self._log else nullcontext():
+            if self._log:
+                self._log.clear()
+            self._has_history = False
+            machine = self._open()
+        self.machine = machine
         if not automine:
             await self._apply("automine", False)
         await self._notify()
@@ -347,40 +350,3 @@ _OPERATIONS: dict[str, Callable[..., Any]] = {
     "revert": _revert,
     "reorg": Machine.reorg,
 }
-
-
-class _OperationLog:
-    """A SQLite table of operations, one msgpack row each, committed one by one."""
-
-    def __init__(self, file: Path) -> None:
-        self._db = sqlite3.connect(file, isolation_level=None, timeout=0.5)
-        try:
-            self._db.execute("PRAGMA locking_mode=EXCLUSIVE")  # one process may write
-            self._db.execute("PRAGMA journal_mode=WAL")
-            self._db.execute("PRAGMA synchronous=FULL")
-            self._db.execute(
-                "CREATE TABLE IF NOT EXISTS operations(seq INTEGER PRIMARY KEY, op BLOB)"
-            )
-        except sqlite3.Error:
-            self._db.close()
-            raise
-
-    def write(self, at_s: int, name: str, *arguments: Any) -> None:
-        try:
-            row = msgspec.msgpack.encode((at_s, name, arguments))
-        except OverflowError as error:
-            raise ChainError(f"{name}: {error}") from error
-        self._db.execute("INSERT INTO operations(op) VALUES (?)", (row,))
-
-    def read(self) -> list[tuple[int, str, list[Any]]]:
-        rows = self._db.execute("SELECT op FROM operations ORDER BY seq")
-        try:
-            return [msgspec.msgpack.decode(row) for (row,) in rows]
-        except msgspec.MsgspecError as error:
-            raise ChainError(f"the chain file is damaged: {error}") from error
-
-    def clear(self) -> None:
-        self._db.execute("DELETE FROM operations")
-
-    def close(self) -> None:
-        self._db.close()
