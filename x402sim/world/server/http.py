@@ -241,7 +241,7 @@ class Server(uvicorn.Server):
             http=protocol,
             timeout_keep_alive=deadlines.idle_s,
             log_config=None,  # uvicorn logs to the handlers of the program, as all else does
-            log_level="warning",
+            log_level="error",  # a warning for each request that is not HTTP would fill a disk
             access_log=False,
             server_header=False,
             lifespan="off",
