@@ -217,6 +217,7 @@ class RequestError(Enum):
         "Object missing required field `pair`",
     )
     INVALID_HOST = "Invalid Host header", 400, "A request has exactly one `Host` header."
+    INVALID_HTTP = "Invalid HTTP request", 400, "What was sent is not HTTP/1.1."
     DISCONNECTED = (
         "Client disconnected",
         400,
@@ -235,16 +236,36 @@ class RequestError(Enum):
         405,
         "The path does not have this method; the header `Allow` lists those it has.",
     )
+    TIMED_OUT = (
+        "Request timed out",
+        408,
+        "The request did not arrive in time.",
+        "its head has 10 s to arrive",
+    )
     BODY_TOO_LARGE = (
         "Request body too large",
         413,
         "A body has at most 1 MiB.",
         "at most 1048576 bytes are read",
     )
+    HEAD_TOO_LARGE = (
+        "Request head too large",
+        431,
+        "The request line and the headers have at most 512 KiB.",
+        "at most 524288 bytes are read",
+    )
     INTERNAL = (
         "Internal server error",
         500,
         "The service has a defect; the request is not at fault.",
+    )
+    STORAGE_UNAVAILABLE = (
+        "Storage unavailable",
+        503,
+        "The database cannot be used now: the disk is full, or another program has locked it. "
+        "Nothing that was stored is lost. Send the same request again, with the same payment "
+        "header.",
+        "database or disk is full",
     )
 
 

@@ -1,7 +1,8 @@
 """The tables, and the one connection to them.
 
 A file carries the version of its tables. A file of another version is refused with an error that
-says what to do.
+says what to do. A statement that fails because the disk is full or the file is locked raises
+`sqlite3.OperationalError` and changes nothing; it works again once the cause is gone.
 """
 
 import sqlite3
@@ -10,6 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+LOCK_TIMEOUT_S = 0.5
+"""Seconds to wait for another connection's lock; the event loop waits too."""
 SCHEMA_VERSION = 3
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS payments(
@@ -63,7 +66,9 @@ class Database:
     """
 
     def __init__(self, file: Path | None = None) -> None:
-        self._connection = sqlite3.connect(file or ":memory:", isolation_level=None)
+        self._connection = sqlite3.connect(
+            file or ":memory:", isolation_level=None, timeout=LOCK_TIMEOUT_S
+        )
         try:
             self._open()
         except sqlite3.Error:
@@ -114,10 +119,11 @@ class Database:
         self.execute("BEGIN IMMEDIATE")
         try:
             yield
+            self.execute("COMMIT")
         except BaseException:
-            self.execute("ROLLBACK")
+            if self._connection.in_transaction:  # SQLite itself rolls back when the disk is full
+                self.execute("ROLLBACK")
             raise
-        self.execute("COMMIT")
 
     def close(self) -> None:
         """Close the connection."""
@@ -126,12 +132,12 @@ class Database:
     def copy(self) -> sqlite3.Connection:
         """Return a copy of the whole database, in memory."""
         copy = sqlite3.connect(":memory:", isolation_level=None)
-        self._connection.backup(copy)
+        self._connection.backup(copy, progress=_raise_if_locked)
         return copy
 
     def restore(self, copy: sqlite3.Connection) -> None:
         """Replace the whole database with a copy."""
-        copy.backup(self._connection)
+        copy.backup(self._connection, progress=_raise_if_locked)
 
     def clear(self) -> None:
         """Delete every row, but not the secrets."""
@@ -142,3 +148,11 @@ class Database:
     def counts(self) -> dict[str, int]:
         """Return the number of rows of each table."""
         return {t: self.one(f"SELECT count(*) FROM {t}")[0] for t in _TABLES}
+
+
+def _raise_if_locked(status: int, _: int, __: int) -> None:
+    """End a backup that meets a lock, as `sqlite3` would try again for ever."""
+    if status in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        error = sqlite3.OperationalError("database is locked")
+        error.sqlite_errorcode = status
+        raise error
