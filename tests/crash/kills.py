@@ -1,0 +1,98 @@
+"""When the process is killed: at random, or at the very moment at which a file changes."""
+
+import os
+import random
+import time
+from collections.abc import Callable
+from enum import Enum
+from pathlib import Path
+
+from tests.crash.deployment import Command, Deployment
+
+READY_S = 0.6
+"""About how long a start takes; a kill in the start comes somewhere in it."""
+PATIENCE_S = 30
+
+
+class Phase(Enum):
+    """The moment of a kill."""
+
+    LOAD = "at random under load"
+    FILE = "as FILE was written"
+    CHAIN = "as the chain's file was written, FILE not yet"
+    MEMPOOL = "while a transfer waited to be mined"
+    START = "while it started"
+    FIRST_FILE = "in its first start, FILE just made"
+    FIRST_CHAIN = "in its first start, FILE.chain just made"
+    AGAIN = "just after it was ready"
+    IDLE = "while idle"
+
+
+UNDER_LOAD = (Phase.LOAD, Phase.FILE, Phase.CHAIN, Phase.CHAIN, Phase.MEMPOOL)
+"""How a cycle ends; what stands twice is twice as likely."""
+
+
+def kill_under_load(deployment: Deployment, phase: Phase, luck: random.Random) -> None:
+    """Kill a process that payers are using."""
+    match phase:
+        case Phase.FILE:
+            _await_write(deployment.file)
+        case Phase.CHAIN:
+            _await_write(deployment.chain_file)
+        case Phase.MEMPOOL:
+            deployment.control("mining", automine=False)
+            _await(lambda: deployment.state()["chain"]["waiting"], "a transfer waits")
+            time.sleep(luck.uniform(0, 0.05))
+        case _:
+            time.sleep(luck.uniform(0, 0.1))
+    deployment.kill()
+
+
+def kill_first_start(deployment: Deployment, phase: Phase) -> None:
+    """Start on files that do not exist yet, and kill as one of them appears."""
+    awaited = deployment.file if phase is Phase.FIRST_FILE else deployment.chain_file
+    deployment.spawn()
+    _await(awaited.exists, f"{awaited.name} appears")
+    deployment.kill()
+
+
+def kill_in_start(deployment: Deployment, luck: random.Random) -> None:
+    """Start, and kill before it is ready, as a rule."""
+    deployment.spawn()
+    time.sleep(luck.uniform(0.3, 1) * READY_S)
+    deployment.kill()
+
+
+def kill_again(deployment: Deployment, luck: random.Random) -> None:
+    """Start, and kill while the background work of the start goes on."""
+    deployment.spawn()
+    deployment.await_ready()
+    time.sleep(luck.uniform(0, 0.03))
+    deployment.kill()
+
+
+def first_phases(command: Command) -> list[Phase]:
+    """Return the moments of a first start at which this command can be killed."""
+    if command is Command.SERVE:
+        return [Phase.FIRST_FILE, Phase.FIRST_CHAIN]
+    return [Phase.FIRST_FILE]
+
+
+def _await_write(file: Path) -> None:
+    """Return as soon as a database is written: its log changes size or time."""
+    log = file.with_name(file.name + "-wal")
+    before, end = _stamp(log), time.monotonic() + PATIENCE_S
+    while _stamp(log) == before:
+        assert time.monotonic() < end, f"{log.name} was not written"
+
+
+def _stamp(file: Path) -> tuple[int, int]:
+    found = os.stat(file)
+    return found.st_size, found.st_mtime_ns
+
+
+def _await(happened: Callable[[], object], what: str) -> None:
+    end = time.monotonic() + PATIENCE_S
+    while not happened():
+        assert time.monotonic() < end, f"not in {PATIENCE_S} s: {what}"
+        time.sleep(0.001)
