@@ -1,6 +1,7 @@
 """The processes of one world: which of them is killed, on which files, and how to reach it."""
 
 import json
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import Enum
@@ -33,6 +34,8 @@ class Deployment:
         self.command = command
         self.file = folder / "kept.db"
         self.restarts = 0
+        self.start_s = 0.6
+        """How long the last start took that was not killed."""
         self.complaints: list[str] = []
         """What processes wrote to stderr that no process should."""
         self.running: Running | None = None
@@ -41,6 +44,7 @@ class Deployment:
         self.began: list[dict[str, Any]] = []
         """The funded accounts, with their balances when the world began."""
         self._env: dict[str, str] = {}
+        self._spawned_s = 0.0
         if command is Command.SERVICE:
             world_file = folder / "world.db"
             self.world_process = Running(
@@ -55,6 +59,7 @@ class Deployment:
         """Start the process that is killed; it is not ready yet."""
         assert self.running is None
         self.restarts += 1
+        self._spawned_s = time.monotonic()
         if self.command is Command.SERVE:
             self.running = Running("serve", "--port", "0", "--json", "--db", str(self.file))
         else:
@@ -64,6 +69,7 @@ class Deployment:
         """Wait until it serves."""
         assert self.running is not None
         line = self._first_line(self.running)
+        self.start_s = time.monotonic() - self._spawned_s
         if self.command is Command.SERVE:
             self._learn_world(json.loads(line))
             url = self.ready["service"]

@@ -9,8 +9,6 @@ from pathlib import Path
 
 from tests.crash.deployment import Command, Deployment
 
-READY_S = 0.6
-"""About how long a start takes; a kill in the start comes somewhere in it."""
 PATIENCE_S = 30
 
 
@@ -57,17 +55,20 @@ def kill_first_start(deployment: Deployment, phase: Phase) -> None:
 
 
 def kill_in_start(deployment: Deployment, luck: random.Random) -> None:
-    """Start, and kill before it is ready, as a rule."""
+    """Start, and kill before it is ready, as a rule: mostly when the files are being opened."""
     deployment.spawn()
-    time.sleep(luck.uniform(0.3, 1) * READY_S)
+    time.sleep(luck.choice([luck.uniform(0, 1), luck.uniform(0.7, 1.05)]) * deployment.start_s)
     deployment.kill()
 
 
 def kill_again(deployment: Deployment, luck: random.Random) -> None:
-    """Start, and kill while the background work of the start goes on."""
+    """Start, and kill while the background work of the start goes on, such as refunds."""
     deployment.spawn()
     deployment.await_ready()
-    time.sleep(luck.uniform(0, 0.03))
+    if luck.random() < 0.5:
+        time.sleep(luck.uniform(0, 0.03))
+    else:
+        _is_written(deployment.chain_file, within_s=0.1)
     deployment.kill()
 
 
@@ -79,11 +80,18 @@ def first_phases(command: Command) -> list[Phase]:
 
 
 def _await_write(file: Path) -> None:
-    """Return as soon as a database is written: its log changes size or time."""
+    """Return as soon as a database is written."""
+    assert _is_written(file, within_s=PATIENCE_S), f"{file.name} was not written"
+
+
+def _is_written(file: Path, *, within_s: float) -> bool:
+    """Return True as soon as a database is written: its log changes size or time."""
     log = file.with_name(file.name + "-wal")
-    before, end = _stamp(log), time.monotonic() + PATIENCE_S
+    before, end = _stamp(log), time.monotonic() + within_s
     while _stamp(log) == before:
-        assert time.monotonic() < end, f"{log.name} was not written"
+        if time.monotonic() > end:
+            return False
+    return True
 
 
 def _stamp(file: Path) -> tuple[int, int]:
