@@ -72,7 +72,7 @@ def audit(
     for attempt, memory in attempts:
         is_good = False
         if attempt.nonce in after.charges and not answers[attempt.payment_id].has_access:
-            if not is_over:
+            if not is_over and not attempt.is_left_alone:
                 resent += 1
                 is_good = _send_until_decided(deployment, attempt, memory)
             answers[attempt.payment_id] = _ask(deployment, attempt, memory)

@@ -21,6 +21,7 @@ from tests.crash.kills import (
     kill_again,
     kill_first_start,
     kill_in_start,
+    kill_resumed,
     kill_under_load,
 )
 from tests.crash.load import Payer
@@ -38,6 +39,13 @@ FAULTS: tuple[dict[str, Any], ...] = (
         "times": 4,
     },
 )
+
+
+IN_A_START = {
+    Phase.START: kill_in_start,
+    Phase.AGAIN: kill_again,
+    Phase.RESUMED: kill_resumed,
+}
 
 
 @dataclass(slots=True)
@@ -88,7 +96,8 @@ def _run_world(
     command: Command, folder: Path, cycles: int, luck: random.Random, figures: Figures
 ) -> None:
     """Run the cycles of one world, then let everything in it come to its end."""
-    memories, confirmed = [Memory() for _ in range(PAYERS)], set[str]()
+    memories = [Memory() for _ in range(PAYERS)]
+    confirmed, known = set[str](), set[str]()
     with deployed(command, folder) as deployment:
         for phase in first_phases(command):
             if luck.random() < 0.7:
@@ -102,13 +111,13 @@ def _run_world(
             _load_and_kill(deployment, memories, luck, figures)
             _restart(deployment, luck, figures)
             found = audit(deployment, memories, confirmed, is_over=False)
-            figures.violations += [f"cycle {figures.cycles}: {each}" for each in found.violations]
+            _note(figures, found.violations, known)
             figures.resent += found.resent
             assert found.charges > paid, f"cycle {figures.cycles} paid nothing"
             paid = found.charges
         _come_to_an_end(deployment, memories, figures)
         found = audit(deployment, memories, confirmed, is_over=True)
-        figures.violations += [f"cycle {figures.cycles}, end: {each}" for each in found.violations]
+        _note(figures, found.violations, known)
         figures.starts += deployment.restarts
     attempts = [attempt for memory in memories for attempt in memory.attempts]
     figures.signed += len(attempts)
@@ -122,6 +131,14 @@ def _run_world(
     figures.refunds += found.refunds
     figures.resends += sum(memory.resends for memory in memories)
     figures.replays += sum(memory.replays for memory in memories)
+
+
+def _note(figures: Figures, violations: list[str], known: set[str]) -> None:
+    """Note what was not known to be wrong in this world."""
+    figures.violations += [
+        f"cycle {figures.cycles}: {each}" for each in violations if each not in known
+    ]
+    known.update(violations)
 
 
 def _load_and_kill(
@@ -178,10 +195,10 @@ def _restart(deployment: Deployment, luck: random.Random, figures: Figures) -> N
         deployment.control("faults/clear")
         if mines_first:
             deployment.control("mining", automine=True)
-    while luck.random() < 0.3:
-        phase = luck.choice([Phase.START, Phase.AGAIN])
+    while luck.random() < 0.5:
+        phase, kill = luck.choice(list(IN_A_START.items()))
         figures.kills[phase] += 1
-        (kill_in_start if phase is Phase.START else kill_again)(deployment, luck)
+        kill(deployment, luck)
     deployment.spawn()
     deployment.await_ready()
     if deployment.command is Command.SERVICE:

@@ -2,7 +2,8 @@
 
 Written from the ledger and the answers alone, apart from the service's code:
 
-- money moved => access, or a header that is still good;
+- money moved => access, or a header that is still good, or a pending record that the service
+  resolves by itself;
 - access => money moved, to the right payee, in the right amount;
 - a header is charged at most once, and so is a payment id;
 - a receipt that was ever answered is served for ever, with the same transaction;
@@ -56,7 +57,9 @@ def judge_payment(seen: PaymentSeen, *, is_over: bool) -> list[str]:
     if is_charged and not seen.has_access:
         if is_over:
             wrong.append("charged, and no access at the end")
-        elif not seen.is_header_good:
+        elif attempt.is_left_alone and record.get("status") != "pending":
+            wrong.append(f"charged, no access, and its record is {record}")
+        elif not attempt.is_left_alone and not seen.is_header_good:
             wrong.append("charged, no access, and its header is refused for good")
     if attempt.receipt:
         if not seen.has_access:

@@ -4,6 +4,7 @@ import os
 import random
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from enum import Enum
 from pathlib import Path
 
@@ -23,6 +24,7 @@ class Phase(Enum):
     FIRST_FILE = "in its first start, FILE just made"
     FIRST_CHAIN = "in its first start, FILE.chain just made"
     AGAIN = "just after it was ready"
+    RESUMED = "as it resumed its work after a start"
     IDLE = "while idle"
 
 
@@ -62,13 +64,19 @@ def kill_in_start(deployment: Deployment, luck: random.Random) -> None:
 
 
 def kill_again(deployment: Deployment, luck: random.Random) -> None:
-    """Start, and kill while the background work of the start goes on, such as refunds."""
+    """Start, and kill as soon as it is ready, or a little later."""
     deployment.spawn()
     deployment.await_ready()
-    if luck.random() < 0.5:
-        time.sleep(luck.uniform(0, 0.03))
-    else:
-        _is_written(deployment.chain_file, within_s=0.1)
+    time.sleep(luck.uniform(0, 0.03))
+    deployment.kill()
+
+
+def kill_resumed(deployment: Deployment, luck: random.Random) -> None:
+    """Start, and kill at one of the first writes to the chain: pending payments and refunds."""
+    deployment.spawn()
+    for _ in range(luck.randint(1, 12)):
+        if not _is_written(deployment.chain_file, within_s=1.5 * deployment.start_s):
+            break
     deployment.kill()
 
 
@@ -95,8 +103,10 @@ def _is_written(file: Path, *, within_s: float) -> bool:
 
 
 def _stamp(file: Path) -> tuple[int, int]:
-    found = os.stat(file)
-    return found.st_size, found.st_mtime_ns
+    with suppress(FileNotFoundError):
+        found = os.stat(file)
+        return found.st_size, found.st_mtime_ns
+    return 0, 0
 
 
 def _await(happened: Callable[[], object], what: str) -> None:

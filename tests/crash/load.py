@@ -34,7 +34,7 @@ class Payer:
             *[self.send_again] * 4,
             *[self.open_session] * 3,
             *[self.spend] * 5,
-            self.sign_another,
+            *[self.sign_another] * 2,
             self.replay,
         ]
 
@@ -81,7 +81,7 @@ class Payer:
 
     def send_again(self) -> None:
         """Send a header again whose outcome is unknown."""
-        still_open = [a for a in self._attempts() if a.is_open]
+        still_open = [a for a in self._attempts() if a.is_open and not a.is_left_alone]
         if not still_open:
             return self.buy()
         self._memory.resends += 1

@@ -39,6 +39,11 @@ class Attempt:
         """Whether the payer may still send this header."""
         return self.receipt is None and not self.is_final
 
+    @property
+    def is_left_alone(self) -> bool:
+        """Whether its payer never sends it twice: the service must find out by itself."""
+        return self.sent > 0 and int(self.nonce, 16) % 2 == 0
+
 
 @dataclass(slots=True)
 class Memory:

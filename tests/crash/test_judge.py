@@ -55,6 +55,7 @@ def session(refund: list[Transfer] | None = None, **view: object) -> SessionSeen
 
 
 UNANSWERED = attempt(receipt=None)
+LEFT_ALONE = attempt(receipt=None, nonce="0x02", sent=1)
 OPEN = {"attempt": UNANSWERED, "record": {"status": "pending"}}
 
 
@@ -64,9 +65,10 @@ OPEN = {"attempt": UNANSWERED, "record": {"status": "pending"}}
         payment(),
         payment(**OPEN, charges=[], has_access=False),
         payment(**OPEN, has_access=False, is_header_good=True),
+        payment(attempt=LEFT_ALONE, has_access=False, record={"status": "pending"}),
         payment(attempt=attempt(receipt=None, is_final=True), charges=[], has_access=False),
     ],
-    ids=["paid", "not charged yet", "charged, and its header is good", "refused for good"],
+    ids=["paid", "not charged", "charged, its header is good", "charged, pending", "refused"],
 )
 def test_what_may_be(seen: PaymentSeen) -> None:
     assert judge_payment(seen, is_over=False) == []
@@ -80,6 +82,7 @@ def test_what_may_be(seen: PaymentSeen) -> None:
         (payment(charges=[replace(PAID, amount=1)]), "charged otherwise than signed"),
         (payment(charges=[replace(PAID, to="0xthief")]), "charged otherwise than signed"),
         (payment(**OPEN, has_access=False), "its header is refused for good"),
+        (payment(attempt=LEFT_ALONE, has_access=False, record=None), "its record is {}"),
         (payment(has_access=False), "its receipt is not served any more"),
         (payment(record=None), "its record is {}"),
         (payment(record={"status": "settled", "tx_hash": "0xother"}), "its record is"),
