@@ -195,7 +195,7 @@ def _restart(deployment: Deployment, luck: random.Random, figures: Figures) -> N
         deployment.control("faults/clear")
         if mines_first:
             deployment.control("mining", automine=True)
-    while luck.random() < 0.5:
+    while luck.random() < 0.35:
         phase, kill = luck.choice(list(IN_A_START.items()))
         figures.kills[phase] += 1
         kill(deployment, luck)
