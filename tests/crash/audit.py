@@ -7,7 +7,7 @@ paid by a transfer that is seen later.
 
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,8 +23,9 @@ from tests.crash.judge import (
     judge_transfers,
 )
 from tests.crash.ledger import Ledger, Transfer, balance, explorer_confirms, read_ledger
-from tests.crash.load import PRICE, access, expect, send
+from tests.crash.load import access, expect, send
 from tests.crash.memory import Attempt, Memory
+from tests.serve.driver import PRICE
 from x402sim.spec.decisions import Decisions
 
 RESENDS = 20
@@ -65,50 +66,36 @@ def audit(
     nothing may be open any more.
     """
     before = read_ledger(deployment)
-    attempts = [(a, memory) for memory in memories for a in memory.attempts]
-    answers = {a.payment_id: _ask(deployment, a, memory) for a, memory in attempts}
+    answers = {attempt.payment_id: answer for attempt, _, answer in _asked(deployment, memories)}
     after = read_ledger(deployment)
-    seen, resent = [], 0
-    for attempt, memory in attempts:
-        is_good = False
-        if attempt.nonce in after.charges and not answers[attempt.payment_id].has_access:
-            if not is_over and not attempt.is_left_alone:
-                resent += 1
-                is_good = _send_until_decided(deployment, attempt, memory)
-            answers[attempt.payment_id] = _ask(deployment, attempt, memory)
-        seen.append((attempt, is_good))
+    good = set() if is_over else _send_what_was_charged(deployment, memories, answers, after)
     payments = [
         PaymentSeen(
             attempt=attempt,
             charges=after.charges.get(attempt.nonce, []),
             has_access=answers[attempt.payment_id].has_access,
             record=answers[attempt.payment_id].record,
-            is_header_good=is_good,
+            is_header_good=attempt.nonce in good,
         )
-        for attempt, is_good in seen
+        for memory in memories
+        for attempt in memory.attempts
     ]
-    final = read_ledger(deployment) if resent else after
-    sessions = _sessions(attempts, answers, final)
+    sessions = _sessions(payments, answers, read_ledger(deployment))
     refunds = [each for each in before.transfers if each.sender == deployment.wallet]
-    violations = [
-        *_judged(payments, sessions, is_over=is_over),
-        *judge_refunds(sessions, refunds, is_over=is_over),
-        *judge_transfers(payments, _sent_by_payers(deployment, payments, before)),
-        *_unconfirmed(deployment, payments, confirmed),
-        *_balances(deployment, {a.payer for a, _ in attempts}),
-        *deployment.complaints,
-        *(each for memory in memories for each in memory.complaints),
-    ]
-    deployment.complaints.clear()
-    for memory in memories:
-        memory.complaints.clear()
     return Audit(
-        violations=violations,
+        violations=[
+            *_judged(payments, sessions, is_over=is_over),
+            *judge_refunds(sessions, refunds, is_over=is_over),
+            *judge_transfers(payments, _sent_by_payers(payments, before)),
+            *_unconfirmed(deployment, payments, confirmed),
+            *_balances(deployment, {each.attempt.payer for each in payments}),
+            *_complaints(deployment, memories),
+        ],
         charges=sum(bool(each.charges) for each in payments),
-        receipts=sum(a.receipt is not None for a, _ in attempts),
+        receipts=sum(each.attempt.receipt is not None for each in payments),
         sessions=len(sessions),
         refunds=len(refunds),
-        resent=resent,
+        resent=len(good),
     )
 
 
@@ -116,7 +103,7 @@ def are_refunded(deployment: Deployment, memories: list[Memory]) -> bool:
     """Tell whether every session that should have ended is paid back."""
     return not any(
         answer.session and _is_owed(attempt, answer.session)
-        for attempt, answer in _asked(deployment, memories)
+        for attempt, _, answer in _asked(deployment, memories)
     )
 
 
@@ -124,14 +111,35 @@ def is_quiet(deployment: Deployment, memories: list[Memory]) -> bool:
     """Tell whether no refund is owed and no payment is pending."""
     return are_refunded(deployment, memories) and not any(
         answer.record and answer.record["status"] == "pending"
-        for _, answer in _asked(deployment, memories)
+        for *_, answer in _asked(deployment, memories)
     )
 
 
-def _asked(deployment: Deployment, memories: list[Memory]) -> Iterator[tuple[Attempt, _Answer]]:
+def _asked(
+    deployment: Deployment, memories: list[Memory]
+) -> Iterator[tuple[Attempt, Memory, _Answer]]:
+    """Ask the service about each header that was signed."""
     for memory in memories:
         for attempt in memory.attempts:
-            yield attempt, _ask(deployment, attempt, memory)
+            yield attempt, memory, _ask(deployment, attempt, memory)
+
+
+def _send_what_was_charged(
+    deployment: Deployment, memories: list[Memory], answers: dict[str, _Answer], ledger: Ledger
+) -> set[str]:
+    """Ask again about what was charged and gives no access; first send its header again.
+
+    Renews `answers`. Returns the nonces of the headers that were sent and not refused for good.
+    """
+    good = set()
+    for memory in memories:
+        for attempt in memory.attempts:
+            is_charged = attempt.nonce in ledger.charges
+            if is_charged and not answers[attempt.payment_id].has_access:
+                if not attempt.is_left_alone and _send_until_decided(deployment, attempt, memory):
+                    good.add(attempt.nonce)
+                answers[attempt.payment_id] = _ask(deployment, attempt, memory)
+    return good
 
 
 def _is_owed(deposit: Attempt, view: dict[str, Any]) -> bool:
@@ -167,15 +175,15 @@ def _send_until_decided(deployment: Deployment, attempt: Attempt, memory: Memory
 
 
 def _sessions(
-    attempts: Iterable[tuple[Attempt, Memory]], answers: dict[str, _Answer], ledger: Ledger
+    payments: list[PaymentSeen], answers: dict[str, _Answer], ledger: Ledger
 ) -> list[SessionSeen]:
     found = []
-    for attempt, _ in attempts:
-        view = answers[attempt.payment_id].session
+    for each in payments:
+        view = answers[each.attempt.payment_id].session
         if view is not None:
             tx_hash = view.get("refundTxHash")
             refund = ledger.by_hash(tx_hash) if tx_hash else []
-            found.append(SessionSeen(deposit=attempt, view=view, refund=refund))
+            found.append(SessionSeen(deposit=each.attempt, view=view, refund=refund))
     return found
 
 
@@ -193,11 +201,18 @@ def _judged(
     return wrong
 
 
-def _sent_by_payers(
-    deployment: Deployment, payments: list[PaymentSeen], ledger: Ledger
-) -> list[Transfer]:
+def _sent_by_payers(payments: list[PaymentSeen], ledger: Ledger) -> list[Transfer]:
     payers = {each.attempt.payer for each in payments}
     return [each for each in ledger.transfers if each.sender in payers]
+
+
+def _complaints(deployment: Deployment, memories: list[Memory]) -> list[str]:
+    """Return what was complained about since the last audit."""
+    said = [*deployment.complaints, *(each for memory in memories for each in memory.complaints)]
+    deployment.complaints.clear()
+    for memory in memories:
+        memory.complaints.clear()
+    return said
 
 
 def _unconfirmed(

@@ -12,7 +12,7 @@ import httpx
 
 from tests.crash.deployment import Deployment
 from tests.crash.memory import Attempt, Memory
-from tests.serve.driver import ORDER, PAY, PRICE, QUOTE, SESSIONS, header
+from tests.serve.driver import ORDER, PAY, QUOTE, SESSIONS, header
 from x402sim import Wallet
 
 NEVER_EXPIRES_S = 3600
@@ -176,6 +176,3 @@ def _settlement(asked: dict[str, Any], payment_header: str) -> dict[str, Any]:
         "paymentHeader": payment_header,
         "paymentRequirements": asked["paymentRequirements"],
     }
-
-
-__all__ = ["PRICE", "Payer", "access", "expect", "send"]

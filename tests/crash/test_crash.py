@@ -29,7 +29,7 @@ def test_a_hundred_crashes(command: Command) -> None:
     assert figures.violations == []
     assert_worked(figures, CYCLES)
     assert all(figures.kills[phase] for phase in UNDER_LOAD)
-    assert min(figures.refunds, figures.spent, figures.lost_answers, figures.resends) > CYCLES / 2
+    assert min(figures.refunds, figures.spent, figures.lost_answers, figures.resends) > CYCLES / 4
 
 
 def assert_worked(figures: Figures, cycles: int) -> None:
@@ -38,4 +38,3 @@ def assert_worked(figures: Figures, cycles: int) -> None:
     assert figures.kills.total() >= cycles
     assert figures.receipts >= 8 * cycles
     assert figures.payments >= figures.receipts
-    assert figures.lost_answers > 0
