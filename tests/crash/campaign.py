@@ -149,13 +149,13 @@ def _load_and_kill(
     if luck.random() < 0.4:
         deployment.control("faults", **luck.choice(FAULTS))
     problems: list[BaseException] = []
-    payers = [
-        Payer(deployment, number, memory, random.Random(luck.random()))
+    acts: list[Callable[[], object]] = [
+        Payer(deployment, number, memory, random.Random(luck.random())).act
         for number, memory in enumerate(memories)
     ]
-    threads = [
-        threading.Thread(target=_act_until_killed, args=(payer, problems)) for payer in payers
-    ]
+    if deployment.command is Command.SERVE and luck.random() < 0.4:
+        acts.append(lambda: deployment.control("indexer/run"))
+    threads = [threading.Thread(target=_act_until_killed, args=(act, problems)) for act in acts]
     for thread in threads:
         thread.start()
     end = time.monotonic() + PATIENCE_S
@@ -174,10 +174,10 @@ def _load_and_kill(
         raise problems[0]
 
 
-def _act_until_killed(payer: Payer, problems: list[BaseException]) -> None:
+def _act_until_killed(act: Callable[[], object], problems: list[BaseException]) -> None:
     try:
         while True:
-            payer.act()
+            act()
     except httpx.TransportError:
         return
     except BaseException as problem:  # noqa: BLE001 - raised in the main thread
