@@ -27,7 +27,7 @@ class Settings:
     A quote costs 10000 base units (8/quote-price).
     """
 
-    private_key: bytes
+    private_key: bytes = field(repr=False)
     """The server wallet's key: it receives payments and pays refunds."""
     facilitator_url: str
     explorer_url: str
