@@ -5,13 +5,14 @@ Blocks, sweeps and the indexer keep virtual time moving, so the loop itself neve
 
 import asyncio
 from types import TracebackType
+from typing import get_args
 
-from x402sim.events import TimeAdvanced
+from x402sim.events import Part, TimeAdvanced
 from x402sim.journal import Entry
 
 IDLE_TIMEOUT_S = 31 * 86400
 """A month of simulated time."""
-_WITHOUT_THE_STORY = frozenset(("service", "facilitator", "explorer", "rpc", "chain"))
+_WITHOUT_THE_STORY = frozenset((*get_args(Part), "chain"))
 
 
 class IdleTimeout:

@@ -10,6 +10,7 @@ from typing import assert_never
 
 from x402sim import events
 from x402sim.journal import Entry
+from x402sim.service.store import Store
 from x402sim.world.assembly.parts import Parts
 
 Broken = tuple[str, str, str]
@@ -77,7 +78,7 @@ class Invariants:
     def _look_at_service(self, event: events.ServiceEvent) -> Iterator[Broken]:
         match event:
             case events.SessionDebited() | events.SessionOpened() | events.SessionRefunded():
-                yield from self._within_deposit(event.session_id)
+                yield from self._within_deposit(event.actor, event.session_id)
             case events.PaymentSettled():
                 yield from self._granted_if_paid(event)
             case events.PaymentRefused() | events.PaymentFailed() | events.PaymentIndexed():
@@ -104,9 +105,9 @@ class Invariants:
         if held != minted:
             yield CONSERVED, f"{minted} base units", f"{held} base units"
 
-    def _within_deposit(self, session_id: str) -> Iterator[Broken]:
+    def _within_deposit(self, service: events.ServiceName, session_id: str) -> Iterator[Broken]:
         """Check that a session's released and refunded amounts do not exceed its deposit."""
-        session = self._parts.service.store.sessions.get(session_id)
+        session = self._store(service).sessions.get(session_id)
         if session is None:
             return
         refunded = session.remaining if session.refund_status == "settled" else 0
@@ -116,13 +117,17 @@ class Invariants:
 
     def _granted_if_paid(self, event: events.PaymentSettled) -> Iterator[Broken]:
         """Check that the transaction of a grant moved exactly this amount from this payer."""
-        stored = self._parts.service.store.payments.get(event.payment_id)
+        stored = self._store(event.actor).payments.get(event.payment_id)
         if stored is None:
             return
         moved, record = self._moved.get(event.tx_hash.lower(), []), stored.record
         wanted = record.from_address.lower(), record.to_address.lower(), int(record.amount)
         if wanted not in moved:
             yield GRANTED_IF_PAID, f"a transfer of {wanted}", f"{moved} for {record.payment_id}"
+
+    def _store(self, service: events.ServiceName) -> Store:
+        """Return the database of a service."""
+        return self._parts.services[service].process.service.store
 
     def _paid_once(self, event: events.AuthorizationConsumed) -> Iterator[Broken]:
         """Check that at most one of the authorizations for a single payment id was settled."""

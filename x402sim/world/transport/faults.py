@@ -12,10 +12,11 @@ from typing import Annotated, Any, Literal, get_args, get_type_hints
 import msgspec
 from msgspec import Meta
 
+from x402sim.events import Part
 from x402sim.rng import Stream
 from x402sim.suggest import unknown
 
-Victim = Literal["service", "facilitator", "explorer", "rpc"]
+Victim = Part
 FaultKind = Literal[
     "lose request",
     "lose answer",
@@ -37,8 +38,8 @@ FaultKind = Literal[
 - answer: `status` and `body` are answered, instead of the work or after it (`work_done`)
 - truncate: the work is done, and half of the answer arrives
 - duplicate: the request arrives twice, and the second answer is the one that is seen
-- crash before, crash after: the *service* dies as the request reaches the victim, or
-  when its answer is ready, and starts again on its database
+- crash before, crash after: the *service* that was asked, or that asks, dies as the request
+  reaches the victim, or when its answer is ready, and starts again on its database
 """
 
 
