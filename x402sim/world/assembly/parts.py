@@ -4,8 +4,10 @@ The parts communicate over HTTP even in one process: a transport of the service'
 each request to the right ASGI application, so that any of them can be replaced by a third party's.
 """
 
+import ssl
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import get_args
 
 import httpx
@@ -290,8 +292,15 @@ def _client(
     return httpx.AsyncClient(
         mounts={_url(name): link(service, name, app) for name, app in outside.items()},
         trust_env=False,
+        verify=_certificates(),
         timeout=None,  # noqa: S113 - the service has timeouts of its own
     )
+
+
+@cache
+def _certificates() -> ssl.SSLContext:
+    """Return the certificates to trust; reading them takes longer than building a world."""
+    return httpx.create_ssl_context(trust_env=False)
 
 
 def _service(

@@ -32,7 +32,8 @@ class Invariants:
         self._minted: dict[str, int] = {}
         self._is_settled = True
         self._presented: dict[str, set[str]] = {}
-        self._paid: dict[str, set[str]] = {}
+        self._paid: dict[str, dict[str, str]] = {}
+        """The authorizations that stand for each payment id, and their transactions."""
         self._reported: set[tuple[str, str]] = set()
         self.checked = 0
 
@@ -68,6 +69,9 @@ class Invariants:
             case events.TransactionUndone():
                 self._minted.pop(event.tx_hash, None)
                 self._moved.pop(event.tx_hash, None)
+                for paid in self._paid.values():
+                    for authorization in [a for a, tx in paid.items() if tx == event.tx_hash]:
+                        del paid[authorization]
             case events.AuthorizationConsumed():
                 yield from self._paid_once(event)
             case events.TransactionMined():
@@ -135,7 +139,7 @@ class Invariants:
         if event.use != "used" or len(ids) != 1:
             return
         (payment_id,) = ids
-        paid = self._paid.setdefault(payment_id, set())
-        paid.add(event.authorization)
+        paid = self._paid.setdefault(payment_id, {})
+        paid[event.authorization] = event.tx_hash
         if len(paid) > 1:
             yield PAID_ONCE, "at most 1 transfer", f"{len(paid)} transfers for {payment_id}"
