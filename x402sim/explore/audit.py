@@ -107,10 +107,10 @@ class Audit:
         if not granted.access_after:
             return False
         rivals = [other for other in self.book.presented if other.key == each.key]
+        if len(rivals) == 1:
+            return True
         use = self.ledger.uses.get(each.signed.nonce)
-        return len(rivals) == 1 or (
-            use is not None and granted.record.get("tx_hash") == use.tx_hash
-        )
+        return use is not None and granted.record.get("tx_hash") == use.tx_hash
 
     def _not_served(self, nonce: str, use: Use, fitting: list[Presented]) -> Iterator[Violation]:
         """Judge a transfer that gives no access: whose fault is it?"""
@@ -195,12 +195,15 @@ class Audit:
         """Compare what the server wallet owes each payer with what it has sent."""
         owed: Counter[str] = Counter()
         undone: Counter[str] = Counter()
+        counted: set[str] = set()
         for key, granted in self.granted.items():
             use, payer, price_base = self._deposit(key)
             session = granted.session
             if "sessionId" in session:
                 left = int(str(session["deposited"])) - int(str(session["released"]))
-                (owed if use else undone)[payer] += left
+                is_owed = use is not None and use.tx_hash not in counted
+                (owed if is_owed else undone)[payer] += left
+                counted.add(use.tx_hash if use else "")
             elif price_base != PRICE_BASE:
                 undone[payer] += price_base
         merchant = self.scene.world.merchant.lower()
@@ -211,7 +214,7 @@ class Audit:
         for payer in owed | undone | sent:
             extra = sent[payer] - owed[payer]
             if 0 < extra <= undone[payer]:
-                self.counts["refunded, then the deposit was undone"] += 1
+                self.counts["refunded more: the deposit was undone, or raced"] += 1
             elif extra:
                 how = f"{payer} is owed {owed[payer]} base units and got {sent[payer]}"
                 yield Violation(Law.REFUND_ARRIVES_ONCE, how)

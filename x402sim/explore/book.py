@@ -54,7 +54,7 @@ class Presented:
     @property
     def tx_hashes(self) -> list[str]:
         """The transactions that receipts named."""
-        return [str(each.body["txHash"]) for each in self.answers if each.status == 200]
+        return [str(each.body["txHash"]) for each in self.answers if "txHash" in each.body]
 
     @property
     def may_still_be_paid(self) -> bool:

@@ -188,7 +188,8 @@ class Case(
 ):
     """A random world: its options, as in `x402sim.World`, and its steps.
 
-    `balances` are the payers' tokens, such as "1.00"; `services` how many services there are.
+    `balances` are the tokens of each payer, such as "1.00", or "" for none; `services` is how many
+    services there are.
     `jitter` is the sigma of the lognormal latencies; 0 keeps them constant.
     """
 

@@ -1,6 +1,6 @@
 """Draws a random case from a seed: small worlds, in which much goes wrong at the same time."""
 
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 from x402sim.events import ServiceName, Skewable
 from x402sim.explore.case import (
@@ -42,9 +42,8 @@ _BODIES = ("", "null", "{}", "[]", '{"jsonrpc":"2.0","id":1,"result":null}', "<h
 
 def draw(seed: int, *, adversary: bool) -> Case:
     """Return the case of a seed; with an `adversary`, third parties act and others lie."""
-    return _Draw(
-        Rng(seed).stream("adversarial case" if adversary else "case"), seed, adversary
-    ).case()
+    rng = Rng(seed).stream("adversarial case" if adversary else "case")
+    return _Draw(rng, seed, adversary).case()
 
 
 class _Draw:
@@ -70,7 +69,7 @@ class _Draw:
         return Case(
             seed=self._seed,
             balances=tuple(
-                rng.choices(("1.00", "0.05", "0.01", "0.00"), (90, 6, 3, 1))[0]
+                rng.choices(("1.00", "0.05", "0.01", ""), (90, 6, 3, 1))[0]
                 for _ in range(self._payers)
             ),
             services=self._services,
@@ -138,7 +137,7 @@ class _Draw:
         rng = self._rng
         part = rng.choices(("service", "facilitator", "explorer", "rpc"), (25, 40, 10, 25))[0]
         victim: Victim = about.service if part == "service" else part  # type: ignore[assignment]
-        kinds: list[FaultKind] = [kind for kind in get_args(FaultKind)]
+        kinds: tuple[FaultKind, ...] = get_args(FaultKind)
         does = rng.choice([kind for kind in kinds if kind != "answer" or part != "service"])
         return Strike(
             at_s=max(0.0, at_s - rng.choice((0.0, 0.5, 5.0))),
@@ -168,7 +167,8 @@ class _Draw:
         )
 
     def _submit(self, at_s: float, about: Purchase) -> Step:
-        how = self._rng.choice(("chain", "chain", "facilitator"))
+        is_direct = self._rng.random() < 0.7
+        how: Literal["chain", "facilitator"] = "chain" if is_direct else "facilitator"
         return Submit(at_s=at_s, of=about.number, how=how)
 
     def _lie(self, at_s: float, about: Purchase) -> Step:

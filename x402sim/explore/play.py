@@ -133,10 +133,10 @@ class _Run:
         event, second = entry.event, entry.at_ms // 1000
         self._at_once = self._at_once + 1 if second == self._second else 0
         self._second = second
-        if self._at_once > MOST_AT_ONCE or entry.seq > MOST_EVENTS:
-            if self._main and not self._main.cancelling():
-                self._break(Law.TIME_PASSES, f"{self._at_once} events in one second")
-                self._main.cancel()
+        is_stuck = self._at_once > MOST_AT_ONCE or entry.seq > MOST_EVENTS
+        if is_stuck and self._main and not self._main.cancelling():
+            self._break(Law.TIME_PASSES, f"more than {MOST_AT_ONCE} events in one second")
+            self._main.cancel()
         match event:
             case events.AnswerSent(actor=actor, status=status, path=path):
                 if actor in _SERVICES and status >= 500 and status not in _FINE:
@@ -172,7 +172,7 @@ async def _scene(live: LiveWorld, case: Case) -> Scene:
     for _ in range(case.services - 1):
         await live.another_service()
     payers = [
-        await live.payer(f"payer {number}", balance=balance)
+        await live.payer(f"payer {number}", balance=balance or None)
         for number, balance in enumerate(case.balances)
     ]
     third_party = await live.payer("third party")

@@ -6,7 +6,6 @@ from typing import assert_never
 
 import httpx
 
-from x402sim.chain.base import Hash
 from x402sim.events import ServiceName
 from x402sim.explore.book import Book, Signed, Visit
 from x402sim.explore.case import (
@@ -29,7 +28,7 @@ from x402sim.explore.case import (
     Submit,
 )
 from x402sim.explore.lies import fault_of
-from x402sim.protocol.crypto import to_hex
+from x402sim.protocol.crypto import Hash, to_hex
 from x402sim.world.story.live import LiveWorld
 from x402sim.world.story.payer import QUOTE, SESSIONS, Answer, Payer
 
