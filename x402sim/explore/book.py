@@ -56,16 +56,6 @@ class Presented:
         """The transactions that receipts named."""
         return [str(each.body["txHash"]) for each in self.answers if "txHash" in each.body]
 
-    @property
-    def may_still_be_paid(self) -> bool:
-        """Whether an answer said that this header may still pay."""
-        return any(each.status and each.body.get("final") is False for each in self.answers)
-
-    @property
-    def was_refused(self) -> bool:
-        """Whether an answer said that this header never pays for this id."""
-        return any(each.body.get("final") is True for each in self.answers)
-
 
 @dataclass(frozen=True, slots=True)
 class Visit:

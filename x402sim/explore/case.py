@@ -43,7 +43,7 @@ class Buy(_Step, frozen=True, kw_only=True):
     """A payer asks for a quote, signs, waits, and pays; without a final answer, tries again.
 
     `number` names the purchase for other steps. `anew` signs a second header for the same payment
-    after a final refusal.
+    after a final refusal, while the 402 is young enough.
     """
 
     number: int

@@ -4,7 +4,6 @@ The ledger says what stands in the end; the journal says when an authorization w
 block, when it was presented, and which service sent it to the facilitator.
 """
 
-from bisect import bisect_right
 from dataclasses import dataclass, field
 from typing import cast, get_args
 
@@ -97,10 +96,15 @@ class Times:
         """Return when an authorization was first used in a block; infinite if never."""
         return min((at_ms for at_ms, used in self.visible.get(nonce, ()) if used), default=1e18)
 
+    def is_used_at(self, nonce: str, at_ms: int) -> bool:
+        """Tell whether an authorization was used in a block before this millisecond."""
+        before = [used for changed_ms, used in self.visible.get(nonce, ()) if changed_ms < at_ms]
+        return bool(before) and before[-1]
+
     def was_unused_during(self, nonce: str, exchange: int) -> bool:
         """Tell whether an authorization was unused at any moment of an exchange."""
         since, until = self.sent_ms[exchange], self.ended_ms.get(exchange, 1 << 60)
-        changes = self.visible.get(nonce, [])
-        before = bisect_right(changes, (since, False)) if changes else 0
-        was_used = any(used for _, used in changes[before - 1 : before])
-        return not was_used or any(not used for at_ms, used in changes if since <= at_ms <= until)
+        if not self.is_used_at(nonce, since):
+            return True
+        changes = self.visible.get(nonce, ())
+        return any(not used for at_ms, used in changes if since <= at_ms <= until)

@@ -116,7 +116,8 @@ async def _purchase(scene: Scene, step: Purchase) -> None:
     signed = scene.book.sign(step.number, payer, required)
     await scene.world.clock.sleep(step.wait_s)
     last = await _insist(scene, step, payer, required, signed)
-    if step.anew and last.body.get("final") is True:
+    is_young = scene.world.clock.now() < signed.authorization.valid_before
+    if step.anew and last.body.get("final") is True and is_young:
         signed = scene.book.sign(step.number, payer, required)
         await _insist(scene, step, payer, required, signed)
     if isinstance(step, Deposit):
