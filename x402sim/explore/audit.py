@@ -59,6 +59,7 @@ class Granted:
     """Whether it is accepted after that."""
     again: Answer | None
     record: dict[str, object]
+    """Its status before the header was presented again, and its tx_hash after."""
     session: dict[str, object]
 
 
@@ -301,6 +302,7 @@ async def _ask_about(scene: Scene, each: Presented) -> Granted:
     service, payment_id = each.key
     payer = scene.at(each.signed.payer, service)
     before = await _access(scene, each, service)
+    status = (await payer.payment(payment_id)).get("status")
     again = None
     if not _has_access(before):
         rivals = [other for other in scene.book.presented if other.key == each.key]
@@ -318,7 +320,7 @@ async def _ask_about(scene: Scene, each: Presented) -> Granted:
         _has_access(before),
         _has_access(after),
         again,
-        {"tx_hash": record.get("tx_hash"), "status": record.get("status")},
+        {"tx_hash": record.get("tx_hash"), "status": status},
         session,
     )
 

@@ -75,7 +75,7 @@ class _Draw:
             services=self._services,
             latency=latency,
             jitter=jitter,
-            block_time_s=rng.choices((None, 1.0, 5.0, 12.0, 30.0), (50, 10, 15, 15, 10))[0],
+            block_time_s=rng.choices((None, 2.0, 5.0, 12.0, 30.0), (50, 10, 15, 15, 10))[0],
             explorer_lag_s=rng.choices((0.0, 20.0, 400.0), (80, 10, 10))[0],
             steps=tuple(steps),
         )

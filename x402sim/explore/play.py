@@ -24,7 +24,7 @@ from x402sim.world.story.invariants import GRANTED_IF_PAID, PAID_ONCE, Invariant
 from x402sim.world.story.live import LiveWorld
 from x402sim.world.transport.latency import latency_of
 
-QUIET_S = 2_000.0
+QUIET_S = 1_600.0
 """The peace before the audit: twelve blocks of 60 s, and several runs of every background job."""
 MOST_EVENTS = 60_000
 MOST_AT_ONCE = 5_000
@@ -80,6 +80,8 @@ class _Run:
             self._break(Law.TIME_PASSES, str(stuck))
         except asyncio.CancelledError:
             pass  # time stood still, which is recorded already
+        except Exception as bug:  # noqa: BLE001 - whatever a world raises is what the run found
+            self._exception(repr(bug))
         finally:
             log.removeHandler(handler)
             log.propagate = propagates
