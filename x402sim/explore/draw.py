@@ -139,6 +139,13 @@ class _Draw:
         victim: Victim = about.service if part == "service" else part  # type: ignore[assignment]
         kinds: tuple[FaultKind, ...] = get_args(FaultKind)
         does = rng.choice([kind for kind in kinds if kind != "answer" or part != "service"])
+        details: dict[str, Any] = {}
+        if does.startswith("delay"):
+            details["seconds"] = rng.choice((0.3, 5.0, 31.0, 61.0, 95.0))
+        if does == "answer":
+            details["status"] = rng.choice((200, 400, 404, 408, 429, 500, 503))
+            details["body"] = rng.choice(_BODIES)
+            details["work_done"] = rng.random() < 0.5
         return Strike(
             at_s=max(0.0, at_s - rng.choice((0.0, 0.5, 5.0))),
             fault=Fault(
@@ -149,10 +156,7 @@ class _Draw:
                 skip=rng.choice((0, 0, 0, 1, 2)),
                 times=rng.choice((1, 1, 1, 2, 3, 6, None)),
                 probability=rng.choice((1.0, 1.0, 0.5)),
-                seconds=rng.choice((0.3, 5.0, 31.0, 61.0, 95.0)) if "delay" in does else 0.0,
-                status=rng.choice((200, 400, 404, 408, 429, 500, 503)) if does == "answer" else 500,
-                body=rng.choice(_BODIES) if does == "answer" else "",
-                work_done=does == "answer" and rng.random() < 0.5,
+                **details,
             ),
         )
 

@@ -5,12 +5,9 @@ opened: the chain survives a kill -9 at any moment.
 """
 
 import asyncio
-import sqlite3
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
-
-import msgspec
 
 from x402sim.chain.base import (
     Block,
@@ -24,6 +21,7 @@ from x402sim.chain.base import (
     Transaction,
     TxReceipt,
 )
+from x402sim.chain.ledger.files import Operation, OperationLog
 from x402sim.chain.ledger.machine import GAS_PRICE_WEI, Machine
 from x402sim.chain.ledger.token import Token
 from x402sim.chain.ledger.token_rules import TokenRules
@@ -50,6 +48,7 @@ class LedgerChain:
         balances: Mapping[Address, int] | None = None,
         native: Mapping[Address, int] | None = None,
         file: Path | None = None,
+        database: Path | None = None,
         origin: bytes = b"",
         has_history: bool = False,
         rules: TokenRules | None = None,
@@ -69,7 +68,7 @@ class LedgerChain:
         self.watchers: list[Callable[[], Awaitable[None]]] = []
         """Functions to call after every operation."""
         self._waiters: dict[Hash, list[asyncio.Future[TxReceipt]]] = {}
-        self._log = _OperationLog(file) if file else None
+        self._log = OperationLog(file, database) if file else None
         try:
             self.machine = self._open()
         except BaseException:
@@ -100,13 +99,21 @@ class LedgerChain:
         """Return the logs that pass the filter, oldest first."""
         return self.machine.logs(wanted)
 
-    async def call(self, call: Call) -> bytes:
-        """Run a call on the newest state and discard its effects; raises `Reverted`."""
-        return self.machine.call(call, self._clock.now_s())[0]
+    async def call(self, call: Call, block: int | None = None) -> bytes:
+        """Run a call and discard its effects; raises `Reverted`, and `ChainError` for the block."""
+        return self._call(call, block)[0]
 
-    async def estimate_gas(self, call: Call) -> int:
-        """Return the gas a call would use now; raises `Reverted`."""
-        return self.machine.call(call, self._clock.now_s())[1]
+    async def estimate_gas(self, call: Call, block: int | None = None) -> int:
+        """Return the gas a call would use; raises as `call` does."""
+        return self._call(call, block)[1]
+
+    def _call(self, call: Call, block: int | None) -> tuple[bytes, int]:
+        """Run a call now, or at the time of an older block."""
+        if block is None:
+            return self.machine.call(call, self._clock.now_s())
+        with self.machine.at(block) as is_newest:
+            at_s = self._clock.now_s() if is_newest else self.machine.state.head.timestamp_s
+            return self.machine.call(call, at_s)
 
     async def send(self, call: Call) -> Hash:
         """Put a transaction into the mempool; raises `ChainError`."""
@@ -128,17 +135,24 @@ class LedgerChain:
         finally:
             self._forget_waiter(tx_hash, waiter)
 
-    async def native_balance(self, account: Address) -> int:
-        """Return an account's native balance in wei."""
-        return self.machine.state.native.get(account, 0)
+    async def native_balance(self, account: Address, block: int | None = None) -> int:
+        """Return an account's native balance in wei; raises `ChainError` for the block."""
+        with self.machine.at(block):
+            return self.machine.state.native.get(account, 0)
 
-    async def account_nonce(self, account: Address) -> int:
-        """Return the number of transactions an account has sent, waiting ones included."""
-        return self.machine.state.account_nonces.get(account, 0)
+    async def account_nonce(self, account: Address, block: int | None = None) -> int:
+        """Return the number of transactions an account has sent, in the newest state waiting ones
+        included; raises `ChainError` for the block.
+        """
+        with self.machine.at(block) as is_newest:
+            return self.machine.sent(account, and_waiting=is_newest)
 
-    async def code(self, account: Address) -> bytes:
-        """Return one placeholder byte for the token, nothing for any other account."""
-        return _CODE if account == self.token else b""
+    async def code(self, account: Address, block: int | None = None) -> bytes:
+        """Return one placeholder byte for the token, nothing for any other account; raises
+        `ChainError` for the block.
+        """
+        with self.machine.at(block):
+            return _CODE if account == self.token else b""
 
     async def gas_price(self) -> int:
         """Return the price of one unit of gas in wei."""
@@ -220,10 +234,8 @@ class LedgerChain:
 
     async def reset(self) -> None:
         """Revert to block 0. The automine setting is kept."""
-        automine, self._has_history = self.machine.automine, False
-        if self._log:
-            self._log.clear()
-        self.machine = self._open()
+        automine = self.machine.automine
+        self.machine = self._begin()
         if not automine:
             await self._apply("automine", False)
         await self._notify()
@@ -242,22 +254,25 @@ class LedgerChain:
             raise ChainError(receipt.revert_reason)
 
     def _open(self) -> Machine:
-        """Return a new machine that has replayed the log."""
-        if self._log is None:
-            return self._new_machine(self._clock.now_s())
-        operations = self._log.read()
+        """Return a machine that has replayed the log, or a new one."""
+        operations = self._log.read() if self._log else []
         if not operations and self._has_history:
             raise ChainError("the chain file is empty, but its database has payments")
         if not operations:
-            at_s = self._clock.now_s()
-            self._log.write(at_s, "genesis", self.chain_id, self.owner, self._origin)
-            return self._new_machine(at_s)
+            return self._begin()
         try:
             return self._replay(operations)
         except (LookupError, TypeError, ValueError) as error:
             raise ChainError(f"the chain file is damaged: {error!r}") from error
 
-    def _replay(self, operations: list[tuple[int, str, list[Any]]]) -> Machine:
+    def _begin(self) -> Machine:
+        """Return a new machine, and log its genesis."""
+        at_s = self._clock.now_s()
+        if self._log:
+            self._log.begin(at_s, self.chain_id, self.owner, self._origin)
+        return self._new_machine(at_s)
+
+    def _replay(self, operations: list[Operation]) -> Machine:
         """Return a machine that has replayed these operations; the first is the genesis."""
         genesis_s, _, origin = operations[0]
         self._check_origin(origin)
@@ -270,7 +285,9 @@ class LedgerChain:
         return machine
 
     def _check_origin(self, arguments: list[Any]) -> None:
-        """Raise `ChainError` unless the log belongs to this network, seed and database."""
+        """Raise `ChainError` unless the log belongs to this network, seed and database, and is as
+        new as the database.
+        """
         chain_id, owner, origin = arguments
         if chain_id != self.chain_id:
             raise ChainError(f"the file holds chain {chain_id}, not {self.chain_id}")
@@ -278,6 +295,8 @@ class LedgerChain:
             raise ChainError("the file was made with another seed")
         if origin != self._origin:
             raise ChainError("the file's chain belongs to another database")
+        if self._log:
+            self._log.require_as_new_as_database()
 
     async def _apply(self, name: str, *arguments: Any) -> Any:
         """Log an operation, run it, then notify watchers and waiters."""
@@ -347,40 +366,3 @@ _OPERATIONS: dict[str, Callable[..., Any]] = {
     "revert": _revert,
     "reorg": Machine.reorg,
 }
-
-
-class _OperationLog:
-    """A SQLite table of operations, one msgpack row each, committed one by one."""
-
-    def __init__(self, file: Path) -> None:
-        self._db = sqlite3.connect(file, isolation_level=None, timeout=0.5)
-        try:
-            self._db.execute("PRAGMA locking_mode=EXCLUSIVE")  # one process may write
-            self._db.execute("PRAGMA journal_mode=WAL")
-            self._db.execute("PRAGMA synchronous=FULL")
-            self._db.execute(
-                "CREATE TABLE IF NOT EXISTS operations(seq INTEGER PRIMARY KEY, op BLOB)"
-            )
-        except sqlite3.Error:
-            self._db.close()
-            raise
-
-    def write(self, at_s: int, name: str, *arguments: Any) -> None:
-        try:
-            row = msgspec.msgpack.encode((at_s, name, arguments))
-        except OverflowError as error:
-            raise ChainError(f"{name}: {error}") from error
-        self._db.execute("INSERT INTO operations(op) VALUES (?)", (row,))
-
-    def read(self) -> list[tuple[int, str, list[Any]]]:
-        rows = self._db.execute("SELECT op FROM operations ORDER BY seq")
-        try:
-            return [msgspec.msgpack.decode(row) for (row,) in rows]
-        except msgspec.MsgspecError as error:
-            raise ChainError(f"the chain file is damaged: {error}") from error
-
-    def clear(self) -> None:
-        self._db.execute("DELETE FROM operations")
-
-    def close(self) -> None:
-        self._db.close()

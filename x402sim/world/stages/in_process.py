@@ -4,6 +4,7 @@ Time is virtual if the chain allows it, else real.
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -13,20 +14,22 @@ import httpx
 from starlette.types import ASGIApp
 
 from x402sim.clock import Clock
-from x402sim.events import Part, ServiceName
+from x402sim.events import AnswerSent, Event, Part, RequestSent, ServiceName
 from x402sim.journal import Journal
 from x402sim.rng import Rng
 from x402sim.spec.needs import Need
 from x402sim.world.assembly.parts import Parts, build
 from x402sim.world.chains.backend import ChainBackend
 from x402sim.world.control.app import control_app
-from x402sim.world.loop import VirtualLoop, run_anywhere, run_virtual
+from x402sim.world.loop import VirtualLoop, most_common, run_anywhere, run_virtual
 from x402sim.world.server.running import running
 from x402sim.world.stages.stage import START_S, Door, OpenStage, Plan
 from x402sim.world.transport.latency import constant
 from x402sim.world.transport.link import Asgi, Link, Links
 
 T = TypeVar("T")
+NEWEST = 1000
+"""The number of events of which an error tells the most common."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +105,7 @@ async def world_of_our_own(plan: Plan) -> AsyncIterator[OwnWorld]:
     if isinstance(loop, VirtualLoop):
         clock = Clock(lambda: START_S + loop.time())
         links = Links(clock, Journal(), loop.turn)
+        loop.newest = lambda: _newest(links.journal)
     else:
         clock = Clock()
         links = Links(clock, Journal())
@@ -119,3 +123,20 @@ async def world_of_our_own(plan: Plan) -> AsyncIterator[OwnWorld]:
     )
     async with running(parts):
         yield OwnWorld(plan, parts, links, rng, control)
+
+
+def _newest(journal: Journal) -> str:
+    """Return a sentence about the newest events: who did what, and how often."""
+    entries = journal.since(journal.length - NEWEST)
+    counts = Counter(_deed(entry.event) for entry in entries)
+    return f" The last {len(entries)} events: {most_common(counts)}."
+
+
+def _deed(event: Event) -> str:
+    match event:
+        case RequestSent():
+            return f"{event.actor} asks {event.to} {event.path}"
+        case AnswerSent():
+            return f"{event.actor} answers {event.path} with {event.status}"
+        case _:
+            return f"{event.actor} {type(event).__name__}"

@@ -139,7 +139,7 @@ class LiveWorld:
         cannot be sent to a deployment. Raises `RuntimeError` for a path that the victim lacks
         (with `when`, `ValueError`).
         """
-        self.record(events.FaultInjected(**msgspec.structs.asdict(fault)))
+        self.record(events.FaultInjected(**msgspec.to_builtins(fault)))
         if when is None:
             await self._control("POST", "faults", msgspec.to_builtins(fault))
         elif self.stage.parts is None:
@@ -167,12 +167,13 @@ class LiveWorld:
         await self._control("POST", "explorer/lag", {"seconds": seconds})
 
     async def crash(self, victim: events.ServiceName = "service") -> None:
-        """Kill a service and restart it on its database."""
+        """Kill a service; returns when it has restarted on its database, 1 second later."""
         self.record(events.ServiceCrashed(victim=victim))
         if victim == "service":
             await self._control("POST", "crash")
         else:
             self._other(victim).crash()
+            await self._other(victim).runs()
 
     # --- the chain -------------------------------------------------------------------
 

@@ -1,21 +1,22 @@
 """Faults as data; `middleware` injects them.
 
 A fault has a victim, a kind and conditions. An unknown victim, kind, field or path is an error
-where the fault is written.
+where the fault is written, and so is a field that the kind does not use.
 """
 
 import re
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Annotated, Any, Literal, get_args, get_type_hints
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_type_hints
 
 import msgspec
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 
 from x402sim.events import Part
 from x402sim.rng import Stream
 from x402sim.suggest import unknown
 
+T = TypeVar("T")
 Victim = Part
 FaultKind = Literal[
     "lose request",
@@ -39,7 +40,8 @@ FaultKind = Literal[
 - truncate: the work is done, and half of the answer arrives
 - duplicate: the request arrives twice, and the second answer is the one that is seen
 - crash before, crash after: the *service* that was asked, or that asks, dies as the request
-  reaches the victim, or when its answer is ready, and starts again on its database
+  reaches the victim, or when its answer is ready; it runs again on its database 1 second
+  later, and refuses connections until then
 """
 
 
@@ -50,7 +52,9 @@ class Fault(
 
     It strikes requests whose path ends with `path` and whose path, query or body contains
     `contains`; it lets the first `skip` of those pass, and strikes at most `times` (None: without
-    limit), each with `probability`. Raises `ValueError` for an invalid value.
+    limit), each with `probability`. `seconds` is for delays; `status` (500), `body` (empty),
+    `content_type` (application/json) and `work_done` (no) are for "answer" only. Raises
+    `ValueError` for an invalid value.
 
     >>> Fault(victim="facilitator", does="lose answer", path="/settle", times=2)
     Fault(victim='facilitator', does='lose answer', path='/settle', times=2)
@@ -63,22 +67,44 @@ class Fault(
     skip: Annotated[int, Meta(ge=0)] = 0
     times: Annotated[int, Meta(ge=1)] | None = 1
     probability: Annotated[float, Meta(ge=0, le=1)] = 1.0
-    seconds: Annotated[float, Meta(ge=0, le=366 * 86400)] = 0.0
-    status: Annotated[int, Meta(ge=200, le=599)] = 500
-    body: str = ""
-    content_type: str = "application/json"
-    work_done: bool = False
+    seconds: Annotated[float, Meta(gt=0, le=366 * 86400)] | UnsetType = UNSET
+    status: Annotated[int, Meta(ge=200, le=599)] | UnsetType = UNSET
+    body: str | UnsetType = UNSET
+    content_type: str | UnsetType = UNSET
+    work_done: bool | UnsetType = UNSET
 
     def __post_init__(self) -> None:
         _require_known("victim", self.victim, get_args(Victim))
         _require_known("kind of fault", self.does, get_args(FaultKind))
         for name, kind in _field_types().items():
+            value = getattr(self, name)
+            if value is UNSET:
+                continue
+            if self.does not in _KINDS_WITH.get(name, (self.does,)):
+                kinds = " and ".join(map(repr, _KINDS_WITH[name]))
+                raise ValueError(f"{name} of a fault is for {kinds} only, not for {self.does!r}")
             try:
-                msgspec.convert(getattr(self, name), kind)
+                msgspec.convert(value, kind)
             except msgspec.ValidationError as wrong:
                 raise ValueError(f"{name} of a fault: {wrong}") from None
-        if self.does.startswith("delay") and not self.seconds:
+        if self.does in _DELAYS and self.seconds is UNSET:
             raise ValueError(f"a fault that does {self.does!r} needs `seconds`")
+
+
+_DELAYS: tuple[FaultKind, ...] = ("delay request", "delay answer")
+_KINDS_WITH: dict[str, tuple[FaultKind, ...]] = {
+    "seconds": _DELAYS,
+    "status": ("answer",),
+    "body": ("answer",),
+    "content_type": ("answer",),
+    "work_done": ("answer",),
+}
+"""The kinds that use a field; all others are for every kind."""
+
+
+def given(value: T | UnsetType, default: T) -> T:
+    """Return a field's value, or what it is by default."""
+    return default if isinstance(value, UnsetType) else value
 
 
 @cache
