@@ -54,7 +54,7 @@ class ServiceRig:
         self.clock = Clock(lambda: self.now[0])
         self.wires: dict[str, Wire] = {}
 
-        def link(name: str, app: Any) -> Wire:
+        def link(_: str, name: str, app: Any) -> Wire:
             self.wires[name] = Wire(httpx.ASGITransport(app, raise_app_exceptions=False))
             return self.wires[name]
 

@@ -20,6 +20,7 @@ from x402sim.events.base import (
     Part,
     Scalar,
     Seconds,
+    ServiceName,
     Skewable,
     name_of,
 )
@@ -109,6 +110,7 @@ __all__ = [
     "Seconds",
     "ServiceCrashed",
     "ServiceEvent",
+    "ServiceName",
     "SessionDebited",
     "SessionOpened",
     "SessionRefunded",
@@ -139,7 +141,7 @@ ServiceEvent = (
     | TransactionReplaced | PaymentIndexed | SettlementAnswerLost | SessionOpened
     | SessionDebited | SessionsExpired | SessionRefunded | RefundDelayed | RefundUndone | IndexerRan
 )  # fmt: skip
-"""Events of the service; the actor is "service"."""
+"""Events of a service; the actor is its name."""
 ExchangeEvent = RequestSent | AnswerReceived | NoAnswer
 """Events of an exchange, as seen by the caller, who is the actor."""
 Event = StoryEvent | ChainEvent | ServiceEvent | ExchangeEvent | AnswerSent

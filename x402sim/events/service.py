@@ -1,12 +1,10 @@
-"""The events of the service."""
+"""The events of a service; `actor` is its name, as a world can have several."""
 
-from typing import Literal
-
-from x402sim.events.base import BaseEvent
+from x402sim.events.base import BaseEvent, ServiceName
 
 
 class _Service(BaseEvent, frozen=True, kw_only=True):
-    actor: Literal["service"] = "service"
+    actor: ServiceName = "service"
 
 
 class PaymentSettled(_Service, frozen=True, kw_only=True):

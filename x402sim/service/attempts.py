@@ -64,12 +64,8 @@ async def claim(service: Service, attempt: Attempt) -> Stored:
 
 def require(service: Service, rules: Rules[Presented, Refusal], attempt: Attempt) -> None:
     """Check a rule table; raises `SettlementRefused` with the first row that fails."""
-    case = Presented(
-        requirements=attempt.requirements,
-        issued=attempt.issued,
-        expires_s=attempt.terms.expires_s,
-        now_s=service.clock.now_s(),
-    )
+    expires_s, now_s = attempt.terms.expires_s, service.clock.now_s()
+    case = Presented(attempt.requirements, attempt.issued, expires_s=expires_s, now_s=now_s)
     broken = first_broken(rules, case)
     if broken:
         raise SettlementRefused(broken.refusal, broken.reason(case))

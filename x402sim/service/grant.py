@@ -61,10 +61,13 @@ def suspend(service: Service, stored: Stored) -> None:
     service.record(events.PaymentUndone(payment_id=payment_id))
 
 
-def revoke(service: Service, stored: Stored) -> None:
-    """Note that an attempt can never be paid any more, and end the access that it gave."""
+def revoke(service: Service, stored: Stored, height: int) -> None:
+    """Note that an attempt can never be paid any more, and end the access that it gave.
+
+    A chain of this height says so.
+    """
     payment_id = stored.record.payment_id
-    service.store.payments.fail(stored.attempt)
+    service.store.payments.fail(stored.attempt, height)
     if not service.store.payments.is_paid_otherwise(stored):
         service.entitlements.remove(payment_id)
         service.record(events.PaymentFailed(payment_id=payment_id))

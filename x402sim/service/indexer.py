@@ -75,8 +75,9 @@ async def look_again(service: Service) -> bool:
     """
     limit = service.settings.indexer_batch
     shallow = service.store.payments.shallow(limit)
+    failures = service.store.payments.shallow_failures(limit)
     refunds = service.store.sessions.shallow_refunds(limit)
-    if not shallow and not refunds:
+    if not shallow and not failures and not refunds:
         return False
     try:
         height = await service.rpc.height()
@@ -84,6 +85,8 @@ async def look_again(service: Service) -> bool:
         log.warning("the node did not answer: %s", error)
         return False
     changes = [await _look_again(service, each, height) for each in shallow]
+    for stored, failed_at in failures:
+        changes.append(await _is_paid_after_all(service, stored, height - failed_at))
     for session_id, tx_hash in refunds:
         await look_again_at_refund(service, session_id, tx_hash, height)
     return any(changes)
@@ -144,6 +147,19 @@ async def _look_again(service: Service, listed: Stored, height: int) -> bool:
         deep = is_deep(service, found.block_number, height)
         set_block(service, stored, tx_hash, found.block_number, is_deep=deep)
         return False
+
+
+async def _is_paid_after_all(service: Service, listed: Stored, blocks: int) -> bool:
+    """Look again at an attempt that failed so many blocks ago; tell whether it is settled now."""
+    payments = service.store.payments
+    async with service.settling.hold(listed.record.payment_id):
+        stored = payments.attempt(listed.attempt)
+        if stored is None or stored.record.status != "failed":
+            return False
+        finding = await follow_chain(service, stored)
+        if finding is Finding.NEVER and blocks >= service.settings.final_depth:
+            payments.set_deep(stored.attempt)
+        return finding is Finding.PAID
 
 
 def _settled(service: Service, listed: Stored) -> Stored | None:

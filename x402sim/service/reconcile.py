@@ -22,7 +22,7 @@ from x402sim.service.upstream.transactions import OnChain
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What the chain says of a payment; `use` is the use of its nonce if it is paid."""
+    """What a chain of this height says of a payment; `use` is the use of its nonce, if any."""
 
     finding: Finding
     use: NonceUse | None = None
@@ -43,7 +43,8 @@ async def ask_chain(service: Service, stored: Stored) -> Answer:
     except Unavailable:
         return Answer(Finding.UNKNOWN)
     if not state.is_used:
-        return Answer(Finding.NEVER if _is_too_late(claimed, state) else Finding.NOT_YET)
+        finding = Finding.NEVER if _is_too_late(claimed, state) else Finding.NOT_YET
+        return Answer(finding, height=state.height)
     if state.use is None:
         return Answer(Finding.UNKNOWN)
     is_paid = _pays_for(state.use, stored, claimed)
@@ -70,7 +71,7 @@ def follow(service: Service, stored: Stored, answer: Answer) -> None:
                 _paid_by(service, stored, answer.use, answer.height)
         case Finding.NEVER:
             if status != "failed":
-                revoke(service, stored)
+                revoke(service, stored, answer.height)
         case Finding.NOT_YET:
             if status == "settled":
                 suspend(service, stored)
@@ -128,7 +129,7 @@ def _paid_by(service: Service, stored: Stored, use: NonceUse, height: int) -> No
         if not payments.is_paid_otherwise(stored):
             grant(service, stored, use.tx_hash)
         elif stored.record.status == "pending":
-            payments.fail(stored.attempt)
+            payments.fail(stored.attempt, height)
             service.record(events.PaidAgain(payment_id=payment_id, tx_hash=use.tx_hash))
         return
     if use.tx_hash != stored.record.tx_hash:

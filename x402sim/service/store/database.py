@@ -22,12 +22,14 @@ CREATE TABLE IF NOT EXISTS payments(
     block_number INTEGER, timestamp INTEGER NOT NULL,
     header TEXT NOT NULL, payer BLOB, nonce BLOB, valid_before_s INTEGER,
     duration INTEGER NOT NULL, can_pay INTEGER NOT NULL, seen_unused INTEGER NOT NULL,
-    may_move INTEGER NOT NULL DEFAULT 1, is_deep INTEGER NOT NULL DEFAULT 0,
+    may_move INTEGER NOT NULL DEFAULT 1, failed_at INTEGER, is_deep INTEGER NOT NULL DEFAULT 0,
     CHECK (status != 'settled' OR tx_hash IS NOT NULL));
 CREATE INDEX IF NOT EXISTS unindexed ON payments(timestamp)
     WHERE block_number IS NULL AND status = 'settled';
 CREATE INDEX IF NOT EXISTS shallow ON payments(timestamp)
     WHERE block_number IS NOT NULL AND status = 'settled' AND NOT is_deep;
+CREATE INDEX IF NOT EXISTS shallow_failures ON payments(timestamp)
+    WHERE status = 'failed' AND NOT is_deep;
 CREATE INDEX IF NOT EXISTS unresolved ON payments(timestamp) WHERE status = 'pending';
 CREATE INDEX IF NOT EXISTS attempts ON payments(payment_id);
 CREATE UNIQUE INDEX IF NOT EXISTS paid ON payments(payment_id) WHERE status = 'settled';

@@ -210,16 +210,18 @@ class Payments:
                     attempt,
                 )
 
-    def fail(self, attempt: int) -> None:
-        """Mark an attempt as failed: it can never be paid any more. Raises `IllegalMove`.
+    def fail(self, attempt: int, height: int) -> None:
+        """Mark an attempt as failed: a chain of this height says that it can never be paid.
 
         If it was settled, a session that it paid for ends with it. The authorization is kept, as
-        a reorganisation may make its transfer after all.
+        a reorganisation may make its transfer after all. Raises `IllegalMove`.
         """
         with self._db.transaction():
             if self._require_move(attempt, "failed"):
                 (payment_id,) = self._db.one(
-                    "UPDATE payments SET status = 'failed' WHERE attempt = ? RETURNING payment_id",
+                    "UPDATE payments SET status = 'failed', failed_at = ?, is_deep = 0 "
+                    "WHERE attempt = ? RETURNING payment_id",
+                    height,
                     attempt,
                 )
                 if self._settled(payment_id) is None:
@@ -263,6 +265,21 @@ class Payments:
             "ORDER BY timestamp, attempt LIMIT ?"
         )
         return [_stored(row) for row in self._db.execute(sql, limit)]
+
+    def shallow_failures(self, limit: int) -> list[tuple[Stored, int]]:
+        """Return failed attempts that a reorganisation may still change, oldest first.
+
+        With each the height of the chain that failed it.
+        """
+        sql = (
+            f"SELECT {_COLUMNS}, attempt, may_move, failed_at FROM payments "
+            "WHERE status = 'failed' AND NOT is_deep ORDER BY timestamp, attempt LIMIT ?"
+        )
+        return [(_stored(row[:-1]), row[-1]) for row in self._db.execute(sql, limit)]
+
+    def set_deep(self, attempt: int) -> None:
+        """Record that no reorganisation is expected to change an attempt any more."""
+        self._db.execute("UPDATE payments SET is_deep = 1 WHERE attempt = ?", attempt)
 
     def backlog(self) -> int:
         """Return how many settled records have no block yet."""

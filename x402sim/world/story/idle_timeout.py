@@ -6,14 +6,15 @@ ends a story in which time stands still.
 
 import asyncio
 from types import TracebackType
+from typing import get_args
 
-from x402sim.events import TimeAdvanced
+from x402sim.events import Part, TimeAdvanced
 from x402sim.journal import Entry
 from x402sim.world.loop import TimeStandsStill, VirtualLoop
 
 IDLE_TIMEOUT_S = 31 * 86400
 """A month of simulated time."""
-_WITHOUT_THE_STORY = frozenset(("service", "facilitator", "explorer", "rpc", "chain"))
+_WITHOUT_THE_STORY = frozenset((*get_args(Part), "chain"))
 
 
 class IdleTimeout:

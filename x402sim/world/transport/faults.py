@@ -12,11 +12,12 @@ from typing import Annotated, Any, Literal, TypeVar, get_args, get_type_hints
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from x402sim.events import Part
 from x402sim.rng import Stream
 from x402sim.suggest import unknown
 
 T = TypeVar("T")
-Victim = Literal["service", "facilitator", "explorer", "rpc"]
+Victim = Part
 FaultKind = Literal[
     "lose request",
     "lose answer",
@@ -38,9 +39,9 @@ FaultKind = Literal[
 - answer: `status` and `body` are answered, instead of the work or after it (`work_done`)
 - truncate: the work is done, and half of the answer arrives
 - duplicate: the request arrives twice, and the second answer is the one that is seen
-- crash before, crash after: the *service* dies as the request reaches the victim, or
-  when its answer is ready; it runs again on its database 1 second later, and refuses
-  connections until then
+- crash before, crash after: the *service* that was asked, or that asks, dies as the request
+  reaches the victim, or when its answer is ready; it runs again on its database 1 second
+  later, and refuses connections until then
 """
 
 

@@ -17,8 +17,17 @@ ABORT = "x402sim.abort"
 """The ASGI scope's key of the function that breaks the request's connection."""
 
 
-def faulty(app: ASGIApp, victim: Victim, faults: Faults, clock: Clock) -> ASGIApp:
-    """Return `app` with the fault middleware around it."""
+def faulty(
+    app: ASGIApp,
+    victim: Victim,
+    faults: Faults,
+    clock: Clock,
+    crash: Callable[[], None] | None = None,
+) -> ASGIApp:
+    """Return `app` with the fault middleware around it.
+
+    `crash` kills the service that a crash is for, by default the first one of the world.
+    """
 
     async def middleware(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or not faults.standing():
@@ -29,12 +38,13 @@ def faulty(app: ASGIApp, victim: Victim, faults: Faults, clock: Clock) -> ASGIAp
         if body is None:
             await app(scope, _replayed(messages, receive), send)
             return
-        request = scope["path"].encode() + b"?" + scope["query_string"] + b"\n" + body
-        fault = faults.next_for(victim, scope["path"], request)
+        asked = scope["path"].encode() + b"?" + scope["query_string"] + b"\n" + body
+        fault = faults.next_for(victim, scope["path"], asked)
         if fault is None:
             await app(scope, _once(body), send)
         else:
-            await _strike(fault, faults, clock, _Request(app, scope, body, send))
+            request = _Request(app, scope, body, send)
+            await _strike(fault, crash or faults.on_crash, clock, request)
 
     return middleware
 
@@ -61,7 +71,7 @@ class _Request:
         await abort(how)
 
 
-async def _strike(fault: Fault, faults: Faults, clock: Clock, request: _Request) -> None:
+async def _strike(fault: Fault, crash: Callable[[], None], clock: Clock, request: _Request) -> None:
     match fault.does:
         case "lose request" | "refuse":
             await request.abort("refused" if fault.does == "refuse" else "lost")
@@ -87,7 +97,7 @@ async def _strike(fault: Fault, faults: Faults, clock: Clock, request: _Request)
         case "crash before" | "crash after":
             if fault.does == "crash after":
                 await request.work()
-            faults.on_crash()
+            crash()
             await request.abort("lost")
         case _ as unknown_kind:
             assert_never(unknown_kind)
