@@ -196,6 +196,20 @@ def only(path: str, fault: Fault) -> Fault:
     return on
 
 
+def after(count: int, fault: Fault) -> Fault:
+    """Return a fault that lets so many requests pass before it starts."""
+    passed = 0
+
+    async def on(
+        request: httpx.Request, deliver: Callable[[], Awaitable[httpx.Response]]
+    ) -> httpx.Response:
+        nonlocal passed
+        passed += 1
+        return await (deliver() if passed <= count else fault(request, deliver))
+
+    return on
+
+
 async def lose_request(request: httpx.Request, _: Any) -> httpx.Response:
     raise httpx.ConnectError("nobody there", request=request)
 

@@ -37,15 +37,20 @@ from x402sim.events.exchange import (
 )
 from x402sim.events.service import (
     IndexerRan,
+    PaidAgain,
     PaymentFailed,
     PaymentIndexed,
     PaymentRefused,
     PaymentSettled,
+    PaymentUndone,
+    RefundDelayed,
+    RefundUndone,
     SessionDebited,
     SessionOpened,
     SessionRefunded,
     SessionsExpired,
     SettlementAnswerLost,
+    TransactionReplaced,
 )
 from x402sim.events.story import (
     Begin,
@@ -88,12 +93,16 @@ __all__ = [
     "NoAnswer",
     "Note",
     "Outcome",
+    "PaidAgain",
     "Part",
     "PayerJoined",
     "PaymentFailed",
     "PaymentIndexed",
     "PaymentRefused",
     "PaymentSettled",
+    "PaymentUndone",
+    "RefundDelayed",
+    "RefundUndone",
     "RequestSent",
     "RevertsForced",
     "Scalar",
@@ -110,6 +119,7 @@ __all__ = [
     "StoryRaised",
     "TimeAdvanced",
     "TransactionMined",
+    "TransactionReplaced",
     "TransactionUndone",
     "Transfer",
     "name_of",
@@ -125,8 +135,9 @@ StoryEvent = Begin | End | PayerJoined | Intervention | Check | StoryRaised | No
 ChainEvent = TransactionMined | Transfer | AuthorizationConsumed | TransactionUndone
 """Events of the chain; the actor is "chain"."""
 ServiceEvent = (
-    PaymentSettled | PaymentRefused | PaymentFailed | PaymentIndexed | SettlementAnswerLost
-    | SessionOpened | SessionDebited | SessionsExpired | SessionRefunded | IndexerRan
+    PaymentSettled | PaymentRefused | PaymentFailed | PaymentUndone | PaidAgain
+    | TransactionReplaced | PaymentIndexed | SettlementAnswerLost | SessionOpened
+    | SessionDebited | SessionsExpired | SessionRefunded | RefundDelayed | RefundUndone | IndexerRan
 )  # fmt: skip
 """Events of the service; the actor is "service"."""
 ExchangeEvent = RequestSent | AnswerReceived | NoAnswer

@@ -58,7 +58,9 @@ class Tcp:
                 ws="none",
             )
             state = ServerState()
-            server = await loop.create_server(lambda: HttpProtocol(config, state, {}), sock=sock)
+            server = await loop.create_server(
+                lambda: HttpProtocol(config, state, {}, deadlines=None), sock=sock
+            )
             try:
                 yield world.stage(_Socket, f"http://127.0.0.1:{sock.getsockname()[1]}")
             finally:
