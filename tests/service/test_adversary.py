@@ -20,6 +20,7 @@ from tests.rig import (
 )  # fmt: skip
 from x402sim import TESTNET, Wallet
 from x402sim.chain.base import Call
+from x402sim.chain.ledger.machine import KEPT_STATES
 from x402sim.clock import Clock
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Hash, from_hex, parse_address
@@ -176,7 +177,7 @@ async def test_a_payment_stays_pending_while_the_node_does_not_answer(
 @pytest.mark.clause("3/pending-resolved")
 @scene
 async def test_a_block_mined_between_two_calls_is_no_failure(rig: ServiceRig) -> None:
-    """Our RPC keeps the newest state only; the nonce is asked for again at once."""
+    """A node that keeps the state of the head no more: the nonce is asked for again at once."""
     required = await lose_settlement(rig)
     asked: list[str] = []
 
@@ -184,7 +185,7 @@ async def test_a_block_mined_between_two_calls_is_no_failure(rig: ServiceRig) ->
         response: httpx.Response = await deliver()
         asked.append(json.loads(request.content)["method"])
         if len(asked) == 1:
-            await rig.parts.chain.mine()
+            await rig.parts.chain.mine(KEPT_STATES)
         return response
 
     with broken(rig, "rpc", mine_after_the_head):
