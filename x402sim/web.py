@@ -1,10 +1,12 @@
 """What every HTTP application of the kit shares: reading bodies, sending errors.
 
 A body has at most 1 MiB. Every error is `{"error": text}`, with a `reason` where there are
-details. No failure shows a stack trace.
+details. No failure shows a stack trace. While a database cannot be used (a full disk, a lock) the
+answer is 503.
 """
 
 import logging
+import sqlite3
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
@@ -58,6 +60,37 @@ def error(status: int, text: str, reason: str | None = None, final: bool | None 
     return answer(ErrorBody(error=text, reason=reason, final=final), status)
 
 
+def storage_unavailable(
+    request: Request, failure: sqlite3.Error, final: bool | None = None
+) -> Response:
+    """Return the 503 for a database that cannot be used now; `final` is for a settlement.
+
+    Raises `failure` again if it is no failure of the storage but a defect of ours.
+    """
+    if getattr(failure, "sqlite_errorcode", 0) & 0xFF not in _STORAGE_FAILURES:
+        raise failure
+    log.warning("%s %s: the database: %s", request.method, request.url.path, failure)
+    unavailable = RequestError.STORAGE_UNAVAILABLE
+    return error(status_of(unavailable, _DEFAULT), unavailable.text, str(failure), final)
+
+
+_STORAGE_FAILURES = frozenset(
+    {
+        sqlite3.SQLITE_BUSY,
+        sqlite3.SQLITE_CANTOPEN,
+        sqlite3.SQLITE_CORRUPT,
+        sqlite3.SQLITE_FULL,
+        sqlite3.SQLITE_IOERR,
+        sqlite3.SQLITE_LOCKED,
+        sqlite3.SQLITE_NOTADB,
+        sqlite3.SQLITE_PERM,
+        sqlite3.SQLITE_PROTOCOL,
+        sqlite3.SQLITE_READONLY,
+    }
+)
+"""The primary result codes of SQLite that tell of the disk or of another program."""
+
+
 async def read_body(request: Request) -> bytes:
     """Return the request's body; raises `Refused` 413 as soon as it passes 1 MiB."""
     announced = request.headers.get("content-length", "")
@@ -95,6 +128,7 @@ def application(
             Refused: _on_refused,
             HTTPException: _on_http_exception,
             ClientDisconnect: _on_disconnect,
+            sqlite3.Error: _on_storage_error,
             Exception: _on_bug,
             **(handlers or {}),
         },
@@ -122,6 +156,10 @@ async def _on_http_exception(request: Request, raised: Any) -> Response:
 
 async def _on_disconnect(_: Request, __: Any) -> Response:
     return error(400, RequestError.DISCONNECTED.text)
+
+
+async def _on_storage_error(request: Request, raised: Any) -> Response:
+    return storage_unavailable(request, raised)
 
 
 async def _on_bug(request: Request, raised: Any) -> Response:

@@ -52,12 +52,17 @@ transaction undone: tx_hash
 payment settled: payment_id tx_hash payer amount_base resource
 payment refused: payment_id refusal reason final leaves_earlier
 payment failed: payment_id
+payment undone: payment_id
+paid again: payment_id tx_hash
+transaction replaced: payment_id tx_hash
 payment indexed: payment_id block
 settlement answer lost: payment_id
 session opened: session_id payment_id payer deposited_base expires_ms
 session debited: session_id amount_base released_base
 sessions expired: count
 session refunded: session_id amount_base tx_hash
+refund delayed: session_id reason retry_s
+refund undone: session_id
 indexer ran: asked matched reverted unknown unanswered backlog
 request sent: exchange to method path payment_id session_id authorization
 answer received: exchange to status error final payment_id session_id tx_hash ok
@@ -129,7 +134,7 @@ def test_an_event_says_when_it_is_written(kind: type[events.Event]) -> None:
 def test_the_format_of_a_line_is_the_one_of_this_version() -> None:
     """The order of the fields is part of the format: a change of it is a new version."""
     lines = [f"{name_of(kind)}: {' '.join(kind.__struct_fields__[1:])}".rstrip() for kind in KINDS]
-    assert (VERSION, lines) == (2, FORMAT.strip().splitlines()), "raise journal.VERSION"
+    assert (VERSION, lines) == (3, FORMAT.strip().splitlines()), "raise journal.VERSION"
     for kind in KINDS:
         assert kind.__struct_fields__[0] == "actor"
         journal = Journal()

@@ -244,7 +244,9 @@ def test_the_statuses_are_those_decided(choices):
     for refusal in Refusal:
         media = answers[str(status_of(refusal, choices))]["content"]["application/json"]
         assert refusal.value in [each["value"]["error"] for each in media["examples"].values()]
-    assert set(answers) == {"200", "400", "413"} | {str(status_of(r, choices)) for r in Refusal}
+    assert set(answers) == {"200", "400", "413", "503"} | {
+        str(status_of(r, choices)) for r in Refusal
+    }
     quote = api["paths"]["/api/perp/quote"]["post"]["responses"]
     assert {"402", str(choices.short_session_status)} <= set(quote)
     created = api["paths"]["/api/sessions/create"]["post"]["responses"]

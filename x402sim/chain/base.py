@@ -14,6 +14,10 @@ class ChainError(Exception):
     """The chain rejected a call or a control operation; its state is unchanged."""
 
 
+class ChainUnavailable(ChainError):
+    """The chain cannot be used now, for example because the disk is full; it did nothing."""
+
+
 class Reverted(Exception):
     """The token reverted a call; the text is the revert reason."""
 

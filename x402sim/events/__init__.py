@@ -38,15 +38,20 @@ from x402sim.events.exchange import (
 )
 from x402sim.events.service import (
     IndexerRan,
+    PaidAgain,
     PaymentFailed,
     PaymentIndexed,
     PaymentRefused,
     PaymentSettled,
+    PaymentUndone,
+    RefundDelayed,
+    RefundUndone,
     SessionDebited,
     SessionOpened,
     SessionRefunded,
     SessionsExpired,
     SettlementAnswerLost,
+    TransactionReplaced,
 )
 from x402sim.events.story import (
     Begin,
@@ -89,12 +94,16 @@ __all__ = [
     "NoAnswer",
     "Note",
     "Outcome",
+    "PaidAgain",
     "Part",
     "PayerJoined",
     "PaymentFailed",
     "PaymentIndexed",
     "PaymentRefused",
     "PaymentSettled",
+    "PaymentUndone",
+    "RefundDelayed",
+    "RefundUndone",
     "RequestSent",
     "RevertsForced",
     "Scalar",
@@ -112,6 +121,7 @@ __all__ = [
     "StoryRaised",
     "TimeAdvanced",
     "TransactionMined",
+    "TransactionReplaced",
     "TransactionUndone",
     "Transfer",
     "name_of",
@@ -127,8 +137,9 @@ StoryEvent = Begin | End | PayerJoined | Intervention | Check | StoryRaised | No
 ChainEvent = TransactionMined | Transfer | AuthorizationConsumed | TransactionUndone
 """Events of the chain; the actor is "chain"."""
 ServiceEvent = (
-    PaymentSettled | PaymentRefused | PaymentFailed | PaymentIndexed | SettlementAnswerLost
-    | SessionOpened | SessionDebited | SessionsExpired | SessionRefunded | IndexerRan
+    PaymentSettled | PaymentRefused | PaymentFailed | PaymentUndone | PaidAgain
+    | TransactionReplaced | PaymentIndexed | SettlementAnswerLost | SessionOpened
+    | SessionDebited | SessionsExpired | SessionRefunded | RefundDelayed | RefundUndone | IndexerRan
 )  # fmt: skip
 """Events of a service; the actor is its name."""
 ExchangeEvent = RequestSent | AnswerReceived | NoAnswer

@@ -3,12 +3,15 @@
 A new dialect is a file with `routes` and `INDEX` like `cronos.py`, and one entry here.
 """
 
+from typing import Any
+
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from x402sim import web
+from x402sim.chain.base import ChainUnavailable
 from x402sim.facilitator import cronos
 from x402sim.facilitator.engine import Facilitator
 
@@ -25,5 +28,10 @@ def facilitator_app(facilitator: Facilitator) -> Starlette:
         [
             Route("/", index, methods=["GET"]),
             *(route for dialect in DIALECTS for route in dialect.routes(facilitator)),
-        ]
+        ],
+        {ChainUnavailable: _on_chain_unavailable},
     )
+
+
+async def _on_chain_unavailable(_: Request, error: Any) -> Response:
+    return web.error(503, "Chain unavailable", str(error))

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from x402sim.chain.base import Call, Chain, ChainError, Reverted
+from x402sim.chain.base import Call, Chain, ChainError, ChainUnavailable, Reverted
 from x402sim.chain.reverts import Cause, cause
 from x402sim.clock import Clock
 from x402sim.protocol import abi
@@ -80,7 +80,7 @@ async def settle(facilitator: Facilitator, asked: Asked) -> SettleResult:
 
     The payer pays no gas (1/payer-pays-no-gas), and as the call is simulated first, a refusal
     costs no gas either. Raises `TimeoutError` if the transaction is still not mined after
-    `receipt_timeout_s`.
+    `receipt_timeout_s`, and `ChainUnavailable`.
     """
     rejected = verify(facilitator, asked)
     if rejected is not None or asked.payment is None:
@@ -97,6 +97,8 @@ async def settle(facilitator: Facilitator, asked: Asked) -> SettleResult:
         if seen is Cause.WINDOW:  # this token does not distinguish early and late
             seen = await _early_or_late(facilitator, payment.authorization)
         return NotTransferred(seen)
+    except ChainUnavailable:
+        raise
     except ChainError:  # it was not sent, or another transaction replaced it
         return NotTransferred(Cause.OTHER)
     if not receipt.succeeded:

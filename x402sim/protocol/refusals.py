@@ -31,11 +31,6 @@ class Finding(Enum):
     """The chain cannot be asked, or its answer is incomplete."""
 
 
-ONLY_NEVER = frozenset({Finding.NEVER})
-NEVER_OR_NOT_YET = frozenset({Finding.NEVER, Finding.NOT_YET})
-ALL_BUT_PAID = frozenset({Finding.NEVER, Finding.NOT_YET, Finding.UNKNOWN})
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
     """The properties of one refusal.
@@ -52,9 +47,8 @@ class Row:
     """Whether the payer should send the same payment header again, even after a final refusal."""
     leaves_earlier: bool = False
     """Whether earlier attempts with the same payment id keep their outcome."""
-    over_if: frozenset[Finding] = ONLY_NEVER
-    """If the facilitator refuses a first attempt with this error, the service treats the
-    refusal as final when the chain says one of these."""
+    is_sent: bool = True
+    """Whether a facilitator that refuses with this error may have sent the transaction."""
     example: str | None = None
     """An example of `reason`, for the documentation."""
 
@@ -85,7 +79,7 @@ class Refusal(Enum):
             status=lambda decisions: decisions.insufficient_balance_status,
             cause="Payer wallet lacks the token amount.",
             remedy="Fund the wallet.",
-            over_if=ALL_BUT_PAID,  # the transaction was never sent
+            is_sent=False,
         ),
     )
     INVALID_SIGNATURE = (
@@ -94,7 +88,7 @@ class Refusal(Enum):
             status=lambda decisions: decisions.invalid_signature_status,
             cause="Signature verification failed.",
             remedy="Generate a new payment header.",
-            over_if=ALL_BUT_PAID,
+            is_sent=False,
         ),
     )
     NONCE_USED = (
@@ -111,7 +105,7 @@ class Refusal(Enum):
             status=lambda decisions: decisions.authorization_expired_status,
             cause="validBefore has passed.",
             remedy="Generate a new authorization.",
-            over_if=NEVER_OR_NOT_YET,  # no future block accepts it
+            is_sent=False,
         ),
     )
     ALREADY_SETTLED = (
@@ -223,6 +217,7 @@ class RequestError(Enum):
         "Object missing required field `pair`",
     )
     INVALID_HOST = "Invalid Host header", 400, "A request has exactly one `Host` header."
+    INVALID_HTTP = "Invalid HTTP request", 400, "What was sent is not HTTP/1.1."
     DISCONNECTED = (
         "Client disconnected",
         400,
@@ -241,16 +236,36 @@ class RequestError(Enum):
         405,
         "The path does not have this method; the header `Allow` lists those it has.",
     )
+    TIMED_OUT = (
+        "Request timed out",
+        408,
+        "The request did not arrive in time.",
+        "its head has 10 s to arrive",
+    )
     BODY_TOO_LARGE = (
         "Request body too large",
         413,
         "A body has at most 1 MiB.",
         "at most 1048576 bytes are read",
     )
+    HEAD_TOO_LARGE = (
+        "Request head too large",
+        431,
+        "The request line and the headers have at most 512 KiB.",
+        "at most 524288 bytes are read",
+    )
     INTERNAL = (
         "Internal server error",
         500,
         "The service has a defect; the request is not at fault.",
+    )
+    STORAGE_UNAVAILABLE = (
+        "Storage unavailable",
+        503,
+        "The database cannot be used now: the disk is full, or another program has locked it. "
+        "Nothing that was stored is lost. Send the same request again, with the same payment "
+        "header.",
+        "database or disk is full",
     )
 
 

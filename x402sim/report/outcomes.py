@@ -151,9 +151,16 @@ class Payments:
             case events.PaymentFailed():
                 payment = self._of(event.payment_id)
                 payment.unresolved, payment.over = 0, "failed"
+            case events.PaymentUndone():
+                payment = self._of(event.payment_id)
+                payment.unresolved, payment.over = 1, "unpaid"
+            case events.TransactionReplaced():
+                self._of(event.payment_id).tx = event.tx_hash
             case events.PaymentIndexed():
                 self._of(event.payment_id).indexed_ms = at_ms
             case events.SessionOpened() | events.SessionDebited() | events.SessionRefunded():
+                pass
+            case events.RefundDelayed() | events.RefundUndone() | events.PaidAgain():
                 pass
             case events.SettlementAnswerLost() | events.SessionsExpired() | events.IndexerRan():
                 pass
@@ -242,8 +249,16 @@ class Sessions:
                 yield from self._expired(event.count)
             case events.PaymentFailed():
                 yield from self._failed(event.payment_id)
-            case events.SessionDebited() | events.SessionRefunded():
+            case events.RefundUndone(session_id=session_id) if session_id in self._known:
+                session = self._known[session_id]
+                session.refunded, session.last = 0, "expired"
+                yield session
+            case events.SessionDebited() | events.SessionRefunded() | events.RefundUndone():
                 pass  # the session was opened before the journal began
+            case events.PaymentUndone() | events.TransactionReplaced() | events.RefundDelayed():
+                pass
+            case events.PaidAgain():
+                pass
             case events.PaymentSettled() | events.PaymentRefused() | events.PaymentIndexed():
                 pass
             case events.SettlementAnswerLost() | events.IndexerRan():

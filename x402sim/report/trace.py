@@ -173,6 +173,12 @@ class Teller:
                 return f"refused: {refusal}" + (f": {reason}" if reason else "")
             case events.PaymentFailed():
                 return f"payment {self._alias(event.payment_id)} failed"
+            case events.PaymentUndone():
+                return f"payment {self._alias(event.payment_id)} undone by the chain"
+            case events.PaidAgain():
+                return f"payment {self._alias(event.payment_id)} paid again, for nothing"
+            case events.TransactionReplaced():
+                return f"payment {self._alias(event.payment_id)} made by another transaction"
             case events.SessionOpened():
                 return f"session {self._alias(event.session_id)} opened"
             case events.SessionDebited():
@@ -182,6 +188,10 @@ class Teller:
                 return f"sessions expired: {count}"
             case events.SessionRefunded():
                 return f"session {self._alias(event.session_id)} refunded"
+            case events.RefundUndone():
+                return f"refund of session {self._alias(event.session_id)} undone by the chain"
+            case events.RefundDelayed(retry_s=retry_s):
+                return f"refund of session {self._alias(event.session_id)} waits {retry_s} s"
             case events.IndexerRan(asked=asked, matched=matched, backlog=left):
                 return f"indexer ran: {asked} asked, {matched} matched, {left} left"
             case events.PaymentIndexed() | events.SettlementAnswerLost():

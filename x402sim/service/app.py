@@ -4,6 +4,7 @@ Clauses: 1/unpaid-402, 1/repeat-served, 4.2/price, 4.2/quote, 4.3/list, 4.4/depo
 4.4/deposit-flow, 7/payment-required, 9/no-version-segment.
 """
 
+import sqlite3
 from collections.abc import Awaitable, Callable
 
 from starlette.applications import Starlette
@@ -57,6 +58,8 @@ async def pay(service: Service, request: Request) -> Response:
         )
         status = status_of(refused.refusal, service.settings.decisions)
         return web.error(status, refused.refusal.text, refused.reason, final=refused.final)
+    except sqlite3.Error as failure:  # a claimed header may have been paid, any other may still be
+        return web.storage_unavailable(request, failure, final=False)
 
 
 async def create_session(service: Service, request: Request) -> Response:

@@ -5,6 +5,7 @@ Clauses: 1/indexer, 3/expiry-refund, 8/cache-sweep, 8/indexer-interval.
 
 import asyncio
 import logging
+import sqlite3
 from collections.abc import Awaitable, Callable
 
 from x402sim.service import indexer, sessions
@@ -36,7 +37,7 @@ async def run_background(service: Service) -> None:
 class _Every:
     """Runs each job in its own loop, at a fixed rate; missed turns are skipped.
 
-    A failure is logged, and the job runs again at its next turn.
+    After a failure the job runs again at its next turn. A failure that repeats is logged once.
     """
 
     def __init__(self, service: Service, group: asyncio.TaskGroup) -> None:
@@ -53,11 +54,21 @@ class _Every:
     ) -> None:
         clock = self._service.clock
         turn_s = clock.now() + (0 if at_once else interval_s)
+        failed: str | None = None
         while True:
             await clock.sleep_until(turn_s)
             try:
                 await work()
-            except Exception:
-                log.exception("background work failed; it is tried again in %d s", interval_s)
+                failed = None
+            except Exception as error:
+                if repr(error) != failed:
+                    text = "background work failed, and is tried again every %d s: %s"
+                    log.exception(text, interval_s, error, exc_info=_trace(error))
+                failed = repr(error)
             missed = max(0.0, clock.now() - turn_s) // interval_s
             turn_s += (missed + 1) * interval_s
+
+
+def _trace(error: Exception) -> Exception | None:
+    """Return the error if its stack trace says more than its text: not if a disk is full."""
+    return None if isinstance(error, sqlite3.OperationalError) else error

@@ -7,13 +7,14 @@ file is an older copy.
 """
 
 import sqlite3
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from x402sim.chain.base import ChainError
+from x402sim.chain.base import ChainError, ChainUnavailable
 
 Operation = tuple[int, str, list[Any]]
 """The time of an operation, its name and its arguments."""
@@ -41,25 +42,20 @@ class OperationLog:
             raise
 
     def write(self, at_s: int, name: str, *arguments: Any) -> None:
-        """Log one operation; raises `ChainError` if it cannot be logged."""
+        """Log one operation; raises `ChainUnavailable`, and `ChainError` for a number too large."""
         row = _row(at_s, name, arguments)
-        try:
+        with _explained():
             logged = self._db.execute("INSERT INTO operations(op) VALUES (?)", (row,))
-        except sqlite3.Error as error:
-            raise ChainError(f"the chain file cannot be written: {error}") from error
         self._tell(logged.lastrowid or 0)
 
     def begin(self, at_s: int, *arguments: Any) -> None:
-        """Replace all operations by a genesis, in one transaction; raises `ChainError`."""
+        """Replace all operations by a genesis, in one transaction; raises `ChainUnavailable`."""
         row = _row(at_s, "genesis", arguments)
         number = max(self._last(), self._told()) + 1
-        try:
-            with self._db:
-                self._db.execute("BEGIN")
-                self._db.execute("DELETE FROM operations")
-                self._db.execute("INSERT INTO operations VALUES (?, ?)", (number, row))
-        except sqlite3.Error as error:
-            raise ChainError(f"the chain file cannot be written: {error}") from error
+        with _explained(), self._db:
+            self._db.execute("BEGIN")
+            self._db.execute("DELETE FROM operations")
+            self._db.execute("INSERT INTO operations VALUES (?, ?)", (number, row))
         self._tell(number)
 
     def read(self) -> list[Operation]:
@@ -128,6 +124,15 @@ class _Seen:
 
     def close(self) -> None:
         self._db.close()
+
+
+@contextmanager
+def _explained() -> Iterator[None]:
+    """Turn an error of the file into the one that callers of a chain expect."""
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        raise ChainUnavailable(f"the chain file cannot be written: {error}") from error
 
 
 def _row(at_s: int, name: str, arguments: tuple[Any, ...]) -> bytes:

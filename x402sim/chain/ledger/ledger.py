@@ -1,7 +1,8 @@
 """The chain in memory: the machine, a clock, and an optional log on disk.
 
 With a file, the ledger logs each operation before it runs it, and replays the log when it is
-opened: the chain survives a kill -9 at any moment.
+opened: the chain survives a kill -9 at any moment. An operation that cannot be logged, because the
+disk is full, does not run and raises `ChainUnavailable`.
 """
 
 import asyncio

@@ -6,10 +6,11 @@ API are in `operations`, the schemas in `schemas`, the examples in `examples`.
 
 from typing import Any
 
+from x402sim.protocol.refusals import RequestError
 from x402sim.service.docs.examples import examples_of
 from x402sim.service.docs.operations import TAGS, api_paths
 from x402sim.service.docs.pages import PAGES
-from x402sim.service.docs.responses import answer, parameters
+from x402sim.service.docs.responses import answer, error_of, parameters
 from x402sim.service.docs.schemas import Json, schemas
 from x402sim.service.docs.templates import render
 from x402sim.spec.decisions import Decisions
@@ -35,7 +36,7 @@ def openapi(*, decisions: Decisions, price_base: int, network: str, version: str
         "tags": [{"name": name, "description": about} for name, about in TAGS.items()],
         "paths": {
             **api_paths(decisions, price_base, examples),
-            **_documentation_paths(network),
+            **_documentation_paths(decisions, network),
         },
         "components": {
             "schemas": schemas(decisions),
@@ -44,7 +45,7 @@ def openapi(*, decisions: Decisions, price_base: int, network: str, version: str
     }
 
 
-def _documentation_paths(network: str) -> Json:
+def _documentation_paths(decisions: Decisions, network: str) -> Json:
     name = {
         "name": "page",
         "in": "path",
@@ -59,16 +60,14 @@ def _documentation_paths(network: str) -> Json:
         "properties": {"status": {"const": "ok"}, "network": {"type": "string"}},
         "required": ["status", "network"],
     }
+    page = _text("docsPage", "A documentation page", "text/markdown")
+    page["parameters"] = [name]
+    page["responses"] |= error_of(decisions, RequestError.NOT_FOUND)
     return {
         "/llms.txt": {
             "get": _text("llmsTxt", "Index of all documentation pages (4.5)", "text/plain")
         },
-        "/docs/{page}": {
-            "get": {
-                **_text("docsPage", "A documentation page", "text/markdown"),
-                "parameters": [name],
-            }
-        },
+        "/docs/{page}": {"get": page},
         "/docs": {"get": _text("docs", "Interactive documentation", "text/html")},
         "/openapi.json": {"get": _json("openapi", "This document", {"type": "object"})},
         "/healthz": {"get": _json("healthz", "Health check", health, healthy)},

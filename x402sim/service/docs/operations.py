@@ -136,7 +136,7 @@ def _session(decisions: Decisions, examples: Json) -> Json:
         "parameters": [in_path("sessionId", "The id carried in X-Session-Id (2.6).", SESSION_ID)],
         "responses": {
             "200": answer("The session (2.6).", "SessionView", examples["SessionView"]),
-            **errors(decisions, RequestError.UNKNOWN_SESSION),
+            **errors(decisions, RequestError.UNKNOWN_SESSION, RequestError.METHOD_NOT_ALLOWED),
         },
     }
 
@@ -153,7 +153,10 @@ def _agents(decisions: Decisions, examples: Json) -> Json:
         "summary": "List agents",
         "description": "The services for sale, with price and reputation (2.7, 4.3).\n\n"
         + _decided(decisions, "4.3/agents-free"),
-        "responses": {"200": answer("The agents (4.3).", schema, {"agents": [examples["Agent"]]})},
+        "responses": {
+            "200": answer("The agents (4.3).", schema, {"agents": [examples["Agent"]]}),
+            **errors(decisions),
+        },
     }
     if not decisions.agents_free:
         operation["parameters"] = PROOFS

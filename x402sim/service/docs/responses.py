@@ -46,21 +46,27 @@ def answer(description: str, schema: str | Json, example: Any = None) -> Json:
 
 
 def errors(decisions: Decisions, *named: RequestError) -> Json:
-    """Return the responses with these errors, by status."""
-    return _by_status(decisions, named)
+    """Return the responses with these errors, by status, and the one without a database."""
+    return _by_status(decisions, (*named, _NO_DATABASE))
+
+
+def error_of(decisions: Decisions, error: RequestError) -> Json:
+    """Return the response with one error."""
+    return _by_status(decisions, (error,))
 
 
 def bad_body(decisions: Decisions) -> Json:
-    """Return the responses to a body that cannot be read."""
-    return _by_status(decisions, _BAD_BODY)
+    """Return the responses to a body that cannot be read, and the one without a database."""
+    return errors(decisions, *_BAD_BODY)
 
 
 def refusals(decisions: Decisions) -> Json:
     """Return the responses of POST /api/pay other than a receipt (7)."""
-    return _by_status(decisions, (*Refusal, *_BAD_BODY))
+    return _by_status(decisions, (*Refusal, *_BAD_BODY, _NO_DATABASE))
 
 
 _BAD_BODY = (RequestError.INVALID_BODY, RequestError.BODY_TOO_LARGE)
+_NO_DATABASE = RequestError.STORAGE_UNAVAILABLE
 
 
 def payment_required(decisions: Decisions, example: Json) -> Json:

@@ -1,7 +1,8 @@
 """The tables, and the one connection to them.
 
 A file carries the version of its tables. A file of another version is refused with an error that
-says what to do.
+says what to do. A statement that fails because the disk is full or the file is locked raises
+`sqlite3.OperationalError` and changes nothing; it works again once the cause is gone.
 """
 
 import sqlite3
@@ -10,25 +11,37 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-SCHEMA_VERSION = 2
+LOCK_TIMEOUT_S = 0.5
+"""Seconds to wait for another connection's lock; the event loop waits too."""
+SCHEMA_VERSION = 3
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS payments(
-    payment_id TEXT PRIMARY KEY, tx_hash TEXT UNIQUE, from_address TEXT NOT NULL,
+    attempt INTEGER PRIMARY KEY, payment_id TEXT NOT NULL, tx_hash TEXT, from_address TEXT NOT NULL,
     to_address TEXT NOT NULL, amount TEXT NOT NULL, resource_url TEXT NOT NULL,
     status TEXT NOT NULL CHECK (status IN ('pending', 'settled', 'failed')),
     block_number INTEGER, timestamp INTEGER NOT NULL,
     header TEXT NOT NULL, payer BLOB, nonce BLOB, valid_before_s INTEGER,
-    duration INTEGER NOT NULL,
-    UNIQUE (payer, nonce),
+    duration INTEGER NOT NULL, can_pay INTEGER NOT NULL, seen_unused INTEGER NOT NULL,
+    may_move INTEGER NOT NULL DEFAULT 1, failed_at INTEGER, is_deep INTEGER NOT NULL DEFAULT 0,
     CHECK (status != 'settled' OR tx_hash IS NOT NULL));
 CREATE INDEX IF NOT EXISTS unindexed ON payments(timestamp)
     WHERE block_number IS NULL AND status = 'settled';
+CREATE INDEX IF NOT EXISTS shallow ON payments(timestamp)
+    WHERE block_number IS NOT NULL AND status = 'settled' AND NOT is_deep;
+CREATE INDEX IF NOT EXISTS shallow_failures ON payments(timestamp)
+    WHERE status = 'failed' AND NOT is_deep;
 CREATE INDEX IF NOT EXISTS unresolved ON payments(timestamp) WHERE status = 'pending';
+CREATE INDEX IF NOT EXISTS attempts ON payments(payment_id);
+CREATE UNIQUE INDEX IF NOT EXISTS paid ON payments(payment_id) WHERE status = 'settled';
+CREATE INDEX IF NOT EXISTS by_transaction ON payments(tx_hash);
+CREATE UNIQUE INDEX IF NOT EXISTS claims ON payments(payer, nonce)
+    WHERE status != 'failed' AND can_pay;
 CREATE TABLE IF NOT EXISTS sessions(
-    session_id TEXT PRIMARY KEY, payment_id TEXT NOT NULL UNIQUE REFERENCES payments,
+    session_id TEXT PRIMARY KEY, payment_id TEXT NOT NULL UNIQUE,
     payer TEXT NOT NULL, deposited INTEGER NOT NULL CHECK (deposited > 0),
     released INTEGER NOT NULL DEFAULT 0 CHECK (released BETWEEN 0 AND deposited),
     status TEXT NOT NULL DEFAULT 'active' CHECK (status IN ('active', 'expired')),
+    is_canceled INTEGER NOT NULL DEFAULT 0,
     created_ms INTEGER NOT NULL, expires_ms INTEGER NOT NULL);
 CREATE INDEX IF NOT EXISTS expiring ON sessions(expires_ms) WHERE status = 'active';
 CREATE TABLE IF NOT EXISTS debits(
@@ -39,7 +52,9 @@ CREATE TABLE IF NOT EXISTS refunds(
     session_id TEXT PRIMARY KEY REFERENCES sessions, to_address TEXT NOT NULL,
     amount INTEGER NOT NULL CHECK (amount > 0),
     status TEXT NOT NULL DEFAULT 'pending' CHECK (status IN ('pending', 'settled')),
-    tx_hash TEXT UNIQUE, timestamp INTEGER NOT NULL);
+    tx_hash TEXT, timestamp INTEGER NOT NULL, is_deep INTEGER NOT NULL DEFAULT 0);
+CREATE INDEX IF NOT EXISTS shallow_refunds ON refunds(timestamp)
+    WHERE status = 'settled' AND NOT is_deep;
 CREATE TABLE IF NOT EXISTS secrets(name TEXT PRIMARY KEY, value BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS reputation(resource_url TEXT PRIMARY KEY, payments INTEGER NOT NULL);
 """
@@ -53,7 +68,9 @@ class Database:
     """
 
     def __init__(self, file: Path | None = None) -> None:
-        self._connection = sqlite3.connect(file or ":memory:", isolation_level=None)
+        self._connection = sqlite3.connect(
+            file or ":memory:", isolation_level=None, timeout=LOCK_TIMEOUT_S
+        )
         try:
             self._open()
         except sqlite3.Error:
@@ -104,10 +121,11 @@ class Database:
         self.execute("BEGIN IMMEDIATE")
         try:
             yield
+            self.execute("COMMIT")
         except BaseException:
-            self.execute("ROLLBACK")
+            if self._connection.in_transaction:  # SQLite itself rolls back when the disk is full
+                self.execute("ROLLBACK")
             raise
-        self.execute("COMMIT")
 
     def close(self) -> None:
         """Close the connection."""
@@ -116,12 +134,12 @@ class Database:
     def copy(self) -> sqlite3.Connection:
         """Return a copy of the whole database, in memory."""
         copy = sqlite3.connect(":memory:", isolation_level=None)
-        self._connection.backup(copy)
+        self._connection.backup(copy, progress=_raise_if_locked)
         return copy
 
     def restore(self, copy: sqlite3.Connection) -> None:
         """Replace the whole database with a copy."""
-        copy.backup(self._connection)
+        copy.backup(self._connection, progress=_raise_if_locked)
 
     def clear(self) -> None:
         """Delete every row, but not the secrets."""
@@ -132,3 +150,11 @@ class Database:
     def counts(self) -> dict[str, int]:
         """Return the number of rows of each table."""
         return {t: self.one(f"SELECT count(*) FROM {t}")[0] for t in _TABLES}
+
+
+def _raise_if_locked(status: int, _: int, __: int) -> None:
+    """End a backup that meets a lock, as `sqlite3` would try again for ever."""
+    if status in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        error = sqlite3.OperationalError("database is locked")
+        error.sqlite_errorcode = status
+        raise error

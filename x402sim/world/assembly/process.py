@@ -6,7 +6,6 @@ at that pace, never twice in one instant.
 
 import asyncio
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any
 
 from starlette.applications import Starlette
@@ -15,8 +14,7 @@ from starlette.types import Receive, Scope, Send
 
 from x402sim.service.app import service_app
 from x402sim.service.background import run_background
-from x402sim.service.entitlements import Entitlements
-from x402sim.service.state import KeyedLocks, Service
+from x402sim.service.state import Service, restarted
 from x402sim.world.assembly.hooks import NO_HOOKS, Hooks
 from x402sim.world.transport.middleware import ABORT
 
@@ -80,13 +78,7 @@ class Process:
         self.crashes += 1
         for task in self._tasks:
             task.cancel()
-        settings = self._plain.settings
-        self._plain = replace(
-            self._plain,
-            entitlements=Entitlements(settings.entitlement_lifetime_s),
-            settling=KeyedLocks(),
-            refunding=KeyedLocks(),
-        )
+        self._plain = restarted(self._plain)
         self._load()
         for work in (self._background, self._restart):
             if work is not None:

@@ -14,7 +14,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from x402sim import web
-from x402sim.chain.base import ChainError
+from x402sim.chain.base import ChainError, ChainUnavailable
 from x402sim.web import Refused
 from x402sim.world.assembly.parts import Parts
 from x402sim.world.control import blocks, clocks, faults, look, money, snapshots
@@ -79,7 +79,7 @@ def control_app(parts: Parts, token: str | None) -> Starlette:
             Route("/journal", journal, methods=["GET"]),
             *routes,
         ],
-        {ChainError: _on_chain_error},
+        {ChainError: _on_chain_error, ChainUnavailable: _on_chain_unavailable},
     )
 
 
@@ -103,3 +103,7 @@ def _require_token(request: Request, token: str | None) -> None:
 
 async def _on_chain_error(_: Request, error: Any) -> Response:
     return web.error(409, "The chain refused", str(error))
+
+
+async def _on_chain_unavailable(_: Request, error: Any) -> Response:
+    return web.error(503, "Chain unavailable", str(error))

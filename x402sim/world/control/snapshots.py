@@ -28,9 +28,9 @@ async def revert(context: Context, asked: Revert) -> Any:
     if saved is None:
         known = ", ".join(map(str, sorted(context.saved))) or "none"
         raise Refused(404, "Unknown snapshot", f"got {asked.snapshot}, there are: {known}")
-    await rewinding(context.parts).revert(asked.snapshot)
-    service = context.parts.service
-    service.store.restore(saved.database)
+    chain, service = rewinding(context.parts), context.parts.service
+    service.store.restore(saved.database)  # the part that may fail comes first
+    await chain.revert(asked.snapshot)
     service.entitlements.clear()
     for entitlement in saved.entitlements:
         service.entitlements.add(entitlement)
@@ -41,8 +41,9 @@ async def revert(context: Context, asked: Revert) -> Any:
 
 async def reset(context: Context, _: Nothing) -> Any:
     """Reset to block 0, an empty database and the initial balances. The clock is kept."""
-    await rewinding(context.parts).reset()
-    context.parts.service.store.clear()
+    chain = rewinding(context.parts)
+    context.parts.service.store.clear()  # if the chain then fails, reset again
+    await chain.reset()
     context.parts.service.entitlements.clear()
     for saved in context.saved.values():
         saved.database.close()

@@ -1,16 +1,27 @@
-"""An HTTP server: uvicorn with limits on message sizes, and connections that faults can break."""
+"""An HTTP server: uvicorn with limits and deadlines, and connections that faults can break.
+
+A head of more than 512 KiB is answered 431, and a request that arrives too slowly 408: its head has
+10 seconds, its body 30. A connection without a request is closed, after 10 seconds if it never sent
+one, and after 75 seconds otherwise: later than clients stop using it.
+"""
 
 import asyncio
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import Enum, auto
+from functools import partial
+from http import HTTPStatus
+from typing import Any, assert_never
 
 import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from x402sim import web
-from x402sim.protocol.refusals import RequestError
+from x402sim.protocol.refusals import RequestError, status_of
+from x402sim.spec.decisions import Decisions
 from x402sim.world.transport.middleware import ABORT
 
 MAX_HEAD_BYTES = 512 * 1024
@@ -18,28 +29,86 @@ MAX_MESSAGE_BYTES = 8 * web.MAX_BODY_BYTES
 """The most bytes of a message on the wire, chunking and trailers included."""
 GRACE_S = 5
 """Seconds that requests in flight may take to finish when the server stops."""
+LINGER_S = 1
+"""Seconds in which a client that is still sending can read why it was refused."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deadlines:
+    """How long a connection may wait for its client, in seconds."""
+
+    head_s: float = 10
+    """For the head of a request: from its first byte, or from the connection if it is the first."""
+    body_s: float = 30
+    """For the body, from the end of the head."""
+    idle_s: int = 75
+    """For the next request on a connection."""
+
+
+DEADLINES = Deadlines()
+"""The deadlines of every server that states no others."""
+
+
+class _Awaited(Enum):
+    """What the client has to send next."""
+
+    HEAD = auto()
+    BODY = auto()
+    NOTHING = auto()
+    """The answer is on its way."""
 
 
 class HttpProtocol(HttpToolsProtocol):
-    """HTTP with limits on heads, chunks and trailers."""
+    """HTTP with limits on heads, chunks and trailers, and with deadlines."""
 
-    _message_bytes = 0
-    _in_head = True
+    def __init__(self, *args: Any, deadlines: Deadlines | None, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._deadlines = deadlines
+        self._message_bytes = 0
+        self._has_begun = False
+        self._awaited = _Awaited.HEAD
+        self._watched: _Awaited | None = None
+        self._deadline: asyncio.TimerHandle | None = None
+        self._is_refused = False
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Wait for the first head."""
+        super().connection_made(transport)
+        self._watch()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Wait for nothing more."""
+        self._stop_watching()
+        super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Feed data to the parser, or close the connection if the message is too long."""
+        """Feed data to the parser, or refuse the request if its head or the whole is too long."""
         self._message_bytes += len(data)
-        limit = MAX_HEAD_BYTES if self._in_head else MAX_MESSAGE_BYTES
-        if self._message_bytes > limit:
-            self.transport.close()
-        else:
+        in_head = self._awaited is not _Awaited.BODY
+        if self._is_refused:
+            if self._message_bytes > MAX_MESSAGE_BYTES:
+                self.transport.close()
+        elif self._message_bytes <= (MAX_HEAD_BYTES if in_head else MAX_MESSAGE_BYTES):
             super().data_received(data)
+            self._watch()
+        elif in_head:
+            self._refuse(RequestError.HEAD_TOO_LARGE, f"at most {MAX_HEAD_BYTES} bytes are read")
+        else:
+            self.transport.close()
+
+    def on_message_begin(self) -> None:
+        """Wait for this message's head."""
+        self._has_begun = True
+        self._await(_Awaited.HEAD)
+        super().on_message_begin()
 
     def on_headers_complete(self) -> None:
         """Put the function that breaks this connection into the ASGI scope, for faults."""
-        self._in_head = False
         self.scope[ABORT] = self._abort  # type: ignore[literal-required]
         super().on_headers_complete()
+        self._await(_Awaited.BODY)
+        if self.parser.should_upgrade():  # nothing can follow: the parser takes it for a protocol
+            self.cycle.keep_alive = False
 
     async def _abort(self, _: str) -> None:
         """Break the connection; returns when it is broken."""
@@ -49,8 +118,100 @@ class HttpProtocol(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         """Reset the count."""
-        self._in_head, self._message_bytes = True, 0
+        self._message_bytes, self._has_begun = 0, False
+        self._await(_Awaited.NOTHING)
         super().on_message_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer bytes that are not HTTP."""
+        self._refuse(RequestError.INVALID_HTTP, None)
+
+    def _unsupported_upgrade_warning(self) -> None:
+        """Say nothing: a request to upgrade is answered as if it did not ask."""
+
+    # --- deadlines -------------------------------------------------------------------
+
+    @property
+    def _is_answering(self) -> bool:
+        return self.cycle is not None and not self.cycle.response_complete
+
+    def _await(self, awaited: _Awaited) -> None:
+        self._awaited, self._watched = awaited, None
+
+    def _watch(self) -> None:
+        """Set the deadline for what the client has to send next, once."""
+        if self._deadlines is None or self._is_refused:
+            return
+        if self._awaited is _Awaited.NOTHING and not self._is_answering:
+            self._await(_Awaited.HEAD)  # the rest of a body that was answered before it came
+        if self._awaited is self._watched:
+            return
+        self._stop_watching()
+        self._watched = self._awaited
+        match self._awaited:
+            case _Awaited.HEAD:
+                self._set_deadline(self._deadlines.head_s)
+            case _Awaited.BODY:
+                self._set_deadline(self._deadlines.body_s)
+            case _Awaited.NOTHING:
+                pass
+            case _:
+                assert_never(self._awaited)
+
+    def _set_deadline(self, seconds: float) -> None:
+        self._deadline = self.loop.call_later(seconds, self._too_late, seconds)
+
+    def _stop_watching(self) -> None:
+        if self._deadline:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _too_late(self, seconds: float) -> None:
+        """Refuse a request that did not arrive in time, unless we did not read it."""
+        is_behind = self._awaited is _Awaited.HEAD and self._is_answering
+        if is_behind or self.flow.read_paused:
+            self._set_deadline(seconds)
+        elif not self._has_begun:
+            self.transport.close()
+        else:
+            part = self._awaited.name.lower()
+            self._refuse(RequestError.TIMED_OUT, f"its {part} has {seconds:g} s to arrive")
+
+    # --- refusals --------------------------------------------------------------------
+
+    def _refuse(self, wrong: RequestError, reason: str | None) -> None:
+        """Answer an error unless an answer is on its way, and close the connection.
+
+        What the client sends meanwhile is read and ignored, to a limit: otherwise the answer could
+        be lost.
+        """
+        self._is_refused = True
+        self._stop_watching()
+        self._unset_keepalive_if_required()
+        if self._awaited is _Awaited.BODY and self.cycle.response_started:
+            self.transport.close()
+            return
+        if self._awaited is not _Awaited.BODY and self._is_answering:
+            self.cycle.keep_alive = False  # the answer to an earlier request is the last
+            return
+        if self.cycle:
+            self.cycle.disconnected = True  # the application reads no more, and answers nobody
+            self.cycle.message_event.set()
+        self.flow.resume_reading()
+        self.transport.write(_refusal(wrong, reason))
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        self.loop.call_later(LINGER_S, self.transport.close)
+
+
+def _refusal(wrong: RequestError, reason: str | None) -> bytes:
+    """Return the answer to a request that never reaches the application."""
+    status = HTTPStatus(status_of(wrong, Decisions()))
+    response = web.error(status, wrong.text, reason)
+    response.headers["connection"] = "close"
+    head = b"".join(b"%b: %b\r\n" % header for header in response.raw_headers)
+    line = f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode()
+    return line + head + b"\r\n" + bytes(response.body)
 
 
 def one_host(app: ASGIApp) -> ASGIApp:
@@ -71,12 +232,16 @@ def one_host(app: ASGIApp) -> ASGIApp:
 class Server(uvicorn.Server):
     """Uvicorn without signal handlers: the code that started it sets `should_exit`."""
 
-    def __init__(self, app: ASGIApp, on_ready: Callable[[], None]) -> None:
+    def __init__(
+        self, app: ASGIApp, on_ready: Callable[[], None], deadlines: Deadlines = DEADLINES
+    ) -> None:
+        protocol: Any = partial(HttpProtocol, deadlines=deadlines)
         config = uvicorn.Config(
             one_host(app),
-            http=HttpProtocol,
+            http=protocol,
+            timeout_keep_alive=deadlines.idle_s,
             log_config=None,  # uvicorn logs to the handlers of the program, as all else does
-            log_level="warning",
+            log_level="error",  # a warning for each request that is not HTTP would fill a disk
             access_log=False,
             server_header=False,
             lifespan="off",

@@ -37,9 +37,13 @@ async def _beat(parts: Parts) -> None:
     """Mine a block at each interval, or poll for the blocks of a node that mines by itself."""
     mining = parts.chain.mining
     pause_s = (parts.recipe.block_time_s or parts.recipe.heartbeat_s) if mining else LOOK_S
+    failed: str | None = None
     while True:
         await parts.clock.sleep(pause_s)
         try:
             await (mining.mine() if mining else parts.watch())
-        except ChainError as error:  # a node may recover
-            logging.getLogger(__name__).warning("the chain: %s", error)
+            failed = None
+        except ChainError as error:  # a node may recover, and a disk get space again
+            if str(error) != failed:
+                logging.getLogger(__name__).warning("the chain: %s", error)
+            failed = str(error)

@@ -71,7 +71,9 @@ async def _listen(app: ASGIApp) -> tuple[asyncio.Server, int]:
         _at_a_socket(app, loop), log_level="critical", access_log=False, lifespan="off", ws="none"
     )
     state = ServerState()
-    server = await loop.create_server(lambda: HttpProtocol(config, state, {}), sock=sock)
+    server = await loop.create_server(
+        lambda: HttpProtocol(config, state, {}, deadlines=None), sock=sock
+    )
     return server, sock.getsockname()[1]
 
 

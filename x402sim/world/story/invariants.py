@@ -87,6 +87,10 @@ class Invariants:
                 yield from self._granted_if_paid(event)
             case events.PaymentRefused() | events.PaymentFailed() | events.PaymentIndexed():
                 pass
+            case events.PaymentUndone() | events.TransactionReplaced():
+                pass
+            case events.RefundDelayed() | events.RefundUndone() | events.PaidAgain():
+                pass
             case events.SettlementAnswerLost() | events.SessionsExpired() | events.IndexerRan():
                 pass
             case _:

@@ -1,0 +1,139 @@
+"""Many hostile requests to every part of one world in this process."""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+from tests.hostile.inputs import Sent, hostile, request
+from tests.hostile.memory import rss_bytes
+from tests.hostile.town import Answer, Town, town
+
+SLOW_S = 5
+REFRESH = 400
+"""After so many requests the ids in them are new."""
+MIB = 1 << 20
+
+
+@dataclass
+class Attack:
+    """The figures of one attack."""
+
+    seed: int
+    requests: int = 0
+    kinds: Counter[str] = field(default_factory=Counter)
+    parts: Counter[str] = field(default_factory=Counter)
+    statuses: Counter[int] = field(default_factory=Counter)
+    slowest_s: float = 0.0
+    violations: list[str] = field(default_factory=list)
+
+    def note(self, sent: Sent, answer: Answer) -> None:
+        """Count an exchange, and what is wrong with its answer."""
+        self.requests += 1
+        self.kinds[sent.kind] += 1
+        self.parts[sent.part] += 1
+        self.statuses[answer.status] += 1
+        self.slowest_s = max(self.slowest_s, answer.seconds)
+        self.violations += [f"{wrong}: {_shown(sent)}" for wrong in complaints(sent, answer)]
+
+    def figures(self) -> dict[str, Any]:
+        """Return the figures as plain values."""
+        return {
+            "seed": self.seed,
+            "requests": self.requests,
+            "parts": dict(self.parts.most_common()),
+            "kinds": dict(self.kinds.most_common()),
+            "statuses": dict(sorted(self.statuses.items())),
+            "slowest_s": round(self.slowest_s, 3),
+            "violated": len(self.violations),
+            "violations": self.violations[:20],
+        }
+
+
+def complaints(sent: Sent, answer: Answer) -> Iterator[str]:
+    """Yield what no hostile request may cause."""
+    if answer.status >= 500:
+        yield f"{answer.status} {answer.body[:200]!r}"
+    if answer.seconds > SLOW_S:
+        yield f"{answer.seconds:.1f} s"
+    if b"Traceback" in answer.body:
+        yield "a stack trace"
+    if sent.method != "HEAD" and answer.status >= 400 and answer.status != 402:
+        yield from _no_error(answer)
+
+
+def _no_error(answer: Answer) -> Iterator[str]:
+    try:
+        body = answer.json()
+        is_error = isinstance(body["error"], str) and set(body) <= {"error", "reason", "final"}
+    except (ValueError, TypeError, KeyError):
+        is_error = False
+    if answer.media_type != "application/json" or not is_error:
+        yield f"{answer.status} is no error in JSON: {answer.body[:200]!r}"
+
+
+def _shown(sent: Sent) -> str:
+    headers = [(name, value[:60]) for name, value in sent.headers[:4]]
+    body = sent.body if len(sent.body) < 1500 else sent.body[:300] + b"..."
+    return f"[{sent.kind}] {sent.method} {sent.target[:200]!r} {headers} {body!r}"
+
+
+async def attack(world: Town, seed: int, count: int) -> Attack:
+    """Send `count` hostile requests, a share of them to each part."""
+    rng, result = Random(seed), Attack(seed)
+    by_part = await _working(world)
+    for number in range(count):
+        if number % REFRESH == 0:
+            by_part = await _working(world)
+        part = rng.choice(["service", "service", "facilitator", "explorer", "rpc", "control"])
+        sent = hostile(rng.choice(by_part[part]), rng)
+        try:
+            answer = await world.send(sent)
+        except TimeoutError:
+            result.violations.append(f"no answer: {_shown(sent)}")
+            continue
+        result.note(sent, answer)
+        if sent.target.startswith("/_sim") and sent.method == "POST" and answer.status == 200:
+            await world.recover()
+            by_part = await _working(world)
+    await world.recover()
+    return result
+
+
+async def _working(world: Town) -> dict[str, list[Sent]]:
+    by_part: dict[str, list[Sent]] = {}
+    for each in await world.working():
+        by_part.setdefault(each.part, []).append(each)
+    return by_part
+
+
+async def attack_and_measure(seed: int, count: int) -> dict[str, Any]:
+    """Attack a world, fill its journal to the cap, go on; return the figures with its memory."""
+    async with town() as world:
+        await attack(world, seed + 1, min(2000, count))  # warms up: caches, pools, code
+        first = rss_bytes()
+        result = await attack(world, seed, count)
+        attacked = rss_bytes()
+        limit = world.parts.journal._entries.maxlen or 0
+        await _ask_until(world, limit)
+        capped = rss_bytes()
+        await _ask_until(world, world.parts.journal.length + 20_000)
+        end = rss_bytes()
+        return result.figures() | {
+            "journal_entries": len(world.parts.journal),
+            "journal_cap": limit,
+            "rss_at_first_mib": round(first / MIB, 1),
+            "rss_grown_by_attack_mib": round((attacked - first) / MIB, 1),
+            "rss_grown_until_cap_mib": round((capped - first) / MIB, 1),
+            "rss_grown_after_cap_mib": round((end - capped) / MIB, 1),
+        }
+
+
+async def _ask_until(world: Town, entries: int) -> None:
+    """Send refused payments, which hold long texts, until the journal has had so many entries."""
+    settlement = await world.settlement()
+    wrong = {**settlement["paymentRequirements"], "resource": "x" * 10_000}
+    refused = request("service", "POST", "/api/pay", {**settlement, "paymentRequirements": wrong})
+    while world.parts.journal.length < entries:
+        await world.send(refused)

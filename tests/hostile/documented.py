@@ -1,0 +1,82 @@
+"""Schemathesis on the OpenAPI document of a running service: what it does is what it says."""
+
+import json
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import httpx
+
+from x402sim import LocalServer
+from x402sim.payer.auth import PaymentAuth
+
+ORDER = {"pair": "BTC-USD", "side": "long", "leverage": 10, "sizeUsd": 1000}
+SESSION = {"maxSpend": "9.00", "duration": 3600}
+EVERY_PHASE = "examples,coverage,fuzzing,stateful"
+ALLOWED = "positive_data_acceptance"
+"""A request that agrees with the document is still refused: it is not paid, or its id is unknown."""
+ALLOWED_UNPAID = f"{ALLOWED},negative_data_rejection"
+"""And an unpaid quote learns the price, not the schema (4.2/gate-before-body)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Visitor:
+    """Who sends the requests: headers of each, and the checks of Schemathesis that do not hold."""
+
+    name: str
+    headers: tuple[str, ...]
+    allowed: str
+
+
+def documented(
+    seed: int, examples: int, phases: str = EVERY_PHASE, only: str | None = None
+) -> dict[str, Any]:
+    """Run Schemathesis for each visitor; return the figures."""
+    with LocalServer(seed=1) as server:
+        visitors = [each for each in _visitors(server) if only in (None, each.name)]
+        reports = [_run(server.url, seed, examples, phases, each) for each in visitors]
+    failures = [f"{each['title']}: {each['operations']}" for r in reports for each in r["failures"]]
+    errors = [str(each) for report in reports for each in report["errors"]]
+    return {
+        "seed": seed,
+        "visitors": [each.name for each in visitors],
+        "requests": sum(report["test_cases"]["generated"] for report in reports),
+        "operations": min(report["operations"]["tested"] for report in reports),
+        "violated": len(failures + errors),
+        "violations": (failures + errors)[:20],
+    }
+
+
+def _visitors(server: LocalServer) -> list[Visitor]:
+    auth = PaymentAuth(server.wallets[0], max_amount="10.00", max_total="10.00")
+    with httpx.Client(base_url=server.url, auth=auth, trust_env=False) as http:
+        paid = http.post("/api/perp/quote", json=ORDER).request.headers["x-payment-id"]
+        session = http.post("/api/sessions/create", json=SESSION).json()["sessionId"]
+    return [
+        Visitor("nobody", (), ALLOWED_UNPAID),
+        Visitor("payer", ("-H", f"X-Payment-Id: {paid}"), ALLOWED),
+        Visitor("session", ("-H", f"X-Session-Id: {session}"), ALLOWED),
+    ]
+
+
+def _run(url: str, seed: int, examples: int, phases: str, visitor: Visitor) -> dict[str, Any]:
+    """Return the report of one run of Schemathesis."""
+    with TemporaryDirectory() as folder:
+        report = Path(folder) / "report.json"
+        command = [
+            *(sys.executable, "-m", "schemathesis.cli", "run", f"{url}/openapi.json"),
+            *(*visitor.headers, "--exclude-checks", visitor.allowed, "--continue-on-failure"),
+            *("--seed", str(seed), "--max-examples", str(examples), "--phases", phases),
+            *("--warnings", "off", "--generation-database", "none", "--no-color"),
+            *("--report-json-path", str(report)),
+        ]
+        ran = subprocess.run(command, capture_output=True, text=True, cwd=folder)
+        if not report.exists():
+            raise RuntimeError(
+                f"Schemathesis ended with {ran.returncode}: {ran.stdout}{ran.stderr}"
+            )
+        answer: dict[str, Any] = json.loads(report.read_text())
+        return answer

@@ -1,0 +1,70 @@
+"""A small part of the campaign every day; the whole of it with `-m thorough`."""
+
+import asyncio
+import json
+import subprocess
+import sys
+
+import pytest
+
+from tests.hostile.attack import attack
+from tests.hostile.documented import documented
+from tests.hostile.inputs import KINDS
+from tests.hostile.limits import PAYMENT, with_memory, with_payments
+from tests.hostile.town import town
+from tests.hostile.wire import over_tcp
+from x402sim import web
+from x402sim.service import quotes
+
+
+async def _attacked(seed: int, count: int):
+    async with town() as world:
+        return await attack(world, seed, count)
+
+
+def test_hostile_requests_cause_no_5xx():
+    result = asyncio.run(_attacked(11, 1500))
+    assert result.violations == []
+    assert (result.requests, sorted(result.kinds)) == (1500, KINDS)
+    assert set(result.parts) == {"service", "facilitator", "explorer", "rpc", "control"}
+    assert {200, 400, 402, 404, 405, 413} <= set(result.statuses)
+
+
+def test_the_attack_notices_a_defect(monkeypatch):
+    def broken(*_: object) -> None:
+        raise web.Refused(500, "Internal server error")
+
+    monkeypatch.setattr(quotes, "quote", broken)
+    result = asyncio.run(_attacked(11, 300))
+    assert any("500" in violation for violation in result.violations)
+
+
+def test_malformed_http_causes_no_5xx_and_holds_no_connection():
+    figures = asyncio.run(over_tcp(11, 100))
+    assert figures["violations"] == []
+    assert {200, 400, 408} <= set(figures["statuses"])
+
+
+def test_the_service_does_what_its_openapi_document_says():
+    figures = documented(11, 5, "examples,fuzzing", only="payer")
+    assert figures["violations"] == []
+    assert figures["operations"] == 11
+
+
+def test_a_limit_of_memory_that_is_exceeded_is_a_violation():
+    grown = {"rss_grown_until_cap_mib": 51, "rss_grown_after_cap_mib": 9}
+    figures = with_memory({**grown, "violated": 1, "violations": ["x"]})
+    assert (figures["violated"], len(figures["violations"])) == (3, 3)
+    assert with_payments(dict(PAYMENT))["violated"] == 0
+    assert with_payments({name: most + 1 for name, most in PAYMENT.items()})["violated"] == 3
+
+
+@pytest.mark.thorough
+@pytest.mark.timeout(1800)
+def test_the_whole_campaign():
+    command = [sys.executable, "-m", "tests.hostile", "--json"]
+    ran = subprocess.run(command, capture_output=True, text=True)
+    print(ran.stdout)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    stages = json.loads(ran.stdout)["stages"]
+    assert stages["requests"]["requests"] == 20_000

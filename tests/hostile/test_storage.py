@@ -1,0 +1,314 @@
+"""A disk that is full, a database that is locked: 503, nothing lost, and sending again recovers."""
+
+import asyncio
+import logging
+import resource
+import sqlite3
+import sys
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.rig import ServiceRig
+from tests.serve.driver import PAY, started
+from x402sim.service import background, indexer, sessions
+from x402sim.service.reconcile import reconcile
+from x402sim.service.store.database import Database
+
+UNAVAILABLE = (503, "Storage unavailable")
+WRITES = ("INSERT", "UPDATE", "DELETE", "BEGIN", "COMMIT")
+UNLIMITED = resource.RLIM_INFINITY
+
+
+class FailingDisk:
+    """A connection whose write number `at`, or each, fails as on a full disk."""
+
+    def __init__(self, connection: sqlite3.Connection, at: int | None = None) -> None:
+        self._connection, self._at, self._writes = connection, at, 0
+        self.failed: str | None = None
+
+    def execute(self, sql: str, values: Any = ()) -> sqlite3.Cursor:
+        if sql.startswith(WRITES):
+            self._writes += 1
+            if self._at in (None, self._writes):
+                self.failed = sql
+                error = sqlite3.OperationalError("database or disk is full")
+                error.sqlite_errorcode = sqlite3.SQLITE_FULL
+                raise error
+        return self._connection.execute(sql, values)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._connection, name)
+
+
+@contextmanager
+def opened(file: Path) -> Iterator[ServiceRig]:
+    rig = ServiceRig(file)
+    try:
+        yield rig
+    finally:
+        asyncio.run(rig.http.aclose())
+        rig.service.store.close()
+        rig.parts.chain.close()
+
+
+def brief(response: httpx.Response) -> tuple[int, str]:
+    return response.status_code, response.json()["error"]
+
+
+async def answered(send: Callable[[], Awaitable[httpx.Response]]) -> httpx.Response:
+    """Send a request; if storage fails, send it again: once must do."""
+    response = await send()
+    if response.status_code == 503:
+        assert brief(response) == UNAVAILABLE
+        assert response.json()["reason"] == "database or disk is full"
+        response = await send()
+    return response
+
+
+async def worked(work: Callable[[], Awaitable[Any]]) -> Any:
+    """Run a background job; if storage fails, run it again: once must do."""
+    try:
+        return await work()
+    except sqlite3.OperationalError:
+        return await work()
+
+
+async def a_life(rig: ServiceRig) -> None:
+    """A payment, a session that is spent once, its refund, and the indexer."""
+    required = await rig.ask()
+    header = rig.sign(required)
+    assert (await answered(lambda: rig.pay(required, header))).status_code == 200
+    payment_id = required.json()["paymentId"]
+    assert (await rig.ask(x_payment_id=payment_id)).status_code == 200
+    deposit = await rig.ask_session("0.05", 600)
+    header = rig.sign(deposit)
+    assert (await answered(lambda: rig.pay(deposit, header))).status_code == 200
+    created = await rig.ask_session("0.05", 600, x_payment_id=deposit.json()["paymentId"])
+    session = created.json()
+    for released in ("10000", "20000"):
+        spent = await answered(lambda: rig.ask(x_session_id=session["sessionId"]))
+        assert spent.status_code == 200
+        shown = await rig.http.get(f"/api/sessions/{session['sessionId']}")
+        assert shown.json()["released"] == released
+    rig.now[0] += 700
+    service = rig.service
+    await worked(lambda: indexer.run(service))
+    await worked(lambda: reconcile(service))
+    await worked(lambda: sessions.expire(service))
+    await worked(lambda: sessions.expire(service))
+    shown = await rig.http.get(f"/api/sessions/{session['sessionId']}")
+    assert shown.json()["status"] == "refunded"
+    for paid in (required, deposit):
+        record = await rig.record(paid.json()["paymentId"])
+        assert (record["status"], type(record["block_number"])) == ("settled", int)
+    assert rig.transfers(rig.alice) == 2
+    assert rig.transfers() - rig.transfers(rig.alice) == 1  # the refund
+
+
+def test_the_disk_is_full_at_any_one_write(tmp_path):
+    """Each write of a whole life fails in turn; sending or running again always recovers."""
+    failed = []
+    for at in range(1, 200):
+        with opened(tmp_path / f"{at}.db") as rig:
+            database = rig.service.store.database
+            disk = FailingDisk(database._connection, at)
+            database._connection = disk  # type: ignore[assignment]
+            asyncio.run(a_life(rig))
+            assert not database._connection.in_transaction
+            if disk.failed is None:
+                break
+            failed.append(disk.failed)
+    assert len(failed) >= 15
+    assert sum(sql == "COMMIT" for sql in failed) >= 4
+
+
+@contextmanager
+def full(_: Path, rig: ServiceRig) -> Iterator[None]:
+    """Let every write fail."""
+    database = rig.service.store.database
+    connection = database._connection
+    database._connection = FailingDisk(connection)  # type: ignore[assignment]
+    yield
+    database._connection = connection
+
+
+@contextmanager
+def locked(file: Path, _: ServiceRig) -> Iterator[None]:
+    """Lock the database from another connection."""
+    other = sqlite3.connect(file, isolation_level=None)
+    other.execute("BEGIN EXCLUSIVE")
+    yield
+    other.execute("ROLLBACK")
+    other.close()
+
+
+REASONS = {full: "database or disk is full", locked: "database is locked"}
+BOTH = pytest.mark.parametrize("broken", REASONS, ids=lambda broken: broken.__name__)
+
+
+@BOTH
+def test_every_route_that_writes_is_503_and_recovers(tmp_path, broken):
+    file = tmp_path / "service.db"
+
+    async def story(rig: ServiceRig) -> None:
+        session = await rig.open_session()
+        required = await rig.ask()
+        header = rig.sign(required)
+        with broken(file, rig):
+            refused = await rig.pay(required, header)
+            assert brief(refused) == UNAVAILABLE
+            assert refused.json()["reason"] == REASONS[broken]
+            assert refused.json()["final"] is False
+            assert (await rig.http.get("/healthz")).status_code == 200
+            assert (await rig.ask()).status_code == 402
+            spent = await rig.ask(x_session_id=session["sessionId"])
+            assert brief(spent) == UNAVAILABLE
+            shown = await rig.http.get(f"/api/sessions/{session['sessionId']}")
+            assert shown.json()["released"] == "0"
+        assert rig.transfers(rig.alice) == 1  # the deposit
+        assert (await rig.pay(required, header)).status_code == 200
+        assert (await rig.ask(x_payment_id=required.json()["paymentId"])).status_code == 200
+        assert (await rig.ask(x_session_id=session["sessionId"])).status_code == 200
+        assert rig.transfers(rig.alice) == 2
+
+    with opened(file) as rig:
+        asyncio.run(story(rig))
+
+
+def test_money_that_moved_while_the_disk_was_full_is_served_later(tmp_path):
+    """The claim is written, the money moves, the settlement is not: the header serves later."""
+    file = tmp_path / "service.db"
+
+    async def story(rig: ServiceRig) -> None:
+        required = await rig.ask()
+        header = rig.sign(required)
+        other = sqlite3.connect(file, isolation_level=None)
+
+        async def settle_then_lock(_: httpx.Request, deliver: Any) -> httpx.Response:
+            response = await deliver()
+            if _.url.path.endswith("/settle"):
+                other.execute("BEGIN EXCLUSIVE")
+            return response
+
+        rig.wires["facilitator"].fault = settle_then_lock
+        refused = await rig.pay(required, header)
+        rig.wires["facilitator"].fault = None
+        assert brief(refused) == UNAVAILABLE
+        assert rig.transfers(rig.alice) == 1
+        assert (await rig.ask(x_payment_id=required.json()["paymentId"])).status_code == 402
+        other.execute("ROLLBACK")
+        other.close()
+        assert (await rig.pay(required, header)).status_code == 200
+        assert (await rig.ask(x_payment_id=required.json()["paymentId"])).status_code == 200
+        assert rig.transfers(rig.alice) == 1
+
+    with opened(file) as rig:
+        asyncio.run(story(rig))
+
+
+def test_a_transaction_that_fills_the_disk_is_undone_whole():
+    """SQLite rolls it back by itself; the error is the first one, and the next one works."""
+    database = Database()
+    database.execute("PRAGMA max_page_count = 30")
+    with pytest.raises(sqlite3.OperationalError, match="full"), database.transaction():  # noqa: PT012
+        database.execute("INSERT INTO secrets VALUES ('small', 'x')")
+        database.execute("INSERT INTO secrets VALUES ('large', zeroblob(1000000))")
+    with database.transaction():
+        database.execute("INSERT INTO secrets VALUES ('next', 'x')")
+    assert database.execute("SELECT name FROM secrets").fetchall() == [("next",)]
+    database.close()
+
+
+def test_a_restore_of_a_locked_database_ends(tmp_path):
+    file = tmp_path / "service.db"
+    with opened(file) as rig:
+        copy = rig.service.store.copy()
+        with locked(file, rig), pytest.raises(sqlite3.OperationalError, match="locked"):
+            rig.service.store.restore(copy)
+        rig.service.store.restore(copy)
+        copy.close()
+
+
+def test_a_defect_in_sql_is_no_failure_of_the_storage(tmp_path, caplog):
+    async def story(rig: ServiceRig) -> None:
+        rig.service.store.database.execute("DROP TABLE payments")
+        answer = await rig.http.get("/api/payments/pay_x")
+        assert brief(answer) == (500, "Internal server error")
+
+    with opened(tmp_path / "service.db") as rig:
+        asyncio.run(story(rig))
+    assert "no such table" in caplog.text
+
+
+# --- the background ------------------------------------------------------------------
+
+
+@BOTH
+def test_the_background_work_lives_on_and_logs_a_cause_once(tmp_path, broken, caplog):
+    file = tmp_path / "service.db"
+
+    async def turns(rig: ServiceRig, count: int) -> None:
+        for _ in range(count):
+            rig.now[0] += 10
+            await asyncio.sleep(0.001)
+
+    async def story(rig: ServiceRig) -> None:
+        await rig.open_session("0.05", 60)
+        rig.clock.sleep_until = lambda until_s: _slept(rig, until_s)  # type: ignore[method-assign]
+        work = asyncio.create_task(background.run_background(rig.service))
+        with broken(file, rig):
+            await turns(rig, 12)
+            assert not work.done()
+        await turns(rig, 60)
+        assert not work.done()
+        work.cancel()
+        await asyncio.wait({work})
+
+    with opened(file) as rig, caplog.at_level(logging.WARNING):
+        rig.service.store.database.execute("PRAGMA busy_timeout = 5")
+        asyncio.run(story(rig))
+        assert rig.transfers() == 2  # the deposit and its refund
+    lines = [record for record in caplog.records if REASONS[broken] in record.getMessage()]
+    assert len(lines) == 1
+    assert lines[0].exc_info is None or lines[0].exc_info == (None, None, None)
+
+
+async def _slept(rig: ServiceRig, until_s: float) -> None:
+    while rig.now[0] < until_s:
+        await asyncio.sleep(0)
+
+
+# --- a whole process -----------------------------------------------------------------
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="prlimit is of Linux")
+def test_a_server_whose_disk_is_full_answers_503_and_recovers(tmp_path):
+    with started("--db", str(tmp_path / "world.db")) as server:
+        payer = server.payer()
+        asked = payer.ask()
+        body = payer.settlement(asked)
+        height = server.state()["chain"]["height"]
+        _limit_files(server.process.pid, 4096)
+        for _ in range(2):  # the second over the same connection
+            refused = server.http.post(PAY, json=body)
+            assert brief(refused) == UNAVAILABLE
+        for path in ("mine", "snapshot", "faucet", "reset"):
+            sent = {"address": payer.address} if path == "faucet" else {}
+            assert server.http.post(f"/_sim/{path}", json=sent).status_code == 503
+        assert server.state()["chain"]["height"] == height
+        _limit_files(server.process.pid, UNLIMITED)
+        assert server.http.post(PAY, json=body).status_code == 200
+        assert payer.transfers == 1
+        assert payer.quote(asked["paymentId"]).status_code == 200
+        height = server.state()["chain"]["height"]
+    with started("--db", str(tmp_path / "world.db")) as server:
+        assert server.state()["chain"]["height"] == height
+
+
+def _limit_files(pid: int, size: int) -> None:
+    resource.prlimit(pid, resource.RLIMIT_FSIZE, (size, UNLIMITED))

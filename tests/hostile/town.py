@@ -1,0 +1,226 @@
+"""The world under attack: its parts, requests to each that work, and a way to send one."""
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+from starlette.types import ASGIApp, Message
+
+from tests.hostile.inputs import Sent, request
+from tests.rig import ORDER, requirements
+from x402sim.protocol.networks import TESTNET
+from x402sim.world.assembly.parts import Parts, build
+from x402sim.world.assembly.recipe import Recipe
+from x402sim.world.server.listen import Listen
+from x402sim.world.server.mount import world_app
+
+HANG_S = 20
+PART = {"/facilitator": "facilitator", "/explorer": "explorer", "/rpc": "rpc", "/_sim": "control"}
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What came back, and after how long."""
+
+    status: int
+    body: bytes
+    media_type: str
+    seconds: float
+
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+@asynccontextmanager
+async def town(file: Path | None = None) -> AsyncIterator["Town"]:
+    """Run a world in this process, without background work."""
+    parts = build(Recipe(network=TESTNET, seed=1, file=file))
+    try:
+        yield Town(parts)
+    finally:
+        await parts.http.aclose()
+        parts.service.store.close()
+        parts.chain.close()
+
+
+class Town:
+    """A world, and its requests that work."""
+
+    def __init__(self, parts: Parts) -> None:
+        self.parts = parts
+        self.app: ASGIApp = world_app(parts, Listen())
+        self.alice = parts.accounts[0]
+
+    async def send(self, sent: Sent) -> Answer:
+        """Send a request; raises `TimeoutError` if no answer comes in `HANG_S`."""
+        return await send(self.app, sent)
+
+    async def ask(self, part: str, target: str, message: Any, **headers: str) -> Answer:
+        return await self.send(request(part, "POST", target, message, **headers))
+
+    async def buy(self) -> str:
+        """Pay for a quote; return the payment id."""
+        settlement = await self.settlement()
+        paid = await self.ask("service", "/api/pay", settlement)
+        assert paid.status == 200, paid.body
+        return str(settlement["paymentId"])
+
+    async def settlement(self) -> dict[str, Any]:
+        """Return a body of /api/pay that works."""
+        offer = (await self.ask("service", "/api/perp/quote", ORDER)).json()
+        return self.signed(offer)
+
+    def signed(self, offer: dict[str, Any]) -> dict[str, Any]:
+        wanted = offer["paymentRequirements"]
+        header = self.alice.payment_header(requirements(wanted), self.parts.clock.now_s())
+        sent = {name: value for name, value in wanted.items() if name != "description"}
+        return {
+            "paymentId": offer["paymentId"],
+            "paymentHeader": header,
+            "paymentRequirements": sent,
+        }
+
+    async def recover(self) -> None:
+        """Undo what a command of the control API has done."""
+        for path in ("/_sim/faults/clear", "/_sim/reset"):
+            done = await self.ask("control", path, {})
+            assert done.status == 200, done.body
+
+    async def working(self) -> list[Sent]:
+        """Return a request for each thing that each part does, with ids that work now."""
+        payment_id = await self.buy()
+        session = await self._session()
+        settlement = await self.settlement()
+        facilitator = {
+            "x402Version": 1,
+            "paymentHeader": settlement["paymentHeader"],
+            "paymentRequirements": settlement["paymentRequirements"],
+        }
+        record = await self.send(request("service", "GET", f"/api/payments/{payment_id}"))
+        tx_hash = record.json()["tx_hash"]
+        service = [
+            request("service", "POST", "/api/perp/quote", ORDER),
+            request("service", "POST", "/api/perp/quote", ORDER, x_payment_id=payment_id),
+            request("service", "POST", "/api/perp/quote", ORDER, x_session_id=session),
+            *[request("service", "POST", "/api/pay", settlement)] * 6,
+            *[request("service", "POST", "/api/sessions/create", _SESSION)] * 2,
+            request("service", "GET", f"/api/payments/{payment_id}"),
+            request("service", "GET", f"/api/sessions/{session}"),
+            *(request("service", "GET", path) for path in _PATHS),
+        ]
+        facilitating = [
+            request("facilitator", "GET", "/facilitator/healthcheck"),
+            request("facilitator", "GET", "/facilitator/v2/x402/supported"),
+            *[request("facilitator", "POST", "/facilitator/v2/x402/verify", facilitator)] * 3,
+            *[request("facilitator", "POST", "/facilitator/v2/x402/settle", facilitator)] * 3,
+        ]
+        return [*service, *facilitating, *self._reading(tx_hash), *self._control()]
+
+    async def _session(self) -> str:
+        offer = (await self.ask("service", "/api/sessions/create", _SESSION)).json()
+        await self.ask("service", "/api/pay", self.signed(offer))
+        paid = {"x_payment_id": offer["paymentId"]}
+        opened = await self.ask("service", "/api/sessions/create", _SESSION, **paid)
+        return str(opened.json()["sessionId"])
+
+    def _reading(self, tx_hash: str) -> list[Sent]:
+        address, token = self.alice.address, "0x" + self.parts.chain.token.hex()
+        call = {"from": address, "to": token, "data": "0x18160ddd"}
+        logs = {"fromBlock": "0x0", "toBlock": "latest", "address": token, "topics": [None]}
+        params: dict[str, list[Any]] = {
+            "eth_blockNumber": [],
+            "eth_feeHistory": ["0x2", "latest", [25]],
+            "eth_getBalance": [address, "latest"],
+            "eth_getTransactionCount": [address, "latest"],
+            "eth_getBlockByNumber": ["latest", True],
+            "eth_getBlockByHash": ["0x" + "00" * 32, False],
+            "eth_getTransactionReceipt": [tx_hash],
+            "eth_getLogs": [logs],
+            "eth_call": [call, "latest"],
+            "eth_estimateGas": [call],
+            "eth_sendTransaction": [{"from": address, "to": address, "value": "0x1"}],
+        }
+        calls = [
+            {"jsonrpc": "2.0", "id": 1, "method": name, "params": given}
+            for name, given in params.items()
+        ]
+        etherscan = "/explorer/api?module=proxy&action=eth_getTransactionByHash&txhash="
+        cronos = "/explorer/api/v1/ethproxy/getTransactionReceipt?txHash="
+        return [
+            *(request("rpc", "POST", "/rpc", each) for each in calls),
+            request("rpc", "POST", "/rpc", calls),
+            request("rpc", "GET", "/rpc"),
+            *[request("explorer", "GET", etherscan + tx_hash)] * 5,
+            *[request("explorer", "GET", cronos + tx_hash)] * 5,
+            request("explorer", "GET", "/explorer/api/v1/ethproxy/getBlockNumber"),
+        ]
+
+    def _control(self) -> list[Sent]:
+        address = self.alice.address
+        messages: dict[str, Any] = {
+            "faucet": {"address": address, "amount": "1.00"},
+            "clock/advance": {"seconds": 1},
+            "clock/skew": {"actor": "service", "seconds": 1},
+            "mine": {"blocks": 1},
+            "mining": {"automine": True},
+            "reorg": {"depth": 1},
+            "revert": {"snapshot": 1},
+            "balances": {"accounts": [address]},
+            "send": {"sender": address, "to": address, "data": "0x"},
+            "faults": {"victim": "facilitator", "does": "lose answer", "times": 1},
+            "explorer/lag": {"seconds": 1},
+            "force-revert": {"calls": 1},
+            "indexer/run": {},
+            "snapshot": {},
+        }
+        reading = ("accounts", "state", "who", "transfers", "faults", "journal?since=0")
+        return [
+            *(request("control", "POST", f"/_sim/{name}", each) for name, each in messages.items()),
+            *(request("control", "GET", f"/_sim/{name}") for name in reading),
+        ]
+
+
+_SESSION = {"maxSpend": "0.05", "duration": 3600}
+_PATHS = ("/api/agents", "/llms.txt", "/docs/errors.md", "/openapi.json", "/healthz", "/docs", "/")
+
+
+async def send(app: ASGIApp, sent: Sent) -> Answer:
+    """Send a request to an application as a server would."""
+    path, _, query = sent.target.partition("?")
+    headers = [(b"host", b"127.0.0.1:4020"), *sent.headers]
+    if not any(name == b"content-length" for name, _ in sent.headers):
+        headers.append((b"content-length", str(len(sent.body)).encode()))
+    scope = {
+        "type": "http", "asgi": {"version": "3.0", "spec_version": "2.3"}, "http_version": "1.1",
+        "method": sent.method, "scheme": "http", "path": unquote(path),
+        "raw_path": path.encode("utf-8", "replace"), "root_path": "",
+        "query_string": query.encode("utf-8", "replace"), "headers": headers,
+        "server": ("127.0.0.1", 4020), "client": ("127.0.0.1", 1),
+    }  # fmt: skip
+    start: Message = {}
+    parts: list[bytes] = []
+    chunks = [sent.body[at : at + 65536] for at in range(0, len(sent.body), 65536)] or [b""]
+
+    async def receive() -> Message:
+        if not chunks:
+            return {"type": "http.disconnect"}
+        return {"type": "http.request", "body": chunks.pop(0), "more_body": bool(chunks)}
+
+    async def keep(message: Message) -> None:
+        nonlocal start
+        if message["type"] == "http.response.start":
+            start = message
+        else:
+            parts.append(message.get("body", b""))
+
+    began = time.perf_counter()
+    async with asyncio.timeout(HANG_S):
+        await app(scope, receive, keep)
+    media_type = dict(start["headers"]).get(b"content-type", b"").decode().split(";")[0]
+    return Answer(start["status"], b"".join(parts), media_type, time.perf_counter() - began)

@@ -1,0 +1,316 @@
+"""Connections: what is idle, half sent or too large is answered and closed; keep-alive is not."""
+
+import json
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import httpx
+import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from x402sim import web
+from x402sim.world.server.http import DEADLINES, MAX_HEAD_BYTES, Deadlines, Server
+from x402sim.world.server.listen import Listen, listening_socket
+from x402sim.world.server.serve import run
+
+SOON = Deadlines(head_s=0.4, body_s=0.8, idle_s=1)
+PATIENCE_S = 10
+HEAD = b"POST /size HTTP/1.1\r\nHost: x\r\n"
+CLOSED = (ConnectionResetError, BrokenPipeError)
+
+
+def application(gate: threading.Event) -> Starlette:
+    async def size(request: Request) -> Response:
+        return web.answer({"size": len(await web.read_body(request))})
+
+    async def early(_: Request) -> Response:
+        return web.answer({"early": True})
+
+    async def slow(_: Request) -> Response:
+        import asyncio
+
+        await asyncio.to_thread(gate.wait, PATIENCE_S)
+        return web.answer({"slow": True})
+
+    return web.application(
+        [
+            Route("/size", size, methods=["POST"]),
+            Route("/early", early, methods=["POST"]),
+            Route("/slow", slow),
+        ]
+    )
+
+
+class Running:
+    def __init__(self, deadlines: Deadlines) -> None:
+        self.gate = threading.Event()
+        sock = listening_socket(Listen(port=0))
+        self.port = sock.getsockname()[1]
+        ready = threading.Event()
+        self._server = Server(application(self.gate), ready.set, deadlines)
+        main = self._server.serve(sockets=[sock])
+        self._thread = threading.Thread(target=run, args=(main,))
+        self._thread.start()
+        ready.wait(PATIENCE_S)
+
+    def connect(self) -> socket.socket:
+        return socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE_S)
+
+    def stop(self) -> None:
+        self.gate.set()
+        self._server.should_exit = True
+        self._thread.join()
+
+
+@contextmanager
+def running(deadlines: Deadlines) -> Iterator[Running]:
+    server = Running(deadlines)
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture(scope="module")
+def hasty() -> Iterator[Running]:
+    """A server whose deadlines are short."""
+    with running(SOON) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Running]:
+    """A server with the usual deadlines."""
+    with running(DEADLINES) as server:
+        yield server
+
+
+def rest(connection: socket.socket) -> bytes:
+    """Return what arrives until the connection is closed."""
+    parts = []
+    try:
+        while part := connection.recv(65536):
+            parts.append(part)
+    except CLOSED:
+        pass
+    return b"".join(parts)
+
+
+def refusal(answer: bytes) -> tuple[int, str]:
+    """Return the status and the text of the one error in an answer that says it closes."""
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert b"\r\nconnection: close" in head.lower()
+    assert b"\r\ncontent-type: application/json" in head.lower()
+    return int(head.split()[1]), json.loads(body)["error"]
+
+
+def send_slowly(connection: socket.socket, data: bytes, pause_s: float) -> None:
+    """Send one byte at a time until the other side closes."""
+    try:
+        for byte in data:
+            connection.sendall(bytes([byte]))
+            time.sleep(pause_s)
+    except CLOSED:
+        pass
+
+
+def test_the_stated_defaults():
+    assert Deadlines(head_s=10, body_s=30, idle_s=75) == DEADLINES
+    assert httpx.Limits().keepalive_expiry < DEADLINES.idle_s
+
+
+# --- what is too slow ----------------------------------------------------------------
+
+
+def test_a_connection_that_sends_nothing_is_closed(hasty):
+    with hasty.connect() as connection:
+        began = time.monotonic()
+        assert rest(connection) == b""
+        assert SOON.head_s * 0.9 < time.monotonic() - began < PATIENCE_S / 2
+
+
+@pytest.mark.parametrize("begin", [b"G", b"GET / HTTP/1.1\r\nHost: x\r\nX-Long", HEAD])
+def test_a_half_sent_head_is_408(hasty, begin):
+    with hasty.connect() as connection:
+        connection.sendall(begin)
+        answer = rest(connection)
+    assert refusal(answer) == (408, "Request timed out")
+    assert b"its head has 0.4 s to arrive" in answer
+
+
+def test_a_head_byte_by_byte_is_408(hasty):
+    with hasty.connect() as connection:
+        send_slowly(connection, HEAD * 2, 0.02)
+        assert refusal(rest(connection)) == (408, "Request timed out")
+
+
+def test_empty_lines_without_end_keep_no_connection(hasty):
+    with hasty.connect() as connection:
+        began = time.monotonic()
+        send_slowly(connection, b"\r\n" * 1000, 0.02)
+        assert time.monotonic() - began < PATIENCE_S / 2
+
+
+@pytest.mark.parametrize(
+    "begin",
+    [
+        HEAD + b"Content-Length: 9\r\n\r\n",
+        HEAD + b"Content-Length: 9\r\n\r\nabc",
+        HEAD + b"Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n",
+        HEAD + b"Transfer-Encoding: chunked\r\n\r\n0\r\nX-Trailer: 1\r\n",
+        HEAD + b"Content-Length: 9\r\nExpect: 100-continue\r\n\r\n",
+    ],
+    ids=["no body", "half", "chunk", "trailer", "expect"],
+)
+def test_a_half_sent_body_is_408(hasty, begin):
+    with hasty.connect() as connection:
+        connection.sendall(begin)
+        answer = rest(connection).removeprefix(b"HTTP/1.1 100 Continue\r\n\r\n")
+    assert refusal(answer) == (408, "Request timed out")
+    assert b"its body has 0.8 s to arrive" in answer
+
+
+def test_a_body_byte_by_byte_is_408(hasty):
+    with hasty.connect() as connection:
+        connection.sendall(HEAD + b"Content-Length: 1000\r\n\r\n")
+        send_slowly(connection, b"a" * 1000, 0.02)
+        assert refusal(rest(connection)) == (408, "Request timed out")
+
+
+def test_a_body_that_was_answered_before_it_came_is_closed_without_another_answer(hasty):
+    with hasty.connect() as connection:
+        connection.sendall(HEAD.replace(b"size", b"early") + b"Content-Length: 9\r\n\r\nabc")
+        answer = rest(connection)
+    assert answer.count(b"HTTP/1.1 ") == 1
+    assert b'{"early":true}' in answer
+
+
+def test_an_idle_connection_is_closed_after_its_answer(hasty):
+    with hasty.connect() as connection:
+        connection.sendall(HEAD + b"Content-Length: 3\r\n\r\nabc")
+        began = time.monotonic()
+        answer = rest(connection)
+    assert answer.count(b"HTTP/1.1 ") == 1
+    assert b'{"size":3}' in answer
+    assert SOON.idle_s * 0.9 < time.monotonic() - began < PATIENCE_S / 2
+
+
+def test_a_half_sent_second_head_is_408(hasty):
+    with hasty.connect() as connection:
+        connection.sendall(HEAD + b"Content-Length: 3\r\n\r\nabc")
+        assert b'{"size":3}' in connection.recv(65536)
+        connection.sendall(HEAD)
+        assert refusal(rest(connection)) == (408, "Request timed out")
+
+
+def test_a_slow_answer_is_nobodys_deadline(hasty):
+    """Not even with half of the next head sent: it is due once the answer has left."""
+    with hasty.connect() as connection:
+        connection.sendall(b"GET /slow HTTP/1.1\r\nHost: x\r\n\r\nGET /slow")
+        time.sleep(SOON.body_s * 2)
+        hasty.gate.set()
+        assert b'{"slow":true}' in connection.recv(65536)
+        assert refusal(rest(connection)) == (408, "Request timed out")
+
+
+# --- what is too large, or no HTTP ---------------------------------------------------
+
+
+def test_a_head_that_is_too_large_is_431(server):
+    with server.connect() as connection:
+        connection.sendall(HEAD + b"X-Long: " + b"a" * (MAX_HEAD_BYTES + 65536))
+        assert refusal(rest(connection)) == (431, "Request head too large")
+
+
+def test_many_small_headers_are_431_too(server):
+    with server.connect() as connection:
+        connection.sendall(HEAD + b"X-Many: 1\r\n" * (MAX_HEAD_BYTES // 11 + 9000))
+        assert refusal(rest(connection)) == (431, "Request head too large")
+
+
+def test_a_head_of_half_the_limit_is_read(server):
+    with server.connect() as connection:
+        long = b"X-Long: " + b"a" * (MAX_HEAD_BYTES // 2)
+        connection.sendall(HEAD + long + b"\r\nContent-Length: 0\r\n\r\n")
+        assert b'{"size":0}' in connection.recv(65536)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+        b"GET\r\n\r\n",
+        b"GET / HTTP/9.9\r\nHost: x\r\n\r\n",
+        b"GET /\xff HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"CONNECT x:80 HTTP/1.1\r\nHost: x\r\n\r\n",
+        HEAD + b"Content-Length: 1\r\nContent-Length: 2\r\n\r\n",
+        HEAD + b"Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n",
+        HEAD + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n",
+    ],
+    ids=["tls", "line", "version", "path", "connect", "lengths", "smuggled", "chunk"],
+)
+def test_what_is_not_http_is_400(server, data):
+    with server.connect() as connection:
+        connection.sendall(data)
+        assert refusal(rest(connection)) == (400, "Invalid HTTP request")
+
+
+def test_garbage_after_a_request_loses_not_its_answer(server):
+    with server.connect() as connection:
+        connection.sendall(HEAD + b"Content-Length: 3\r\n\r\nabcdef\r\n\r\n")
+        answer = rest(connection)
+    assert answer.count(b"HTTP/1.1 ") == 1
+    assert b'{"size":3}' in answer
+
+
+def test_a_request_to_upgrade_is_answered_and_closes(server):
+    with server.connect() as connection:
+        upgrade = b"Connection: Upgrade\r\nUpgrade: h2c\r\n\r\n"
+        connection.sendall(b"GET /nothing HTTP/1.1\r\nHost: x\r\n" + upgrade)
+        answer = rest(connection)
+    assert answer.startswith(b"HTTP/1.1 404")
+    assert b"connection: close" in answer
+
+
+# --- ordinary clients ----------------------------------------------------------------
+
+
+def test_pipelined_requests_are_answered_in_order(server):
+    one = HEAD + b"Content-Length: %d\r\n\r\n%b"
+    with server.connect() as connection:
+        connection.sendall(b"".join(one % (size, b"a" * size) for size in range(20)))
+        answer = b""
+        while answer.count(b'{"size":') < 20:
+            answer += connection.recv(65536)
+    sizes = [int(part.split(b"}")[0]) for part in answer.split(b'{"size":')[1:]]
+    assert sizes == list(range(20))
+
+
+def test_a_client_uses_one_connection_for_many_requests_with_pauses(server):
+    """More seconds in total than a head may take, and pauses longer than uvicorn's default."""
+    opened = []
+
+    def count(event: str, _: object) -> None:
+        if event == "connection.connect_tcp.started":
+            opened.append(event)
+
+    url = f"http://127.0.0.1:{server.port}/size"
+    limits = httpx.Limits(keepalive_expiry=60)
+    with httpx.Client(limits=limits, trust_env=False) as http:
+        for pause_s in (0, 0.1, 5.5, 5.5):
+            time.sleep(pause_s)
+            answer = http.post(url, content=b"abc", extensions={"trace": count})
+            assert answer.json() == {"size": 3}
+    assert len(opened) == 1
+
+
+def test_a_large_body_is_read_whatever_the_pace_of_the_application(hasty):
+    with httpx.Client(trust_env=False) as http:
+        answer = http.post(f"http://127.0.0.1:{hasty.port}/size", content=b"a" * (1 << 20))
+        assert answer.json() == {"size": 1 << 20}
