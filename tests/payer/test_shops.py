@@ -388,9 +388,8 @@ def test_a_cancelled_request_lets_the_next_one_pay() -> None:
 def test_the_paid_answer_can_be_streamed_and_is_the_callers() -> None:
     """What was paid for has no limit: only what the payer itself reads has one."""
     shop = Shop(serves=lambda proof: (200, "x" * 100_000) if proof else None)
-    with shop.client(payer(max_answer_bytes=10_000)) as http:
-        with http.stream("GET", URL) as answer:
-            assert sum(len(part) for part in answer.iter_bytes()) > 100_000
+    with shop.client(payer(max_answer_bytes=10_000)) as http, http.stream("GET", URL) as answer:
+        assert sum(len(part) for part in answer.iter_bytes()) > 100_000
 
 
 def test_a_body_that_can_be_read_once_is_sent_twice() -> None:
