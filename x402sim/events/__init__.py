@@ -15,12 +15,14 @@ tests/house/test_events.py. mypy then names every reader that must handle it.
 from typing import get_args
 
 from x402sim.events.base import (
+    MAX_REASON,
     MAX_TEXT,
     Outcome,
     Part,
     Scalar,
     Seconds,
     Skewable,
+    clipped,
     name_of,
 )
 from x402sim.events.chain import (
@@ -67,6 +69,7 @@ from x402sim.events.story import (
 
 __all__ = [
     "KINDS",
+    "MAX_REASON",
     "MAX_TEXT",
     "AnswerReceived",
     "AnswerSent",
@@ -112,6 +115,7 @@ __all__ = [
     "TransactionMined",
     "TransactionUndone",
     "Transfer",
+    "clipped",
     "name_of",
 ]
 
