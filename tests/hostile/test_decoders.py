@@ -124,6 +124,7 @@ def test_any_text_is_an_amount_or_a_value_error(text):
 
 @DRAWN
 @given(amount=uint256, decimals=st.integers(0, 30))
+@example(amount=10**77, decimals=0)
 def test_an_amount_comes_back(amount, decimals):
     assert money.parse_base(str(amount)) == amount
     assert money.to_base(money.to_decimal(amount, decimals), decimals) == amount
