@@ -34,7 +34,7 @@ async def expired_window(world: LiveWorld) -> None:
     at_the_edge = await alice.pay(offer, header)
     world.expect(at_the_edge.error, EXPIRED, "7/authorization-expired")
     why = f"validBefore is {ends}, the server's clock says {ends}"
-    world.expect(at_the_edge.reason, why, "5/window")
+    world.expect(at_the_edge.reason.split(";")[0], why, "5/window")
     renewed = await alice.pay(offer)
     world.expect(renewed.status, 200, "2.1/validity")
 

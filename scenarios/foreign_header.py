@@ -23,7 +23,9 @@ async def foreign_header(world: LiveWorld) -> None:
 
     misplaced = await alice.pay(required, alice.sign(required, network=there))
     world.expect(misplaced.error, "Invalid signature", "7/invalid-signature")
-    world.expect(misplaced.reason, f"Unsupported network: {there.name}", "2.1/network")
+    world.expect(
+        misplaced.reason.split(";")[0], f"Unsupported network: {there.name}", "2.1/network"
+    )
 
     good = alice.sign(required)
     labels = {"network": there.name, "asset": "0x" + there.asset.hex(), "scheme": "upto"}
@@ -31,7 +33,9 @@ async def foreign_header(world: LiveWorld) -> None:
         header = alice.relabel(good, **{label: value})
         relabelled = await alice.pay(required, header)
         world.expect(relabelled.error, "Invalid signature", "7/invalid-signature")
-        world.expect(relabelled.reason, f"Unsupported {label}: {value}", f"2.1/{label}")
+        world.expect(
+            relabelled.reason.split(";")[0], f"Unsupported {label}: {value}", f"2.1/{label}"
+        )
         matching = await alice.pay(required, header, requirements={label: value})
         world.expect(matching.error, "Payment requirements do not match", f"2.1/{label}")
         world.expect(matching.reason.split(":")[0], label, f"2.1/{label}")

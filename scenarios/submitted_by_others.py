@@ -1,22 +1,26 @@
 """Submitted by others: a third party submits the payer's authorization first.
 
 Covers: 3/pending-resolved, 5/exact-recipient, 5/nonce-once, 7/nonce-already-used.
-Story: Mallory intercepts Alice's signed header and submits it himself first: the merchant has
-her money, and Mallory has paid the gas. Alice presents the header and is served (decision
-4.1/submitted-by-others). Mallory names that payment as his own and is not served, neither after
-her nor before her. He cannot redirect the money, and cannot submit the authorization through
-receiveWithAuthorization.
+Story: Alice presents her header while the facilitator is out of reach: nothing is charged, and her
+header stays valid. Mallory has seen it and submits it himself: the merchant has her money, and
+Mallory has paid the gas. Alice sends the same header again and is served (decision
+4.1/submitted-by-others). Mallory names that payment as his own and is not served. He cannot
+redirect the money, and cannot submit the authorization through receiveWithAuthorization.
 """
 
-from x402sim import LiveWorld, scenario
+from x402sim import Fault, LiveWorld, scenario
 
 
-@scenario(needs="funds, control chain")
+@scenario(needs="funds, faults, control chain")
 async def submitted_by_others(world: LiveWorld) -> None:
     alice = await world.payer("alice", balance="1.00")
     mallory = await world.payer("mallory")
     required = await alice.ask()
     header = alice.sign(required)
+    await world.fault(Fault(victim="facilitator", does="refuse"))
+    refused = await alice.pay(required, header)
+    world.expect(refused.error, "Facilitator unreachable", "4.1/verify-signature")
+    world.expect(refused.body["final"], False, "3/pending-resolved")
 
     diverted = await mallory.submit(alice.forge(header, to=mallory.address))
     world.expect(diverted.cause, "the signature does not prove consent", "5/exact-recipient")

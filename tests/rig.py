@@ -54,7 +54,7 @@ class ServiceRig:
         self.clock = Clock(lambda: self.now[0])
         self.wires: dict[str, Wire] = {}
 
-        def link(name: str, app: Any) -> Wire:
+        def link(_: str, name: str, app: Any) -> Wire:
             self.wires[name] = Wire(httpx.ASGITransport(app, raise_app_exceptions=False))
             return self.wires[name]
 
@@ -192,6 +192,20 @@ def only(path: str, fault: Fault) -> Fault:
         request: httpx.Request, deliver: Callable[[], Awaitable[httpx.Response]]
     ) -> httpx.Response:
         return await (fault(request, deliver) if request.url.path.endswith(path) else deliver())
+
+    return on
+
+
+def after(count: int, fault: Fault) -> Fault:
+    """Return a fault that lets so many requests pass before it starts."""
+    passed = 0
+
+    async def on(
+        request: httpx.Request, deliver: Callable[[], Awaitable[httpx.Response]]
+    ) -> httpx.Response:
+        nonlocal passed
+        passed += 1
+        return await (deliver() if passed <= count else fault(request, deliver))
 
     return on
 

@@ -15,6 +15,7 @@ from x402sim.commands.conformance import conformance
 from x402sim.commands.demo import demo
 from x402sim.commands.diff import diff
 from x402sim.commands.events import events
+from x402sim.commands.explore import explore
 from x402sim.commands.list import list_scenarios
 from x402sim.commands.run import run
 from x402sim.commands.serve import serve
@@ -58,6 +59,7 @@ app.command("list")(list_scenarios)
 app.command()(run)
 app.command()(diff)
 app.command()(events)
+app.command()(explore)
 app.command()(bench)
 app.command()(conformance)
 app.command()(service)

@@ -15,7 +15,7 @@ import msgspec
 
 from x402sim.events import Event
 
-VERSION = 2
+VERSION = 3
 """Of the format; it changes when an event, a field or their order does."""
 HEADER = b'{"journal":"x402sim","version":%d}\n' % VERSION
 """The first line of every journal; it is part of the hash."""

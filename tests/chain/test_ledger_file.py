@@ -228,3 +228,28 @@ def test_a_file_that_is_no_database_is_an_error(file):
     file.write_bytes(b"not a database at all" * 100)
     with pytest.raises(sqlite3.DatabaseError):
         LedgerDriver(file=file)
+
+
+def test_a_full_disk_refuses_the_operation_and_loses_nothing(file):
+    driver = LedgerDriver(file=file)
+    driver.send(payment("a"))
+    database = driver.ledger._log._db
+    database.execute("PRAGMA max_page_count=1")  # no less than the pages in use
+    before = contents(driver)
+
+    def send_many() -> None:
+        nonlocal before
+        for n in range(1000):
+            before = contents(driver)
+            driver.send(payment(n, value=1))
+
+    with pytest.raises(ChainError, match="cannot be written: database or disk is full"):
+        send_many()
+    assert contents(driver) == before
+    database.execute("PRAGMA max_page_count=1000000")
+    assert driver.send(payment("b", value=1)).succeeded
+    after = contents(driver)
+    driver.ledger.close()
+    second = reopened(file)
+    assert contents(second) == after
+    second.ledger.close()

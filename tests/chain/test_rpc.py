@@ -21,6 +21,7 @@ from web3.exceptions import ContractLogicError, TransactionNotFound, Web3RPCErro
 
 from x402sim.chain.base import Call, Log, LogFilter
 from x402sim.chain.ledger.ledger import LedgerChain
+from x402sim.chain.ledger.machine import KEPT_STATES
 from x402sim.chain.rpc import jsonrpc
 from x402sim.chain.rpc.app import MAX_BATCH, rpc_app, rpc_route
 from x402sim.chain.rpc.methods import METHODS
@@ -445,27 +446,54 @@ def test_reads_of_the_newest_state(rpc: Rpc) -> None:
     assert int(rpc.result("eth_estimateGas", _balance_of(SHOP)), 16) > 21_000
 
 
-@pytest.mark.parametrize(
-    ("method", "first"),
-    [
-        ("eth_call", _balance_of(ALICE)),
-        ("eth_estimateGas", _balance_of(ALICE)),
-        ("eth_getBalance", to_hex(ALICE)),
-        ("eth_getTransactionCount", to_hex(ALICE)),
-        ("eth_getCode", to_hex(ALICE)),
-    ],
-)
-def test_any_other_state_is_refused(rpc: Rpc, method: str, first: Any) -> None:
-    assert rpc.ask(method, first, "earliest").get("error") is None  # block 0 is the newest
+STATE_METHODS = [
+    ("eth_call", _balance_of(ALICE)),
+    ("eth_estimateGas", _balance_of(ALICE)),
+    ("eth_getBalance", to_hex(OWNER)),
+    ("eth_getTransactionCount", to_hex(OWNER)),
+    ("eth_getCode", to_hex(TESTNET.asset)),
+]
+
+
+@pytest.mark.parametrize(("method", "first"), STATE_METHODS)
+def test_recent_states_are_kept_and_older_ones_refused(rpc: Rpc, method: str, first: Any) -> None:
+    then = rpc.result(method, first)
     genesis = rpc.result("eth_getBlockByNumber", "0x0")["hash"]
     rpc.send()
-    for other in ("earliest", "0x0", "0x2", {"blockNumber": "0x0"}, {"blockHash": genesis}):
-        error = rpc.error(method, first, other)
+    for old in ("earliest", "0x0", {"blockNumber": "0x0"}, {"blockHash": genesis}):
+        assert rpc.result(method, first, old) == then
+    rpc.run(rpc.ledger.mine(KEPT_STATES - 2))
+    assert rpc.result(method, first, "0x0") == then
+    rpc.run(rpc.ledger.mine())
+    for old in ("earliest", "0x0", {"blockNumber": "0x0"}, {"blockHash": genesis}):
+        error = rpc.error(method, first, old)
         assert error["code"] == -32000
-        assert "only the newest state is kept" in error["message"]
+        assert error["message"].startswith("missing trie node ")
+        assert "only those of blocks 1 to 128" in error["message"]
+    assert rpc.ask(method, first, "0x1").get("error") is None
+
+
+@pytest.mark.parametrize(("method", "first"), STATE_METHODS)
+def test_a_state_that_there_is_not_is_refused(rpc: Rpc, method: str, first: Any) -> None:
+    rpc.send()
+    genesis = rpc.result("eth_getBlockByNumber", "0x0")["hash"]
+    assert rpc.error(method, first, "0x2") == {
+        "code": -32000,
+        "message": "header not found: block 2; the newest is block 1",
+    }
     assert rpc.error(method, first, {"blockHash": UNKNOWN})["code"] == -32000
     for bad in ("newest", 0, {}, [], {"blockHash": genesis, "blockNumber": "0x0"}):
         assert rpc.error(method, first, bad)["code"] == -32602
+
+
+def test_a_call_in_the_past_sees_the_past(rpc: Rpc) -> None:
+    rpc.send()
+    balance, spent = _balance_of(SHOP), {"to": to_hex(TESTNET.asset), "input": to_hex(PAYMENT.data)}
+    assert int(rpc.result("eth_call", balance, "0x0"), 16) == 0
+    assert int(rpc.result("eth_call", balance, "0x1"), 16) == 10_000
+    assert rpc.result("eth_call", spent, "0x0") == "0x", "its nonce was not used yet"
+    assert "used or canceled" in rpc.error("eth_call", spent)["message"]
+    assert int(rpc.result("eth_call", balance), 16) == 10_000
 
 
 def test_a_revert_gives_its_reason_in_text_and_data(rpc: Rpc) -> None:
@@ -656,5 +684,6 @@ def test_web3_sends_and_sees_why_a_call_reverts(web3: Web3) -> None:
         token.functions.transfer(checksum(SHOP), 10**12).call({"from": checksum(OWNER)})
     tx_hash = token.functions.transfer(checksum(SHOP), 0).transact({"from": checksum(OWNER)})
     assert web3.eth.wait_for_transaction_receipt(tx_hash)["status"] == 1
-    with pytest.raises(Web3RPCError, match="only the newest state is kept"):
-        web3.eth.get_balance(checksum(SHOP), 0)
+    assert token.functions.balanceOf(checksum(SHOP)).call(block_identifier=0) == 0
+    with pytest.raises(Web3RPCError, match="header not found"):
+        web3.eth.get_balance(checksum(SHOP), 99)

@@ -153,6 +153,39 @@ def test_a_block_takes_hundreds_of_transactions(either: ChainDriver):
     assert either.balance(SHOP) == 250
 
 
+# --- older states --------------------------------------------------------------------
+
+
+def test_the_state_after_an_older_block(either: ChainDriver):
+    chain, ask = (
+        either.chain,
+        Call(RELAYER.address_bytes, TOKEN, abi.balance_of(SHOP.address_bytes)),
+    )
+    native = [either.run(chain.native_balance(RELAYER.address_bytes))]
+    for n in range(3):
+        either.send(payment(n))
+        native.append(either.run(chain.native_balance(RELAYER.address_bytes)))
+    numbers = [*range(4), None]
+    held = [int.from_bytes(either.run(chain.call(ask, number))) for number in numbers]
+    assert held == [0, 10_000, 20_000, 30_000, 30_000]
+    relayer = RELAYER.address_bytes
+    assert [either.run(chain.account_nonce(relayer, number)) for number in numbers] == [
+        0,
+        1,
+        2,
+        3,
+        3,
+    ]
+    assert [either.run(chain.native_balance(relayer, number)) for number in range(4)] == native
+    assert all(either.run(chain.code(TOKEN, number)) for number in numbers)
+    assert either.run(chain.call(pay_call(2), 2)) == b""
+    assert either.run(chain.estimate_gas(pay_call(2), 2)) > 21_000
+    with pytest.raises(Reverted):
+        either.run(chain.call(pay_call(2), 3))
+    with pytest.raises(ChainError):
+        either.run(chain.call(ask, 4))
+
+
 # --- accounts and gas ----------------------------------------------------------------
 
 

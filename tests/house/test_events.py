@@ -12,6 +12,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 import pytest
+from msgspec import UNSET
 
 from x402sim import Fault, events
 from x402sim.events import KINDS, name_of
@@ -19,6 +20,7 @@ from x402sim.journal import VERSION, Journal
 from x402sim.report import diff, trace
 from x402sim.report.frames import TABLES
 from x402sim.report.reading import Reading
+from x402sim.world.transport.faults import DEFAULTS
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "x402sim"
@@ -37,7 +39,7 @@ time advanced: seconds
 fault injected: victim does path contains skip times probability seconds status body content_type work_done
 clock skewed: victim seconds
 explorer lagged: seconds
-service crashed:
+service crashed: victim
 mining switched: automine
 chain reorganised: depth
 mempool dropped:
@@ -52,12 +54,17 @@ transaction undone: tx_hash
 payment settled: payment_id tx_hash payer amount_base resource
 payment refused: payment_id refusal reason final leaves_earlier
 payment failed: payment_id
+payment undone: payment_id
+paid again: payment_id tx_hash
+transaction replaced: payment_id tx_hash
 payment indexed: payment_id block
 settlement answer lost: payment_id
 session opened: session_id payment_id payer deposited_base expires_ms
 session debited: session_id amount_base released_base
 sessions expired: count
 session refunded: session_id amount_base tx_hash
+refund delayed: session_id reason retry_s
+refund undone: session_id
 indexer ran: asked matched reverted unknown unanswered backlog
 request sent: exchange to method path payment_id session_id authorization
 answer received: exchange to status error final payment_id session_id tx_hash ok
@@ -129,7 +136,7 @@ def test_an_event_says_when_it_is_written(kind: type[events.Event]) -> None:
 def test_the_format_of_a_line_is_the_one_of_this_version() -> None:
     """The order of the fields is part of the format: a change of it is a new version."""
     lines = [f"{name_of(kind)}: {' '.join(kind.__struct_fields__[1:])}".rstrip() for kind in KINDS]
-    assert (VERSION, lines) == (2, FORMAT.strip().splitlines()), "raise journal.VERSION"
+    assert (VERSION, lines) == (3, FORMAT.strip().splitlines()), "raise journal.VERSION"
     for kind in KINDS:
         assert kind.__struct_fields__[0] == "actor"
         journal = Journal()
@@ -151,15 +158,15 @@ def test_a_number_has_its_unit_in_its_name(kind: type[events.Event]) -> None:
 
 @pytest.mark.parametrize("kind", KINDS, ids=name_of)
 def test_the_actor_of_an_event_matches_its_kind(kind: type[events.Event]) -> None:
-    actors = {
-        "world": events.StoryEvent,
-        "chain": events.ChainEvent,
-        "service": events.ServiceEvent,
+    groups = {
+        ("world",): events.StoryEvent,
+        ("chain",): events.ChainEvent,
+        get_args(events.ServiceName): events.ServiceEvent,
     }
-    actor = made(kind).actor
-    for name, group in actors.items():
-        assert (kind in get_args(group)) == (get_args(get_type_hints(kind)["actor"]) == (name,))
-    assert kind in (*get_args(events.ExchangeEvent), events.AnswerSent) or actor in actors
+    actors = get_args(get_type_hints(kind)["actor"])
+    for names, group in groups.items():
+        assert (kind in get_args(group)) == (actors == names)
+    assert kind in (*get_args(events.ExchangeEvent), events.AnswerSent) or actors in groups
 
 
 def test_every_event_is_recorded_somewhere() -> None:
@@ -224,4 +231,9 @@ def test_an_injected_fault_has_the_fields_of_a_fault() -> None:
         for kind in (events.FaultInjected, Fault)
     )
     assert ours.pop("actor") == "world"
-    assert ours == its
+    assert list(ours) == list(its)
+    assert {name: ours[name] for name, default in its.items() if default is not UNSET} == {
+        name: default for name, default in its.items() if default is not UNSET
+    }
+    unused = {name: ours[name] for name, default in its.items() if default is UNSET}
+    assert unused == DEFAULTS

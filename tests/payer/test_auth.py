@@ -169,7 +169,7 @@ async def test_a_server_that_takes_and_never_serves_is_bounded(rig: ServiceRig) 
 
 
 @scene
-async def test_a_402_after_paying_is_handed_back(rig: ServiceRig) -> None:
+async def test_a_402_after_paying_is_an_error_and_pays_no_more(rig: ServiceRig) -> None:
     auth, asked = payer(rig), []
 
     async def serve(request: httpx.Request) -> httpx.Response:
@@ -182,7 +182,8 @@ async def test_a_402_after_paying_is_handed_back(rig: ServiceRig) -> None:
         return await rig.ask()
 
     async with httpx.AsyncClient(transport=httpx.MockTransport(serve)) as http:
-        assert (await http.post(URL, json=ORDER, auth=auth)).status_code == 402
+        with pytest.raises(PaymentFailed, match=r"was paid 0\.01 devUSDC\.e with payment id pay_"):
+            await http.post(URL, json=ORDER, auth=auth)
     assert asked == ["/api/perp/quote", "/api/pay", "/api/perp/quote"]
 
 

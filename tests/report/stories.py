@@ -35,7 +35,7 @@ async def lost(world: LiveWorld) -> None:
     """The answer of the facilitator is lost, then that of the service; paid once all the same."""
     alice = await world.payer("alice", balance="1.00")
     await world.fault(Fault(victim="facilitator", does="lose answer", path="/settle"))
-    await world.fault(Fault(victim="rpc", does="answer", status=503))
+    await world.fault(Fault(victim="rpc", does="answer", skip=2, status=503))
     required = await alice.ask()
     header = alice.sign(required)
     await alice.pay(required, header)

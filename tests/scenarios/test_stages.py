@@ -13,7 +13,7 @@ from x402sim.world.stages.deployment import PAYER_KEY
 from x402sim.world.story.scenario import Scenario, shipped
 
 SHIPPED = shipped()
-IS_OUR_OWN = {Need.VIRTUAL_TIME}
+IS_OUR_OWN = {Need.VIRTUAL_TIME, Need.OTHER_SERVICES}
 """What no URL has."""
 
 

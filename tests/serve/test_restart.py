@@ -387,3 +387,23 @@ def test_a_database_whose_chain_was_emptied_is_refused(tmp_path):
     )  # fmt: skip
     assert (run.returncode, run.stderr.count("\n")) == (2, 1)
     assert "the chain file is empty, but its database has payments" in run.stderr
+
+
+def test_a_chain_file_that_is_older_than_its_database_is_refused(tmp_path):
+    db, chain = tmp_path / "world.db", tmp_path / "world.db.chain"
+    with started("--db", str(db)) as server:
+        server.account().paid()
+    older = chain.read_bytes()
+    with started("--db", str(db)) as server:
+        server.account().paid()
+        server.kill()
+    for leftover in (chain, *tmp_path.glob("*.chain-*")):
+        leftover.unlink()
+    chain.write_bytes(older)
+    run = subprocess.run(
+        command("serve", "--port", "0", "--json", "--db", str(db)),
+        capture_output=True, text=True, timeout=30,
+    )  # fmt: skip
+    assert (run.returncode, run.stderr.count("\n")) == (2, 1)
+    assert "the chain file is older than its database: it ends at operation" in run.stderr
+    assert "restore both from copies of the same moment" in run.stderr

@@ -104,10 +104,16 @@ async def test_a_transaction_without_a_block_waits_and_a_reverted_one_fails(
     with broken(rig, "explorer", lambda r, d: changed(r, d, blockNumber=None)):
         assert (await indexer.run(rig.service)).unknown == 1
     with broken(rig, "explorer", lambda r, d: changed(r, d, status="0x0")):
-        assert (await indexer.run(rig.service)).reverted == 1
-    assert (await rig.record(payment_id))["status"] == "failed"
+        assert (await indexer.run(rig.service)).matched == 1, "the chain says otherwise"
+    assert (await rig.record(payment_id))["status"] == "settled"
+    reverted = await rig.buy()
+    rig.now[0] += 300
+    await rig.parts.chain.reorg(1)
+    assert (await indexer.run(rig.service)).reverted == 1
+    assert (await rig.record(reverted))["status"] == "failed"
     rig.restart()
-    assert (await rig.ask(x_payment_id=payment_id)).status_code == 402
+    assert (await rig.ask(x_payment_id=reverted)).status_code == 402
+    assert (await rig.ask(x_payment_id=payment_id)).status_code == 200
 
 
 @pytest.mark.clause("8/indexer-interval", "8/cache-sweep", "3/expiry-refund", "3/pending-resolved")

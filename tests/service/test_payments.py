@@ -10,6 +10,7 @@ import pytest
 from tests.rig import (
     START,
     ServiceRig,
+    after,
     answer,
     broken,
     lose_answer,
@@ -145,11 +146,15 @@ async def test_an_authorization_is_valid_strictly_inside_its_window(rig: Service
         requirements(required.json()["paymentRequirements"]), rig.clock.now_s() + 60
     )  # validAfter == now
     refused = await rig.pay(required, early)
-    assert refused.json() == {
-        "error": "Invalid signature", "reason": "Authorization not yet valid", "final": True,
-    }  # fmt: skip
+    assert (refused.status_code, refused.json()["error"]) == (400, "Invalid signature")
+    reason = (
+        "Authorization not yet valid; not charged by this service; this header stays valid until"
+    )
+    assert refused.json()["reason"].startswith(reason)
+    assert refused.json()["final"] is False
     rig.now[0] += 0.999
-    assert (await rig.pay(required, early)).json()["reason"] == "Authorization not yet valid"
+    still = (await rig.pay(required, early)).json()["reason"]
+    assert still.startswith("Authorization not yet valid")
     assert rig.transfers() == 0
 
 
@@ -229,12 +234,35 @@ async def test_a_front_run_payment_counts_as_paid(rig: ServiceRig) -> None:
     """Anyone may submit a signed authorization; the merchant got the money."""
     required = await rig.ask()
     header = rig.sign(required)
-    auth, signature = authorization_of(decode_header(header))
-    data = abi.transfer_with_authorization(auth, signature)
-    tx_hash = await rig.parts.chain.send(Call(rig.bob.address_bytes, TESTNET.asset, data))
+    with broken(rig, "facilitator", lose_request):
+        assert (await rig.pay(required, header)).status_code == 502
+    tx_hash = await submit(rig, header)
     paid = await rig.pay(required, header)
     assert (paid.status_code, paid.json()["txHash"]) == (200, "0x" + tx_hash.hex())
     assert rig.transfers() == 1
+
+
+@pytest.mark.clause("5/nonce-once", "7/nonce-already-used")
+@scene
+async def test_an_authorization_used_before_it_was_presented_pays_for_nothing(
+    rig: ServiceRig,
+) -> None:
+    """It may have paid at another service of the same merchant."""
+    required = await rig.ask()
+    header = rig.sign(required)
+    await submit(rig, header)
+    refused = await rig.pay(required, header)
+    assert (refused.status_code, refused.json()["error"]) == (409, "Nonce already used")
+    assert refused.json()["final"] is True
+    assert (await rig.ask(x_payment_id=required.json()["paymentId"])).status_code == 402
+    assert not any("x402" in str(r.url) for r in rig.wires["facilitator"].seen), "not sent on"
+
+
+async def submit(rig: ServiceRig, header: str) -> bytes:
+    """Submit a signed authorization as a third party; return the transaction hash."""
+    auth, signature = authorization_of(decode_header(header))
+    data = abi.transfer_with_authorization(auth, signature)
+    return await rig.parts.chain.send(Call(rig.bob.address_bytes, TESTNET.asset, data))
 
 
 @scene
@@ -291,7 +319,7 @@ async def test_a_payment_stays_pending_while_the_chain_cannot_be_asked(rig: Serv
     header = rig.sign(required)
     with (
         broken(rig, "facilitator", only("/settle", lose_answer)),
-        broken(rig, "rpc", lose_request),
+        broken(rig, "rpc", after(2, lose_request)),
     ):
         unknown = await rig.pay(required, header)
         assert (unknown.status_code, unknown.json()["error"]) == (502, UNREACHABLE)
@@ -302,6 +330,7 @@ async def test_a_payment_stays_pending_while_the_chain_cannot_be_asked(rig: Serv
         assert (other.status_code, other.json()["error"]) == (409, "Settlement pending")
         assert (await rig.ask(x_payment_id=required.json()["paymentId"])).status_code == 402
         assert await reconcile(rig.service) == 0
+    rig.now[0] += 15
     assert await reconcile(rig.service) == 1
     assert (await rig.ask(x_payment_id=required.json()["paymentId"])).status_code == 200
     assert (rig.transfers(), rig.earned) == (1, 10_000)
@@ -314,7 +343,7 @@ async def test_the_same_header_sent_again_brings_the_receipt(rig: ServiceRig) ->
     header = rig.sign(required)
     with (
         broken(rig, "facilitator", only("/settle", lose_answer)),
-        broken(rig, "rpc", lose_request),
+        broken(rig, "rpc", after(2, lose_request)),
     ):
         assert (await rig.pay(required, header)).status_code == 502
     rig.now[0] += 400  # the requirements are old by now, but the payment was begun in time
@@ -348,6 +377,7 @@ async def test_a_payment_that_can_no_longer_be_mined_fails(rig: ServiceRig) -> N
     rig.now[0] += 1000
     assert await reconcile(rig.service) == 0, "this node has not seen a block so late"
     await rig.parts.chain.mine()
+    rig.now[0] += 30
     assert await reconcile(rig.service) == 1
     record = await rig.record(required.json()["paymentId"])
     assert (record["status"], record["tx_hash"]) == ("failed", None)
@@ -360,24 +390,25 @@ async def test_a_lost_payment_cannot_be_claimed_with_another_ones_transfer(rig: 
     header = rig.sign(first)
     await rig.pay(first, header)
     rig.service.store.database.execute("UPDATE payments SET payer = NULL, nonce = NULL")
-    with broken(rig, "facilitator", only("/settle", lose_answer)):
-        refused = await rig.pay(second, header)
-    assert refused.status_code == 502
+    refused = await rig.pay(second, header)
+    assert (refused.status_code, refused.json()["error"]) == (409, "Nonce already used")
     assert (await rig.ask(x_payment_id=second.json()["paymentId"])).status_code == 402
     assert rig.service.store.counts()["payments"] == 1
 
 
 @scene
-async def test_an_outage_charges_nothing_and_leaves_nothing_behind(rig: ServiceRig) -> None:
+async def test_an_outage_charges_nothing_and_another_header_may_pay(rig: ServiceRig) -> None:
     required = await rig.ask()
     for path in ("/verify", "/settle"):
         with broken(rig, "facilitator", only(path, lose_request)):
             refused = await rig.pay(required)
         assert (refused.status_code, refused.json()["error"]) == (502, UNREACHABLE)
-        assert refused.json()["reason"].startswith("nothing was charged")
-        assert refused.json()["final"] is True
-    assert rig.service.store.counts()["payments"] == 0
+        kept = "not charged by this service; this header stays valid until 2027-01-15T08:05:00Z"
+        assert kept in refused.json()["reason"]
+        assert refused.json()["final"] is False
+        assert await pending(rig, required)
     assert (await rig.pay(required)).status_code == 200
+    assert rig.transfers() == 1
 
 
 @pytest.mark.parametrize("status", [200, 400, 402])

@@ -13,6 +13,7 @@ import pytest
 
 from x402sim import Fault, LiveWorld, LocalServer, Run, World, events
 from x402sim.rng import Rng
+from x402sim.world.assembly.process import RESTART_S
 from x402sim.world.story.payer import Answer, Payer
 from x402sim.world.transport.faults import Faults
 
@@ -96,6 +97,7 @@ def test_each_fault_has_its_effects_on_payer_and_chain(on: str, kind: str) -> No
         assert (paid.error in BROKEN) == (status is None)
         assert took >= wanted.get("seconds", 0)
         assert len(await world.transfers(alice)) == transfers
+        await world.advance(RESTART_S)
         assert (await alice.ask(payment_id=required.payment_id)).status in (200, 402)
 
     play(story, on)
@@ -282,6 +284,8 @@ def test_every_part_over_real_tcp(server: LocalServer) -> None:
                 let(victim, does=does)
                 with pytest.raises((httpx.RemoteProtocolError, httpx.ReadError)):
                     ask(victim)
+                if does.startswith("crash"):
+                    http.post(f"{server.control_url}/clock/advance", json={"seconds": RESTART_S})
             assert ask(victim) == right, "and then it is over"
 
 
@@ -546,12 +550,12 @@ def test_background_work_begins_anew_and_only_once(virtual: str) -> None:
         await world.advance(100)
         for _ in range(3):
             await world.crash()
-        await world.advance(900)
+        await world.advance(901)
 
     run = play(story, virtual)
     start_ms = entries(run, events.Begin)[0].at_ms
     ran_s = [(e.at_ms - start_ms) / 1000 for e in entries(run, events.IndexerRan)]
-    assert ran_s == [400, 700, 1000], "every 300 s since the last start"
+    assert ran_s == [403, 703, 1003], "every 300 s since the last of three starts"
 
 
 def test_a_payment_that_was_pending_is_resolved_at_the_start(virtual: str) -> None:
@@ -560,7 +564,7 @@ def test_a_payment_that_was_pending_is_resolved_at_the_start(virtual: str) -> No
         await world.fault(Fault(**SETTLE, does="crash after"))
         required = await alice.ask()
         assert (await alice.pay(required)).status is None
-        await world.clock.sleep(0.001)
+        await world.clock.sleep(RESTART_S + 0.001)
         assert (await alice.payment(required.payment_id))["status"] == "settled"
 
     play(story, virtual)

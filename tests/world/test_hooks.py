@@ -50,6 +50,7 @@ def test_a_crash_does_not_undo_it() -> None:
     async def crashed() -> httpx.Response:
         parts = built(Hooks(service=opened))
         parts.process.crash()
+        await parts.process.runs()
         return await ask(parts)
 
     assert run_virtual(crashed).status_code == 200

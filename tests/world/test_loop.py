@@ -3,11 +3,15 @@
 import asyncio
 import threading
 import time
+from contextlib import suppress
 
 import pytest
 
+from x402sim import LiveWorld, World
 from x402sim.clock import Clock
-from x402sim.world.loop import Deadlock, VirtualLoop, run_virtual
+from x402sim.world import loop
+from x402sim.world.loop import Deadlock, TimeStandsStill, VirtualLoop, run_virtual
+from x402sim.world.story.payer import Payer
 
 
 def test_a_day_passes_in_no_time() -> None:
@@ -188,3 +192,84 @@ def test_the_loop_starts_at_zero() -> None:
         assert loop.time() == 0
     finally:
         loop.close()
+
+
+# --- work that lets no time pass ------------------------------------------------------
+
+
+@pytest.fixture
+def few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop, "MAX_STEPS", 20_000)
+
+
+async def spin(seconds: float) -> None:
+    while True:
+        await asyncio.sleep(seconds)
+
+
+@pytest.mark.usefixtures("few_steps")
+@pytest.mark.parametrize("seconds", [0, 1e-9])
+def test_work_that_lets_no_time_pass_is_named(seconds: float) -> None:
+    async def main() -> None:
+        await asyncio.sleep(5)
+        asyncio.create_task(spin(seconds), name="the one who spins").add_done_callback(print)
+        await asyncio.sleep(1)
+
+    with pytest.raises(TimeStandsStill, match=r"at 5\.000 s.*the one who spins \(\d+ times\)"):
+        run_virtual(main)
+
+
+@pytest.mark.usefixtures("few_steps")
+def test_a_task_without_a_name_is_known_by_its_function() -> None:
+    with pytest.raises(TimeStandsStill, match=r"ran: spin \(1000 times\)"):
+        run_virtual(lambda: asyncio.wait_for(spin(0), 1))
+
+
+@pytest.mark.usefixtures("few_steps")
+def test_much_work_is_no_standstill_if_time_passes() -> None:
+    async def main() -> float:
+        for _ in range(4):
+            for _ in range(15_000):
+                await asyncio.sleep(0)
+            await asyncio.sleep(loop.MOMENT_S)
+        return asyncio.get_running_loop().time()
+
+    assert run_virtual(main) == pytest.approx(4 * loop.MOMENT_S)
+
+
+@pytest.mark.usefixtures("few_steps")
+@pytest.mark.parametrize("on", ["in-process", "tcp"])
+def test_a_story_in_which_time_stands_still_fails_and_keeps_its_journal(on: str) -> None:
+    async def story(world: LiveWorld) -> None:
+        alice = await world.payer("alice")
+        asking = asyncio.create_task(ask(alice), name="asking")
+        try:
+            await world.advance(60)
+        finally:
+            asking.cancel()
+            await asyncio.wait({asking})
+
+    async def ask(payer: Payer) -> None:
+        while True:
+            await payer.ask()
+
+    run = World(seed=1, on=on).play(story)
+    assert run.outcome == "failed"
+    assert "TimeStandsStill: virtual time stands still at 0.000 s, for 20000 steps" in run.reason
+    assert "asking (" in run.reason
+    assert "alice asks service /api/perp/quote (" in run.reason
+    assert len(run.journal) > 1000
+
+
+@pytest.mark.usefixtures("few_steps")
+def test_a_world_that_cannot_be_stopped_is_an_error() -> None:
+    async def story(world: LiveWorld) -> None:
+        async def stubborn() -> None:
+            for _ in range(45_000):
+                with suppress(asyncio.CancelledError):
+                    await asyncio.sleep(0)
+
+        await asyncio.create_task(stubborn(), name="stubborn")
+
+    with pytest.raises(TimeStandsStill, match="stubborn"):
+        World(seed=1).play(story)

@@ -42,6 +42,14 @@ WRONG_FAULTS: list[tuple[dict[str, Any], str]] = [
     ({"times": True}, "times of a fault: Expected `int | null`, got `bool`"),
     ({"probability": "often"}, "probability of a fault: Expected `float`, got `str`"),
     ({"does": "delay answer"}, "a fault that does 'delay answer' needs `seconds`"),
+    ({"status": 500}, "status of a fault is for 'answer' only, not for 'lose answer'"),
+    ({"body": ""}, "body of a fault is for 'answer' only, not for 'lose answer'"),
+    ({"content_type": "a/b"}, "content_type of a fault is for 'answer' only"),
+    ({"work_done": False}, "work_done of a fault is for 'answer' only"),
+    ({"seconds": 1}, "seconds of a fault is for 'delay request' and 'delay answer' only, not for"),
+    ({"does": "answer", "seconds": 1}, "only, not for 'answer'"),
+    ({"does": "delay answer", "seconds": 1, "status": 500}, "not for 'delay answer'"),
+    ({"does": "delay answer", "seconds": 0}, "seconds of a fault: Expected `float` > 0"),
 ]
 
 
@@ -117,7 +125,8 @@ def test_a_python_condition_does_not_hide_a_wrong_path() -> None:
 def test_every_deed_and_every_victim_is_accepted() -> None:
     for kind in get_args(FaultKind):
         for victim in get_args(Victim):
-            assert Fault(victim=victim, does=kind, seconds=1).does == kind
+            wanted = {"seconds": 1} if kind.startswith("delay") else {}
+            assert Fault(victim=victim, does=kind, **wanted).does == kind
 
 
 def test_an_actor_without_a_clock_is_refused() -> None:

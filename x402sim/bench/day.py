@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from x402sim import events
 from x402sim.payer.auth import PaymentAuth
 from x402sim.payer.session import SessionAuth
-from x402sim.report.reading import SERVICE, Reading
+from x402sim.report.reading import SERVICES, Reading
 from x402sim.report.run import Run
 from x402sim.world.story.live import LiveWorld
 from x402sim.world.story.payer import ORDER, QUOTE
@@ -71,7 +71,7 @@ def simulate(payers: int, hours: float, each_hour: Callable[[float], None] = lam
         virtual_s=(entries[-1].at_ms - entries[0].at_ms) / 1000,
         real_s=run.real_s,
         events=len(entries),
-        requests=sum(each.caller != SERVICE for each in Reading(run.journal).exchanges),
+        requests=sum(each.caller not in SERVICES for each in Reading(run.journal).exchanges),
         payments=counted[events.PaymentSettled],
         sessions=counted[events.SessionOpened],
         debits=counted[events.SessionDebited],

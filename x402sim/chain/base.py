@@ -104,7 +104,11 @@ class LogFilter:
 
 
 class Chain(Protocol):
-    """A chain that can be read and sent to."""
+    """A chain that can be read and sent to.
+
+    Where a method takes a `block`, it reads the state after the block of that number; None is the
+    newest state. It raises `ChainError` if that block is not mined, or its state not kept.
+    """
 
     chain_id: int
     token: Address
@@ -124,9 +128,9 @@ class Chain(Protocol):
     async def logs(self, wanted: LogFilter) -> list[Log]:
         """Return the logs that pass the filter, oldest first."""
 
-    async def call(self, call: Call) -> bytes:
-        """Run a call on the newest state and discard its effects (eth_call). Returns the
-        ABI-encoded result; raises `Reverted`.
+    async def call(self, call: Call, block: int | None = None) -> bytes:
+        """Run a call and discard its effects (eth_call). Returns the ABI-encoded result; raises
+        `Reverted`.
         """
 
     async def send(self, call: Call) -> Hash:
@@ -138,20 +142,22 @@ class Chain(Protocol):
     async def wait(self, tx_hash: Hash, timeout_s: float) -> TxReceipt:
         """Return the receipt once the transaction is mined; raises `TimeoutError`."""
 
-    async def native_balance(self, account: Address) -> int:
+    async def native_balance(self, account: Address, block: int | None = None) -> int:
         """Return an account's native balance in wei."""
 
-    async def account_nonce(self, account: Address) -> int:
-        """Return the number of transactions an account has sent, waiting ones included."""
+    async def account_nonce(self, account: Address, block: int | None = None) -> int:
+        """Return the number of transactions an account has sent, in the newest state waiting ones
+        included.
+        """
 
-    async def code(self, account: Address) -> bytes:
+    async def code(self, account: Address, block: int | None = None) -> bytes:
         """Return a contract's code; empty for an account without any."""
 
     async def gas_price(self) -> int:
         """Return the price of one unit of gas in wei."""
 
-    async def estimate_gas(self, call: Call) -> int:
-        """Return the gas a call would use now; raises `Reverted`."""
+    async def estimate_gas(self, call: Call, block: int | None = None) -> int:
+        """Return the gas a call would use; raises `Reverted`."""
 
 
 class Minting(Protocol):

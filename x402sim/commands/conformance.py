@@ -59,6 +59,12 @@ List = Annotated[
 Seed = Annotated[
     int | None, typer.Option(help="Random seed of inputs and wallets, to repeat a run.")
 ]
+Deadline = Annotated[
+    float, typer.Option(metavar="SECONDS", help="Longest time for one whole answer.")
+]
+MaxAnswer = Annotated[
+    int, typer.Option(metavar="BYTES", help="Largest body of one answer, after decoding.")
+]
 JsonFile = Annotated[
     Path | None,
     typer.Option("--json", metavar="FILE", help="Write a JSON report to FILE; - for stdout."),
@@ -89,6 +95,8 @@ def conformance(
     requirement: Requirement = None,
     show_list: List = False,
     seed: Seed = None,
+    deadline: Deadline = 90.0,
+    max_answer_bytes: MaxAnswer = 1_048_576,
     junit: JUnitFile = None,
     json_file: JsonFile = None,
     html: HtmlFile = None,
@@ -107,6 +115,7 @@ def conformance(
     held, none was inconclusive; 1, a MUST failed; 2, wrong usage, the service is unreachable,
     or a MUST is inconclusive.
     """
+    from x402sim.bounded import Limits
     from x402sim.suite import command, printing
 
     try:
@@ -120,6 +129,7 @@ def conformance(
             rpc_url=rpc_url,
             allow_mainnet=allow_mainnet,
             seed=seed,
+            limits=Limits(max_answer_bytes=max_answer_bytes, deadline_s=deadline),
             rerun=_again(base_url, target, world, rpc_url),
         )
     except (ValueError, OSError) as error:

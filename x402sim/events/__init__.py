@@ -21,6 +21,7 @@ from x402sim.events.base import (
     Part,
     Scalar,
     Seconds,
+    ServiceName,
     Skewable,
     clipped,
     name_of,
@@ -39,15 +40,20 @@ from x402sim.events.exchange import (
 )
 from x402sim.events.service import (
     IndexerRan,
+    PaidAgain,
     PaymentFailed,
     PaymentIndexed,
     PaymentRefused,
     PaymentSettled,
+    PaymentUndone,
+    RefundDelayed,
+    RefundUndone,
     SessionDebited,
     SessionOpened,
     SessionRefunded,
     SessionsExpired,
     SettlementAnswerLost,
+    TransactionReplaced,
 )
 from x402sim.events.story import (
     Begin,
@@ -91,18 +97,23 @@ __all__ = [
     "NoAnswer",
     "Note",
     "Outcome",
+    "PaidAgain",
     "Part",
     "PayerJoined",
     "PaymentFailed",
     "PaymentIndexed",
     "PaymentRefused",
     "PaymentSettled",
+    "PaymentUndone",
+    "RefundDelayed",
+    "RefundUndone",
     "RequestSent",
     "RevertsForced",
     "Scalar",
     "Seconds",
     "ServiceCrashed",
     "ServiceEvent",
+    "ServiceName",
     "SessionDebited",
     "SessionOpened",
     "SessionRefunded",
@@ -113,6 +124,7 @@ __all__ = [
     "StoryRaised",
     "TimeAdvanced",
     "TransactionMined",
+    "TransactionReplaced",
     "TransactionUndone",
     "Transfer",
     "clipped",
@@ -129,10 +141,11 @@ StoryEvent = Begin | End | PayerJoined | Intervention | Check | StoryRaised | No
 ChainEvent = TransactionMined | Transfer | AuthorizationConsumed | TransactionUndone
 """Events of the chain; the actor is "chain"."""
 ServiceEvent = (
-    PaymentSettled | PaymentRefused | PaymentFailed | PaymentIndexed | SettlementAnswerLost
-    | SessionOpened | SessionDebited | SessionsExpired | SessionRefunded | IndexerRan
+    PaymentSettled | PaymentRefused | PaymentFailed | PaymentUndone | PaidAgain
+    | TransactionReplaced | PaymentIndexed | SettlementAnswerLost | SessionOpened
+    | SessionDebited | SessionsExpired | SessionRefunded | RefundDelayed | RefundUndone | IndexerRan
 )  # fmt: skip
-"""Events of the service; the actor is "service"."""
+"""Events of a service; the actor is its name."""
 ExchangeEvent = RequestSent | AnswerReceived | NoAnswer
 """Events of an exchange, as seen by the caller, who is the actor."""
 Event = StoryEvent | ChainEvent | ServiceEvent | ExchangeEvent | AnswerSent

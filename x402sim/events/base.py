@@ -5,7 +5,9 @@ from typing import Literal
 
 import msgspec
 
-Part = Literal["service", "facilitator", "explorer", "rpc"]
+ServiceName = Literal["service", "service 2", "service 3"]
+"""The services of a world; all but the first are added by a story."""
+Part = Literal[ServiceName, "facilitator", "explorer", "rpc"]
 """The parts that answer HTTP requests."""
 Skewable = Literal["service", "facilitator", "explorer", "chain"]
 """The actors whose clocks can be skewed."""

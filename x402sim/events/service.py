@@ -1,12 +1,10 @@
-"""The events of the service."""
+"""The events of a service; `actor` is its name, as a world can have several."""
 
-from typing import Literal
-
-from x402sim.events.base import BaseEvent
+from x402sim.events.base import BaseEvent, ServiceName
 
 
 class _Service(BaseEvent, frozen=True, kw_only=True):
-    actor: Literal["service"] = "service"
+    actor: ServiceName = "service"
 
 
 class PaymentSettled(_Service, frozen=True, kw_only=True):
@@ -35,13 +33,36 @@ class PaymentRefused(_Service, frozen=True, kw_only=True):
 
 
 class PaymentFailed(_Service, frozen=True, kw_only=True):
-    """Written when a payment can never be paid any more, or its transaction has reverted."""
+    """Written when a payment can never be paid any more."""
 
     payment_id: str
 
 
+class PaymentUndone(_Service, frozen=True, kw_only=True):
+    """Written when the chain has undone a settled payment's transfer, and may still make it.
+
+    Until then the payment is pending and grants nothing.
+    """
+
+    payment_id: str
+
+
+class PaidAgain(_Service, frozen=True, kw_only=True):
+    """Written when a second header of a settled payment id was used too: it bought nothing."""
+
+    payment_id: str
+    tx_hash: str
+
+
+class TransactionReplaced(_Service, frozen=True, kw_only=True):
+    """Written when another transaction than the recorded one turns out to have made a payment."""
+
+    payment_id: str
+    tx_hash: str
+
+
 class PaymentIndexed(_Service, frozen=True, kw_only=True):
-    """Written when the indexer finds the block of a settled payment."""
+    """Written when the block of a settled payment is found, or turns out to be another one."""
 
     payment_id: str
     block: int
@@ -83,6 +104,20 @@ class SessionRefunded(_Service, frozen=True, kw_only=True):
     session_id: str
     amount_base: int
     tx_hash: str
+
+
+class RefundDelayed(_Service, frozen=True, kw_only=True):
+    """Written when a refund fails; it is tried again `retry_s` seconds later."""
+
+    session_id: str
+    reason: str
+    retry_s: int
+
+
+class RefundUndone(_Service, frozen=True, kw_only=True):
+    """Written when the chain has undone the transfer of a refund, which is due again."""
+
+    session_id: str
 
 
 class IndexerRan(_Service, frozen=True, kw_only=True):

@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 from msgspec import field
 
-from x402sim.events.base import BaseEvent, Outcome, Part, Scalar, Seconds, Skewable
+from x402sim.events.base import BaseEvent, Outcome, Part, Scalar, Seconds, ServiceName, Skewable
 
 
 class _Story(BaseEvent, frozen=True, kw_only=True):
@@ -82,7 +82,9 @@ class ExplorerLagged(_Story, frozen=True, kw_only=True):
 
 
 class ServiceCrashed(_Story, frozen=True, kw_only=True):
-    """Written when a story kills the service, which then restarts."""
+    """Written when a story kills a service, which then restarts."""
+
+    victim: ServiceName = "service"
 
 
 class MiningSwitched(_Story, frozen=True, kw_only=True):

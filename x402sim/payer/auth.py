@@ -1,45 +1,84 @@
 """Pay as httpx authentication: any httpx client, sync or async, can pay.
 
 `PaymentAuth` answers a 402 by signing, settling and repeating the request. It signs no
-more than its caps allow. When it is not known whether a payment was made, it sends the
-same authorization again and signs no other. Whether it is sent again is decided by
+more than its caps allow, and nothing for a resource while an earlier payment for it may still
+be made or has bought nothing yet. Whether an authorization is sent again is decided by
 `reading.read_settlement`, and by the `Row.resend` of the error that the server answered.
 Clauses: 1/sign-settle-repeat.
 """
 
 import threading
-from collections.abc import Generator
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, Callable, Generator
+from dataclasses import dataclass, field
 
 import httpx
 from msgspec import UNSET
 from msgspec.structs import replace
 
+from x402sim.bounded import MIB, Limits
 from x402sim.clock import Clock
-from x402sim.payer.errors import PaymentFailed, SpendingCapExceeded
-from x402sim.payer.reading import AttemptOver, origin_of, read_offer, read_settlement
+from x402sim.payer.errors import PaidNotServed, PaymentFailed, SpendingCapExceeded
+from x402sim.payer.flow import Flow, Send, Steps, Turn, drive, drive_async, send
+from x402sim.payer.reading import AGAIN, UNKNOWN, AttemptOver, read_offer, read_settlement
+from x402sim.payer.redirects import origin_of
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.header import Spelling
-from x402sim.protocol.messages import (
-    PaymentRequired,
-    PaymentRequirements,
-    Receipt,
-    SettlementRequest,
-    encode,
-)
+from x402sim.protocol.messages import PaymentRequired, Receipt, SettlementRequest, encode
 from x402sim.protocol.money import parse_base, to_base, to_decimal
 from x402sim.protocol.networks import TESTNET, Network
 
-Flow = Generator[httpx.Request, httpx.Response, httpx.Response]
+DEADLINE_S = 120.0
+"""Seconds for a settlement: more than a service waits for its facilitator."""
+
+
+@dataclass(slots=True)
+class _Payment:
+    """A signed payment; `receipt` is there once the server has given one."""
+
+    offer: PaymentRequired
+    header: str
+    amount_base: int
+    receipt: Receipt | None = None
+    was_refused: bool = False
+    """Whether it was shown, and answered 402."""
+
+    @property
+    def shown_id(self) -> str:
+        """The beginning of the payment id, which is a proof of payment in full."""
+        return f"{self.offer.payment_id[:12]}…"
+
+
+@dataclass(slots=True)
+class _Purchases:
+    """The payments for one resource. Only the flow that has the turn pays, or shows `unserved`."""
+
+    turn: Turn = field(default_factory=Turn)
+    granted: str | None = None
+    """A payment id that was served, to be used again."""
+    unknown: list[_Payment] = field(default_factory=list)
+    """Payments that were sent to the server and may still be made."""
+    unserved: list[_Payment] = field(default_factory=list)
+    """Payments that were made, and bought nothing yet."""
+
+
+Served = Callable[[httpx.Response], bool]
 
 
 @dataclass(frozen=True, slots=True)
-class _Signed:
-    """A signed payment of unknown outcome."""
+class _Errand:
+    """One request of the caller, and what is bought for its resource already.
 
-    payment_id: str
-    header: str
-    requirements: PaymentRequirements
+    `is_served` tells whether an answer is what was paid for.
+    """
+
+    ask: Send
+    resource: str
+    bought: _Purchases
+    is_served: Served
+
+
+def _is_success(response: httpx.Response) -> bool:
+    return response.is_success
 
 
 class PaymentAuth(httpx.Auth):
@@ -48,15 +87,22 @@ class PaymentAuth(httpx.Auth):
     `max_amount` caps one payment and `max_total` everything this object ever signs,
     both as decimal strings of the token ("0.10"): a signed authorization counts whether
     or not the server says it used it. A payment id is used again for the same resource
-    unless `reuse` is False. When it is not known whether a payment was made, the next
-    request for the resource sends the same authorization again and signs no other.
+    unless `reuse` is False.
+
+    When it is not known whether a payment was made, the next request for the resource sends the
+    same authorization again and signs no other. A server that takes a payment and answers 402
+    again gets no other for that resource: at most `max_unserved` payments (default 1) may have
+    bought nothing yet. Requests for one resource therefore pay one after the other.
+
+    Of a 402 or the answer to a settlement at most `max_answer_bytes` are read, and a settlement
+    takes at most `deadline_s` seconds. Proofs of payment follow no redirect to another origin,
+    and no more than three. With a sync client, and for the request itself, the client's own
+    timeouts hold until the answer's head has arrived.
 
     One object may serve many requests at once, in threads or tasks. A payment id is proof of
-    payment for anyone who has it: do not let the client follow redirects to other hosts. Raises
-    `SpendingCapExceeded` and `PaymentFailed` out of the client's call.
+    payment for anyone who has it. Raises `SpendingCapExceeded`, `PaidNotServed` and
+    `PaymentFailed` out of the client's call.
     """
-
-    requires_response_body = True
 
     def __init__(
         self,
@@ -66,9 +112,12 @@ class PaymentAuth(httpx.Auth):
         max_total: str = "1.00",
         network: Network = TESTNET,
         reuse: bool = True,
+        max_unserved: int = 1,
         pay_path: str = "/api/pay",
         spelling: Spelling = "hex",
         clock: Clock | None = None,
+        max_answer_bytes: int = MIB,
+        deadline_s: float = DEADLINE_S,
     ) -> None:
         if not isinstance(wallet, Wallet):
             raise TypeError(f"wallet must be a Wallet, not {type(wallet).__name__}")
@@ -76,67 +125,113 @@ class PaymentAuth(httpx.Auth):
         self.network = network
         self.max_amount_base = to_base(max_amount, network.decimals)
         self.max_total_base = to_base(max_total, network.decimals)
+        self.max_unserved = max_unserved
+        """How many payments for one resource may have bought nothing yet."""
         self.signed_base = 0
         """The amount signed for so far, in base units."""
         self.receipts: list[Receipt] = []
+        self.limits = Limits(max_answer_bytes=max_answer_bytes, deadline_s=deadline_s)
+        self.clock = clock or Clock()
         self._reuse = reuse
         self._pay_path = pay_path
         self._spelling = spelling
-        self._clock = clock or Clock()
-        self._granted: dict[str, str] = {}
-        self._ids_to_show: dict[str, list[str]] = {}
-        """Payment ids that were shown and got no answer, by resource."""
-        self._payments_to_resend: dict[str, list[_Signed]] = {}
-        """Signed payments whose settlement is not known, by resource."""
+        self._purchases: dict[str, _Purchases] = {}
+        """By resource: origin and path."""
         self._lock = threading.Lock()
 
-    def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
-        """Yield the requests of one paid exchange; httpx sends them."""
-        yield from self.exchange(request)
+    def sync_auth_flow(
+        self, request: httpx.Request
+    ) -> Generator[httpx.Request, httpx.Response, None]:
+        """Yield the requests of one paid exchange to a sync client."""
+        return drive(self.exchange(request), self.limits)
 
-    def exchange(self, request: httpx.Request) -> Flow:
-        """Yield the requests of one paid exchange, and return its last response."""
-        resource = origin_of(request) + request.url.path
-        known = self._proof_for(resource)
-        response = yield from self._show(request, resource, known)
-        if response.status_code != 402:
-            return response
-        if known and self._granted.get(resource) == known:
-            self._granted.pop(resource, None)
-        offer = read_offer(request, response, self.network)
-        signed = yield from self._resend(request, resource)
-        if signed is None:
-            signed = self._sign(offer)
-            try:
-                yield from self._settle(request, resource, signed)
-            except AttemptOver as refused:
-                raise PaymentFailed(str(refused)) from None
-        if self._reuse:
-            self._granted[resource] = signed.payment_id
-        response = yield from self._show(request, resource, signed.payment_id)
+    def async_auth_flow(
+        self, request: httpx.Request
+    ) -> AsyncGenerator[httpx.Request, httpx.Response]:
+        """Yield the requests of one paid exchange to an async client."""
+        return drive_async(self.exchange(request), self.limits, self.clock)
+
+    def exchange(
+        self, request: httpx.Request, *, ours: bool = False, is_served: Served = _is_success
+    ) -> Flow:
+        """Yield the steps of one paid exchange, and return its last answer.
+
+        `is_served` tells whether an answer is what was paid for.
+        """
+        resource = origin_of(request.url) + request.url.path
+        with self._lock:
+            bought = self._purchases.setdefault(resource, _Purchases())
+        errand = _Errand(Send(request, ours), resource, bought, is_served)
+        response, shown = None, bought.granted
+        if shown is not None or not bought.unserved:
+            response = yield from _show(errand, shown)
+            if response.status_code != 402:
+                return response
+        yield bought.turn
+        try:
+            response = yield from self._catch_up(errand, response, shown)
+            if response.status_code == 402:
+                response = yield from self._buy(errand, response)
+        finally:
+            bought.turn.release()
         return response
 
-    def _proof_for(self, resource: str) -> str | None:
-        """Return a payment id to send at once: one whose answer was lost, or one to reuse."""
-        with self._lock:
-            to_show = self._ids_to_show.get(resource)
-            return to_show.pop() if to_show else self._granted.get(resource)
+    def _catch_up(
+        self, errand: _Errand, response: httpx.Response | None, shown: str | None
+    ) -> Flow:
+        """Show what is paid for already; return the newest answer, by default `response`."""
+        bought = errand.bought
+        if bought.granted not in (None, shown):  # another request has paid meanwhile
+            response = yield from _show(errand, bought.granted)
+        elif bought.unserved:
+            response = yield from self._show_unserved(errand)
+        elif response is None:  # another request was served meanwhile
+            response = yield from _show(errand, None)
+        return response
 
-    def _show(self, request: httpx.Request, resource: str, payment_id: str | None) -> Flow:
-        """Send the request with a payment id; if no answer arrives, the next request sends it."""
-        if payment_id is not None:
-            request.headers["X-Payment-Id"] = payment_id
-        is_answered = False
-        try:
-            response = yield request
-            is_answered = True
-            return response
-        finally:
-            if payment_id is not None and not is_answered:
-                with self._lock:
-                    self._ids_to_show.setdefault(resource, []).append(payment_id)
+    def _buy(self, errand: _Errand, response: httpx.Response) -> Flow:
+        """Pay a 402, if no earlier payment for the resource forbids it; raises `PaymentFailed`."""
+        bought = errand.bought
+        bought.granted = None
+        offer = read_offer(errand.ask.request, response, self.network)
+        yield from self._resend(errand)
+        if not bought.unserved or bought.unserved[-1].was_refused:
+            if len(bought.unserved) >= self.max_unserved:
+                raise self._not_served(errand)
+            payment = self._sign(offer)
+            try:
+                yield from self._settle(errand, payment)
+            except AttemptOver as refused:
+                raise PaymentFailed(str(refused)) from None
+        response = yield from self._show_unserved(errand)
+        if response.status_code == 402:
+            raise self._not_served(errand)
+        return response
 
-    def _sign(self, offer: PaymentRequired) -> _Signed:
+    def _show_unserved(self, errand: _Errand) -> Flow:
+        """Show the newest payment that bought nothing yet."""
+        payment = errand.bought.unserved[-1]
+        response = yield from _show(errand, payment.offer.payment_id)
+        payment.was_refused = response.status_code == 402
+        if errand.is_served(response):
+            errand.bought.unserved.remove(payment)
+            if self._reuse:
+                errand.bought.granted = payment.offer.payment_id
+        return response
+
+    def _not_served(self, errand: _Errand) -> PaidNotServed:
+        """Return the error of a server that took a payment and answers 402 again."""
+        payment = errand.bought.unserved[-1]
+        paid = f"{self._tokens(payment.amount_base)} with payment id {payment.shown_id}"
+        if payment.receipt is not None:
+            paid += f" (transaction {payment.receipt.tx_hash[:80]})"
+        return PaidNotServed(
+            f"{errand.resource} was paid {paid}, and answers 402 again; nothing more was signed. "
+            "Repeat the request: it shows the same payment again. To pay once more, raise "
+            f"max_unserved (now {self.max_unserved})"
+        )
+
+    def _sign(self, offer: PaymentRequired) -> _Payment:
         """Sign the payment that a 402 requires, within the caps; raises `PaymentFailed`."""
         requirements = offer.payment_requirements
         with self._lock:
@@ -145,14 +240,14 @@ class PaymentAuth(httpx.Auth):
                 self._check_caps(amount_base)
                 header = self.wallet.payment_header(
                     requirements,
-                    self._clock.now_s(),
+                    self.clock.now_s(),
                     network=self.network,
                     spelling=self._spelling,
                 )
             except ValueError as error:
                 raise PaymentFailed(f"the 402 cannot be paid: {error}") from error
             self.signed_base += amount_base
-        return _Signed(offer.payment_id, header, requirements)
+        return _Payment(offer, header, amount_base)
 
     def _check_caps(self, amount_base: int) -> None:
         """Raise `SpendingCapExceeded` if this amount is more than is allowed."""
@@ -172,50 +267,44 @@ class PaymentAuth(httpx.Auth):
     def _tokens(self, amount_base: int) -> str:
         return f"{to_decimal(amount_base, self.network.decimals)} {self.network.token_symbol}"
 
-    def _resend(
-        self, request: httpx.Request, resource: str
-    ) -> Generator[httpx.Request, httpx.Response, _Signed | None]:
-        """Send the payments again whose outcome is not known; None if none was settled."""
-        while True:
-            with self._lock:
-                to_resend = self._payments_to_resend.get(resource)
-                signed = to_resend.pop() if to_resend else None
-            if signed is None:
-                return None
+    def _resend(self, errand: _Errand) -> Steps:
+        """Send the payments again whose outcome is not known, until one is settled."""
+        while errand.bought.unknown:
             try:
-                yield from self._settle(request, resource, signed)
+                yield from self._settle(errand, errand.bought.unknown.pop())
             except AttemptOver:
                 continue
-            return signed
+            return
 
-    def _settle(
-        self, request: httpx.Request, resource: str, signed: _Signed
-    ) -> Generator[httpx.Request, httpx.Response, None]:
+    def _settle(self, errand: _Errand, payment: _Payment) -> Steps:
         """Send a payment to /api/pay; raises `PaymentFailed` unless it is settled.
 
         The payment is kept and sent again later unless the answer is final. That includes a
         connection that breaks: httpx then closes this generator.
         """
+        bought = errand.bought
         is_clear = False
         try:
-            response = yield self._settlement(request, signed)
-            receipt = read_settlement(response)
+            response = yield from send(Send(self._settlement(errand.ask.request, payment), True))
+            payment.receipt = read_settlement(response)
             is_clear = True
-            if receipt is not None:
-                self.receipts.append(receipt)
+        except httpx.HTTPError as error:
+            raise PaymentFailed(f"{UNKNOWN}: {error}. {AGAIN}") from error
         except AttemptOver:
             is_clear = True
             raise
         finally:
             if not is_clear:
-                with self._lock:
-                    self._payments_to_resend.setdefault(resource, []).append(signed)
+                bought.unknown.append(payment)
+        bought.unserved.append(payment)
+        if payment.receipt is not None:
+            self.receipts.append(payment.receipt)
 
-    def _settlement(self, request: httpx.Request, signed: _Signed) -> httpx.Request:
+    def _settlement(self, request: httpx.Request, payment: _Payment) -> httpx.Request:
         body = SettlementRequest(
-            payment_id=signed.payment_id,
-            payment_header=signed.header,
-            payment_requirements=replace(signed.requirements, description=UNSET),
+            payment_id=payment.offer.payment_id,
+            payment_header=payment.header,
+            payment_requirements=replace(payment.offer.payment_requirements, description=UNSET),
         )
         return httpx.Request(
             "POST",
@@ -224,3 +313,17 @@ class PaymentAuth(httpx.Auth):
             headers={"Content-Type": "application/json"},
             extensions=request.extensions,
         )
+
+
+def _show(errand: _Errand, payment_id: str | None) -> Flow:
+    """Send the caller's request, with a payment id if there is one."""
+    request = errand.ask.request
+    if payment_id is not None:
+        request.headers["X-Payment-Id"] = payment_id
+    try:
+        response = yield from send(errand.ask)
+    except httpx.HTTPError as error:
+        raise PaymentFailed(
+            f"the answer cannot be read: {error}. Nothing more was signed"
+        ) from error
+    return response

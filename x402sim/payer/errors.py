@@ -14,6 +14,13 @@ class PaymentFailed(Exception):
         super().__init__(printable(text))
 
 
+class PaidNotServed(PaymentFailed):
+    """The server took a payment and answers 402 again; nothing more was signed.
+
+    The text says what was paid, and how to go on.
+    """
+
+
 class SpendingCapExceeded(PaymentFailed):
     """The server asks for more than this payer may spend; nothing was signed.
 

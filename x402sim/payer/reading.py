@@ -14,6 +14,8 @@ from x402sim.protocol.messages import BadMessage, PaymentRequired, Receipt, Wire
 from x402sim.protocol.networks import Network
 from x402sim.protocol.refusals import Refusal, is_final, refusal_named
 
+UNKNOWN = "it is not known whether the payment was made"
+AGAIN = "Repeat the request: it sends the same authorization again and signs no other."
 _HEADER_VALUE = re.compile(r"[!-~]{1,256}")
 
 
@@ -81,13 +83,12 @@ def read_settlement(response: httpx.Response) -> Receipt | None:
         return None
     details = f": {error.reason}" if error.reason else ""
     seen = f"{response.status_code} {error.error}{details}"
-    again = "Repeat the request: it sends the same authorization again and signs no other."
     if not is_final(error.error, stated):
-        raise PaymentFailed(
-            f"it is not known whether the payment was made: the server answered {seen}. {again}"
-        )
+        if refusal is Refusal.INSUFFICIENT_BALANCE:
+            raise PaymentFailed(f"the payment was not made yet: {seen}. Fund the wallet. {AGAIN}")
+        raise PaymentFailed(f"{UNKNOWN}: the server answered {seen}. {AGAIN}")
     if refusal is not None and refusal.row.resend:
-        raise PaymentFailed(f"the payment was not made: {seen}. {again}")
+        raise PaymentFailed(f"the payment was not made: {seen}. {AGAIN}")
     remedy = f" {refusal.row.remedy}" if refusal else ""
     raise AttemptOver(f"the payment was refused: {seen}.{remedy}")
 
@@ -97,17 +98,15 @@ def decode_or_fail(response: httpx.Response, kind: type[Any]) -> Any:
     try:
         return decode(response.content, kind)
     except BadMessage as error:
-        raise PaymentFailed(
-            "it is not known whether the payment was made: the server answered "
-            f"{response.status_code} {response.text[:200]!r}"
-        ) from error
+        seen = f"{response.status_code} {quoted(response)}"
+        raise PaymentFailed(f"{UNKNOWN}: the server answered {seen}. {AGAIN}") from error
+
+
+def quoted(response: httpx.Response) -> str:
+    """Return the beginning of a body for an error's text, whatever charset the server names."""
+    return repr(response.content[:800].decode("utf-8", "replace")[:200])
 
 
 def is_header_value(text: str) -> bool:
     """Tell whether an id can be sent as a header: 1 to 256 visible ASCII characters."""
     return _HEADER_VALUE.fullmatch(text) is not None
-
-
-def origin_of(request: httpx.Request) -> str:
-    """Return the server that a proof of payment is for, and no other."""
-    return f"{request.url.scheme}://{request.url.netloc.decode('ascii')}"

@@ -3,19 +3,20 @@
 Clauses: 1/session-no-402.
 """
 
-import asyncio
-import threading
 from collections.abc import AsyncGenerator, Generator
-from weakref import WeakKeyDictionary
+from dataclasses import dataclass
 
 import httpx
 
+from x402sim.bounded import MIB
 from x402sim.clock import Clock
-from x402sim.payer.auth import PaymentAuth
-from x402sim.payer.errors import PaymentFailed, SpendingCapExceeded
-from x402sim.payer.reading import decode_or_fail, is_header_value, origin_of
+from x402sim.payer.auth import DEADLINE_S, PaymentAuth
+from x402sim.payer.errors import PaidNotServed, PaymentFailed, SpendingCapExceeded
+from x402sim.payer.flow import Flow, Send, Steps, Turn, drive, drive_async, send
+from x402sim.payer.reading import is_header_value, quoted
+from x402sim.payer.redirects import origin_of
 from x402sim.payer.wallet import Wallet
-from x402sim.protocol.messages import SessionRequest, Wire, encode
+from x402sim.protocol.messages import BadMessage, SessionRequest, Wire, decode, encode
 from x402sim.protocol.money import to_base, to_decimal
 from x402sim.protocol.networks import TESTNET, Network
 
@@ -26,6 +27,15 @@ class _SessionAnswer(Wire, frozen=True):
     session_id: str
 
 
+@dataclass(slots=True)
+class _Session:
+    """A session to spend; `is_ours` if its deposit was paid here."""
+
+    session_id: str
+    is_ours: bool
+    was_served: bool = False
+
+
 class SessionAuth(httpx.Auth):
     """Pay one deposit of `max_spend`, then send X-Session-Id (1/session-no-402).
 
@@ -33,13 +43,14 @@ class SessionAuth(httpx.Auth):
     unit: seconds). When its budget or time is over, the next request opens another one, up
     to `max_sessions` in all (default 1), and then raises `SpendingCapExceeded`. With
     `session_id`, an existing session is spent at the first server asked, and `max_sessions`
-    is 0 by default.
+    is 0 by default. A session that was paid for and never served is replaced by no other, unless
+    `max_unserved` (default 1) allows more of them.
 
     Concurrent requests share a session. Anyone who has its id can spend it: it is sent only to the
-    server that made it, but do not let the client follow redirects to other hosts.
+    server that made it, and follows no redirect to another origin. `max_answer_bytes` and
+    `deadline_s` limit the answers that open a session, as for `PaymentAuth`. Raises what
+    `PaymentAuth` raises.
     """
-
-    requires_response_body = True
 
     def __init__(
         self,
@@ -53,6 +64,9 @@ class SessionAuth(httpx.Auth):
         create_path: str = "/api/sessions/create",
         pay_path: str = "/api/pay",
         clock: Clock | None = None,
+        max_unserved: int = 1,
+        max_answer_bytes: int = MIB,
+        deadline_s: float = DEADLINE_S,
     ) -> None:
         if max_sessions is None:
             max_sessions = 1 if session_id is None else 0
@@ -65,6 +79,9 @@ class SessionAuth(httpx.Auth):
             reuse=False,
             pay_path=pay_path,
             clock=clock,
+            max_unserved=max_unserved,
+            max_answer_bytes=max_answer_bytes,
+            deadline_s=deadline_s,
         )
         self.session_id = session_id
         """The newest session."""
@@ -72,63 +89,74 @@ class SessionAuth(httpx.Auth):
         self._max_sessions = max_sessions
         self._duration = duration
         self._create_path = create_path
-        self._sessions: dict[str, str] = {}
-        self._thread_lock = threading.Lock()
-        self._task_locks: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = (
-            WeakKeyDictionary()
-        )
+        self._sessions: dict[str, _Session] = {}
+        """The session to spend, by origin."""
+        self._unserved: dict[str, int] = {}
+        """How many sessions were given up that never served, by origin."""
+        self._turn = Turn()
 
     def sync_auth_flow(
         self, request: httpx.Request
     ) -> Generator[httpx.Request, httpx.Response, None]:
         """Yield the requests of one exchange to a sync client; one thread opens the session."""
-        for _ in range(2):
-            with self._thread_lock:
-                opening = self._opening(request)
-                to_send = next(opening, None)
-                while to_send is not None:
-                    response = yield to_send
-                    response.read()
-                    to_send = _send(opening, response)
-            spent = self._show_session(request)
-            response = yield request
-            if response.status_code != 402:
-                return
-            self._forget(request, spent)
+        return drive(self.exchange(request), self.payment.limits)
 
-    async def async_auth_flow(
+    def async_auth_flow(
         self, request: httpx.Request
     ) -> AsyncGenerator[httpx.Request, httpx.Response]:
         """Yield the requests of one exchange to an async client; one task opens the session."""
-        for _ in range(2):
-            async with self._task_locks.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
-                opening = self._opening(request)
-                to_send = next(opening, None)
-                while to_send is not None:
-                    response = yield to_send
-                    await response.aread()
-                    to_send = _send(opening, response)
-            spent = self._show_session(request)
-            response = yield request
-            if response.status_code != 402:
-                return
-            self._forget(request, spent)
+        return drive_async(self.exchange(request), self.payment.limits, self.payment.clock)
 
-    def _show_session(self, request: httpx.Request) -> str:
-        session_id = self._sessions[origin_of(request)]
-        request.headers["X-Session-Id"] = session_id
-        return session_id
+    def exchange(self, request: httpx.Request) -> Flow:
+        """Yield the steps of one exchange, and return its last answer."""
+        response = yield from self._spend(request)
+        if response.status_code == 402:
+            response = yield from self._spend(request)
+        return response
 
-    def _forget(self, request: httpx.Request, session_id: str) -> None:
-        """Give up a session that no longer pays, unless there is a newer one already."""
-        if self._sessions.get(origin_of(request)) == session_id:
-            del self._sessions[origin_of(request)]
+    def _spend(self, request: httpx.Request) -> Flow:
+        """Send the request with a session, which is opened if there is none."""
+        origin = origin_of(request.url)
+        yield self._turn
+        try:
+            yield from self._opening(request, origin)
+            session = self._sessions[origin]
+        finally:
+            self._turn.release()
+        request.headers["X-Session-Id"] = session.session_id
+        try:
+            response = yield from send(Send(request))
+        except httpx.HTTPError as error:
+            raise PaymentFailed(f"the answer cannot be read: {error}") from error
+        session.was_served |= response.is_success
+        if response.status_code == 402:
+            self._give_up(origin, session)
+        return response
 
-    def _opening(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
+    def _give_up(self, origin: str, session: _Session) -> None:
+        """Give up a session that no longer pays, unless there is a newer one already.
+
+        Raises `PaidNotServed` if it was paid for and never served.
+        """
+        if self._sessions.get(origin) is not session:
+            return
+        if session.is_ours and not session.was_served:
+            count = self._unserved.get(origin, 0) + 1
+            if count >= self.payment.max_unserved:
+                raise PaidNotServed(
+                    f"{origin} took {self.max_spend} for the session {session.session_id[:12]}…, "
+                    "which has bought nothing yet, and answers 402; nothing more was signed. Raise "
+                    "max_spend if one request costs more than that; to open another session all "
+                    f"the same, raise max_unserved (now {self.payment.max_unserved})"
+                )
+            self._unserved[origin] = count
+        del self._sessions[origin]
+
+    def _opening(self, request: httpx.Request, origin: str) -> Steps:
         """Yield what opens a session at this server, if there is none; raises `PaymentFailed`."""
-        origin = origin_of(request)
         if self.session_id is not None and not self._sessions and not self.payment.signed_base:
-            self._sessions[origin], self.session_id = self.session_id, None
+            self._sessions[origin] = _Session(self.session_id, is_ours=False)
+            self.session_id = None
         if origin in self._sessions:
             return
         create = httpx.Request(
@@ -139,29 +167,42 @@ class SessionAuth(httpx.Auth):
             extensions=request.extensions,
         )
         try:
-            response = yield from self.payment.exchange(create)
+            response = yield from self.payment.exchange(create, ours=True, is_served=_is_session)
         except SpendingCapExceeded as over:
             raise SpendingCapExceeded(
                 "no session has enough budget, and "
                 f"max_sessions={self._max_sessions} of max_spend={self.max_spend} allows no other. "
                 "Raise max_sessions or max_spend to go on."
             ) from over
-        if response.is_error:
-            answered = f"{response.status_code} {response.text[:200]}"
-            raise PaymentFailed(f"the session was not opened: the server answered {answered}")
-        view: _SessionAnswer = decode_or_fail(response, _SessionAnswer)
-        if not is_header_value(view.session_id):
-            raise PaymentFailed(
-                f"the session has no usable id: {view.session_id[:80]!r} cannot be sent as a header"
-            )
-        self._sessions[origin] = self.session_id = view.session_id
+        self.session_id = _session_id(response)
+        self._sessions[origin] = _Session(self.session_id, is_ours=True)
 
 
-def _send(
-    flow: Generator[httpx.Request, httpx.Response, None], response: httpx.Response
-) -> httpx.Request | None:
-    """Hand a response to a flow; return its next request, or None at its end."""
+def _session_id(response: httpx.Response) -> str:
+    """Return the id of a session that was opened; raises `PaymentFailed`."""
+    if response.is_error:
+        raise PaymentFailed(
+            f"the session was not opened: the server answered {response.status_code} "
+            f"{quoted(response)}. Repeat the request: it shows the same deposit again"
+        )
     try:
-        return flow.send(response)
-    except StopIteration:
-        return None
+        view: _SessionAnswer = decode(response.content, _SessionAnswer)
+    except BadMessage as error:
+        raise PaymentFailed(
+            f"the answer names no session: the server answered {response.status_code} "
+            f"{quoted(response)}"
+        ) from error
+    if not is_header_value(view.session_id):
+        raise PaymentFailed(
+            f"the session has no usable id: {view.session_id[:80]!r} cannot be sent as a header"
+        )
+    return view.session_id
+
+
+def _is_session(response: httpx.Response) -> bool:
+    """Tell whether an answer names a session that can be spent."""
+    try:
+        _session_id(response)
+    except PaymentFailed:
+        return False
+    return True

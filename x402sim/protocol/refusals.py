@@ -31,11 +31,6 @@ class Finding(Enum):
     """The chain cannot be asked, or its answer is incomplete."""
 
 
-ONLY_NEVER = frozenset({Finding.NEVER})
-NEVER_OR_NOT_YET = frozenset({Finding.NEVER, Finding.NOT_YET})
-ALL_BUT_PAID = frozenset({Finding.NEVER, Finding.NOT_YET, Finding.UNKNOWN})
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
     """The properties of one refusal.
@@ -52,9 +47,8 @@ class Row:
     """Whether the payer should send the same payment header again, even after a final refusal."""
     leaves_earlier: bool = False
     """Whether earlier attempts with the same payment id keep their outcome."""
-    over_if: frozenset[Finding] = ONLY_NEVER
-    """If the facilitator refuses a first attempt with this error, the service treats the
-    refusal as final when the chain says one of these."""
+    is_sent: bool = True
+    """Whether a facilitator that refuses with this error may have sent the transaction."""
     example: str | None = None
     """An example of `reason`, for the documentation."""
 
@@ -85,7 +79,7 @@ class Refusal(Enum):
             status=lambda decisions: decisions.insufficient_balance_status,
             cause="Payer wallet lacks the token amount.",
             remedy="Fund the wallet.",
-            over_if=ALL_BUT_PAID,  # the transaction was never sent
+            is_sent=False,
         ),
     )
     INVALID_SIGNATURE = (
@@ -94,7 +88,7 @@ class Refusal(Enum):
             status=lambda decisions: decisions.invalid_signature_status,
             cause="Signature verification failed.",
             remedy="Generate a new payment header.",
-            over_if=ALL_BUT_PAID,
+            is_sent=False,
         ),
     )
     NONCE_USED = (
@@ -111,7 +105,7 @@ class Refusal(Enum):
             status=lambda decisions: decisions.authorization_expired_status,
             cause="validBefore has passed.",
             remedy="Generate a new authorization.",
-            over_if=NEVER_OR_NOT_YET,  # no future block accepts it
+            is_sent=False,
         ),
     )
     ALREADY_SETTLED = (

@@ -133,7 +133,7 @@ class Verification(msgspec.Struct, frozen=True):
     """A signed payment, and the requirements that it must satisfy."""
 
     payment: SignedPayment
-    requirements: RequiredPayment
+    requirements: RequiredPayment | PaymentRequirements
     supported: Network
 
     def is_signed_by_payer(self) -> bool:
@@ -156,6 +156,26 @@ def _asset(case: Verification) -> str:
     return "0x" + case.supported.asset.hex()
 
 
+AUTHORIZES: Rules[Verification, Invalid] = (
+    Rule(
+        "5/exact-recipient",
+        lambda case: case.requirements.pay_to.lower() == "0x" + case.payment.authorization.to.hex(),
+        Invalid.RECIPIENT,
+    ),
+    Rule(
+        "5/exact-amount",
+        lambda case: case.requirements.max_amount_required == str(case.payment.authorization.value),
+        Invalid.AMOUNT,
+        lambda case: str(case.payment.authorization.value),
+    ),
+    Rule(
+        "5/signature-proves",
+        lambda case: case.is_signed_by_payer(),
+        Invalid.SIGNATURE,
+    ),
+)
+"""When an authorization pays for the requirements, whoever submits it to the token."""
+
 VERIFICATION: Rules[Verification, Invalid] = (
     Rule(
         "2.1/scheme",
@@ -177,21 +197,6 @@ VERIFICATION: Rules[Verification, Invalid] = (
         Invalid.ASSET,
         lambda case: _differing(_asset(case), case.requirements.asset, case.payment.asset),
     ),
-    Rule(
-        "5/exact-recipient",
-        lambda case: case.requirements.pay_to.lower() == "0x" + case.payment.authorization.to.hex(),
-        Invalid.RECIPIENT,
-    ),
-    Rule(
-        "5/exact-amount",
-        lambda case: case.requirements.max_amount_required == str(case.payment.authorization.value),
-        Invalid.AMOUNT,
-        lambda case: str(case.payment.authorization.value),
-    ),
-    Rule(
-        "5/signature-proves",
-        lambda case: case.is_signed_by_payer(),
-        Invalid.SIGNATURE,
-    ),
+    *AUTHORIZES,
 )
 """In the order of the reasons in the Cronos facilitator's documentation."""

@@ -31,7 +31,7 @@ from x402sim.report.columns import (
     text,
 )
 from x402sim.report.money import TRANSFERS, balances, payments, sessions, transactions, transfers
-from x402sim.report.reading import OUTCOMES, SERVICE, Exchange, Reading
+from x402sim.report.reading import OUTCOMES, SERVICES, Exchange, Reading
 
 __all__ = [
     "OUTCOMES",
@@ -101,7 +101,7 @@ def steps(journal: Journal) -> pd.DataFrame:
             *_duration(reading, each),
         )
         for each in reading.exchanges
-        if each.caller != SERVICE
+        if each.caller not in SERVICES
     )
     return frame(_STEPS, rows, reading.decimals)
 

@@ -12,7 +12,7 @@ from typing import assert_never
 from x402sim import events
 from x402sim.journal import Entry
 from x402sim.protocol.refusals import is_final, refusal_named, request_error_named
-from x402sim.report.reading import PAY, SERVICE, Reading, asks_for_payment
+from x402sim.report.reading import PAY, SERVICES, Reading, asks_for_payment
 
 STATUSES = ("settled", "pending", "failed", "refused", "unpaid")
 CHANGES = ("opened", "debited", "expired", "refunded", "failed")
@@ -81,7 +81,7 @@ class Payments:
                 self._by_service(event, entry.at_ms)
             elif isinstance(event, events.ChainEvent):
                 self._on_chain(event)
-            elif isinstance(event, events.ExchangeEvent) and event.to == SERVICE:
+            elif isinstance(event, events.ExchangeEvent) and event.to in SERVICES:
                 self._by_payer(event, entry.at_ms)
 
     def _of(self, payment_id: str) -> Payment:
@@ -151,9 +151,16 @@ class Payments:
             case events.PaymentFailed():
                 payment = self._of(event.payment_id)
                 payment.unresolved, payment.over = 0, "failed"
+            case events.PaymentUndone():
+                payment = self._of(event.payment_id)
+                payment.unresolved, payment.over = 1, "unpaid"
+            case events.TransactionReplaced():
+                self._of(event.payment_id).tx = event.tx_hash
             case events.PaymentIndexed():
                 self._of(event.payment_id).indexed_ms = at_ms
             case events.SessionOpened() | events.SessionDebited() | events.SessionRefunded():
+                pass
+            case events.RefundDelayed() | events.RefundUndone() | events.PaidAgain():
                 pass
             case events.SettlementAnswerLost() | events.SessionsExpired() | events.IndexerRan():
                 pass
@@ -242,8 +249,16 @@ class Sessions:
                 yield from self._expired(event.count)
             case events.PaymentFailed():
                 yield from self._failed(event.payment_id)
-            case events.SessionDebited() | events.SessionRefunded():
+            case events.RefundUndone(session_id=session_id) if session_id in self._known:
+                session = self._known[session_id]
+                session.refunded, session.last = 0, "expired"
+                yield session
+            case events.SessionDebited() | events.SessionRefunded() | events.RefundUndone():
                 pass  # the session was opened before the journal began
+            case events.PaymentUndone() | events.TransactionReplaced() | events.RefundDelayed():
+                pass
+            case events.PaidAgain():
+                pass
             case events.PaymentSettled() | events.PaymentRefused() | events.PaymentIndexed():
                 pass
             case events.SettlementAnswerLost() | events.IndexerRan():

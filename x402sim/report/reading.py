@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol, TypeVar, assert_never
+from typing import Protocol, TypeVar, assert_never, get_args
 
 from x402sim.events import (
     AnswerReceived,
@@ -12,6 +12,7 @@ from x402sim.events import (
     NoAnswer,
     PayerJoined,
     RequestSent,
+    ServiceName,
     TransactionUndone,
     Transfer,
 )
@@ -19,7 +20,7 @@ from x402sim.journal import Entry, Journal
 
 Kind = TypeVar("Kind", bound=Event)
 PAY = "/api/pay"
-SERVICE = "service"
+SERVICES: frozenset[str] = frozenset(get_args(ServiceName))
 MINT = "mint"
 """The name of the zero address: tokens come from there, and go there to be burnt."""
 DECIMALS = 6
@@ -53,7 +54,7 @@ class Exchange:
 
     @property
     def caller(self) -> str:
-        """Who asked: a payer's name, or "service"."""
+        """Who asked: a payer's name, or a service's, such as "service"."""
         return self.request.actor
 
     @property

@@ -9,7 +9,7 @@ import msgspec
 from x402sim import events
 from x402sim.journal import Entry, Journal
 from x402sim.protocol.money import to_decimal
-from x402sim.report.reading import MINT, SERVICE, Exchange, Reading
+from x402sim.report.reading import MINT, SERVICES, Exchange, Reading
 
 Kind = Literal["request", "answer", "lost", "action", "world", "alarm"]
 """A request, its answer, no answer; what a part did; what the story did; what failed."""
@@ -114,7 +114,7 @@ class Teller:
 
     def _asks(self, exchange: Exchange) -> str:
         request, path = exchange.request, exchange.path
-        if exchange.caller == SERVICE:
+        if exchange.caller in SERVICES:
             return path.rpartition("?")[2].rpartition("/")[2]
         named = (request.payment_id, request.session_id)
         facts = [self._alias(name) for name in named if name is not None]
@@ -128,7 +128,7 @@ class Teller:
         facts = [f" {answer.error}"] if answer.error else []
         if answer.ok is False:
             facts.append(" not valid")
-        if exchange.caller != SERVICE:
+        if exchange.caller not in SERVICES:
             asked = exchange.request
             pairs = (answer.payment_id, asked.payment_id), (answer.session_id, asked.session_id)
             facts += [
@@ -173,6 +173,12 @@ class Teller:
                 return f"refused: {refusal}" + (f": {reason}" if reason else "")
             case events.PaymentFailed():
                 return f"payment {self._alias(event.payment_id)} failed"
+            case events.PaymentUndone():
+                return f"payment {self._alias(event.payment_id)} undone by the chain"
+            case events.PaidAgain():
+                return f"payment {self._alias(event.payment_id)} paid again, for nothing"
+            case events.TransactionReplaced():
+                return f"payment {self._alias(event.payment_id)} made by another transaction"
             case events.SessionOpened():
                 return f"session {self._alias(event.session_id)} opened"
             case events.SessionDebited():
@@ -182,6 +188,10 @@ class Teller:
                 return f"sessions expired: {count}"
             case events.SessionRefunded():
                 return f"session {self._alias(event.session_id)} refunded"
+            case events.RefundUndone():
+                return f"refund of session {self._alias(event.session_id)} undone by the chain"
+            case events.RefundDelayed(retry_s=retry_s):
+                return f"refund of session {self._alias(event.session_id)} waits {retry_s} s"
             case events.IndexerRan(asked=asked, matched=matched, backlog=left):
                 return f"indexer ran: {asked} asked, {matched} matched, {left} left"
             case events.PaymentIndexed() | events.SettlementAnswerLost():
@@ -220,8 +230,8 @@ def _intervention(event: events.Intervention) -> str:
             return f"clock of {victim}: {seconds:+g} s"
         case events.ExplorerLagged(seconds=seconds):
             return f"explorer lags {seconds:g} s"
-        case events.ServiceCrashed():
-            return "service crashes and starts again"
+        case events.ServiceCrashed(victim=victim):
+            return f"{victim} crashes and starts again"
         case events.MiningSwitched(automine=automine):
             return "mine at once" if automine else "mine on demand only"
         case events.ChainReorganised(depth=depth):
@@ -281,7 +291,7 @@ def _between(reading: Reading, every: list[Line], exchange: int | None) -> list[
         str(line)
         for line in every
         if found.sent.seq <= line.seq <= last
-        and (line.exchange in (None, exchange) or line.left == SERVICE)
+        and (line.exchange in (None, exchange) or line.left in SERVICES)
     ]
     return _without_middle(meanwhile)
 

@@ -1,6 +1,7 @@
-"""Grants access after money has moved: record, session of a deposit, entitlement.
+"""Grants access after money has moved, and takes it back if the chain undoes the transfer.
 
-Both settlement and reconciliation use it.
+A grant is a settled record, the session of a deposit, and an entitlement. Settlement,
+reconciliation and the indexer use it.
 Clauses: 4.1/store-settled, 4.1/cache, 2.6/id-prefix, 3/deposit-makes-session.
 """
 
@@ -14,12 +15,11 @@ from x402sim.service.store.payment_records import Stored
 from x402sim.service.store.session_budgets import NewSession
 
 
-def grant(service: Service, stored: Stored, tx_hash: str) -> bool:
-    """Turn a pending payment into a settled one and grant its entitlement (steps 5 and 6).
+def grant(service: Service, stored: Stored, tx_hash: str) -> None:
+    """Turn a payment into a settled one and grant its entitlement (steps 5 and 6).
 
     A deposit also opens a session, in the same database transaction
-    (3/deposit-makes-session). False, and nothing is granted, if the payment is not pending
-    or the transaction already paid for another one.
+    (3/deposit-makes-session). Raises `IllegalMove` if it is settled already.
     """
     record, now_ms = stored.record, service.clock.now_ms()
     payment_id, payer = record.payment_id, record.from_address
@@ -28,8 +28,9 @@ def grant(service: Service, stored: Stored, tx_hash: str) -> bool:
         unit_ms = service.settings.decisions.duration_unit_s * 1000
         expires_ms = now_ms + stored.duration * unit_ms
         session = NewSession(session_id(service, payment_id), now_ms, expires_ms)
-    if not service.store.payments.mark_settled(payment_id, tx_hash, session):
-        return False
+    is_known = session is not None and service.store.sessions.paid_by(payment_id) is not None
+    if not service.store.payments.mark_settled(stored.attempt, tx_hash, session):
+        return  # the control API restored an older database meanwhile
     service.entitlements.add(Entitlement(payment_id, record.resource_url, payer, now_ms))
     service.record(
         events.PaymentSettled(
@@ -40,7 +41,7 @@ def grant(service: Service, stored: Stored, tx_hash: str) -> bool:
             resource=record.resource_url,
         )
     )
-    if session is not None:
+    if session is not None and not is_known:
         service.record(
             events.SessionOpened(
                 session_id=session.session_id,
@@ -50,7 +51,26 @@ def grant(service: Service, stored: Stored, tx_hash: str) -> bool:
                 expires_ms=session.expires_ms,
             )
         )
-    return True
+
+
+def suspend(service: Service, stored: Stored) -> None:
+    """End access while the chain has undone a transfer that it may still make."""
+    payment_id = stored.record.payment_id
+    service.store.payments.undo(stored.attempt)
+    service.entitlements.remove(payment_id)
+    service.record(events.PaymentUndone(payment_id=payment_id))
+
+
+def revoke(service: Service, stored: Stored, height: int) -> None:
+    """Note that an attempt can never be paid any more, and end the access that it gave.
+
+    A chain of this height says so.
+    """
+    payment_id = stored.record.payment_id
+    service.store.payments.fail(stored.attempt, height)
+    if not service.store.payments.is_paid_otherwise(stored):
+        service.entitlements.remove(payment_id)
+        service.record(events.PaymentFailed(payment_id=payment_id))
 
 
 def session_id(service: Service, payment_id: str) -> str:

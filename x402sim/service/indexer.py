@@ -1,19 +1,34 @@
 """The payment indexer: completes stored payments with the block they are in.
 
 Every 300 s it takes at most 100 settled records without a block, newest first, asks
-the chain explorer for each transaction, and afterwards updates the reputations.
+the chain explorer for each transaction, and afterwards updates the reputations. It looks again at
+payments and refunds whose block is not deep enough yet, because a reorganisation may undo them.
 Clauses: 1/indexer, 3/indexed-status, 6/reputation, 8/indexer-batch, 8/indexer-query.
 """
 
 import logging
+from typing import Literal
 
 import msgspec
 
 from x402sim import events
+from x402sim.protocol.refusals import Finding
+from x402sim.service.reconcile import (
+    ask_chain,
+    follow,
+    follow_chain,
+    is_deep,
+    pays_for,
+    set_block,
+)
+from x402sim.service.sessions import look_again_at_refund
 from x402sim.service.state import Service
+from x402sim.service.store.payment_records import Stored
 from x402sim.service.upstream.calls import Unavailable
 
 log = logging.getLogger("x402sim")
+
+Result = Literal["matched", "reverted", "unknown", "unanswered"]
 
 
 class IndexerRun(msgspec.Struct, frozen=True):
@@ -33,38 +48,121 @@ class IndexerRun(msgspec.Struct, frozen=True):
 async def run(service: Service) -> IndexerRun:
     """Complete one batch of records with their blocks (1/indexer), then the reputations.
 
-    A reverted transaction makes its payment failed, any other stays settled
+    A payment whose transfer was undone is pending or failed, any other stays settled
     (3/indexed-status).
     """
-    batch = service.store.payments.unindexed(service.settings.indexer_batch)
-    findings = [await _index(service, payment_id, tx_hash) for payment_id, tx_hash in batch]
-    if "matched" in findings:
-        service.store.payments.update_reputation()
-    counts = {name: findings.count(name) for name in ("matched", "reverted", "unknown")}
+    settings, payments = service.settings, service.store.payments
+    batch = payments.unindexed(settings.indexer_batch)
+    results = [await _index(service, stored) for stored in batch]
+    changed = await look_again(service)
+    if changed or "matched" in results or "reverted" in results:
+        payments.update_reputation()
+    counts = {name: results.count(name) for name in ("matched", "reverted", "unknown")}
     done = IndexerRun(
         asked=len(batch),
-        unanswered=findings.count("unanswered"),
-        backlog=service.store.payments.backlog(),
+        unanswered=results.count("unanswered"),
+        backlog=payments.backlog(),
         **counts,
     )
     service.record(events.IndexerRan(**msgspec.structs.asdict(done)))
     return done
 
 
-async def _index(service: Service, payment_id: str, tx_hash: str) -> str:
-    """Ask for one payment (8/indexer-query) and store the answer."""
+async def look_again(service: Service) -> bool:
+    """Look again at payments and refunds that are not deep enough; tell whether one has changed.
+
+    At most one batch of each, oldest first.
+    """
+    limit = service.settings.indexer_batch
+    shallow = service.store.payments.shallow(limit)
+    failures = service.store.payments.shallow_failures(limit)
+    refunds = service.store.sessions.shallow_refunds(limit)
+    if not shallow and not failures and not refunds:
+        return False
     try:
-        found = await service.explorer.transaction(tx_hash)
+        height = await service.rpc.height()
     except Unavailable as error:
-        log.warning("the explorer did not answer for %s: %s", tx_hash, error)
-        return "unanswered"
-    if found is None:
-        return "unknown"
-    service.store.payments.set_block(payment_id, found.block_number)
-    service.record(events.PaymentIndexed(payment_id=payment_id, block=found.block_number))
-    if not found.succeeded:
-        service.store.payments.fail(payment_id)
-        service.entitlements.remove(payment_id)
-        service.record(events.PaymentFailed(payment_id=payment_id))
-        return "reverted"
-    return "matched"
+        log.warning("the node did not answer: %s", error)
+        return False
+    changes = [await _look_again(service, each, height) for each in shallow]
+    for stored, failed_at in failures:
+        changes.append(await _is_paid_after_all(service, stored, height - failed_at))
+    for session_id, tx_hash in refunds:
+        await look_again_at_refund(service, session_id, tx_hash, height)
+    return any(changes)
+
+
+async def _index(service: Service, listed: Stored) -> Result:
+    """Ask the explorer for one payment (8/indexer-query), and store the answer.
+
+    If the explorer does not show that the transaction made the payment, the chain decides.
+    """
+    async with service.settling.hold(listed.record.payment_id):
+        stored = _settled(service, listed)
+        if stored is None:
+            return "unknown"
+        tx_hash = str(stored.record.tx_hash)
+        try:
+            found = await service.explorer.transaction(tx_hash)
+        except Unavailable as error:
+            log.warning("the explorer did not answer for %s: %s", tx_hash, error)
+            return "unanswered"
+        if found is not None:
+            set_block(service, stored, tx_hash, found.block_number, is_deep=False)
+            if pays_for(found, stored):
+                return "matched"
+        return await _decide(service, stored, is_mined=found is not None)
+
+
+async def _decide(service: Service, stored: Stored, *, is_mined: bool) -> Result:
+    """Let the chain decide about a payment that the explorer does not show as made.
+
+    The explorer may be behind, and a transaction that is in no block may still come.
+    """
+    answer = await ask_chain(service, stored)
+    if answer.finding is Finding.UNKNOWN:
+        return "unanswered" if is_mined else "unknown"
+    if not is_mined:
+        is_as_recorded = answer.use is not None and answer.use.tx_hash == stored.record.tx_hash
+        if answer.finding is Finding.NOT_YET or is_as_recorded:
+            return "unknown"
+    follow(service, stored, answer)
+    return "matched" if answer.finding is Finding.PAID else "reverted"
+
+
+async def _look_again(service: Service, listed: Stored, height: int) -> bool:
+    """Look again at one payment that has a block; tell whether it is settled no more."""
+    async with service.settling.hold(listed.record.payment_id):
+        stored = _settled(service, listed)
+        if stored is None:
+            return False
+        tx_hash = str(stored.record.tx_hash)
+        try:
+            found = await service.rpc.transaction(tx_hash)
+        except Unavailable as error:
+            log.warning("the node did not answer for %s: %s", tx_hash, error)
+            return False
+        if found is None or not pays_for(found, stored):
+            return await follow_chain(service, stored) in (Finding.NEVER, Finding.NOT_YET)
+        deep = is_deep(service, found.block_number, height)
+        set_block(service, stored, tx_hash, found.block_number, is_deep=deep)
+        return False
+
+
+async def _is_paid_after_all(service: Service, listed: Stored, blocks: int) -> bool:
+    """Look again at an attempt that failed so many blocks ago; tell whether it is settled now."""
+    payments = service.store.payments
+    async with service.settling.hold(listed.record.payment_id):
+        stored = payments.attempt(listed.attempt)
+        if stored is None or stored.record.status != "failed":
+            return False
+        finding = await follow_chain(service, stored)
+        if finding is Finding.NEVER and blocks >= service.settings.final_depth:
+            payments.set_deep(stored.attempt)
+        return finding is Finding.PAID
+
+
+def _settled(service: Service, listed: Stored) -> Stored | None:
+    """Return a record as it is now, if it is still settled."""
+    stored = service.store.payments.attempt(listed.attempt)
+    return stored if stored is not None and stored.record.status == "settled" else None

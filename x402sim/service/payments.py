@@ -1,58 +1,55 @@
 """POST /api/pay: the seven steps of 4.1, in their order.
 
-Requests for one payment id are serialized, and the id is claimed in the database before the
-facilitator may move money, so that neither a crash nor a lost answer can charge twice or lose a
-payment.
+Requests for one payment id are serialized. The id and the authorization are claimed in the database
+before the facilitator is asked anything, because from then on anybody may submit the authorization.
+The claim stays until the chain proves that it can never be used: so neither a crash, a lost answer
+nor a third party can charge twice or lose a payment.
 Clauses: 4.1/*, 5/nonce-once, 5/exact-amount, 7/*.
 """
 
+from datetime import UTC, datetime
 from typing import assert_never
-
-import msgspec
 
 from x402sim import events
 from x402sim.protocol.header import PresentedPayment, present
 from x402sim.protocol.messages import PaymentRequirements, Receipt, SettlementRequest
-from x402sim.protocol.refusals import (
-    ALL_BUT_PAID,
-    ONLY_NEVER,
-    Finding,
-    Refusal,
-    SettlementRefused,
-)
-from x402sim.protocol.rules import Presented, Rules, first_broken
+from x402sim.protocol.refusals import Finding, Refusal, SettlementRefused
+from x402sim.protocol.rules import AUTHORIZES, Verification, first_broken
+from x402sim.service.attempts import Attempt, claim, require
 from x402sim.service.grant import grant
-from x402sim.service.issue import Terms
-from x402sim.service.reconcile import refuse_unless_paid, resolve
+from x402sim.service.reconcile import follow_chain
 from x402sim.service.state import Service
-from x402sim.service.store.payment_records import Claim, Stored
+from x402sim.service.store.payment_records import Stored
 from x402sim.service.upstream.calls import OutcomeUnknown, Unavailable
-from x402sim.service.upstream.dialect import Moved, NotMoved, Outcome
+from x402sim.service.upstream.dialect import Moved, NotMoved
+
+_LAST_DATE_S = 253_402_300_799
+"""The end of the year 9999, the last date of ISO 8601."""
 
 
-class Attempt(msgspec.Struct, frozen=True):
-    """One request to settle, with everything in it decoded."""
+class NotSettled(Exception):
+    """The facilitator did not settle. `may_move`: it was asked to, and may still do it."""
 
-    payment_id: str
-    payment: PresentedPayment
-    requirements: PaymentRequirements
-    terms: Terms
-    issued: PaymentRequirements
+    def __init__(self, refusal: Refusal, reason: str | None, *, may_move: bool = False) -> None:
+        super().__init__(refusal, reason)
+        self.refusal = refusal
+        self.reason = reason
+        self.may_move = may_move
 
 
 async def pay(service: Service, request: SettlementRequest) -> Receipt:
     """Settle a payment and grant access (4.1/order); raises `SettlementRefused`."""
     attempt = validate(service, request)  # step 1
     async with service.settling.hold(attempt.payment_id):
-        earlier = await earlier_attempt(service, attempt)
-        if earlier is None:  # there was none, or it can never be paid
-            _require(service, service.freshness_rules, attempt)
-            await verify(service, attempt)  # steps 2 and 3
-            claimed = claim(service, attempt)
-            await settle(service, attempt, claimed, resumed=False)  # steps 4, 5 and 6
-        elif earlier.record.status == "pending":  # this header was sent before, and may be again
-            await settle(service, attempt, earlier, resumed=True)
-        # else it is settled: the chain says so only now, and `earlier_attempt` stored it
+        stored = await claim(service, attempt)
+        if stored.record.status == "pending":
+            try:
+                await verify(service, attempt, stored)  # steps 2 and 3
+                tx_hash = await settle(service, attempt)  # step 4
+                grant(service, stored, tx_hash)  # steps 5 and 6
+            except NotSettled as cause:
+                await refuse_unless_paid(service, attempt, stored, cause)
+        # else it is settled: the chain says so only now, and `claim` granted it
         return receipt(service, attempt.payment_id)  # step 7
 
 
@@ -64,67 +61,87 @@ def validate(service: Service, request: SettlementRequest) -> Attempt:
     terms = service.issuer.read(request.payment_id)
     if terms is None:
         raise SettlementRefused(Refusal.MISMATCH, "this payment id was not issued here")
+    payment, issued = present(request.payment_header), service.issuer.requirements(terms)
     attempt = Attempt(
         payment_id=request.payment_id,
-        payment=present(request.payment_header),
+        payment=payment,
         requirements=request.payment_requirements,
         terms=terms,
-        issued=service.issuer.requirements(terms),
+        issued=issued,
+        can_pay=_can_pay(service, payment, issued),
     )
-    _require(service, service.settlement_rules, attempt)
+    require(service, service.settlement_rules, attempt)
     return attempt
 
 
-async def verify(service: Service, attempt: Attempt) -> None:
+async def verify(service: Service, attempt: Attempt, stored: Stored) -> None:
     """Steps 2 and 3: have the facilitator verify the signature (4.1/verify-signature).
 
-    Raises `SettlementRefused` "Invalid signature" if it does not (7/invalid-signature).
+    Raises `NotSettled` "Invalid signature" if it does not (7/invalid-signature). Nothing is sent to
+    it before the chain's node has said that the authorization is unused.
     """
+    if attempt.can_pay and not stored.seen_unused:
+        reason = "the chain's node did not answer, so nothing was sent to the facilitator"
+        raise NotSettled(Refusal.UNREACHABLE, reason)
     try:
         verdict = await service.facilitator.verify(attempt.payment, attempt.requirements)
     except Unavailable as error:
-        reason = f"nothing was charged: {error}"
-        raise SettlementRefused(Refusal.UNREACHABLE, reason, final=True) from error
+        raise NotSettled(Refusal.UNREACHABLE, str(error)) from error
     if not verdict.is_valid:
-        raise SettlementRefused(Refusal.INVALID_SIGNATURE, verdict.reason)
+        raise NotSettled(Refusal.INVALID_SIGNATURE, verdict.reason)
 
 
-def claim(service: Service, attempt: Attempt) -> Stored:
-    """Claim the payment id and the authorization, before money can move.
+async def settle(service: Service, attempt: Attempt) -> str:
+    """Step 4: have the facilitator settle; return the transaction hash (4.1/settle-on-chain).
 
-    An authorization that is already claimed is refused (7/nonce-already-used).
+    Raises `NotSettled`.
     """
-    stored = service.store.payments.insert_pending(
-        Claim(
-            payment_id=attempt.payment_id,
-            payment=attempt.payment,
-            issued=attempt.issued,
-            timestamp_ms=service.clock.now_ms(),
-            duration=attempt.terms.duration,
-        )
-    )
-    if stored is None:
-        raise SettlementRefused(Refusal.NONCE_USED, "it pays for another payment id")
-    return stored
-
-
-async def settle(service: Service, attempt: Attempt, stored: Stored, *, resumed: bool) -> None:
-    """Steps 4 to 6: have the facilitator settle, store the record, cache the entitlement.
-
-    Clause 4.1/settle-on-chain. Raises `SettlementRefused`. The facilitator may have received
-    a `resumed` payment before.
-    """
-    outcome: Outcome | Unavailable | OutcomeUnknown
     try:
         outcome = await service.facilitator.settle(attempt.payment, attempt.requirements)
-    except (Unavailable, OutcomeUnknown) as error:
-        outcome = error
-    if not isinstance(outcome, Moved):
-        await _not_settled(service, attempt, outcome, resumed=resumed)
-    elif not grant(service, stored, outcome.tx_hash):  # steps 5 and 6
-        reason = f"transaction {outcome.tx_hash} already paid for another payment id"
-        refused = SettlementRefused(Refusal.FAILED, reason, final=True)
-        await refuse_unless_paid(service, stored, refused, ONLY_NEVER)
+    except Unavailable as error:
+        raise NotSettled(Refusal.UNREACHABLE, str(error)) from error
+    except OutcomeUnknown as error:
+        service.record(events.SettlementAnswerLost(payment_id=attempt.payment_id))
+        raise NotSettled(Refusal.UNREACHABLE, str(error), may_move=True) from error
+    match outcome:
+        case Moved(tx_hash=tx_hash):
+            if service.store.payments.paid_by(tx_hash) is not None:
+                reason = f"transaction {tx_hash} already paid for another payment id"
+                raise NotSettled(Refusal.FAILED, reason, may_move=True)
+            return tx_hash
+        case NotMoved(refusal=refusal, reason=reason):
+            if refusal is Refusal.EXPIRED:
+                reason = _why_expired(service, attempt.payment)
+            raise NotSettled(refusal, reason, may_move=refusal.row.is_sent)
+        case _:
+            assert_never(outcome)
+
+
+async def refuse_unless_paid(
+    service: Service, attempt: Attempt, stored: Stored, cause: NotSettled
+) -> None:
+    """Ask the chain, after the facilitator did not settle or did not answer.
+
+    Anyone may submit a signed authorization, so even a refused payment can be paid; then
+    it is granted. Otherwise raises `SettlementRefused`, which is final only if the header can
+    never pay.
+    """
+    payments, may_move = service.store.payments, stored.may_move or cause.may_move
+    finding = await follow_chain(service, _attempt(service, stored))
+    if finding is Finding.PAID:
+        return
+    if finding is Finding.NEVER:
+        raise SettlementRefused(cause.refusal, cause.reason, final=True)
+    if not attempt.can_pay and not may_move:
+        payments.drop_claim(stored.attempt)
+        raise SettlementRefused(cause.refusal, cause.reason, final=True)
+    payments.set_may_move(stored.attempt, may_move)
+    is_pending = may_move and cause.refusal.row.final is not None
+    raise SettlementRefused(
+        Refusal.PENDING if is_pending else cause.refusal,
+        f"{cause.reason}; {_what_now(attempt, cause.refusal, finding, may_move=may_move)}",
+        final=False,
+    )
 
 
 def receipt(service: Service, payment_id: str) -> Receipt:
@@ -138,6 +155,16 @@ def receipt(service: Service, payment_id: str) -> Receipt:
     )
 
 
+def _can_pay(service: Service, payment: PresentedPayment, issued: PaymentRequirements) -> bool:
+    signed, network = payment.signed, service.settings.network
+    return signed is not None and not first_broken(
+        AUTHORIZES, Verification(signed, issued, network)
+    )
+
+
+# --- records, rules and reasons ------------------------------------------------------
+
+
 def _stored(service: Service, payment_id: str) -> Stored:
     """Return a payment that was claimed.
 
@@ -149,79 +176,25 @@ def _stored(service: Service, payment_id: str) -> Stored:
     return stored
 
 
-def _require(service: Service, rules: Rules[Presented, Refusal], attempt: Attempt) -> None:
-    """Check a rule table; raises `SettlementRefused` with the first row that fails."""
-    case = Presented(
-        requirements=attempt.requirements,
-        issued=attempt.issued,
-        expires_s=attempt.terms.expires_s,
-        now_s=service.clock.now_s(),
-    )
-    broken = first_broken(rules, case)
-    if broken:
-        raise SettlementRefused(broken.refusal, broken.reason(case))
+def _attempt(service: Service, stored: Stored) -> Stored:
+    """Return an attempt as it is now; raises `SettlementRefused` as `_stored` does."""
+    now = service.store.payments.attempt(stored.attempt)
+    if now is None or now.record.payment_id != stored.record.payment_id:
+        raise SettlementRefused(Refusal.FAILED, "the record of this payment is gone", final=False)
+    return now
 
 
-# --- what becomes of a payment that the facilitator did not settle -------------------
-
-
-async def earlier_attempt(service: Service, attempt: Attempt) -> Stored | None:
-    """Return the record of an earlier attempt with this payment id.
-
-    - None: there was none, or it can never be paid;
-    - a pending record: the same header, which may be sent to the facilitator again;
-    - a settled record: the same header, pending until now; the chain says that it was paid.
-
-    Raises `SettlementRefused` if the id is used (7/payment-already-settled), or if another
-    header's outcome is still unknown.
-    """
-    payments = service.store.payments
-    stored = payments.get(attempt.payment_id)
-    if stored is None or (stored.record.status == "failed" and not stored.record.tx_hash):
-        return None
-    if stored.record.status != "pending":
-        raise SettlementRefused(Refusal.ALREADY_SETTLED)
-    is_same = stored.header == attempt.payment.text
-    finding = await resolve(service, stored)
-    if finding is Finding.PAID:
-        if is_same:
-            return payments.get(attempt.payment_id)
-        raise SettlementRefused(Refusal.ALREADY_SETTLED)
-    if finding is Finding.NEVER:
-        payments.drop_claim(attempt.payment_id)
-        return None
-    if is_same:
-        return stored
-    raise SettlementRefused(Refusal.PENDING, "an earlier payment header may still settle")
-
-
-async def _not_settled(
-    service: Service,
-    attempt: Attempt,
-    outcome: NotMoved | Unavailable | OutcomeUnknown,
-    *,
-    resumed: bool,
-) -> None:
-    """Raise `SettlementRefused`, unless the chain shows that the payment was made anyway.
-
-    The claim stays if money may have moved or may still move, and is dropped if it never will.
-    """
-    match outcome:
-        case NotMoved(refusal=refusal, reason=reason):
-            if refusal is Refusal.EXPIRED:
-                reason = _why_expired(service, attempt.payment)
-            over_if = refusal.row.over_if
-        case OutcomeUnknown():
-            service.record(events.SettlementAnswerLost(payment_id=attempt.payment_id))
-            refusal, reason, over_if = Refusal.UNREACHABLE, str(outcome), ONLY_NEVER
-        case Unavailable():
-            reason = str(outcome) if resumed else f"nothing was charged: {outcome}"
-            refusal, over_if = Refusal.UNREACHABLE, ALL_BUT_PAID
-        case _:
-            assert_never(outcome)
-    refused = SettlementRefused(refusal, reason, final=True)
-    stored = _stored(service, attempt.payment_id)
-    await refuse_unless_paid(service, stored, refused, ONLY_NEVER if resumed else over_if)
+def _what_now(attempt: Attempt, refusal: Refusal, finding: Finding, *, may_move: bool) -> str:
+    """Return what a payer should know and do, while the header may still pay."""
+    again = "send the same payment header again, or ask GET /api/payments/{paymentId}"
+    auth = attempt.payment.authorization
+    if auth is None or may_move or finding is not Finding.NOT_YET:
+        return f"it may still be paid: {again}; do not sign another one"
+    if refusal is Refusal.EXPIRED:
+        return f"not charged by this service, but no block has passed that time yet: {again}"
+    until_s = min(auth.valid_before, _LAST_DATE_S)
+    until = datetime.fromtimestamp(until_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return f"not charged by this service; this header stays valid until {until}: {again}"
 
 
 def _why_expired(service: Service, payment: PresentedPayment) -> str:

@@ -1,107 +1,163 @@
-"""Resolves settlements of unknown outcome by asking the chain.
+"""What does the chain say of a payment, and what follows from it?
 
 The token's state shows only that a nonce is used up; its events show whether it was used or
-cancelled, and the Transfer event shows whether this merchant was paid this amount. Clauses:
-5/nonce-once, 3/pending-resolved.
+cancelled, and the Transfer event shows whether this merchant was paid this amount. The records
+follow what the chain says, until the block of a transfer is deep enough. Clauses: 5/nonce-once,
+3/pending-resolved, 3/indexed-status.
 """
 
+from typing import assert_never
+
+import msgspec
+
 from x402sim import events
-from x402sim.protocol.crypto import Address, parse_address
-from x402sim.protocol.refusals import Finding, Refusal, SettlementRefused
-from x402sim.service.grant import grant
+from x402sim.protocol.crypto import parse_address
+from x402sim.protocol.refusals import Finding
+from x402sim.service.grant import grant, revoke, suspend
 from x402sim.service.state import Service
 from x402sim.service.store.payment_records import ClaimedAuthorization, Stored
 from x402sim.service.upstream.calls import Unavailable
 from x402sim.service.upstream.rpc import NonceState, NonceUse
-
-BLOCK_TIME_S = 60
-"""The greatest age of a chain's newest block."""
+from x402sim.service.upstream.transactions import OnChain
 
 
-async def resolve(service: Service, stored: Stored) -> Finding:
-    """Ask the chain what became of a pending payment; if it was paid, store it and grant it.
+class Answer(msgspec.Struct, frozen=True):
+    """What a chain of this height says of a payment; `use` is the use of its nonce, if any."""
 
-    It can never be paid if the nonce is unused in a block whose time is past
-    validBefore, was cancelled, or paid for something else.
+    finding: Finding
+    use: NonceUse | None = None
+    height: int = 0
+
+
+async def ask_chain(service: Service, stored: Stored) -> Answer:
+    """Ask the chain's node whether a payment is paid, by the state of its nonce.
+
+    It can never be paid if the nonce is unused in a block whose time is past validBefore, was
+    cancelled, or paid for something else.
     """
     claimed = stored.authorization
     if claimed is None:
-        return Finding.UNKNOWN
+        return Answer(Finding.UNKNOWN)
     try:
         state = await service.rpc.nonce_state(claimed.payer, claimed.nonce)
     except Unavailable:
-        return Finding.UNKNOWN
+        return Answer(Finding.UNKNOWN)
     if not state.is_used:
-        return Finding.NEVER if _is_too_late(claimed, state) else Finding.NOT_YET
+        finding = Finding.NEVER if _is_too_late(claimed, state) else Finding.NOT_YET
+        return Answer(finding, height=state.height)
     if state.use is None:
-        return Finding.UNKNOWN
-    behind_s = max(0, service.clock.now_s() - state.head_s) + BLOCK_TIME_S
-    if not _paid(state.use, stored, claimed.payer, behind_s):
-        return Finding.NEVER
-    return Finding.PAID if grant(service, stored, state.use.tx_hash) else Finding.NEVER
+        return Answer(Finding.UNKNOWN)
+    is_paid = _pays_for(state.use, stored, claimed)
+    return Answer(Finding.PAID if is_paid else Finding.NEVER, state.use, state.height)
 
 
-async def refuse_unless_paid(
-    service: Service, stored: Stored, refused: SettlementRefused, over_if: frozenset[Finding]
-) -> None:
-    """Ask the chain, after the facilitator did not settle or did not answer.
+async def follow_chain(service: Service, stored: Stored) -> Finding:
+    """Ask the chain about a payment, and move its record accordingly (`follow`)."""
+    answer = await ask_chain(service, stored)
+    follow(service, stored, answer)
+    return answer.finding
 
-    Anyone may submit a signed authorization, so even a refused payment can be paid; then
-    it is granted. Otherwise raises `SettlementRefused`: `refused`, and drops the claim, if
-    the finding is in `over_if`; else one that says that it may still be paid.
+
+def follow(service: Service, stored: Stored, answer: Answer) -> None:
+    """Move a payment's record to the state that the chain's answer demands.
+
+    The caller holds the lock of its payment id. A settled payment whose transfer was undone is
+    pending while the chain may still make it, and failed when it cannot.
     """
-    finding = await resolve(service, stored)
-    if finding is Finding.PAID:
-        return
-    if finding in over_if:
-        service.store.payments.drop_claim(stored.record.payment_id)
-        raise refused
-    refusal = refused.refusal
-    raise SettlementRefused(
-        refusal if refusal.row.final is None else Refusal.PENDING,
-        f"{refused.reason}; it may still be paid: send the same payment header again, or ask "
-        "GET /api/payments/{paymentId}; do not sign another one",
-        final=False,
-    )
+    status = stored.record.status
+    match answer.finding:
+        case Finding.PAID:
+            if answer.use is not None:
+                _paid_by(service, stored, answer.use, answer.height)
+        case Finding.NEVER:
+            if status != "failed":
+                revoke(service, stored, answer.height)
+        case Finding.NOT_YET:
+            if status == "settled":
+                suspend(service, stored)
+            elif status == "pending" and not stored.seen_unused:
+                service.store.payments.see_unused(stored.attempt)
+        case Finding.UNKNOWN:
+            pass
+        case _:
+            assert_never(answer.finding)
 
 
-async def can_never_be_mined(service: Service, stored: Stored) -> bool:
-    """Tell whether a payment's authorization is unused and too late; raises `Unavailable`."""
-    claimed = stored.authorization
+async def reconcile(service: Service) -> int:
+    """Resolve the pending payments that can be resolved (3/pending-resolved); return how many.
+
+    One that cannot be resolved yet is looked at less and less often.
+    """
+    resolved, waits = 0, service.pending_waits
+    pending = service.store.payments.pending()
+    waits.keep({each.attempt for each in pending})
+    for each in pending:
+        if not waits.is_due(each.attempt, service.clock.now()):
+            continue
+        async with service.settling.hold(each.record.payment_id):
+            stored = service.store.payments.attempt(each.attempt)
+            if stored is None or stored.record.status != "pending":
+                continue
+            finding = await follow_chain(service, stored)
+        if finding in (Finding.PAID, Finding.NEVER):
+            waits.done(each.attempt)
+            resolved += 1
+        else:
+            waits.failed(each.attempt, service.clock.now())
+    return resolved
+
+
+def pays_for(mined: OnChain, stored: Stored) -> bool:
+    """Tell whether a transaction used this payment's authorization and made its transfer."""
+    claimed, record = stored.authorization, stored.record
     if claimed is None:
         return False
-    state = await service.rpc.nonce_state(claimed.payer, claimed.nonce)
-    return not state.is_used and _is_too_late(claimed, state)
+    wanted = claimed.payer, parse_address(record.to_address), int(record.amount)
+    is_used = (claimed.payer, claimed.nonce) in mined.used
+    return mined.succeeded and is_used and wanted in mined.transfers
+
+
+def is_deep(service: Service, block_number: int, height: int) -> bool:
+    """Tell whether a block is so deep that no reorganisation is expected (8/final-depth)."""
+    return height - block_number >= service.settings.final_depth
+
+
+def _paid_by(service: Service, stored: Stored, use: NonceUse, height: int) -> None:
+    """Store which transaction made a payment, and grant it if that is news."""
+    payment_id, payments = stored.record.payment_id, service.store.payments
+    if stored.record.status != "settled":
+        if not payments.is_paid_otherwise(stored):
+            grant(service, stored, use.tx_hash)
+        elif stored.record.status == "pending":
+            payments.fail(stored.attempt, height)
+            service.record(events.PaidAgain(payment_id=payment_id, tx_hash=use.tx_hash))
+        return
+    if use.tx_hash != stored.record.tx_hash:
+        service.record(events.TransactionReplaced(payment_id=payment_id, tx_hash=use.tx_hash))
+    deep = is_deep(service, use.block_number, height)
+    set_block(service, stored, use.tx_hash, use.block_number, is_deep=deep)
+
+
+def set_block(
+    service: Service, stored: Stored, tx_hash: str, block_number: int, *, is_deep: bool
+) -> None:
+    """Complete a settled record with its block (8/indexer-query)."""
+    record = stored.record
+    service.store.payments.set_block(stored.attempt, tx_hash, block_number, is_deep=is_deep)
+    if block_number != record.block_number:
+        service.record(events.PaymentIndexed(payment_id=record.payment_id, block=block_number))
 
 
 def _is_too_late(claimed: ClaimedAuthorization, state: NonceState) -> bool:
     return state.head_s >= claimed.valid_before_s
 
 
-async def reconcile(service: Service) -> int:
-    """Resolve the pending payments that can be resolved (3/pending-resolved); return how many."""
-    resolved = 0
-    for pending in service.store.payments.pending():
-        payment_id = pending.record.payment_id
-        async with service.settling.hold(payment_id):
-            stored = service.store.payments.get(payment_id)
-            if stored is None or stored.record.status != "pending":
-                continue
-            finding = await resolve(service, stored)
-            if finding is Finding.NEVER:
-                service.store.payments.fail(payment_id)
-                service.record(events.PaymentFailed(payment_id=payment_id))
-            resolved += finding in (Finding.PAID, Finding.NEVER)
-    return resolved
-
-
-def _paid(use: NonceUse, stored: Stored, payer: Address, behind_s: int) -> bool:
+def _pays_for(use: NonceUse, stored: Stored, claimed: ClaimedAuthorization) -> bool:
     """Tell whether a nonce's use paid for this payment, and not for something before it.
 
-    A transfer mined before the payment was claimed here was for something else; the chain's
-    clock may be so many seconds behind ours.
+    If the chain could not be asked before the claim, only a use after it counts.
     """
     record = stored.record
-    wanted = (payer, parse_address(record.to_address), int(record.amount))
-    is_ours = use.mined_s >= record.timestamp // 1000 - behind_s
+    wanted = (claimed.payer, parse_address(record.to_address), int(record.amount))
+    is_ours = stored.seen_unused or use.mined_s >= record.timestamp // 1000
     return not use.canceled and is_ours and wanted in use.transfers

@@ -20,8 +20,9 @@ from x402sim.protocol.messages import (
     SessionView,
 )
 from x402sim.protocol.money import MAX_STORED, to_base
+from x402sim.protocol.refusals import Finding
 from x402sim.service.issue import SESSIONS
-from x402sim.service.reconcile import can_never_be_mined
+from x402sim.service.reconcile import follow_chain, is_deep
 from x402sim.service.state import Service
 from x402sim.service.store.session_budgets import Refund, Session
 from x402sim.service.upstream.calls import OutcomeUnknown, Unavailable
@@ -84,30 +85,41 @@ async def expire(service: Service) -> int:
 
 
 async def _pay_back_once(service: Service, refund: Refund) -> bool:
-    async with service.refunding.hold(refund.session_id):
-        return service.store.sessions.is_due(refund) and await pay_back(service, refund)
+    session_id, waits = refund.session_id, service.refund_waits
+    if not waits.is_due(session_id, service.clock.now()):
+        return False
+    async with service.refunding.hold(session_id):
+        if not service.store.sessions.is_due(refund):
+            return False
+        try:
+            is_paid = await pay_back(service, refund)
+        except (Unavailable, OutcomeUnknown) as error:
+            _put_off(service, session_id, str(error))
+            return False
+    waits.done(session_id)
+    return is_paid
+
+
+def _put_off(service: Service, session_id: str, reason: str) -> None:
+    """Try a refund again later; an id that is logged in full could be used to spend."""
+    retry_s = int(service.refund_waits.failed(session_id, service.clock.now()))
+    service.record(events.RefundDelayed(session_id=session_id, reason=reason, retry_s=retry_s))
+    log.warning("the refund of %s... waits %d s: %s", session_id[:16], retry_s, reason)
 
 
 async def pay_back(service: Service, refund: Refund) -> bool:
     """Refund one session's unspent balance on chain, exactly once (3/refund-once).
 
-    A deposit that a reorganisation has undone is not refunded.
+    False for a deposit that a reorganisation has undone: it is not refunded. Raises
+    `Unavailable` or `OutcomeUnknown`; the refund is still due then.
     """
     wallet, nonce = service.settings.wallet, refund_nonce(refund.session_id)
-    payment_id, deposit_hash = service.store.sessions.deposit_of(refund.session_id)
-    try:
-        if await _is_undone(service, payment_id, deposit_hash):
-            service.store.payments.fail(payment_id)
-            service.entitlements.remove(payment_id)
-            service.record(events.PaymentFailed(payment_id=payment_id))
-            return False
-        state = await service.rpc.nonce_state(wallet, nonce)
-        if state.is_used and state.use is None:
-            raise Unavailable("it is paid, but its transaction was not found")
-        tx_hash = state.use.tx_hash if state.use else await _transfer(service, refund, nonce)
-    except (Unavailable, OutcomeUnknown) as error:
-        log.warning("the refund of %s is put off: %s", refund.session_id, error)
+    if await _is_undone(service, service.store.sessions.deposit_of(refund.session_id)):
         return False
+    state = await service.rpc.nonce_state(wallet, nonce)
+    if state.is_used and state.use is None:
+        raise Unavailable("it is paid, but its transaction was not found")
+    tx_hash = state.use.tx_hash if state.use else await _transfer(service, refund, nonce)
     service.store.sessions.refunded(refund.session_id, tx_hash)
     service.record(
         events.SessionRefunded(
@@ -117,18 +129,42 @@ async def pay_back(service: Service, refund: Refund) -> bool:
     return True
 
 
-async def _is_undone(service: Service, payment_id: str, deposit_hash: str) -> bool:
-    """Tell whether a deposit has reverted, or was dropped and can never be mined again.
+async def look_again_at_refund(
+    service: Service, session_id: str, tx_hash: str, height: int
+) -> None:
+    """Look again at a refund whose block is not deep enough; one that was undone is due again.
 
-    Raises `Unavailable`.
+    Its nonce never changes, so the token accepts it only once, however often it is sent.
     """
-    try:
-        return await service.rpc.reverted(deposit_hash)
-    except Unavailable:
+    wallet, nonce = service.settings.wallet, refund_nonce(session_id)
+    async with service.refunding.hold(session_id):
+        try:
+            mined = await service.rpc.transaction(tx_hash)
+            if mined is not None and (wallet, nonce) in mined.used:
+                if is_deep(service, mined.block_number, height):
+                    service.store.sessions.refunded(session_id, tx_hash, is_deep=True)
+                return
+            state = await service.rpc.nonce_state(wallet, nonce)
+        except Unavailable as error:
+            log.warning("the node did not answer for %s: %s", tx_hash, error)
+            return
+        if state.use is not None:
+            service.store.sessions.refunded(session_id, state.use.tx_hash)
+        elif not state.is_used:
+            service.store.sessions.undo_refund(session_id)
+            service.record(events.RefundUndone(session_id=session_id))
+
+
+async def _is_undone(service: Service, payment_id: str) -> bool:
+    """Tell whether the chain has undone a deposit; raises `Unavailable` if it does not say."""
+    async with service.settling.hold(payment_id):
         stored = service.store.payments.get(payment_id)
-        if stored is not None and await can_never_be_mined(service, stored):
+        if stored is None or stored.record.status != "settled":
             return True
-        raise
+        finding = await follow_chain(service, stored)
+    if finding is Finding.UNKNOWN:
+        raise Unavailable("the chain does not say whether the deposit was paid")
+    return finding is not Finding.PAID
 
 
 def refund_nonce(session_id: str) -> bytes:

@@ -11,6 +11,7 @@ from functools import cached_property
 
 from coincurve import PrivateKey
 
+from x402sim.bounded import MIB, Limits
 from x402sim.protocol.crypto import Address, address_of, from_hex, parse_address
 from x402sim.protocol.networks import TESTNET, Network, network_named
 from x402sim.rng import Rng
@@ -26,7 +27,7 @@ class Settings:
     A quote costs 10000 base units (8/quote-price).
     """
 
-    private_key: bytes
+    private_key: bytes = field(repr=False)
     """The server wallet's key: it receives payments and pays refunds."""
     facilitator_url: str
     explorer_url: str
@@ -47,12 +48,16 @@ class Settings:
     entitlement_sweep_s: int = 3600
     indexer_interval_s: int = 300
     indexer_batch: int = 100
+    final_depth: int = 12
+    """Blocks on top of a transfer's block until it is not looked at again (8/final-depth)."""
 
     reconcile_interval_s: int = 15
     session_sweep_s: int = 10
     verify_timeout_s: float = 30
     settle_timeout_s: float = 60
     explorer_timeout_s: float = 10
+    max_answer_bytes: int = MIB
+    """The most that is read of an answer of facilitator, explorer and node."""
     log_search_blocks: int | None = None
     """How many blocks back to search for a lost settlement; None for the whole chain."""
 
@@ -72,6 +77,24 @@ class Settings:
         return hashlib.sha256(b"x402sim ids" + self.secret).digest()
 
     @property
+    def verify_limits(self) -> Limits:
+        """The limits of the facilitator's answer to verify."""
+        return self._limits(self.verify_timeout_s)
+
+    @property
+    def settle_limits(self) -> Limits:
+        """The limits of the facilitator's answer to settle."""
+        return self._limits(self.settle_timeout_s)
+
+    @property
+    def explorer_limits(self) -> Limits:
+        """The limits of an answer of the explorer or the node."""
+        return self._limits(self.explorer_timeout_s)
+
+    def _limits(self, deadline_s: float) -> Limits:
+        return Limits(max_answer_bytes=self.max_answer_bytes, deadline_s=deadline_s)
+
+    @property
     def pay_to(self) -> Address:
         """The merchant address of the requirements (2.1/pay-to)."""
         return self.recipient or self.wallet
@@ -81,8 +104,8 @@ def settings_from_env(env: Mapping[str, str]) -> Settings:
     """Return the settings named in section 2.8 from environment variables (2.8/settings).
 
     PRIVATE_KEY, FACILITATOR_URL, EXPLORER_URL and RPC_URL are needed; NETWORK,
-    MERCHANT_ADDRESS and TOKEN_ADDRESS have defaults. Raises `ValueError` naming the
-    variable that is missing, empty or wrong.
+    MERCHANT_ADDRESS, TOKEN_ADDRESS and FINAL_DEPTH (blocks, default 12) have defaults. Raises
+    `ValueError` naming the variable that is missing, empty or wrong.
     """
     network = network_named(env.get("NETWORK", TESTNET.name))
     if "TOKEN_ADDRESS" in env:
@@ -95,7 +118,16 @@ def settings_from_env(env: Mapping[str, str]) -> Settings:
         rpc_url=_needed(env, "RPC_URL"),
         network=network,
         recipient=parse_address(merchant) if merchant else None,
+        final_depth=_count(env, "FINAL_DEPTH", Settings.final_depth),
     )
+
+
+def _count(env: Mapping[str, str], name: str, default: int) -> int:
+    """Return a variable that is a count; raises `ValueError` if it is not."""
+    value = env.get(name, "") or str(default)
+    if not (value.isascii() and value.isdigit()):
+        raise ValueError(f"the environment variable {name} is a number from 0, not {value!r}")
+    return int(value)
 
 
 def _needed(env: Mapping[str, str], name: str) -> str:

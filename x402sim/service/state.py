@@ -3,12 +3,13 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from x402sim.clock import Clock
 from x402sim.events import ServiceEvent
 from x402sim.protocol.refusals import Refusal
 from x402sim.protocol.rules import FRESHNESS, SETTLEMENT, Presented, Rules
+from x402sim.service.backoff import Backoff
 from x402sim.service.entitlements import Entitlements
 from x402sim.service.issue import Issuer
 from x402sim.service.settings import Settings
@@ -38,6 +39,16 @@ class KeyedLocks:
                 self._locks[key] = lock, users - 1
 
 
+def pending_waits() -> Backoff:
+    """Return when each pending payment is looked at again: after 15 s to a minute."""
+    return Backoff(first_s=15, most_s=60)
+
+
+def refund_waits() -> Backoff:
+    """Return when each refund that failed is tried again: after 10 s to 5 minutes."""
+    return Backoff(first_s=10, most_s=300)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Service:
     """A service at work; `record` writes an event to the journal.
@@ -58,3 +69,17 @@ class Service:
     freshness_rules: Rules[Presented, Refusal] = FRESHNESS
     settling: KeyedLocks = field(default_factory=KeyedLocks)
     refunding: KeyedLocks = field(default_factory=KeyedLocks)
+    pending_waits: Backoff = field(default_factory=pending_waits)
+    refund_waits: Backoff = field(default_factory=refund_waits)
+
+
+def restarted(service: Service) -> Service:
+    """Return the service as a restart leaves it: with its database, and nothing in memory."""
+    return replace(
+        service,
+        entitlements=Entitlements(service.settings.entitlement_lifetime_s),
+        settling=KeyedLocks(),
+        refunding=KeyedLocks(),
+        pending_waits=pending_waits(),
+        refund_waits=refund_waits(),
+    )

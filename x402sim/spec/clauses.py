@@ -354,7 +354,7 @@ CLAUSES: tuple[Clause, ...] = (
     _must(
         "7/payment-already-settled",
         'The payment id was already used: "Payment already settled".',
-        "service.payments:earlier_attempt",
+        "service.attempts:claim",
     ),
     # 8. Limits
     _must("8/quote-price", "A quote costs 10000 base units.", "service.settings:Settings"),

@@ -273,19 +273,30 @@ FIXED: tuple[Decision, ...] = (
         "Granted only if money moved",
     ),
     Decision(
-        "8/indexed-once",
-        "Does the indexer read a record again once it has a block number?",
-        "No, except a deposit before its refund: a later reorganisation is not noticed",
-        "Again until it is so many blocks deep",
-        "The batch of section 8 is those with block_number null",
+        "8/final-depth",
+        "When is a payment or a refund looked at for the last time?",
+        "When its block has 12 blocks on top (the setting `final_depth`); until then each run of "
+        "the indexer looks again, after the batch of section 8, and follows a reorganisation",
+        "Once it has a block number",
+        "A reorganisation can undo a transfer that was in a block",
     ),
     Decision(
         "4.1/submitted-by-others",
         "Does a payer get access if a third party submitted the authorization?",
-        "Yes, if it was mined at most 60 s before it was presented here, and paid for nothing "
-        "else here",
+        "Yes, if the chain shows it as unused when it is presented here. One that was used before "
+        "is refused: it may have paid at another service of the same merchant. Two services that "
+        "are presented one authorization before its transfer is in a block cannot tell: services "
+        "with one merchant address need one database",
         "Only if this service's facilitator submitted it",
-        "The merchant has the money; the limit stops others from presenting old payments",
+        "The merchant has the money, and the payer must not lose it",
+    ),
+    Decision(
+        "4.1/claim-kept",
+        "What becomes of a header that was refused but may still be used?",
+        "Its claim stays, and the answer says `final: false`, until a block shows that it was used "
+        "or can never be: the same header is then settled, another one for the id is refused",
+        "It is forgotten",
+        "Anybody who has seen the authorization can submit it, and the payer must not pay twice",
     ),
     Decision(
         "2.4/timestamp",

@@ -29,6 +29,7 @@ class Need(StrEnum):
     FAULTS = "faults", "faults of the messages around the service"
     FIAT_TOKEN = "fiat token", "Circle's token, which can be paused and which blacklists"
     VIRTUAL_TIME = "virtual time", "virtual time"
+    OTHER_SERVICES = "other services", "several services with one merchant"
     WORLD = "world", "the control API of the world around the service"
     SESSIONS = "sessions", "sessions for sale"
     AGENTS = "agents", "a list of agents"

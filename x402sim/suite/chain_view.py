@@ -5,6 +5,7 @@ from typing import Any
 
 import httpx
 
+from x402sim.protocol.messages import BadMessage, decode
 from x402sim.suite.answers import Paid
 from x402sim.suite.control_api import eventually
 from x402sim.suite.setting import Setting
@@ -25,8 +26,8 @@ class ChainView:
             raise Skipped("it needs read access to the chain: give --rpc-url or --world")
         call = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
         try:
-            answer = (await self._setting.rpc.post("", json=call)).json()
-        except (httpx.TransportError, ValueError) as error:
+            answer = decode((await self._setting.rpc.post("", json=call)).content, Any)
+        except (httpx.TransportError, BadMessage) as error:
             raise Inconclusive(f"the chain's node did not answer: {error!r}") from error
         if not isinstance(answer, dict) or "result" not in answer:
             raise Inconclusive(f"the chain's node has no result: {str(answer)[:200]}")

@@ -11,9 +11,11 @@ import httpx
 from x402sim.clock import Clock
 from x402sim.journal import Entry, Journal
 from x402sim.payer.wallet import Wallet
+from x402sim.protocol.messages import BadMessage, decode
 from x402sim.suite.expect import expect
 from x402sim.suite.setting import Setting
 from x402sim.suite.verdict import Inconclusive, Skipped
+from x402sim.world.control.limits import JOURNAL_ANSWER_BYTES
 
 
 class ControlApi:
@@ -44,7 +46,10 @@ class ControlApi:
             raise Inconclusive(f"the control API did not answer: {error!r}") from error
         if answer.status_code != 200:
             raise Inconclusive(f"the control API refused {path!r}: {answer.text[:200]}")
-        return answer.json()
+        try:
+            return decode(answer.content, Any)
+        except BadMessage as error:
+            raise Inconclusive(f"the control API did not answer JSON: {error}") from error
 
     def _client(self) -> httpx.AsyncClient:
         if self._setting.control is None:
@@ -77,7 +82,11 @@ class ControlApi:
     async def journal(self, since: int) -> list[Entry]:
         """Return the entries of the world's journal from number `since` on, oldest first."""
         try:
-            answer = await self._client().get("/journal", params={"since": since})
+            answer = await self._client().get(
+                "/journal",
+                params={"since": since},
+                extensions={"max_answer_bytes": JOURNAL_ANSWER_BYTES},
+            )
             answer.raise_for_status()
             return list(Journal.load(answer.content))
         except (httpx.HTTPError, ValueError) as error:

@@ -2,19 +2,21 @@
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import httpx
 
+from x402sim.bounded import BoundedTransport, Limits
 from x402sim.clock import Clock, SkewedClock
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.crypto import Address
+from x402sim.protocol.messages import BadMessage, decode
 from x402sim.rng import Rng
 from x402sim.suite.setting import Setting
 from x402sim.suite.target import Target
+from x402sim.world.control.limits import WORLD_ANSWER_BYTES
 
-TIMEOUT_S = 90.0
-"""Seconds that the target may take for an answer, as a settlement waits for a block."""
 CLOCKS_AGREE_S = 30.0
 
 
@@ -38,6 +40,8 @@ class Access:
     pay_to: Address | None = None
     allow_mainnet: bool = False
     seed: int | None = None
+    limits: Limits = field(default_factory=Limits)
+    """The limits of the target's answers; a settlement waits for a block."""
     rerun: str = ""
 
 
@@ -46,18 +50,20 @@ async def reach(access: Access) -> AsyncIterator[Setting]:
     """Connect to the target and its world; raises `Unreachable`."""
     async with AsyncExitStack() as stack:
 
-        async def client(url: str) -> httpx.AsyncClient:
-            http = httpx.AsyncClient(base_url=url, timeout=TIMEOUT_S, trust_env=False)
+        async def client(url: str, limits: Limits) -> httpx.AsyncClient:
+            transport = BoundedTransport(httpx.AsyncHTTPTransport(trust_env=False), limits)
+            http = httpx.AsyncClient(base_url=url, transport=transport, timeout=limits.deadline_s)
             return await stack.enter_async_context(http)
 
-        http = await client(access.base_url)
+        http = await client(access.base_url, access.limits)
         await _knock(http, access)
         clock = SkewedClock(Clock())
         control = runs_target = None
         rpc_url = access.rpc_url
         if access.world_url is not None:
             control_url = _control_url(access.world_url)
-            control = await client(control_url)
+            most = max(WORLD_ANSWER_BYTES, access.limits.max_answer_bytes)
+            control = await client(control_url, replace(access.limits, max_answer_bytes=most))
             runs_target = await _meet(control, clock, access)
             rpc_url = rpc_url or control_url.removesuffix("/_sim") + "/rpc"
 
@@ -73,7 +79,7 @@ async def reach(access: Access) -> AsyncIterator[Setting]:
             clock=clock,
             rng=Rng(access.seed),
             control=control,
-            rpc=await client(rpc_url) if rpc_url else None,
+            rpc=await client(rpc_url, access.limits) if rpc_url else None,
             payer=access.payer,
             budget_base=access.budget_base,
             pay_to=access.pay_to,
@@ -104,9 +110,9 @@ async def _meet(control: httpx.AsyncClient, clock: SkewedClock, access: Access) 
     """Set our clock to the world's; tell whether that world runs the target itself."""
     try:
         answer = await control.get("/who")
-        who = answer.json()
+        who: dict[str, Any] = decode(answer.content, dict[str, Any])
         now_s, has_service = who["now"] / 1000, who["service"]
-    except (httpx.TransportError, ValueError, LookupError, TypeError) as error:
+    except (httpx.TransportError, BadMessage, LookupError, TypeError, OverflowError) as error:
         url = access.world_url
         raise Unreachable(
             f"--world {url} is not the control API of `x402sim serve`: {error!r}"

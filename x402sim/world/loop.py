@@ -3,7 +3,8 @@
 Ordinary `async def` code runs on it unchanged, and a day passes in milliseconds. Time starts at 0
 and moves only by jumps, so the same code always reads the same times. Simultaneous events have a
 fixed order: timers in the order in which they were set, and messages one at a time (`turn`), each
-after the tasks of the one before have come to rest.
+after the tasks of the one before have come to rest. Work that lets no time pass, such as a retry
+without a delay, would go on forever at one moment: after `MAX_STEPS` it is an error that names it.
 """
 
 import asyncio
@@ -11,6 +12,7 @@ import heapq
 import itertools
 import selectors
 import threading
+from collections import Counter
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor, Future
 from contextvars import Context
@@ -21,8 +23,20 @@ GRACE_S = 1.0
 """The most real seconds that bytes may take between two sockets of this loop."""
 
 
+MAX_STEPS = 1_000_000
+"""The most steps of a loop within `MOMENT_S`; a payment takes about 16."""
+MOMENT_S = 0.001
+"""One moment of virtual time, in seconds: the journal's unit."""
+_SAMPLE = 1000
+"""The number of steps, the last ones before the error, of which it tells what ran."""
+
+
 class Deadlock(RuntimeError):
     """Every task waits, and no timer or I/O is pending that could wake one."""
+
+
+class TimeStandsStill(RuntimeError):
+    """Work goes on at one moment of virtual time, without end; the text says whose."""
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
@@ -35,6 +49,12 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._turns: list[tuple[int, int, asyncio.Future[None]]] = []
         self.in_transit: dict[str, bool] = {}
         """The exchanges over this loop's sockets, and whether their bytes are in transit."""
+        self.newest: Callable[[], str] = lambda: ""
+        """Says what happened last, for `TimeStandsStill`."""
+        self.on_standstill: Callable[[TimeStandsStill], None] | None = None
+        """Takes the first `TimeStandsStill`, if something can stop the work; else it is raised."""
+        self._moment_s, self._steps = 0.0, 0
+        self._seen: Counter[str] = Counter()
         super().__init__(_Jumping(self))
         # Far from 0 the default nanosecond is lost in rounding, and timers never fire.
         self._clock_resolution = 1e-6
@@ -96,6 +116,30 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             raise Deadlock(f"nothing can wake these tasks: {', '.join(waiting) or 'none'}")
         self._virtual_s = max(self._virtual_s, scheduled[0].when())
 
+    def step(self) -> None:
+        """Count a step of the loop; raises `TimeStandsStill` after `MAX_STEPS` at one moment."""
+        self._steps += 1
+        if self._virtual_s - self._moment_s >= MOMENT_S:
+            self._moment_s, self._steps = self._virtual_s, 0
+        elif self._steps > MAX_STEPS - _SAMPLE:
+            self._seen.update(_name(handle) for handle in self._ready)  # type: ignore[attr-defined]
+            if self._steps >= MAX_STEPS:
+                self._stand_still()
+
+    def _stand_still(self) -> None:
+        error = TimeStandsStill(
+            f"virtual time stands still at {self._virtual_s:.3f} s, for {self._steps} steps. "
+            f"The last {_SAMPLE} ran: {most_common(self._seen)}.{self.newest()} Look there for a "
+            "loop or a retry that waits for nothing; if so much is meant to happen at one moment, "
+            "give the world a latency, or let time pass in between"
+        )
+        self._steps = 0
+        self._seen.clear()
+        take, self.on_standstill = self.on_standstill, None
+        if take is None:
+            raise error
+        take(error)
+
     @property
     def grace_s(self) -> float:
         """Return how many real seconds to wait for bytes in transit between sockets."""
@@ -115,6 +159,11 @@ class _Jumping(selectors.DefaultSelector):
         self._loop = loop
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        ready = self._select(timeout)
+        self._loop.step()
+        return ready
+
+    def _select(self, timeout: float | None) -> list[tuple[selectors.SelectorKey, int]]:
         if timeout == 0 or self._loop.must_wait:
             return super().select(timeout and None)
         ready = super().select(self._loop.grace_s)
@@ -133,10 +182,25 @@ class _Timer(asyncio.TimerHandle):
         return bool(mine < theirs or (mine == theirs and self.order < other.order))
 
 
+def _name(handle: asyncio.Handle) -> str:
+    """Return the name of the task that a handle continues, or of the function that it calls."""
+    callback: Any = handle._callback  # type: ignore[attr-defined]
+    task = getattr(callback, "__self__", None)
+    if not isinstance(task, asyncio.Task):
+        return getattr(callback, "__qualname__", repr(callback))
+    name: str = task.get_name()
+    return getattr(task.get_coro(), "__qualname__", name) if name.startswith("Task-") else name
+
+
+def most_common(counts: Counter[str]) -> str:
+    """Return the five most common names, each with its count."""
+    return ", ".join(f"{name} ({count} times)" for name, count in counts.most_common(5))
+
+
 def run_virtual(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
     """Run `main()` to its end in virtual time and return its result.
 
-    Raises what `main` raises, and `Deadlock`.
+    Raises what `main` raises, `Deadlock`, and `TimeStandsStill`.
     """
     return run_anywhere(main, VirtualLoop)
 
@@ -172,5 +236,11 @@ def _run(
     main: Callable[[], Coroutine[Any, Any, T]],
     loop_factory: Callable[[], asyncio.AbstractEventLoop] | None,
 ) -> T:
+    async def named() -> T:
+        task = asyncio.current_task()
+        assert task is not None
+        task.set_name("the main task")
+        return await main()
+
     with asyncio.Runner(loop_factory=loop_factory) as runner:
-        return runner.run(main())
+        return runner.run(named())

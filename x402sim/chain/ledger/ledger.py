@@ -7,7 +7,6 @@ disk is full, does not run and raises `ChainUnavailable`.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +22,8 @@ from x402sim.chain.base import (
     Transaction,
     TxReceipt,
 )
+from x402sim.chain.ledger.files import Operation, OperationLog
 from x402sim.chain.ledger.machine import GAS_PRICE_WEI, Machine
-from x402sim.chain.ledger.operation_log import OperationLog
 from x402sim.chain.ledger.token import Token
 from x402sim.chain.ledger.token_rules import TokenRules
 from x402sim.clock import Clock
@@ -50,6 +49,7 @@ class LedgerChain:
         balances: Mapping[Address, int] | None = None,
         native: Mapping[Address, int] | None = None,
         file: Path | None = None,
+        database: Path | None = None,
         origin: bytes = b"",
         has_history: bool = False,
         rules: TokenRules | None = None,
@@ -69,7 +69,7 @@ class LedgerChain:
         self.watchers: list[Callable[[], Awaitable[None]]] = []
         """Functions to call after every operation."""
         self._waiters: dict[Hash, list[asyncio.Future[TxReceipt]]] = {}
-        self._log = OperationLog(file) if file else None
+        self._log = OperationLog(file, database) if file else None
         try:
             self.machine = self._open()
         except BaseException:
@@ -100,13 +100,21 @@ class LedgerChain:
         """Return the logs that pass the filter, oldest first."""
         return self.machine.logs(wanted)
 
-    async def call(self, call: Call) -> bytes:
-        """Run a call on the newest state and discard its effects; raises `Reverted`."""
-        return self.machine.call(call, self._clock.now_s())[0]
+    async def call(self, call: Call, block: int | None = None) -> bytes:
+        """Run a call and discard its effects; raises `Reverted`, and `ChainError` for the block."""
+        return self._call(call, block)[0]
 
-    async def estimate_gas(self, call: Call) -> int:
-        """Return the gas a call would use now; raises `Reverted`."""
-        return self.machine.call(call, self._clock.now_s())[1]
+    async def estimate_gas(self, call: Call, block: int | None = None) -> int:
+        """Return the gas a call would use; raises as `call` does."""
+        return self._call(call, block)[1]
+
+    def _call(self, call: Call, block: int | None) -> tuple[bytes, int]:
+        """Run a call now, or at the time of an older block."""
+        if block is None:
+            return self.machine.call(call, self._clock.now_s())
+        with self.machine.at(block) as is_newest:
+            at_s = self._clock.now_s() if is_newest else self.machine.state.head.timestamp_s
+            return self.machine.call(call, at_s)
 
     async def send(self, call: Call) -> Hash:
         """Put a transaction into the mempool; raises `ChainError`."""
@@ -128,17 +136,24 @@ class LedgerChain:
         finally:
             self._forget_waiter(tx_hash, waiter)
 
-    async def native_balance(self, account: Address) -> int:
-        """Return an account's native balance in wei."""
-        return self.machine.state.native.get(account, 0)
+    async def native_balance(self, account: Address, block: int | None = None) -> int:
+        """Return an account's native balance in wei; raises `ChainError` for the block."""
+        with self.machine.at(block):
+            return self.machine.state.native.get(account, 0)
 
-    async def account_nonce(self, account: Address) -> int:
-        """Return the number of transactions an account has sent, waiting ones included."""
-        return self.machine.state.account_nonces.get(account, 0)
+    async def account_nonce(self, account: Address, block: int | None = None) -> int:
+        """Return the number of transactions an account has sent, in the newest state waiting ones
+        included; raises `ChainError` for the block.
+        """
+        with self.machine.at(block) as is_newest:
+            return self.machine.sent(account, and_waiting=is_newest)
 
-    async def code(self, account: Address) -> bytes:
-        """Return one placeholder byte for the token, nothing for any other account."""
-        return _CODE if account == self.token else b""
+    async def code(self, account: Address, block: int | None = None) -> bytes:
+        """Return one placeholder byte for the token, nothing for any other account; raises
+        `ChainError` for the block.
+        """
+        with self.machine.at(block):
+            return _CODE if account == self.token else b""
 
     async def gas_price(self) -> int:
         """Return the price of one unit of gas in wei."""
@@ -221,12 +236,7 @@ class LedgerChain:
     async def reset(self) -> None:
         """Revert to block 0. The automine setting is kept."""
         automine = self.machine.automine
-        with self._log.transaction() if self._log else nullcontext():
-            if self._log:
-                self._log.clear()
-            self._has_history = False
-            machine = self._open()
-        self.machine = machine
+        self.machine = self._begin()
         if not automine:
             await self._apply("automine", False)
         await self._notify()
@@ -245,22 +255,25 @@ class LedgerChain:
             raise ChainError(receipt.revert_reason)
 
     def _open(self) -> Machine:
-        """Return a new machine that has replayed the log."""
-        if self._log is None:
-            return self._new_machine(self._clock.now_s())
-        operations = self._log.read()
+        """Return a machine that has replayed the log, or a new one."""
+        operations = self._log.read() if self._log else []
         if not operations and self._has_history:
             raise ChainError("the chain file is empty, but its database has payments")
         if not operations:
-            at_s = self._clock.now_s()
-            self._log.write(at_s, "genesis", self.chain_id, self.owner, self._origin)
-            return self._new_machine(at_s)
+            return self._begin()
         try:
             return self._replay(operations)
         except (LookupError, TypeError, ValueError) as error:
             raise ChainError(f"the chain file is damaged: {error!r}") from error
 
-    def _replay(self, operations: list[tuple[int, str, list[Any]]]) -> Machine:
+    def _begin(self) -> Machine:
+        """Return a new machine, and log its genesis."""
+        at_s = self._clock.now_s()
+        if self._log:
+            self._log.begin(at_s, self.chain_id, self.owner, self._origin)
+        return self._new_machine(at_s)
+
+    def _replay(self, operations: list[Operation]) -> Machine:
         """Return a machine that has replayed these operations; the first is the genesis."""
         genesis_s, _, origin = operations[0]
         self._check_origin(origin)
@@ -273,7 +286,9 @@ class LedgerChain:
         return machine
 
     def _check_origin(self, arguments: list[Any]) -> None:
-        """Raise `ChainError` unless the log belongs to this network, seed and database."""
+        """Raise `ChainError` unless the log belongs to this network, seed and database, and is as
+        new as the database.
+        """
         chain_id, owner, origin = arguments
         if chain_id != self.chain_id:
             raise ChainError(f"the file holds chain {chain_id}, not {self.chain_id}")
@@ -281,6 +296,8 @@ class LedgerChain:
             raise ChainError("the file was made with another seed")
         if origin != self._origin:
             raise ChainError("the file's chain belongs to another database")
+        if self._log:
+            self._log.require_as_new_as_database()
 
     async def _apply(self, name: str, *arguments: Any) -> Any:
         """Log an operation, run it, then notify watchers and waiters."""

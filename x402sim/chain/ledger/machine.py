@@ -3,7 +3,8 @@ operation gets its time as an argument, so the same operations always make the s
 on disk is reopened by replay, and equal seeds give equal blocks.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 
 from x402sim.chain.base import (
@@ -26,6 +27,8 @@ GAS_PRICE_WEI = 5_000 * 10**9
 """5000 gwei, Cronos's minimum."""
 KEPT_BLOCKS = 1024
 """At least this many of the newest blocks can be reorganised."""
+KEPT_STATES = 128
+"""The states after this many of the newest blocks can be read, as on a full node of geth."""
 
 
 class Machine:
@@ -128,6 +131,38 @@ class Machine:
         self.mine(at_s, 1)
 
     # --- reading ---------------------------------------------------------------------
+
+    @contextmanager
+    def at(self, block: int | None) -> Iterator[bool]:
+        """Rewind to the state after a block in a `with` block; yields whether it is the newest.
+
+        None is the newest. Raises `ChainError`, in geth's words, for a block that is not mined and
+        for one whose state is not kept.
+        """
+        head = self.state.head.number
+        if block is None or block == head:
+            yield True
+            return
+        if block > head:
+            raise ChainError(f"header not found: block {block}; the newest is block {head}")
+        oldest = max(0, head - KEPT_STATES + 1)
+        if block < oldest:
+            node = self.state.blocks[block].hash.hex()
+            raise ChainError(
+                f"missing trie node {node} (path ): the state of block {block} is not kept, only "
+                f"those of blocks {oldest} to {head}"
+            )
+        with self.state.rewound(self._block_marks[block + 1]):
+            yield False
+
+    def sent(self, account: Address, *, and_waiting: bool) -> int:
+        """Return how many transactions an account has sent, with or without the waiting ones."""
+        state = self.state
+        count = state.account_nonces.get(account, 0)
+        if and_waiting:
+            return count
+        waiting = (state.transactions[tx_hash] for tx_hash in state.waiting)
+        return min((tx.nonce for tx in waiting if tx.call.sender == account), default=count)
 
     def call(self, call: Call, at_s: int) -> tuple[bytes, int]:
         """Run a call and discard its effects; return its result and gas. Raises `Reverted`."""

@@ -1,7 +1,9 @@
 """The chain's state: dictionaries behind an undo log. Every write logs the value that it replaces.
-Undoing to a mark serves reverted calls, reorganised blocks and snapshots alike.
+Undoing to a mark serves reverted calls, reorganised blocks, snapshots and older states alike.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import Enum
 from typing import Any, TypeVar
 
@@ -67,13 +69,32 @@ class State:
     def undo(self, mark: int) -> None:
         """Go back to a moment."""
         while self.mark() > mark:
+            _set(*self._undo.pop())
+
+    @contextmanager
+    def rewound(self, mark: int) -> Iterator[None]:
+        """Go back to a moment in a `with` block; afterwards everything is as before."""
+        redo = []
+        while self.mark() > mark:
             mapping, key, old = self._undo.pop()
-            if old is _ABSENT:
-                del mapping[key]
-            else:
-                mapping[key] = old
+            redo.append((mapping, key, mapping.get(key, _ABSENT)))
+            _set(mapping, key, old)
+        try:
+            yield
+        finally:
+            self.undo(mark)
+            for mapping, key, new in reversed(redo):
+                self._undo.append((mapping, key, mapping.get(key, _ABSENT)))
+                _set(mapping, key, new)
 
     def forget(self, mark: int) -> None:
         """Give up going back further than a moment."""
         del self._undo[: mark - self._forgotten]
         self._forgotten = mark
+
+
+def _set(mapping: dict[K, V], key: K, value: V) -> None:
+    if value is _ABSENT:
+        del mapping[key]
+    else:
+        mapping[key] = value

@@ -152,32 +152,40 @@ class EvmChain:
         asked = objects.filter_object(wanted, first, last)
         return await self.node.read(objects.logs, "eth_getLogs", asked)
 
-    async def call(self, call: Call) -> bytes:
-        """Run a call on the newest state and discard its effects; raises `Reverted`."""
-        asked = objects.call_object(call), "latest", *await self._as_of()
+    async def call(self, call: Call, block: int | None = None) -> bytes:
+        """Run a call and discard its effects; raises `Reverted`, and `ChainError` for the block."""
+        asked = objects.call_object(call), *await self._state(block)
         return await self.node.read(read_bytes, "eth_call", *asked)
 
-    async def estimate_gas(self, call: Call) -> int:
-        """Return the gas a call would use now; raises `Reverted`."""
-        asked = objects.call_object(call), "latest", *await self._as_of()
+    async def estimate_gas(self, call: Call, block: int | None = None) -> int:
+        """Return the gas a call would use; raises as `call` does."""
+        asked = objects.call_object(call), *await self._state(block)
         return await self.node.read(read_quantity, "eth_estimateGas", *asked)
+
+    async def _state(self, block: int | None) -> tuple[Any, ...]:
+        """Return the parameters for the state of a call: the block, and its time if it is new."""
+        return ("latest", *await self._as_of()) if block is None else (quantity(block),)
 
     async def _as_of(self) -> tuple[Json, ...]:
         """Return the overrides of a call's block time: none, as a real node has its own."""
         return ()
 
-    async def native_balance(self, account: Address) -> int:
-        """Return an account's native balance in wei."""
-        return await self.node.read(read_quantity, "eth_getBalance", to_hex(account), "latest")
+    async def native_balance(self, account: Address, block: int | None = None) -> int:
+        """Return an account's native balance in wei; raises `ChainError` for the block."""
+        asked = to_hex(account), "latest" if block is None else quantity(block)
+        return await self.node.read(read_quantity, "eth_getBalance", *asked)
 
-    async def account_nonce(self, account: Address) -> int:
-        """Return the number of transactions an account has sent, waiting ones included."""
-        asked = to_hex(account), "pending"
+    async def account_nonce(self, account: Address, block: int | None = None) -> int:
+        """Return the number of transactions an account has sent, in the newest state waiting ones
+        included; raises `ChainError` for the block.
+        """
+        asked = to_hex(account), "pending" if block is None else quantity(block)
         return await self.node.read(read_quantity, "eth_getTransactionCount", *asked)
 
-    async def code(self, account: Address) -> bytes:
-        """Return a contract's code."""
-        return await self.node.read(read_bytes, "eth_getCode", to_hex(account), "latest")
+    async def code(self, account: Address, block: int | None = None) -> bytes:
+        """Return a contract's code; raises `ChainError` for the block."""
+        asked = to_hex(account), "latest" if block is None else quantity(block)
+        return await self.node.read(read_bytes, "eth_getCode", *asked)
 
     async def gas_price(self) -> int:
         """Return the price of one unit of gas in wei."""

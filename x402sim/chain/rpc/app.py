@@ -17,6 +17,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from x402sim.chain.base import Chain, ChainError, Reverted
+from x402sim.chain.ledger.machine import KEPT_STATES
 from x402sim.chain.rpc.jsonrpc import BadParams, Json, error, is_id, result, shown, why_invalid
 from x402sim.chain.rpc.methods import METHODS, Method, RpcContext
 from x402sim.protocol import abi
@@ -43,6 +44,7 @@ def documentation() -> str:
             "Ethereum JSON-RPC 2.0, a subset. POST one call or a batch here, for example",
             '    {"jsonrpc": "2.0", "id": 1, "method": "eth_blockNumber", "params": []}',
             "The tags latest, pending, safe and finalized all mean the newest block.",
+            f"State is kept for the newest {KEPT_STATES} blocks.",
             "",
             *rows,
             "",

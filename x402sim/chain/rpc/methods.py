@@ -1,5 +1,5 @@
-"""The JSON-RPC methods, and the table of them. The chain has only the newest state: a request for
-an older one is an error.
+"""The JSON-RPC methods, and the table of them. The chain has the states of its newest blocks: a
+request for an older one is an error.
 """
 
 from collections.abc import Awaitable, Callable
@@ -9,6 +9,7 @@ from typing import Any
 from x402sim.chain.base import Block, Call, Chain, ChainError, LogFilter
 from x402sim.chain.rpc.jsonrpc import (
     BLOCK_GAS_LIMIT,
+    NEWEST_TAGS,
     BadParams,
     Json,
     block_object,
@@ -49,18 +50,14 @@ async def _number(rpc: RpcContext, which: Any) -> int:
     return read_block_number(which, await rpc.chain.height())
 
 
-async def _only_newest(rpc: RpcContext, which: Any) -> None:
-    """Reject any state but the newest; `which` may be an EIP-1898 object.
+async def _state(rpc: RpcContext, which: Any) -> int | None:
+    """Return the number of the block whose state is asked for, None for the newest state.
 
-    Raises `BadParams` and `ChainError`.
+    `which` may be an EIP-1898 object. Raises `BadParams` and `ChainError`.
     """
-    head = await rpc.chain.height()
-    number = await _named_block(rpc, which) if isinstance(which, dict) else None
-    number = read_block_number(which, head) if number is None else number
-    if number != head:
-        raise ChainError(
-            f"only the newest state is kept, that of block {head}; asked for block {number}"
-        )
+    if which is None or which in NEWEST_TAGS:
+        return None
+    return await (_named_block if isinstance(which, dict) else _number)(rpc, which)
 
 
 async def _named_block(rpc: RpcContext, which: Json) -> int:
@@ -158,20 +155,17 @@ async def _accounts(rpc: RpcContext) -> list[str]:
 
 async def _balance(rpc: RpcContext, address: Any, block: Any = None) -> Any:
     account = read_address(address)
-    await _only_newest(rpc, block)
-    return quantity(await rpc.chain.native_balance(account))
+    return quantity(await rpc.chain.native_balance(account, await _state(rpc, block)))
 
 
 async def _transaction_count(rpc: RpcContext, address: Any, block: Any = None) -> Any:
     account = read_address(address)
-    await _only_newest(rpc, block)
-    return quantity(await rpc.chain.account_nonce(account))
+    return quantity(await rpc.chain.account_nonce(account, await _state(rpc, block)))
 
 
 async def _code(rpc: RpcContext, address: Any, block: Any = None) -> str:
     account = read_address(address)
-    await _only_newest(rpc, block)
-    return to_hex(await rpc.chain.code(account))
+    return to_hex(await rpc.chain.code(account, await _state(rpc, block)))
 
 
 async def _block_by_number(rpc: RpcContext, block: Any, full: Any = False) -> Json | None:
@@ -219,8 +213,7 @@ async def _range(rpc: RpcContext, fields: Json) -> tuple[int, int]:
 async def _call(rpc: RpcContext, transaction: Any, block: Any = None, overrides: Any = None) -> str:
     call = read_call(transaction)
     _no_overrides(overrides)
-    await _only_newest(rpc, block)
-    return to_hex(await rpc.chain.call(call))
+    return to_hex(await rpc.chain.call(call, await _state(rpc, block)))
 
 
 async def _estimate_gas(
@@ -228,8 +221,7 @@ async def _estimate_gas(
 ) -> Any:
     call = read_call(transaction)
     _no_overrides(overrides)
-    await _only_newest(rpc, block)
-    return quantity(await rpc.chain.estimate_gas(call))
+    return quantity(await rpc.chain.estimate_gas(call, await _state(rpc, block)))
 
 
 async def _send_transaction(rpc: RpcContext, transaction: Any) -> str:
@@ -268,12 +260,12 @@ METHODS: dict[str, tuple[Method, str]] = {
     "eth_maxPriorityFeePerGas": (_priority_fee, "zero: a tip is not needed"),
     "eth_feeHistory": (_fee_history, "base fees and how full the blocks were; tips are zero"),
     "eth_accounts": (_accounts, "the accounts of this server"),
-    "eth_getBalance": (_balance, "an account's native balance in wei, newest state only"),
+    "eth_getBalance": (_balance, "an account's native balance in wei"),
     "eth_getTransactionCount": (
         _transaction_count,
-        "how many transactions an account has sent, waiting ones included under every tag",
+        "how many transactions an account has sent, the waiting ones too under every tag",
     ),
-    "eth_getCode": (_code, "a contract's code; 0x for any other account; newest state only"),
+    "eth_getCode": (_code, "a contract's code; 0x for any other account"),
     "eth_getBlockByNumber": (_block_by_number, "a block by tag or number, null if not mined"),
     "eth_getBlockByHash": (_block_by_hash, "a block by hash, null if unknown"),
     "eth_getTransactionByHash": (
@@ -282,8 +274,8 @@ METHODS: dict[str, tuple[Method, str]] = {
     ),
     "eth_getTransactionReceipt": (_receipt, "the receipt of a transaction, null until mined"),
     "eth_getLogs": (_logs, "events, by fromBlock and toBlock or blockHash, address, topics"),
-    "eth_call": (_call, "the result of a call, newest state only"),
-    "eth_estimateGas": (_estimate_gas, "the gas a call would use, newest state only"),
+    "eth_call": (_call, "the result of a call"),
+    "eth_estimateGas": (_estimate_gas, "the gas a call would use"),
     "eth_sendTransaction": (
         _send_transaction,
         "send from an unlocked account; gas and fees are the chain's own",

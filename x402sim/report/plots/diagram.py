@@ -21,7 +21,7 @@ from x402sim.report.plots.figure import (
     width_in,
 )
 from x402sim.report.plots.rows import Row, rows
-from x402sim.report.reading import SERVICE, Reading, Source, journal_of
+from x402sim.report.reading import SERVICES, Reading, Source, journal_of
 from x402sim.report.trace import CHAIN
 
 ROWS = 40
@@ -29,7 +29,7 @@ ROWS = 40
 MOST_PAYERS = 4
 """The most lanes for payers; further payers share the last one."""
 ROW_IN, LEAST_ROW_IN = 0.19, 0.155
-_PARTS = (SERVICE, "facilitator", "explorer", CHAIN)
+_PARTS = (*sorted(SERVICES), "facilitator", "explorer", CHAIN)
 _OTHERS = "other payers"
 _WORD, _ALARM = "#efefef", "#f8dccb"
 _ARROW, _TEXT = 0.38, -0.06

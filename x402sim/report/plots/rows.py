@@ -8,7 +8,7 @@ payer's exchanges have two rows each unless they are many.
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from x402sim.report.reading import SERVICE, Reading
+from x402sim.report.reading import SERVICES, Reading
 from x402sim.report.trace import Line, lines
 
 MANY = 3
@@ -95,7 +95,7 @@ def _repeats(paired: list[Row], start: int) -> tuple[int, int]:
         times = 1
         while first == [_looks(row) for row in _block(paired, start + times * period, period)]:
             times += 1
-        is_service = all(row.line.left == SERVICE for row in _block(paired, start, period))
+        is_service = all(row.line.left in SERVICES for row in _block(paired, start, period))
         if times >= (2 if is_service else MANY):
             return period, times
     return 1, 1
@@ -112,7 +112,7 @@ def _looks(row: Row) -> tuple[object, ...]:
 
 def _apart(row: Row) -> Iterator[Row]:
     """Yield a row by itself; a payer's exchange as the two messages it is."""
-    if row.answer is None or row.line.left == SERVICE:
+    if row.answer is None or row.line.left in SERVICES:
         yield row
     else:
         yield from (Row(row.line), Row(row.answer))

@@ -13,25 +13,35 @@ from typing import Any
 
 LOCK_TIMEOUT_S = 0.5
 """Seconds to wait for another connection's lock; the event loop waits too."""
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS payments(
-    payment_id TEXT PRIMARY KEY, tx_hash TEXT UNIQUE, from_address TEXT NOT NULL,
+    attempt INTEGER PRIMARY KEY, payment_id TEXT NOT NULL, tx_hash TEXT, from_address TEXT NOT NULL,
     to_address TEXT NOT NULL, amount TEXT NOT NULL, resource_url TEXT NOT NULL,
     status TEXT NOT NULL CHECK (status IN ('pending', 'settled', 'failed')),
     block_number INTEGER, timestamp INTEGER NOT NULL,
     header TEXT NOT NULL, payer BLOB, nonce BLOB, valid_before_s INTEGER,
-    duration INTEGER NOT NULL,
-    UNIQUE (payer, nonce),
+    duration INTEGER NOT NULL, can_pay INTEGER NOT NULL, seen_unused INTEGER NOT NULL,
+    may_move INTEGER NOT NULL DEFAULT 1, failed_at INTEGER, is_deep INTEGER NOT NULL DEFAULT 0,
     CHECK (status != 'settled' OR tx_hash IS NOT NULL));
 CREATE INDEX IF NOT EXISTS unindexed ON payments(timestamp)
     WHERE block_number IS NULL AND status = 'settled';
+CREATE INDEX IF NOT EXISTS shallow ON payments(timestamp)
+    WHERE block_number IS NOT NULL AND status = 'settled' AND NOT is_deep;
+CREATE INDEX IF NOT EXISTS shallow_failures ON payments(timestamp)
+    WHERE status = 'failed' AND NOT is_deep;
 CREATE INDEX IF NOT EXISTS unresolved ON payments(timestamp) WHERE status = 'pending';
+CREATE INDEX IF NOT EXISTS attempts ON payments(payment_id);
+CREATE UNIQUE INDEX IF NOT EXISTS paid ON payments(payment_id) WHERE status = 'settled';
+CREATE INDEX IF NOT EXISTS by_transaction ON payments(tx_hash);
+CREATE UNIQUE INDEX IF NOT EXISTS claims ON payments(payer, nonce)
+    WHERE status != 'failed' AND can_pay;
 CREATE TABLE IF NOT EXISTS sessions(
-    session_id TEXT PRIMARY KEY, payment_id TEXT NOT NULL UNIQUE REFERENCES payments,
+    session_id TEXT PRIMARY KEY, payment_id TEXT NOT NULL UNIQUE,
     payer TEXT NOT NULL, deposited INTEGER NOT NULL CHECK (deposited > 0),
     released INTEGER NOT NULL DEFAULT 0 CHECK (released BETWEEN 0 AND deposited),
     status TEXT NOT NULL DEFAULT 'active' CHECK (status IN ('active', 'expired')),
+    is_canceled INTEGER NOT NULL DEFAULT 0,
     created_ms INTEGER NOT NULL, expires_ms INTEGER NOT NULL);
 CREATE INDEX IF NOT EXISTS expiring ON sessions(expires_ms) WHERE status = 'active';
 CREATE TABLE IF NOT EXISTS debits(
@@ -42,7 +52,9 @@ CREATE TABLE IF NOT EXISTS refunds(
     session_id TEXT PRIMARY KEY REFERENCES sessions, to_address TEXT NOT NULL,
     amount INTEGER NOT NULL CHECK (amount > 0),
     status TEXT NOT NULL DEFAULT 'pending' CHECK (status IN ('pending', 'settled')),
-    tx_hash TEXT UNIQUE, timestamp INTEGER NOT NULL);
+    tx_hash TEXT, timestamp INTEGER NOT NULL, is_deep INTEGER NOT NULL DEFAULT 0);
+CREATE INDEX IF NOT EXISTS shallow_refunds ON refunds(timestamp)
+    WHERE status = 'settled' AND NOT is_deep;
 CREATE TABLE IF NOT EXISTS secrets(name TEXT PRIMARY KEY, value BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS reputation(resource_url TEXT PRIMARY KEY, payments INTEGER NOT NULL);
 """

@@ -1,5 +1,7 @@
 """The payment records: claimed, then settled or failed, and later completed with a block.
 
+Each authorization presented for a payment id is one attempt with a record of its own, and at most
+one of them is settled. The status moves only as `protocol.states.PAYMENT` allows.
 Clauses: 2.4/record, 2.4/block-null, 3/record-outlives-cache, 4.1/store-settled,
 5/stored-records, 6/reputation, 8/indexer-batch.
 """
@@ -9,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from x402sim.protocol import states
 from x402sim.protocol.crypto import Address, checksum
 from x402sim.protocol.header import PresentedPayment
 from x402sim.protocol.messages import PaymentRecord, PaymentRequirements
@@ -18,13 +21,19 @@ from x402sim.service.store.session_budgets import NewSession, Sessions
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True):
-    """A payment id taken for settlement, before the facilitator is asked to move money."""
+    """A payment id taken for one authorization, before the facilitator is asked anything.
+
+    `can_pay`: it makes the required transfer, so it can be claimed once only. `seen_unused`: the
+    chain said, before the claim, that it was not used yet.
+    """
 
     payment_id: str
     payment: PresentedPayment
     issued: PaymentRequirements
     timestamp_ms: int
     duration: int
+    can_pay: bool
+    seen_unused: bool
 
 
 class ClaimedAuthorization(msgspec.Struct, frozen=True):
@@ -36,29 +45,34 @@ class ClaimedAuthorization(msgspec.Struct, frozen=True):
 
 
 class Stored(msgspec.Struct, frozen=True):
-    """A payment record, and what the service keeps beside it.
+    """The record of one attempt to pay, and what the service keeps beside it.
 
-    `authorization` is None if the header cannot be read, or the payment has failed.
+    `authorization` is None if the header cannot be read. `seen_unused` as in `Claim`. `may_move`:
+    an earlier request had it settled, and nobody has said since that no money has moved.
     """
 
+    attempt: int
     record: PaymentRecord
     header: str
     authorization: ClaimedAuthorization | None
     duration: int
+    seen_unused: bool
+    may_move: bool = True
 
 
 _RECORD = PaymentRecord.__struct_fields__
 _CLAIMED = ClaimedAuthorization.__struct_fields__
-_NAMES = (*_RECORD, "header", "duration", *_CLAIMED)
+_NAMES = (*_RECORD, "header", "duration", "can_pay", "seen_unused", *_CLAIMED)
 _COLUMNS = ", ".join(_NAMES)
 _PLACES = ", ".join("?" for _ in _NAMES)
-_SELECT = f"SELECT {_COLUMNS} FROM payments"
+_NO_AUTH = (None, None, None)
+_SELECT = f"SELECT {_COLUMNS}, attempt, may_move FROM payments"
 
 
-def _claimed(claim: Claim) -> Stored:
+def _pending(claim: Claim) -> PaymentRecord:
     """Return the pending record of a claim."""
     auth, issued = claim.payment.authorization, claim.issued
-    record = PaymentRecord(
+    return PaymentRecord(
         payment_id=claim.payment_id,
         tx_hash=None,
         from_address=checksum(auth.from_) if auth else "",
@@ -69,18 +83,17 @@ def _claimed(claim: Claim) -> Stored:
         block_number=None,
         timestamp=claim.timestamp_ms,
     )
-    claimed = None
-    if auth:
-        valid_before_s = min(auth.valid_before, MAX_STORED)
-        claimed = ClaimedAuthorization(auth.from_, auth.nonce, valid_before_s)
-    return Stored(record, claim.payment.text, claimed, claim.duration)
 
 
 def _stored(row: Sequence[Any]) -> Stored:
     record = PaymentRecord(**dict(zip(_RECORD, row, strict=False)))
-    header, duration, payer, nonce, valid_before_s = row[len(_RECORD) :]
-    claimed = None if payer is None else ClaimedAuthorization(payer, nonce, valid_before_s)
-    return Stored(record, header, claimed, duration)
+    header, duration, _, unused, payer, nonce, until_s, attempt, may_move = row[len(_RECORD) :]
+    claimed = None if payer is None else ClaimedAuthorization(payer, nonce, until_s)
+    return Stored(attempt, record, header, claimed, duration, bool(unused), bool(may_move))
+
+
+def _rank(stored: Stored) -> tuple[int, int]:
+    return ("failed", "pending", "settled").index(stored.record.status), stored.attempt
 
 
 class Payments:
@@ -91,13 +104,25 @@ class Payments:
         self._sessions = sessions
 
     def get(self, payment_id: str) -> Stored | None:
-        """Return a stored payment."""
-        row = self._db.one(_SELECT + " WHERE payment_id = ?", payment_id)
+        """Return the attempt that says what became of a payment id.
+
+        The settled one, or the newest pending one, or the newest that failed.
+        """
+        return max(self.attempts(payment_id), key=_rank, default=None)
+
+    def attempts(self, payment_id: str) -> list[Stored]:
+        """Return every attempt to pay a payment id, oldest first."""
+        sql = _SELECT + " WHERE payment_id = ? ORDER BY attempt"
+        return [_stored(row) for row in self._db.execute(sql, payment_id)]
+
+    def attempt(self, attempt: int) -> Stored | None:
+        """Return one attempt."""
+        row = self._db.one(_SELECT + " WHERE attempt = ?", attempt)
         return _stored(row) if row else None
 
     def pending(self) -> list[Stored]:
         """Return the payments whose outcome is unknown, oldest first."""
-        sql = _SELECT + " WHERE status = 'pending' ORDER BY timestamp"
+        sql = _SELECT + " WHERE status = 'pending' ORDER BY timestamp, attempt"
         return [_stored(row) for row in self._db.execute(sql)]
 
     def grants(self, payment_id: str, resource: str) -> bool:
@@ -111,79 +136,150 @@ class Payments:
         )
         return self._db.one(sql, payment_id, resource) is not None
 
+    def paid_by(self, tx_hash: str) -> str | None:
+        """Return the id of a settled payment whose transaction this is, or None."""
+        sql = "SELECT payment_id FROM payments WHERE tx_hash = ? AND status = 'settled'"
+        return next((str(row[0]) for row in self._db.execute(sql, tx_hash)), None)
+
+    # --- the moves of protocol.states.PAYMENT ------------------------------------------
+
     def insert_pending(self, claim: Claim) -> Stored | None:
-        """Record a payment as pending; None if its id or its authorization is taken.
+        """Record a new attempt as pending; None if its authorization is claimed already.
 
-        Its block is null until the indexer finds it (2.4/block-null). An earlier attempt
-        that failed without a transaction is replaced.
+        Its block is null until the indexer finds it (2.4/block-null).
         """
-        stored = _claimed(claim)
-        if self._insert(stored):
-            return stored
+        auth = claim.payment.authorization
+        row = self._db.one(
+            f"INSERT INTO payments({_COLUMNS}) VALUES ({_PLACES}) ON CONFLICT DO NOTHING "
+            f"RETURNING {_COLUMNS}, attempt, 0",
+            *msgspec.structs.astuple(_pending(claim)),
+            claim.payment.text,
+            claim.duration,
+            claim.can_pay,
+            claim.seen_unused,
+            *((auth.from_, auth.nonce, min(auth.valid_before, MAX_STORED)) if auth else _NO_AUTH),
+        )
+        return _stored(row) if row else None
+
+    def see_unused(self, attempt: int) -> None:
+        """Record that the chain says of a claimed authorization that it is not used yet."""
+        self._db.execute("UPDATE payments SET seen_unused = 1 WHERE attempt = ?", attempt)
+
+    def set_may_move(self, attempt: int, may_move: bool) -> None:
+        """Record whether the facilitator may move the money of this attempt.
+
+        If not, another header may be presented for the payment id.
+        """
+        self._db.execute("UPDATE payments SET may_move = ? WHERE attempt = ?", may_move, attempt)
+
+    def drop_claim(self, attempt: int) -> None:
+        """Delete a pending attempt whose header cannot pay; its authorization is free again."""
         with self._db.transaction():
-            self._db.execute(
-                "DELETE FROM payments WHERE payment_id = ? AND status = 'failed' "
-                "AND tx_hash IS NULL",
-                claim.payment_id,
-            )
-            return stored if self._insert(stored) else None
+            if self._require_move(attempt, None):
+                self._db.execute("DELETE FROM payments WHERE attempt = ?", attempt)
 
-    def _insert(self, stored: Stored) -> bool:
-        claimed = stored.authorization
-        return self._db.changed(
-            f"INSERT INTO payments({_COLUMNS}) VALUES ({_PLACES}) ON CONFLICT DO NOTHING",
-            *msgspec.structs.astuple(stored.record),
-            stored.header,
-            stored.duration,
-            *(msgspec.structs.astuple(claimed) if claimed else (None, None, None)),
-        )
+    def mark_settled(self, attempt: int, tx_hash: str, session: NewSession | None) -> bool:
+        """Store an attempt as settled (4.1/store-settled); False if there is no such record.
 
-    def drop_claim(self, payment_id: str) -> None:
-        """Delete a pending payment: no money moved. Its id and authorization are free again."""
-        self._db.execute(
-            "DELETE FROM payments WHERE payment_id = ? AND status = 'pending'", payment_id
-        )
-
-    def mark_settled(self, payment_id: str, tx_hash: str, session: NewSession | None) -> bool:
-        """Store a pending payment as settled (4.1/store-settled); False if it is not pending.
-
-        A deposit opens its `session` in the same transaction: never two, never another
-        amount. A transaction pays for one payment only: the second one gets False.
+        A deposit opens its `session` in the same transaction, or gets the one back that it
+        opened before: never two, never another amount. Raises `IllegalMove`.
         """
         with self._db.transaction():
-            settled = self._db.changed(
-                "UPDATE OR IGNORE payments SET status = 'settled', tx_hash = ? "
-                "WHERE payment_id = ? AND status = 'pending'",
+            if not self._require_move(attempt, "settled"):
+                return False
+            (payment_id,) = self._db.one(
+                "UPDATE payments SET status = 'settled', tx_hash = ?, block_number = NULL, "
+                "may_move = 1, is_deep = 0 WHERE attempt = ? RETURNING payment_id",
                 tx_hash,
-                payment_id,
+                attempt,
             )
-            if settled and session:
+            if session:
                 self._sessions.open(payment_id, session)
-            return settled
+            return True
 
-    def fail(self, payment_id: str) -> None:
-        """Mark a payment as failed: its transaction reverted, or can never be mined.
+    def undo(self, attempt: int) -> None:
+        """Make a settled payment pending again: the chain has undone its transfer.
 
-        A session that it paid for ends with it.
+        Meanwhile neither it nor a session that it paid for grants anything. Raises `IllegalMove`.
         """
         with self._db.transaction():
-            self._db.execute(
-                "UPDATE payments SET status = 'failed', payer = NULL, nonce = NULL "
-                "WHERE payment_id = ?",
-                payment_id,
-            )
-            self._sessions.cancel(payment_id)
+            if self._require_move(attempt, "pending"):
+                self._db.execute(
+                    "UPDATE payments SET status = 'pending', block_number = NULL, is_deep = 0 "
+                    "WHERE attempt = ?",
+                    attempt,
+                )
 
-    def unindexed(self, limit: int) -> list[tuple[str, str]]:
-        """Return (payment id, hash) of settled payments without a block, newest first.
+    def fail(self, attempt: int, height: int) -> None:
+        """Mark an attempt as failed: a chain of this height says that it can never be paid.
+
+        If it was settled, a session that it paid for ends with it. The authorization is kept, as
+        a reorganisation may make its transfer after all. Raises `IllegalMove`.
+        """
+        with self._db.transaction():
+            if self._require_move(attempt, "failed"):
+                (payment_id,) = self._db.one(
+                    "UPDATE payments SET status = 'failed', failed_at = ?, is_deep = 0 "
+                    "WHERE attempt = ? RETURNING payment_id",
+                    height,
+                    attempt,
+                )
+                if self._settled(payment_id) is None:
+                    self._sessions.cancel(payment_id)
+
+    def is_paid_otherwise(self, stored: Stored) -> bool:
+        """Tell whether another attempt has settled the same payment id."""
+        settled = self._settled(stored.record.payment_id)
+        return settled is not None and settled != stored.attempt
+
+    def _settled(self, payment_id: str) -> int | None:
+        sql = "SELECT attempt FROM payments WHERE payment_id = ? AND status = 'settled'"
+        row = self._db.one(sql, payment_id)
+        return int(row[0]) if row else None
+
+    def _require_move(self, attempt: int, after: str | None) -> bool:
+        """Raise `IllegalMove` unless a record may move so; False if there is no record."""
+        row = self._db.one("SELECT status FROM payments WHERE attempt = ?", attempt)
+        if row is None:
+            return False
+        states.require(states.PAYMENT, row[0], after)
+        return True
+
+    # --- what the indexer reads and writes --------------------------------------------
+
+    def unindexed(self, limit: int) -> list[Stored]:
+        """Return settled payments without a block, newest first.
 
         Clause 8/indexer-batch: at most `limit` of them.
         """
         sql = (
-            "SELECT payment_id, tx_hash FROM payments WHERE block_number IS NULL "
-            "AND status = 'settled' ORDER BY timestamp DESC, rowid DESC LIMIT ?"
+            _SELECT + " WHERE block_number IS NULL AND status = 'settled' "
+            "ORDER BY timestamp DESC, attempt DESC LIMIT ?"
         )
-        return self._db.execute(sql, limit).fetchall()
+        return [_stored(row) for row in self._db.execute(sql, limit)]
+
+    def shallow(self, limit: int) -> list[Stored]:
+        """Return settled payments whose block is not deep enough yet, oldest first."""
+        sql = (
+            _SELECT + " WHERE block_number IS NOT NULL AND status = 'settled' AND NOT is_deep "
+            "ORDER BY timestamp, attempt LIMIT ?"
+        )
+        return [_stored(row) for row in self._db.execute(sql, limit)]
+
+    def shallow_failures(self, limit: int) -> list[tuple[Stored, int]]:
+        """Return failed attempts that a reorganisation may still change, oldest first.
+
+        With each the height of the chain that failed it.
+        """
+        sql = (
+            f"SELECT {_COLUMNS}, attempt, may_move, failed_at FROM payments "
+            "WHERE status = 'failed' AND NOT is_deep ORDER BY timestamp, attempt LIMIT ?"
+        )
+        return [(_stored(row[:-1]), row[-1]) for row in self._db.execute(sql, limit)]
+
+    def set_deep(self, attempt: int) -> None:
+        """Record that no reorganisation is expected to change an attempt any more."""
+        self._db.execute("UPDATE payments SET is_deep = 1 WHERE attempt = ?", attempt)
 
     def backlog(self) -> int:
         """Return how many settled records have no block yet."""
@@ -192,18 +288,30 @@ class Payments:
         )[0]
         return count
 
-    def set_block(self, payment_id: str, block_number: int) -> None:
-        """Complete a record with its block (8/indexer-query)."""
+    def set_block(
+        self, attempt: int, tx_hash: str, block_number: int, *, is_deep: bool = False
+    ) -> None:
+        """Complete a settled record with its transaction and its block (8/indexer-query).
+
+        One whose block `is_deep` is not looked at again.
+        """
         self._db.execute(
-            "UPDATE payments SET block_number = ? WHERE payment_id = ?", block_number, payment_id
+            "UPDATE payments SET tx_hash = ?, block_number = ?, is_deep = ? "
+            "WHERE attempt = ? AND status = 'settled'",
+            tx_hash,
+            block_number,
+            is_deep,
+            attempt,
         )
 
     def update_reputation(self) -> None:
         """Count the settled payments that are in a block, per resource (6/reputation)."""
-        self._db.execute(
-            "INSERT OR REPLACE INTO reputation SELECT resource_url, count(*) FROM payments "
-            "WHERE status = 'settled' AND block_number IS NOT NULL GROUP BY resource_url"
-        )
+        with self._db.transaction():
+            self._db.execute("DELETE FROM reputation")
+            self._db.execute(
+                "INSERT INTO reputation SELECT resource_url, count(*) FROM payments "
+                "WHERE status = 'settled' AND block_number IS NOT NULL GROUP BY resource_url"
+            )
 
     def reputation(self, resource: str) -> int:
         """Return how many payments for a resource are in a block."""

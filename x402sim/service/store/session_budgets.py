@@ -1,15 +1,21 @@
 """The session budgets: what was deposited, what is released, and what is owed at the end.
 
+The status moves only as `protocol.states.SESSION` allows; a session is "refunded" when the row of
+its refund is settled. A session whose deposit is not settled pays for nothing, and is not refunded.
 Clauses: 2.6/remaining, 3/expiry-refund, 5/session-condition, 5/session-debit.
 """
 
 import msgspec
 
+from x402sim.protocol import states
 from x402sim.service.store.database import Database
 
 
 class Session(msgspec.Struct, frozen=True):
-    """A session budget: base units, epoch milliseconds; `refund_*` once it has expired."""
+    """A session budget: base units, epoch milliseconds; `refund_*` once it has expired.
+
+    `is_canceled` if its deposit has failed.
+    """
 
     session_id: str
     payment_id: str
@@ -18,8 +24,16 @@ class Session(msgspec.Struct, frozen=True):
     released: int
     status: str
     expires_ms: int
+    is_canceled: bool
     refund_status: str | None
     refund_tx_hash: str | None
+
+    @property
+    def state(self) -> states.SessionStatus:
+        """The state of `protocol.states.SESSION`."""
+        if self.status == "active":
+            return "active"
+        return "refunded" if self.refund_status == "settled" else "expired"
 
     @property
     def remaining(self) -> int:
@@ -45,11 +59,13 @@ class Refund(msgspec.Struct, frozen=True):
 
 _SELECT = (
     "SELECT s.session_id, s.payment_id, s.payer, s.deposited, s.released, s.status, "
-    "s.expires_ms, r.status, r.tx_hash FROM sessions s LEFT JOIN refunds r USING (session_id)"
+    "s.expires_ms, s.is_canceled, r.status, r.tx_hash FROM sessions s "
+    "LEFT JOIN refunds r USING (session_id)"
 )
 CAN_PAY = (
     "session_id = :session_id AND status = 'active' AND expires_ms > :now_ms "
-    "AND deposited - released >= :amount"
+    "AND deposited - released >= :amount AND EXISTS (SELECT 1 FROM payments p "
+    "WHERE p.payment_id = sessions.payment_id AND p.status = 'settled')"
 )
 """When a session can pay an amount (5/session-condition)."""
 
@@ -73,12 +89,24 @@ class Sessions:
     def open(self, payment_id: str, new: NewSession) -> None:
         """Open a session with the amount and for the payer of a settled deposit.
 
-        Call it in the transaction that settles the deposit.
+        One that this deposit opened before is kept as it is; if the deposit had failed, it is
+        active again. Call it in the transaction that settles the deposit.
         """
+        before = self.paid_by(payment_id)
+        if before is not None:
+            if before.is_canceled:
+                states.require(states.SESSION, before.state, "active")
+                self._db.execute(
+                    "UPDATE sessions SET status = 'active', is_canceled = 0, payer = from_address "
+                    "FROM payments p WHERE sessions.payment_id = ? "
+                    "AND p.payment_id = sessions.payment_id AND p.status = 'settled'",
+                    payment_id,
+                )
+            return
         self._db.execute(
             "INSERT INTO sessions(session_id, payment_id, payer, deposited, created_ms, "
             "expires_ms) SELECT ?, payment_id, from_address, CAST(amount AS INTEGER), ?, ? "
-            "FROM payments WHERE payment_id = ?",
+            "FROM payments WHERE payment_id = ? AND status = 'settled'",
             new.session_id,
             new.created_ms,
             new.expires_ms,
@@ -124,7 +152,7 @@ class Sessions:
             return 0
         with self._db.transaction():
             self._db.execute(
-                "INSERT INTO refunds(session_id, to_address, amount, timestamp) "
+                "INSERT OR IGNORE INTO refunds(session_id, to_address, amount, timestamp) "
                 "SELECT session_id, payer, deposited - released, ? FROM sessions "
                 "WHERE status = 'active' AND expires_ms <= ? AND deposited > released",
                 now_ms,
@@ -141,7 +169,10 @@ class Sessions:
 
         Call it in the transaction that fails the deposit.
         """
-        self._db.execute("UPDATE sessions SET status = 'expired' WHERE payment_id = ?", payment_id)
+        self._db.execute(
+            "UPDATE sessions SET status = 'expired', is_canceled = 1 WHERE payment_id = ?",
+            payment_id,
+        )
         self._db.execute(
             "DELETE FROM refunds WHERE status = 'pending' AND session_id IN "
             "(SELECT session_id FROM sessions WHERE payment_id = ?)",
@@ -149,28 +180,51 @@ class Sessions:
         )
 
     def refunds_due(self) -> list[Refund]:
-        """Return what is owed and not known to be paid, oldest first."""
+        """Return what is owed for settled deposits and not known to be paid, oldest first."""
         sql = (
-            "SELECT session_id, to_address, amount FROM refunds WHERE status = 'pending' "
-            "ORDER BY timestamp, session_id"
+            "SELECT session_id, r.to_address, r.amount FROM refunds r JOIN sessions "
+            "USING (session_id) JOIN payments p USING (payment_id) "
+            "WHERE r.status = 'pending' AND p.status = 'settled' "
+            "ORDER BY r.timestamp, session_id"
         )
         return [Refund(*row) for row in self._db.execute(sql)]
 
-    def deposit_of(self, session_id: str) -> tuple[str, str]:
-        """Return the payment id and the transaction hash of a session's deposit."""
-        sql = "SELECT payment_id, tx_hash FROM sessions JOIN payments USING (payment_id)"
-        row: tuple[str, str] = self._db.one(sql + " WHERE session_id = ?", session_id)
-        return row
+    def shallow_refunds(self, limit: int) -> list[tuple[str, str]]:
+        """Return (session id, hash) of refunds whose block is not deep enough yet, oldest first."""
+        sql = (
+            "SELECT session_id, tx_hash FROM refunds WHERE status = 'settled' AND NOT is_deep "
+            "ORDER BY timestamp, session_id LIMIT ?"
+        )
+        return self._db.execute(sql, limit).fetchall()
+
+    def deposit_of(self, session_id: str) -> str:
+        """Return the payment id of a session's deposit."""
+        row = self._db.one("SELECT payment_id FROM sessions WHERE session_id = ?", session_id)
+        return str(row[0])
 
     def is_due(self, refund: Refund) -> bool:
         """Tell whether a refund is still not known to be paid."""
         sql = "SELECT 1 FROM refunds WHERE session_id = ? AND status = 'pending'"
         return self._db.one(sql, refund.session_id) is not None
 
-    def refunded(self, session_id: str, tx_hash: str) -> None:
-        """Record the transaction that paid a refund."""
+    def refunded(self, session_id: str, tx_hash: str, *, is_deep: bool = False) -> None:
+        """Record the transaction that paid a refund; one that `is_deep` is not looked at again.
+
+        Raises `IllegalMove`.
+        """
+        before = self.get(session_id)
+        if before is not None and before.state != "refunded":
+            states.require(states.SESSION, before.state, "refunded")
         self._db.execute(
-            "UPDATE refunds SET status = 'settled', tx_hash = ? WHERE session_id = ?",
+            "UPDATE refunds SET status = 'settled', tx_hash = ?, is_deep = ? WHERE session_id = ?",
             tx_hash,
+            is_deep,
             session_id,
         )
+
+    def undo_refund(self, session_id: str) -> None:
+        """Make a refund due again: the chain has undone its transfer. Raises `IllegalMove`."""
+        before = self.get(session_id)
+        if before is not None:
+            states.require(states.SESSION, before.state, "expired")
+        self._db.execute("UPDATE refunds SET status = 'pending' WHERE session_id = ?", session_id)

@@ -1,10 +1,13 @@
-"""How the service calls others: with a time limit, and with one exception for each outcome."""
+"""How the service calls others: within limits, and with one exception for each outcome.
 
-import asyncio
+A redirect is not followed: it is an answer that makes no sense.
+"""
+
 from typing import Any
 
 import httpx
 
+from x402sim.bounded import AnswerTooSlow, Limits, receive
 from x402sim.protocol.messages import BadMessage, decode
 
 NONSENSE = (LookupError, TypeError, ValueError, AttributeError)
@@ -23,20 +26,23 @@ class OutcomeUnknown(Exception):
     """The facilitator was asked to settle, and its answer is lost: money may have moved."""
 
 
-async def send(http: httpx.AsyncClient, request: httpx.Request, timeout_s: float) -> httpx.Response:
-    """Send a request and return the whole answer; raises `Unavailable`."""
+async def send(http: httpx.AsyncClient, request: httpx.Request, limits: Limits) -> httpx.Response:
+    """Send a request and return the whole answer, if it is within the limits.
+
+    Raises `Unavailable`.
+    """
+    sending = http.send(request, stream=True, follow_redirects=False)
     try:
-        async with asyncio.timeout(timeout_s):
-            return await http.send(request)
-    except TimeoutError as error:
-        raise Unavailable(f"{request.url} did not answer within {timeout_s} s") from error
+        return await receive(sending, limits)
+    except AnswerTooSlow as error:
+        raise Unavailable(f"{request.url} did not answer within {limits.deadline_s} s") from error
     except httpx.HTTPError as error:
         raise Unavailable(f"{request.url}: {error!r}") from error
 
 
-async def json_rpc(http: httpx.AsyncClient, request: httpx.Request, timeout_s: float) -> Any:
+async def json_rpc(http: httpx.AsyncClient, request: httpx.Request, limits: Limits) -> Any:
     """Send a request and return the `result` of its JSON-RPC answer; raises `Unavailable`."""
-    response = await send(http, request, timeout_s)
+    response = await send(http, request, limits)
     try:
         body = decode(response.content, Any)
     except BadMessage as error:

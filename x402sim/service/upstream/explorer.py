@@ -10,13 +10,7 @@ import msgspec
 
 from x402sim.service.settings import Settings
 from x402sim.service.upstream.calls import NONSENSE, Unavailable, json_rpc
-
-
-class OnChain(msgspec.Struct, frozen=True):
-    """What the explorer knows of a mined transaction."""
-
-    block_number: int
-    succeeded: bool
+from x402sim.service.upstream.transactions import OnChain, block_number, read_receipt
 
 
 class ExplorerClient:
@@ -38,8 +32,8 @@ class ExplorerClient:
             receipt = await self._get("eth_getTransactionReceipt", tx_hash)
             if not receipt:
                 return None
-            succeeded = {"0x1": True, "0x0": False}[receipt["status"]]
-            return OnChain(_block_number(found["blockNumber"]), succeeded)
+            mined = read_receipt(receipt, self._settings.network.asset)
+            return msgspec.structs.replace(mined, block_number=block_number(found["blockNumber"]))
         except NONSENSE as error:
             raise Unavailable(f"the explorer's answer makes no sense: {error!r}") from error
 
@@ -47,15 +41,7 @@ class ExplorerClient:
         query = {"module": "proxy", "action": action, "txhash": tx_hash}
         url = f"{self._settings.explorer_url}/api"
         request = self._http.build_request("GET", url, params=query)
-        found = await json_rpc(self._http, request, self._settings.explorer_timeout_s)
+        found = await json_rpc(self._http, request, self._settings.explorer_limits)
         if found is not None and not isinstance(found, dict):
             raise Unavailable(f"the explorer answered {str(found)[:200]!r}")
         return found
-
-
-def _block_number(text: str) -> int:
-    """Return a block number; raises `ValueError` if no chain could be that long."""
-    number = int(text, 16)
-    if not 0 <= number < 2**63:
-        raise ValueError(f"block {text}")
-    return number

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 import httpx
 
+from x402sim.bounded import Limits
 from x402sim.protocol.crypto import from_hex, parse_address
 from x402sim.protocol.header import PresentedPayment
 from x402sim.protocol.messages import BadMessage, PaymentRequirements
@@ -28,9 +29,9 @@ class FacilitatorClient:
 
     async def verify(self, payment: PresentedPayment, requirements: PaymentRequirements) -> Verdict:
         """Ask whether a payment is valid; raises `Unavailable`."""
-        dialect, timeout_s = self._settings.dialect, self._settings.verify_timeout_s
+        dialect, limits = self._settings.dialect, self._settings.verify_limits
         body = dialect.request(payment, requirements)
-        response = await self._post(dialect.verify_path, body, timeout_s)
+        response = await self._post(dialect.verify_path, body, limits)
         return _read(response, dialect.read_verdict)
 
     async def settle(self, payment: PresentedPayment, requirements: PaymentRequirements) -> Outcome:
@@ -39,10 +40,10 @@ class FacilitatorClient:
         Raises `Unavailable` if it certainly was not asked, `OutcomeUnknown` if it was
         and its answer is lost or makes no sense.
         """
-        dialect, timeout_s = self._settings.dialect, self._settings.settle_timeout_s
+        dialect, limits = self._settings.dialect, self._settings.settle_limits
         body = dialect.request(payment, requirements)
         try:
-            response = await self._post(dialect.settle_path, body, timeout_s)
+            response = await self._post(dialect.settle_path, body, limits)
             outcome = _read(response, dialect.read_outcome)
         except Unavailable as error:
             if isinstance(error.__cause__, httpx.ConnectError | httpx.ConnectTimeout):
@@ -52,10 +53,10 @@ class FacilitatorClient:
             raise OutcomeUnknown("the facilitator settled something else than it was asked to")
         return outcome
 
-    async def _post(self, path: str, body: bytes, timeout_s: float) -> httpx.Response:
+    async def _post(self, path: str, body: bytes, limits: Limits) -> httpx.Response:
         url, headers = self._settings.facilitator_url + path, self._settings.dialect.headers
         request = self._http.build_request("POST", url, content=body, headers=headers)
-        response = await send(self._http, request, timeout_s)
+        response = await send(self._http, request, limits)
         if response.status_code >= 500 or response.status_code == 408:
             verb = path.rpartition("/")[2]
             raise Unavailable(f"{verb} answered {response.status_code}: {response.text[:200]}")

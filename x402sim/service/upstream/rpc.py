@@ -1,6 +1,5 @@
 """The service's calls to a node's JSON-RPC: what became of a nonce, or of a transaction."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import httpx
@@ -8,29 +7,31 @@ import msgspec
 
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address, from_hex, to_hex
-from x402sim.protocol.messages import encode
 from x402sim.service.settings import Settings
 from x402sim.service.upstream.calls import NONSENSE, Declined, Unavailable, json_rpc
+from x402sim.service.upstream.transactions import OnChain, block_number, read_receipt
 
 
 class NonceUse(msgspec.Struct, frozen=True):
-    """How a nonce was used up, and when (Unix seconds of its block).
+    """How a nonce was used up, in which block, and when (Unix seconds of that block).
 
     `transfers` are its transaction's, of this token: (from, to, base units).
     """
 
     tx_hash: str
     canceled: bool
+    block_number: int
     mined_s: int
     transfers: tuple[tuple[Address, Address, int], ...]
 
 
 class NonceState(msgspec.Struct, frozen=True):
-    """What one node says of a nonce: the time of its newest block, and whether it is used up.
+    """What one node says of a nonce: its newest block and its time, and whether it is used up.
 
     `use` tells how, if the event was found.
     """
 
+    height: int
     head_s: int
     is_used: bool
     use: NonceUse | None
@@ -57,23 +58,30 @@ class RpcClient:
         """Ask once, for the state at the head's own block: no older node can answer for it."""
         try:
             head = await self._rpc("eth_getBlockByNumber", "latest", False)
-            head_s = int(head["timestamp"], 16)
             call = to_hex(abi.authorization_state(authorizer, nonce))
             token = to_hex(self._settings.network.asset)
             state = await self._rpc("eth_call", {"to": token, "data": call}, head["number"])
-            if int(state, 16) == 0:
-                return NonceState(head_s, is_used=False, use=None)
-            return NonceState(head_s, is_used=True, use=await self._find_use(authorizer, nonce))
+            is_used = int(state, 16) != 0
+            use = await self._find_use(authorizer, nonce) if is_used else None
+            head_s = int(head["timestamp"], 16)
+            return NonceState(block_number(head["number"]), head_s, is_used, use)
         except NONSENSE as error:
             raise Unavailable(f"the RPC's answer makes no sense: {error!r}") from error
 
-    async def reverted(self, tx_hash: str) -> bool:
-        """Tell whether a transaction reverted; raises `Unavailable` if it is not in a block."""
+    async def transaction(self, tx_hash: str) -> OnChain | None:
+        """Return a transaction, or None if it is in no block; raises `Unavailable`."""
         try:
             receipt = await self._rpc("eth_getTransactionReceipt", tx_hash)
-            return {"0x1": False, "0x0": True}[receipt["status"]]
+            return read_receipt(receipt, self._settings.network.asset) if receipt else None
         except NONSENSE as error:
-            raise Unavailable(f"{tx_hash} is not in a block, says the node") from error
+            raise Unavailable(f"the RPC's answer makes no sense: {error!r}") from error
+
+    async def height(self) -> int:
+        """Return the number of the newest block; raises `Unavailable`."""
+        try:
+            return block_number(await self._rpc("eth_blockNumber"))
+        except NONSENSE as error:
+            raise Unavailable(f"the RPC's answer makes no sense: {error!r}") from error
 
     async def _find_use(self, authorizer: Address, nonce: bytes) -> NonceUse | None:
         """Find the event of a nonce's use, and what else its transaction did."""
@@ -89,23 +97,15 @@ class RpcClient:
             return None
         tx_hash = to_hex(from_hex(logs[0]["transactionHash"], 32))
         receipt = await self._rpc("eth_getTransactionReceipt", tx_hash)
+        mined = read_receipt(receipt, self._settings.network.asset)
         block = await self._rpc("eth_getBlockByNumber", receipt["blockNumber"], False)
         return NonceUse(
             tx_hash=tx_hash,
             canceled=from_hex(logs[0]["topics"][0], 32) == abi.AUTHORIZATION_CANCELED,
+            block_number=mined.block_number,
             mined_s=int(block["timestamp"], 16),
-            transfers=tuple(self._transfers(receipt["logs"])),
+            transfers=mined.transfers,
         )
-
-    def _transfers(self, logs: list[dict[str, Any]]) -> Iterator[tuple[Address, Address, int]]:
-        """Yield the transfers of this token; another token's are worth nothing here."""
-        for log in logs:
-            if from_hex(log["address"], 20) != self._settings.network.asset:
-                continue
-            event, *indexed = (from_hex(topic, 32) for topic in log["topics"])
-            if event == abi.TRANSFER_EVENT:
-                sender, to = (Address(word[12:]) for word in indexed)
-                yield sender, to, int(log["data"], 16)
 
     async def _search_from(self) -> str:
         if self._settings.log_search_blocks is None:
@@ -115,10 +115,5 @@ class RpcClient:
 
     async def _rpc(self, method: str, *params: Any) -> Any:
         call = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
-        request = self._http.build_request(
-            "POST",
-            self._settings.rpc_url,
-            content=encode(call),
-            headers={"Content-Type": "application/json"},
-        )
-        return await json_rpc(self._http, request, self._settings.explorer_timeout_s)
+        request = self._http.build_request("POST", self._settings.rpc_url, json=call)
+        return await json_rpc(self._http, request, self._settings.explorer_limits)

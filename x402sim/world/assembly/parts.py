@@ -4,17 +4,21 @@ The parts communicate over HTTP even in one process: a transport of the service'
 each request to the right ASGI application, so that any of them can be replaced by a third party's.
 """
 
+import ssl
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import get_args
 
 import httpx
+import msgspec
 from starlette.applications import Starlette
 from starlette.types import ASGIApp
 
 from x402sim import web
 from x402sim.chain.base import WorldChain
 from x402sim.clock import Clock, SkewedClock
-from x402sim.events import Part
+from x402sim.events import Part, ServiceEvent, ServiceName
 from x402sim.explorer.app import explorer_app
 from x402sim.explorer.index import Index
 from x402sim.facilitator.app import facilitator_app
@@ -50,6 +54,15 @@ SERVICE_OFFERS = frozenset({Need.SESSIONS, Need.AGENTS, Need.LLMS, Need.RECORD, 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Deployed:
+    """One service of a world: its process, its application with faults, and its HTTP client."""
+
+    process: Process
+    app: ASGIApp
+    http: httpx.AsyncClient
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
     """One world: its state and its ASGI applications."""
 
@@ -70,18 +83,32 @@ class Parts:
     rpc_app: ASGIApp
     http: httpx.AsyncClient
     recipe: Recipe
+    deploy: Callable[[ServiceName], Deployed]
+    """Builds another service, which is not started: same merchant and wallet, own database."""
+    services: dict[ServiceName, Deployed] = field(default_factory=dict)
+    """The services by name; `deploy_another` adds one."""
 
     @property
     def service(self) -> Service:
         """The running service; each crash replaces it."""
         return self.process.service
 
+    def deploy_another(self) -> ServiceName:
+        """Start another service; return its name. Raises `ValueError` if there are three."""
+        name: ServiceName
+        for name in get_args(ServiceName):
+            if name not in self.services:
+                self.services[name] = self.deploy(name)
+                self.services[name].process.start_background()
+                return name
+        raise ValueError(f"a world has at most {len(self.services)} services")
 
-MakeLink = Callable[[Part, ASGIApp], httpx.AsyncBaseTransport]
-"""Makes the link to one part ("facilitator", "explorer", "rpc") from its application."""
+
+MakeLink = Callable[[ServiceName, Part, ASGIApp], httpx.AsyncBaseTransport]
+"""Makes a service's link to one part ("facilitator", "explorer", "rpc") from its application."""
 
 
-def plain_link(_: str, app: ASGIApp) -> httpx.AsyncBaseTransport:
+def plain_link(_: str, __: str, app: ASGIApp) -> httpx.AsyncBaseTransport:
     """Return a link without faults and without latency."""
     return Asgi(app)
 
@@ -100,14 +127,21 @@ class _Site:
     keys: Rng
     """Draws the keys, which depend on the seed in every world."""
 
-    def with_faults(self, name: Victim, app: ASGIApp, paths: Sequence[str]) -> ASGIApp:
+    def with_faults(
+        self,
+        name: Victim,
+        app: ASGIApp,
+        paths: Sequence[str],
+        crash: Callable[[], None] | None = None,
+    ) -> ASGIApp:
         """Return a part's application with fault injection and recording around it.
 
-        `paths` are those it serves; a fault for any other is an error.
+        `paths` are those it serves; a fault for any other is an error. `crash` kills the service
+        that is asked or asks, by default the first.
         """
         self.faults.routed(name, paths)
         return web.recorded(
-            faulty(app, name, self.faults, self.clock), name, self.journal, self.clock
+            faulty(app, name, self.faults, self.clock, crash), name, self.journal, self.clock
         )
 
 
@@ -128,11 +162,18 @@ def build(
     opened = _open_chain(site, accounts, store, secret)
     watch = Watch(opened.chain, site.journal, site.clock)
     index = Index(opened.chain, site.clocks["explorer"], recipe.explorer_lag_s)
-    outside = _outside(site, opened, index)
-    http = _client(outside, link)
+    parts = _outside(site, opened, index)
+    outside = {name: site.with_faults(name, app, paths_of(app)) for name, app in parts.items()}
+    http = _client("service", outside, link)
     settings = _settings(recipe, opened.network, site.keys.secret("service"), secret)
     process = Process(_service(site, settings, store, http), recipe.hooks)
     site.faults.on_crash = process.crash
+    service_app = _service_with_faults(site, process)
+
+    def deploy(name: ServiceName) -> Deployed:
+        own = replace(settings, secret=site.rng.secret(f"ids of {name}"))
+        return _another(site, name, own, parts, link)
+
     return Parts(
         clock=site.clock,
         journal=site.journal,
@@ -146,13 +187,36 @@ def build(
         offers=opened.offers
         | WORLD_OFFERS
         | (SERVICE_OFFERS if recipe.has_service else frozenset()),
-        service_app=_service_with_faults(site, process),
+        service_app=service_app,
         facilitator_app=outside["facilitator"],
         explorer_app=outside["explorer"],
         rpc_app=outside["rpc"],
         http=http,
         recipe=recipe,
+        deploy=deploy,
+        services={"service": Deployed(process=process, app=service_app, http=http)},
     )
+
+
+def _another(
+    site: _Site,
+    name: ServiceName,
+    settings: Settings,
+    parts: Mapping[Victim, Starlette],
+    link: MakeLink,
+) -> Deployed:
+    """Return another service with a database of its own; a crash for it leaves the others alone."""
+
+    def crash() -> None:
+        process.crash()
+
+    outside = {
+        part: site.with_faults(part, app, paths_of(app), crash) for part, app in parts.items()
+    }
+    http = _client(name, outside, link)
+    process = Process(_service(site, settings, Store(), http, name), site.recipe.hooks)
+    app = site.with_faults(name, process, process.paths, crash)
+    return Deployed(process=process, app=app, http=http)
 
 
 def _site(recipe: Recipe, clock: Clock, journal: Journal) -> _Site:
@@ -195,8 +259,8 @@ def _open_chain(site: _Site, accounts: Accounts, store: Store, secret: bytes) ->
     return opened
 
 
-def _outside(site: _Site, opened: OpenChain, index: Index) -> dict[Part, ASGIApp]:
-    """Return the applications that the service calls."""
+def _outside(site: _Site, opened: OpenChain, index: Index) -> dict[Victim, Starlette]:
+    """Return the applications that a service calls, without faults."""
     recipe, clock = site.recipe, site.clocks["facilitator"]
     facilitator = recipe.hooks.facilitator(
         Facilitator(
@@ -208,12 +272,11 @@ def _outside(site: _Site, opened: OpenChain, index: Index) -> dict[Part, ASGIApp
             rules=recipe.rules("verification"),
         )
     )
-    apps: dict[Victim, Starlette] = {
+    return {
         "facilitator": facilitator_app(facilitator),
         "explorer": explorer_app(index),
         "rpc": opened.rpc_app,
     }
-    return {name: site.with_faults(name, app, paths_of(app)) for name, app in apps.items()}
 
 
 def _service_with_faults(site: _Site, process: Process) -> ASGIApp:
@@ -222,27 +285,49 @@ def _service_with_faults(site: _Site, process: Process) -> ASGIApp:
     return site.with_faults("service", _no_service, ())
 
 
-def _client(outside: dict[Part, ASGIApp], link: MakeLink) -> httpx.AsyncClient:
-    """Return the HTTP client with which the service calls them."""
+def _client(
+    service: ServiceName, outside: Mapping[Victim, ASGIApp], link: MakeLink
+) -> httpx.AsyncClient:
+    """Return the HTTP client with which a service calls the other parts."""
     return httpx.AsyncClient(
-        mounts={_url(name): link(name, app) for name, app in outside.items()},
+        mounts={_url(name): link(service, name, app) for name, app in outside.items()},
         trust_env=False,
+        verify=_certificates(),
         timeout=None,  # noqa: S113 - the service has timeouts of its own
     )
 
 
-def _service(site: _Site, settings: Settings, store: Store, http: httpx.AsyncClient) -> Service:
+@cache
+def _certificates() -> ssl.SSLContext:
+    """Return the certificates to trust; reading them takes longer than building a world."""
+    return httpx.create_ssl_context(trust_env=False)
+
+
+def _service(
+    site: _Site,
+    settings: Settings,
+    store: Store,
+    http: httpx.AsyncClient,
+    name: ServiceName = "service",
+) -> Service:
     journal, clock = site.journal, site.clock
+    ids = "payment ids" if name == "service" else f"payment ids of {name}"
+
+    def record(event: ServiceEvent) -> None:
+        if name != "service":
+            event = msgspec.structs.replace(event, actor=name)
+        journal.record(clock.now_ms(), event)
+
     return Service(
         settings=settings,
         clock=site.clocks["service"],
         store=store,
-        issuer=Issuer(settings, site.rng.stream("payment ids")),
+        issuer=Issuer(settings, site.rng.stream(ids)),
         entitlements=Entitlements(settings.entitlement_lifetime_s),
         facilitator=FacilitatorClient(http, settings),
         explorer=ExplorerClient(http, settings),
         rpc=RpcClient(http, settings),
-        record=lambda event: journal.record(clock.now_ms(), event),
+        record=record,
         settlement_rules=site.recipe.rules("settlement"),
         freshness_rules=site.recipe.rules("freshness"),
     )

@@ -1,8 +1,11 @@
-"""The service as a process that can crash at any moment and restart on its database."""
+"""The service as a process that can crash at any moment, and restarts on its database.
+
+A restart takes `RESTART_S` seconds: whatever makes the service crash again and again makes it do so
+at that pace, never twice in one instant.
+"""
 
 import asyncio
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any
 
 from starlette.applications import Starlette
@@ -11,10 +14,12 @@ from starlette.types import Receive, Scope, Send
 
 from x402sim.service.app import service_app
 from x402sim.service.background import run_background
-from x402sim.service.entitlements import Entitlements
-from x402sim.service.state import KeyedLocks, Service
+from x402sim.service.state import Service, restarted
 from x402sim.world.assembly.hooks import NO_HOOKS, Hooks
 from x402sim.world.transport.middleware import ABORT
+
+RESTART_S = 1.0
+"""Seconds from a crash until the service runs again, on the clock of the world."""
 
 
 class Process:
@@ -28,7 +33,9 @@ class Process:
         self._load()
         self.crashes = 0
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._has_background = False
         self._background: asyncio.Task[None] | None = None
+        self._restart: asyncio.Task[None] | None = None
 
     def _load(self) -> None:
         self.service = self._hooks.service(self._plain)
@@ -38,7 +45,10 @@ class Process:
         self._app = self._hooks.app(self.service, app)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request; a crash of the service breaks the connection."""
+        """Serve one request; a crash breaks its connection, and during a restart it is refused."""
+        if self._restart is not None:
+            await scope[ABORT]("refused")
+            return
         life, task = self.crashes, asyncio.current_task()
         assert task is not None
         self._tasks.add(task)
@@ -53,32 +63,46 @@ class Process:
             self._tasks.discard(task)
 
     def start_background(self) -> None:
-        """Start the indexer, the sweeps and the reconciler."""
-        self._background = asyncio.create_task(run_background(self.service))
+        """Start the indexer, the sweeps and the reconciler, now and after each restart."""
+        self._has_background = True
+        self._background = asyncio.create_task(
+            run_background(self.service), name="the service's background work"
+        )
 
     def crash(self) -> None:
-        """Crash and restart: only the database survives, and requests in flight are aborted."""
+        """Crash and restart: only the database survives, and requests in flight are aborted.
+
+        Until the service runs again, `RESTART_S` later, connections are refused. A crash during
+        the restart begins this time anew.
+        """
         self.crashes += 1
         for task in self._tasks:
             task.cancel()
-        settings = self._plain.settings
-        self._plain = replace(
-            self._plain,
-            entitlements=Entitlements(settings.entitlement_lifetime_s),
-            settling=KeyedLocks(),
-            refunding=KeyedLocks(),
-        )
+        self._plain = restarted(self._plain)
         self._load()
-        if self._background:
-            self._background.cancel()
+        for work in (self._background, self._restart):
+            if work is not None:
+                work.cancel()
+        self._restart = asyncio.create_task(self._start_again(), name="the service's restart")
+
+    async def _start_again(self) -> None:
+        await self._plain.clock.sleep(RESTART_S)
+        self._restart = None
+        if self._has_background:
             self.start_background()
 
+    async def runs(self) -> None:
+        """Return when the service runs: at once, unless it is restarting."""
+        while self._restart is not None:
+            await asyncio.wait({self._restart})
+
     async def stop(self) -> None:
-        """Stop the background work."""
-        if self._background:
-            self._background.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._background
+        """Stop the background work, and a restart."""
+        for work in (self._restart, self._background):
+            if work is not None:
+                work.cancel()
+                with suppress(asyncio.CancelledError):
+                    await work
 
 
 def paths_of(app: Starlette) -> list[str]:

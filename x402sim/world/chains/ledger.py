@@ -30,6 +30,7 @@ class Ledger:
             has_history=request.has_payments,
             origin=hashlib.sha256(b"origin" + request.secret).digest(),
             file=_chain_file(request.file),
+            database=request.file,
             rules=request.token_rules,
         )
         funded = [wallet.address_bytes for wallet in accounts.funded]

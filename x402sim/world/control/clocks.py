@@ -67,6 +67,7 @@ async def advance(context: Context, asked: Advance) -> Any:
 
 
 async def _expire_and_reconcile(parts: Parts) -> None:
+    await parts.process.runs()
     await sessions.expire(parts.service)
     await reconcile(parts.service)
 

@@ -39,11 +39,13 @@ async def clear(context: Context, _: Nothing) -> Any:
 
 
 async def crash(context: Context, _: Nothing) -> Any:
-    """Kill the service and restart it on its database."""
+    """Kill the service; answers when it has restarted on its database, 1 second later."""
     context.parts.process.crash()
+    await context.parts.process.runs()
     return {"crashes": context.parts.process.crashes}
 
 
 async def run_indexer(context: Context, _: Nothing) -> Any:
     """Run the payment indexer now; return its counts."""
+    await context.parts.process.runs()
     return await indexer.run(context.parts.service)

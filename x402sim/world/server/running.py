@@ -26,9 +26,10 @@ async def running(parts: Parts) -> AsyncIterator[None]:
         beating.cancel()
         with suppress(asyncio.CancelledError):
             await beating
-        await parts.process.stop()
-        await parts.http.aclose()
-        parts.service.store.close()
+        for each in parts.services.values():
+            await each.process.stop()
+            await each.http.aclose()
+            each.process.service.store.close()
         parts.chain.close()
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import httpx
 import uvicorn
 
+from x402sim.bounded import refuse_cookies
 from x402sim.clock import Clock
 from x402sim.rng import Rng
 from x402sim.service.entitlements import Entitlements
@@ -32,6 +33,7 @@ def open_service(settings: Settings, file: Path | None) -> tuple[Process, httpx.
     store = Store(file)
     settings = replace(settings, secret=store.secret("ids", settings.secret))
     http = httpx.AsyncClient(timeout=None)  # noqa: S113 - the service has timeouts of its own
+    refuse_cookies(http)
     service = Service(
         settings=settings,
         clock=Clock(),

@@ -7,11 +7,12 @@ its time; of any other service only the endpoints are known.
 import os
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import httpx
 
+from x402sim.bounded import BoundedTransport, Limits
 from x402sim.clock import Clock, SkewedClock
 from x402sim.journal import Journal
 from x402sim.payer.wallet import Wallet
@@ -22,6 +23,7 @@ from x402sim.rng import Rng
 from x402sim.spec.needs import Need
 from x402sim.world.chains.backend import ChainBackend
 from x402sim.world.chains.parse import DEFAULT_CHAIN
+from x402sim.world.control.limits import JOURNAL_ANSWER_BYTES, WORLD_ANSWER_BYTES
 from x402sim.world.control.messages import Who
 from x402sim.world.loop import run_anywhere
 from x402sim.world.stages.stage import OpenStage, Plan
@@ -45,6 +47,8 @@ class Deployment:
 
     url: str
     payer_key: str | None = field(default=None, repr=False)
+    limits: Limits = field(default=Limits(deadline_s=120.0), repr=False)
+    """The limits of the answers of service and facilitator; payers give up after 90 s."""
 
     def __post_init__(self) -> None:
         wanted = f"http://HOST:PORT, with a port up to {MAX_PORT}"
@@ -76,7 +80,10 @@ class Deployment:
         """Connect to the service; raises `ConnectionError` if it does not answer."""
         clock = SkewedClock(Clock())
         root = self.url.rstrip("/")
-        async with httpx.AsyncClient(base_url=root + "/_sim", timeout=TIMEOUT_S) as control:
+        transport = _bounded(replace(self.limits, max_answer_bytes=WORLD_ANSWER_BYTES))
+        async with httpx.AsyncClient(
+            base_url=root + "/_sim", timeout=TIMEOUT_S, transport=transport
+        ) as control:
             who = await _meet(control, clock, self.url)
             offers = _offers(who)
             funded = None if Need.FUNDS in offers else self._funded()
@@ -85,13 +92,13 @@ class Deployment:
                 rng=Rng(None),
                 links=Links(clock, Journal()),
                 network=_network(who) if who else None,
-                to_service=httpx.AsyncHTTPTransport,
+                to_service=lambda: _bounded(self.limits),
                 base_url=self.url,
                 offers=offers | {Need.FUNDS} if funded else offers,
                 latency=plan.latency.get("service", constant(0)),
                 control=control if who else None,
                 advance=_advancing(control, clock),
-                to_facilitator=httpx.AsyncHTTPTransport if who else None,
+                to_facilitator=(lambda: _bounded(self.limits)) if who else None,
                 facilitator_url=root + "/facilitator",
                 funded=funded,
                 remote_journal=_journal_of(control) if who else None,
@@ -100,6 +107,11 @@ class Deployment:
     def _funded(self) -> Wallet | None:
         key = self.payer_key or os.environ.get(PAYER_KEY)
         return Wallet(key) if key else None
+
+
+def _bounded(limits: Limits) -> BoundedTransport:
+    """Return a transport over TCP whose answers are within the limits."""
+    return BoundedTransport(httpx.AsyncHTTPTransport(), limits)
 
 
 async def _meet(control: httpx.AsyncClient, clock: SkewedClock, url: str) -> Who | None:
@@ -161,6 +173,11 @@ def _journal_of(control: httpx.AsyncClient) -> Callable[[int], Coroutine[Any, An
     """Return the function that reads the world's journal, from an event's number on."""
 
     async def journal(since: int) -> Journal:
-        return Journal.load((await control.get("/journal", params={"since": str(since)})).content)
+        answer = await control.get(
+            "/journal",
+            params={"since": str(since)},
+            extensions={"max_answer_bytes": JOURNAL_ANSWER_BYTES},
+        )
+        return Journal.load(answer.content)
 
     return journal

@@ -4,7 +4,8 @@ Time is virtual if the chain allows it, else real.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -13,20 +14,22 @@ import httpx
 from starlette.types import ASGIApp
 
 from x402sim.clock import Clock
-from x402sim.events import Part
+from x402sim.events import AnswerSent, Event, Part, RequestSent, ServiceName
 from x402sim.journal import Journal
 from x402sim.rng import Rng
 from x402sim.spec.needs import Need
 from x402sim.world.assembly.parts import Parts, build
 from x402sim.world.chains.backend import ChainBackend
 from x402sim.world.control.app import control_app
-from x402sim.world.loop import VirtualLoop, run_anywhere, run_virtual
+from x402sim.world.loop import VirtualLoop, most_common, run_anywhere, run_virtual
 from x402sim.world.server.running import running
-from x402sim.world.stages.stage import START_S, OpenStage, Plan
+from x402sim.world.stages.stage import START_S, Door, OpenStage, Plan
 from x402sim.world.transport.latency import constant
 from x402sim.world.transport.link import Asgi, Link, Links
 
 T = TypeVar("T")
+NEWEST = 1000
+"""The number of events of which an error tells the most common."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +49,11 @@ class InProcess:
     async def open(self, plan: Plan) -> AsyncIterator[OpenStage]:
         """Build a world and run it until the story ends; raises `ChainError`."""
         async with world_of_our_own(plan) as world:
-            yield world.stage(lambda: Asgi(world.parts.service_app), "http://service")
+
+            async def door(app: ASGIApp) -> Door:
+                return lambda: Asgi(app), "http://service"
+
+            yield await world.stage(door)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +66,17 @@ class OwnWorld:
     rng: Rng
     control: httpx.AsyncClient
 
-    def stage(self, to_service: Callable[[], httpx.AsyncBaseTransport], base_url: str) -> OpenStage:
-        """Return the stage; payers reach the service through `to_service`."""
+    async def stage(self, open_door: Callable[[ASGIApp], Awaitable[Door]]) -> OpenStage:
+        """Return the stage; payers reach each service through the door to its application."""
         parts = self.parts
+        to_service, base_url = await open_door(parts.service_app)
+        others: dict[Part, Door] = {}
+
+        async def another_service() -> ServiceName:
+            name = parts.deploy_another()
+            others[name] = await open_door(parts.services[name].app)
+            return name
+
         virtual = {Need.VIRTUAL_TIME} if self.plan.recipe.chain.is_virtual else set()
         return OpenStage(
             clock=parts.clock,
@@ -70,11 +85,13 @@ class OwnWorld:
             network=parts.service.settings.network,
             to_service=to_service,
             base_url=base_url,
-            offers=parts.offers | virtual,
+            offers=parts.offers | virtual | {Need.OTHER_SERVICES},
             latency=self.plan.latency.get("service", constant(0)),
             control=self.control,
             advance=parts.clock.sleep,
             parts=parts,
+            another_service=another_service,
+            others=others,
             to_facilitator=lambda: Asgi(parts.facilitator_app),
             facilitator_url="http://facilitator.local",
         )
@@ -88,13 +105,15 @@ async def world_of_our_own(plan: Plan) -> AsyncIterator[OwnWorld]:
     if isinstance(loop, VirtualLoop):
         clock = Clock(lambda: START_S + loop.time())
         links = Links(clock, Journal(), loop.turn)
+        loop.newest = lambda: _newest(links.journal)
     else:
         clock = Clock()
         links = Links(clock, Journal())
 
-    def link(name: Part, app: ASGIApp) -> Link:
+    def link(caller: ServiceName, name: Part, app: ASGIApp) -> Link:
         latency = plan.latency.get(name, constant(0))
-        return Link(links, "service", name, Asgi(app), latency, rng.stream(f"wire to {name}"))
+        wire = f"wire to {name}" if caller == "service" else f"wire from {caller} to {name}"
+        return Link(links, caller, name, Asgi(app), latency, rng.stream(wire))
 
     parts = build(plan.recipe, clock, link, links.journal)
     control = httpx.AsyncClient(
@@ -104,3 +123,18 @@ async def world_of_our_own(plan: Plan) -> AsyncIterator[OwnWorld]:
     )
     async with running(parts):
         yield OwnWorld(plan, parts, links, rng, control)
+
+
+def _newest(journal: Journal) -> str:
+    """Return a sentence about the newest events: who did what, and how often."""
+    entries = journal.since(journal.length - NEWEST)
+    counts = Counter(_deed(entry.event) for entry in entries)
+    return f" The last {len(entries)} events: {most_common(counts)}."
+
+
+def _deed(event: Event) -> str:
+    if isinstance(event, RequestSent):
+        return f"{event.actor} asks {event.to} {event.path}"
+    if isinstance(event, AnswerSent):
+        return f"{event.actor} answers {event.path} with {event.status}"
+    return f"{event.actor} {type(event).__name__}"

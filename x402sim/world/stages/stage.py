@@ -1,6 +1,6 @@
 """The interface of stages."""
 
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeVar
 import httpx
 
 from x402sim.clock import Clock
-from x402sim.events import Part
+from x402sim.events import Part, ServiceName
 from x402sim.journal import Journal
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.networks import Network
@@ -35,6 +35,10 @@ class Plan:
     latency: dict[str, Latency] = field(default_factory=dict)
 
 
+Door = tuple[Callable[[], httpx.AsyncBaseTransport], str]
+"""How payers reach a service: a function that makes a transport to it, and its base URL."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenStage:
     """An open stage with a world."""
@@ -54,6 +58,10 @@ class OpenStage:
     """Advances the world's time by a number of seconds."""
     parts: Parts | None = None
     """The world's parts, if it runs in this process."""
+    another_service: Callable[[], Awaitable[ServiceName]] | None = None
+    """Starts another service and returns its name; only in a world of our own."""
+    others: Mapping[Part, Door] = field(default_factory=dict)
+    """The doors of the services that were started so."""
     to_facilitator: Callable[[], httpx.AsyncBaseTransport] | None = None
     facilitator_url: str = ""
     funded: Wallet | None = None
@@ -62,8 +70,8 @@ class OpenStage:
     """Reads a remote world's journal, from an event's number on."""
 
     def client(self, caller: str, to: Part = "service") -> httpx.AsyncClient:
-        """Return a caller's HTTP client for the service or the facilitator."""
-        make, url = self.to_service, self.base_url
+        """Return a caller's HTTP client for a service or the facilitator."""
+        make, url = self.others.get(to, (self.to_service, self.base_url))
         if to == "facilitator":
             assert self.to_facilitator is not None
             make, url = self.to_facilitator, self.facilitator_url

@@ -20,7 +20,7 @@ from x402sim.world.loop import VirtualLoop, run_virtual
 from x402sim.world.server.http import HttpProtocol
 from x402sim.world.server.listen import Listen, listening_socket
 from x402sim.world.stages.in_process import world_of_our_own
-from x402sim.world.stages.stage import OpenStage, Plan
+from x402sim.world.stages.stage import Door, OpenStage, Plan
 from x402sim.world.transport.middleware import ABORT
 
 T = TypeVar("T")
@@ -46,26 +46,35 @@ class Tcp:
     @asynccontextmanager
     async def open(self, plan: Plan) -> AsyncIterator[OpenStage]:
         """Build a world whose service listens on a free port; raises `ChainError`."""
+        servers: list[asyncio.Server] = []
+
+        async def door(app: ASGIApp) -> Door:
+            server, port = await _listen(app)
+            servers.append(server)
+            return _Socket, f"http://127.0.0.1:{port}"
+
         async with world_of_our_own(plan) as world:
-            loop = asyncio.get_running_loop()
-            sock = listening_socket(Listen(port=0))
-            assert isinstance(loop, VirtualLoop)
-            config = Config(
-                _at_a_socket(world.parts.service_app, loop),
-                log_level="critical",
-                access_log=False,
-                lifespan="off",
-                ws="none",
-            )
-            state = ServerState()
-            server = await loop.create_server(
-                lambda: HttpProtocol(config, state, {}, deadlines=None), sock=sock
-            )
             try:
-                yield world.stage(_Socket, f"http://127.0.0.1:{sock.getsockname()[1]}")
+                yield await world.stage(door)
             finally:
-                server.close()
-                await server.wait_closed()
+                for server in servers:
+                    server.close()
+                    await server.wait_closed()
+
+
+async def _listen(app: ASGIApp) -> tuple[asyncio.Server, int]:
+    """Serve an application on a free port; return the server and the port."""
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualLoop)
+    sock = listening_socket(Listen(port=0))
+    config = Config(
+        _at_a_socket(app, loop), log_level="critical", access_log=False, lifespan="off", ws="none"
+    )
+    state = ServerState()
+    server = await loop.create_server(
+        lambda: HttpProtocol(config, state, {}, deadlines=None), sock=sock
+    )
+    return server, sock.getsockname()[1]
 
 
 class _Socket(httpx.AsyncBaseTransport):

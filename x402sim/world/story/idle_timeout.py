@@ -1,24 +1,28 @@
 """Fails a story that waits forever: one without a request in a month of simulated time.
 
-Blocks, sweeps and the indexer keep virtual time moving, so the loop itself never deadlocks.
+Blocks, sweeps and the indexer keep virtual time moving, so the loop itself never deadlocks. It also
+ends a story in which time stands still.
 """
 
 import asyncio
 from types import TracebackType
+from typing import get_args
 
-from x402sim.events import TimeAdvanced
+from x402sim.events import Part, TimeAdvanced
 from x402sim.journal import Entry
+from x402sim.world.loop import TimeStandsStill, VirtualLoop
 
 IDLE_TIMEOUT_S = 31 * 86400
 """A month of simulated time."""
-_WITHOUT_THE_STORY = frozenset(("service", "facilitator", "explorer", "rpc", "chain"))
+_WITHOUT_THE_STORY = frozenset((*get_args(Part), "chain"))
 
 
 class IdleTimeout:
     """A context manager around a story, and a listener of its journal.
 
     Raises `TimeoutError` after a month without a request; time that the story advances itself
-    (`LiveWorld.advance`) does not count.
+    (`LiveWorld.advance`) does not count. Raises the loop's `TimeStandsStill` into the story, so
+    that the journal is kept.
     """
 
     def __init__(self) -> None:
@@ -26,6 +30,7 @@ class IdleTimeout:
         self._limit = asyncio.timeout(None)
         self._until = self._loop.time() + IDLE_TIMEOUT_S
         self._timer = self._loop.call_at(self._until, self._check_idle)
+        self._standstill: TimeStandsStill | None = None
 
     def __call__(self, entry: Entry) -> None:
         """Restart the timeout if the event is the story's own."""
@@ -40,7 +45,13 @@ class IdleTimeout:
         else:
             self._limit.reschedule(self._loop.time())
 
+    def _stop(self, standstill: TimeStandsStill) -> None:
+        self._standstill = standstill
+        self._limit.reschedule(self._loop.time())
+
     async def __aenter__(self) -> None:
+        if isinstance(self._loop, VirtualLoop):
+            self._loop.on_standstill = self._stop
         await self._limit.__aenter__()
 
     async def __aexit__(
@@ -50,9 +61,13 @@ class IdleTimeout:
         trace: TracebackType | None,
     ) -> None:
         self._timer.cancel()
+        if isinstance(self._loop, VirtualLoop):
+            self._loop.on_standstill = None
         try:
             await self._limit.__aexit__(kind, error, trace)
         except TimeoutError:
+            if self._standstill is not None:
+                raise self._standstill from error
             raise TimeoutError(
                 f"the scenario made no request for {IDLE_TIMEOUT_S // 3600} hours of simulated time"
             ) from error

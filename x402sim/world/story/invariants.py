@@ -10,6 +10,7 @@ from typing import assert_never
 
 from x402sim import events
 from x402sim.journal import Entry
+from x402sim.service.store import Store
 from x402sim.world.assembly.parts import Parts
 
 Broken = tuple[str, str, str]
@@ -31,7 +32,8 @@ class Invariants:
         self._minted: dict[str, int] = {}
         self._is_settled = True
         self._presented: dict[str, set[str]] = {}
-        self._paid: dict[str, set[str]] = {}
+        self._paid: dict[str, dict[str, str]] = {}
+        """The authorizations that stand for each payment id, and their transactions."""
         self._reported: set[tuple[str, str]] = set()
         self.checked = 0
 
@@ -67,6 +69,9 @@ class Invariants:
             case events.TransactionUndone():
                 self._minted.pop(event.tx_hash, None)
                 self._moved.pop(event.tx_hash, None)
+                for paid in self._paid.values():
+                    for authorization in [a for a, tx in paid.items() if tx == event.tx_hash]:
+                        del paid[authorization]
             case events.AuthorizationConsumed():
                 yield from self._paid_once(event)
             case events.TransactionMined():
@@ -77,10 +82,14 @@ class Invariants:
     def _look_at_service(self, event: events.ServiceEvent) -> Iterator[Broken]:
         match event:
             case events.SessionDebited() | events.SessionOpened() | events.SessionRefunded():
-                yield from self._within_deposit(event.session_id)
+                yield from self._within_deposit(event.actor, event.session_id)
             case events.PaymentSettled():
                 yield from self._granted_if_paid(event)
             case events.PaymentRefused() | events.PaymentFailed() | events.PaymentIndexed():
+                pass
+            case events.PaymentUndone() | events.TransactionReplaced():
+                pass
+            case events.RefundDelayed() | events.RefundUndone() | events.PaidAgain():
                 pass
             case events.SettlementAnswerLost() | events.SessionsExpired() | events.IndexerRan():
                 pass
@@ -104,9 +113,9 @@ class Invariants:
         if held != minted:
             yield CONSERVED, f"{minted} base units", f"{held} base units"
 
-    def _within_deposit(self, session_id: str) -> Iterator[Broken]:
+    def _within_deposit(self, service: events.ServiceName, session_id: str) -> Iterator[Broken]:
         """Check that a session's released and refunded amounts do not exceed its deposit."""
-        session = self._parts.service.store.sessions.get(session_id)
+        session = self._store(service).sessions.get(session_id)
         if session is None:
             return
         refunded = session.remaining if session.refund_status == "settled" else 0
@@ -116,7 +125,7 @@ class Invariants:
 
     def _granted_if_paid(self, event: events.PaymentSettled) -> Iterator[Broken]:
         """Check that the transaction of a grant moved exactly this amount from this payer."""
-        stored = self._parts.service.store.payments.get(event.payment_id)
+        stored = self._store(event.actor).payments.get(event.payment_id)
         if stored is None:
             return
         moved, record = self._moved.get(event.tx_hash.lower(), []), stored.record
@@ -124,13 +133,17 @@ class Invariants:
         if wanted not in moved:
             yield GRANTED_IF_PAID, f"a transfer of {wanted}", f"{moved} for {record.payment_id}"
 
+    def _store(self, service: events.ServiceName) -> Store:
+        """Return the database of a service."""
+        return self._parts.services[service].process.service.store
+
     def _paid_once(self, event: events.AuthorizationConsumed) -> Iterator[Broken]:
         """Check that at most one of the authorizations for a single payment id was settled."""
         ids = self._presented.get(event.authorization, set())
         if event.use != "used" or len(ids) != 1:
             return
         (payment_id,) = ids
-        paid = self._paid.setdefault(payment_id, set())
-        paid.add(event.authorization)
+        paid = self._paid.setdefault(payment_id, {})
+        paid[event.authorization] = event.tx_hash
         if len(paid) > 1:
             yield PAID_ONCE, "at most 1 transfer", f"{len(paid)} transfers for {payment_id}"

@@ -22,7 +22,9 @@ from x402sim.protocol.crypto import ZERO_ADDRESS, checksum, parse_address, to_he
 from x402sim.protocol.messages import wire_body
 from x402sim.protocol.networks import Network
 from x402sim.rng import Stream
+from x402sim.service import indexer
 from x402sim.suggest import unknown
+from x402sim.world.assembly.process import Process
 from x402sim.world.control.messages import Sent, Transfer
 from x402sim.world.stages.stage import OpenStage
 from x402sim.world.story import serialize
@@ -85,18 +87,32 @@ class LiveWorld:
         self.record(events.PayerJoined(name=name, address=wallet.address))
         if balance is not None and self._can_fund:
             await self.fund(wallet.address, balance)
-        http = self.stage.client(name)
-        self._clients.append(http)
-        return Payer(self, name, wallet, http)
+        return Payer(self, name, wallet, self.connect(name))
 
     @property
     def _can_fund(self) -> bool:
         return self.stage.control is not None and self.stage.funded is None
 
+    async def another_service(self) -> events.ServiceName:
+        """Start another service; return its name, "service 2" or "service 3".
+
+        It has the merchant, the server wallet, the chain and the facilitator of the first, and its
+        own database and id secret (needs "other services"). `payer.at(name)` pays there; faults
+        and crashes take the name.
+        """
+        if self.stage.another_service is None:
+            raise RuntimeError(f"{self.stage.base_url} has one service: another cannot be started")
+        return await self.stage.another_service()
+
     def client(self, payer: Payer, auth: PaymentAuth | SessionAuth) -> httpx.AsyncClient:
         """Return an httpx client of a payer that pays with `auth`."""
-        http = self.stage.client(payer.name)
+        http = self.connect(payer.name)
         http.auth = auth
+        return http
+
+    def connect(self, name: str, to: events.ServiceName = "service") -> httpx.AsyncClient:
+        """Return a payer's HTTP client of a service."""
+        http = self.stage.client(name, to)
         self._clients.append(http)
         return http
 
@@ -123,7 +139,7 @@ class LiveWorld:
         cannot be sent to a deployment. Raises `RuntimeError` for a path that the victim lacks
         (with `when`, `ValueError`).
         """
-        self.record(events.FaultInjected(**msgspec.structs.asdict(fault)))
+        self.record(events.FaultInjected(**msgspec.to_builtins(fault)))
         if when is None:
             await self._control("POST", "faults", msgspec.to_builtins(fault))
         elif self.stage.parts is None:
@@ -150,10 +166,14 @@ class LiveWorld:
         self.record(events.ExplorerLagged(seconds=seconds))
         await self._control("POST", "explorer/lag", {"seconds": seconds})
 
-    async def crash(self) -> None:
-        """Kill the service and restart it on its database."""
-        self.record(events.ServiceCrashed())
-        await self._control("POST", "crash")
+    async def crash(self, victim: events.ServiceName = "service") -> None:
+        """Kill a service; returns when it has restarted on its database, 1 second later."""
+        self.record(events.ServiceCrashed(victim=victim))
+        if victim == "service":
+            await self._control("POST", "crash")
+        else:
+            self._other(victim).crash()
+            await self._other(victim).runs()
 
     # --- the chain -------------------------------------------------------------------
 
@@ -213,10 +233,20 @@ class LiveWorld:
         finally:
             await self.token_owner(to_hex(abi.calldata(abi.UNBLACKLIST, account)))
 
-    async def run_indexer(self) -> dict[str, Any]:
-        """Run the payment indexer now; return its counts."""
-        done: dict[str, Any] = await self._control("POST", "indexer/run")
-        return done
+    async def run_indexer(self, of: events.ServiceName = "service") -> dict[str, Any]:
+        """Run the payment indexer of a service now; return its counts."""
+        if of == "service":
+            done: dict[str, Any] = await self._control("POST", "indexer/run")
+            return done
+        counts: dict[str, Any] = msgspec.to_builtins(await indexer.run(self._other(of).service))
+        return counts
+
+    def _other(self, name: events.ServiceName) -> Process:
+        """Return a service that `another_service` started; raises `ValueError` for another name."""
+        parts = self.stage.parts
+        if parts is None or name not in parts.services:
+            raise ValueError(f"there is no {name!r} here; `another_service` starts one")
+        return parts.services[name].process
 
     async def ask_facilitator(
         self,

@@ -8,6 +8,7 @@ import msgspec
 from coincurve import PrivateKey
 
 from x402sim.clock import Clock
+from x402sim.events import ServiceName
 from x402sim.payer.errors import PaymentFailed
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol import abi
@@ -111,9 +112,12 @@ class PayerWorld(Protocol):
     async def transact(self, sender: str, data: str) -> Sent:
         """Send a call of the token from an account."""
 
+    def connect(self, name: str, to: ServiceName = "service") -> httpx.AsyncClient:
+        """Return a payer's HTTP client of a service."""
+
 
 class Payer:
-    """One payer: a name, a wallet, and an HTTP client of the service."""
+    """One payer: a name, a wallet, and an HTTP client of a service."""
 
     def __init__(
         self, world: PayerWorld, name: str, wallet: Wallet, http: httpx.AsyncClient
@@ -127,6 +131,12 @@ class Payer:
     def address(self) -> str:
         """The payer's address."""
         return self.wallet.address
+
+    def at(self, service: ServiceName) -> "Payer":
+        """Return this payer at another service of the world: `await alice.at(other).ask()`."""
+        there = Payer(self.world, self.name, self.wallet, self.world.connect(self.name, service))
+        there.skew_s = self.skew_s
+        return there
 
     def now_s(self) -> int:
         """Return the time by this payer's clock, in Unix seconds."""

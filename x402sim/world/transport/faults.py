@@ -1,7 +1,7 @@
 """Faults as data; `middleware` injects them.
 
 A fault has a victim, a kind and conditions. An unknown victim, kind, field or path is an error
-where the fault is written.
+where the fault is written, and so is a field that the kind does not use.
 """
 
 import re
@@ -10,12 +10,13 @@ from functools import cache
 from typing import Annotated, Any, Literal, get_args, get_type_hints
 
 import msgspec
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 
+from x402sim.events import Part
 from x402sim.rng import Stream
 from x402sim.suggest import unknown
 
-Victim = Literal["service", "facilitator", "explorer", "rpc"]
+Victim = Part
 FaultKind = Literal[
     "lose request",
     "lose answer",
@@ -37,8 +38,9 @@ FaultKind = Literal[
 - answer: `status` and `body` are answered, instead of the work or after it (`work_done`)
 - truncate: the work is done, and half of the answer arrives
 - duplicate: the request arrives twice, and the second answer is the one that is seen
-- crash before, crash after: the *service* dies as the request reaches the victim, or
-  when its answer is ready, and starts again on its database
+- crash before, crash after: the *service* that was asked, or that asks, dies as the request
+  reaches the victim, or when its answer is ready; it runs again on its database 1 second
+  later, and refuses connections until then
 """
 
 
@@ -49,7 +51,9 @@ class Fault(
 
     It strikes requests whose path ends with `path` and whose path, query or body contains
     `contains`; it lets the first `skip` of those pass, and strikes at most `times` (None: without
-    limit), each with `probability`. Raises `ValueError` for an invalid value.
+    limit), each with `probability`. `seconds` is for delays; `status` (500), `body` (empty),
+    `content_type` (application/json) and `work_done` (no) are for "answer" only. Raises
+    `ValueError` for an invalid value.
 
     >>> Fault(victim="facilitator", does="lose answer", path="/settle", times=2)
     Fault(victim='facilitator', does='lose answer', path='/settle', times=2)
@@ -62,22 +66,55 @@ class Fault(
     skip: Annotated[int, Meta(ge=0)] = 0
     times: Annotated[int, Meta(ge=1)] | None = 1
     probability: Annotated[float, Meta(ge=0, le=1)] = 1.0
-    seconds: Annotated[float, Meta(ge=0, le=366 * 86400)] = 0.0
-    status: Annotated[int, Meta(ge=200, le=599)] = 500
-    body: str = ""
-    content_type: str = "application/json"
-    work_done: bool = False
+    seconds: Annotated[float, Meta(gt=0, le=366 * 86400)] | UnsetType = UNSET
+    status: Annotated[int, Meta(ge=200, le=599)] | UnsetType = UNSET
+    body: str | UnsetType = UNSET
+    content_type: str | UnsetType = UNSET
+    work_done: bool | UnsetType = UNSET
 
     def __post_init__(self) -> None:
         _require_known("victim", self.victim, get_args(Victim))
         _require_known("kind of fault", self.does, get_args(FaultKind))
         for name, kind in _field_types().items():
+            value = getattr(self, name)
+            if value is UNSET:
+                continue
+            if self.does not in _KINDS_WITH.get(name, (self.does,)):
+                kinds = " and ".join(map(repr, _KINDS_WITH[name]))
+                raise ValueError(f"{name} of a fault is for {kinds} only, not for {self.does!r}")
             try:
-                msgspec.convert(getattr(self, name), kind)
+                msgspec.convert(value, kind)
             except msgspec.ValidationError as wrong:
                 raise ValueError(f"{name} of a fault: {wrong}") from None
-        if self.does.startswith("delay") and not self.seconds:
+        if self.does in _DELAYS and self.seconds is UNSET:
             raise ValueError(f"a fault that does {self.does!r} needs `seconds`")
+
+
+_DELAYS: tuple[FaultKind, ...] = ("delay request", "delay answer")
+_KINDS_WITH: dict[str, tuple[FaultKind, ...]] = {
+    "seconds": _DELAYS,
+    "status": ("answer",),
+    "body": ("answer",),
+    "content_type": ("answer",),
+    "work_done": ("answer",),
+}
+"""The kinds that use a field; all others are for every kind."""
+
+
+DEFAULTS: dict[str, Any] = {
+    "seconds": 0.0,
+    "status": 500,
+    "body": "",
+    "content_type": "application/json",
+    "work_done": False,
+}
+"""What a field is by default, for the kinds that use it."""
+
+
+def value_of(fault: Fault, name: str) -> Any:
+    """Return the value of one of the fields of `DEFAULTS`."""
+    value = getattr(fault, name)
+    return DEFAULTS[name] if value is UNSET else value
 
 
 @cache

@@ -38,7 +38,9 @@ class Asgi(httpx.AsyncBaseTransport):
         """Pass a request to the application; raises `httpx.TransportError` if it is lost."""
         answered: asyncio.Future[httpx.Response] = asyncio.get_running_loop().create_future()
         body = await request.aread()
-        task = asyncio.create_task(self._serve(request, body, answered))
+        task = asyncio.create_task(
+            self._serve(request, body, answered), name=f"{request.method} {request.url}"[:200]
+        )
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return await answered

@@ -1,6 +1,7 @@
 """ASGI middleware that injects faults in front of a part, in-process and over TCP.
 
-`faults.FaultKind` lists what it can do to a request or its answer.
+`faults.FaultKind` lists what it can do to a request or its answer. No fault strikes a request that
+is cut off, or longer than any part reads: it passes as it comes.
 """
 
 from collections.abc import Awaitable, Callable
@@ -9,26 +10,41 @@ from typing import Any, assert_never
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from x402sim.clock import Clock
-from x402sim.world.transport.faults import Fault, Faults, Victim
+from x402sim.web import MAX_BODY_BYTES
+from x402sim.world.transport.faults import Fault, Faults, Victim, value_of
 
 ABORT = "x402sim.abort"
 """The ASGI scope's key of the function that breaks the request's connection."""
 
 
-def faulty(app: ASGIApp, victim: Victim, faults: Faults, clock: Clock) -> ASGIApp:
-    """Return `app` with the fault middleware around it."""
+def faulty(
+    app: ASGIApp,
+    victim: Victim,
+    faults: Faults,
+    clock: Clock,
+    crash: Callable[[], None] | None = None,
+) -> ASGIApp:
+    """Return `app` with the fault middleware around it.
+
+    `crash` kills the service that a crash is for, by default the first one of the world.
+    """
 
     async def middleware(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or not faults.standing():
             await app(scope, receive, send)
             return
-        body = await _body(receive)
-        request = scope["path"].encode() + b"?" + scope["query_string"] + b"\n" + body
-        fault = faults.next_for(victim, scope["path"], request)
+        messages = await _received(receive)
+        body = _whole(messages)
+        if body is None:
+            await app(scope, _replayed(messages, receive), send)
+            return
+        asked = scope["path"].encode() + b"?" + scope["query_string"] + b"\n" + body
+        fault = faults.next_for(victim, scope["path"], asked)
         if fault is None:
             await app(scope, _once(body), send)
         else:
-            await _strike(fault, faults, clock, _Request(app, scope, body, send))
+            request = _Request(app, scope, body, send)
+            await _strike(fault, crash or faults.on_crash, clock, request)
 
     return middleware
 
@@ -55,7 +71,7 @@ class _Request:
         await abort(how)
 
 
-async def _strike(fault: Fault, faults: Faults, clock: Clock, request: _Request) -> None:
+async def _strike(fault: Fault, crash: Callable[[], None], clock: Clock, request: _Request) -> None:
     match fault.does:
         case "lose request" | "refuse":
             await request.abort("refused" if fault.does == "refuse" else "lost")
@@ -63,14 +79,14 @@ async def _strike(fault: Fault, faults: Faults, clock: Clock, request: _Request)
             await request.work()
             await request.abort("lost")
         case "delay request":
-            await clock.sleep(fault.seconds)
+            await clock.sleep(value_of(fault, "seconds"))
             await _answer(request, await request.work())
         case "delay answer":
             answer = await request.work()
-            await clock.sleep(fault.seconds)
+            await clock.sleep(value_of(fault, "seconds"))
             await _answer(request, answer)
         case "answer":
-            if fault.work_done:
+            if value_of(fault, "work_done"):
                 await request.work()
             await _answer(request, _made_up(fault))
         case "truncate":
@@ -81,7 +97,7 @@ async def _strike(fault: Fault, faults: Faults, clock: Clock, request: _Request)
         case "crash before" | "crash after":
             if fault.does == "crash after":
                 await request.work()
-            faults.on_crash()
+            crash()
             await request.abort("lost")
         case _ as unknown_kind:
             assert_never(unknown_kind)
@@ -93,15 +109,17 @@ async def _answer(request: _Request, messages: list[Message]) -> None:
 
 
 def _made_up(fault: Fault) -> list[Message]:
-    headers = [(b"content-type", fault.content_type.encode())]
+    headers = [(b"content-type", value_of(fault, "content_type").encode())]
     return [
-        {"type": "http.response.start", "status": fault.status, "headers": headers},
-        {"type": "http.response.body", "body": fault.body.encode()},
+        {"type": "http.response.start", "status": value_of(fault, "status"), "headers": headers},
+        {"type": "http.response.body", "body": value_of(fault, "body").encode()},
     ]
 
 
 def _half(messages: list[Message]) -> list[Message]:
-    """Return an answer whose body ends in the middle."""
+    """Return an answer whose body ends in the middle; nothing, if the victim is down."""
+    if not messages:
+        return []
     start, body = messages[0], b"".join(message.get("body", b"") for message in messages[1:])
     headers = [pair for pair in start["headers"] if pair[0].lower() != b"content-length"]
     return [
@@ -110,13 +128,35 @@ def _half(messages: list[Message]) -> list[Message]:
     ]
 
 
-async def _body(receive: Receive) -> bytes:
-    parts = []
-    while True:
-        message = await receive()
-        parts.append(message.get("body", b""))
-        if not message.get("more_body"):
-            return b"".join(parts)
+async def _received(receive: Receive) -> list[Message]:
+    """Return the messages of a request until its end, a cut, or more than any part reads."""
+    messages: list[Message] = []
+    size = 0
+    while size <= MAX_BODY_BYTES:
+        messages.append(await receive())
+        size += len(messages[-1].get("body", b""))
+        if not messages[-1].get("more_body"):
+            break
+    return messages
+
+
+def _whole(messages: list[Message]) -> bytes | None:
+    """Return the body of a request; None if it did not arrive to its end."""
+    last = messages[-1]
+    if last["type"] != "http.request" or last.get("more_body"):
+        return None
+    return b"".join(message.get("body", b"") for message in messages)
+
+
+def _replayed(messages: list[Message], rest: Receive) -> Receive:
+    """Return a `receive` that gives messages again, and then the rest."""
+    again = iter(messages)
+
+    async def receive() -> Message:
+        message = next(again, None)
+        return await rest() if message is None else message
+
+    return receive
 
 
 def _once(body: bytes) -> Receive:

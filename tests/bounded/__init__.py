@@ -1,0 +1,1 @@
+"""Hostile answers, and every reader of answers."""

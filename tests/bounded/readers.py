@@ -1,0 +1,243 @@
+"""Every reader of answers, in a process of its own, against every hostile habit.
+
+`python -m tests.bounded.readers READERS URL DEADLINE_S [HABIT...]` prints one JSON line a reader
+(of those with this prefix) and habit: what was raised, the seconds, and the peak of memory so far. A reader that raises anything that it
+does not document ends the process.
+"""
+
+import asyncio
+import inspect
+import json
+import resource
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+
+from tests.bounded.hostile_peer import HABITS, HEAD_IS_SLOW
+from x402sim import PaymentAuth, PaymentFailed, SessionAuth, Wallet
+from x402sim.protocol.header import present
+from x402sim.protocol.networks import TESTNET
+from x402sim.service.settings import Settings
+from x402sim.service.upstream.calls import OutcomeUnknown, Unavailable
+from x402sim.service.upstream.explorer import ExplorerClient
+from x402sim.service.upstream.facilitator import FacilitatorClient
+from x402sim.service.upstream.rpc import RpcClient
+from x402sim.suite.chain_view import ChainView
+from x402sim.suite.control_api import ControlApi
+from x402sim.suite.probe import Probe
+from x402sim.suite.remote import Access, Unreachable, reach
+from x402sim.suite.setting import RunState, Setting
+from x402sim.suite.target import ProtectedEndpoint, Target
+from x402sim.suite.verdict import Inconclusive
+from x402sim.world.stages.deployment import Deployment
+from x402sim.world.stages.stage import Plan
+
+KEY = b"k" * 32
+Reader = Callable[[str, float], Any]
+
+
+def service(url: str, deadline_s: float) -> tuple[httpx.AsyncClient, Settings]:
+    settings = Settings(
+        private_key=KEY, facilitator_url=url, explorer_url=url, rpc_url=url,
+        verify_timeout_s=deadline_s, settle_timeout_s=deadline_s, explorer_timeout_s=deadline_s,
+    )  # fmt: skip
+    return httpx.AsyncClient(timeout=None), settings
+
+
+def _upstream(call: Callable[[httpx.AsyncClient, Settings], Any]) -> Reader:
+    async def read(url: str, deadline_s: float) -> None:
+        http, settings = service(url + "/200", deadline_s)
+        async with http:
+            await call(http, settings)
+
+    return read
+
+
+async def _verify(http: httpx.AsyncClient, settings: Settings) -> None:
+    await FacilitatorClient(http, settings).verify(present("0x"), _requirements())
+
+
+async def _settle(http: httpx.AsyncClient, settings: Settings) -> None:
+    await FacilitatorClient(http, settings).settle(present("0x"), _requirements())
+
+
+async def _explore(http: httpx.AsyncClient, settings: Settings) -> None:
+    await ExplorerClient(http, settings).transaction("0x" + "1" * 64)
+
+
+async def _rpc(http: httpx.AsyncClient, settings: Settings) -> None:
+    await RpcClient(http, settings).nonce_state(Wallet(KEY).address_bytes, bytes(32))
+
+
+def _requirements() -> Any:
+    from tests.strategies import requirements
+
+    return requirements()
+
+
+def payer(url: str, deadline_s: float) -> PaymentAuth:
+    habit = url.rpartition("/")[2]
+    return PaymentAuth(Wallet(KEY), pay_path=f"/{habit}/200", **limits(deadline_s))
+
+
+def session(url: str, deadline_s: float) -> SessionAuth:
+    create = f"/{url.rpartition('/')[2]}/402"
+    return SessionAuth(Wallet(KEY), create_path=create, **limits(deadline_s))
+
+
+def limits(deadline_s: float) -> dict[str, Any]:
+    """The limits, where there are any: the program also measures versions without."""
+    known = inspect.signature(PaymentAuth).parameters
+    return {"deadline_s": deadline_s} if "deadline_s" in known else {}
+
+
+def honest(url: str) -> str:
+    """An honest 402 of the same server."""
+    return url.rpartition("/")[0] + "/pays/x"
+
+
+def _sync(make: Callable[[str, float], httpx.Auth], place: Callable[[str], str]) -> Reader:
+    def read(url: str, deadline_s: float) -> None:
+        httpx.get(place(url), auth=make(url, deadline_s), timeout=deadline_s,
+                  follow_redirects=True)  # fmt: skip
+
+    return read
+
+
+def _async(make: Callable[[str, float], httpx.Auth], place: Callable[[str], str]) -> Reader:
+    async def read(url: str, deadline_s: float) -> None:
+        async with httpx.AsyncClient(
+            timeout=60, auth=make(url, deadline_s), follow_redirects=True
+        ) as http:
+            await http.get(place(url))
+
+    return read
+
+
+def access(url: str, deadline_s: float, **more: Any) -> Access:
+    try:
+        from x402sim.bounded import Limits
+    except ImportError:
+        return Access(base_url=url, target=Target(), **more)
+    return Access(base_url=url, target=Target(), limits=Limits(deadline_s=deadline_s), **more)
+
+
+async def _suite(url: str, deadline_s: float) -> None:
+    """Ask the target for everything that a check may ask."""
+    root = url.rpartition("/")[0]
+    async with reach(access(root, deadline_s)) as setting:
+        habit = url.rpartition("/")[2]
+        target = Target(protected=ProtectedEndpoint(path=f"/{habit}/402", method="GET"))
+        probe = Probe(_with(setting, target), RunState())
+        answer = await probe.ask()
+        _ = answer.summary, answer.has_content
+        await probe.buy()
+
+
+async def _chain(url: str, deadline_s: float) -> None:
+    root = url.rpartition("/")[0]
+    async with reach(access(root, deadline_s, rpc_url=url + "/200")) as setting:
+        await ChainView(setting).call("eth_blockNumber")
+
+
+async def _control(url: str, deadline_s: float) -> None:
+    root = url.rpartition("/")[0]
+    async with reach(access(root, deadline_s, world_url=url + "/200")):
+        pass
+
+
+async def _journal(url: str, deadline_s: float) -> None:
+    root = url.rpartition("/")[0]
+    async with reach(access(root, deadline_s, rpc_url=url + "/200")) as setting:
+        world = ControlApi(_with(setting, setting.target, control=setting.rpc))
+        try:
+            await world.journal(0)
+        finally:
+            await world.get("who")
+
+
+def _with(setting: Setting, target: Target, **more: Any) -> Setting:
+    from dataclasses import replace
+
+    return replace(setting, target=target, **more)
+
+
+async def _story(url: str, deadline_s: float) -> None:
+    """What `run --on URL` reads: the control API's description, then the service's answers."""
+    from x402sim.world.assembly.recipe import Recipe
+
+    plan = Plan(recipe=Recipe(network=TESTNET))
+    async with story(url, deadline_s).open(plan) as stage, stage.client("alice") as http:
+        http.timeout = httpx.Timeout(deadline_s)
+        await http.get("/x")
+
+
+def story(url: str, deadline_s: float) -> Deployment:
+    where = url + "/200"
+    if "limits" not in Deployment.__dataclass_fields__:
+        return Deployment(where)
+    from x402sim.bounded import Limits
+
+    return Deployment(where, limits=Limits(deadline_s=deadline_s))
+
+
+READERS: dict[str, Reader] = {
+    "service verify": _upstream(_verify),
+    "service settle": _upstream(_settle),
+    "service explorer": _upstream(_explore),
+    "service rpc": _upstream(_rpc),
+    "payer 402 sync": _sync(payer, lambda url: url + "/402"),
+    "payer 402 async": _async(payer, lambda url: url + "/402"),
+    "payer settlement sync": _sync(payer, honest),
+    "payer settlement async": _async(payer, honest),
+    "session sync": _sync(session, honest),
+    "session async": _async(session, honest),
+    "suite target": _suite,
+    "suite chain": _chain,
+    "suite world": _control,
+    "suite journal": _journal,
+    "story": _story,
+}
+DOCUMENTED = (Unavailable, OutcomeUnknown, PaymentFailed, httpx.HTTPError, Inconclusive,
+              Unreachable, ConnectionError)  # fmt: skip
+
+
+def unbounded(reader: str, habit: str) -> bool:
+    """Whether only the timeouts of the caller's own client apply."""
+    return habit in HEAD_IS_SLOW and ("sync" in reader.split() or reader == "payer 402 async")
+
+
+def peak_mib() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def measure(reader: str, url: str, deadline_s: float, habits: list[str]) -> None:
+    for habit in habits:
+        started = time.monotonic()
+        raised = "nothing"
+        try:
+            done = READERS[reader](f"{url}/{habit}", deadline_s)
+            if inspect.isawaitable(done):
+                asyncio.run(done)  # type: ignore[arg-type]
+        except DOCUMENTED as error:
+            raised = f"{type(error).__name__}: {error}"[:300]
+        seconds = round(time.monotonic() - started, 2)
+        told = {
+            "reader": reader,
+            "habit": habit,
+            "raised": raised,
+            "seconds": seconds,
+            "peak_mib": peak_mib(),
+        }
+        print(json.dumps(told), flush=True)
+
+
+if __name__ == "__main__":
+    name, at, within_s, *some = sys.argv[1:]
+    print(json.dumps({"peak_mib": peak_mib()}), flush=True)
+    for each in [reader for reader in READERS if reader.startswith(name)]:
+        habits = [h for h in some or HABITS if not unbounded(each, h)]
+        measure(each, at, float(within_s), habits)

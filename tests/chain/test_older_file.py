@@ -1,0 +1,123 @@
+"""A chain file that is older than its database is refused, and no other, wherever a kill falls.
+
+A story runs on files. Before each statement on either of them, both are copied as they are: what a
+kill at that moment would leave behind.
+"""
+
+import asyncio
+import shutil
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from tests.rig import ServiceRig
+from x402sim.chain.base import ChainError
+from x402sim.protocol.networks import TESTNET
+from x402sim.world.assembly.parts import build
+from x402sim.world.assembly.recipe import Recipe
+from x402sim.world.control import snapshots
+from x402sim.world.control.context import Context, Nothing
+
+DATABASE, CHAIN = "world.db", "world.db.chain"
+
+
+def opened(folder: Path) -> None:
+    """Open the world in a folder, and close it; raises `ChainError`."""
+    parts = build(Recipe(network=TESTNET, seed=1, file=folder / DATABASE))
+    parts.service.store.close()
+    parts.chain.close()
+
+
+def copied(parts: dict[str, Path], to: Path) -> Path:
+    """Copy files with what SQLite has beside them, each from its folder."""
+    to.mkdir()
+    for name, folder in parts.items():
+        for suffix in ("", "-wal"):
+            if (folder / (name + suffix)).exists():
+                shutil.copy(folder / (name + suffix), to)
+    return to
+
+
+def numbers(folder: Path) -> tuple[int, int]:
+    """Return the newest operation in the chain's file, and the one that the database has seen."""
+    with sqlite3.connect(folder / CHAIN) as chain, sqlite3.connect(folder / DATABASE) as database:
+        logged = chain.execute("SELECT max(seq) FROM operations").fetchone()[0]
+        seen = database.execute("SELECT max(operations) FROM chain").fetchone()[0]
+    chain.close()
+    database.close()
+    return logged, seen
+
+
+async def live(rig: ServiceRig) -> None:
+    """Everything that writes to the chain's file, or replaces the database."""
+    context = Context(rig.parts)
+    await rig.buy()
+    taken = await snapshots.snapshot(context, Nothing())
+    await rig.open_session()
+    await rig.parts.chain.mining.mine(2)
+    await snapshots.revert(context, snapshots.Revert(taken["snapshot"]))
+    await rig.buy()
+    await rig.parts.chain.rewinding.reorg(1)
+    await snapshots.reset(context, Nothing())
+    await rig.buy()
+    await rig.buy()
+
+
+@pytest.fixture(scope="module")
+def moments(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """The files before each statement of a story, in order."""
+    folder = tmp_path_factory.mktemp("live")
+    copies = tmp_path_factory.mktemp("copies")
+    taken: list[Path] = []
+
+    def take(_: str) -> None:
+        where = {DATABASE: folder, CHAIN: folder}
+        taken.append(copied(where, copies / f"{len(taken):04}"))
+
+    async def main() -> None:
+        rig = ServiceRig(folder / DATABASE)
+        log = rig.parts.chain._log
+        for connection in (rig.service.store.database._connection, log._db, log._seen._db):
+            connection.set_trace_callback(take)
+        await live(rig)
+        take("")
+        for connection in (rig.service.store.database._connection, log._db, log._seen._db):
+            connection.set_trace_callback(None)
+        await rig.http.aclose()
+        await rig.parts.http.aclose()
+        rig.service.store.close()
+        rig.parts.chain.close()
+
+    asyncio.run(main())
+    return taken
+
+
+def test_a_kill_at_any_moment_leaves_files_that_open(moments: list[Path]) -> None:
+    assert len(moments) > 50
+    for folder in moments:
+        opened(folder)
+
+
+def test_an_older_chain_file_is_refused_and_an_older_database_is_not(
+    moments: list[Path], tmp_path: Path
+) -> None:
+    chosen = moments[:: len(moments) // 12]
+    known = {folder: numbers(folder) for folder in chosen}
+    assert len(set(known.values())) > 6, "the story must get on between the chosen moments"
+    refused = 0
+    for chain in chosen:
+        for database in chosen:
+            pair = copied({CHAIN: chain, DATABASE: database}, tmp_path / "pair")
+            logged, seen = known[chain][0], known[database][1]
+            if logged < seen:
+                refused += 1
+                wanted = (
+                    f"it ends at operation {logged}, and the database has seen operation {seen}"
+                )
+                with pytest.raises(ChainError, match=wanted):
+                    opened(pair)
+            else:
+                opened(pair)
+            shutil.rmtree(pair)
+    assert refused > 30

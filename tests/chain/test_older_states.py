@@ -1,0 +1,107 @@
+"""Reading the state after an older block: as it was then, and nothing is changed by it."""
+
+import asyncio
+
+import pytest
+
+from tests.chain.helpers import (
+    ALICE,
+    MALLORY,
+    NATIVE_WEI,
+    OWNER,
+    RELAYER,
+    SHOP,
+    TOKEN,
+    LedgerDriver,
+    nonce,
+    payment,
+)
+from tests.chain.killed import operate
+from tests.chain.test_ledger_file import contents
+from x402sim.chain.base import Call, ChainError, Reverted
+from x402sim.chain.ledger.machine import KEPT_STATES
+from x402sim.protocol import abi
+
+NONCES = [nonce(n) for n in range(40)]
+CALLS = [
+    *(abi.balance_of(who.address_bytes) for who in (ALICE, SHOP, MALLORY)),
+    *(abi.authorization_state(ALICE.address_bytes, each) for each in NONCES),
+    abi.TOTAL_SUPPLY,
+]
+
+
+def seen(driver: LedgerDriver, block: int | None = None) -> list[bytes]:
+    """Return what the token and the accounts say, in the state after a block."""
+
+    async def ask() -> list[bytes]:
+        chain = driver.ledger
+        calls = [Call(RELAYER.address_bytes, TOKEN, data) for data in CALLS]
+        balances = [
+            await chain.native_balance(who.address_bytes, block) for who in (RELAYER, OWNER)
+        ]
+        return [await chain.call(each, block) for each in calls] + [
+            balance.to_bytes(32) for balance in balances
+        ]
+
+    return asyncio.run(ask())
+
+
+def test_every_recent_state_is_as_it_was_and_reading_it_changes_nothing() -> None:
+    """Through payments, cancellations, snapshots and reorganisations."""
+    driver, then = LedgerDriver(), {}
+    compared = 0
+    for n, _ in zip(range(250), operate(driver), strict=False):
+        head = asyncio.run(driver.ledger.height())
+        # A reorganisation, a revert to a snapshot or a block replaces what was there.
+        then = {number: state for number, state in then.items() if number < head - 1}
+        then[head] = seen(driver)
+        if n % 20:
+            continue
+        before, order = contents(driver), [list(d) for d in contents(driver) if isinstance(d, dict)]
+        log = list(driver.state._undo)
+        for number in [each for each in then if each > head - KEPT_STATES]:
+            assert seen(driver, number) == then[number]
+            compared += number < head
+        assert contents(driver) == before
+        assert [list(d) for d in contents(driver) if isinstance(d, dict)] == order
+        assert driver.state._undo == log
+    assert compared > 150
+
+
+def test_a_call_runs_at_the_time_of_its_block() -> None:
+    driver = LedgerDriver()
+    driver.send(payment("first", valid_before=int(driver.now[0]) + 100))
+    late = Call(
+        RELAYER.address_bytes, TOKEN, payment("second", valid_before=int(driver.now[0]) + 100)
+    )
+    driver.now[0] += 1000
+    asyncio.run(driver.ledger.mine())
+    assert asyncio.run(driver.ledger.call(late, 1)) == b""
+    with pytest.raises(Reverted, match="expired"):
+        asyncio.run(driver.ledger.call(late, 2))
+    with pytest.raises(Reverted, match="expired"):
+        asyncio.run(driver.ledger.call(late))
+
+
+def test_transactions_are_counted_in_a_block_without_those_that_waited() -> None:
+    driver = LedgerDriver()
+    driver.send(payment("first"))
+    asyncio.run(driver.ledger.set_automine(False))
+    driver.put(payment("second"))
+    driver.put(payment("third"))
+    asyncio.run(driver.ledger.mine())
+    sender = RELAYER.address_bytes
+    counts = [asyncio.run(driver.ledger.account_nonce(sender, number)) for number in (0, 1, 2)]
+    assert counts == [0, 1, 3]
+
+
+def test_the_newest_128_states_are_kept() -> None:
+    driver = LedgerDriver()
+    asyncio.run(driver.ledger.mine(3000))
+    oldest = 3000 - KEPT_STATES + 1
+    balance = asyncio.run(driver.ledger.native_balance(SHOP.address_bytes, oldest))
+    assert balance == 1000 * NATIVE_WEI
+    with pytest.raises(ChainError, match=r"^missing trie node"):
+        asyncio.run(driver.ledger.native_balance(SHOP.address_bytes, oldest - 1))
+    with pytest.raises(ChainError, match=r"^header not found"):
+        asyncio.run(driver.ledger.native_balance(SHOP.address_bytes, 3001))

@@ -1,0 +1,230 @@
+"""The campaign: worlds of a few cycles each. A cycle is load, a kill or several, a restart, an audit."""
+
+import random
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from tests.crash.audit import are_refunded, audit, is_quiet
+from tests.crash.deployment import PAYERS, Command, Deployment, deployed
+from tests.crash.kills import (
+    UNDER_LOAD,
+    Phase,
+    first_phases,
+    kill_again,
+    kill_first_start,
+    kill_in_start,
+    kill_resumed,
+    kill_under_load,
+)
+from tests.crash.load import Payer
+from tests.crash.memory import Memory
+
+CYCLES_OF_A_WORLD = 10
+PATIENCE_S = 60
+FAULTS: tuple[dict[str, Any], ...] = (
+    {"victim": "facilitator", "does": "lose answer", "path": "/settle", "times": 2},
+    {
+        "victim": "facilitator",
+        "does": "delay answer",
+        "path": "/settle",
+        "seconds": 0.1,
+        "times": 4,
+    },
+)
+
+
+IN_A_START = {
+    Phase.START: kill_in_start,
+    Phase.AGAIN: kill_again,
+    Phase.RESUMED: kill_resumed,
+}
+
+
+@dataclass(slots=True)
+class Figures:
+    """What a campaign did and found."""
+
+    command: Command
+    cycles: int = 0
+    kills: Counter[Phase] = field(default_factory=Counter)
+    starts: int = 0
+    signed: int = 0
+    payments: int = 0
+    lost_answers: int = 0
+    resends: int = 0
+    replays: int = 0
+    receipts: int = 0
+    resent: int = 0
+    sessions: int = 0
+    spent: int = 0
+    refunds: int = 0
+    seconds: float = 0
+    violations: list[str] = field(default_factory=list)
+
+
+def run_campaign(
+    command: Command, *, cycles: int, seed: int, say: Callable[[str], None] = lambda text: None
+) -> Figures:
+    """Run so many cycles; raises `AssertionError` if one of them does no work."""
+    figures, began = Figures(command), time.monotonic()
+    while figures.cycles < cycles:
+        luck = random.Random(f"{seed} {command.value} {figures.cycles}")
+        with tempfile.TemporaryDirectory(prefix="x402sim-crash-") as folder:
+            _run_world(
+                command,
+                Path(folder),
+                min(CYCLES_OF_A_WORLD, cycles - figures.cycles),
+                luck,
+                figures,
+            )
+        say(
+            f"{command.value}: {figures.cycles} of {cycles} cycles, {len(figures.violations)} violations"
+        )
+    figures.seconds = time.monotonic() - began
+    return figures
+
+
+def _run_world(
+    command: Command, folder: Path, cycles: int, luck: random.Random, figures: Figures
+) -> None:
+    """Run the cycles of one world, then let everything in it come to its end."""
+    memories = [Memory() for _ in range(PAYERS)]
+    confirmed, known = set[str](), set[str]()
+    with deployed(command, folder) as deployment:
+        for phase in first_phases(command):
+            if luck.random() < 0.7:
+                figures.kills[phase] += 1
+                kill_first_start(deployment, phase)
+        deployment.spawn()
+        deployment.await_ready()
+        paid = 0
+        for _ in range(cycles):
+            figures.cycles += 1
+            _load_and_kill(deployment, memories, luck, figures)
+            _restart(deployment, luck, figures)
+            found = audit(deployment, memories, confirmed, is_over=False)
+            _note(figures, found.violations, known)
+            figures.resent += found.resent
+            assert found.charges > paid, f"cycle {figures.cycles} paid nothing"
+            paid = found.charges
+        _come_to_an_end(deployment, memories, figures)
+        found = audit(deployment, memories, confirmed, is_over=True)
+        _note(figures, found.violations, known)
+        figures.starts += deployment.restarts
+    attempts = [attempt for memory in memories for attempt in memory.attempts]
+    figures.signed += len(attempts)
+    figures.payments += found.charges
+    figures.receipts += found.receipts
+    figures.lost_answers += found.charges - sum(
+        a.receipt is not None and a.sent == 1 for a in attempts
+    )
+    figures.sessions += found.sessions
+    figures.spent += sum(attempt.spent for attempt in attempts)
+    figures.refunds += found.refunds
+    figures.resends += sum(memory.resends for memory in memories)
+    figures.replays += sum(memory.replays for memory in memories)
+
+
+def _note(figures: Figures, violations: list[str], known: set[str]) -> None:
+    """Note what was not known to be wrong in this world."""
+    figures.violations += [
+        f"cycle {figures.cycles}: {each}" for each in violations if each not in known
+    ]
+    known.update(violations)
+
+
+def _load_and_kill(
+    deployment: Deployment, memories: list[Memory], luck: random.Random, figures: Figures
+) -> None:
+    """Let the payers work until there are some new receipts, then kill."""
+    phase, enough = luck.choice(UNDER_LOAD), _receipts(memories) + luck.randint(8, 40)
+    if luck.random() < 0.4:
+        deployment.control("faults", **luck.choice(FAULTS))
+    problems: list[BaseException] = []
+    acts: list[Callable[[], object]] = [
+        Payer(deployment, number, memory, random.Random(luck.random())).act
+        for number, memory in enumerate(memories)
+    ]
+    if deployment.command is Command.SERVE and luck.random() < 0.4:
+        acts.append(lambda: deployment.control("indexer/run"))
+    threads = [threading.Thread(target=_act_until_killed, args=(act, problems)) for act in acts]
+    for thread in threads:
+        thread.start()
+    end = time.monotonic() + PATIENCE_S
+    try:
+        while _receipts(memories) < enough and not problems:
+            assert time.monotonic() < end, f"no {enough} receipts in {PATIENCE_S} s"
+            time.sleep(0.002)
+        figures.kills[phase] += 1
+        kill_under_load(deployment, phase, luck)
+    finally:
+        if deployment.running is not None:
+            deployment.kill()
+        for thread in threads:
+            thread.join()
+    if problems:
+        raise problems[0]
+
+
+def _act_until_killed(act: Callable[[], object], problems: list[BaseException]) -> None:
+    try:
+        while True:
+            act()
+    except httpx.TransportError:
+        return
+    except BaseException as problem:  # noqa: BLE001 - raised in the main thread
+        problems.append(problem)
+
+
+def _receipts(memories: list[Memory]) -> int:
+    return sum(a.receipt is not None for memory in memories for a in memory.attempts)
+
+
+def _restart(deployment: Deployment, luck: random.Random, figures: Figures) -> None:
+    """Start it again; some starts are killed, once or twice in a row."""
+    mines_first = luck.random() < 0.5
+    if deployment.command is Command.SERVICE:
+        deployment.control("faults/clear")
+        if mines_first:
+            deployment.control("mining", automine=True)
+    while luck.random() < 0.35:
+        phase, kill = luck.choice(list(IN_A_START.items()))
+        figures.kills[phase] += 1
+        kill(deployment, luck)
+    deployment.spawn()
+    deployment.await_ready()
+    if deployment.command is Command.SERVICE:
+        deployment.control("mining", automine=True)
+
+
+def _come_to_an_end(deployment: Deployment, memories: list[Memory], figures: Figures) -> None:
+    """Let sessions expire and be refunded, then let every open header's window pass."""
+    deployment.control("faults/clear")
+    time.sleep(2.1)  # the longest of the short sessions
+    _bring_to_rest(deployment, figures, lambda: are_refunded(deployment, memories))
+    is_whole = deployment.command is Command.SERVE
+    deployment.control("clock/advance", seconds=4000 if is_whole else 400)
+    _bring_to_rest(deployment, figures, lambda: is_quiet(deployment, memories))
+
+
+def _bring_to_rest(deployment: Deployment, figures: Figures, is_done: Callable[[], bool]) -> None:
+    """Run the background work, which runs at once when a service starts, and wait for its end."""
+    if deployment.command is Command.SERVICE:
+        figures.kills[Phase.IDLE] += 1
+        deployment.kill()
+        deployment.spawn()
+        deployment.await_ready()
+    else:
+        deployment.control("clock/advance", seconds=0)
+    end = time.monotonic() + PATIENCE_S
+    while not is_done():
+        assert time.monotonic() < end, f"it did not come to rest in {PATIENCE_S} s"
+        time.sleep(0.1)

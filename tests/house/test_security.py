@@ -1,0 +1,35 @@
+"""SECURITY.md is true: its tests exist, its bounds are the code's, and no key is in a repr."""
+
+import re
+from pathlib import Path
+
+from x402sim import Wallet, web
+from x402sim.chain.rpc.app import MAX_BATCH, MAX_BATCH_BYTES
+from x402sim.service.settings import Settings
+from x402sim.world.assembly.parts import JOURNAL_LIMIT
+
+ROOT = Path(__file__).parents[2]
+TEXT = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
+KEY = bytes(range(1, 33))
+SETTINGS = Settings(private_key=KEY, facilitator_url="f", explorer_url="e", rpc_url="r")
+
+
+def test_every_test_that_is_named_exists() -> None:
+    named = re.findall(r"`(tests/[\w/.]+)`", TEXT)
+    assert len(named) >= 10
+    assert [path for path in named if not (ROOT / path).exists()] == []
+
+
+def test_the_bounds_are_those_of_the_code() -> None:
+    assert f"| body of a request | {web.MAX_BODY_BYTES >> 20} MiB |" in TEXT
+    assert f"{MAX_BATCH} calls, {MAX_BATCH_BYTES // 10**6} MB of answers" in TEXT
+    assert f"the newest {JOURNAL_LIMIT:,} events".replace(",", " ") in TEXT
+    waits = (SETTINGS.verify_timeout_s, SETTINGS.settle_timeout_s, SETTINGS.explorer_timeout_s)
+    assert "{:g} s, {:g} s; {:g} s".format(*waits) in TEXT
+
+
+def test_no_key_is_in_a_repr() -> None:
+    shown = repr(SETTINGS) + str(SETTINGS) + repr(Wallet("0x" + KEY.hex()))
+    assert KEY.hex() not in shown
+    assert repr(KEY)[2:-1] not in shown
+    assert repr(SETTINGS.secret)[2:-1] not in shown

@@ -1,0 +1,167 @@
+"""Proofs of payment stay at the server that they pay, whatever the client follows."""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.bounded.hostile_peer import Server, serving
+from x402sim import PaymentAuth, PaymentFailed, SessionAuth, Wallet
+
+Peers = tuple[Server, Server]
+
+
+@pytest.fixture
+def peers() -> Iterator[Peers]:
+    """A hostile server, and the one that it redirects to."""
+    with serving() as shop, serving() as elsewhere:
+        shop.away = elsewhere.url
+        yield shop, elsewhere
+
+
+def in_sync(url: str, auth: httpx.Auth, **more: Any) -> httpx.Response:
+    with httpx.Client(follow_redirects=True, auth=auth) as http:
+        return http.get(url, **more)
+
+
+def in_async(url: str, auth: httpx.Auth, **more: Any) -> httpx.Response:
+    async def main() -> httpx.Response:
+        async with httpx.AsyncClient(follow_redirects=True, auth=auth) as http:
+            return await http.get(url, **more)
+
+    return asyncio.run(main())
+
+
+CLIENTS = pytest.mark.parametrize("get", [in_sync, in_async])
+Get = Callable[..., httpx.Response]
+REFUSED = "redirected a request with a proof of payment to"
+
+
+@CLIENTS
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_a_signed_payment_is_not_sent_elsewhere(get: Get, status: int, peers: Peers) -> None:
+    shop, elsewhere = peers
+    auth = PaymentAuth(Wallet.create(), pay_path=f"/away/{status}")
+    with pytest.raises(PaymentFailed, match=REFUSED):
+        get(f"{shop.url}/pays/x", auth)
+    assert elsewhere.seen == []
+    header = shop.seen[-1][2]
+    with pytest.raises(PaymentFailed, match=REFUSED):
+        get(f"{shop.url}/pays/x", auth)
+    assert shop.seen[-1][2] == header, "the same authorization is sent again"
+    assert auth.signed_base == 10_000
+
+
+@CLIENTS
+def test_a_payment_id_is_not_sent_elsewhere(get: Get, peers: Peers) -> None:
+    shop, elsewhere = peers
+    auth = PaymentAuth(Wallet.create(), pay_path="/seller/pay")
+    for _ in range(2):
+        with pytest.raises(PaymentFailed, match=REFUSED):
+            get(f"{shop.url}/seller/x", auth)
+    assert (elsewhere.seen, auth.signed_base) == ([], 10_000)
+
+
+@CLIENTS
+def test_a_payment_id_of_the_caller_is_not_sent_elsewhere(get: Get, peers: Peers) -> None:
+    shop, elsewhere = peers
+    proof = {"X-Payment-Id": "pay_mine"}
+    with pytest.raises(PaymentFailed, match=REFUSED):
+        get(f"{shop.url}/away/302/x", PaymentAuth(Wallet.create()), headers=proof)
+    assert elsewhere.seen == []
+
+
+@CLIENTS
+def test_a_session_id_is_not_sent_elsewhere(get: Get, peers: Peers) -> None:
+    shop, elsewhere = peers
+    auth = SessionAuth(Wallet.create(), session_id="session_secret")
+    with pytest.raises(PaymentFailed, match=REFUSED):
+        get(f"{shop.url}/away/302/x", auth)
+    assert elsewhere.seen == []
+
+
+@CLIENTS
+def test_a_402_of_another_server_is_not_paid(get: Get, peers: Peers) -> None:
+    shop, elsewhere = peers
+    shop.away = f"{elsewhere.url}/pays"
+    auth = PaymentAuth(Wallet.create())
+    with pytest.raises(PaymentFailed, match="which asks for a payment; nothing was signed"):
+        get(f"{shop.url}/away/302/x", auth)
+    assert [path for path, _, _ in elsewhere.seen] == ["/pays/leaked"]
+    assert auth.signed_base == 0
+
+
+@CLIENTS
+def test_without_a_proof_the_client_may_follow_anywhere(get: Get, peers: Peers) -> None:
+    shop, elsewhere = peers
+    assert get(f"{shop.url}/away/302/x", PaymentAuth(Wallet.create())).status_code == 200
+    assert [path for path, _, _ in elsewhere.seen] == ["/leaked"]
+
+
+@CLIENTS
+@pytest.mark.parametrize(("hops", "is_followed"), [(3, True), (4, False)])
+def test_a_proof_follows_three_redirects(
+    get: Get, hops: int, is_followed: bool, peers: Peers
+) -> None:
+    url, proof = f"{peers[0].url}/hops/{hops}/x", {"X-Payment-Id": "pay_mine"}
+    auth = PaymentAuth(Wallet.create())
+    if is_followed:
+        assert get(url, auth, headers=proof).status_code == 200
+    else:
+        with pytest.raises(PaymentFailed, match="4 times; at most 3"):
+            get(url, auth, headers=proof)
+
+
+@CLIENTS
+def test_the_callers_trace_is_called_all_the_same(get: Get, peers: Peers) -> None:
+    seen: list[str] = []
+
+    def trace(event: str, _: Any) -> None:
+        seen.append(event)
+
+    async def trace_async(event: str, info: Any) -> None:
+        trace(event, info)
+
+    extensions = {"trace": trace if get is in_sync else trace_async}
+    proof = {"X-Payment-Id": "pay_mine"}
+    get(f"{peers[0].url}/hops/1/x", PaymentAuth(Wallet.create()), headers=proof,
+        extensions=extensions)  # fmt: skip
+    assert seen.count("http11.send_request_headers.started") == 2
+
+
+def test_the_origin_is_known_behind_a_proxy(peers: Peers) -> None:
+    shop, elsewhere = peers
+    auth = PaymentAuth(Wallet.create(), pay_path="/away/307")
+    with httpx.Client(proxy=shop.url, follow_redirects=True, auth=auth) as http:
+        with pytest.raises(PaymentFailed, match=REFUSED):
+            http.get("http://shop.test/pays/x")
+        proof = {"X-Payment-Id": "pay_mine"}
+        assert http.get("http://shop.test/hops/2/x", headers=proof).status_code == 200
+    assert [path for path, _, _ in shop.seen][:2] == ["/pays/x", "/away/307"]
+    assert elsewhere.seen == []
+
+
+def test_a_request_can_be_sent_many_times(peers: Peers) -> None:
+    auth = PaymentAuth(Wallet.create())
+    request = httpx.Request("GET", f"{peers[0].url}/hops/2/x", headers={"X-Payment-Id": "pay_m"})
+    with httpx.Client(follow_redirects=True, auth=auth) as http:
+        assert [http.send(request).status_code for _ in range(5)] == [200] * 5
+
+
+def test_another_transport_is_found_out_by_the_url_of_the_answer() -> None:
+    """A transport of the caller's own knows no trace: nothing is paid or believed afterwards."""
+
+    def serve(request: httpx.Request) -> httpx.Response:
+        if request.url.host == "away":
+            return httpx.Response(200)
+        return httpx.Response(302, headers={"Location": "http://away/"})
+
+    transport = httpx.MockTransport(serve)
+    auth = SessionAuth(Wallet.create(), session_id="session_secret")
+    with (
+        httpx.Client(transport=transport, follow_redirects=True, auth=auth) as http,
+        pytest.raises(PaymentFailed, match=REFUSED),
+    ):
+        http.get("http://shop/")

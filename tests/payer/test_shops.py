@@ -1,0 +1,405 @@
+"""A payer at shops that do not serve: it pays once, keeps what it paid, and says so."""
+
+import asyncio
+import json
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.bounded.hostile_peer import wanted
+from x402sim import PaymentAuth, PaymentFailed, SessionAuth, Wallet
+from x402sim.payer.errors import PaidNotServed
+from x402sim.world.loop import run_virtual
+
+URL = "http://shop/x"
+Reply = tuple[int, Any]
+
+
+@dataclass
+class Shop:
+    """A shop whose 402s have new payment ids; `serves` and `settles` say what it does.
+
+    `serves` gets the payment id or session id that was shown (or None), `settles` the body.
+    """
+
+    serves: Callable[[str | None], Reply | None] = lambda proof: None
+    settles: Callable[[dict[str, Any]], Reply] = lambda body: receipt(body)
+    asked: list[tuple[str, str | None]] = field(default_factory=list)
+    settled: list[dict[str, Any]] = field(default_factory=list)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __call__(self, request: httpx.Request) -> httpx.Response:
+        with self.lock:
+            status, body = self._answer(request)
+        return httpx.Response(status, json=body)
+
+    def _answer(self, request: httpx.Request) -> Reply:
+        if request.url.path == "/api/pay":
+            body = json.loads(request.content)
+            self.settled.append(body)
+            return self.settles(body)
+        proof = request.headers.get("x-session-id") or request.headers.get("x-payment-id")
+        self.asked.append((request.url.path, proof))
+        reply = self.serves(proof)
+        required = wanted(request.url.path) | {"paymentId": f"pay_{len(self.asked):09}"}
+        return reply or (402, required)
+
+    @property
+    def headers(self) -> set[str]:
+        """The authorizations that it was given, each once."""
+        return {body["paymentHeader"] for body in self.settled}
+
+    def client(self, auth: httpx.Auth) -> httpx.Client:
+        return httpx.Client(transport=httpx.MockTransport(self), auth=auth)
+
+
+def receipt(body: dict[str, Any]) -> Reply:
+    tx_hash = "0x" + "1" * 64
+    return 200, {"success": True, "paymentId": body["paymentId"], "txHash": tx_hash, "timestamp": 1}
+
+
+def served(proof: str | None) -> Reply | None:
+    return (200, {}) if proof else None
+
+
+def payer(**options: Any) -> PaymentAuth:
+    return PaymentAuth(Wallet.create(), **options)
+
+
+REUSE = pytest.mark.parametrize("reuse", [True, False])
+
+
+@REUSE
+def test_a_shop_that_takes_the_payment_and_asks_again_gets_no_more(reuse: bool) -> None:
+    shop, auth = Shop(), payer(reuse=reuse)
+    with shop.client(auth) as http:
+        for _ in range(5):
+            with pytest.raises(PaidNotServed) as failed:
+                http.get(URL)
+    assert (len(shop.headers), auth.signed_base) == (1, 10_000)
+    first = shop.settled[0]["paymentId"]
+    assert shop.asked == [("/x", None), ("/x", first)] + [("/x", first)] * 4
+    text = str(failed.value)
+    assert "http://shop/x was paid 0.01 devUSDC.e" in text
+    assert f"transaction 0x{'1' * 64}" in text
+    assert "max_unserved (now 1)" in text
+    assert first not in text, "the payment id is a proof of payment"
+
+
+def test_another_payment_is_made_only_if_the_caller_asks_for_it() -> None:
+    shop, auth = Shop(), payer(max_unserved=2)
+    with shop.client(auth) as http:
+        for _ in range(4):
+            with pytest.raises(PaidNotServed):
+                http.get(URL)
+        assert auth.signed_base == 20_000
+        auth.max_unserved = 3
+        with pytest.raises(PaidNotServed):
+            http.get(URL)
+    assert (len(shop.headers), auth.signed_base) == (3, 30_000)
+
+
+def test_other_resources_are_paid_for_themselves() -> None:
+    shop, auth = Shop(), payer()
+    with shop.client(auth) as http:
+        for path in ("/x", "/y", "/x"):
+            with pytest.raises(PaidNotServed):
+                http.get(f"http://shop{path}")
+    assert auth.signed_base == 20_000
+
+
+@REUSE
+def test_many_tasks_at_once_pay_a_shop_once_that_does_not_serve(reuse: bool) -> None:
+    shop, auth = Shop(), payer(reuse=reuse)
+
+    async def serve(request: httpx.Request) -> httpx.Response:
+        await asyncio.sleep(0.01)
+        return shop(request)
+
+    async def main() -> list[Any]:
+        async with httpx.AsyncClient(transport=httpx.MockTransport(serve), auth=auth) as http:
+            return await asyncio.gather(*(http.get(URL) for _ in range(10)), return_exceptions=True)
+
+    assert {type(each) for each in asyncio.run(main())} == {PaidNotServed}
+    assert (len(shop.headers), auth.signed_base) == (1, 10_000)
+
+
+@REUSE
+def test_many_threads_at_once_pay_a_shop_once_that_does_not_serve(reuse: bool) -> None:
+    shop, auth = Shop(), payer(reuse=reuse)
+
+    def get(_: int) -> None:
+        with shop.client(auth) as http, pytest.raises(PaidNotServed):
+            http.get(URL)
+
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(get, range(16)))
+    assert (len(shop.headers), auth.signed_base) == (1, 10_000)
+
+
+def test_threads_and_tasks_take_turns_too() -> None:
+    shop, auth = Shop(), payer()
+
+    async def ask() -> None:
+        async with httpx.AsyncClient(transport=httpx.MockTransport(shop), auth=auth) as http:
+            with pytest.raises(PaidNotServed):
+                await http.get(URL)
+
+    def get(number: int) -> None:
+        if number % 2:
+            asyncio.run(ask())
+            return
+        with shop.client(auth) as http, pytest.raises(PaidNotServed):
+            http.get(URL)
+
+    with ThreadPoolExecutor(6) as threads:
+        list(threads.map(get, range(12)))
+    assert len(shop.headers) == 1
+
+
+def test_many_tasks_at_once_share_one_payment_if_it_is_reused() -> None:
+    shop, auth = Shop(serves=served), payer()
+
+    async def serve(request: httpx.Request) -> httpx.Response:
+        await asyncio.sleep(0.01)
+        return shop(request)
+
+    async def main() -> list[int]:
+        async with httpx.AsyncClient(transport=httpx.MockTransport(serve), auth=auth) as http:
+            answers = await asyncio.gather(*(http.get(URL) for _ in range(10)))
+            return [answer.status_code for answer in answers]
+
+    assert asyncio.run(main()) == [200] * 10
+    assert auth.signed_base == 10_000
+
+
+def test_a_payment_that_was_served_is_followed_by_another_when_it_has_expired() -> None:
+    good: set[str | None] = set()
+    shop, auth = Shop(serves=lambda proof: (200, {}) if proof in good else None), payer()
+
+    def settle(body: dict[str, Any]) -> Reply:
+        good.add(body["paymentId"])
+        return receipt(body)
+
+    shop.settles = settle
+    with shop.client(auth) as http:
+        for _ in range(3):
+            assert http.get(URL).status_code == 200
+            good.clear()
+    assert auth.signed_base == 30_000
+
+
+@REUSE
+@pytest.mark.parametrize("status", [500, 503, 404, 422])
+def test_a_payment_without_an_answer_is_shown_until_it_is_served(reuse: bool, status: int) -> None:
+    trouble: list[Reply] = [(status, {}), (status, {})]
+    shop, auth = Shop(), payer(reuse=reuse)
+    shop.serves = lambda proof: (trouble.pop() if trouble else (200, {})) if proof else None
+    with shop.client(auth) as http:
+        assert [http.get(URL).status_code for _ in range(3)] == [status, status, 200]
+    assert (len(shop.headers), auth.signed_base) == (1, 10_000)
+
+
+# --- settlements that are refused, and not for ever ------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "error",
+    ["Insufficient USDC balance", "Invalid signature", "Settlement failed", "Nonce already used",
+     "Facilitator unreachable", "Settlement pending", "Authorization expired", "Nein."],
+)  # fmt: skip
+def test_a_refusal_that_is_not_final_is_answered_with_the_same_header(error: str) -> None:
+    refused: list[Reply] = [(402, {"error": error, "final": False, "reason": "stays valid"})] * 3
+    shop, auth = Shop(serves=served), payer()
+    shop.settles = lambda body: refused.pop() if refused else receipt(body)
+    with shop.client(auth) as http:
+        for _ in range(3):
+            with pytest.raises(PaymentFailed, match="sends the same authorization again"):
+                http.get(URL)
+        assert http.get(URL).status_code == 200
+    assert (len(shop.settled), len(shop.headers), auth.signed_base) == (4, 1, 10_000)
+
+
+def test_a_payer_without_funds_is_told_to_fund_the_wallet_and_repeat() -> None:
+    shop = Shop(settles=lambda _: (402, {"error": "Insufficient USDC balance", "final": False}))
+    text = "not made yet: 402 Insufficient USDC balance. Fund the wallet. Repeat the request"
+    with shop.client(payer()) as http, pytest.raises(PaymentFailed, match=text):
+        http.get(URL)
+
+
+def test_many_tasks_at_once_sign_once_while_the_first_may_still_be_paid() -> None:
+    shop, auth = Shop(settles=lambda _: (502, {"error": "?", "final": False})), payer()
+
+    async def serve(request: httpx.Request) -> httpx.Response:
+        await asyncio.sleep(0.01)
+        return shop(request)
+
+    async def main() -> list[Any]:
+        async with httpx.AsyncClient(transport=httpx.MockTransport(serve), auth=auth) as http:
+            return await asyncio.gather(*(http.get(URL) for _ in range(8)), return_exceptions=True)
+
+    assert {type(each) for each in asyncio.run(main())} == {PaymentFailed}
+    assert (len(shop.settled), len(shop.headers)) == (8, 1)
+
+
+# --- sessions --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "trouble", [(500, {}), (201, {}), (201, []), (201, {"sessionId": "a b"}), (201, "x")]
+)
+def test_a_deposit_that_opened_no_session_is_shown_again(trouble: Reply) -> None:
+    troubles = [trouble] * 2
+    shop = Shop()
+    session = (201, {"sessionId": "session_1234567890abcdef"})
+    shop.serves = lambda proof: (troubles.pop() if troubles else session) if proof else None
+    auth = SessionAuth(Wallet.create(), max_spend="1.00", max_sessions=3)
+    with shop.client(auth) as http:
+        for _ in range(2):
+            with pytest.raises(PaymentFailed, match=r"session|answer names"):
+                http.get(URL)
+        assert http.get(URL).status_code == 201
+    assert len(shop.headers) == 1
+
+
+def sessions(shop: Shop, **options: Any) -> SessionAuth:
+    """A shop that opens sessions, and serves none of them."""
+
+    def serve(proof: str | None) -> Reply | None:
+        if proof is None or not proof.startswith("pay_"):
+            return None
+        return 201, {"sessionId": f"session_{len(shop.settled):016}"}
+
+    shop.serves = serve
+    return SessionAuth(Wallet.create(), max_spend="1.00", **options)
+
+
+def test_a_session_that_never_served_is_followed_by_no_other() -> None:
+    shop = Shop()
+    auth = sessions(shop, max_sessions=5)
+    with shop.client(auth) as http:
+        for _ in range(3):
+            with pytest.raises(PaidNotServed, match="has bought nothing yet, and answers 402"):
+                http.get(URL)
+    assert len(shop.headers) == 1
+
+
+def test_another_session_is_opened_only_if_the_caller_asks_for_it() -> None:
+    shop = Shop()
+    auth = sessions(shop, max_sessions=5, max_unserved=2)
+    with shop.client(auth) as http:
+        for _ in range(3):
+            with pytest.raises(PaidNotServed):
+                http.get(URL)
+    assert len(shop.headers) == 2
+
+
+# --- deadlines and cancellations, in virtual time ---------------------------------------------
+
+
+class Silence:
+    """An asynchronous shop that is silent for some seconds before it answers a settlement."""
+
+    def __init__(self, shop: Shop, *pauses_s: float) -> None:
+        self.shop, self.pauses_s = shop, list(pauses_s)
+
+    async def __call__(self, request: httpx.Request) -> httpx.Response:
+        if request.url.path == "/api/pay" and self.pauses_s:
+            await asyncio.sleep(self.pauses_s.pop())
+        return self.shop(request)
+
+
+def virtually(auth: httpx.Auth, shop: Silence, act: Callable[[httpx.AsyncClient], Any]) -> float:
+    """Act with a client in virtual time; return how long it took."""
+
+    async def main() -> float:
+        transport = httpx.MockTransport(shop)
+        async with httpx.AsyncClient(transport=transport, auth=auth, timeout=None) as http:
+            await act(http)
+        return asyncio.get_running_loop().time()
+
+    return run_virtual(main)
+
+
+def test_a_settlement_has_a_deadline_and_the_same_header_follows() -> None:
+    shop, auth = Shop(serves=served), payer(deadline_s=120)
+
+    async def act(http: httpx.AsyncClient) -> None:
+        with pytest.raises(PaymentFailed, match=r"not known whether .* deadline_s = 120"):
+            await http.get(URL)
+        assert (await http.get(URL)).status_code == 200
+
+    assert virtually(auth, Silence(shop, 100_000.0), act) == pytest.approx(120, abs=1)
+    assert (len(shop.headers), auth.signed_base) == (1, 10_000)
+
+
+def test_the_callers_own_deadline_has_priority() -> None:
+    auth = payer(deadline_s=120)
+
+    async def act(http: httpx.AsyncClient) -> None:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(30):
+                await http.get(URL)
+        task = asyncio.current_task()
+        assert task is not None
+        assert task.cancelling() == 0
+        assert (await http.get(URL)).status_code == 200
+
+    shop = Shop(serves=served)
+    assert virtually(auth, Silence(shop, 100_000.0), act) == pytest.approx(30, abs=1)
+    assert auth.signed_base == 10_000
+
+
+def test_two_deadlines_at_the_same_moment_cancel_the_call() -> None:
+    auth = payer(deadline_s=30)
+
+    async def act(http: httpx.AsyncClient) -> None:
+        with pytest.raises((TimeoutError, PaymentFailed)):
+            async with asyncio.timeout(30):
+                await http.get(URL)
+        assert (await http.get(URL)).status_code == 200
+
+    shop = Shop(serves=served)
+    virtually(auth, Silence(shop, 100_000.0), act)
+    assert auth.signed_base == 10_000
+
+
+def test_a_cancelled_request_lets_the_next_one_pay() -> None:
+    auth = payer()
+
+    async def act(http: httpx.AsyncClient) -> None:
+        first, second = (asyncio.create_task(http.get(URL)) for _ in range(2))
+        await asyncio.sleep(10)
+        first.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await first
+        assert (await second).status_code == 200
+
+    shop = Shop(serves=served)
+    virtually(auth, Silence(shop, 50.0), act)
+    assert (len(shop.headers), auth.signed_base) == (1, 10_000)
+
+
+def test_the_paid_answer_can_be_streamed_and_is_the_callers() -> None:
+    """What was paid for has no limit: only what the payer itself reads has one."""
+    shop = Shop(serves=lambda proof: (200, "x" * 100_000) if proof else None)
+    with shop.client(payer(max_answer_bytes=10_000)) as http, http.stream("GET", URL) as answer:
+        assert sum(len(part) for part in answer.iter_bytes()) > 100_000
+
+
+def test_a_body_that_can_be_read_once_is_sent_twice() -> None:
+    seen: list[bytes] = []
+
+    def serve(request: httpx.Request) -> httpx.Response:
+        seen.append(request.read())
+        return shop(request)
+
+    shop = Shop(serves=served)
+    with httpx.Client(transport=httpx.MockTransport(serve), auth=payer()) as http:
+        assert http.post(URL, content=iter([b"a", b"b"])).status_code == 200
+    assert seen[0] == seen[-1] == b"ab"

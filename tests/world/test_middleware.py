@@ -1,0 +1,104 @@
+"""What reaches a victim while a fault stands: a whole request, or exactly what came of it."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from x402sim import Fault
+from x402sim.clock import Clock
+from x402sim.rng import Rng
+from x402sim.web import MAX_BODY_BYTES
+from x402sim.world.transport.faults import Faults
+from x402sim.world.transport.middleware import ABORT, faulty
+
+SCOPE: Scope = {"type": "http", "path": "/api/pay", "query_string": b"", "headers": []}
+GONE: Message = {"type": "http.disconnect"}
+
+
+def part(body: bytes, *, more: bool) -> Message:
+    return {"type": "http.request", "body": body, "more_body": more}
+
+
+class Victim:
+    """An application that reads until the end or a disconnect, and keeps what it read."""
+
+    def __init__(self) -> None:
+        self.read: list[list[Message]] = []
+
+    async def __call__(self, _: Scope, receive: Receive, send: Send) -> None:
+        messages = [await receive()]
+        self.read.append(messages)
+        while messages[-1].get("more_body"):
+            messages.append(await receive())
+        if messages[-1] != GONE:
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            await send({"type": "http.response.body", "body": b"done"})
+
+
+def asked(app: ASGIApp, messages: list[Message], **wanted: Any) -> tuple[list[Message], Faults]:
+    """Send messages to a faulty application; return its answer, and the faults."""
+    faults, answer, incoming = Faults(Rng(1).stream("faults")), [], iter(messages)
+    faults.add(Fault(victim="service", **({"does": "duplicate"} | wanted)))
+
+    async def receive() -> Message:
+        return next(incoming)
+
+    async def send(message: Message) -> None:
+        answer.append(message)
+
+    async def abort(how: str) -> None:
+        answer.append({"aborted": how})
+
+    scope = {**SCOPE, ABORT: abort}
+    asyncio.run(faulty(app, "service", faults, Clock())(scope, receive, send))
+    return answer, faults
+
+
+def test_a_whole_request_is_struck() -> None:
+    victim = Victim()
+    answer, faults = asked(victim, [part(b"ab", more=True), part(b"cd", more=False)])
+    assert victim.read == [[part(b"abcd", more=False)]] * 2
+    assert len(answer) == 2
+    assert faults.standing() == []
+
+
+@pytest.mark.parametrize("before", [[], [part(b"{}", more=True)]])
+def test_a_request_that_is_cut_off_does_not_reach_the_victim_as_whole(
+    before: list[Message],
+) -> None:
+    victim = Victim()
+    answer, faults = asked(victim, [*before, GONE])
+    assert victim.read == [[*before, GONE]]
+    assert answer == []
+    assert len(faults.standing()) == 1, "it strikes the next request"
+
+
+def test_a_request_longer_than_any_part_reads_is_not_collected() -> None:
+    parts = [part(bytes(MAX_BODY_BYTES), more=True), part(b"12", more=True)]
+    tail = [part(b"3", more=True), part(b"4", more=False)]
+    victim = Victim()
+    taken: list[Message] = []
+
+    async def first_part_only(scope: Scope, receive: Receive, send: Send) -> None:
+        taken.append(await receive())
+
+    _, faults = asked(first_part_only, [*parts])  # the third part is never asked for
+    assert taken == parts[:1]
+    asked(victim, [*parts, *tail])
+    assert victim.read == [[*parts, *tail]]
+    assert len(faults.standing()) == 1
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [{"does": "truncate"}, {"does": "duplicate"}, {"does": "delay answer", "seconds": 1e-6}],
+    ids=str,
+)
+def test_a_victim_that_is_down_gives_no_answer_to_change(wanted: dict[str, Any]) -> None:
+    async def down(scope: Scope, receive: Receive, send: Send) -> None:
+        await scope[ABORT]("refused")
+
+    answer, _ = asked(down, [part(b"", more=False)], **wanted)
+    assert {tuple(message.items()) for message in answer} == {(("aborted", "refused"),)}

@@ -1,0 +1,158 @@
+"""A crashed service takes time to restart: nothing makes it crash twice in one instant."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+
+import httpx
+import pytest
+
+from x402sim import Fault, LiveWorld, LocalServer, Run, World
+from x402sim.world.assembly.process import RESTART_S
+from x402sim.world.story.payer import Payer
+
+SETTLE = {"victim": "facilitator", "path": "/settle"}
+LOST = {"in-process": {"ConnectError"}, "tcp": {"RemoteProtocolError", "ReadError"}}
+"""How a refused connection looks: over TCP like a lost request."""
+
+
+@pytest.fixture(params=["in-process", "tcp"])
+def on(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def play(story: Callable[[LiveWorld], Awaitable[None]], on: str) -> Run:
+    """Play a story whose asserts must hold."""
+    run = World(seed=1, on=on).play(story)
+    assert run.outcome == "passed", run.reason
+    return run
+
+
+async def pending_payment(world: LiveWorld) -> Payer:
+    """Leave one payment pending, which each start of the service asks the chain about."""
+    alice = await world.payer("alice", balance="1.00")
+    await world.fault(Fault(**SETTLE, does="crash after"))
+    assert (await alice.buy()).status is None
+    return alice
+
+
+async def owed_refund(world: LiveWorld) -> Payer:
+    """Leave a session's refund due, which each start of the service tries to pay."""
+    alice = await world.payer("alice", balance="1.00")
+    await alice.open_session("0.05", 60)
+    await world.fault(Fault(**SETTLE, does="refuse", times=2))
+    await world.advance(65)
+    return alice
+
+
+@pytest.mark.parametrize("owed", [pending_payment, owed_refund])
+def test_a_crash_at_each_start_does_not_stop_time(
+    on: str, owed: Callable[[LiveWorld], Awaitable[Payer]]
+) -> None:
+    """The defect made 27,000 events in one virtual second, without end."""
+
+    async def story(world: LiveWorld) -> None:
+        alice = await owed(world)
+        assert world.stage.parts is not None
+        process, began_s = world.stage.parts.process, world.clock.now()
+        before = process.crashes
+        await world.fault(Fault(victim="rpc", does="crash before", times=None))
+        await world.advance(60)
+        assert world.clock.now() == pytest.approx(began_s + 60)
+        assert 30 / RESTART_S <= process.crashes - before <= 60 / RESTART_S
+        await world.heal()
+        await world.advance(60)
+        assert (await alice.buy()).status == 200
+
+    assert len(play(story, on).journal) < 1000
+
+
+def test_connections_are_refused_until_it_runs_again(on: str) -> None:
+    async def story(world: LiveWorld) -> None:
+        alice = await world.payer("alice", balance="1.00")
+        paid = await alice.buy()
+        await world.fault(Fault(victim="service", does="crash before"))
+        assert (await alice.ask()).status is None
+        began_s = world.clock.now()
+        down = await alice.ask()
+        assert (down.status, down.error in LOST[on]) == (None, True)
+        await world.clock.sleep(RESTART_S - 0.01)
+        assert (await alice.ask()).status is None
+        await world.clock.sleep(0.01)
+        assert world.clock.now() == pytest.approx(began_s + RESTART_S)
+        assert (await alice.ask(payment_id=paid.payment_id)).status == 200
+
+    play(story, on)
+
+
+def test_a_crash_during_the_restart_begins_it_anew(on: str) -> None:
+    async def story(world: LiveWorld) -> None:
+        alice = await world.payer("alice")
+        await world.fault(Fault(victim="service", does="crash before", times=2))
+        assert (await alice.ask()).status is None
+        await world.clock.sleep(RESTART_S * 0.75)
+        assert (await alice.ask()).status is None
+        await world.clock.sleep(RESTART_S * 0.75)
+        assert (await alice.ask()).status is None, "1.5 s after the first, 0.75 after the second"
+        await world.clock.sleep(RESTART_S * 0.25)
+        assert (await alice.ask()).status == 402
+
+    play(story, on)
+
+
+def test_background_work_waits_for_the_restart(on: str) -> None:
+    async def story(world: LiveWorld) -> None:
+        await pending_payment(world)
+        assert world.stage.parts is not None
+        crashing = asyncio.create_task(world.crash())
+        await world.clock.sleep(RESTART_S / 2)
+        assert world.stage.parts.service.store.payments.pending()
+        indexing = asyncio.create_task(world.run_indexer())
+        await world.clock.sleep(RESTART_S / 4)
+        assert not indexing.done(), "the indexer runs in the service"
+        await crashing
+        assert (await indexing)["asked"] in (0, 1)
+        await world.clock.sleep(0.001)
+        assert world.stage.parts.service.store.payments.pending() == []
+
+    play(story, on)
+
+
+@pytest.mark.parametrize("does", ["lose answer", "truncate", "duplicate", "delay answer"])
+def test_a_fault_in_front_of_a_service_that_is_down(on: str, does: str) -> None:
+    """The fault strikes a refused connection, of which there is no answer to delay or halve."""
+
+    async def story(world: LiveWorld) -> None:
+        alice = await world.payer("alice")
+        await world.fault(Fault(victim="service", does="crash before"))
+        wanted = {"seconds": 0.1} if does.startswith("delay") else {}
+        await world.fault(Fault(victim="service", does=does, path="/quote", **wanted))
+        assert (await alice.ask()).status is None
+        down = await alice.ask()
+        assert (down.status, down.error in LOST[on]) == (None, True)
+
+    play(story, on)
+
+
+def test_a_world_closes_while_the_service_restarts(on: str) -> None:
+    async def story(world: LiveWorld) -> None:
+        alice = await world.payer("alice")
+        await world.fault(Fault(victim="service", does="crash before"))
+        assert (await alice.ask()).status is None
+
+    play(story, on)
+
+
+def test_a_restart_in_real_time() -> None:
+    with LocalServer(seed=1) as server, httpx.Client(timeout=10) as http:
+        began_s = time.perf_counter()
+        assert http.post(f"{server.control_url}/crash").json() == {"crashes": 1}
+        assert time.perf_counter() - began_s >= RESTART_S
+        assert http.get(f"{server.url}/healthz").status_code == 200
+
+        crash = {"victim": "service", "does": "crash before"}
+        http.post(f"{server.control_url}/faults", json=crash)
+        with pytest.raises((httpx.RemoteProtocolError, httpx.ReadError)):
+            http.get(f"{server.url}/healthz")
+        http.post(f"{server.control_url}/clock/advance", json={"seconds": RESTART_S})
+        assert http.get(f"{server.url}/healthz").status_code == 200

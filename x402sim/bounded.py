@@ -1,0 +1,216 @@
+"""How is the answer of another party read, if neither its size nor its pace can be trusted?
+
+`bound` limits the body of one answer: at most `max_answer_bytes` of it, as received and after
+decoding, are ever held. Only gzip and deflate are decoded, because zlib alone can stop in the
+middle of a chunk; in any other encoding, or in two, a few bytes may become gigabytes. `receive`
+adds a deadline over the whole exchange: a byte a second resets every timeout of httpx.
+"""
+
+import asyncio
+import zlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from dataclasses import dataclass, replace
+from http.cookiejar import DefaultCookiePolicy
+
+import httpx
+
+MIB = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """The most that one answer may cost: bytes of its body, and seconds of the exchange."""
+
+    max_answer_bytes: int = MIB
+    deadline_s: float = 90.0
+
+    def __post_init__(self) -> None:
+        for name in ("max_answer_bytes", "deadline_s"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name} must be more than 0, not {getattr(self, name)}")
+
+
+class AnswerTooLarge(httpx.RemoteProtocolError):
+    """The body is larger than `max_answer_bytes`."""
+
+
+class AnswerTooSlow(httpx.ReadTimeout):
+    """The answer was not complete within `deadline_s`."""
+
+
+class AnswerUnreadable(httpx.RemoteProtocolError):
+    """The body is not in an encoding that can be read, or not what its encoding demands."""
+
+
+def bound(
+    response: httpx.Response, limits: Limits, elapsed_s: Callable[[], float] | None = None
+) -> None:
+    """Limit the body of an answer, before it is read.
+
+    Reading it then raises `AnswerTooLarge` and `AnswerUnreadable`; with `elapsed_s`, also
+    `AnswerTooSlow` as soon as a chunk arrives after the deadline. The header Content-Encoding is
+    removed, because the body is decoded already when httpx reads it.
+    """
+    if response.is_stream_consumed:  # it did not come over a wire
+        _require_size(len(response.content), limits)
+        return
+    meter = _Meter(response.headers.get("content-encoding", ""), limits, elapsed_s)
+    response.stream = _Limited(response.stream, meter)
+    if "content-encoding" in response.headers:
+        del response.headers["content-encoding"]
+
+
+async def receive(sending: Awaitable[httpx.Response], limits: Limits) -> httpx.Response:
+    """Return a whole answer within the limits, given the awaitable that sends its request.
+
+    Raises `AnswerTooLarge`, `AnswerTooSlow`, `AnswerUnreadable` and what `sending` raises. A
+    server's charset is ignored, because Python has charsets that decompress or always fail: the
+    text is UTF-8.
+    """
+    try:
+        async with asyncio.timeout(limits.deadline_s):
+            response = await sending
+            await read(response, limits)
+    except TimeoutError as error:
+        raise too_slow(limits) from error
+    response.encoding = "utf-8"
+    return response
+
+
+async def read(response: httpx.Response, limits: Limits) -> None:
+    """Read the body of an answer within the size limit; if that fails, close the connection."""
+    try:
+        bound(response, limits)
+        await response.aread()
+    except BaseException:
+        await response.aclose()
+        raise
+
+
+def too_slow(limits: Limits) -> AnswerTooSlow:
+    """Return the error of an answer that is not complete at the deadline."""
+    return AnswerTooSlow(
+        f"no complete answer within deadline_s = {limits.deadline_s:g}; raise deadline_s if the "
+        "server needs longer"
+    )
+
+
+def refuse_cookies(http: httpx.AsyncClient) -> None:
+    """Let a client keep no cookies: servers could fill its memory, and its requests, with them."""
+    http.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=[]))
+
+
+class BoundedTransport(httpx.AsyncBaseTransport):
+    """A transport whose answers are whole and within the limits (see `receive`).
+
+    A request may allow more than others with the extension `max_answer_bytes`.
+    """
+
+    def __init__(self, inner: httpx.AsyncBaseTransport, limits: Limits) -> None:
+        self._inner, self._limits = inner, limits
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        """Send a request and return its whole answer; raises `httpx.TransportError`."""
+        most = request.extensions.get("max_answer_bytes", self._limits.max_answer_bytes)
+        limits = replace(self._limits, max_answer_bytes=most)
+        return await receive(self._inner.handle_async_request(request), limits)
+
+    async def aclose(self) -> None:
+        """Close the inner transport."""
+        await self._inner.aclose()
+
+
+class _Limited(httpx.SyncByteStream, httpx.AsyncByteStream):
+    """The body of an answer, decoded and measured while it arrives."""
+
+    def __init__(
+        self, inner: httpx.SyncByteStream | httpx.AsyncByteStream, meter: "_Meter"
+    ) -> None:
+        self._inner, self._meter = inner, meter
+
+    def __iter__(self) -> Iterator[bytes]:
+        assert isinstance(self._inner, httpx.SyncByteStream)
+        for chunk in self._inner:
+            yield self._meter.decode(chunk)
+        self._meter.finish()
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        assert isinstance(self._inner, httpx.AsyncByteStream)
+        async for chunk in self._inner:
+            yield self._meter.decode(chunk)
+        self._meter.finish()
+
+    def close(self) -> None:
+        assert isinstance(self._inner, httpx.SyncByteStream)
+        self._inner.close()
+
+    async def aclose(self) -> None:
+        assert isinstance(self._inner, httpx.AsyncByteStream)
+        await self._inner.aclose()
+
+
+class _Meter:
+    """Decodes the chunks of one body, and counts them before and after."""
+
+    def __init__(
+        self, encoding: str, limits: Limits, elapsed_s: Callable[[], float] | None
+    ) -> None:
+        self._encoding = encoding.strip().lower()
+        self._limits, self._elapsed_s = limits, elapsed_s
+        self._received = self._decoded = 0
+        self._head = b""
+        self._zlib: zlib._Decompress | None = None
+
+    def decode(self, chunk: bytes) -> bytes:
+        """Return a chunk decoded; raises if there is too much of it, or if it came too late."""
+        if self._elapsed_s is not None and self._elapsed_s() > self._limits.deadline_s:
+            raise too_slow(self._limits)
+        self._received += len(chunk)
+        _require_size(self._received, self._limits)
+        if not chunk or self._encoding in ("", "identity"):
+            return chunk
+        decoded = self._inflate(chunk)
+        self._decoded += len(decoded)
+        _require_size(self._decoded, self._limits)
+        return decoded
+
+    def finish(self) -> None:
+        """Raise `AnswerUnreadable` if an encoded body ended before its end."""
+        if self._head or (self._zlib is not None and not self._zlib.eof):
+            raise AnswerUnreadable(f"the answer's body ends in the middle of its {self._encoding}")
+
+    def _inflate(self, chunk: bytes) -> bytes:
+        """Return at most one byte more than the limit allows."""
+        if self._zlib is None:
+            self._head += chunk
+            if len(self._head) < 2:
+                return b""
+            chunk, self._head = self._head, b""
+            self._zlib = zlib.decompressobj(self._window(chunk))
+        try:
+            return self._zlib.decompress(chunk, self._limits.max_answer_bytes - self._decoded + 1)
+        except zlib.error as error:
+            raise AnswerUnreadable(f"the answer's body is not {self._encoding}: {error}") from error
+
+    def _window(self, head: bytes) -> int:
+        """Return zlib's name for the encoding; `deflate` comes with a zlib header or without."""
+        match self._encoding:
+            case "gzip" | "x-gzip":
+                return zlib.MAX_WBITS | 16
+            case "deflate":
+                has_header = head[0] & 15 == 8 and int.from_bytes(head[:2], "big") % 31 == 0
+                return zlib.MAX_WBITS if has_header else -zlib.MAX_WBITS
+            case other:
+                raise AnswerUnreadable(
+                    f"the answer has Content-Encoding {other[:80]!r}; gzip, deflate and none are "
+                    "read, because others cannot be decoded within a limit. Ask the server for "
+                    "one of them"
+                )
+
+
+def _require_size(count: int, limits: Limits) -> None:
+    if count > limits.max_answer_bytes:
+        raise AnswerTooLarge(
+            f"the answer's body is larger than max_answer_bytes = {limits.max_answer_bytes}, and "
+            "was not read on; raise max_answer_bytes if the server needs that much"
+        )

@@ -1,0 +1,142 @@
+"""How does a ledger survive its process? It logs each operation in its file before it runs it.
+
+A database that belongs to the chain holds records of its transactions. It is told the number of
+each operation, after the operation is logged and before anything else can learn of it. So a
+database never knows more than its chain's file, wherever the process is killed; if it does, the
+file is an older copy.
+"""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from x402sim.chain.base import ChainError, ChainUnavailable
+
+Operation = tuple[int, str, list[Any]]
+"""The time of an operation, its name and its arguments."""
+
+
+class OperationLog:
+    """A SQLite table of operations, one msgpack row each, committed one by one.
+
+    Their numbers only grow, also over `begin`. `database` is told each of them.
+    """
+
+    def __init__(self, file: Path, database: Path | None) -> None:
+        self._db = sqlite3.connect(file, isolation_level=None, timeout=0.5)
+        self._seen: _Seen | None = None
+        try:
+            self._db.execute("PRAGMA locking_mode=EXCLUSIVE")  # one process may write
+            self._db.execute("PRAGMA journal_mode=WAL")
+            self._db.execute("PRAGMA synchronous=FULL")
+            self._db.execute(
+                "CREATE TABLE IF NOT EXISTS operations(seq INTEGER PRIMARY KEY, op BLOB)"
+            )
+            self._seen = _Seen(database) if database else None
+        except sqlite3.Error:
+            self._db.close()
+            raise
+
+    def write(self, at_s: int, name: str, *arguments: Any) -> None:
+        """Log one operation; raises `ChainUnavailable`, and `ChainError` for a number too large."""
+        row = _row(at_s, name, arguments)
+        with _explained():
+            logged = self._db.execute("INSERT INTO operations(op) VALUES (?)", (row,))
+        self._tell(logged.lastrowid or 0)
+
+    def begin(self, at_s: int, *arguments: Any) -> None:
+        """Replace all operations by a genesis, in one transaction; raises `ChainUnavailable`."""
+        row = _row(at_s, "genesis", arguments)
+        number = max(self._last(), self._told()) + 1
+        with _explained(), self._db:
+            self._db.execute("BEGIN")
+            self._db.execute("DELETE FROM operations")
+            self._db.execute("INSERT INTO operations VALUES (?, ?)", (number, row))
+        self._tell(number)
+
+    def read(self) -> list[Operation]:
+        """Return all operations; raises `ChainError` if the file is damaged."""
+        rows = self._db.execute("SELECT op FROM operations ORDER BY seq")
+        try:
+            return [msgspec.msgpack.decode(row) for (row,) in rows]
+        except msgspec.MsgspecError as error:
+            raise ChainError(f"the chain file is damaged: {error}") from error
+
+    def require_as_new_as_database(self) -> None:
+        """Raise `ChainError` if the database has seen operations that this file lacks."""
+        last, seen = self._last(), self._told()
+        if last < seen:
+            raise ChainError(
+                f"the chain file is older than its database: it ends at operation {last}, and the "
+                f"database has seen operation {seen}; restore both from copies of the same moment, "
+                "or move both away to begin anew"
+            )
+
+    def close(self) -> None:
+        """Close the files."""
+        self._db.close()
+        if self._seen:
+            self._seen.close()
+
+    def _last(self) -> int:
+        (number,) = self._db.execute("SELECT max(seq) FROM operations").fetchone()
+        return number or 0
+
+    def _told(self) -> int:
+        return self._seen.operations() if self._seen else 0
+
+    def _tell(self, number: int) -> None:
+        if self._seen:
+            self._seen.tell(number)
+
+
+class _Seen:
+    """The number of the newest operation that a database has seen, in a table of its own there.
+
+    It does not wait for the disk: the database's next commit, which does, includes it.
+    """
+
+    def __init__(self, database: Path) -> None:
+        self._db = sqlite3.connect(database, isolation_level=None, timeout=0.5)
+        try:
+            self._db.execute("PRAGMA synchronous=NORMAL")
+            self._db.execute("CREATE TABLE IF NOT EXISTS chain(operations INTEGER NOT NULL)")
+            self._db.execute("PRAGMA busy_timeout=0")
+        except sqlite3.Error:
+            self._db.close()
+            raise
+
+    def operations(self) -> int:
+        row = self._db.execute("SELECT max(operations) FROM chain").fetchone()
+        return row[0] or 0
+
+    def tell(self, number: int) -> None:
+        # The operation is logged already. If the database is locked or its disk is full, it learns
+        # of the next one: until then an older file may pass, and none is refused wrongly.
+        with suppress(sqlite3.Error):
+            told = self._db.execute("UPDATE chain SET operations = ?", (number,))
+            if not told.rowcount:
+                self._db.execute("INSERT INTO chain VALUES (?)", (number,))
+
+    def close(self) -> None:
+        self._db.close()
+
+
+@contextmanager
+def _explained() -> Iterator[None]:
+    """Turn an error of the file into the one that callers of a chain expect."""
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        raise ChainUnavailable(f"the chain file cannot be written: {error}") from error
+
+
+def _row(at_s: int, name: str, arguments: tuple[Any, ...]) -> bytes:
+    try:
+        return msgspec.msgpack.encode((at_s, name, arguments))
+    except OverflowError as error:
+        raise ChainError(f"{name}: {error}") from error

@@ -1,0 +1,234 @@
+"""What is a random world, as data? Its options, and the steps of everybody in it.
+
+A case is JSON-able and prints as Python code that makes it again. Times are seconds since the
+world began; `at_s` is when a step begins, and steps run at the same time if they take long.
+"""
+
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from x402sim.events import ServiceName, Skewable
+from x402sim.world.transport.faults import Fault
+
+AtS = Annotated[float, Meta(ge=0, le=86_400)]
+LieKind = Literal[
+    "valid is invalid",
+    "invalid is valid",
+    "invented hash",
+    "hash of another payment",
+    "failed though moved",
+    "failed and not moved",
+    "transaction unknown",
+    "transaction reverted",
+    "wrong block",
+]
+"""What a lying party answers; the last three are the explorer's, the others the facilitator's."""
+
+
+class _Step(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    forbid_unknown_fields=True,
+    repr_omit_defaults=True,
+    omit_defaults=True,
+    tag_field="do",
+):
+    at_s: AtS = 0.0
+
+
+class Buy(_Step, frozen=True, kw_only=True):
+    """A payer asks for a quote, signs, waits, and pays; without a final answer, tries again.
+
+    `number` names the purchase for other steps. `anew` signs a second header for the same payment
+    after a final refusal, while the 402 is young enough.
+    """
+
+    number: int
+    payer: int = 0
+    service: ServiceName = "service"
+    wait_s: float = 0.0
+    tries: int = 3
+    pause_s: float = 5.0
+    anew: bool = False
+
+
+class Deposit(_Step, frozen=True, kw_only=True):
+    """A payer opens a session, as `Buy` does, and spends it request by request."""
+
+    number: int
+    payer: int = 0
+    service: ServiceName = "service"
+    wait_s: float = 0.0
+    tries: int = 3
+    pause_s: float = 5.0
+    anew: bool = False
+    cents: int = 5
+    duration_s: int = 120
+    spends: int = 2
+    spend_pause_s: float = 10.0
+
+
+class Again(_Step, frozen=True, kw_only=True):
+    """Somebody presents the header of purchase `of` again.
+
+    At `service`, under a new payment id (`new_id`) of payer `by`, or under its own one.
+    """
+
+    of: int
+    by: int = 0
+    service: ServiceName = "service"
+    new_id: bool = True
+
+
+class Submit(_Step, frozen=True, kw_only=True):
+    """A third party submits the newest header of purchase `of`, itself or by the facilitator."""
+
+    of: int
+    how: Literal["chain", "facilitator"] = "chain"
+
+
+class Cancel(_Step, frozen=True, kw_only=True):
+    """The payer of purchase `of` cancels its newest authorization on the chain."""
+
+    of: int
+
+
+class Strike(_Step, frozen=True, kw_only=True):
+    """A fault is injected; all faults end with the steps."""
+
+    fault: Fault
+
+
+class Lie(_Step, frozen=True, kw_only=True):
+    """The facilitator or the explorer answers `times` requests with a lie.
+
+    A hash is answered for a payment of `amount_base` by payer `about`, or for a refund to that
+    payer; `error` is the reason of a failure.
+    """
+
+    lie: LieKind
+    about: int = 0
+    amount_base: int = 10_000
+    is_refund: bool = False
+    times: int = 1
+    error: str = "Authorization expired"
+
+
+class Crash(_Step, frozen=True, kw_only=True):
+    """A service crashes and starts again."""
+
+    service: ServiceName = "service"
+
+
+class Skew(_Step, frozen=True, kw_only=True):
+    """A clock is wrong from now on."""
+
+    actor: Skewable
+    seconds: float
+
+
+class Lag(_Step, frozen=True, kw_only=True):
+    """The explorer shows blocks late from now on."""
+
+    seconds: float
+
+
+class Reorganise(_Step, frozen=True, kw_only=True):
+    """The newest blocks are replaced; `drop`: without their transactions, which are lost."""
+
+    depth: int = 1
+    drop: bool = False
+
+
+class Revert(_Step, frozen=True, kw_only=True):
+    """The next calls of the token revert when mined."""
+
+    calls: int = 1
+
+
+class DropWaiting(_Step, frozen=True, kw_only=True):
+    """The mempool is emptied."""
+
+
+class RunIndexer(_Step, frozen=True, kw_only=True):
+    """The indexer of a service runs out of turn."""
+
+    service: ServiceName = "service"
+
+
+Purchase = Buy | Deposit
+Step = (
+    Buy
+    | Deposit
+    | Again
+    | Submit
+    | Cancel
+    | Strike
+    | Lie
+    | Crash
+    | Skew
+    | Lag
+    | Reorganise
+    | Revert
+    | DropWaiting
+    | RunIndexer
+)
+
+
+class Case(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    forbid_unknown_fields=True,
+    repr_omit_defaults=True,
+    omit_defaults=True,
+):
+    """A random world: its options, as in `x402sim.World`, and its steps.
+
+    `balances` are the tokens of each payer, such as "1.00", or "" for none; `services` is how many
+    services there are.
+    `jitter` is the sigma of the lognormal latencies; 0 keeps them constant.
+    """
+
+    seed: int = 0
+    balances: tuple[str, ...] = ("1.00",)
+    services: Annotated[int, Meta(ge=1, le=3)] = 1
+    latency: dict[str, float] = {}
+    jitter: float = 0.0
+    block_time_s: float | None = None
+    explorer_lag_s: float = 0.0
+    steps: tuple[Step, ...] = ()
+
+
+def kind_of(step: Step) -> str:
+    """Return what a step exercises, for the table of a campaign."""
+    match step:
+        case Strike(fault=fault):
+            victim = "service" if fault.victim.startswith("service") else fault.victim
+            return f"fault: {victim} {fault.does}"
+        case Lie(lie=lie):
+            return f"lie: {lie}"
+        case Reorganise(drop=drop):
+            return "reorganise, transactions lost" if drop else "reorganise"
+        case Again(new_id=new_id):
+            return "present again, new payment id" if new_id else "present again, same id"
+        case Submit(how=how):
+            return f"submit by a third party: {how}"
+        case _:
+            return _NAMES[type(step)]
+
+
+_NAMES: dict[type[Step], str] = {
+    Buy: "buy",
+    Deposit: "deposit and spend",
+    Cancel: "cancel",
+    Crash: "crash",
+    Skew: "clock skew",
+    Lag: "explorer lag",
+    Revert: "forced revert",
+    DropWaiting: "mempool dropped",
+    RunIndexer: "indexer out of turn",
+}

@@ -1,0 +1,210 @@
+"""Plays one case in virtual time, ends its faults, lets time pass, and audits it."""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, get_args
+
+from x402sim import events
+from x402sim.events import ServiceName
+from x402sim.explore.audit import Audit, Law, Violation, ask_everything
+from x402sim.explore.case import Case, Deposit, Lie, Reorganise, Step, Submit
+from x402sim.explore.evidence import Ledger, Times
+from x402sim.explore.steps import Scene, perform
+from x402sim.journal import Entry, Journal
+from x402sim.protocol.networks import TESTNET
+from x402sim.world.assembly.hooks import NO_HOOKS, Hooks
+from x402sim.world.assembly.recipe import Recipe
+from x402sim.world.loop import Deadlock, run_virtual
+from x402sim.world.stages.in_process import InProcess
+from x402sim.world.stages.stage import Plan
+from x402sim.world.story.invariants import GRANTED_IF_PAID, PAID_ONCE, Invariants
+from x402sim.world.story.live import LiveWorld
+from x402sim.world.transport.latency import latency_of
+
+QUIET_S = 1_600.0
+"""The peace before the audit: twelve blocks of 60 s, and several runs of every background job."""
+MOST_EVENTS = 60_000
+MOST_AT_ONCE = 5_000
+"""The most events of a world, and of one virtual second; more means that time stands still."""
+_FINE = frozenset((502, 503))
+_SERVICES = get_args(ServiceName)
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """A case that was played: what it broke, what its payments came to, and its journal."""
+
+    case: Case
+    violations: list[Violation]
+    counts: Counter[str]
+    journal: Journal = field(repr=False)
+
+    @property
+    def laws(self) -> set[Law]:
+        """The laws that it broke."""
+        return {each.law for each in self.violations}
+
+
+def play(case: Case, hooks: Hooks = NO_HOOKS) -> Played:
+    """Play a case; `hooks` may put a defect into its services.
+
+    The same case gives the same journal and the same violations.
+    """
+    run = _Run(case, hooks)
+    return run.play()
+
+
+class _Run:
+    """One run of one case, and all that it finds."""
+
+    def __init__(self, case: Case, hooks: Hooks) -> None:
+        self._case, self._hooks = case, hooks
+        self._found: list[Violation] = []
+        self._counts: Counter[str] = Counter()
+        self._journal = Journal()
+        self._second, self._at_once = 0, 0
+        self._main: asyncio.Task[Any] | None = None
+
+    def play(self) -> Played:
+        """Play the case to its end, or to its failure."""
+        handler = _Errors(self._exception)
+        log = logging.getLogger("x402sim")
+        log.addHandler(handler)
+        propagates, log.propagate = log.propagate, False
+        try:
+            run_virtual(self._play)
+        except Deadlock as stuck:
+            self._break(Law.TIME_PASSES, str(stuck))
+        except asyncio.CancelledError:
+            pass  # time stood still, which is recorded already
+        except Exception as bug:  # noqa: BLE001 - whatever a world raises is what the run found
+            self._exception(repr(bug))
+        finally:
+            log.removeHandler(handler)
+            log.propagate = propagates
+        violations = list(dict.fromkeys(self._found))
+        return Played(self._case, violations, self._counts, self._journal)
+
+    def _break(self, law: Law, how: str) -> None:
+        self._found.append(Violation(law, how))
+
+    def _exception(self, text: str) -> None:
+        self._break(Law.NO_EXCEPTION, text)
+
+    async def _play(self) -> None:
+        self._main = asyncio.current_task()
+        asyncio.get_running_loop().set_exception_handler(
+            lambda _, context: self._exception(str(context.get("exception") or context["message"]))
+        )
+        async with InProcess().open(_plan(self._case, self._hooks)) as stage:
+            self._journal = stage.links.journal
+            assert stage.parts is not None
+            live = await LiveWorld.on(stage, TESTNET)
+            self._journal.listeners += [self._watch, Invariants(stage.parts, self._during)]
+            try:
+                await self._tell(live)
+            finally:
+                await live.close()
+
+    async def _tell(self, live: LiveWorld) -> None:
+        """Play every step, end the faults, let time pass, and audit."""
+        scene = await _scene(live, self._case)
+        started_s = live.clock.now()
+        async with asyncio.TaskGroup() as group:
+            for step in self._case.steps:
+                group.create_task(self._step(scene, started_s + step.at_s, step))
+        await live.heal()
+        ends_s = [*scene.book.ends_s(), live.clock.now() + _longest_session_s(self._case)]
+        await live.clock.sleep_until(max(ends_s) + QUIET_S)
+        granted = await ask_everything(scene)
+        assert live.stage.parts is not None
+        ledger = await Ledger.read(live.stage.parts.chain)
+        audit = Audit(scene, ledger, Times.read(self._journal), granted)
+        self._found += audit.violations()
+        self._counts += audit.counts
+
+    async def _step(self, scene: Scene, at_s: float, step: Step) -> None:
+        await scene.world.clock.sleep_until(at_s)
+        await perform(scene, step)
+
+    def _watch(self, entry: Entry) -> None:
+        """Look at each event: server errors, and time that stands still."""
+        event, second = entry.event, entry.at_ms // 1000
+        self._at_once = self._at_once + 1 if second == self._second else 0
+        self._second = second
+        is_stuck = self._at_once > MOST_AT_ONCE or entry.seq > MOST_EVENTS
+        if is_stuck and self._main and not self._main.cancelling():
+            self._break(Law.TIME_PASSES, f"more than {MOST_AT_ONCE} events in one second")
+            self._main.cancel()
+        match event:
+            case events.AnswerSent(actor=actor, status=status, path=path):
+                if actor in _SERVICES and status >= 500 and status not in _FINE:
+                    self._break(Law.NO_SERVER_ERROR, f"{actor} answered {status} to {path}")
+            case _:
+                pass
+
+    def _during(self, clause: str, expected: str, actual: str) -> None:
+        """Take a broken invariant, unless a third party, a lie or a reorganisation explains it.
+
+        What the audit judges at the end, with its reason, is not judged here.
+        """
+        excuses = {GRANTED_IF_PAID: Lie | Reorganise, PAID_ONCE: Submit}
+        excuse = excuses.get(clause)
+        if excuse is None or not any(isinstance(step, excuse) for step in self._case.steps):
+            self._break(Law.DURING_THE_RUN, f"{clause}: expected {expected}, got {actual}")
+
+
+def _plan(case: Case, hooks: Hooks) -> Plan:
+    latency: dict[str, Any] = dict(case.latency)
+    if case.jitter:
+        latency = {to: (median_s, case.jitter) for to, median_s in latency.items()}
+    return Plan(
+        recipe=Recipe(
+            network=TESTNET,
+            seed=case.seed,
+            block_time_s=case.block_time_s,
+            explorer_lag_s=case.explorer_lag_s,
+            hooks=hooks,
+        ),
+        latency={to: latency_of(spec) for to, spec in latency.items()},
+    )
+
+
+async def _scene(live: LiveWorld, case: Case) -> Scene:
+    """Start the services, and fund the payers."""
+    for _ in range(case.services - 1):
+        await live.another_service()
+    payers = [
+        await live.payer(f"payer {number}", balance=balance or None)
+        for number, balance in enumerate(case.balances)
+    ]
+    third_party = await live.payer("third party")
+    assert live.stage.parts is not None
+    return Scene(
+        world=live,
+        case=case,
+        payers=tuple(payers),
+        third_party=third_party,
+        floor=await live.stage.parts.chain.height(),
+        deposits={step.number: step for step in case.steps if isinstance(step, Deposit)},
+    )
+
+
+def _longest_session_s(case: Case) -> int:
+    return max((step.duration_s for step in case.steps if isinstance(step, Deposit)), default=0)
+
+
+class _Errors(logging.Handler):
+    """Collects errors with an exception: of background work, and of requests."""
+
+    def __init__(self, found: Callable[[str], None]) -> None:
+        super().__init__(logging.ERROR)
+        self._found = found
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Take an error."""
+        raised = record.exc_info[1] if record.exc_info else None
+        self._found(f"{record.getMessage()}: {raised!r}")

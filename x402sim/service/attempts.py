@@ -1,0 +1,144 @@
+"""Which authorizations were presented for a payment id, and which one is it claimed for?
+
+An authorization pays for one payment id only. A claim stays until the chain proves that the
+authorization can never be used.
+Clauses: 5/nonce-once, 7/payment-already-settled, 7/nonce-already-used.
+"""
+
+import msgspec
+
+from x402sim.protocol.header import PresentedPayment
+from x402sim.protocol.messages import PaymentRequirements
+from x402sim.protocol.refusals import Finding, Refusal, SettlementRefused
+from x402sim.protocol.rules import Presented, Rules, first_broken
+from x402sim.service.issue import Terms
+from x402sim.service.reconcile import follow_chain
+from x402sim.service.state import Service
+from x402sim.service.store.payment_records import Claim, Stored
+from x402sim.service.upstream.calls import Unavailable
+
+MAX_ATTEMPTS = 8
+"""The most payment headers that can be presented for one payment id."""
+
+
+class Attempt(msgspec.Struct, frozen=True):
+    """One request to settle, with everything in it decoded.
+
+    `can_pay`: the authorization in the header makes the required transfer, whoever submits it.
+    """
+
+    payment_id: str
+    payment: PresentedPayment
+    requirements: PaymentRequirements
+    terms: Terms
+    issued: PaymentRequirements
+    can_pay: bool
+
+
+async def claim(service: Service, attempt: Attempt) -> Stored:
+    """Claim the payment id for the authorization in the header, before anybody is asked.
+
+    Returns the pending record, or the settled one if the same header was sent before and the
+    chain says only now that it was paid. Raises `SettlementRefused` if the id is used
+    (7/payment-already-settled), if another header may still pay for it, or if the authorization
+    was used before, or pays for another payment id (7/nonce-already-used).
+    """
+    sent = service.store.payments.attempts(attempt.payment_id)
+    earlier = await _earlier_attempt(service, attempt, sent) if sent else None
+    if earlier is not None:
+        return earlier
+    require(service, service.freshness_rules, attempt)
+    new = Claim(
+        payment_id=attempt.payment_id,
+        payment=attempt.payment,
+        issued=attempt.issued,
+        timestamp_ms=service.clock.now_ms(),
+        duration=attempt.terms.duration,
+        can_pay=attempt.can_pay,
+        seen_unused=await _is_unused(service, attempt),
+    )
+    stored = service.store.payments.insert_pending(new)
+    if stored is None:
+        raise SettlementRefused(Refusal.NONCE_USED, "it pays for another payment id")
+    return stored
+
+
+def require(service: Service, rules: Rules[Presented, Refusal], attempt: Attempt) -> None:
+    """Check a rule table; raises `SettlementRefused` with the first row that fails."""
+    expires_s, now_s = attempt.terms.expires_s, service.clock.now_s()
+    case = Presented(attempt.requirements, attempt.issued, expires_s=expires_s, now_s=now_s)
+    broken = first_broken(rules, case)
+    if broken:
+        raise SettlementRefused(broken.refusal, broken.reason(case))
+
+
+async def _earlier_attempt(
+    service: Service, attempt: Attempt, earlier: list[Stored]
+) -> Stored | None:
+    """Return the one of the earlier attempts with the same authorization, as it is by now.
+
+    It is pending or settled. None if there is none, or if it can never be paid. Raises `SettlementRefused` if the id is
+    used, or if another header may still be paid.
+    """
+    payments, same = service.store.payments, None
+    if any(stored.record.status == "settled" for stored in earlier):
+        raise SettlementRefused(Refusal.ALREADY_SETTLED)
+    for stored in earlier:
+        is_same, has_failed = _is_same(attempt, stored), stored.record.status == "failed"
+        if has_failed and not is_same:
+            continue
+        finding = await follow_chain(service, stored)
+        if finding is Finding.PAID:
+            if is_same:
+                return payments.attempt(stored.attempt)
+            raise SettlementRefused(Refusal.ALREADY_SETTLED)
+        if finding is Finding.NEVER or has_failed:
+            continue
+        if is_same:
+            same = stored
+        elif stored.may_move:
+            raise SettlementRefused(Refusal.PENDING, "an earlier payment header may still settle")
+    if same is not None:
+        return _resumed(service, same)
+    if len(earlier) >= MAX_ATTEMPTS:
+        reason = f"{len(earlier)} payment headers were sent for it; ask for a new payment id"
+        raise SettlementRefused(Refusal.PENDING, reason)
+    return None
+
+
+def _resumed(service: Service, earlier: Stored) -> Stored:
+    """Return an earlier attempt that is sent to the facilitator again, as the chain sees it now."""
+    payments = service.store.payments
+    if not earlier.may_move:
+        payments.set_may_move(earlier.attempt, True)
+    now = payments.attempt(earlier.attempt) or earlier
+    return msgspec.structs.replace(now, may_move=earlier.may_move)
+
+
+def _is_same(attempt: Attempt, stored: Stored) -> bool:
+    """Tell whether a header holds the authorization of an earlier attempt."""
+    auth, claimed = attempt.payment.authorization, stored.authorization
+    if stored.header == attempt.payment.text:
+        return True
+    if auth is None or claimed is None or not attempt.can_pay:
+        return False
+    return (auth.from_, auth.nonce) == (claimed.payer, claimed.nonce)
+
+
+async def _is_unused(service: Service, attempt: Attempt) -> bool:
+    """Tell whether the chain says that the authorization is not used yet; False if it is silent.
+
+    One that was used before it was presented here may have paid at another service. Raises
+    `SettlementRefused` "Nonce already used" then (5/nonce-once).
+    """
+    authorization = attempt.payment.authorization
+    if authorization is None or not attempt.can_pay:
+        return False
+    try:
+        state = await service.rpc.nonce_state(authorization.from_, authorization.nonce)
+    except Unavailable:
+        return False
+    if state.is_used:
+        reason = "the authorization was used before it was presented for this payment id"
+        raise SettlementRefused(Refusal.NONCE_USED, reason)
+    return True

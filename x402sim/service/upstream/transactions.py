@@ -1,0 +1,61 @@
+"""What does a transaction's receipt say: its block, its success, and what the token did in it?
+
+Both the node's and the explorer's receipts are read here. Logs of other contracts are worth
+nothing.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from x402sim.protocol import abi
+from x402sim.protocol.crypto import Address, from_hex
+
+
+class OnChain(msgspec.Struct, frozen=True):
+    """A mined transaction, and the token's events in it.
+
+    `transfers` are (from, to, base units), `used` are (authorizer, nonce of 32 bytes).
+    """
+
+    block_number: int
+    succeeded: bool
+    transfers: tuple[tuple[Address, Address, int], ...] = ()
+    used: tuple[tuple[Address, bytes], ...] = ()
+
+
+def read_receipt(receipt: dict[str, Any], token: Address) -> OnChain:
+    """Read a receipt; raises one of `calls.NONSENSE` if it makes no sense."""
+    transfers: list[tuple[Address, Address, int]] = []
+    used: list[tuple[Address, bytes]] = []
+    for event, indexed, data in _events(receipt.get("logs") or (), token):
+        if event == abi.TRANSFER_EVENT:
+            sender, to = (Address(word[12:]) for word in indexed)
+            transfers.append((sender, to, int(data, 16)))
+        elif event == abi.AUTHORIZATION_USED:
+            authorizer, nonce = indexed
+            used.append((Address(authorizer[12:]), nonce))
+    return OnChain(
+        block_number=block_number(receipt["blockNumber"]),
+        succeeded={"0x1": True, "0x0": False}[receipt["status"]],
+        transfers=tuple(transfers),
+        used=tuple(used),
+    )
+
+
+def block_number(text: str) -> int:
+    """Return a block number; raises `ValueError` if no chain could be that long."""
+    number = int(text, 16)
+    if not 0 <= number < 2**63:
+        raise ValueError(f"block {text}")
+    return number
+
+
+def _events(
+    logs: Iterable[dict[str, Any]], token: Address
+) -> Iterable[tuple[bytes, list[bytes], str]]:
+    for log in logs:
+        if from_hex(log["address"], 20) == token and log["topics"]:
+            event, *indexed = (from_hex(topic, 32) for topic in log["topics"])
+            yield event, indexed, log["data"]
