@@ -12,6 +12,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 import pytest
+from msgspec import UNSET
 
 from x402sim import Fault, events
 from x402sim.events import KINDS, name_of
@@ -19,6 +20,7 @@ from x402sim.journal import VERSION, Journal
 from x402sim.report import diff, trace
 from x402sim.report.frames import TABLES
 from x402sim.report.reading import Reading
+from x402sim.world.transport.faults import DEFAULTS
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "x402sim"
@@ -229,4 +231,9 @@ def test_an_injected_fault_has_the_fields_of_a_fault() -> None:
         for kind in (events.FaultInjected, Fault)
     )
     assert ours.pop("actor") == "world"
-    assert ours == its
+    assert list(ours) == list(its)
+    assert {name: ours[name] for name, default in its.items() if default is not UNSET} == {
+        name: default for name, default in its.items() if default is not UNSET
+    }
+    unused = {name: ours[name] for name, default in its.items() if default is UNSET}
+    assert unused == DEFAULTS

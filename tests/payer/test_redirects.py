@@ -67,8 +67,8 @@ def test_a_payment_id_is_not_sent_elsewhere(get: Get, peers: Peers) -> None:
 @CLIENTS
 def test_a_payment_id_of_the_caller_is_not_sent_elsewhere(get: Get, peers: Peers) -> None:
     shop, elsewhere = peers
+    proof = {"X-Payment-Id": "pay_mine"}
     with pytest.raises(PaymentFailed, match=REFUSED):
-        proof = {"X-Payment-Id": "pay_mine"}
         get(f"{shop.url}/away/302/x", PaymentAuth(Wallet.create()), headers=proof)
     assert elsewhere.seen == []
 
@@ -160,6 +160,8 @@ def test_another_transport_is_found_out_by_the_url_of_the_answer() -> None:
 
     transport = httpx.MockTransport(serve)
     auth = SessionAuth(Wallet.create(), session_id="session_secret")
-    with httpx.Client(transport=transport, follow_redirects=True, auth=auth) as http:
-        with pytest.raises(PaymentFailed, match=REFUSED):
-            http.get("http://shop/")
+    with (
+        httpx.Client(transport=transport, follow_redirects=True, auth=auth) as http,
+        pytest.raises(PaymentFailed, match=REFUSED),
+    ):
+        http.get("http://shop/")

@@ -43,7 +43,8 @@ async def claim(service: Service, attempt: Attempt) -> Stored:
     (7/payment-already-settled), if another header may still pay for it, or if the authorization
     was used before, or pays for another payment id (7/nonce-already-used).
     """
-    earlier = await _earlier_attempt(service, attempt)
+    sent = service.store.payments.attempts(attempt.payment_id)
+    earlier = await _earlier_attempt(service, attempt, sent) if sent else None
     if earlier is not None:
         return earlier
     require(service, service.freshness_rules, attempt)
@@ -71,14 +72,15 @@ def require(service: Service, rules: Rules[Presented, Refusal], attempt: Attempt
         raise SettlementRefused(broken.refusal, broken.reason(case))
 
 
-async def _earlier_attempt(service: Service, attempt: Attempt) -> Stored | None:
-    """Return the record of the same authorization, pending or settled by now.
+async def _earlier_attempt(
+    service: Service, attempt: Attempt, earlier: list[Stored]
+) -> Stored | None:
+    """Return the one of the earlier attempts with the same authorization, as it is by now.
 
-    None if it was not sent before, or can never be paid. Raises `SettlementRefused` if the id is
+    It is pending or settled. None if there is none, or if it can never be paid. Raises `SettlementRefused` if the id is
     used, or if another header may still be paid.
     """
     payments, same = service.store.payments, None
-    earlier = payments.attempts(attempt.payment_id)
     if any(stored.record.status == "settled" for stored in earlier):
         raise SettlementRefused(Refusal.ALREADY_SETTLED)
     for stored in earlier:

@@ -28,10 +28,10 @@ async def run_background(service: Service) -> None:
 
     async with asyncio.TaskGroup() as group:
         every = _Every(service, group)
-        every(settings.reconcile_interval_s, lambda: reconcile(service), at_once=True)
-        every(settings.session_sweep_s, lambda: sessions.expire(service), at_once=True)
-        every(settings.indexer_interval_s, lambda: indexer.run(service))
-        every(settings.entitlement_sweep_s, sweep)
+        every("reconcile", settings.reconcile_interval_s, lambda: reconcile(service), at_once=True)
+        every("expire", settings.session_sweep_s, lambda: sessions.expire(service), at_once=True)
+        every("index", settings.indexer_interval_s, lambda: indexer.run(service))
+        every("sweep", settings.entitlement_sweep_s, sweep)
 
 
 class _Every:
@@ -45,9 +45,15 @@ class _Every:
         self._group = group
 
     def __call__(
-        self, interval_s: int, work: Callable[[], Awaitable[object]], *, at_once: bool = False
+        self,
+        name: str,
+        interval_s: int,
+        work: Callable[[], Awaitable[object]],
+        *,
+        at_once: bool = False,
     ) -> None:
-        self._group.create_task(self._loop(interval_s, work, at_once))
+        name = f"background work: {name}"
+        self._group.create_task(self._loop(interval_s, work, at_once), name=name)
 
     async def _loop(
         self, interval_s: int, work: Callable[[], Awaitable[object]], at_once: bool

@@ -156,10 +156,10 @@ def receipt(service: Service, payment_id: str) -> Receipt:
 
 
 def _can_pay(service: Service, payment: PresentedPayment, issued: PaymentRequirements) -> bool:
-    if payment.signed is None:
-        return False
-    case = Verification(payment.signed, issued, service.settings.network)
-    return first_broken(AUTHORIZES, case) is None
+    signed, network = payment.signed, service.settings.network
+    return signed is not None and not first_broken(
+        AUTHORIZES, Verification(signed, issued, network)
+    )
 
 
 # --- records, rules and reasons ------------------------------------------------------

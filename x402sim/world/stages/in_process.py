@@ -133,10 +133,8 @@ def _newest(journal: Journal) -> str:
 
 
 def _deed(event: Event) -> str:
-    match event:
-        case RequestSent():
-            return f"{event.actor} asks {event.to} {event.path}"
-        case AnswerSent():
-            return f"{event.actor} answers {event.path} with {event.status}"
-        case _:
-            return f"{event.actor} {type(event).__name__}"
+    if isinstance(event, RequestSent):
+        return f"{event.actor} asks {event.to} {event.path}"
+    if isinstance(event, AnswerSent):
+        return f"{event.actor} answers {event.path} with {event.status}"
+    return f"{event.actor} {type(event).__name__}"

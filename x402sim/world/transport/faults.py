@@ -7,7 +7,7 @@ where the fault is written, and so is a field that the kind does not use.
 import re
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Annotated, Any, Literal, TypeVar, get_args, get_type_hints
+from typing import Annotated, Any, Literal, get_args, get_type_hints
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
@@ -16,7 +16,6 @@ from x402sim.events import Part
 from x402sim.rng import Stream
 from x402sim.suggest import unknown
 
-T = TypeVar("T")
 Victim = Part
 FaultKind = Literal[
     "lose request",
@@ -102,9 +101,20 @@ _KINDS_WITH: dict[str, tuple[FaultKind, ...]] = {
 """The kinds that use a field; all others are for every kind."""
 
 
-def given(value: T | UnsetType, default: T) -> T:
-    """Return a field's value, or what it is by default."""
-    return default if isinstance(value, UnsetType) else value
+DEFAULTS: dict[str, Any] = {
+    "seconds": 0.0,
+    "status": 500,
+    "body": "",
+    "content_type": "application/json",
+    "work_done": False,
+}
+"""What a field is by default, for the kinds that use it."""
+
+
+def value_of(fault: Fault, name: str) -> Any:
+    """Return the value of one of the fields of `DEFAULTS`."""
+    value = getattr(fault, name)
+    return DEFAULTS[name] if value is UNSET else value
 
 
 @cache

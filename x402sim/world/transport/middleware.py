@@ -11,7 +11,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from x402sim.clock import Clock
 from x402sim.web import MAX_BODY_BYTES
-from x402sim.world.transport.faults import Fault, Faults, Victim, given
+from x402sim.world.transport.faults import Fault, Faults, Victim, value_of
 
 ABORT = "x402sim.abort"
 """The ASGI scope's key of the function that breaks the request's connection."""
@@ -79,14 +79,14 @@ async def _strike(fault: Fault, crash: Callable[[], None], clock: Clock, request
             await request.work()
             await request.abort("lost")
         case "delay request":
-            await clock.sleep(given(fault.seconds, 0.0))
+            await clock.sleep(value_of(fault, "seconds"))
             await _answer(request, await request.work())
         case "delay answer":
             answer = await request.work()
-            await clock.sleep(given(fault.seconds, 0.0))
+            await clock.sleep(value_of(fault, "seconds"))
             await _answer(request, answer)
         case "answer":
-            if given(fault.work_done, False):
+            if value_of(fault, "work_done"):
                 await request.work()
             await _answer(request, _made_up(fault))
         case "truncate":
@@ -109,10 +109,10 @@ async def _answer(request: _Request, messages: list[Message]) -> None:
 
 
 def _made_up(fault: Fault) -> list[Message]:
-    headers = [(b"content-type", given(fault.content_type, "application/json").encode())]
+    headers = [(b"content-type", value_of(fault, "content_type").encode())]
     return [
-        {"type": "http.response.start", "status": given(fault.status, 500), "headers": headers},
-        {"type": "http.response.body", "body": given(fault.body, "").encode()},
+        {"type": "http.response.start", "status": value_of(fault, "status"), "headers": headers},
+        {"type": "http.response.body", "body": value_of(fault, "body").encode()},
     ]
 
 
