@@ -14,10 +14,10 @@ from x402sim.events import ServiceName
 from x402sim.explore.book import Book, Key, Presented
 from x402sim.explore.evidence import Ledger, Times, Use
 from x402sim.explore.steps import Scene
+from x402sim.protocol.refusals import Refusal
 from x402sim.world.story.payer import QUOTE, Answer
 
 PRICE_BASE = 10_000
-ALREADY = "Payment already settled"
 LATE_S = 1_300.0
 """Time for a session that opened during the audit: 600 s at most, and its refund."""
 
@@ -152,7 +152,7 @@ class Audit:
         used_ms = self.times.first_used_ms(nonce)
         return any(
             answer.body.get("final") is True
-            and answer.error != ALREADY
+            and answer.error != Refusal.ALREADY_SETTLED.text
             and self.times.ended_ms[answer.exchange] < used_ms
             for answer in each.answers
         )

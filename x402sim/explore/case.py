@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Meta
 
 from x402sim.events import ServiceName, Skewable
+from x402sim.protocol.cronos import SettleError
 from x402sim.world.transport.faults import Fault
 
 AtS = Annotated[float, Meta(ge=0, le=86_400)]
@@ -114,7 +115,7 @@ class Lie(_Step, frozen=True, kw_only=True):
     amount_base: int = 10_000
     is_refund: bool = False
     times: int = 1
-    error: str = "Authorization expired"
+    error: str = SettleError.EXPIRED.value
 
 
 class Crash(_Step, frozen=True, kw_only=True):

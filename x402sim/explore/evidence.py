@@ -14,6 +14,7 @@ from x402sim.journal import Journal
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address, to_hex
 
+_SERVICES = get_args(ServiceName)
 Moved = tuple[str, str, int]
 """A transfer: from, to, base units; addresses in lower case."""
 
@@ -71,26 +72,25 @@ class Times:
     def read(cls, journal: Journal) -> "Times":
         """Read them from a journal."""
         times, used_by = cls(), dict[str, list[str]]()
-        services = get_args(ServiceName)
         for entry in journal:
-            match entry.event:
-                case events.RequestSent() as sent:
-                    times.sent_ms[sent.exchange] = entry.at_ms
-                    is_settle = sent.actor in services and sent.path.endswith("/settle")
-                    if is_settle and sent.authorization:
-                        by = times.settled_by.setdefault(sent.authorization, set())
-                        by.add(cast(ServiceName, sent.actor))
-                case events.AnswerReceived(exchange=exchange):
-                    times.ended_ms[exchange] = entry.at_ms
-                case events.AuthorizationConsumed(tx_hash=tx_hash, authorization=nonce):
-                    used_by.setdefault(tx_hash, []).append(nonce)
-                    times.visible.setdefault(nonce, []).append((entry.at_ms, True))
-                case events.TransactionUndone(tx_hash=tx_hash):
-                    for nonce in used_by.pop(tx_hash, ()):
-                        times.visible[nonce].append((entry.at_ms, False))
-                case _:
-                    pass
+            times._note(entry.at_ms, entry.event, used_by)
         return times
+
+    def _note(self, at_ms: int, event: events.Event, used_by: dict[str, list[str]]) -> None:
+        if isinstance(event, events.RequestSent):
+            self.sent_ms[event.exchange] = at_ms
+            is_settle = event.actor in _SERVICES and event.path.endswith("/settle")
+            if is_settle and event.authorization:
+                by = self.settled_by.setdefault(event.authorization, set())
+                by.add(cast(ServiceName, event.actor))
+        elif isinstance(event, events.AnswerReceived):
+            self.ended_ms[event.exchange] = at_ms
+        elif isinstance(event, events.AuthorizationConsumed):
+            used_by.setdefault(event.tx_hash, []).append(event.authorization)
+            self.visible.setdefault(event.authorization, []).append((at_ms, True))
+        elif isinstance(event, events.TransactionUndone):
+            for nonce in used_by.pop(event.tx_hash, ()):
+                self.visible[nonce].append((at_ms, False))
 
     def first_used_ms(self, nonce: str) -> float:
         """Return when an authorization was first used in a block; infinite if never."""

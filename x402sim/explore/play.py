@@ -139,12 +139,9 @@ class _Run:
         if is_stuck and self._main and not self._main.cancelling():
             self._break(Law.TIME_PASSES, f"more than {MOST_AT_ONCE} events in one second")
             self._main.cancel()
-        match event:
-            case events.AnswerSent(actor=actor, status=status, path=path):
-                if actor in _SERVICES and status >= 500 and status not in _FINE:
-                    self._break(Law.NO_SERVER_ERROR, f"{actor} answered {status} to {path}")
-            case _:
-                pass
+        if isinstance(event, events.AnswerSent) and _is_server_error(event):
+            how = f"{event.actor} answered {event.status} to {event.path}"
+            self._break(Law.NO_SERVER_ERROR, how)
 
     def _during(self, clause: str, expected: str, actual: str) -> None:
         """Take a broken invariant, unless a third party, a lie or a reorganisation explains it.
@@ -155,6 +152,10 @@ class _Run:
         excuse = excuses.get(clause)
         if excuse is None or not any(isinstance(step, excuse) for step in self._case.steps):
             self._break(Law.DURING_THE_RUN, f"{clause}: expected {expected}, got {actual}")
+
+
+def _is_server_error(event: events.AnswerSent) -> bool:
+    return event.actor in _SERVICES and event.status >= 500 and event.status not in _FINE
 
 
 def _plan(case: Case, hooks: Hooks) -> Plan:
