@@ -46,12 +46,13 @@ class Scene:
     book: Book = field(default_factory=Book)
     deposits: Mapping[int, Deposit] = field(default_factory=dict)
     there: dict[tuple[str, ServiceName], Payer] = field(default_factory=dict)
+    """The payers as clients of each service, by name."""
 
     def at(self, payer: Payer, service: ServiceName) -> Payer:
         """Return a payer as a client of a service."""
         key = payer.name, service
         if key not in self.there:
-            self.there[key] = payer if service == "service" else payer.at(service)
+            self.there[key] = payer.at(service)
         return self.there[key]
 
     def payer(self, number: int) -> Payer:
