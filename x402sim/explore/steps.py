@@ -179,14 +179,15 @@ async def _again(scene: Scene, step: Again) -> None:
     if step.of not in scene.book.signed or not scene.has(step.service):
         return
     signed = scene.book.signed[step.of][-1]
-    _, required, resource = scene.book.asked[step.of]
+    issuer, required, resource = scene.book.asked[step.of]
     payer = scene.at(scene.payer(step.by), step.service)
     if step.new_id:
         deposit = scene.deposits.get(step.of)
         required = await ask(payer, deposit or Buy(number=step.of))
         if not is_402(required):
             return
-    await scene.book.present(payer, step.service, required, signed, resource)
+    is_issued = step.new_id or issuer == step.service
+    await scene.book.present(payer, step.service, required, signed, resource, is_issued=is_issued)
 
 
 # --- third parties, and the chain --------------------------------------------------------
