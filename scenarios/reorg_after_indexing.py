@@ -3,9 +3,9 @@
 Covers: 3/expiry-refund, 5/nonce-once, 5/stored-records, 8/indexer-query.
 Story: The payments of Alice and Bob are in blocks, and the indexer has recorded them, when the
 chain replaces those blocks. Alice's payment is mined again: she has paid once, and is served.
-Bob's deposit is dropped, so nothing was deposited. The service does not look at an indexed
-record again (decision 8/indexed-once), except before it pays a refund: it refunds no deposit
-that is not on the chain, so no other payer's money leaves the merchant.
+Bob's deposit is dropped, so nothing was deposited. The service looks at a record again until its
+block is deep enough (decision 8/final-depth), and at a deposit before it pays a refund: it refunds
+no deposit that is not on the chain, so no other payer's money leaves the merchant.
 """
 
 from x402sim import LiveWorld, scenario

@@ -2,11 +2,20 @@
 
 import hashlib
 import json
+import sys
 
 import pytest
 from msgspec import structs
 
-from x402sim.events import AnswerSent, IndexerRan, Note, PaymentIndexed, PaymentRefused, Transfer
+from x402sim.events import (
+    AnswerSent,
+    IndexerRan,
+    Note,
+    PaymentIndexed,
+    PaymentRefused,
+    Transfer,
+    clipped,
+)
 from x402sim.journal import HEADER, VERSION, Entry, Journal
 
 INDEXED = PaymentIndexed(payment_id="pay_1", block=7)
@@ -234,3 +243,22 @@ def test_its_lines_are_plain_json():
         "seq", "at_ms", "event", "actor", "asked", "matched", "reverted", "unknown", "unanswered",
         "backlog",
     ]  # fmt: skip
+
+
+# --- texts of other parties ----------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("/api/pay", "/api/pay"),
+        ("a" * 500, "a" * 120),
+        ("é", "\\xe9"),
+        ("😀" * 500, ("\\U0001f600" * 12)),
+        ("\ud800", "\\ud800"),
+    ],
+    ids=["as it is", "long", "latin", "emoji", "surrogate"],
+)
+def test_an_event_keeps_one_byte_a_character(text, kept):
+    assert clipped(text) == kept
+    assert sys.getsizeof(clipped(text)) == sys.getsizeof("") + len(kept)

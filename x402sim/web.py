@@ -18,7 +18,7 @@ from starlette.routing import BaseRoute, Router
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from x402sim.clock import Clock
-from x402sim.events import AnswerSent, Part
+from x402sim.events import AnswerSent, Part, clipped
 from x402sim.journal import Journal
 from x402sim.protocol.messages import BadMessage, ErrorBody, decode, encode
 from x402sim.protocol.refusals import RequestError, status_of
@@ -182,7 +182,7 @@ def recorded(app: ASGIApp, part: Part, journal: Journal, clock: Clock) -> ASGIAp
                     AnswerSent(
                         actor=part,
                         method=scope["method"],
-                        path=scope["path"][:200],
+                        path=clipped(scope["path"]),
                         status=message["status"],
                     ),
                 )

@@ -17,6 +17,7 @@ from typing import Any
 import httpx
 
 from tests.bounded.hostile_peer import HABITS, HEAD_IS_SLOW
+from tests.strategies import requirements
 from x402sim import PaymentAuth, PaymentFailed, SessionAuth, Wallet
 from x402sim.protocol.header import present
 from x402sim.protocol.networks import TESTNET
@@ -57,11 +58,11 @@ def _upstream(call: Callable[[httpx.AsyncClient, Settings], Any]) -> Reader:
 
 
 async def _verify(http: httpx.AsyncClient, settings: Settings) -> None:
-    await FacilitatorClient(http, settings).verify(present("0x"), _requirements())
+    await FacilitatorClient(http, settings).verify(present("0x"), requirements())
 
 
 async def _settle(http: httpx.AsyncClient, settings: Settings) -> None:
-    await FacilitatorClient(http, settings).settle(present("0x"), _requirements())
+    await FacilitatorClient(http, settings).settle(present("0x"), requirements())
 
 
 async def _explore(http: httpx.AsyncClient, settings: Settings) -> None:
@@ -70,12 +71,6 @@ async def _explore(http: httpx.AsyncClient, settings: Settings) -> None:
 
 async def _rpc(http: httpx.AsyncClient, settings: Settings) -> None:
     await RpcClient(http, settings).nonce_state(Wallet(KEY).address_bytes, bytes(32))
-
-
-def _requirements() -> Any:
-    from tests.strategies import requirements
-
-    return requirements()
 
 
 def payer(url: str, deadline_s: float) -> PaymentAuth:

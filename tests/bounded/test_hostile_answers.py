@@ -14,7 +14,7 @@ from x402sim.bounded import MIB
 from x402sim.world.control.limits import JOURNAL_ANSWER_BYTES
 
 DEADLINE_S = 0.4
-GRACE_S = 2.5
+GRACE_S = 6.0
 """A busy machine, and what is decoded before the limit is reached."""
 GROWTH_MIB = 50.0
 JOURNAL_GROWTH_MIB = 2 * JOURNAL_ANSWER_BYTES / MIB + GROWTH_MIB

@@ -7,13 +7,17 @@ its own.
 import argparse
 import asyncio
 import json
+import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from tests.hostile import limits
 
+DECODERS = str(Path(__file__).parent / "test_decoders.py")
 Stage = Callable[[argparse.Namespace], dict[str, Any]]
 
 
@@ -36,6 +40,23 @@ def _wire(given: argparse.Namespace) -> dict[str, Any]:
     return asyncio.run(over_tcp(given.seed, given.wire))
 
 
+def _decoders(given: argparse.Namespace) -> dict[str, Any]:
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    command += ["-o", "addopts=", "-W", "error", f"--hypothesis-seed={given.seed}", DECODERS]
+    env = os.environ | {"X402SIM_DECODER_EXAMPLES": str(given.examples)}
+    ran = subprocess.run(command, capture_output=True, text=True, env=env)
+    counts = {kind: int(n) for n, kind in re.findall(r"(\d+) (passed|failed|error)", ran.stdout)}
+    failed = re.findall(r"^(?:FAILED|ERROR) .*", ran.stdout, re.MULTILINE)
+    return {
+        "properties": counts.get("passed", 0),
+        "examples_each": given.examples,
+        "violated": len(failed) if ran.returncode == 1 else ran.returncode,
+        "violations": failed
+        if ran.returncode == 1
+        else ([ran.stdout[-2000:]] * ran.returncode)[:1],
+    }
+
+
 def _payments(given: argparse.Namespace) -> dict[str, Any]:
     from tests.hostile.memory import payments
 
@@ -46,6 +67,7 @@ STAGES: dict[str, tuple[str, Stage]] = {
     "document": ("Schemathesis on the OpenAPI document", _document),
     "requests": ("hostile requests to every part", _requests),
     "wire": ("malformed HTTP over TCP", _wire),
+    "decoders": ("Hypothesis on every decoder", _decoders),
     "payments": ("what a payment leaves behind", _payments),
 }
 
@@ -95,7 +117,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--requests", type=int, default=20_000, help="hostile requests")
     parser.add_argument("--wire", type=int, default=2_000, help="malformed requests over TCP")
     parser.add_argument("--payments", type=int, default=3_000)
-    parser.add_argument("--examples", type=int, default=100, help="Schemathesis: an operation")
+    parser.add_argument(
+        "--examples",
+        type=int,
+        default=100,
+        help="of Schemathesis for an operation, and of Hypothesis for a decoder",
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--stage", choices=list(STAGES), help="run this stage only; prints JSON")
     return parser

@@ -5,10 +5,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
+from urllib.parse import quote
 
 from tests.hostile.inputs import Sent, hostile, request
 from tests.hostile.memory import rss_bytes
-from tests.hostile.town import Answer, Town, town
+from tests.hostile.town import Answer, Town, send, town
 
 SLOW_S = 5
 REFRESH = 400
@@ -131,9 +132,18 @@ async def attack_and_measure(seed: int, count: int) -> dict[str, Any]:
 
 
 async def _ask_until(world: Town, entries: int) -> None:
-    """Send refused payments, which hold long texts, until the journal has had so many entries."""
+    """Send what fills the journal with the longest texts, until it has had so many entries.
+
+    Without the deadline of `Town.send`, whose timers would be counted.
+    """
+    wide = "😀" * 300
     settlement = await world.settlement()
-    wrong = {**settlement["paymentRequirements"], "resource": "x" * 10_000}
-    refused = request("service", "POST", "/api/pay", {**settlement, "paymentRequirements": wrong})
+    wrong = {**settlement["paymentRequirements"], "resource": wide}
+    asked = [
+        request("service", "POST", "/api/pay", {**settlement, "paymentRequirements": wrong}),
+        request("service", "POST", "/api/pay", {**settlement, "paymentId": wide}),
+        request("service", "GET", "/" + quote(wide)),
+    ]
     while world.parts.journal.length < entries:
-        await world.send(refused)
+        for each in asked:
+            await send(world.app, each)

@@ -59,7 +59,8 @@ class Town:
 
     async def send(self, sent: Sent) -> Answer:
         """Send a request; raises `TimeoutError` if no answer comes in `HANG_S`."""
-        return await send(self.app, sent)
+        async with asyncio.timeout(HANG_S):
+            return await send(self.app, sent)
 
     async def ask(self, part: str, target: str, message: Any, **headers: str) -> Answer:
         return await self.send(request(part, "POST", target, message, **headers))
@@ -220,7 +221,6 @@ async def send(app: ASGIApp, sent: Sent) -> Answer:
             parts.append(message.get("body", b""))
 
     began = time.perf_counter()
-    async with asyncio.timeout(HANG_S):
-        await app(scope, receive, keep)
+    await app(scope, receive, keep)
     media_type = dict(start["headers"]).get(b"content-type", b"").decode().split(";")[0]
     return Answer(start["status"], b"".join(parts), media_type, time.perf_counter() - began)

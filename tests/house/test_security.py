@@ -4,9 +4,14 @@ import re
 from pathlib import Path
 
 from x402sim import Wallet, web
+from x402sim.bounded import Limits
 from x402sim.chain.rpc.app import MAX_BATCH, MAX_BATCH_BYTES
+from x402sim.payer.auth import DEADLINE_S
+from x402sim.payer.redirects import MAX_REDIRECTS
 from x402sim.service.settings import Settings
 from x402sim.world.assembly.parts import JOURNAL_LIMIT
+from x402sim.world.control.limits import JOURNAL_ANSWER_BYTES, WORLD_ANSWER_BYTES
+from x402sim.world.server.http import DEADLINES, MAX_HEAD_BYTES
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
@@ -21,11 +26,20 @@ def test_every_test_that_is_named_exists() -> None:
 
 
 def test_the_bounds_are_those_of_the_code() -> None:
-    assert f"| body of a request | {web.MAX_BODY_BYTES >> 20} MiB |" in TEXT
+    heads, bodies = f"{MAX_HEAD_BYTES >> 10} KiB", f"{web.MAX_BODY_BYTES >> 20} MiB"
+    assert f"| head and body of a request | {heads} and {bodies} |" in TEXT
+    waits = (DEADLINES.head_s, DEADLINES.body_s, DEADLINES.idle_s)
+    assert "| {:g} s, {:g} s; {:g} s |".format(*waits) in TEXT
+    of_others, of_world, of_journal = (
+        size >> 20 for size in (Limits().max_answer_bytes, WORLD_ANSWER_BYTES, JOURNAL_ANSWER_BYTES)
+    )
+    assert f"decoded | {of_others} MiB (a setting)" in TEXT
+    assert f"control API {of_world} MiB, its journal {of_journal} MiB |" in TEXT
+    assert f"| {DEADLINE_S:g} s, {MAX_REDIRECTS} |" in TEXT
     assert f"{MAX_BATCH} calls, {MAX_BATCH_BYTES // 10**6} MB of answers" in TEXT
     assert f"the newest {JOURNAL_LIMIT:,} events".replace(",", " ") in TEXT
     waits = (SETTINGS.verify_timeout_s, SETTINGS.settle_timeout_s, SETTINGS.explorer_timeout_s)
-    assert "{:g} s, {:g} s; {:g} s".format(*waits) in TEXT
+    assert "| {:g} s, {:g} s; {:g} s |".format(*waits) in TEXT
 
 
 def test_no_key_is_in_a_repr() -> None:

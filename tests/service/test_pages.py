@@ -13,7 +13,7 @@ import pytest
 from eth_account import Account
 from openapi_spec_validator import validate
 
-from x402sim.protocol import messages
+from x402sim.protocol import messages, states
 from x402sim.protocol.crypto import checksum
 from x402sim.protocol.header import read_header
 from x402sim.protocol.messages import RequiredPayment, SettlementRequest
@@ -22,7 +22,13 @@ from x402sim.protocol.refusals import Refusal, status_of
 from x402sim.protocol.rules import VERIFICATION, Verification, first_broken
 from x402sim.service.docs import pages
 from x402sim.service.docs.openapi import openapi
-from x402sim.service.docs.pages import PAGES, in_force, interactive_page, llms_txt, sign_script
+from x402sim.service.docs.pages import (
+    PAGES,
+    in_force,
+    interactive_page,
+    llms_txt,
+    sign_script,
+)
 from x402sim.spec.clauses import CLAUSES
 from x402sim.spec.decisions import Decisions, alternatives, decisions
 
@@ -86,7 +92,7 @@ def test_the_index_lists_every_documentation_page_and_each_exists():
         ["/docs", "/openapi.json"]
         + [
             f"/docs/{name}.md"
-            for name in ("payment-flow", "sessions", "errors", "decisions", "clauses")
+            for name in ("payment-flow", "sessions", "errors", "states", "decisions", "clauses")
         ]
     )
     for path in paths:
@@ -357,3 +363,15 @@ def test_nothing_the_service_says_is_read_as_markup():
 def test_the_interactive_page_links_every_page():
     links = {about.get("href") for _, about in Tags(shipped("docs.html")).found}
     assert {f"docs/{name}.md" for name in PAGES} | {"openapi.json", "llms.txt"} <= links
+
+
+def test_the_states_page_draws_every_legal_move_and_no_other() -> None:
+    text = page("states", Decisions())
+    assert text is not None
+    for machine in (states.PAYMENT, states.SESSION):
+        drawn = states.mermaid(machine)
+        assert drawn in text
+        assert drawn.count("-->") == len(machine)
+        for move in machine:
+            assert f"{move.before or '[*]'} --> {move.after or '[*]'}: {move.cause}" in drawn
+            assert f"| {move.before or ''} | {move.after or ''} | {move.cause} |" in text

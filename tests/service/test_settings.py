@@ -87,3 +87,11 @@ async def test_no_path_has_a_version(rig: ServiceRig) -> None:
     assert not [path for path in spec["paths"] if re.search(r"/v\d", path)]
     assert (await rig.http.post("/v1/api/pay")).status_code == 404
     assert (await rig.http.post("/api/v1/pay")).status_code == 404
+
+
+def test_the_final_depth_is_a_number_of_blocks() -> None:
+    assert settings_from_env(ENV).final_depth == 12
+    assert settings_from_env({**ENV, "FINAL_DEPTH": "0"}).final_depth == 0
+    for wrong in ("-1", "twelve", "1.5", "¹"):
+        with pytest.raises(ValueError, match="FINAL_DEPTH is a number from 0, not"):
+            settings_from_env({**ENV, "FINAL_DEPTH": wrong})

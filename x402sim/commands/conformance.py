@@ -112,8 +112,7 @@ def conformance(
 
     Outcomes: passed, failed, skipped (a need is missing), inconclusive (the check could
     not be completed), observed (the specification is silent). Exit codes: 0, every MUST
-    held, none was inconclusive; 1, a MUST failed; 2, wrong usage, the service is unreachable,
-    or a MUST is inconclusive.
+    held; 1, a MUST failed; 2, wrong usage, no answer, or a MUST is inconclusive.
     """
     from x402sim.bounded import Limits
     from x402sim.suite import command, printing
@@ -121,8 +120,7 @@ def conformance(
     try:
         checks = command.select(requirement or [])
         if show_list:
-            printing.show_list(checks)
-            return
+            return printing.show_list(checks)
         access = replace(
             _access(base_url, target, payer_key, budget, pay_to),
             world_url=world,

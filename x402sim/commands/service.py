@@ -27,7 +27,8 @@ def service(
 
     Environment variables configure it: PRIVATE_KEY (the server wallet, which receives
     deposits and pays refunds), FACILITATOR_URL, EXPLORER_URL and RPC_URL are required;
-    NETWORK, MERCHANT_ADDRESS and TOKEN_ADDRESS have defaults. `serve --no-service` prints
+    NETWORK, MERCHANT_ADDRESS, TOKEN_ADDRESS and FINAL_DEPTH (blocks on top of a payment until a
+    reorganisation is not expected: 12) have defaults. `serve --no-service` prints
     the settings for a simulated world. Ctrl-C stops the service.
     """
     from x402sim.service.settings import settings_from_env

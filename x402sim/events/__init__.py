@@ -15,6 +15,7 @@ tests/house/test_events.py. mypy then names every reader that must handle it.
 from typing import get_args
 
 from x402sim.events.base import (
+    MAX_REASON,
     MAX_TEXT,
     Outcome,
     Part,
@@ -22,6 +23,7 @@ from x402sim.events.base import (
     Seconds,
     ServiceName,
     Skewable,
+    clipped,
     name_of,
 )
 from x402sim.events.chain import (
@@ -73,6 +75,7 @@ from x402sim.events.story import (
 
 __all__ = [
     "KINDS",
+    "MAX_REASON",
     "MAX_TEXT",
     "AnswerReceived",
     "AnswerSent",
@@ -124,6 +127,7 @@ __all__ = [
     "TransactionReplaced",
     "TransactionUndone",
     "Transfer",
+    "clipped",
     "name_of",
 ]
 

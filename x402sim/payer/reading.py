@@ -75,6 +75,8 @@ def read_settlement(response: httpx.Response) -> Receipt | None:
     """
     if response.status_code == 200:
         receipt: Receipt = decode_or_fail(response, Receipt)
+        if not receipt.success:
+            raise PaymentFailed(f"{UNKNOWN}: the server answered {quoted(response)}. {AGAIN}")
         return receipt
     error: _Refused = decode_or_fail(response, _Refused)
     stated = error.final if isinstance(error.final, bool) else None

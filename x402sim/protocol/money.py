@@ -10,7 +10,7 @@ MAX_STORED = 2**63 - 1
 """The largest integer the service stores (SQLite's)."""
 
 _BASE_UNITS = re.compile(r"0|[1-9][0-9]{0,77}")
-_DECIMAL = re.compile(r"(0|[1-9][0-9]{0,76})(?:\.([0-9]+))?")
+_DECIMAL = re.compile(r"(0|[1-9][0-9]{0,77})(?:\.([0-9]+))?")
 
 
 def parse_base(text: str) -> int:

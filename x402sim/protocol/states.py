@@ -31,7 +31,7 @@ PAYMENT: tuple[Move, ...] = (
     Move(None, "pending", "a payment header is presented for a payment id"),
     Move("pending", "settled", "the facilitator or the chain says that money has moved"),
     Move("pending", "failed", "the chain proves that the authorization can never pay"),
-    Move("pending", None, "the header cannot pay: wrong signature, recipient or amount"),
+    Move("pending", None, "the header cannot pay (wrong signature, recipient or amount)"),
     Move("settled", "pending", "the chain has undone the transfer, and may still make it"),
     Move("settled", "failed", "the chain has undone the transfer, and can never make it"),
     Move("failed", "settled", "a reorganisation of the chain made the transfer after all"),
@@ -57,7 +57,6 @@ def require(machine: tuple[Move, ...], before: str | None, after: str | None) ->
 def mermaid(machine: tuple[Move, ...]) -> str:
     """Return the state diagram of a machine, as Mermaid text."""
     lines = (
-        f"    {move.before or '[*]'} --> {move.after or '[*]'}: {move.cause.replace(':', ',')}"
-        for move in machine
+        f"    {move.before or '[*]'} --> {move.after or '[*]'}: {move.cause}" for move in machine
     )
     return "\n".join(("stateDiagram-v2", *lines))

@@ -13,7 +13,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from x402sim import web
-from x402sim.events import MAX_TEXT, PaymentRefused
+from x402sim.events import MAX_REASON, PaymentRefused, clipped
 from x402sim.protocol.messages import QuoteRequest, SessionRequest, SettlementRequest
 from x402sim.protocol.refusals import RequestError, SettlementRefused, status_of
 from x402sim.service import gate, payments, quotes, sessions
@@ -49,9 +49,9 @@ async def pay(service: Service, request: Request) -> Response:
     except SettlementRefused as refused:
         service.record(
             PaymentRefused(
-                payment_id=asked.payment_id[:MAX_TEXT],
+                payment_id=clipped(asked.payment_id),
                 refusal=refused.refusal.text,
-                reason=refused.reason,
+                reason=refused.reason and clipped(refused.reason, MAX_REASON),
                 final=refused.final,
                 leaves_earlier=refused.refusal.row.leaves_earlier,
             )

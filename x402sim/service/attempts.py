@@ -77,8 +77,8 @@ async def _earlier_attempt(
 ) -> Stored | None:
     """Return the one of the earlier attempts with the same authorization, as it is by now.
 
-    It is pending or settled. None if there is none, or if it can never be paid. Raises `SettlementRefused` if the id is
-    used, or if another header may still be paid.
+    It is pending or settled. None if there is none, or if it can never be paid. Raises
+    `SettlementRefused` if the id is used, or if another header may still be paid.
     """
     payments, same = service.store.payments, None
     if any(stored.record.status == "settled" for stored in earlier):

@@ -8,6 +8,7 @@ import httpx
 
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.messages import BadMessage, decode
+from x402sim.protocol.money import parse_base
 from x402sim.suite import redact
 from x402sim.suite.target import Target, at
 from x402sim.suite.verdict import Inconclusive
@@ -92,17 +93,25 @@ def read_402(answer: TargetAnswer) -> Challenge:
     if not isinstance(payment_id, str) or not isinstance(wanted, dict):
         raise Inconclusive(f"the 402 has no readable payment id and requirements: {answer.summary}")
     amount = wanted.get("maxAmountRequired")
-    if not isinstance(amount, str) or not amount.isdecimal():
-        raise Inconclusive(f"maxAmountRequired of the 402 is not a string of digits: {amount!r}")
+    try:
+        parse_base(amount if isinstance(amount, str) else "")
+    except ValueError:
+        shown = str(amount)[:80]
+        raise Inconclusive(f"maxAmountRequired of the 402 is no amount: {shown!r}") from None
     return Challenge(answer, payment_id, wanted)
 
 
 def find_session_id(body: Any) -> str | None:
     """Return the first string session_… anywhere in an answer; None if there is none."""
-    if isinstance(body, str):
-        return body if body.startswith("session_") and len(body) > len("session_") else None
-    children = body.values() if isinstance(body, dict) else body if isinstance(body, list) else ()
-    return next((found for child in children if (found := find_session_id(child))), None)
+    to_search = [body]
+    while to_search:
+        value = to_search.pop()
+        if isinstance(value, str) and value.startswith("session_") and value != "session_":
+            return value
+        children = value.values() if isinstance(value, dict) else value
+        if isinstance(value, dict | list):
+            to_search += reversed(list(children))
+    return None
 
 
 def decoded(content: bytes) -> Any:

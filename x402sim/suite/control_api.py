@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import httpx
+import msgspec
 
 from x402sim.clock import Clock
 from x402sim.journal import Entry, Journal
@@ -16,6 +17,7 @@ from x402sim.suite.expect import expect
 from x402sim.suite.setting import Setting
 from x402sim.suite.verdict import Inconclusive, Skipped
 from x402sim.world.control.limits import JOURNAL_ANSWER_BYTES
+from x402sim.world.control.messages import Transfer, Who
 
 
 class ControlApi:
@@ -67,6 +69,10 @@ class ControlApi:
     async def transfers(self, payer: Wallet) -> list[dict[str, Any]]:
         """Return a payer's transfers on the world's ledger."""
         found = await self.get("transfers")
+        try:
+            msgspec.convert(found, list[Transfer])
+        except msgspec.ValidationError as error:
+            raise Inconclusive(f"the control API's transfers cannot be read: {error}") from error
         return [each for each in found if each["from"] == payer.address]
 
     async def expect_payments(self, payer: Wallet, *amounts_base: int) -> None:
@@ -77,7 +83,11 @@ class ControlApi:
 
     async def next_event(self) -> int:
         """Return the number of the next event in the world's journal."""
-        return int((await self.get("who"))["journal"])
+        try:
+            who = msgspec.convert(await self.get("who"), Who)
+        except msgspec.ValidationError as error:
+            raise Inconclusive(f"the control API does not say who it is: {error}") from error
+        return who.journal
 
     async def journal(self, since: int) -> list[Entry]:
         """Return the entries of the world's journal from number `since` on, oldest first."""
@@ -96,7 +106,10 @@ class ControlApi:
         """Advance the target's clock."""
         if self._setting.advance is None:
             raise Skipped("it needs a target whose clock can be advanced")
-        await self._setting.advance(seconds)
+        try:
+            await self._setting.advance(seconds)
+        except httpx.HTTPError as error:
+            raise Inconclusive(f"the target's clock was not advanced: {error!r}") from error
 
 
 async def eventually(

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import assert_never
 
+import httpx
 import msgspec
 
 from x402sim.clock import stopwatch
@@ -130,8 +131,9 @@ async def run_case(setting: Setting, state: RunState, case: Check) -> Result:
     except Exception as bug:  # noqa: BLE001 - a bug of one check must not end the run
         outcome, reason = Outcome.INCONCLUSIVE, f"the check itself has a bug: {bug!r}"
     finally:
-        if probe.world.has_meddled:
-            await _clear_faults(setting)
+        left = await _clear_faults(setting) if probe.world.has_meddled else ""
+        if left:
+            outcome, reason = Outcome.INCONCLUSIVE, left
     return Result(
         id=case.id,
         level=case.level,
@@ -184,7 +186,12 @@ async def try_baseline(probe: Probe, baseline: Baseline) -> str | None:
     return None
 
 
-async def _clear_faults(setting: Setting) -> None:
-    """Remove the faults that a check has left."""
-    if setting.control is not None:
+async def _clear_faults(setting: Setting) -> str:
+    """Remove the faults that a check has left; return what kept us from it."""
+    if setting.control is None:
+        return ""
+    try:
         await setting.control.post("/faults/clear", json={})
+    except httpx.TransportError as error:
+        return f"the world's faults were not cleared, and may spoil other checks: {error!r}"
+    return ""

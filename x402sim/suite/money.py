@@ -69,8 +69,11 @@ class Money:
         `network` signs for another chain or token.
         """
         network = network or self.network(challenge)
-        wanted = msgspec.convert(challenge.to_send, PaymentRequirements)
-        auth = payer.authorize(wanted, self._setting.clock.now_s())
+        try:
+            wanted = msgspec.convert(challenge.to_send, PaymentRequirements)
+            auth = payer.authorize(wanted, self._setting.clock.now_s())
+        except ValueError as error:
+            raise Inconclusive(f"the 402 cannot be paid: {error}") from error
         auth = replace(auth, **_as_fields(changes))
         self._count(payer, auth)
         signature = (by or payer).sign(auth, network.domain)

@@ -1,6 +1,6 @@
 """What do the documentation pages say?
 
-The plain-text index, five pages of Markdown and the interactive page. The words are the
+The plain-text index, six pages of Markdown and the interactive page. The words are the
 files of templates/. What a table of the product knows (refusals, decisions, clauses) is
 written from that table, under the decisions in force.
 Clauses: 4.5/llms-txt.
@@ -8,6 +8,7 @@ Clauses: 4.5/llms-txt.
 
 from collections.abc import Callable
 
+from x402sim.protocol import states
 from x402sim.protocol.networks import NETWORKS
 from x402sim.protocol.refusals import Refusal, RequestError, status_of
 from x402sim.service.docs.templates import render
@@ -19,6 +20,7 @@ _ABOUT = {
     "payment-flow": ("Payment flow", "one paid request from the 402 to the quote, with curl"),
     "sessions": ("Sessions", "deposit a budget once, then spend it without a 402 round trip"),
     "errors": ("Errors", "every error text with its status, cause and resolution"),
+    "states": ("States", "what becomes of a payment and of a session, and when"),
     "decisions": ("Decisions", "what this service does where the specification is silent"),
     "clauses": ("Clauses", "every clause of the specification and the code that implements it"),
 }
@@ -129,6 +131,20 @@ def _errors(decisions: Decisions) -> dict[str, object]:
 _FINAL = {True: "true", False: "false", None: "true or false"}
 
 
+def _states(_: Decisions) -> dict[str, object]:
+    machines = {"payment": states.PAYMENT, "session": states.SESSION}
+    return {
+        f"{name}_{form}": write(machine)
+        for name, machine in machines.items()
+        for form, write in (("diagram", states.mermaid), ("moves", _moves))
+    }
+
+
+def _moves(machine: tuple[states.Move, ...]) -> str:
+    rows = [(move.before or "", move.after or "", move.cause) for move in machine]
+    return table(("From", "To", "When"), rows).rstrip()
+
+
 def _decisions(in_use: Decisions) -> dict[str, object]:
     rows = [
         (f"`{d.id}`", d.question, d.choice, d.alternatives, d.reason, _standing(d, in_use))
@@ -154,6 +170,7 @@ _WORDS: dict[str, Callable[[Decisions], dict[str, object]]] = {
     "payment-flow": _payment_flow,
     "sessions": _sessions,
     "errors": _errors,
+    "states": _states,
     "decisions": _decisions,
     "clauses": _clauses,
 }

@@ -15,7 +15,7 @@ import msgspec
 from starlette.types import ASGIApp, Message
 
 from x402sim.clock import Clock
-from x402sim.events import MAX_TEXT, AnswerReceived, ExchangeEvent, NoAnswer, Part, RequestSent
+from x402sim.events import AnswerReceived, ExchangeEvent, NoAnswer, Part, RequestSent, clipped
 from x402sim.journal import Journal
 from x402sim.protocol.header import authorization_of, decode_header
 from x402sim.protocol.messages import BadMessage, decode
@@ -254,7 +254,7 @@ def _path(request: httpx.Request, body: bytes, to: str) -> str:
     """Return the path of a request, or its JSON-RPC method."""
     if to == "rpc":
         return str(_read(body).method)[:60]
-    path = request.url.path[:200]
+    path = clipped(request.url.path)
     action = request.url.params.get("action") if to == "explorer" else None
     return f"{path}?{action}" if action else path
 
@@ -272,7 +272,7 @@ def _authorization(payment_header: object) -> str | None:
 
 def _text(value: object) -> str | None:
     """Return the beginning of a text; None for any other type."""
-    return value[:MAX_TEXT] if isinstance(value, str) else None
+    return clipped(value) if isinstance(value, str) else None
 
 
 def _flag(value: object) -> bool | None:

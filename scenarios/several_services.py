@@ -1,0 +1,36 @@
+"""Several services: one payment buys at one service of a merchant, not at each of them.
+
+Covers: 3/pending-resolved, 5/nonce-once, 5/stored-records, 7/nonce-already-used.
+Story: A merchant runs two services with one address, each with a database of its own. Alice pays
+at the first. Mallory presents her header at the second, for a payment id of his own: the
+authorization was used before it was presented there, so he is refused. Bob pays at the second, and
+his payment id means nothing to the first.
+"""
+
+from x402sim import LiveWorld, scenario
+
+
+@scenario(needs="funds, other services, observe chain")
+async def several_services(world: LiveWorld) -> None:
+    second = await world.another_service()
+    alice = await world.payer("alice", balance="1.00")
+    bob = await world.payer("bob", balance="1.00")
+    mallory = await world.payer("mallory")
+
+    required = await alice.ask()
+    header = alice.sign(required)
+    paid = await alice.pay(required, header)
+    world.expect(paid.status, 200, "4.1/receipt")
+
+    his_own = await mallory.at(second).ask()
+    stolen = await mallory.at(second).pay(his_own, header)
+    world.expect(stolen.error, "Nonce already used", "7/nonce-already-used")
+    unserved = await mallory.at(second).ask(payment_id=his_own.payment_id)
+    world.expect(unserved.status, 402, "5/nonce-once")
+
+    bought = await bob.at(second).buy()
+    served = await bob.at(second).ask(payment_id=bought.payment_id)
+    world.expect(served.status, 200, "5/stored-records")
+    elsewhere = await bob.ask(payment_id=bought.payment_id)
+    world.expect(elsewhere.status, 402, "5/stored-records")
+    world.expect(await world.earned(), 2 * required.price_base, "5/nonce-once")

@@ -1,0 +1,140 @@
+"""The payer's decoders take any bytes and any JSON, and raise nothing but `PaymentFailed`."""
+
+import json
+from typing import Any
+
+import httpx
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.bounded.hostile_peer import RECEIPT, wanted
+from tests.strategies import json_values
+from x402sim import PaymentAuth, PaymentFailed, SessionAuth, Wallet
+from x402sim.payer.reading import read_offer, read_settlement
+from x402sim.protocol.messages import PaymentRequired, Receipt
+from x402sim.protocol.networks import TESTNET
+
+KEY = b"k" * 32
+REQUEST = httpx.Request("GET", "http://shop/x")
+STATUSES = st.sampled_from([200, 201, 202, 204, 301, 400, 402, 404, 409, 418, 500, 502, 503])
+huge_numbers = st.sampled_from([-1, 0, 1, 2**31, 2**63, 2**64, 10**30, -(10**30), 1e300])
+texts = st.text(st.characters(exclude_categories=[])) | st.sampled_from(
+    ["0", "01", "1e4", "9" * 5000, "٣", "0x", "0x" + "2" * 40, "\r\nX-A: b", "pay_", "é", "\0"]
+)
+values = json_values | huge_numbers | texts
+
+
+def changed(honest: dict[str, Any]) -> st.SearchStrategy[Any]:
+    """An honest answer with some of its values replaced or missing, at any depth."""
+
+    @st.composite
+    def draw(draw: Any) -> Any:
+        body = json.loads(json.dumps(honest))
+        for _ in range(draw(st.integers(0, 3))):
+            at = body
+            inner = at.get("paymentRequirements")
+            if isinstance(inner, dict) and draw(st.booleans()):
+                at = inner
+            if not at:
+                continue
+            name = draw(st.sampled_from(sorted(at)))
+            if draw(st.booleans()):
+                at[name] = draw(values)
+            else:
+                del at[name]
+        return body
+
+    return draw()
+
+
+def as_bytes(bodies: st.SearchStrategy[Any]) -> st.SearchStrategy[bytes]:
+    """JSON, some of it as no encoder writes it."""
+    return bodies.flatmap(
+        lambda body: st.sampled_from(
+            [json.dumps(body).encode(), json.dumps(body, ensure_ascii=False).encode("utf-8", "surrogatepass"),
+             json.dumps(body).encode("utf-16"), b"\xef\xbb\xbf" + json.dumps(body).encode(),
+             json.dumps(body).encode() * 2]
+        )
+    )  # fmt: skip
+
+
+ERROR = {"error": "Invalid signature", "reason": "x", "final": False}
+offers = st.binary() | as_bytes(values) | as_bytes(changed(wanted("/x")))
+answers = st.binary() | as_bytes(values) | as_bytes(changed(RECEIPT)) | as_bytes(changed(ERROR))
+sessions = st.binary() | as_bytes(values) | as_bytes(changed({"sessionId": "session_1"}))
+charsets = st.sampled_from(
+    ["utf-8", "utf-16", "zlib_codec", "base64", "undefined", "idna", "rot13"]
+)
+
+
+def response(status: int, body: bytes, charset: str = "utf-8") -> httpx.Response:
+    headers = {"Content-Type": f"application/json; charset={charset}"}
+    return httpx.Response(status, content=body, headers=headers, request=REQUEST)
+
+
+def require_printable(failed: PaymentFailed) -> None:
+    assert str(failed).isprintable()
+
+
+@given(offers, charsets)
+def test_a_402_is_an_offer_or_fails(body: bytes, charset: str) -> None:
+    try:
+        offer = read_offer(REQUEST, response(402, body, charset), TESTNET)
+    except PaymentFailed as failed:
+        require_printable(failed)
+        return
+    assert isinstance(offer, PaymentRequired)
+    assert offer.payment_requirements.network == TESTNET.name
+
+
+@given(STATUSES, answers, charsets)
+def test_the_answer_to_a_settlement_is_a_receipt_or_fails(
+    status: int, body: bytes, charset: str
+) -> None:
+    try:
+        found = read_settlement(response(status, body, charset))
+    except PaymentFailed as failed:
+        require_printable(failed)
+        return
+    assert found is None or isinstance(found, Receipt)
+
+
+def shop(offer: bytes, settlement: httpx.Response, content: httpx.Response) -> httpx.MockTransport:
+    def serve(request: httpx.Request) -> httpx.Response:
+        if request.url.path == "/api/pay":
+            return settlement
+        if "x-payment-id" in request.headers or "x-session-id" in request.headers:
+            return content
+        return response(402, offer)
+
+    return httpx.MockTransport(serve)
+
+
+@given(offers, st.tuples(STATUSES, answers, charsets), st.tuples(STATUSES, answers, charsets))
+def test_a_payer_pays_or_fails(offer: bytes, settlement: Any, content: Any) -> None:
+    auth = PaymentAuth(Wallet(KEY), reuse=False)
+    transport = shop(offer, response(*settlement), response(*content))
+    with httpx.Client(transport=transport, auth=auth) as http:
+        for _ in range(2):
+            try:
+                answered = http.get("http://shop/x").status_code
+            except PaymentFailed as failed:
+                require_printable(failed)
+            else:
+                assert answered == content[0] != 402
+    assert auth.signed_base <= auth.max_total_base
+
+
+HONEST_DEPOSIT = json.dumps(wanted("/api/sessions/create")).encode()
+
+
+@given(st.just(HONEST_DEPOSIT) | offers, st.tuples(STATUSES, sessions, charsets))
+def test_a_session_opens_or_fails(offer: bytes, created: Any) -> None:
+    auth = SessionAuth(Wallet(KEY))
+    receipt = response(200, json.dumps(RECEIPT).encode())
+    with httpx.Client(transport=shop(offer, receipt, response(*created)), auth=auth) as http:
+        try:
+            http.get("http://shop/x")
+        except PaymentFailed as failed:
+            require_printable(failed)
+    assert auth.payment.signed_base <= 10_000

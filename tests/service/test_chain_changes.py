@@ -1,0 +1,297 @@
+"""The chain changes its mind, and the records follow; claims outlive refusals and lies."""
+
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.rig import ServiceRig, answer, broken, lose_request, only, scene
+from tests.service.test_payments import submit
+from x402sim.protocol import states
+from x402sim.protocol.crypto import Hash, from_hex
+from x402sim.service import indexer, sessions
+from x402sim.service.reconcile import reconcile
+
+
+def settled(rig: ServiceRig, required: httpx.Response, tx_hash: str) -> dict[str, Any]:
+    """Return a facilitator's answer that a payment has settled."""
+    asked = required.json()["paymentRequirements"]
+    return {
+        "x402Version": 1,
+        "event": "payment.settled",
+        "txHash": tx_hash,
+        "from": rig.alice.address,
+        "to": asked["payTo"],
+        "value": asked["maxAmountRequired"],
+        "blockNumber": 1,
+        "network": asked["network"],
+        "timestamp": "2027-01-15T08:00:00.000Z",
+    }
+
+
+async def record(rig: ServiceRig, required: httpx.Response) -> dict[str, Any]:
+    return await rig.record(required.json()["paymentId"])
+
+
+async def is_served(rig: ServiceRig, required: httpx.Response) -> bool:
+    return (await rig.ask(x_payment_id=required.json()["paymentId"])).status_code == 200
+
+
+@pytest.mark.clause("3/pending-resolved", "5/nonce-once")
+@pytest.mark.parametrize("path", ["/verify", "/settle"])
+@scene
+async def test_a_header_that_others_submit_after_it_was_refused_is_served(
+    rig: ServiceRig, path: str
+) -> None:
+    required = await rig.ask()
+    header = rig.sign(required)
+    with broken(rig, "facilitator", only(path, lose_request)):
+        refused = await rig.pay(required, header)
+    assert "not charged by this service" in refused.json()["reason"]
+    await submit(rig, header)
+    rig.now[0] += 1000
+    await rig.parts.chain.mine()
+    assert (await rig.pay(required, header)).status_code == 200
+    assert await is_served(rig, required)
+
+
+@pytest.mark.clause("3/pending-resolved")
+@pytest.mark.parametrize(
+    "verdict",
+    [{"isValid": False, "invalidReason": "Invalid EIP-3009 signature"}, {"isValid": "no"}],
+    ids=["refused", "nonsense"],
+)
+@scene
+async def test_a_payment_of_a_valid_header_that_verify_refuses_is_found(
+    rig: ServiceRig, verdict: dict[str, Any]
+) -> None:
+    required = await rig.ask()
+    header = rig.sign(required)
+    with broken(rig, "facilitator", only("/verify", answer(200, verdict))):
+        refused = await rig.pay(required, header)
+    assert refused.json()["final"] is False
+    await submit(rig, header)
+    assert await reconcile(rig.service) == 1
+    assert await is_served(rig, required)
+
+
+@pytest.mark.clause("7/invalid-signature")
+@scene
+async def test_a_header_that_cannot_pay_leaves_no_claim(rig: ServiceRig) -> None:
+    required = await rig.ask()
+    header = rig.sign(required, rig.bob)
+    forged = header.replace(rig.bob.address.encode().hex(), rig.alice.address.encode().hex())
+    refused = await rig.pay(required, forged)
+    assert (refused.json()["error"], refused.json()["final"]) == ("Invalid signature", True)
+    assert rig.service.store.counts()["payments"] == 0
+
+
+@scene
+async def test_many_headers_for_one_payment_id_are_refused(rig: ServiceRig) -> None:
+    required = await rig.ask()
+    with broken(rig, "facilitator", lose_request):
+        answers = [(await rig.pay(required)).json()["error"] for _ in range(9)]
+    assert answers == ["Facilitator unreachable"] * 8 + ["Settlement pending"]
+    assert rig.service.store.counts()["payments"] == 8
+
+
+@scene
+async def test_a_second_header_paid_by_others_buys_nothing(rig: ServiceRig) -> None:
+    """The service said that the first header stays valid; the payer signed another one."""
+    required = await rig.ask()
+    first = rig.sign(required)
+    with broken(rig, "facilitator", lose_request):
+        assert (await rig.pay(required, first)).json()["final"] is False
+    paid = await rig.pay(required)
+    assert paid.status_code == 200
+    await submit(rig, first)
+    assert await reconcile(rig.service) == 1
+    shown = await record(rig, required)
+    assert (shown["status"], shown["tx_hash"]) == ("settled", paid.json()["txHash"])
+    assert await is_served(rig, required)
+
+
+@scene
+async def test_nothing_is_sent_on_before_the_chain_was_asked(rig: ServiceRig) -> None:
+    required = await rig.ask()
+    header = rig.sign(required)
+    with broken(rig, "rpc", lose_request):
+        refused = await rig.pay(required, header)
+    assert (refused.status_code, refused.json()["final"]) == (502, False)
+    assert rig.wires["facilitator"].seen == []
+    assert (await rig.pay(required, header)).status_code == 200
+
+
+@pytest.mark.parametrize(("later_s", "status"), [(0, 200), (-1, 409)])
+@scene
+async def test_a_claim_made_while_the_chain_was_silent_pays_only_for_what_came_after_it(
+    rig: ServiceRig, later_s: int, status: int
+) -> None:
+    required = await rig.ask()
+    header = rig.sign(required)
+    if later_s < 0:
+        await submit(rig, header)
+        rig.now[0] += 1
+    with broken(rig, "rpc", lose_request):
+        assert (await rig.pay(required, header)).status_code == 502
+    if later_s >= 0:
+        await submit(rig, header)
+    assert (await rig.pay(required, header)).status_code == status
+
+
+@pytest.mark.clause("3/indexed-status")
+@scene
+async def test_an_invented_hash_is_believed_until_the_authorization_is_over(
+    rig: ServiceRig,
+) -> None:
+    required = await rig.ask()
+    lie = answer(200, settled(rig, required, "0x" + "ab" * 32))
+    with broken(rig, "facilitator", only("/settle", lie)):
+        assert (await rig.pay(required)).status_code == 200
+    assert (await indexer.run(rig.service)).unknown == 1
+    assert await is_served(rig, required), "its transaction may still come"
+    rig.now[0] += 301
+    await rig.parts.chain.mine()
+    assert (await indexer.run(rig.service)).reverted == 1
+    assert (await record(rig, required))["status"] == "failed"
+    assert not await is_served(rig, required)
+
+
+@pytest.mark.clause("3/indexed-status")
+@scene
+async def test_the_hash_of_another_transaction_does_not_pay(rig: ServiceRig) -> None:
+    """It succeeded, but moved other money."""
+    other = await submit(rig, rig.sign(await rig.ask(), rig.bob))
+    required = await rig.ask()
+    lie = answer(200, settled(rig, required, "0x" + other.hex()))
+    with broken(rig, "facilitator", only("/settle", lie)):
+        assert (await rig.pay(required)).status_code == 200
+    assert (await indexer.run(rig.service)).reverted == 1
+    shown = await record(rig, required)
+    assert shown["status"] == "pending", "it may still be paid, and grants nothing until then"
+    assert not await is_served(rig, required)
+
+
+@pytest.mark.clause("3/indexed-status", "5/nonce-once")
+@scene
+async def test_a_record_points_to_the_transaction_that_used_its_nonce(rig: ServiceRig) -> None:
+    required = await rig.ask()
+    header = rig.sign(required)
+    await rig.parts.chain.force_revert(1)
+    assert (await rig.pay(required, header)).status_code == 502
+    paid = await rig.pay(required, header)
+    assert paid.status_code == 200
+    await rig.parts.chain.reorg(2)
+    assert (await indexer.run(rig.service)).matched == 1
+    shown = await record(rig, required)
+    assert shown["status"] == "settled"
+    assert shown["tx_hash"] != paid.json()["txHash"]
+    assert await is_served(rig, required)
+
+
+@pytest.mark.clause("3/indexed-status")
+@scene
+async def test_a_payment_is_looked_at_until_its_block_is_deep(rig: ServiceRig) -> None:
+    required = await rig.ask()
+    header = rig.sign(required)
+    paid = await rig.pay(required, header)
+    drop = [Hash(from_hex(paid.json()["txHash"], 32))]
+    await indexer.run(rig.service)
+    await rig.parts.chain.mine(rig.service.settings.final_depth - 1)
+    await indexer.run(rig.service)
+    await rig.parts.chain.reorg(rig.service.settings.final_depth, drop=drop)
+    await indexer.run(rig.service)
+    assert (await record(rig, required))["status"] == "pending"
+    assert not await is_served(rig, required)
+    assert (await rig.pay(required, header)).status_code == 200, "the header is still good"
+    assert await is_served(rig, required)
+    assert rig.transfers() == 1
+
+    await rig.parts.chain.mine(rig.service.settings.final_depth)
+    await indexer.run(rig.service)  # finds its block
+    await indexer.run(rig.service)  # and that it is deep
+    rig.wires["rpc"].seen.clear()
+    await indexer.run(rig.service)
+    assert rig.wires["rpc"].seen == [], "it is not looked at any more"
+
+
+@pytest.mark.clause("2.6/remaining", "5/session-condition")
+@scene
+async def test_a_session_pays_for_nothing_while_its_deposit_is_undone(rig: ServiceRig) -> None:
+    session = await rig.open_session("0.05", duration=3600)
+    payment_id = rig.service.store.sessions.deposit_of(session["sessionId"])
+    stored = rig.service.store.payments.get(payment_id)
+    assert stored is not None
+    assert (await rig.ask(x_session_id=session["sessionId"])).status_code == 200
+    await indexer.run(rig.service)
+    await rig.parts.chain.reorg(1, drop=[Hash(from_hex(str(stored.record.tx_hash), 32))])
+    await indexer.run(rig.service)
+    assert (await rig.ask(x_session_id=session["sessionId"])).status_code == 402
+    await submit(rig, stored.header)
+    assert await reconcile(rig.service) == 1
+    assert (await rig.ask(x_session_id=session["sessionId"])).status_code == 200
+    shown = rig.service.store.sessions.get(session["sessionId"])
+    assert shown is not None
+    assert shown.released == 20_000
+
+
+@pytest.mark.clause("3/refund-once")
+@scene
+async def test_a_refund_that_was_undone_is_paid_again_and_once(rig: ServiceRig) -> None:
+    session = await rig.open_session("0.05", duration=60)
+    rig.now[0] += 60
+    assert await sessions.expire(rig.service) == 1
+    shown = (await rig.http.get(f"/api/sessions/{session['sessionId']}")).json()
+    await rig.parts.chain.reorg(1, drop=[Hash(from_hex(shown["refundTxHash"], 32))])
+    assert rig.earned == 50_000
+    await indexer.run(rig.service)
+    rig.now[0] += 10
+    assert await sessions.expire(rig.service) == 1
+    assert rig.earned == 0
+    assert rig.transfers() == 2
+    assert await sessions.expire(rig.service) == 0
+
+
+@pytest.mark.clause("3/refund-once")
+@scene
+async def test_a_refund_that_fails_is_tried_less_and_less_often(rig: ServiceRig) -> None:
+    await rig.open_session("0.05", duration=60)
+    rig.now[0] += 60
+    with broken(rig, "facilitator", only("/settle", lose_request)):
+        for _ in range(60):
+            await sessions.expire(rig.service)
+            rig.now[0] += 10
+    tries = [r for r in rig.wires["facilitator"].seen if r.url.path.endswith("/settle")]
+    assert len(tries) - 1 == 6, "after 0, 10, 30, 70, 150 and 310 s"
+    rig.now[0] += 300
+    assert await sessions.expire(rig.service) == 1
+
+
+def test_only_the_moves_of_the_tables_are_legal() -> None:
+    for machine, names in (
+        (states.PAYMENT, (None, "pending", "settled", "failed")),
+        (states.SESSION, (None, "active", "expired", "refunded")),
+    ):
+        legal = {(move.before, move.after) for move in machine}
+        for before in names:
+            for after in names:
+                if (before, after) in legal:
+                    states.require(machine, before, after)
+                else:
+                    with pytest.raises(states.IllegalMove, match=f"{before} -> {after}"):
+                        states.require(machine, before, after)
+
+
+@scene
+async def test_an_illegal_move_is_an_error_and_changes_nothing(rig: ServiceRig) -> None:
+    payment_id = await rig.buy()
+    payments = rig.service.store.payments
+    stored = payments.get(payment_id)
+    assert stored is not None
+    for move in (
+        lambda: payments.mark_settled(stored.attempt, "0x1", None),
+        lambda: payments.drop_claim(stored.attempt),
+    ):
+        with pytest.raises(states.IllegalMove):
+            move()
+    assert payments.get(payment_id) == stored

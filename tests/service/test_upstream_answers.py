@@ -1,0 +1,112 @@
+"""The service's calls take any answer: each means something, or the other side is unavailable."""
+
+import asyncio
+import json
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import httpx
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.payer.test_reading import STATUSES, as_bytes, changed, charsets, values
+from tests.strategies import requirements
+from x402sim import Wallet
+from x402sim.protocol.header import present
+from x402sim.service.settings import Settings
+from x402sim.service.upstream.calls import OutcomeUnknown, Unavailable
+from x402sim.service.upstream.explorer import ExplorerClient
+from x402sim.service.upstream.facilitator import FacilitatorClient
+from x402sim.service.upstream.rpc import RpcClient
+
+WALLET = Wallet(b"k" * 32)
+WORD = "0x" + "0" * 63 + "1"
+LOG = {"address": "0x" + "1" * 40, "topics": [WORD, WORD, WORD], "data": WORD,
+       "transactionHash": WORD, "blockNumber": "0x1"}  # fmt: skip
+RECEIPT = {"status": "0x1", "blockNumber": "0x1", "logs": [LOG], "transactionHash": WORD}
+BLOCK = {"number": "0x1", "timestamp": "0x2", "hash": WORD}
+SETTLED = {"x402Version": 1, "event": "payment.settled", "txHash": WORD, "from": WALLET.address,
+           "to": "0x" + "2" * 40, "value": "1", "blockNumber": 1, "network": "cronos-testnet",
+           "timestamp": "2026-01-01T00:00:00Z"}  # fmt: skip
+VERDICT = {"isValid": True, "invalidReason": None}
+
+
+def results(*honest: Any) -> st.SearchStrategy[bytes]:
+    """JSON-RPC answers whose result is honest, nearly so, or anything."""
+    nearly = [changed(each) for each in honest if isinstance(each, dict)]
+    found = st.one_of(values, st.sampled_from(honest), *nearly)
+    called = found.map(lambda each: {"jsonrpc": "2.0", "id": 1, "result": each})
+    return st.binary() | as_bytes(values) | as_bytes(called)
+
+
+def call(bodies: list[bytes], act: Callable[[httpx.AsyncClient], Coroutine[Any, Any, Any]],
+         status: int = 200, charset: str = "utf-8") -> None:  # fmt: skip
+    """Call a server that gives these answers in turn; what the service documents may be raised."""
+    left = list(bodies)
+
+    def serve(_: httpx.Request) -> httpx.Response:
+        kind = {"Content-Type": f"application/json; charset={charset}"}
+        return httpx.Response(
+            status, content=left.pop() if len(left) > 1 else left[0], headers=kind
+        )
+
+    async def main() -> None:
+        async with httpx.AsyncClient(transport=httpx.MockTransport(serve)) as http:
+            await act(http)
+
+    try:
+        asyncio.run(main())
+    except (Unavailable, OutcomeUnknown):
+        return
+
+
+SETTINGS = Settings(
+    private_key=b"k" * 32, facilitator_url="http://f", explorer_url="http://e", rpc_url="http://r"
+)
+chain = results(RECEIPT, BLOCK, [LOG], WORD, "0x0", None, {"blockNumber": "0x1"})
+
+
+@given(st.lists(chain, min_size=1, max_size=6), STATUSES, charsets)
+def test_a_node_may_answer_anything(bodies: list[bytes], status: int, charset: str) -> None:
+    def nonce(http: httpx.AsyncClient) -> Coroutine[Any, Any, Any]:
+        return RpcClient(http, SETTINGS).nonce_state(WALLET.address_bytes, bytes(32))
+
+    call(bodies, nonce, status, charset)
+
+
+@given(st.lists(chain, min_size=1, max_size=3), STATUSES, charsets)
+def test_an_explorer_may_answer_anything(bodies: list[bytes], status: int, charset: str) -> None:
+    def look(http: httpx.AsyncClient) -> Coroutine[Any, Any, Any]:
+        return ExplorerClient(http, SETTINGS).transaction(WORD)
+
+    call(bodies, look, status, charset)
+
+
+facilitator = (
+    st.binary() | as_bytes(values) | as_bytes(changed(SETTLED)) | as_bytes(changed(VERDICT))
+)
+payment = present(WALLET.payment_header(requirements(), 1_800_000_000))
+
+
+@given(facilitator, STATUSES, charsets)
+def test_a_facilitator_may_answer_anything(body: bytes, status: int, charset: str) -> None:
+    def settle(http: httpx.AsyncClient) -> Coroutine[Any, Any, Any]:
+        return FacilitatorClient(http, SETTINGS).settle(payment, requirements())
+
+    def verify(http: httpx.AsyncClient) -> Coroutine[Any, Any, Any]:
+        return FacilitatorClient(http, SETTINGS).verify(payment, requirements())
+
+    call([body], settle, status, charset)
+    call([body], verify, status, charset)
+
+
+def test_the_honest_answers_of_these_tests_are_understood() -> None:
+    moved = []
+
+    async def settle(http: httpx.AsyncClient) -> None:
+        wanted = requirements(max_amount_required="1")
+        paid = present(WALLET.payment_header(wanted, 1_800_000_000))
+        moved.append(await FacilitatorClient(http, SETTINGS).settle(paid, wanted))
+
+    call([json.dumps(SETTLED).encode()], settle)
+    assert moved[0].tx_hash == WORD
