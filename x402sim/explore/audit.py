@@ -15,7 +15,7 @@ from x402sim.explore.book import Book, Key, Presented
 from x402sim.explore.evidence import Ledger, Times, Use
 from x402sim.explore.steps import Scene
 from x402sim.protocol.refusals import Refusal
-from x402sim.world.story.payer import QUOTE, Answer
+from x402sim.world.story.payer import QUOTE, SESSIONS, Answer
 
 PRICE_BASE = 10_000
 LATE_S = 1_300.0
@@ -214,7 +214,7 @@ class Audit:
         undone: Counter[str] = Counter()
         counted: set[str] = set()
         for key, granted in self.granted.items():
-            use, payer, price_base = self._deposit(key)
+            use, payer, deposit_base = self._deposit(key)
             session = granted.session
             if "sessionId" in session:
                 left = int(str(session["deposited"])) - int(str(session["released"]))
@@ -222,8 +222,8 @@ class Audit:
                 if use and use.tx_hash in counted:
                     return  # a deposit that raced: two sessions for one, and no money for both
                 counted.add(use.tx_hash if use else "")
-            elif price_base != PRICE_BASE:
-                undone[payer] += price_base
+            else:
+                undone[payer] += deposit_base
         merchant = self.scene.world.merchant.lower()
         sent: Counter[str] = Counter()
         for sender, to, amount_base in self.ledger.transfers:
@@ -238,9 +238,9 @@ class Audit:
                 yield Violation(Law.REFUND_ARRIVES_ONCE, how)
 
     def _deposit(self, key: Key) -> tuple[Use | None, str, int]:
-        """Return the standing use that paid for an id, if any, its payer and its price."""
+        """Return the standing use that paid for an id, if any, its payer and its deposit."""
         shown = [each for each in self.book.presented if each.key == key]
-        price_base = shown[0].required.price_base
+        price_base = shown[0].required.price_base if shown[0].resource == SESSIONS else 0
         for each in shown:
             use = self.ledger.uses.get(each.signed.nonce)
             if use and _pays(use, each):

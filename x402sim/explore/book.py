@@ -37,6 +37,8 @@ class Presented:
     required: Answer
     signed: Signed
     resource: str
+    is_issued: bool
+    """Whether the payment id is one of this service; another's is refused."""
     answers: list[Answer] = field(default_factory=list)
 
     @property
@@ -46,7 +48,9 @@ class Presented:
 
     @property
     def fits(self) -> bool:
-        """Whether the authorization pays what was asked: this recipient, this amount."""
+        """Whether the authorization pays what this service asked: this recipient, this amount."""
+        if not self.is_issued:
+            return False
         wanted, auth = self.required.requirements, self.signed.authorization
         asked = wanted["payTo"].lower(), wanted["maxAmountRequired"]
         return asked == ("0x" + auth.to.hex(), str(auth.value))
@@ -92,9 +96,11 @@ class Book:
         required: Answer,
         signed: Signed,
         resource: str,
+        *,
+        is_issued: bool = True,
     ) -> Answer:
         """Present a header for a 402 of a service, by a payer who may not be the signer."""
-        entry = Presented(service, required, signed, resource)
+        entry = Presented(service, required, signed, resource, is_issued)
         same = [
             each
             for each in self.presented

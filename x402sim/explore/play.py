@@ -17,7 +17,7 @@ from x402sim.journal import Entry, Journal
 from x402sim.protocol.networks import TESTNET
 from x402sim.world.assembly.hooks import NO_HOOKS, Hooks
 from x402sim.world.assembly.recipe import Recipe
-from x402sim.world.loop import Deadlock, run_virtual
+from x402sim.world.loop import Deadlock, TimeStandsStill, run_virtual
 from x402sim.world.stages.in_process import InProcess
 from x402sim.world.stages.stage import Plan
 from x402sim.world.story.invariants import GRANTED_IF_PAID, PAID_ONCE, Invariants
@@ -76,7 +76,7 @@ class _Run:
         propagates, log.propagate = log.propagate, False
         try:
             run_virtual(self._play)
-        except Deadlock as stuck:
+        except (Deadlock, TimeStandsStill) as stuck:
             self._break(Law.TIME_PASSES, str(stuck))
         except asyncio.CancelledError:
             pass  # time stood still, which is recorded already

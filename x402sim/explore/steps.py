@@ -46,12 +46,13 @@ class Scene:
     book: Book = field(default_factory=Book)
     deposits: Mapping[int, Deposit] = field(default_factory=dict)
     there: dict[tuple[str, ServiceName], Payer] = field(default_factory=dict)
+    """The payers as clients of each service, by name."""
 
     def at(self, payer: Payer, service: ServiceName) -> Payer:
         """Return a payer as a client of a service."""
         key = payer.name, service
         if key not in self.there:
-            self.there[key] = payer if service == "service" else payer.at(service)
+            self.there[key] = payer.at(service)
         return self.there[key]
 
     def payer(self, number: int) -> Payer:
@@ -178,14 +179,15 @@ async def _again(scene: Scene, step: Again) -> None:
     if step.of not in scene.book.signed or not scene.has(step.service):
         return
     signed = scene.book.signed[step.of][-1]
-    _, required, resource = scene.book.asked[step.of]
+    issuer, required, resource = scene.book.asked[step.of]
     payer = scene.at(scene.payer(step.by), step.service)
     if step.new_id:
         deposit = scene.deposits.get(step.of)
         required = await ask(payer, deposit or Buy(number=step.of))
         if not is_402(required):
             return
-    await scene.book.present(payer, step.service, required, signed, resource)
+    is_issued = step.new_id or issuer == step.service
+    await scene.book.present(payer, step.service, required, signed, resource, is_issued=is_issued)
 
 
 # --- third parties, and the chain --------------------------------------------------------
