@@ -14,6 +14,7 @@ from x402sim.explore.case import (
     Lag,
     Lie,
     LieKind,
+    Pause,
     Purchase,
     Reorganise,
     Revert,
@@ -121,7 +122,8 @@ class _Draw:
             (self._again, 14),
             (self._crash, 10),
             (self._reorganise, 12),
-            (self._revert, 5),
+            (self._revert, 6),
+            (self._pause, 3),
             (self._skew, 5),
             (self._lag, 3),
             (self._cancel, 4),
@@ -200,6 +202,9 @@ class _Draw:
 
     def _revert(self, at_s: float, _: Purchase) -> Step:
         return Revert(at_s=max(0.0, at_s - 1), calls=self._rng.choice((1, 1, 2)))
+
+    def _pause(self, at_s: float, _: Purchase) -> Step:
+        return Pause(at_s=max(0.0, at_s - 1), seconds=self._rng.choice((2.0, 30.0, 120.0)))
 
     def _skew(self, at_s: float, _: Purchase) -> Step:
         rng = self._rng
