@@ -39,6 +39,8 @@ CHAIN_UNREACHABLE: list[dict[str, Any]] = [
 ]
 NEXT_BLOCK_S = 0.5
 """How long to wait for an answer that may need the next block."""
+UNDER_WAY_S = 10
+"""How long to wait until a target has asked the facilitator to settle."""
 A_WHILE_S = 400
 """Longer than any authorization is valid, and longer than the indexer's interval."""
 
@@ -62,9 +64,7 @@ async def no_payer_is_charged_twice(probe: Probe) -> None:
     for how, fault in LOST.items():
         challenge, payer = await probe.challenge(), await probe.money.payer()
         header = probe.money.sign(challenge, payer)
-        for each in (fault, *CHAIN_UNREACHABLE):
-            await probe.world.fault(each)
-        await probe.settle(challenge, header, may_break=True)
+        await _lose(probe, challenge, header, fault)
         await _require_moved(probe, payer, how)
         await probe.settle(challenge, probe.money.sign(challenge, payer), may_break=True)
         await probe.world.expect_payments(payer, challenge.amount_base)
@@ -128,9 +128,8 @@ async def a_lost_answer_is_resolved_by_itself(probe: Probe) -> None:
     """A payer who never resends the header is served, too, even after a crash."""
     for how in ("lose answer", "crash after"):
         challenge, payer = await probe.challenge(), await probe.money.payer()
-        for fault in ({**SETTLE, "does": how}, *CHAIN_UNREACHABLE):
-            await probe.world.fault(fault)
-        await probe.settle(challenge, probe.money.sign(challenge, payer), may_break=True)
+        header = probe.money.sign(challenge, payer)
+        await _lose(probe, challenge, header, {**SETTLE, "does": how})
         await _require_moved(probe, payer, how)
         await probe.world.clear_faults()
         await probe.world.advance(A_WHILE_S)
@@ -171,6 +170,27 @@ async def a_facilitator_that_is_wrong(probe: Probe) -> None:
     after = await probe.ask(payment_id=challenge.payment_id)
     access = "has access" if after.has_content else "has no access"
     probe.observe(f"{answer.summary}; the payer {access}")
+
+
+async def _lose(probe: Probe, challenge: Challenge, header: str, fault: dict[str, Any]) -> None:
+    """Settle a payment whose answer is lost, with the chain unreachable from the settlement on.
+
+    Before that a target may need the chain, to see whether the authorization is unused.
+    """
+    await probe.world.post("mining", {"automine": False})
+    await probe.world.fault(fault)
+    settling = asyncio.create_task(probe.settle(challenge, header, may_break=True))
+
+    async def is_asked() -> bool:
+        return settling.done() or not await probe.world.get("faults")
+
+    await eventually(probe.clock, is_asked, UNDER_WAY_S)
+    for each in CHAIN_UNREACHABLE:
+        await probe.world.fault(each)
+    while not settling.done():
+        await probe.world.post("mine")
+        await asyncio.wait({settling}, timeout=NEXT_BLOCK_S)
+    await probe.world.post("mining", {"automine": True})
 
 
 async def _require_moved(probe: Probe, payer: Wallet, how: str) -> None:

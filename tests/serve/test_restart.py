@@ -230,7 +230,7 @@ def test_a_pending_payment_that_can_never_be_mined_is_given_up(db):
         server.advance(400)
         assert server.state()["pendingPayments"] == 1, "no block has been so late yet"
         server.sim("mine")
-        server.advance(0)
+        server.advance(60)
         assert server.state()["pendingPayments"] == 0
         assert _record(server, asked)["status"] == "failed"
         assert payer.quote(asked["paymentId"]).status_code == 402
