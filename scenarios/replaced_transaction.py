@@ -3,9 +3,9 @@
 Covers: 3/indexed-status, 3/pending-resolved, 5/nonce-once, 5/stored-records.
 Story: Alice's money leaves her wallet ahead of the settlement, whose transaction reverts. Once she
 has money again, the same header settles in a second transaction. Then a reorganisation drops the
-first transfer: now the first settlement pays, and the recorded one reverts. Alice has paid once. The
-indexer looks her authorization up before it fails the record, finds the transaction that used it,
-and she is served as before.
+first transfer: now the first settlement pays, and the recorded one reverts. Alice has paid once.
+The indexer looks her authorization up before it fails the record, finds the transaction that used
+it, and she is served as before.
 """
 
 import asyncio
