@@ -50,6 +50,11 @@ def _high_s(signature: str) -> str:
     return to_hex(raw[:32] + s.to_bytes(32) + bytes([55 - raw[64]]))
 
 
+def _broken(signature: str) -> str:
+    """Return a signature of nobody."""
+    return _high_s(signature)[:-2] + signature[-2:]
+
+
 REWRITTEN: dict[str, Callable[[dict[str, Any]], Any]] = {
     "its keys in another order": _reordered,
     "a field more": lambda body: {**body, "note": "again"},
@@ -62,6 +67,7 @@ REWRITTEN: dict[str, Callable[[dict[str, Any]], Any]] = {
     "times as strings": _in_payload(str, "validAfter", "validBefore"),
     "the value with a zero in front": _in_payload(lambda text: "0" + text, "value"),
     "the other form of its signature": _in_payload(_high_s, "signature"),
+    "a broken signature": _in_payload(_broken, "signature"),
 }
 """The same authorization, as another object."""
 

@@ -21,6 +21,8 @@ PAUSE_S = 5
 """Longer than a run pauses between two queries."""
 STEP_S = 30
 AT_ONCE = 25
+DEEP = 100
+"""The blocks after which no target expects a reorganisation any more."""
 
 
 def _tx_hash(probe: Probe, paid: Paid) -> str:
@@ -70,14 +72,19 @@ async def _run(probe: Probe, hashes: list[str], at_least: int = 1) -> set[str]:
 
 @check("8/indexer-query", needs="world, clock")
 async def each_transaction_is_asked_for(probe: Probe) -> None:
-    """The indexer queries a payment's transaction until the explorer has answered, then no more."""
+    """The indexer queries a payment's transaction until the explorer has answered, then no more.
+
+    A reorganisation may undo a block: until it is deep, a target may look again.
+    """
     await _catch_up(probe)
     hashes = [_tx_hash(probe, await probe.buy())]
     await _watch(probe, hashes)
     require("a query to the explorer", bool(await _run(probe, hashes)), "none")
+    await probe.world.post("mine", {"blocks": DEEP})
+    await probe.world.advance(INTERVAL_S)
     await _watch(probe, hashes)
     again = await _run(probe, hashes)
-    require("no query after the block is stored", not again, "one more")
+    require("no query after the block is stored, and deep", not again, "one more")
 
 
 @check("8/indexer-query", needs="world, clock")

@@ -15,7 +15,7 @@ from x402sim import TESTNET
 from x402sim.protocol.refusals import Finding, Refusal
 from x402sim.service import app, background, gate, grant, indexer, payments, sessions
 from x402sim.service.issue import Issuer
-from x402sim.service.store.payment_records import Payments
+from x402sim.service.store.payment_records import Payments, Stored
 from x402sim.service.store.session_budgets import Sessions as StoredSessions
 from x402sim.spec.clauses import CLAUSES
 from x402sim.spec.decisions import Decisions, alternatives
@@ -215,10 +215,12 @@ def test_a_missing_verification(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_lost_answer_that_counts_as_a_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def never(*_: Any) -> Finding:
+    async def never(service: Any, stored: Stored) -> Finding:
+        if stored.record.status != "failed":
+            grant.revoke(service, stored, 0)
         return Finding.NEVER
 
-    monkeypatch.setattr(payments, "resolve", never)
+    monkeypatch.setattr(payments, "follow_chain", never)
     found = failed("spec/1", "spec/3", "spec/4.1")
     assert found == {"spec/3/pending-resolved"}
 
@@ -251,14 +253,18 @@ def test_an_indexer_that_revokes_access(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(
         Payments,
         "set_block",
-        lambda self, payment_id, block: self._db.execute(
-            "UPDATE payments SET block_number = ?, status = 'failed' WHERE payment_id = ?",
-            block, payment_id,
+        lambda self, attempt, tx_hash, block_number, **_: self._db.execute(
+            "UPDATE payments SET block_number = ?, status = 'failed', is_deep = 1 "
+            "WHERE attempt = ?",
+            block_number, attempt,
         ),
     )  # fmt: skip
     found = failed("spec/1", "spec/3", "spec/4.1")
     assert "spec/3/indexed-status" in found
-    assert found <= {"spec/3/indexed-status", "spec/3/record-outlives-cache"}
+    assert found <= {
+        "spec/3/indexed-status", "spec/3/record-outlives-cache",
+        "spec/3/expiry-refund", "spec/3/refund-once",
+    }  # fmt: skip
 
 
 def test_an_indexer_that_never_runs(monkeypatch: pytest.MonkeyPatch) -> None:

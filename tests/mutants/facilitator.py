@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from tests.mutants.change import leave_out, on_facilitator
 from tests.mutants.mutant import Kind
+from tests.mutants.wrapper import Wrapper, altered, collaborator
 from x402sim.chain.base import Call, Chain
 from x402sim.facilitator.engine import Facilitator
 from x402sim.protocol.crypto import Address
@@ -35,6 +36,15 @@ class SentByThePayer:
 def sent_by_the_payer(honest: Facilitator) -> Facilitator:
     """Return a facilitator whose transactions the payers send."""
     return replace(honest, chain=cast(Chain, SentByThePayer(honest.chain)))
+
+
+class CanceledIsUnused(Wrapper):
+    """A node that says of a nonce that was cancelled that it is unused."""
+
+    async def nonce_state(self, *of: Any) -> Any:
+        state = await self.inner.nonce_state(*of)
+        is_canceled = state.use is not None and state.use.canceled
+        return altered(state, is_used=False, use=None) if is_canceled else state
 
 
 ROWS = (
@@ -80,6 +90,7 @@ ROWS = (
         "5/nonce-once 7/nonce-already-used",
         "A nonce that was cancelled is used all the same.",
         leave_out("transfer", "5/nonce-once"),
+        collaborator(rpc=CanceledIsUnused),
         needs="world",
     ),
 )

@@ -9,16 +9,18 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from typing import Any
 
-from tests.mutants.change import Change, all_of, settlement_rule
+from tests.mutants.change import Change, all_of, setting, settlement_rule
 from tests.mutants.malformed import unreadable_if
 from tests.mutants.middleware import Answer, Request, Serve, answers, middleware, requests
 from tests.mutants.paying import PAY
 from tests.mutants.required import ids, requirements
 from tests.mutants.wrapper import Wrapper, collaborator
 from x402sim import TESTNET
+from x402sim.protocol.refusals import Refusal
 from x402sim.service.issue import QUOTE
 from x402sim.service.settings import Settings
 from x402sim.service.state import Service
+from x402sim.service.upstream.rpc import NonceState
 from x402sim.spec.decisions import Decisions, alternatives
 from x402sim.suite.engine import folder
 from x402sim.suite.target import RecordEndpoint, SessionsEndpoint, Target, load
@@ -133,6 +135,68 @@ def good_once(recipe: Recipe) -> Recipe:
     return all_of(unused, middleware(handler, QUOTE))(recipe)
 
 
+class ForgetsRefusals(Wrapper):
+    """A store that drops a claim whose money does not move now, as the service did before."""
+
+    def set_may_move(self, attempt: int, may_move: bool) -> None:
+        if may_move:
+            self.inner.set_may_move(attempt, may_move)
+        else:
+            self.inner.drop_claim(attempt)
+
+
+def asked_afterwards(recipe: Recipe) -> Recipe:
+    """Ask the chain about an authorization only once it is claimed, as the service did before.
+
+    So one that others have submitted is served.
+    """
+    claimed: set[bytes] = set()  # it outlives a crash, as a database does
+
+    class Claims(Wrapper):
+        """A store that tells which nonces are claimed."""
+
+        def insert_pending(self, claim: Any) -> Any:
+            if claim.payment.authorization is not None:
+                claimed.add(claim.payment.authorization.nonce)
+            return self.inner.insert_pending(claim)
+
+    class AskedLater(Wrapper):
+        """A node that is not asked about other nonces, but about refunds."""
+
+        async def nonce_state(self, authorizer: Any, nonce: bytes) -> Any:
+            if nonce in claimed or authorizer == self.service.settings.wallet:
+                return await self.inner.nonce_state(authorizer, nonce)
+            return NonceState(height=0, head_s=0, is_used=False, use=None)
+
+    return collaborator(payments=Claims, rpc=AskedLater)(recipe)
+
+
+class AsksTheExplorer(Wrapper):
+    """A node that is not asked for transactions: the explorer is, again and again."""
+
+    async def transaction(self, tx_hash: str) -> Any:
+        return await self.service.explorer.transaction(tx_hash)
+
+
+def every_refusal_is_final(it: Any) -> None:
+    """Say of a refused payment that it will never be charged, unless it was sent."""
+    if it.get("final") is False and it["error"] != Refusal.PENDING.text:
+        it.update(final=True, reason="nothing was charged")
+
+
+def nothing_more_is_said(it: Any) -> None:
+    """Say no more of an error than its text."""
+    it.pop("final", None)
+    it.pop("reason", None)
+
+
+BEFORE = (
+    collaborator(payments=ForgetsRefusals),
+    asked_afterwards,
+    answers(None, PAY, every_refusal_is_final),
+)
+"""Our own service as it was: it kept no claim after a refusal, and asked the chain afterwards."""
+
 SLOW = constant(0.1)
 
 HONEST: dict[str, Honest] = {
@@ -208,6 +272,17 @@ HONEST: dict[str, Honest] = {
             ),
         ),
         Honest(name="in no hurry", sweep_s=300),
+        Honest(name="refusals are final", changes=(answers(None, PAY, every_refusal_is_final),)),
+        Honest(name="errors are texts only", changes=(answers(None, PAY, nothing_more_is_said),)),
+        Honest(name="no claim after a refusal", changes=(collaborator(payments=ForgetsRefusals),)),
+        Honest(name="the chain is asked afterwards", changes=(asked_afterwards,)),
+        Honest(name="as it was before", own_target=True, changes=BEFORE),
+        Honest(
+            name="the explorer is asked until a block is deep",
+            changes=(collaborator(rpc=AsksTheExplorer),),
+        ),
+        Honest(name="any block is deep", changes=(setting(final_depth=0),)),
+        Honest(name="blocks are deep late", changes=(setting(final_depth=90),)),
         Honest(name="a payment is good once", changes=(good_once,)),
     )
 }

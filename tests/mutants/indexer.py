@@ -7,10 +7,14 @@ import msgspec
 from tests.mutants.change import setting
 from tests.mutants.middleware import answers
 from tests.mutants.mutant import Kind
+from tests.mutants.reconciliation import FAR_S
 from tests.mutants.settlement import RECORD
 from tests.mutants.wrapper import Wrapper, altered, collaborator
+from x402sim.protocol.crypto import parse_address
+from x402sim.service.state import Service
 from x402sim.service.upstream.calls import Unavailable
-from x402sim.service.upstream.explorer import OnChain
+from x402sim.service.upstream.transactions import OnChain
+from x402sim.world.assembly.recipe import Recipe
 
 indexer = Kind("indexer")
 EVERY = 10**6
@@ -27,48 +31,85 @@ class OldestFirst(Wrapper):
 class AsksAgain(Wrapper):
     """A store that gives the newest record in any case."""
 
-    newest: Any = None
+    newest: int | None = None
 
-    def mark_settled(self, payment_id: str, tx_hash: str, *of: Any) -> bool:
-        is_settled: bool = self.inner.mark_settled(payment_id, tx_hash, *of)
+    def mark_settled(self, attempt: int, *of: Any) -> bool:
+        is_settled: bool = self.inner.mark_settled(attempt, *of)
         if is_settled:
-            self.newest = (payment_id, tx_hash)
+            self.newest = attempt
         return is_settled
 
     def unindexed(self, limit: int) -> list[Any]:
         batch = list(self.inner.unindexed(limit))
-        again = [] if self.newest is None or self.newest in batch else [self.newest]
-        return [*again, *batch][:limit]
+        if self.newest in (None, *(stored.attempt for stored in batch)):
+            return batch
+        return [self.inner.attempt(self.newest), *batch][:limit]
 
 
 class NextBlock(Wrapper):
     """A store that writes the number of the next block."""
 
-    def set_block(self, payment_id: str, block_number: int) -> None:
-        self.inner.set_block(payment_id, block_number + 1)
+    def set_block(self, attempt: int, tx_hash: str, block_number: int, **of: Any) -> None:
+        self.inner.set_block(attempt, tx_hash, block_number + 1, **of)
+
+
+def as_recorded(service: Service, tx_hash: str, block_number: int) -> OnChain | None:
+    """Return the transaction that a record needs to be complete, in any block."""
+    payment_id = service.store.payments.paid_by(tx_hash)
+    stored = service.store.payments.get(payment_id) if payment_id else None
+    if stored is None or stored.authorization is None:
+        return None
+    claimed, record = stored.authorization, stored.record
+    moved = (claimed.payer, parse_address(record.to_address), int(record.amount))
+    used = (claimed.payer, claimed.nonce)
+    return OnChain(block_number=block_number, succeeded=True, transfers=(moved,), used=(used,))
 
 
 class NeverAsks(Wrapper):
-    """Finds every transaction in block 1, without asking."""
+    """Finds every payment in block 1, without asking."""
 
-    async def transaction(self, _: str) -> OnChain:
-        return OnChain(block_number=1, succeeded=True)
+    async def transaction(self, tx_hash: str) -> OnChain | None:
+        return as_recorded(self.service, tx_hash, 1)
 
 
 class UnknownIsIn(Wrapper):
-    """Finds a transaction that the explorer does not know yet in block 0."""
+    """Finds a payment that the explorer does not know yet in block 0."""
 
-    succeeded = True
-
-    async def transaction(self, tx_hash: str) -> OnChain:
-        found = await self.inner.transaction(tx_hash)
-        return found or OnChain(block_number=0, succeeded=self.succeeded)
+    async def transaction(self, tx_hash: str) -> OnChain | None:
+        found: OnChain | None = await self.inner.transaction(tx_hash)
+        return found or as_recorded(self.service, tx_hash, 0)
 
 
-class UnknownHasFailed(UnknownIsIn):
-    """The same, and there it has failed."""
+class LooksOnce(Wrapper):
+    """A store in which every block is deep, so that nothing is looked at again."""
 
-    succeeded = False
+    def shallow(self, _: int) -> list[Any]:
+        return []
+
+
+def unknown_has_failed(recipe: Recipe) -> Recipe:
+    """Take transactions that the explorer does not know yet for failed, and their nonces too."""
+    unknown: set[str] = set()
+
+    class HasFailed(Wrapper):
+        """Finds such a transaction in block 0, where it did nothing."""
+
+        async def transaction(self, tx_hash: str) -> OnChain:
+            found = await self.inner.transaction(tx_hash)
+            if found is None:
+                unknown.add(tx_hash)
+            return found or OnChain(block_number=0, succeeded=False)
+
+    class IsOver(Wrapper):
+        """Says of a nonce that was used in one of them that its time is over, unused."""
+
+        async def nonce_state(self, *of: Any) -> Any:
+            state = await self.inner.nonce_state(*of)
+            if state.use is None or state.use.tx_hash not in unknown:
+                return state
+            return altered(state, is_used=False, use=None, head_s=FAR_S)
+
+    return collaborator(explorer=HasFailed, rpc=IsOver)(recipe)
 
 
 class FailureEndsTheRun(Wrapper):
@@ -154,7 +195,7 @@ ROWS = (
         "never-asks",
         "8/indexer-query",
         "The explorer is not asked: every record is in block 1.",
-        collaborator(explorer=NeverAsks),
+        collaborator(explorer=NeverAsks, payments=LooksOnce),
         needs="clock world",
     ),
     indexer(
@@ -168,14 +209,14 @@ ROWS = (
         "unknown-is-block-zero",
         "8/indexer-query",
         "A transaction that the explorer does not know yet is stored in block 0.",
-        collaborator(explorer=UnknownIsIn),
+        collaborator(explorer=UnknownIsIn, payments=LooksOnce),
         needs="clock world record",
     ),
     indexer(
         "unknown-is-failed",
         "8/indexer-query",
         "A payment that the explorer does not know yet has failed: who has paid is kept out.",
-        collaborator(explorer=UnknownHasFailed),
+        unknown_has_failed,
         needs="clock world",
     ),
     indexer(

@@ -17,7 +17,7 @@ FAR_S = 2**62
 
 
 def lost_is_failed(when: Callable[[OutcomeUnknown], bool]) -> Change:
-    """Take some lost answers to settlements for failures, and do not ask the chain then."""
+    """Take some lost answers to settlements for failures; do not ask the chain, and forget them."""
     lost_nonces: set[bytes] = set()
 
     class LostIsFailed(Wrapper):
@@ -42,7 +42,16 @@ def lost_is_failed(when: Callable[[OutcomeUnknown], bool]) -> Change:
                 raise Unavailable("nobody asks the chain")
             return await self.inner.nonce_state(authorizer, nonce)
 
-    return collaborator(facilitator=LostIsFailed, rpc=NotAskedOnce)
+    class Forgets(Wrapper):
+        """A store that drops a claim whose money does not move now."""
+
+        def set_may_move(self, attempt: int, may_move: bool) -> None:
+            if may_move:
+                self.inner.set_may_move(attempt, may_move)
+            else:
+                self.inner.drop_claim(attempt)
+
+    return collaborator(facilitator=LostIsFailed, rpc=NotAskedOnce, payments=Forgets)
 
 
 class LostIsSettled(Wrapper):
@@ -56,20 +65,22 @@ class LostIsSettled(Wrapper):
 
 
 class NobodyAsks(Wrapper):
-    """Does not ask the chain about payments, only about refunds."""
+    """Does not ask the chain about payments, once they were unused, only about refunds."""
 
     async def nonce_state(self, authorizer: Any, nonce: bytes) -> Any:
-        if authorizer != self.service.settings.wallet:
-            raise Unavailable("nobody asks the chain")
+        for pending in self.service.store.payments.pending():
+            claimed = pending.authorization
+            if pending.seen_unused and claimed and claimed.nonce == nonce:
+                raise Unavailable("nobody asks the chain")
         return await self.inner.nonce_state(authorizer, nonce)
 
 
 class FoundMakesNoSession(Wrapper):
     """A store that opens sessions for the payments only whose answer came."""
 
-    def mark_settled(self, payment_id: str, tx_hash: str, session: Any) -> bool:
+    def mark_settled(self, attempt: int, tx_hash: str, session: Any) -> bool:
         is_found = tx_hash in self.service.rpc.found  # type: ignore[attr-defined]
-        return bool(self.inner.mark_settled(payment_id, tx_hash, None if is_found else session))
+        return bool(self.inner.mark_settled(attempt, tx_hash, None if is_found else session))
 
 
 class Finds(Wrapper):

@@ -8,6 +8,7 @@ from tests.mutants.middleware import Answer, Request, Serve, middleware
 from tests.mutants.mutant import Kind
 from tests.mutants.paying import (
     ALREADY_SETTLED,
+    INVALID_SIGNATURE,
     NONCE_USED,
     PAY,
     OtherIds,
@@ -56,8 +57,13 @@ class Payments:
         return with_id(seen.receipt, payment_id)
 
 
-def used_authorizations_pay(when: Callable[[Request, Seen], bool]) -> Change:
-    """Let an authorization that has paid for one id pay for others too, in some cases."""
+def used_authorizations_pay(
+    when: Callable[[Request, Seen], bool], refused: str = NONCE_USED
+) -> Change:
+    """Let an authorization that has paid for one id pay for others too, in some cases.
+
+    They would be `refused` with this text.
+    """
 
     def change(recipe: Recipe) -> Recipe:
         payments = Payments()
@@ -70,7 +76,7 @@ def used_authorizations_pay(when: Callable[[Request, Seen], bool]) -> Change:
                 payments.note(request, reply)
                 return reply
             seen = payments.paid_by(request.field("paymentHeader"))
-            if reply.error == NONCE_USED and seen and when(request, seen):
+            if reply.error == refused and seen and when(request, seen):
                 return payments.pay_for_another(seen, request.field("paymentId"))
             return reply
 
@@ -123,6 +129,13 @@ ROWS = (
         used_authorizations_pay(
             lambda request, seen: request.field("paymentHeader") != seen.header
         ),
+    ),
+    replay(
+        "authorization-by-the-chain-alone",
+        "5/nonce-once",
+        "After any refusal the chain is asked for the authorization: with a broken signature, "
+        "one that has paid for an id pays for another.",
+        used_authorizations_pay(lambda request, seen: True, INVALID_SIGNATURE),
     ),
     replay(
         "paid-id-is-paid-again",
