@@ -131,12 +131,24 @@ class Audit:
         if self._clock_was_wrong() and not any(each.tx_hashes for each in fitting):
             self.counts["not served: the service's clock was wrong"] += 1
             return
-        if any(self._was_known(nonce, each) for each in fitting):
+        if all(self._was_too_late(each) for each in fitting):
+            self.counts["presented only after its end, to a chain whose clock is behind"] += 1
+        elif any(self._was_known(nonce, each) for each in fitting):
             yield Violation(Law.PAID_IS_SERVED, how)
         elif any(self._was_refused_before(nonce, each) for each in fitting):
             yield Violation(Law.FINAL_IS_FINAL, how)
         else:
             self.counts["submitted before presented"] += 1
+
+    def _was_too_late(self, each: Presented) -> bool:
+        """Tell whether a header was presented only after its validBefore, and never settled."""
+        end_ms = each.signed.authorization.valid_before * 1000
+        is_sent = each.service in self.times.settled_by.get(each.signed.nonce, ())
+        return (
+            not is_sent
+            and not each.tx_hashes
+            and all(self.times.sent_ms[answer.exchange] >= end_ms for answer in each.answers)
+        )
 
     def _clock_was_wrong(self) -> bool:
         """Tell whether a third party acted while a service's clock was off by over a minute.
