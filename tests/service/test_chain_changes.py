@@ -103,6 +103,7 @@ async def test_the_other_form_of_a_signature_that_has_paid_pays_for_nothing(
     refused = await rig.pay(second, encode_header(auth, other, TESTNET))
     assert (refused.status_code, refused.json()["final"]) == (400, True)
     assert not await is_served(rig, second)
+    assert rig.service.store.counts()["payments"] == 1
 
 
 @scene
