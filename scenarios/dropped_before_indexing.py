@@ -1,4 +1,4 @@
-"""Dropped before indexing: a payment that a reorganisation has dropped fails when its time is over.
+"""Dropped before indexing: a payment that a reorganisation drops fails when its time is over.
 
 Covers: 3/indexed-status, 4.1/receipt, 5/stored-records, 8/indexer-query.
 Story: Alice has paid and is served. Before the indexer has seen her transaction, a reorganisation

@@ -1,11 +1,14 @@
 """Replaced transaction: a reorganisation makes another transaction than the recorded one pay.
 
 Covers: 3/indexed-status, 3/pending-resolved, 5/nonce-once, 5/stored-records.
-Story: Alice's first transaction reverts, and the same header settles in a second one. Then a
-reorganisation mines both again: now the first one pays, and the recorded one reverts. Alice has
-paid once. The indexer looks her authorization up before it fails the record, finds the transaction
-that used it, and she is served as before.
+Story: Alice's money leaves her wallet ahead of the settlement, whose transaction reverts. Once she
+has money again, the same header settles in a second transaction. Then a reorganisation drops the
+first transfer: now the first settlement pays, and the recorded one reverts. Alice has paid once.
+The indexer looks her authorization up before it fails the record, finds the transaction that used
+it, and she is served as before.
 """
+
+import asyncio
 
 from x402sim import LiveWorld, scenario
 
@@ -13,15 +16,22 @@ from x402sim import LiveWorld, scenario
 @scenario(needs="funds, clock, control chain")
 async def replaced_transaction(world: LiveWorld) -> None:
     alice = await world.payer("alice", balance="1.00")
+    bob = await world.payer("bob")
     required = await alice.ask()
     header = alice.sign(required)
-    await world.force_revert(1)
-    refused = await alice.pay(required, header)
+    await world.mining(automine=False)
+    drained = await alice.transfer(bob.address, "1.00")
+    paying = asyncio.create_task(alice.pay(required, header))
+    await world.clock.sleep(0.3)
+    await world.mine()
+    await world.mining(automine=True)
+    refused = await paying
     world.expect(refused.error, "Settlement failed", "3/pending-resolved")
+    await world.fund(alice.address, "1.00")
     paid = await alice.pay(required, header)
     world.expect(paid.status, 200, "3/pending-resolved")
 
-    await world.reorg(2)
+    await world.reorg(3, drop=[drained.tx_hash])
     (transfer,) = await world.transfers(alice)
     world.expect(transfer.tx_hash != paid.body["txHash"], True, "5/nonce-once")
     await world.run_indexer()

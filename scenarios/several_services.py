@@ -1,6 +1,6 @@
 """Several services: one payment buys at one service of a merchant, not at each of them.
 
-Covers: 3/pending-resolved, 5/nonce-once, 5/stored-records, 7/nonce-already-used.
+Covers: 4.1/receipt, 5/nonce-once, 5/stored-records, 7/nonce-already-used.
 Story: A merchant runs two services with one address, each with a database of its own. Alice pays
 at the first. Mallory presents her header at the second, for a payment id of his own: the
 authorization was used before it was presented there, so he is refused. Bob pays at the second, and

@@ -237,6 +237,8 @@ def test_in_a_pipe_there_is_only_the_table() -> None:
 def test_the_journals_share_is_that_of_a_whole_lifecycle() -> None:
     recorder = Recorder()
     kinds = [name_of(event) for event in recorder.events]
-    assert kinds.count("answer sent") == 5, "402, verify, settle, receipt, the quote"
+    assert kinds.count("answer sent") == 7, (
+        "402, the node twice, verify, settle, receipt, the quote"
+    )
     assert {"payment settled", "transaction mined", "transfer"} <= set(kinds)
     recorder.work(3)

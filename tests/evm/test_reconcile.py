@@ -79,6 +79,8 @@ class Shop:
                     max_timeout_seconds=300,
                     resource=QUOTE,
                 ),
+                can_pay=True,
+                seen_unused=True,
                 timestamp_ms=NOW_S * 1000,
                 duration=0,
             )
@@ -201,7 +203,8 @@ def test_a_payment_that_waits_or_reverted_is_open(shop: Shop, either: ChainDrive
 def test_both_nodes_report_the_same_state_of_a_nonce(
     shop: Shop, either: ChainDriver, how: Callable[[], bytes], canceled: bool, transfers: int
 ):
-    assert shop.state() == NonceState(NOW_S, is_used=False, use=None)
+    height = either.run(either.chain.height())
+    assert shop.state() == NonceState(height, NOW_S, is_used=False, use=None)
     either.town.now[0] += 30
     tx_hash = either.put(how())
     state = shop.state()

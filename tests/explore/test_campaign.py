@@ -20,11 +20,11 @@ def told(report: Report) -> str:
 
 @pytest.mark.parametrize("adversary", [False, True])
 def test_a_short_campaign_holds(adversary: bool) -> None:
-    report = run(Campaign(seed=1, runs=60, adversary=adversary))
+    report = run(Campaign(seed=1, runs=40, adversary=adversary))
     assert not report.failures, told(report)
-    assert report.runs == 60
-    assert report.outcomes["served"] > 40
-    assert report.kinds["buy"] > 40
+    assert report.runs == 40
+    assert report.outcomes["served"] > 30
+    assert report.kinds["buy"] > 25
 
 
 @pytest.mark.parametrize("adversary", [False, True])

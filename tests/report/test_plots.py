@@ -200,7 +200,7 @@ def test_a_long_run_is_cut_and_the_label_names_the_rows() -> None:
 
 
 def test_the_requested_exchange_is_visible() -> None:
-    number = int(run("indexed").latency.query("to == 'explorer'")["exchange"].iloc[-1])
+    number = int(run("indexed").latency.query("path == 'eth_blockNumber'")["exchange"].iloc[-1])
     ax = plots.sequence(run("indexed"), exchange=number)
     assert str(number) in {*named(ax, "request"), *named(ax, "exchange")}
     assert "1" not in named(ax, "request")

@@ -8,7 +8,9 @@ import pytest
 from tests.rig import ServiceRig, answer, broken, lose_request, only, scene
 from tests.service.test_payments import submit
 from x402sim.protocol import states
-from x402sim.protocol.crypto import Hash, from_hex
+from x402sim.protocol.crypto import HALF_ORDER, Hash, from_hex
+from x402sim.protocol.header import authorization_of, decode_header, encode_header
+from x402sim.protocol.networks import TESTNET
 from x402sim.service import indexer, sessions
 from x402sim.service.reconcile import reconcile
 
@@ -84,6 +86,24 @@ async def test_a_header_that_cannot_pay_leaves_no_claim(rig: ServiceRig) -> None
     refused = await rig.pay(required, forged)
     assert (refused.json()["error"], refused.json()["final"]) == ("Invalid signature", True)
     assert rig.service.store.counts()["payments"] == 0
+
+
+@pytest.mark.clause("5/nonce-once")
+@scene
+async def test_the_other_form_of_a_signature_that_has_paid_pays_for_nothing(
+    rig: ServiceRig,
+) -> None:
+    """The chain shows a transfer by this nonce at this moment, but this header did not make it."""
+    first, second = await rig.ask(), await rig.ask()
+    header = rig.sign(first)
+    assert (await rig.pay(first, header)).status_code == 200
+    auth, signature = authorization_of(decode_header(header))
+    s = 2 * HALF_ORDER + 1 - int.from_bytes(signature[32:64])
+    other = signature[:32] + s.to_bytes(32) + bytes([55 - signature[64]])
+    refused = await rig.pay(second, encode_header(auth, other, TESTNET))
+    assert (refused.status_code, refused.json()["final"]) == (400, True)
+    assert not await is_served(rig, second)
+    assert rig.service.store.counts()["payments"] == 1
 
 
 @scene

@@ -17,7 +17,7 @@ from x402sim.events import Event
 from x402sim.journal import HEADER, Journal
 from x402sim.payer.errors import PaymentFailed
 from x402sim.rng import Rng
-from x402sim.service import payments
+from x402sim.service import attempts
 from x402sim.service.store.payment_records import Claim, Payments, Stored
 from x402sim.service.store.session_budgets import Sessions
 from x402sim.spec.needs import Need
@@ -374,7 +374,7 @@ def test_a_latency_that_is_none_is_refused(spec: Any) -> None:
 
 
 def test_each_hop_takes_its_time_both_ways() -> None:
-    latency = {"service": 1.0, "facilitator": 0.25, "rpc": 9.0, "explorer": 0.125}
+    latency = {"service": 1.0, "facilitator": 0.25, "rpc": 3.0, "explorer": 0.125}
     run = play(quote, latency=latency)
     sent = {e.event.exchange: e for e in entries(run, events.RequestSent)}
     took = {
@@ -383,7 +383,9 @@ def test_each_hop_takes_its_time_both_ways() -> None:
     }
     assert took == {
         ("service", "/api/perp/quote"): 2000,
-        ("service", "/api/pay"): 2000 + 2 * 500,
+        ("service", "/api/pay"): 2000 + 2 * 6000 + 2 * 500,
+        ("rpc", "eth_getBlockByNumber"): 6000,
+        ("rpc", "eth_call"): 6000,
         ("facilitator", "/v2/x402/verify"): 500,
         ("facilitator", "/v2/x402/settle"): 500,
     }
@@ -420,9 +422,13 @@ def test_a_timeout_of_the_service_is_in_the_journal() -> None:
         assert (await alice.buy()).error == "Facilitator unreachable"
 
     run = play(story, latency={"facilitator": 20})
-    (gave_up,) = entries(run, events.NoAnswer, "service")
+    gave_up = entries(run, events.NoAnswer, "service")[0]
     assert gave_up.event.reason == "given up"
-    begun_ms = entries(run, events.RequestSent, "service")[0].at_ms
+    begun_ms = next(
+        entry.at_ms
+        for entry in entries(run, events.RequestSent, "service")
+        if entry.event.to == "facilitator"
+    )
     assert gave_up.at_ms - begun_ms == 30_000, "as long as it waits for a verification"
 
 
@@ -637,10 +643,11 @@ def test_invariants_can_be_switched_off() -> None:
 
 
 def test_two_transfers_for_one_payment_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def forgetful(*_: Any) -> None:
-        """Forget earlier attempts, as a service without a record would."""
+    async def forgetful(*_: object) -> None:
+        """Find no earlier attempt."""
 
     def insert_pending(stored: Payments, wanted: Claim) -> Stored | None:
+        """Forget earlier attempts, as a service without a record would."""
         stored._db.execute("DELETE FROM payments WHERE payment_id = ?", wanted.payment_id)
         return honest(stored, wanted)
 
@@ -651,8 +658,8 @@ def test_two_transfers_for_one_payment_are_seen(monkeypatch: pytest.MonkeyPatch)
             assert (await alice.pay(required)).status == 200
 
     honest = Payments.insert_pending
-    monkeypatch.setattr(payments, "earlier_attempt", forgetful)
     monkeypatch.setattr(Payments, "insert_pending", insert_pending)
+    monkeypatch.setattr(attempts, "_earlier_attempt", forgetful)
     assert broken(World(seed=1).play(story)) == [invariants.PAID_ONCE]
 
 

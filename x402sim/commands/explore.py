@@ -30,7 +30,7 @@ def explore(
     adversary: Annotated[
         bool,
         typer.Option(
-            "--adversary", help="Add third parties, and let facilitator and explorer lie."
+            "--adversary", help="Add third parties, and lies of facilitator and explorer."
         ),
     ] = False,
     replay: Annotated[
@@ -108,6 +108,7 @@ def _lines(report: "Report", shrunk: list["Failure"]) -> list[str]:
         f"{report.runs:,} {kind} worlds, seeds {report.seed} to {last}, {report.events:,} events, "
         f"{report.real_s:.0f} s",
         "",
+        "    worlds  with",
         *(f"{count:>10,}  {name}" for name, count in report.kinds.items()),
         "",
         *(f"{count:>10,}  authorizations: {name}" for name, count in report.outcomes.items()),

@@ -12,12 +12,15 @@ from enum import Enum
 
 from x402sim.events import ServiceName
 from x402sim.explore.book import Book, Key, Presented
+from x402sim.explore.case import Skew, Submit
 from x402sim.explore.evidence import Ledger, Times, Use
 from x402sim.explore.steps import Scene
 from x402sim.protocol.refusals import Refusal
 from x402sim.world.story.payer import QUOTE, SESSIONS, Answer
 
 PRICE_BASE = 10_000
+CLOCK_S = 60
+"""The greatest error of a service's clock, in seconds, with which every law holds."""
 LATE_S = 1_300.0
 """Time for a session that opened during the audit: 600 s at most, and its refund."""
 
@@ -125,12 +128,38 @@ class Audit:
             if answer is not None
         )
         how = f"{use.tx_hash} paid for {where}, which gives no access ({said})"
-        if any(self._was_known(nonce, each) for each in fitting):
+        if self._clock_was_wrong() and not any(each.tx_hashes for each in fitting):
+            self.counts["not served: the service's clock was wrong"] += 1
+            return
+        if all(self._was_too_late(each) for each in fitting):
+            self.counts["presented only after its end, to a chain whose clock is behind"] += 1
+        elif any(self._was_known(nonce, each) for each in fitting):
             yield Violation(Law.PAID_IS_SERVED, how)
         elif any(self._was_refused_before(nonce, each) for each in fitting):
             yield Violation(Law.FINAL_IS_FINAL, how)
         else:
             self.counts["submitted before presented"] += 1
+
+    def _was_too_late(self, each: Presented) -> bool:
+        """Tell whether a header was presented only after its validBefore, and never settled."""
+        end_ms = each.signed.authorization.valid_before * 1000
+        is_sent = each.service in self.times.settled_by.get(each.signed.nonce, ())
+        return (
+            not is_sent
+            and not each.tx_hashes
+            and all(self.times.sent_ms[answer.exchange] >= end_ms for answer in each.answers)
+        )
+
+    def _clock_was_wrong(self) -> bool:
+        """Tell whether a third party acted while a service's clock was off by over a minute.
+
+        Such a service cannot know whether a header is still valid, or which came first.
+        """
+        steps = self.scene.case.steps
+        return any(isinstance(step, Submit) for step in steps) and any(
+            isinstance(step, Skew) and step.actor == "service" and abs(step.seconds) > CLOCK_S
+            for step in steps
+        )
 
     def _was_known(self, nonce: str, each: Presented) -> bool:
         """Tell whether a service knew of an authorization before it was used on the chain.

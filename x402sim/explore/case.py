@@ -150,6 +150,12 @@ class Revert(_Step, frozen=True, kw_only=True):
     calls: int = 1
 
 
+class Pause(_Step, frozen=True, kw_only=True):
+    """The token's owner pauses it, and ends the pause `seconds` later."""
+
+    seconds: float = 30.0
+
+
 class DropWaiting(_Step, frozen=True, kw_only=True):
     """The mempool is emptied."""
 
@@ -174,6 +180,7 @@ Step = (
     | Lag
     | Reorganise
     | Revert
+    | Pause
     | DropWaiting
     | RunIndexer
 )
@@ -230,6 +237,7 @@ _NAMES: dict[type[Step], str] = {
     Skew: "clock skew",
     Lag: "explorer lag",
     Revert: "forced revert",
+    Pause: "token paused",
     DropWaiting: "mempool dropped",
     RunIndexer: "indexer out of turn",
 }

@@ -14,6 +14,7 @@ from x402sim.explore.case import (
     Lag,
     Lie,
     LieKind,
+    Pause,
     Purchase,
     Reorganise,
     Revert,
@@ -37,6 +38,8 @@ _PATHS: dict[str, tuple[str, ...]] = {
     "rpc": ("",),
 }
 _CALLS = ("", "", "eth_call", "eth_getLogs", "eth_getBlockByNumber", "eth_getTransactionReceipt")
+_FOLLOWED = {Revert: 0.6, Reorganise: 0.2, Submit: 0.2, Cancel: 0.3}
+"""How often a reorganisation follows a step."""
 _BODIES = ("", "null", "{}", "[]", '{"jsonrpc":"2.0","id":1,"result":null}', "<html>busy</html>")
 
 
@@ -64,6 +67,9 @@ class _Draw:
             for number in range(rng.choice((1, 1, 2, 2, 3, 4)))
         ]
         others = [self._other(rng.choice(purchases)) for _ in range(rng.randint(1, 8))]
+        others += [
+            self._after(step) for step in others if rng.random() < _FOLLOWED.get(type(step), 0)
+        ]
         steps = sorted([*purchases, *others], key=lambda step: step.at_s)
         latency, jitter = self._latency()
         return Case(
@@ -115,13 +121,16 @@ class _Draw:
         """Draw what happens to a purchase, or around it."""
         rng = self._rng
         offset_s = rng.choice(_OFFSETS_S) * rng.choice((1.0, rng.random()))
+        if isinstance(about, Deposit) and rng.random() < 0.4:
+            offset_s += about.duration_s  # at its refund
         at_s = round(about.at_s + rng.choice((0.0, about.wait_s)) + offset_s, 3)
         plain = (
             (self._fault, 40),
             (self._again, 14),
             (self._crash, 10),
             (self._reorganise, 12),
-            (self._revert, 5),
+            (self._revert, 6),
+            (self._pause, 3),
             (self._skew, 5),
             (self._lag, 3),
             (self._cancel, 4),
@@ -132,6 +141,13 @@ class _Draw:
         makers, weights = zip(*plain, *hostile, strict=True)
         step: Step = rng.choices(makers, weights)[0](at_s, about)
         return step
+
+    def _after(self, step: Step) -> Step:
+        """Draw the reorganisation that often follows what went wrong on the chain."""
+        rng = self._rng
+        later_s = rng.choice((2.0, 8.0, 30.0, 100.0, 250.0))
+        drop = not isinstance(step, Revert) and rng.random() < 0.3
+        return Reorganise(at_s=step.at_s + later_s, depth=rng.randint(1, 6), drop=drop)
 
     def _fault(self, at_s: float, about: Purchase) -> Step:
         rng = self._rng
@@ -200,6 +216,9 @@ class _Draw:
 
     def _revert(self, at_s: float, _: Purchase) -> Step:
         return Revert(at_s=max(0.0, at_s - 1), calls=self._rng.choice((1, 1, 2)))
+
+    def _pause(self, at_s: float, _: Purchase) -> Step:
+        return Pause(at_s=max(0.0, at_s - 1), seconds=self._rng.choice((2.0, 30.0, 120.0)))
 
     def _skew(self, at_s: float, _: Purchase) -> Step:
         rng = self._rng

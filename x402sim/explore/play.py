@@ -10,10 +10,12 @@ from typing import Any, get_args
 from x402sim import events
 from x402sim.events import ServiceName
 from x402sim.explore.audit import Audit, Law, Violation, ask_everything
-from x402sim.explore.case import Case, Deposit, Lie, Reorganise, Step, Submit
+from x402sim.explore.case import Case, Deposit, Lie, Pause, Reorganise, Step, Submit
 from x402sim.explore.evidence import Ledger, Times
 from x402sim.explore.steps import Scene, perform
 from x402sim.journal import Entry, Journal
+from x402sim.protocol import abi
+from x402sim.protocol.crypto import to_hex
 from x402sim.protocol.networks import TESTNET
 from x402sim.world.assembly.hooks import NO_HOOKS, Hooks
 from x402sim.world.assembly.recipe import Recipe
@@ -117,6 +119,8 @@ class _Run:
             for step in self._case.steps:
                 group.create_task(self._step(scene, started_s + step.at_s, step))
         await live.heal()
+        if any(isinstance(step, Pause) for step in self._case.steps):
+            await live.token_owner(to_hex(abi.UNPAUSE))  # a reorganisation may have lost the first
         ends_s = [*scene.book.ends_s(), live.clock.now() + _longest_session_s(self._case)]
         await live.clock.sleep_until(max(ends_s) + QUIET_S)
         granted = await ask_everything(scene)

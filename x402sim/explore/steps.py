@@ -18,6 +18,7 @@ from x402sim.explore.case import (
     DropWaiting,
     Lag,
     Lie,
+    Pause,
     Purchase,
     Reorganise,
     Revert,
@@ -95,6 +96,9 @@ async def perform(scene: Scene, step: Step) -> None:
             await _reorganise(scene, step)
         case Revert(calls=calls):
             await world.force_revert(calls)
+        case Pause(seconds=seconds):
+            async with world.paused():
+                await world.clock.sleep(seconds)
         case DropWaiting():
             await world.drop_waiting()
         case _:

@@ -127,13 +127,13 @@ async def refuse_unless_paid(
     never pay.
     """
     payments, may_move = service.store.payments, stored.may_move or cause.may_move
+    if not attempt.can_pay and not may_move:
+        payments.drop_claim(stored.attempt)
+        raise SettlementRefused(cause.refusal, cause.reason, final=True)
     finding = await follow_chain(service, _attempt(service, stored))
     if finding is Finding.PAID:
         return
     if finding is Finding.NEVER:
-        raise SettlementRefused(cause.refusal, cause.reason, final=True)
-    if not attempt.can_pay and not may_move:
-        payments.drop_claim(stored.attempt)
         raise SettlementRefused(cause.refusal, cause.reason, final=True)
     payments.set_may_move(stored.attempt, may_move)
     is_pending = may_move and cause.refusal.row.final is not None

@@ -33,7 +33,7 @@ async def ask_chain(service: Service, stored: Stored) -> Answer:
     """Ask the chain's node whether a payment is paid, by the state of its nonce.
 
     It can never be paid if the nonce is unused in a block whose time is past validBefore, was
-    cancelled, or paid for something else.
+    cancelled, or paid for something else: also if another header with the same nonce has paid.
     """
     claimed = stored.authorization
     if claimed is None:
@@ -47,7 +47,7 @@ async def ask_chain(service: Service, stored: Stored) -> Answer:
         return Answer(finding, height=state.height)
     if state.use is None:
         return Answer(Finding.UNKNOWN)
-    is_paid = _pays_for(state.use, stored, claimed)
+    is_paid = stored.can_pay and _pays_for(state.use, stored, claimed)
     return Answer(Finding.PAID if is_paid else Finding.NEVER, state.use, state.height)
 
 

@@ -47,7 +47,7 @@ class ClaimedAuthorization(msgspec.Struct, frozen=True):
 class Stored(msgspec.Struct, frozen=True):
     """The record of one attempt to pay, and what the service keeps beside it.
 
-    `authorization` is None if the header cannot be read. `seen_unused` as in `Claim`. `may_move`:
+    `authorization` is None if the header cannot be read. Others as in `Claim`. `may_move`:
     an earlier request had it settled, and nobody has said since that no money has moved.
     """
 
@@ -56,8 +56,9 @@ class Stored(msgspec.Struct, frozen=True):
     header: str
     authorization: ClaimedAuthorization | None
     duration: int
+    can_pay: bool
     seen_unused: bool
-    may_move: bool = True
+    may_move: bool
 
 
 _RECORD = PaymentRecord.__struct_fields__
@@ -87,9 +88,10 @@ def _pending(claim: Claim) -> PaymentRecord:
 
 def _stored(row: Sequence[Any]) -> Stored:
     record = PaymentRecord(**dict(zip(_RECORD, row, strict=False)))
-    header, duration, _, unused, payer, nonce, until_s, attempt, may_move = row[len(_RECORD) :]
+    header, duration, can_pay, unused, payer, nonce, until_s, attempt, may = row[len(_RECORD) :]
     claimed = None if payer is None else ClaimedAuthorization(payer, nonce, until_s)
-    return Stored(attempt, record, header, claimed, duration, bool(unused), bool(may_move))
+    facts = bool(can_pay), bool(unused), bool(may)
+    return Stored(attempt, record, header, claimed, duration, *facts)
 
 
 def _rank(stored: Stored) -> tuple[int, int]:
