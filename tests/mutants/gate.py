@@ -35,15 +35,14 @@ def ids_open(when: Callable[[Service, str], bool]) -> Change:
 
 
 class PendingOpens(Wrapper):
-    """A store that grants as soon as a payment is claimed."""
+    """A store that grants as long as the facilitator may move the money of a payment."""
 
     def grants(self, payment_id: str, resource: str) -> bool:
         stored = self.inner.get(payment_id)
-        return (
-            stored is not None
-            and stored.record.resource_url == resource
-            and stored.record.status != "failed"
-        )
+        if stored is None or stored.record.resource_url != resource:
+            return False
+        is_unknown = stored.record.status == "pending" and stored.may_move
+        return is_unknown or stored.record.status == "settled"
 
 
 class ClaimOpens(Wrapper):
