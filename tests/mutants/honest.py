@@ -13,6 +13,7 @@ from tests.mutants.change import Change, all_of, setting, settlement_rule
 from tests.mutants.malformed import unreadable_if
 from tests.mutants.middleware import Answer, Request, Serve, answers, middleware, requests
 from tests.mutants.paying import PAY
+from tests.mutants.reconciliation import ForgetsRefusals
 from tests.mutants.required import ids, requirements
 from tests.mutants.wrapper import Wrapper, collaborator
 from x402sim import TESTNET
@@ -133,16 +134,6 @@ def good_once(recipe: Recipe) -> Recipe:
 
     unused = collaborator(entitlements=Unused, payments=Unused)
     return all_of(unused, middleware(handler, QUOTE))(recipe)
-
-
-class ForgetsRefusals(Wrapper):
-    """A store that drops a claim whose money does not move now, as the service did before."""
-
-    def set_may_move(self, attempt: int, may_move: bool) -> None:
-        if may_move:
-            self.inner.set_may_move(attempt, may_move)
-        else:
-            self.inner.drop_claim(attempt)
 
 
 def asked_afterwards(recipe: Recipe) -> Recipe:

@@ -16,6 +16,16 @@ FAR_S = 2**62
 """A time that no authorization is valid at."""
 
 
+class ForgetsRefusals(Wrapper):
+    """A store that drops a claim whose money does not move now."""
+
+    def set_may_move(self, attempt: int, may_move: bool) -> None:
+        if may_move:
+            self.inner.set_may_move(attempt, may_move)
+        else:
+            self.inner.drop_claim(attempt)
+
+
 def lost_is_failed(when: Callable[[OutcomeUnknown], bool]) -> Change:
     """Take some lost answers to settlements for failures; do not ask the chain, and forget them."""
     lost_nonces: set[bytes] = set()
@@ -42,16 +52,7 @@ def lost_is_failed(when: Callable[[OutcomeUnknown], bool]) -> Change:
                 raise Unavailable("nobody asks the chain")
             return await self.inner.nonce_state(authorizer, nonce)
 
-    class Forgets(Wrapper):
-        """A store that drops a claim whose money does not move now."""
-
-        def set_may_move(self, attempt: int, may_move: bool) -> None:
-            if may_move:
-                self.inner.set_may_move(attempt, may_move)
-            else:
-                self.inner.drop_claim(attempt)
-
-    return collaborator(facilitator=LostIsFailed, rpc=NotAskedOnce, payments=Forgets)
+    return collaborator(facilitator=LostIsFailed, rpc=NotAskedOnce, payments=ForgetsRefusals)
 
 
 class LostIsSettled(Wrapper):
