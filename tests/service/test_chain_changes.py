@@ -1,5 +1,6 @@
 """The chain changes its mind, and the records follow; claims outlive refusals and lies."""
 
+from collections.abc import Callable
 from typing import Any
 
 import httpx
@@ -88,22 +89,63 @@ async def test_a_header_that_cannot_pay_leaves_no_claim(rig: ServiceRig) -> None
     assert rig.service.store.counts()["payments"] == 0
 
 
+def high_s(signature: bytes) -> bytes:
+    s = 2 * HALF_ORDER + 1 - int.from_bytes(signature[32:64])
+    return signature[:32] + s.to_bytes(32) + bytes([55 - signature[64]])
+
+
+def low_v(signature: bytes) -> bytes:
+    return signature[:64] + bytes([signature[64] - 27])
+
+
+def compact(signature: bytes) -> bytes:
+    s = int.from_bytes(signature[32:64]) + ((signature[64] - 27) << 255)
+    return signature[:32] + s.to_bytes(32)
+
+
+def broken_signature(signature: bytes) -> bytes:
+    return bytes(65)
+
+
+OTHER_FORMS = pytest.mark.parametrize(
+    "other", [high_s, low_v, compact, lambda sig: low_v(high_s(sig))],
+    ids=["high s", "low v", "compact", "both"],
+)  # fmt: skip
+
+
 @pytest.mark.clause("5/nonce-once")
+@pytest.mark.parametrize("other", [high_s, low_v, compact, broken_signature])
 @scene
-async def test_the_other_form_of_a_signature_that_has_paid_pays_for_nothing(
-    rig: ServiceRig,
+async def test_another_form_of_a_signature_that_has_paid_pays_for_nothing(
+    rig: ServiceRig, other: Callable[[bytes], bytes]
 ) -> None:
-    """The chain shows a transfer by this nonce at this moment, but this header did not make it."""
+    """The chain shows a transfer by this nonce at this moment, but it paid for another id."""
     first, second = await rig.ask(), await rig.ask()
     header = rig.sign(first)
     assert (await rig.pay(first, header)).status_code == 200
     auth, signature = authorization_of(decode_header(header))
-    s = 2 * HALF_ORDER + 1 - int.from_bytes(signature[32:64])
-    other = signature[:32] + s.to_bytes(32) + bytes([55 - signature[64]])
-    refused = await rig.pay(second, encode_header(auth, other, TESTNET))
-    assert (refused.status_code, refused.json()["final"]) == (400, True)
+    refused = await rig.pay(second, encode_header(auth, other(signature), TESTNET))
+    assert refused.status_code in (400, 409)
+    assert refused.json()["final"] is True
     assert not await is_served(rig, second)
     assert rig.service.store.counts()["payments"] == 1
+
+
+@pytest.mark.clause("3/pending-resolved")
+@OTHER_FORMS
+@scene
+async def test_a_header_whose_signature_others_can_rewrite_keeps_its_claim(
+    rig: ServiceRig, other: Callable[[bytes], bytes]
+) -> None:
+    required = await rig.ask()
+    header = rig.sign(required)
+    auth, signature = authorization_of(decode_header(header))
+    presented = encode_header(auth, other(signature), TESTNET)
+    refused = await rig.pay(required, presented)
+    assert (refused.json()["error"], refused.json()["final"]) == ("Invalid signature", False)
+    await submit(rig, header)
+    assert (await rig.pay(required, presented)).status_code == 200
+    assert await is_served(rig, required)
 
 
 @scene

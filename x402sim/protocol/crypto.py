@@ -74,6 +74,25 @@ def recover(digest: bytes, signature: bytes) -> Address:
     return address_of(key)
 
 
+def canonical(signature: bytes) -> bytes:
+    """Return the form of a signature that the token accepts, if it has one.
+
+    Whoever sees another form can write this one: 64 bytes (EIP-2098), `v` 0 or 1, or the upper
+    half of `s`.
+    """
+    if len(signature) == 64:
+        s = int.from_bytes(signature[32:])
+        signature = signature[:32] + (s % 2**255).to_bytes(32) + bytes([27 + (s >> 255)])
+    if len(signature) != 65:
+        return signature
+    r, s, v = signature[:32], int.from_bytes(signature[32:64]), signature[64]
+    if v in (0, 1):
+        v += 27
+    if HALF_ORDER < s <= 2 * HALF_ORDER and v in (27, 28):
+        s, v = 2 * HALF_ORDER + 1 - s, 55 - v
+    return r + s.to_bytes(32) + bytes([v])
+
+
 def from_hex(text: str, size: int) -> bytes:
     """Return the `size` bytes written as 0x and hex digits; raises `ValueError` otherwise."""
     if len(text) != 2 + 2 * size or not text.startswith("0x"):

@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from x402sim.protocol.crypto import BadSignature, recover
+from x402sim.protocol.crypto import BadSignature, canonical, recover
 from x402sim.protocol.eip3009 import transfer_digest
 from x402sim.protocol.header import SignedPayment
 from x402sim.protocol.messages import PaymentRequirements, RequiredPayment, wire_name
@@ -138,10 +138,17 @@ class Verification(msgspec.Struct, frozen=True):
 
     def is_signed_by_payer(self) -> bool:
         """Recover the signer and compare it with `from` (5/signature-proves)."""
+        return self._is_signer(self.payment.signature)
+
+    def gives_consent(self) -> bool:
+        """Tell the same of the form of the signature that the token accepts."""
+        return self._is_signer(canonical(self.payment.signature))
+
+    def _is_signer(self, signature: bytes) -> bool:
         authorization = self.payment.authorization
         digest = transfer_digest(authorization, self.supported.domain)
         try:
-            return recover(digest, self.payment.signature) == authorization.from_
+            return recover(digest, signature) == authorization.from_
         except BadSignature:
             return False
 
@@ -156,7 +163,7 @@ def _asset(case: Verification) -> str:
     return "0x" + case.supported.asset.hex()
 
 
-AUTHORIZES: Rules[Verification, Invalid] = (
+_TRANSFERS: Rules[Verification, Invalid] = (
     Rule(
         "5/exact-recipient",
         lambda case: case.requirements.pay_to.lower() == "0x" + case.payment.authorization.to.hex(),
@@ -168,11 +175,10 @@ AUTHORIZES: Rules[Verification, Invalid] = (
         Invalid.AMOUNT,
         lambda case: str(case.payment.authorization.value),
     ),
-    Rule(
-        "5/signature-proves",
-        lambda case: case.is_signed_by_payer(),
-        Invalid.SIGNATURE,
-    ),
+)
+AUTHORIZES: Rules[Verification, Invalid] = (
+    *_TRANSFERS,
+    Rule("5/signature-proves", lambda case: case.gives_consent(), Invalid.SIGNATURE),
 )
 """When an authorization pays for the requirements, whoever submits it to the token."""
 
@@ -197,6 +203,7 @@ VERIFICATION: Rules[Verification, Invalid] = (
         Invalid.ASSET,
         lambda case: _differing(_asset(case), case.requirements.asset, case.payment.asset),
     ),
-    *AUTHORIZES,
+    *_TRANSFERS,
+    Rule("5/signature-proves", lambda case: case.is_signed_by_payer(), Invalid.SIGNATURE),
 )
 """In the order of the reasons in the Cronos facilitator's documentation."""
