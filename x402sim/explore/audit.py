@@ -21,6 +21,7 @@ from x402sim.world.story.payer import QUOTE, SESSIONS, Answer
 PRICE_BASE = 10_000
 CLOCK_S = 60
 """The greatest error of a service's clock, in seconds, with which every law holds."""
+_SILENT = "the chain's node did not answer"
 LATE_S = 1_300.0
 """Time for a session that opened during the audit: 600 s at most, and its refund."""
 
@@ -187,7 +188,11 @@ class Audit:
         )
 
     def _paid_once(self, nonce: str, served: list[Presented]) -> Iterator[Violation]:
-        """One transfer pays once; at two deployments only if both were asked before a block."""
+        """One transfer pays once; at two deployments only if both were asked before a block.
+
+        Or if the node of one was silent: a reorganisation can make a transfer look later than it is
+        (decision 4.1/submitted-by-others).
+        """
         keys = {each.key for each in served}
         if len(keys) < 2:
             return
@@ -197,6 +202,10 @@ class Audit:
             yield Violation(Law.ONE_TRANSFER_PAYS_ONCE, how)
         elif all(self._was_in_time(nonce, each) for each in served):
             self.counts["raced"] += 1
+        elif self.times.was_undone(nonce) and all(
+            self._was_in_time(nonce, each) or _was_blind(each) for each in served
+        ):
+            self.counts["raced: a node was silent, and the chain changed"] += 1
         else:
             yield Violation(Law.ONE_TRANSFER_PAYS_ONCE, how)
 
@@ -291,6 +300,11 @@ class Audit:
             if not least <= released <= most:
                 how = f"{visit.session_id}: released {released}, served {least}, asked {most}"
                 yield Violation(Law.DEBITS_ARE_SERVED, how)
+
+
+def _was_blind(each: Presented) -> bool:
+    """Tell whether a service took an authorization while its node did not answer."""
+    return any(_SILENT in answer.reason for answer in each.answers)
 
 
 def _pays(use: Use, each: Presented) -> bool:

@@ -101,6 +101,10 @@ class Times:
         before = [used for changed_ms, used in self.visible.get(nonce, ()) if changed_ms < at_ms]
         return bool(before) and before[-1]
 
+    def was_undone(self, nonce: str) -> bool:
+        """Tell whether a reorganisation has undone a use of an authorization."""
+        return any(not used for _, used in self.visible.get(nonce, ()))
+
     def was_unused_during(self, nonce: str, exchange: int) -> bool:
         """Tell whether an authorization was unused at any moment of an exchange."""
         since, until = self.sent_ms[exchange], self.ended_ms.get(exchange, 1 << 60)
