@@ -21,7 +21,8 @@ from x402sim.world.story.payer import QUOTE, SESSIONS, Answer
 PRICE_BASE = 10_000
 CLOCK_S = 60
 """The greatest error of a service's clock, in seconds, with which every law holds."""
-_SILENT = "the chain's node did not answer"
+_NOT_ACCEPTED = "nothing was sent to the facilitator"
+"""The reason of a service whose node is silent: it has not accepted the header."""
 LATE_S = 1_300.0
 """Time for a session that opened during the audit: 600 s at most, and its refund."""
 
@@ -121,6 +122,9 @@ class Audit:
 
     def _not_served(self, nonce: str, use: Use, fitting: list[Presented]) -> Iterator[Violation]:
         """Judge a transfer that gives no access: whose fault is it?"""
+        if nonce in self.times.canceled:
+            self.counts["paid after a reorganisation undid its cancellation"] += 1
+            return
         where = ", ".join(" of ".join(reversed(each.key)) for each in fitting)
         said = "; ".join(
             f"{each.key[0]}: {answer.status} {answer.error} {answer.reason[:80]}"
@@ -172,6 +176,7 @@ class Audit:
             or bool(each.tx_hashes)
             or any(
                 answer.body.get("final") is False
+                and _NOT_ACCEPTED not in answer.reason
                 and not self.times.is_used_at(nonce, self.times.ended_ms[answer.exchange])
                 for answer in each.answers
             )
@@ -188,11 +193,7 @@ class Audit:
         )
 
     def _paid_once(self, nonce: str, served: list[Presented]) -> Iterator[Violation]:
-        """One transfer pays once; at two deployments only if both were asked before a block.
-
-        Or if the node of one was silent: a reorganisation can make a transfer look later than it is
-        (decision 4.1/submitted-by-others).
-        """
+        """One transfer pays once; at two deployments only if both were asked before a block."""
         keys = {each.key for each in served}
         if len(keys) < 2:
             return
@@ -202,10 +203,6 @@ class Audit:
             yield Violation(Law.ONE_TRANSFER_PAYS_ONCE, how)
         elif all(self._was_in_time(nonce, each) for each in served):
             self.counts["raced"] += 1
-        elif self.times.was_undone(nonce) and all(
-            self._was_in_time(nonce, each) or _was_blind(each) for each in served
-        ):
-            self.counts["raced: a node was silent, and the chain changed"] += 1
         else:
             yield Violation(Law.ONE_TRANSFER_PAYS_ONCE, how)
 
@@ -264,13 +261,17 @@ class Audit:
                 undone[payer] += deposit_base
         merchant = self.scene.world.merchant.lower()
         sent: Counter[str] = Counter()
+        wallet_base = 0
         for sender, to, amount_base in self.ledger.transfers:
             if sender == merchant:
                 sent[to] += amount_base
+            wallet_base += amount_base * ((to == merchant) - (sender == merchant))
         for payer in owed | undone | sent:
             extra = sent[payer] - owed[payer]
             if 0 < extra <= undone[payer]:
                 self.counts["refunded, then the deposit was undone"] += 1
+            elif wallet_base < -extra and undone:
+                self.counts["not refunded: the wallet paid for a deposit that was undone"] += 1
             elif extra:
                 how = f"{payer} is owed {owed[payer]} base units and got {sent[payer]}"
                 yield Violation(Law.REFUND_ARRIVES_ONCE, how)
@@ -300,11 +301,6 @@ class Audit:
             if not least <= released <= most:
                 how = f"{visit.session_id}: released {released}, served {least}, asked {most}"
                 yield Violation(Law.DEBITS_ARE_SERVED, how)
-
-
-def _was_blind(each: Presented) -> bool:
-    """Tell whether a service took an authorization while its node did not answer."""
-    return any(_SILENT in answer.reason for answer in each.answers)
 
 
 def _pays(use: Use, each: Presented) -> bool:

@@ -65,6 +65,8 @@ class Times:
     """When its answer arrived; without an answer, nothing."""
     visible: dict[str, list[tuple[int, bool]]] = field(default_factory=dict)
     """When each authorization became used in a block (True), or unused again (False)."""
+    canceled: set[str] = field(default_factory=set)
+    """The authorizations that were cancelled in a block, even if that was undone."""
     settled_by: dict[str, set[ServiceName]] = field(default_factory=dict)
     """The services that sent each authorization to the facilitator's settle."""
 
@@ -88,6 +90,8 @@ class Times:
         elif isinstance(event, events.AuthorizationConsumed):
             used_by.setdefault(event.tx_hash, []).append(event.authorization)
             self.visible.setdefault(event.authorization, []).append((at_ms, True))
+            if event.use == "canceled":
+                self.canceled.add(event.authorization)
         elif isinstance(event, events.TransactionUndone):
             for nonce in used_by.pop(event.tx_hash, ()):
                 self.visible[nonce].append((at_ms, False))
@@ -100,10 +104,6 @@ class Times:
         """Tell whether an authorization was used in a block before this millisecond."""
         before = [used for changed_ms, used in self.visible.get(nonce, ()) if changed_ms < at_ms]
         return bool(before) and before[-1]
-
-    def was_undone(self, nonce: str) -> bool:
-        """Tell whether a reorganisation has undone a use of an authorization."""
-        return any(not used for _, used in self.visible.get(nonce, ()))
 
     def was_unused_during(self, nonce: str, exchange: int) -> bool:
         """Tell whether an authorization was unused at any moment of an exchange."""

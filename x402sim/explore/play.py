@@ -10,7 +10,7 @@ from typing import Any, get_args
 from x402sim import events
 from x402sim.events import ServiceName
 from x402sim.explore.audit import Audit, Law, Violation, ask_everything
-from x402sim.explore.case import Case, Deposit, Lie, Pause, Reorganise, Step, Submit
+from x402sim.explore.case import Cancel, Case, Deposit, Lie, Pause, Reorganise, Step, Submit
 from x402sim.explore.evidence import Ledger, Times
 from x402sim.explore.steps import Scene, perform
 from x402sim.journal import Entry, Journal
@@ -152,7 +152,7 @@ class _Run:
 
         What the audit judges at the end, with its reason, is not judged here.
         """
-        excuses = {GRANTED_IF_PAID: Lie | Reorganise, PAID_ONCE: Submit}
+        excuses = {GRANTED_IF_PAID: Lie | Reorganise, PAID_ONCE: Submit | Cancel}
         excuse = excuses.get(clause)
         if excuse is None or not any(isinstance(step, excuse) for step in self._case.steps):
             self._break(Law.DURING_THE_RUN, f"{clause}: expected {expected}, got {actual}")

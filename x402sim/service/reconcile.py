@@ -155,9 +155,9 @@ def _is_too_late(claimed: ClaimedAuthorization, state: NonceState) -> bool:
 def _pays_for(use: NonceUse, stored: Stored, claimed: ClaimedAuthorization) -> bool:
     """Tell whether a nonce's use paid for this payment, and not for something before it.
 
-    If the chain could not be asked before the claim, only a use after it counts.
+    If the chain never said that the nonce was unused, nothing was sent to the facilitator, so the
+    use was for something else.
     """
     record = stored.record
     wanted = (claimed.payer, parse_address(record.to_address), int(record.amount))
-    is_ours = stored.seen_unused or use.mined_s >= record.timestamp // 1000
-    return not use.canceled and is_ours and wanted in use.transfers
+    return stored.seen_unused and not use.canceled and wanted in use.transfers

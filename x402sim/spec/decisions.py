@@ -285,8 +285,8 @@ FIXED: tuple[Decision, ...] = (
         "Does a payer get access if a third party submitted the authorization?",
         "Yes, if the chain shows it as unused when it is presented here. One that was used before "
         "is refused: it may have paid at another service of the same merchant. Two services that "
-        "are presented one authorization before its transfer is in a block, or while their node is "
-        "silent, cannot tell: services with one merchant address need one database",
+        "are presented one authorization before its transfer is in a block cannot tell: services "
+        "with one merchant address need one database",
         "Only if this service's facilitator submitted it",
         "The merchant has the money, and the payer must not lose it",
     ),
