@@ -270,7 +270,7 @@ class Audit:
             extra = sent[payer] - owed[payer]
             if 0 < extra <= undone[payer]:
                 self.counts["refunded, then the deposit was undone"] += 1
-            elif wallet_base < -extra and undone:
+            elif extra < 0 and undone and wallet_base < owed[payer]:
                 self.counts["not refunded: the wallet paid for a deposit that was undone"] += 1
             elif extra:
                 how = f"{payer} is owed {owed[payer]} base units and got {sent[payer]}"
