@@ -1,0 +1,53 @@
+"""`python -m tests.campaign`: every campaign, one after another, with its table.
+
+Random worlds without and with an adversary, real crashes, hostile input. Exit code 1: one of them
+found a violation.
+"""
+
+import argparse
+import subprocess
+import sys
+
+from x402sim.clock import stopwatch
+
+
+def commands(given: argparse.Namespace) -> list[list[str]]:
+    """Return the modules to run, with their arguments."""
+    seed = [] if given.seed is None else ["--seed", str(given.seed)]
+    worlds = ["x402sim", "explore", "--runs", str(given.runs), *seed]
+    return [
+        worlds,
+        [*worlds, "--adversary"],
+        ["tests.crash", "--cycles", str(given.cycles), *seed],
+        ["tests.hostile", "--requests", str(given.requests), *seed],
+    ]
+
+
+def main() -> int:
+    """Run the campaigns; return the exit code."""
+    done = []
+    for command in commands(_parser().parse_args()):
+        print(f"\n== python -m {' '.join(command)}\n", flush=True)
+        elapsed = stopwatch()
+        code = subprocess.run([sys.executable, "-m", *command]).returncode
+        done.append((code, elapsed(), command))
+    print("\n== in all\n")
+    for code, seconds, command in done:
+        verdict = "clean" if code == 0 else f"violations (exit code {code})"
+        print(f"{seconds:6.0f} s  {verdict:<12}  python -m {' '.join(command)}")
+    return int(any(code for code, _, _ in done))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m tests.campaign", description=__doc__)
+    parser.add_argument(
+        "--runs", type=int, default=10_000, help="worlds of each kind (%(default)s)"
+    )
+    parser.add_argument("--cycles", type=int, default=100, help="crashes of each (%(default)s)")
+    parser.add_argument("--requests", type=int, default=20_000, help="hostile (%(default)s)")
+    parser.add_argument("--seed", type=int, help="by default each draws or has its own")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())
