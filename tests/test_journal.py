@@ -262,3 +262,9 @@ def test_its_lines_are_plain_json():
 def test_an_event_keeps_one_byte_a_character(text, kept):
     assert clipped(text) == kept
     assert sys.getsizeof(clipped(text)) == sys.getsizeof("") + len(kept)
+
+
+@pytest.mark.parametrize("text", [b"[" * 400_000, HEADER + b'{"seq":' + b"[" * 400_000])
+def test_a_journal_that_is_nested_too_deeply_is_refused(text):
+    with pytest.raises(ValueError, match=r"no journal|nested too deeply"):
+        Journal.load(text)

@@ -17,6 +17,8 @@ from x402sim.events import Event
 
 VERSION = 3
 """Of the format; it changes when an event, a field or their order does."""
+MAX_BRACKETS = 1000
+"""More arrays and objects than a line has, and few enough for a small stack."""
 HEADER = b'{"journal":"x402sim","version":%d}\n' % VERSION
 """The first line of every journal; it is part of the hash."""
 
@@ -58,6 +60,8 @@ class Journal:
         _require_version(header)
         journal = cls()
         for number, line in enumerate(lines, 2):
+            if _brackets(line) > MAX_BRACKETS:
+                raise ValueError(f"line {number} is no entry of a journal: it is nested too deeply")
             try:
                 at = _decode_number(line)
                 journal._entries.append(Entry(at.seq, at.at_ms, _decode_event(line)))
@@ -117,11 +121,16 @@ def line(entry: Entry) -> bytes:
     return b'{"seq":%d,"at_ms":%d,' % (entry.seq, entry.at_ms) + _encoder.encode(entry.event)[1:]
 
 
+def _brackets(text: bytes) -> int:
+    """Return an upper limit of the depth of JSON: the decoder recurses as deep as it goes."""
+    return text.count(b"[") + text.count(b"{")
+
+
 def _require_version(header: bytes) -> None:
     """Raise `ValueError` unless this is the first line of a journal of our version."""
     wanted = f"version {VERSION} is needed"
     try:
-        parsed: Any = msgspec.json.decode(header)
+        parsed: Any = None if _brackets(header) > MAX_BRACKETS else msgspec.json.decode(header)
     except (msgspec.DecodeError, UnicodeDecodeError):
         parsed = None
     match parsed:
