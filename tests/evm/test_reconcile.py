@@ -211,7 +211,6 @@ def test_both_nodes_report_the_same_state_of_a_nonce(
     assert (state.is_used, state.head_s) == (True, NOW_S + 30)
     assert state.use is not None
     assert (state.use.tx_hash, state.use.canceled) == (to_hex(tx_hash), canceled)
-    assert state.use.mined_s == NOW_S + 30
     paid = (ALICE.address_bytes, SHOP.address_bytes, 10_000)
     assert state.use.transfers == (paid,) * transfers
 

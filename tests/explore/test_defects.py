@@ -119,8 +119,8 @@ async def never_used(rpc: Any, payer: Any, nonce: bytes) -> Any:
 
 def claim_dropped(service: Service, body: dict[str, Any]) -> None:
     """Defect 3, silent: a claim that failed once is forgotten, and the payer is told to wait."""
-    for each in service.store.payments.pending() if "error" in body else ():
-        service.store.payments.drop_claim(each.attempt)
+    for attempt in service.store.payments.pending() if "error" in body else ():
+        service.store.payments.drop_claim(attempt)
 
 
 def said_to_be_over(service: Service, body: dict[str, Any]) -> None:

@@ -69,7 +69,8 @@ class NobodyAsks(Wrapper):
     """Does not ask the chain about payments, once they were unused, only about refunds."""
 
     async def nonce_state(self, authorizer: Any, nonce: bytes) -> Any:
-        for pending in self.service.store.payments.pending():
+        payments = self.service.store.payments
+        for pending in map(payments.attempt, payments.pending()):
             claimed = pending.authorization
             if pending.seen_unused and claimed and claimed.nonce == nonce:
                 raise Unavailable("nobody asks the chain")

@@ -333,6 +333,39 @@ async def test_a_refund_that_fails_is_tried_less_and_less_often(rig: ServiceRig)
     assert await sessions.expire(rig.service) == 1
 
 
+@pytest.mark.clause("3/indexed-status")
+@scene
+async def test_what_the_facilitator_settled_stays_however_it_was_signed(rig: ServiceRig) -> None:
+    """A facilitator may know signatures that the service does not, as those of contract wallets."""
+    required = await rig.ask()
+    assert (await rig.pay(required)).status_code == 200
+    rig.service.store.database.execute("UPDATE payments SET can_pay = 0, seen_unused = 0")
+    nothing = answer(200, {"jsonrpc": "2.0", "id": 1, "result": None})
+    with broken(rig, "explorer", nothing):
+        assert (await indexer.run(rig.service)).unknown == 1
+    assert await is_served(rig, required)
+    assert (await indexer.run(rig.service)).matched == 1
+
+
+@pytest.mark.clause("3/pending-resolved")
+@scene
+async def test_many_hopeless_headers_delay_no_other(rig: ServiceRig) -> None:
+    """One run asks about a hundred; those that wait longest come first."""
+    asked = [await rig.ask() for _ in range(250)]
+    with broken(rig, "facilitator", lose_request):
+        for required in asked:
+            await rig.pay(required)
+    paid = [rig.service.store.payments.get(each.json()["paymentId"]) for each in asked[-2:]]
+    for stored in paid:
+        assert stored is not None
+        await submit(rig, stored.header)
+    resolved = []
+    for _ in range(3):
+        resolved.append(await reconcile(rig.service))
+        rig.now[0] += 15
+    assert resolved == [0, 0, 2]
+
+
 def test_only_the_moves_of_the_tables_are_legal() -> None:
     for machine, names in (
         (states.PAYMENT, (None, "pending", "settled", "failed")),

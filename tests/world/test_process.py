@@ -113,7 +113,7 @@ def test_background_work_waits_for_the_restart(on: str) -> None:
         await crashing
         assert (await indexing)["asked"] in (0, 1)
         await world.clock.sleep(0.001)
-        assert world.stage.parts.service.store.payments.pending() == []
+        assert world.stage.parts.service.store.payments.pending() == {}
 
     play(story, on)
 

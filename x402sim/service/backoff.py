@@ -1,6 +1,10 @@
 """When is a failed piece of background work tried again? After longer and longer waits."""
 
-from collections.abc import Hashable
+import math
+from collections.abc import Collection, Hashable, Iterable
+from typing import TypeVar
+
+Key = TypeVar("Key", bound=Hashable)
 
 
 class Backoff:
@@ -16,10 +20,13 @@ class Backoff:
     def __len__(self) -> int:
         return len(self._waits)
 
-    def is_due(self, key: Hashable, now_s: float) -> bool:
-        """Tell whether a piece of work may be tried now."""
-        due_s, _ = self._waits.get(key, (now_s, 0))
-        return now_s >= due_s
+    def due(self, keys: Iterable[Key], now_s: float) -> list[Key]:
+        """Return the pieces of work that may be tried now: new ones, then the longest due."""
+
+        def due_s(key: Hashable) -> float:
+            return self._waits.get(key, (-math.inf, 0.0))[0]
+
+        return sorted((key for key in keys if due_s(key) <= now_s), key=due_s)
 
     def failed(self, key: Hashable, now_s: float) -> float:
         """Note a failure; return the seconds until the next try."""
@@ -32,6 +39,6 @@ class Backoff:
         """Forget a piece of work that is done."""
         self._waits.pop(key, None)
 
-    def keep(self, keys: set[Hashable]) -> None:
+    def keep(self, keys: Collection[Hashable]) -> None:
         """Forget all other pieces of work."""
         self._waits = {key: wait for key, wait in self._waits.items() if key in keys}

@@ -11,7 +11,8 @@ from typing import assert_never
 import msgspec
 
 from x402sim import events
-from x402sim.protocol.crypto import parse_address
+from x402sim.protocol.crypto import Address, parse_address
+from x402sim.protocol.messages import PaymentRecord
 from x402sim.protocol.refusals import Finding
 from x402sim.service.grant import grant, revoke, suspend
 from x402sim.service.state import Service
@@ -19,6 +20,9 @@ from x402sim.service.store.payment_records import ClaimedAuthorization, Stored
 from x402sim.service.upstream.calls import Unavailable
 from x402sim.service.upstream.rpc import NonceState, NonceUse
 from x402sim.service.upstream.transactions import OnChain
+
+AT_MOST = 100
+"""The pending payments that one run asks the chain about."""
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -47,7 +51,7 @@ async def ask_chain(service: Service, stored: Stored) -> Answer:
         return Answer(finding, height=state.height)
     if state.use is None:
         return Answer(Finding.UNKNOWN)
-    is_paid = stored.can_pay and _pays_for(state.use, stored, claimed)
+    is_paid = _pays_for(state.use, stored, claimed)
     return Answer(Finding.PAID if is_paid else Finding.NEVER, state.use, state.height)
 
 
@@ -86,24 +90,23 @@ def follow(service: Service, stored: Stored, answer: Answer) -> None:
 async def reconcile(service: Service) -> int:
     """Resolve the pending payments that can be resolved (3/pending-resolved); return how many.
 
-    One that cannot be resolved yet is looked at less and less often.
+    One that cannot be resolved yet is looked at less and less often. One run asks about a limited
+    number, those that have waited longest first, so that many hopeless headers delay no other.
     """
     resolved, waits = 0, service.pending_waits
     pending = service.store.payments.pending()
-    waits.keep({each.attempt for each in pending})
-    for each in pending:
-        if not waits.is_due(each.attempt, service.clock.now()):
-            continue
-        async with service.settling.hold(each.record.payment_id):
-            stored = service.store.payments.attempt(each.attempt)
+    waits.keep(pending.keys())
+    for attempt in waits.due(pending, service.clock.now())[:AT_MOST]:
+        async with service.settling.hold(pending[attempt]):
+            stored = service.store.payments.attempt(attempt)
             if stored is None or stored.record.status != "pending":
                 continue
             finding = await follow_chain(service, stored)
         if finding in (Finding.PAID, Finding.NEVER):
-            waits.done(each.attempt)
+            waits.done(attempt)
             resolved += 1
         else:
-            waits.failed(each.attempt, service.clock.now())
+            waits.failed(attempt, service.clock.now())
     return resolved
 
 
@@ -112,9 +115,8 @@ def pays_for(mined: OnChain, stored: Stored) -> bool:
     claimed, record = stored.authorization, stored.record
     if claimed is None:
         return False
-    wanted = claimed.payer, parse_address(record.to_address), int(record.amount)
     is_used = (claimed.payer, claimed.nonce) in mined.used
-    return mined.succeeded and is_used and wanted in mined.transfers
+    return mined.succeeded and is_used and _transfer(record, claimed) in mined.transfers
 
 
 def is_deep(service: Service, block_number: int, height: int) -> bool:
@@ -155,9 +157,14 @@ def _is_too_late(claimed: ClaimedAuthorization, state: NonceState) -> bool:
 def _pays_for(use: NonceUse, stored: Stored, claimed: ClaimedAuthorization) -> bool:
     """Tell whether a nonce's use paid for this payment, and not for something before it.
 
-    If the chain never said that the nonce was unused, nothing was sent to the facilitator, so the
-    use was for something else.
+    Before the facilitator has settled it, that takes a header that can pay, and a chain that has
+    said that the nonce was unused: without either, nothing of it was settled.
     """
     record = stored.record
-    wanted = (claimed.payer, parse_address(record.to_address), int(record.amount))
-    return stored.seen_unused and not use.canceled and wanted in use.transfers
+    is_ours = record.status == "settled" or (stored.can_pay and stored.seen_unused)
+    return is_ours and not use.canceled and _transfer(record, claimed) in use.transfers
+
+
+def _transfer(record: PaymentRecord, claimed: ClaimedAuthorization) -> tuple[Address, Address, int]:
+    """Return the transfer that a payment demands: from, to, base units."""
+    return claimed.payer, parse_address(record.to_address), int(record.amount)

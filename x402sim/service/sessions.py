@@ -7,7 +7,6 @@ Clauses: 4.4/*, 2.6/remaining, 3/expiry-refund, 3/refund-once.
 
 import asyncio
 import logging
-from typing import Literal
 
 from x402sim import events
 from x402sim.protocol.crypto import checksum, keccak256, parse_address, sign
@@ -55,16 +54,13 @@ def offer(service: Service, request: SessionRequest) -> PaymentRequired:
 
 def view(session: Session) -> SessionView:
     """Return a session as its holder sees it: remaining = deposited - released (2.6/remaining)."""
-    status: Literal["active", "expired", "refunded"] = "active"
-    if session.status == "expired":
-        status = "refunded" if session.refund_status == "settled" else "expired"
     return SessionView(
         session_id=session.session_id,
         deposited=str(session.deposited),
         released=str(session.released),
         remaining=str(session.remaining),
         expires_at=session.expires_ms,
-        status=status,
+        status=session.state,
         refund_tx_hash=session.refund_tx_hash,
     )
 
@@ -77,7 +73,10 @@ async def expire(service: Service) -> int:
     ended = service.store.sessions.expire(service.clock.now_ms())
     if ended:
         service.record(events.SessionsExpired(count=ended))
-    due, settled = service.store.sessions.refunds_due(), 0
+    owed = {refund.session_id: refund for refund in service.store.sessions.refunds_due()}
+    service.refund_waits.keep(owed.keys())
+    due = [owed[each] for each in service.refund_waits.due(owed, service.clock.now())]
+    settled = 0
     while due:
         batch, due = due[:AT_ONCE], due[AT_ONCE:]
         settled += sum(await asyncio.gather(*(_pay_back_once(service, each) for each in batch)))
@@ -85,9 +84,7 @@ async def expire(service: Service) -> int:
 
 
 async def _pay_back_once(service: Service, refund: Refund) -> bool:
-    session_id, waits = refund.session_id, service.refund_waits
-    if not waits.is_due(session_id, service.clock.now()):
-        return False
+    session_id = refund.session_id
     async with service.refunding.hold(session_id):
         if not service.store.sessions.is_due(refund):
             return False
@@ -96,7 +93,7 @@ async def _pay_back_once(service: Service, refund: Refund) -> bool:
         except (Unavailable, OutcomeUnknown) as error:
             _put_off(service, session_id, str(error))
             return False
-    waits.done(session_id)
+    service.refund_waits.done(session_id)
     return is_paid
 
 

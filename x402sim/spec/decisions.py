@@ -291,10 +291,19 @@ FIXED: tuple[Decision, ...] = (
         "The merchant has the money, and the payer must not lose it",
     ),
     Decision(
+        "4.1/silent-node",
+        "What becomes of a payment while the chain's node does not answer?",
+        "502 and `final: false`, and nothing is sent to the facilitator: without the node nobody "
+        "knows whether the authorization was used before. Sent again later, it is settled",
+        "It is settled, and looked up afterwards",
+        "If the answer of the facilitator were lost too, the service could not tell who was paid",
+    ),
+    Decision(
         "4.1/claim-kept",
         "What becomes of a header that was refused but may still be used?",
         "Its claim stays, and the answer says `final: false`, until a block shows that it was used "
-        "or can never be: the same header is then settled, another one for the id is refused",
+        "or can never be. Sent again, it is settled. Another header for the id is accepted, 8 at "
+        "most, unless the facilitator may have sent the first",
         "It is forgotten",
         "Anybody who has seen the authorization can submit it, and the payer must not pay twice",
     ),

@@ -122,10 +122,10 @@ class Payments:
         row = self._db.one(_SELECT + " WHERE attempt = ?", attempt)
         return _stored(row) if row else None
 
-    def pending(self) -> list[Stored]:
-        """Return the payments whose outcome is unknown, oldest first."""
-        sql = _SELECT + " WHERE status = 'pending' ORDER BY timestamp, attempt"
-        return [_stored(row) for row in self._db.execute(sql)]
+    def pending(self) -> dict[int, str]:
+        """Return the payment ids of the attempts whose outcome is unknown, oldest first."""
+        sql = "SELECT attempt, payment_id FROM payments WHERE status = 'pending' "
+        return dict(self._db.execute(sql + "ORDER BY timestamp, attempt").fetchall())
 
     def grants(self, payment_id: str, resource: str) -> bool:
         """Tell whether a settled record is for exactly this resource (5/stored-records).

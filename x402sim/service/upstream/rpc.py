@@ -13,7 +13,7 @@ from x402sim.service.upstream.transactions import OnChain, block_number, read_re
 
 
 class NonceUse(msgspec.Struct, frozen=True):
-    """How a nonce was used up, in which block, and when (Unix seconds of that block).
+    """How a nonce was used up, and in which block.
 
     `transfers` are its transaction's, of this token: (from, to, base units).
     """
@@ -21,7 +21,6 @@ class NonceUse(msgspec.Struct, frozen=True):
     tx_hash: str
     canceled: bool
     block_number: int
-    mined_s: int
     transfers: tuple[tuple[Address, Address, int], ...]
 
 
@@ -98,12 +97,10 @@ class RpcClient:
         tx_hash = to_hex(from_hex(logs[0]["transactionHash"], 32))
         receipt = await self._rpc("eth_getTransactionReceipt", tx_hash)
         mined = read_receipt(receipt, self._settings.network.asset)
-        block = await self._rpc("eth_getBlockByNumber", receipt["blockNumber"], False)
         return NonceUse(
             tx_hash=tx_hash,
             canceled=from_hex(logs[0]["topics"][0], 32) == abi.AUTHORIZATION_CANCELED,
             block_number=mined.block_number,
-            mined_s=int(block["timestamp"], 16),
             transfers=mined.transfers,
         )
 
