@@ -11,6 +11,7 @@ from x402sim.spec.clauses import CLAUSES
 from x402sim.spec.needs import Need, parse_needs
 from x402sim.suggest import unknown
 from x402sim.suite.probe import Probe
+from x402sim.suite.setting import Setting
 from x402sim.suite.verdict import Level
 
 DOCUMENT = "spec"
@@ -30,7 +31,11 @@ HOW_TO_PROVIDE = {
 }
 """The needs of checks, and how to meet each on the command line or in the target file."""
 
+PATIENCE_S = 20.0
+"""What a case waits for at most, unless the run is patient."""
+
 Case = Callable[[Probe], Awaitable[None]]
+Waits = Callable[[Setting], float]
 
 
 class Baseline(StrEnum):
@@ -48,6 +53,7 @@ class Baseline(StrEnum):
 class Check:
     """One case of one id. `pays` and `deposits` are how much it may spend.
 
+    A case that `waits` until time has passed runs beside the others, where no clock turns.
     Several cases may have the same id; the worst outcome is the id's.
     """
 
@@ -59,6 +65,7 @@ class Check:
     deposits: str
     run: Case
     baseline: Baseline | None
+    waits: Waits | None = None
 
     @property
     def section(self) -> str:
@@ -84,13 +91,16 @@ def check(
     baseline: str | None = None,
     level: Level | None = None,
     document: str = DOCUMENT,
+    waits: Waits | None = None,
 ) -> Callable[[Case], Check]:
     """Make a check of `async def case(probe)`; its docstring is the case's title.
 
     `clause` is an id of spec/clauses.py, or section/slug of another `document`. `needs`
     are keys of `HOW_TO_PROVIDE`, separated by commas. `pays` counts payments of the
     quote's price, and `deposits` tokens in session deposits. A check that demands a
-    refusal names its `baseline`, a value of `Baseline`.
+    refusal names its `baseline`, a value of `Baseline`. `waits` gives the seconds that a
+    case waits for with `probe.wait`: it runs beside the others, and if it waits for longer
+    than `PATIENCE_S`, only with --patient.
 
     Raises `ValueError` for an unknown clause, need or baseline, and for a case without a
     docstring.
@@ -117,6 +127,7 @@ def check(
             deposits=deposits,
             run=case,
             baseline=Baseline(baseline) if baseline is not None else None,
+            waits=waits,
         )
 
     return make

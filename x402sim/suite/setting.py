@@ -13,10 +13,7 @@ from x402sim.protocol.crypto import Address
 from x402sim.rng import Rng
 from x402sim.spec.needs import Need
 from x402sim.suite.target import Target
-
-
-class RestartFailed(Exception):
-    """The target was not restarted, or does not answer since."""
+from x402sim.suite.turns import Turns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,3 +77,5 @@ class RunState:
     """The number of wallets drawn so far."""
     baselines: dict[str, str | None] = field(default_factory=dict)
     """Each baseline that was tried: None if it was accepted, else why not."""
+    turns: Turns = field(default_factory=Turns)
+    """Which check may act now."""
