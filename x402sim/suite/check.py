@@ -109,10 +109,9 @@ def check(
 
     `clause` is an id of spec/clauses.py, or section/slug of another `document`. `needs`
     are keys of `HOW_TO_PROVIDE`, separated by commas. `pays` counts payments of the
-    quote's price, and `deposits` tokens in session deposits. A check that demands a
-    refusal names its `baseline`, a value of `Baseline`. `waits` gives the seconds that a
-    case waits for with `probe.wait`: it runs beside the others, and if it waits for longer
-    than `PATIENCE_S`, only with --patient.
+    quote's price, and `deposits` tokens in session deposits. `waits` gives the seconds
+    that a case waits for with `probe.wait`: it runs beside the others, and if it waits for
+    longer than `PATIENCE_S`, only with --patient. A check that demands a
     refusal names its `baseline`, a value of `Baseline`. `ground` says where the demand
     comes from; without it, it is the clause's. Checks of the specification ("spec") have an
     explicit or a derived ground, those of the "kit" ours, and "silent" ones observe. The

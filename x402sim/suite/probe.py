@@ -73,6 +73,11 @@ class Probe:
             await self.wait(max(POLL_S, within_s / POLLS))
         return True
 
+    async def wait_for_the_rest(self) -> None:
+        """Return when all checks are over that do not wait; at once where the clock turns."""
+        if self.setting.advance is None:
+            await self.state.turns.wait_for_the_rest()
+
     async def restart(self) -> None:
         """End the target and start it again; raises `Inconclusive`.
 
@@ -245,11 +250,13 @@ class Probe:
         headers = {"X-Payment-Id": payment_id} if payment_id is not None else {}
         return await self.send("POST", sessions.path, json=body, headers=headers)
 
-    async def open_session(self, max_spend: str, payer: Wallet | None = None) -> OpenSession:
+    async def open_session(
+        self, max_spend: str, payer: Wallet | None = None, *, duration: int | None = None
+    ) -> OpenSession:
         """Pay a deposit and find the session's id; raises `Inconclusive`."""
-        challenge = read_402(await self.ask_session(max_spend))
+        challenge = read_402(await self.ask_session(max_spend, duration))
         paid = await self.pay(challenge, payer)
-        answer = await self.ask_session(max_spend, payment_id=challenge.payment_id)
+        answer = await self.ask_session(max_spend, duration, payment_id=challenge.payment_id)
         session_id = find_session_id(paid.receipt.body) or find_session_id(answer.body)
         if session_id is None:
             raise Inconclusive(
