@@ -7,13 +7,11 @@ from typing import Any
 from x402sim.protocol.networks import NETWORKS
 from x402sim.suite.answers import Paid, TargetAnswer, find_session_id, read_402
 from x402sim.suite.check import check
-from x402sim.suite.control_api import eventually
 from x402sim.suite.expect import expect, expect_not_served, expect_refused, expect_served, require
+from x402sim.suite.indexing import buy_late, turn_s
 from x402sim.suite.probe import Probe
 from x402sim.suite.verdict import Inconclusive
 
-INDEXER_TURN_S = 310
-"""The indexer's interval of five minutes, and ten seconds."""
 CHAINS = {"testnet": 338, "mainnet": 25}
 
 
@@ -53,7 +51,7 @@ async def a_payment_is_stored_as_it_was_made(probe: Probe) -> None:
     require("a timestamp", bool(record.get("timestamp")), record.get("timestamp"))
 
 
-@check("2.4/block-null", needs="funds, record, clock", pays=2)
+@check("2.4/block-null", needs="funds, record", pays=2)
 async def a_new_record_has_no_block(probe: Probe) -> None:
     """block_number exists and is null at creation, until the indexer sets it."""
     records = [await _record(probe, await probe.buy()) for _ in range(2)]
@@ -64,19 +62,18 @@ async def a_new_record_has_no_block(probe: Probe) -> None:
     require("null at creation", None in blocks, blocks)
 
 
-@check("2.4/block-null", needs="funds, record, clock, observe chain", pays=1)
+@check("2.4/block-null", needs="funds, record, observe chain", pays=1, waits=turn_s)
 async def the_indexer_fills_in_the_block(probe: Probe) -> None:
-    """Five minutes later, block_number is the block of the payment's transaction."""
-    paid = await probe.buy()
+    """After the indexer's interval, block_number is the block of the payment's transaction."""
+    paid = await buy_late(probe)
     mined = await probe.chain.mined(paid)
     if mined is None:
         raise Inconclusive("the chain does not know the transaction of the payment's receipt")
-    await probe.world.advance(INDEXER_TURN_S)
 
     async def is_filled_in() -> bool:
         return (await _record(probe, paid)).get("block_number") is not None
 
-    await eventually(probe.clock, is_filled_in)
+    await probe.eventually(is_filled_in, turn_s(probe.setting))
     block = (await _record(probe, paid)).get("block_number")
     expect("block_number", block, int(mined["blockNumber"], 16))
 

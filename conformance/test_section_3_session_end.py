@@ -83,7 +83,7 @@ async def _wait_for_the_end(probe: Probe, session: OpenSession) -> None:
     if probe.setting.advance is not None:
         ends_s = [ENDED_S]
     for end_s in ends_s:
-        await probe.wait(max(0.0, begun_s + end_s + GRACE_S - probe.clock.now()))
+        await probe.wait(begun_s + end_s + GRACE_S - probe.clock.now())
         answer = await probe.ask(session_id=session.session_id)
         if not answer.has_content:
             break

@@ -3,7 +3,7 @@
 It injects faults, reads the ledger and the journal, and advances the target's clock.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 import httpx
@@ -114,14 +114,18 @@ class ControlApi:
         except (httpx.HTTPError, ValueError) as error:
             raise Inconclusive(f"the world's journal cannot be read: {error!r}") from error
 
-    async def queried(self, tx_hash: str) -> float | None:
-        """Return when the explorer was first asked about a transaction (Unix seconds), if ever."""
+    async def queries(self) -> list[tuple[str, float]]:
+        """Return the explorer's log: transaction and time (Unix seconds), oldest first."""
         try:
             asked = msgspec.convert(await self.get("explorer/queries"), list[ExplorerQuery])
         except msgspec.ValidationError as error:
             raise Inconclusive(f"the explorer's log cannot be read: {error}") from error
-        times = [each.at / 1000 for each in asked if each.tx_hash == tx_hash.lower()]
-        return min(times, default=None)
+        return [(each.tx_hash, each.at / 1000) for each in asked]
+
+    async def first_queries(self, tx_hashes: Iterable[str]) -> dict[str, float]:
+        """Return when the explorer was first asked for each of these, if it was (Unix seconds)."""
+        times = dict(reversed(await self.queries()))
+        return {tx_hash: times[tx_hash] for tx_hash in tx_hashes if tx_hash in times}
 
     async def advance(self, seconds: float) -> None:
         """Advance the target's clock."""

@@ -59,6 +59,7 @@ class Probe:
 
         A clock that can be advanced is; otherwise the time is really waited for.
         """
+        seconds = max(0.0, seconds)
         if self.setting.advance is not None:
             await self.world.advance(seconds)
         else:
