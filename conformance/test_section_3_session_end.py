@@ -6,7 +6,7 @@ file can say both; otherwise the suite waits for a while, and does not judge wha
 
 from x402sim.protocol.money import to_decimal
 from x402sim.spec.ground import derived, ours
-from x402sim.suite.answers import OpenSession, find_session_id
+from x402sim.suite.answers import OpenSession
 from x402sim.suite.check import check
 from x402sim.suite.expect import expect, expect_not_served, expect_served
 from x402sim.suite.probe import Probe
@@ -215,7 +215,7 @@ async def what_was_refunded_stays_over(probe: Probe) -> None:
     await _expect_refunds(probe, session, deposit.amount_base, begun_s=begun_s)
     max_spend = to_decimal(deposit.amount_base, 6)
     again = await probe.ask_session(max_spend, _soon(probe), payment_id=deposit.payment_id)
-    ids = {session.session_id, find_session_id(again.body) or session.session_id}
+    ids = {session.session_id, again.session_id or session.session_id}
     for session_id in sorted(ids):
         expect_not_served(await probe.ask(session_id=session_id))
     await probe.wait(ENDED_S if probe.setting.advance is not None else EARLY_S)

@@ -270,7 +270,7 @@ async def try_baseline(probe: Probe, baseline: Baseline) -> str | None:
                 paid = await probe.buy()
                 expect_served(await probe.ask(payment_id=paid.challenge.payment_id))
             case Baseline.SESSION:
-                session = await probe.open_session("0.02")
+                session = await probe.open_session(await probe.budget_for(2))
                 expect_served(await probe.ask(session_id=session.session_id))
             case _:
                 assert_never(baseline)

@@ -13,7 +13,7 @@ import httpx
 import msgspec
 
 from x402sim.payer.wallet import Wallet
-from x402sim.protocol.money import to_decimal
+from x402sim.protocol.money import to_base, to_decimal
 from x402sim.suite import redact
 from x402sim.suite.answers import (
     Challenge,
@@ -21,7 +21,6 @@ from x402sim.suite.answers import (
     Paid,
     TargetAnswer,
     decoded,
-    find_session_id,
     read_402,
 )
 from x402sim.suite.chain_view import ChainView
@@ -235,21 +234,30 @@ class Probe:
     # --- sessions --------------------------------------------------------------------
 
     async def budget_for(self, requests: int) -> str:
-        """Return the smallest maxSpend for this many protected requests."""
-        cents = -(-requests * (await self.challenge()).amount_base // CENT_BASE)
+        """Return the smallest maxSpend for this many protected requests, or for more of them."""
+        smallest_base = to_base(self.target.sessions.smallest, 6)
+        wanted_base = max(requests * (await self.challenge()).amount_base, smallest_base)
+        cents = -(-wanted_base // CENT_BASE)
         return f"{cents // 100}.{cents % 100:02}"
+
+    async def worth(self, deposit: Challenge) -> int:
+        """Return how many protected requests a session's deposit pays for."""
+        return deposit.amount_base // (await self.challenge()).amount_base
 
     async def ask_session(
         self, max_spend: Any, duration: Any = None, *, payment_id: str | None = None
     ) -> TargetAnswer:
-        """Request a session; the payment id proves that its deposit is paid."""
+        """Request a session, or claim it: the payment id proves that its deposit is paid."""
         sessions = self.target.sessions
+        proof = {"X-Payment-Id": payment_id} if payment_id is not None else {}
+        if payment_id is not None and sessions.claim == "get":
+            path = sessions.claim_path.replace("{paymentId}", payment_id)
+            return await self.send("GET", path, headers=proof)
         body = {
             "maxSpend": max_spend,
             "duration": sessions.duration if duration is None else duration,
         }
-        headers = {"X-Payment-Id": payment_id} if payment_id is not None else {}
-        return await self.send("POST", sessions.path, json=body, headers=headers)
+        return await self.send("POST", sessions.path, json=body, headers=proof)
 
     async def open_session(
         self, max_spend: str, payer: Wallet | None = None, *, duration: int | None = None
@@ -257,11 +265,13 @@ class Probe:
         """Pay a deposit and find the session's id; raises `Inconclusive`."""
         challenge = read_402(await self.ask_session(max_spend, duration))
         paid = await self.pay(challenge, payer)
-        answer = await self.ask_session(max_spend, duration, payment_id=challenge.payment_id)
-        session_id = find_session_id(paid.receipt.body) or find_session_id(answer.body)
+        answer = paid.receipt
+        if self.target.sessions.claim != "receipt":
+            answer = await self.ask_session(max_spend, duration, payment_id=challenge.payment_id)
+        session_id = paid.receipt.session_id or answer.session_id
         if session_id is None:
             raise Inconclusive(
-                "no session id (session_…) in the receipt of the deposit, nor in the answer to "
-                f"the repeated request: {answer.summary}"
+                "no session id in the receipt of the deposit, nor in the answer to its claim: "
+                f"{answer.summary}; set sessions.claim and sessions.id in the target file"
             )
         return OpenSession(session_id, paid, answer)
