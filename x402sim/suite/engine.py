@@ -170,10 +170,12 @@ def _of_id(cases: list[Check], done: dict[Check, Result]) -> tuple[Result, set[B
     in_order = sorted(cases, key=place)
     worst = done[in_order[0]]
     passed = [case for case in cases if done[case].outcome is Outcome.PASSED]
+    judged = sum(done[case].outcome is not Outcome.SKIPPED for case in cases)
     result = msgspec.structs.replace(
         worst,
         seconds=round(sum(done[case].seconds for case in cases), 3),
         cases=tuple(each for case in in_order for each in done[case].cases),
+        in_part=f"{judged} of {len(cases)} cases" if 0 < judged < len(cases) else "",
     )
     return result, {case.baseline for case in passed if case.baseline}
 
