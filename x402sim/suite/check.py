@@ -60,6 +60,11 @@ class Check:
     baseline: Baseline | None
 
     @property
+    def name(self) -> str:
+        """The id and the case, which is unique."""
+        return f"{self.id}:{getattr(self.run, '__name__', '')}"
+
+    @property
     def section(self) -> str:
         """The section of the document."""
         return self.id.split("/")[1]
