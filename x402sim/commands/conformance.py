@@ -44,6 +44,18 @@ Budget = Annotated[
     str, typer.Option(metavar="AMOUNT", help="Most that the payer may sign for, in tokens.")
 ]
 Mainnet = Annotated[bool, typer.Option("--allow-mainnet", help="Allow payments with real money.")]
+Patient = Annotated[
+    bool,
+    typer.Option("--patient", help="Wait for what takes minutes, too: about six in all."),
+]
+Restart = Annotated[
+    str | None,
+    typer.Option(
+        metavar="COMMAND",
+        help="Shell command that restarts the service and returns while it runs: checks what "
+        "must survive.",
+    ),
+]
 Strict = Annotated[bool, typer.Option("--strict", help="Treat SHOULD failures as failures.")]
 Requirement = Annotated[
     list[str] | None,
@@ -92,6 +104,8 @@ def conformance(
     budget: Budget = "1.00",
     allow_mainnet: Mainnet = False,
     strict: Strict = False,
+    patient: Patient = False,
+    restart: Restart = None,
     requirement: Requirement = None,
     show_list: List = False,
     seed: Seed = None,
@@ -127,6 +141,8 @@ def conformance(
             rpc_url=rpc_url,
             allow_mainnet=allow_mainnet,
             seed=seed,
+            patient=patient,
+            restart=restart,
             limits=Limits(max_answer_bytes=max_answer_bytes, deadline_s=deadline),
             rerun=_again(base_url, target, world, rpc_url),
         )

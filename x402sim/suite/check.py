@@ -21,6 +21,7 @@ HOW_TO_PROVIDE = {
     Need.OBSERVE_CHAIN: "read access to the chain: give --rpc-url or --world",
     Need.WORLD: "the control API of the world around the target: give --world",
     Need.CLOCK: "a target whose clock can be advanced: `x402sim serve`, given as --world too",
+    Need.RESTART: "a way to restart the target: give --restart COMMAND",
     Need.SESSIONS: "sessions, which the target file says do not exist (sessions.exists)",
     Need.AGENTS: "a list of agents, which the target file says does not exist (agents.exists)",
     Need.LLMS: "a documentation index, which the target file says does not exist (llms.exists)",

@@ -13,6 +13,7 @@ from x402sim.payer.wallet import Wallet
 from x402sim.protocol.crypto import Address
 from x402sim.protocol.messages import BadMessage, decode
 from x402sim.rng import Rng
+from x402sim.suite.restart import restarting
 from x402sim.suite.setting import Setting
 from x402sim.suite.target import Target
 from x402sim.world.control.limits import WORLD_ANSWER_BYTES
@@ -40,6 +41,9 @@ class Access:
     pay_to: Address | None = None
     allow_mainnet: bool = False
     seed: int | None = None
+    patient: bool = False
+    restart: str | None = None
+    """The command that ends and starts the target."""
     limits: Limits = field(default_factory=Limits)
     """The limits of the target's answers; a settlement waits for a block."""
     rerun: str = ""
@@ -84,6 +88,10 @@ async def reach(access: Access) -> AsyncIterator[Setting]:
             budget_base=access.budget_base,
             pay_to=access.pay_to,
             advance=advance if runs_target else None,
+            restart=restarting(access.restart, http, access.limits.deadline_s)
+            if access.restart
+            else None,
+            patient=access.patient,
             allow_mainnet=access.allow_mainnet,
             rerun=access.rerun,
         )

@@ -16,13 +16,19 @@ from x402sim.suite.target import Target
 from x402sim.suite.wire import Pace
 
 
+class RestartFailed(Exception):
+    """The target was not restarted, or does not answer since."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
     """The target, and what the suite may use to judge it.
 
     `control` reaches the control API (/_sim) of the target's world, `rpc` a node of its
-    chain. `advance` advances the target's clock, where that is possible. `budget_base`
-    limits what the `payer` signs for in all; money that a world mints is not counted.
+    chain. `advance` advances the target's clock, and `restart` ends and starts the
+    target, where that is possible; it raises `RestartFailed`. A `patient` run waits
+    minutes, too. `budget_base` limits what the `payer` signs for in all; money that a
+    world mints is not counted.
     """
 
     target: Target
@@ -35,6 +41,8 @@ class Setting:
     budget_base: int = 0
     pay_to: Address | None = None
     advance: Callable[[float], Awaitable[None]] | None = None
+    restart: Callable[[], Awaitable[None]] | None = None
+    patient: bool = False
     allow_mainnet: bool = False
     rerun: str = ""
     """The command that repeats the run, without --requirement."""
@@ -57,6 +65,7 @@ class Setting:
             Need.OBSERVE_CHAIN: self.rpc is not None or self.control is not None,
             Need.WORLD: self.control is not None,
             Need.CLOCK: self.advance is not None,
+            Need.RESTART: self.restart is not None or self.advance is not None,
             Need.SESSIONS: target.sessions.exists,
             Need.AGENTS: target.agents.exists,
             Need.LLMS: target.llms.exists,

@@ -100,6 +100,12 @@ class SessionsEndpoint(_Part, frozen=True, kw_only=True):
     claim_path: str = ""
     """With {paymentId}, for `claim = "get"`."""
     id: str = ""
+    shortest: int = 3
+    """The shortest duration that is accepted: a session of it is waited for."""
+    duration_unit_s: int = 0
+    """How many seconds one unit of duration is; 0 if that is not known."""
+    refund_within_s: int = 0
+    """How long after its end a session is refunded at the latest; 0 if that is not known."""
     view: str = ""
     """The path of a session's state, with {sessionId}, if it can be read."""
 
@@ -118,6 +124,12 @@ class LlmsIndex(_Part, frozen=True, kw_only=True):
 
     exists: bool = True
     path: str = "/llms.txt"
+
+
+class Indexer(_Part, frozen=True, kw_only=True):
+    """The payment indexer, which a deployment for tests may run more often."""
+
+    interval_s: int = 300
 
 
 class RecordEndpoint(_Part, frozen=True, kw_only=True):
@@ -144,6 +156,7 @@ class Target(_Part, frozen=True, kw_only=True):
     agents: AgentsEndpoint = AgentsEndpoint()
     llms: LlmsIndex = LlmsIndex()
     record: RecordEndpoint = RecordEndpoint()
+    indexer: Indexer = Indexer()
     not_kept: dict[str, str] = {}
 
 
