@@ -49,6 +49,8 @@ class Options:
     budget: str | None = None
     allow_mainnet: bool = False
     strict: bool = False
+    patient: bool = False
+    restart: str | None = None
     seed: int | None = None
     headers: tuple[str, ...] = ()
     cacert: Path | None = None
@@ -84,14 +86,14 @@ def access(options: Options) -> Access:
         pay_to=parse_address(options.pay_to) if options.pay_to is not None else None,
         allow_mainnet=options.allow_mainnet,
         seed=options.seed,
+        patient=options.patient,
+        restart=options.restart,
         wire=Wire(
             headers=tuple(headers),
             cacert=options.cacert,
             insecure=options.insecure,
             rate=options.rate,
-            limits=Limits(
-                max_answer_bytes=options.max_answer_bytes, deadline_s=options.timeout_s
-            ),
+            limits=Limits(max_answer_bytes=options.max_answer_bytes, deadline_s=options.timeout_s),
         ),
         require=_required(options.require),
         secrets=_secrets(headers, rpc_url),
@@ -115,6 +117,8 @@ def again(options: Options, base_url: str) -> str:
         "--budget": options.budget,
         "--allow-mainnet": options.allow_mainnet,
         "--strict": options.strict,
+        "--patient": options.patient,
+        "--restart": options.restart,
         "--seed": options.seed,
         "--header": [_shown(text) for text in options.headers],
         "--cacert": options.cacert,

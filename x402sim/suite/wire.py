@@ -5,7 +5,7 @@ the answer asks for. Requests of one run share one pace, because the limit is th
 """
 
 import ssl
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 
@@ -30,7 +30,7 @@ class Wire:
     insecure: bool = False
     rate: float | None = None
     """The most requests in a second."""
-    limits: Limits = Limits()
+    limits: Limits = field(default_factory=Limits)
     """The limits of the target's answers; a settlement waits for a block."""
 
 
