@@ -23,7 +23,7 @@ from x402sim.suite.command import find_target
 from x402sim.suite.preflight import REQUIRABLE
 from x402sim.suite.remote import Access
 from x402sim.suite.target import Target
-from x402sim.suite.wire import Wire
+from x402sim.suite.wire import Wire, tls
 
 KEY_VARIABLE = "X402SIM_PAYER_KEY"
 BUDGET = "2.00"
@@ -76,6 +76,15 @@ def access(options: Options) -> Access:
         raise ValueError("--world and --rpc-url take no user name: give a URL without one")
     if options.rate is not None and not options.rate > 0:
         raise ValueError(f"--rate is a number of requests in a second, not {options.rate:g}")
+    wire = Wire(
+        headers=tuple(headers),
+        cacert=options.cacert,
+        insecure=options.insecure,
+        rate=options.rate,
+        limits=Limits(max_answer_bytes=options.max_answer_bytes, deadline_s=options.timeout_s),
+    )
+    if wire.cacert is not None:
+        tls(wire)
     return Access(
         base_url=base_url,
         target=target,
@@ -88,13 +97,7 @@ def access(options: Options) -> Access:
         seed=options.seed,
         patient=options.patient,
         restart=options.restart,
-        wire=Wire(
-            headers=tuple(headers),
-            cacert=options.cacert,
-            insecure=options.insecure,
-            rate=options.rate,
-            limits=Limits(max_answer_bytes=options.max_answer_bytes, deadline_s=options.timeout_s),
-        ),
+        wire=wire,
         require=_required(options.require),
         secrets=_secrets(headers, rpc_url),
         rerun=again(options, base_url),
