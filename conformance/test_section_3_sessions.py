@@ -4,6 +4,7 @@ import asyncio
 
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.money import to_decimal
+from x402sim.spec.ground import ours
 from x402sim.suite.answers import OpenSession, TargetAnswer, read_402
 from x402sim.suite.check import check
 from x402sim.suite.control_api import eventually
@@ -165,7 +166,17 @@ async def nothing_is_refunded_before_the_end(probe: Probe) -> None:
     await _expect_refunds(probe, session)
 
 
-@check("3/refund-once", needs="funds, sessions, world, clock", deposits="0.06")
+@check(
+    "3/refund-once",
+    document="kit",
+    ground=ours(
+        "The specification says nothing about failures behind the service. Whatever fails, a "
+        "payer should get the rest back, and get it once.",
+        "3: A session expires",
+    ),
+    needs="funds, sessions, world, clock",
+    deposits="0.06",
+)
 async def a_refund_comes_once_whatever_fails(probe: Probe) -> None:
     """A refund comes once, whether its answer is lost, the service crashes, or it is refused."""
     for how, times in (("lose answer", 1), ("crash after", 1), ("refuse", 3)):

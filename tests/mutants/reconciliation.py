@@ -146,7 +146,7 @@ class UnusedIsOver(Wrapper):
 ROWS = (
     reconciliation(
         "lost-answer-is-a-failure",
-        "3/pending-resolved",
+        "kit/3/pending-resolved",
         "A settlement whose answer is lost is forgotten: paid again, it is charged twice.",
         lost_is_failed(lambda lost: True),
         needs="world",
@@ -160,21 +160,21 @@ ROWS = (
     ),
     reconciliation(
         "internal-error-is-a-failure",
-        "3/pending-resolved",
+        "kit/3/pending-resolved",
         "A facilitator that answers 500 after it has settled is taken for one that has not.",
         lost_is_failed(lambda lost: bool(re.search(r"\b5\d\d\b", str(lost)))),
         needs="world",
     ),
     reconciliation(
         "pending-for-ever",
-        "3/pending-resolved",
+        "kit/3/pending-resolved",
         "Nobody asks the chain: a payment whose answer was lost stays pending.",
         collaborator(rpc=NobodyAsks),
         needs="world",
     ),
     reconciliation(
         "lost-deposit-makes-no-session",
-        "3/pending-resolved",
+        "kit/3/pending-resolved",
         "A deposit whose answer was lost is found on the chain, and no session comes of it.",
         collaborator(rpc=Finds),
         collaborator(payments=FoundMakesNoSession),
@@ -189,14 +189,14 @@ ROWS = (
     ),
     reconciliation(
         "any-transfer-counts",
-        "3/pending-resolved",
+        "kit/3/pending-resolved",
         "A nonce that was used to pay another account counts as paid.",
         collaborator(rpc=counts_as_paid(lambda wanted, moved: bool(moved))),
         needs="world",
     ),
     reconciliation(
         "any-amount-counts",
-        "3/pending-resolved",
+        "kit/3/pending-resolved",
         "A nonce that was used to pay the merchant less counts as paid.",
         collaborator(
             rpc=counts_as_paid(lambda wanted, moved: wanted[:2] in [it[:2] for it in moved])
@@ -205,7 +205,7 @@ ROWS = (
     ),
     reconciliation(
         "unused-is-never-paid",
-        "3/pending-resolved",
+        "kit/3/pending-resolved",
         "A nonce that is still unused counts as never to be paid, while its transaction waits.",
         collaborator(rpc=UnusedIsOver),
         needs="world",

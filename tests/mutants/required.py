@@ -312,7 +312,7 @@ ROWS = (
     ),
     required(
         "paths-with-a-version",
-        "9/no-version-segment",
+        "1/unpaid-402",
         "Everything is served below /v1.",
         paths(lambda path: below_v1(path) if path in API or path.startswith("/v1/") else path),
     ),

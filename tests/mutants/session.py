@@ -164,7 +164,7 @@ ROWS = (
     ),
     session(
         "debited-before-the-body-is-read",
-        "kit/5/debit-only-when-served",
+        "5/session-debit",
         "A session is debited for a request whose body turns out to be invalid.",
         middleware(debited_at_once, QUOTE),
     ),
@@ -227,7 +227,7 @@ ROWS = (
     ),
     session(
         "refunded-again-after-a-lost-answer",
-        "3/refund-once",
+        "kit/3/refund-once",
         "A refund whose answer is lost is signed anew, with another nonce, and paid twice.",
         collaborator(facilitator=RefundsWithANewNonce),
         needs="clock world",

@@ -12,10 +12,11 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -35,8 +36,11 @@ STOP_S = 15
 Answer = httpx.Response
 
 
+X402SIM = (sys.executable, "-m", "x402sim")
+
+
 def command(*args: str) -> list[str]:
-    return [sys.executable, "-m", "x402sim", *args]
+    return [*X402SIM, *args]
 
 
 def environment() -> dict[str, str]:
@@ -49,14 +53,21 @@ def environment() -> dict[str, str]:
 class Running:
     """A process whose stdout is read by a thread, and whose stderr goes to a file."""
 
-    def __init__(self, *args: str, env: dict[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        *args: str,
+        program: Sequence[str] = X402SIM,
+        env: dict[str, str] | None = None,
+        cwd: Path | None = None,
+    ) -> None:
         self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed in `close`
         self.process = subprocess.Popen(
-            command(*args),
+            [*program, *args],
             stdout=subprocess.PIPE,
             stderr=self._errors,
             text=True,
             env=environment() | (env or {}),
+            cwd=cwd,
         )
         self._lines: queue.Queue[str] = queue.Queue()
         self._reader = threading.Thread(target=self._read, daemon=True)

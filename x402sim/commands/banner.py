@@ -70,7 +70,9 @@ def _show_world(console: Console, ready: Ready) -> None:
     ]
     for name, value in settings:
         console.print(f"export {name}={value}")
-    console.print("\n(The last two are one funded account: your server wallet.)")
+    console.print(
+        "\n(The last two are one funded account: your server wallet. More: /_sim/accounts)"
+    )
     console.print("\n[bold]Then check it[/]")
     console.print(f"python -m x402sim conformance YOUR_URL --world {ready.control}")
     console.print("\nCtrl-C stops it.")

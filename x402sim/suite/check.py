@@ -1,20 +1,30 @@
 """The decorator `@check`, which declares a check.
 
-A misspelt clause, need or baseline is an error where the check is written.
+A misspelt clause, need, baseline or quotation is an error where the check is written, and so
+is a level that the check's ground does not support.
 """
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
+from x402sim.spec.clause import LEVELS
 from x402sim.spec.clauses import CLAUSES
+from x402sim.spec.ground import BINDING, Ground, Kind, silent
 from x402sim.spec.needs import Need, parse_needs
 from x402sim.suggest import unknown
 from x402sim.suite.probe import Probe
 from x402sim.suite.verdict import Level
 
 DOCUMENT = "spec"
-"""The document whose clauses most checks are about; the kit's own demands are of "kit"."""
+"""The document whose clauses most checks are about."""
+
+KINDS: dict[str, tuple[Kind, ...]] = {
+    DOCUMENT: BINDING,
+    "kit": (Kind.OURS,),
+    "silent": (Kind.SILENT,),
+}
+"""The documents that an id may begin with, and the grounds of the checks of each."""
 
 HOW_TO_PROVIDE = {
     Need.FUNDS: "a funded payer: give --payer-key or --world",
@@ -53,6 +63,7 @@ class Check:
 
     id: str
     level: Level
+    ground: Ground
     title: str
     needs: tuple[Need, ...]
     pays: int
@@ -76,8 +87,8 @@ class Check:
         return self.id.removeprefix(f"{DOCUMENT}/")
 
 
-_LEVELS: dict[str, Level] = {clause.id: clause.level for clause in CLAUSES}
-_TEXTS = {clause.id: clause.text for clause in CLAUSES}
+_CLAUSES = {clause.id: clause for clause in CLAUSES}
+_ORDER: tuple[Level, ...] = ("MAY", "SHOULD", "MUST")
 
 
 def check(
@@ -89,20 +100,30 @@ def check(
     baseline: str | None = None,
     level: Level | None = None,
     document: str = DOCUMENT,
+    ground: Ground | None = None,
 ) -> Callable[[Case], Check]:
     """Make a check of `async def case(probe)`; its docstring is the case's title.
 
     `clause` is an id of spec/clauses.py, or section/slug of another `document`. `needs`
     are keys of `HOW_TO_PROVIDE`, separated by commas. `pays` counts payments of the
     quote's price, and `deposits` tokens in session deposits. A check that demands a
-    refusal names its `baseline`, a value of `Baseline`.
+    refusal names its `baseline`, a value of `Baseline`. `ground` says where the demand
+    comes from; without it, it is the clause's. Checks of the specification ("spec") have an
+    explicit or a derived ground, those of the "kit" ours, and "silent" ones observe. The
+    `level` is the highest that the ground supports, or a lower one: only what the
+    specification demands is a MUST.
 
-    Raises `ValueError` for an unknown clause, need or baseline, and for a case without a
-    docstring.
+    Raises `ValueError` for an unknown clause, need, baseline or document, for a ground that
+    is missing or of another document, for a level above its ground, and for a case without
+    a docstring.
     """
-    where = f"check {clause}"
-    if document == DOCUMENT and clause not in _LEVELS:
+    where = f"check {document}/{clause}"
+    if document == DOCUMENT and clause not in _CLAUSES:
         raise ValueError(unknown("clause", clause, _near(clause)))
+    demand = _ground(where, clause, document, ground)
+    highest = LEVELS[demand.kind]
+    if level is not None and _ORDER.index(level) > _ORDER.index(highest):
+        raise ValueError(f"{where}: its ground is {demand.kind}, so it is no {level}")
     wanted = parse_needs(needs, where)
     for need in wanted:
         if need not in HOW_TO_PROVIDE:
@@ -115,7 +136,8 @@ def check(
             raise ValueError(f"{where}: {case} has no docstring; it is the case's title")
         return Check(
             id=f"{document}/{clause}",
-            level=level or _LEVELS.get(clause, "SHOULD"),
+            level=level or highest,
+            ground=demand,
             title=" ".join(case.__doc__.split()),
             needs=wanted,
             pays=pays,
@@ -127,12 +149,29 @@ def check(
     return make
 
 
+def _ground(where: str, clause: str, document: str, given: Ground | None) -> Ground:
+    """Return the ground of a check: the given one, or that of its clause."""
+    if document not in KINDS:
+        raise ValueError(f"{where}: {unknown('document', document, KINDS)}")
+    known = _CLAUSES.get(clause)
+    ground = given or (known.ground if known else None)
+    if given is None and document == "silent" and (ground is None or ground.kind in BINDING):
+        ground = silent()
+    if ground is None:
+        raise ValueError(f"{where}: it has no ground: give ground=ours(reason)")
+    if ground.kind not in KINDS[document]:
+        wanted = " or ".join(KINDS[document])
+        raise ValueError(f"{where}: expected a ground that is {wanted}, got {ground.kind}")
+    return ground
+
+
 def _near(clause: str) -> list[str]:
     """Return the clauses of the same section; all, if there is no such section."""
     section = clause.split("/")[0] + "/"
-    return [known for known in _LEVELS if known.startswith(section)] or list(_LEVELS)
+    return [known for known in _CLAUSES if known.startswith(section)] or list(_CLAUSES)
 
 
 def clause_text(check_id: str) -> str:
-    """Return the text of the clause behind a check's id; empty for another document's."""
-    return _TEXTS.get(check_id.split("/", 1)[1], "") if check_id.startswith(DOCUMENT) else ""
+    """Return the text of the clause behind a check's id; empty without one."""
+    clause = _CLAUSES.get(check_id.split("/", 1)[1])
+    return clause.text if clause and not check_id.startswith("silent/") else ""

@@ -177,7 +177,7 @@ async def _elsewhere(probe: Probe, answer: TargetAnswer, asked: str) -> str:
     """Say that there is no such endpoint; the base URL itself may be one."""
     hint = f"give the base URL, or a target file with protected.path ({INIT} URL writes one)"
     for method in ("POST", "GET"):
-        body = {} if method == "POST" else None
+        body: dict[str, str] | None = {} if method == "POST" else None
         itself = await probe.send(method, "", json=body, as_is=True)
         if itself.status == 402:
             hint = (

@@ -11,7 +11,7 @@ from x402sim.service.reconcile import reconcile
 from x402sim.suggest import unknown
 from x402sim.web import bad_body
 from x402sim.world.assembly.parts import ACTORS, Parts
-from x402sim.world.control.context import Context, mining
+from x402sim.world.control.context import Context, mining, require_service
 from x402sim.world.control.messages import Lagging
 
 LATEST_S = 221_845_392_000
@@ -74,6 +74,8 @@ async def _expire_and_reconcile(parts: Parts) -> None:
 
 async def skew(context: Context, asked: Skew) -> Any:
     """Skew an actor's clock: {"actor": "service", "seconds": -30}."""
+    if asked.actor == "service":
+        require_service(context.parts, 'a skew of "service"')
     clock = context.parts.clocks[asked.actor]
     clock.skew_s = asked.seconds
     return {"now": clock.now_ms()}

@@ -14,7 +14,7 @@ from x402sim.chain.base import Call, ChainError, Mining, Minting, Rewinding
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address, checksum, parse_address
 from x402sim.service.entitlements import Entitlement
-from x402sim.web import bad_body
+from x402sim.web import Refused, bad_body
 from x402sim.world.assembly.parts import Parts
 
 
@@ -37,6 +37,21 @@ class Context:
     parts: Parts
     saved: dict[int, Saved] = field(default_factory=dict)
     running: set[asyncio.Task[None]] = field(default_factory=set)
+
+
+def require_service(parts: Parts, action: str) -> None:
+    """Raise `Refused` (409) in a world without a service of its own, which the action is about."""
+    if not parts.recipe.has_service:
+        raise Refused(
+            409, "No service", f"{action} acts on this world's own service, and it has none"
+        )
+
+
+def merchant(parts: Parts) -> Address:
+    """Return the merchant: the service's payTo, or the account given to an external service."""
+    if parts.recipe.has_service:
+        return parts.service.settings.pay_to
+    return parts.accounts[-1].address_bytes
 
 
 def minting(parts: Parts) -> Minting:

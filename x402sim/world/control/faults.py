@@ -6,7 +6,7 @@ import msgspec
 
 from x402sim.service import indexer
 from x402sim.web import bad_body
-from x402sim.world.control.context import Context, Nothing
+from x402sim.world.control.context import Context, Nothing, require_service
 from x402sim.world.transport.faults import read_fault
 
 
@@ -18,9 +18,12 @@ async def standing(context: Context, _: Nothing) -> Any:
 async def add(context: Context, asked: Any) -> Any:
     """Inject a fault: {"victim": "facilitator", "does": "lose answer"}."""
     try:
-        context.parts.faults.add(read_fault(asked))
+        fault = read_fault(asked)
     except ValueError as wrong:
         raise bad_body(str(wrong)) from wrong
+    if fault.victim == "service" or fault.does in ("crash before", "crash after"):
+        require_service(context.parts, f'"{fault.does}" of "{fault.victim}"')
+    context.parts.faults.add(fault)
     return {"standing": len(context.parts.faults.standing())}
 
 
@@ -40,6 +43,7 @@ async def clear(context: Context, _: Nothing) -> Any:
 
 async def crash(context: Context, _: Nothing) -> Any:
     """Kill the service; answers when it has restarted on its database, 1 second later."""
+    require_service(context.parts, "/crash")
     context.parts.process.crash()
     await context.parts.process.runs()
     return {"crashes": context.parts.process.crashes}
@@ -47,5 +51,6 @@ async def crash(context: Context, _: Nothing) -> Any:
 
 async def run_indexer(context: Context, _: Nothing) -> Any:
     """Run the payment indexer now; return its counts."""
+    require_service(context.parts, "/indexer/run")
     await context.parts.process.runs()
     return await indexer.run(context.parts.service)

@@ -5,7 +5,7 @@ from typing import Any
 from x402sim.protocol.crypto import checksum
 from x402sim.protocol.networks import Network
 from x402sim.world.assembly.parts import Parts
-from x402sim.world.control.context import Context, Nothing, balance_of
+from x402sim.world.control.context import Context, Nothing, balance_of, merchant
 from x402sim.world.control.messages import Account, ChainState, State, TokenInfo, Who
 
 
@@ -14,7 +14,7 @@ async def who(context: Context, _: Nothing) -> Any:
     parts = context.parts
     settings = parts.service.settings
     return Who(
-        pay_to=checksum(settings.pay_to),
+        pay_to=checksum(merchant(parts)),
         asset=checksum(parts.chain.token),
         token_owner=checksum(parts.chain.owner),
         chain=parts.recipe.chain.kind,

@@ -12,6 +12,7 @@ from x402sim.clock import Clock
 from x402sim.protocol.crypto import checksum
 from x402sim.world.assembly.parts import Parts, build
 from x402sim.world.assembly.recipe import Recipe
+from x402sim.world.control.context import merchant
 from x402sim.world.control.look import funded_accounts
 from x402sim.world.control.messages import Ready
 from x402sim.world.server.http import Server
@@ -46,7 +47,7 @@ async def ready_message(parts: Parts, listen: Listen, url: str) -> Ready:
         explorer=f"{url}/explorer",
         rpc=f"{url}/rpc",
         control=f"{url}/_sim" if listen.has_control else None,
-        pay_to=checksum(settings.pay_to),
+        pay_to=checksum(merchant(parts)),
         asset=checksum(settings.network.asset),
         network=settings.network.name,
         chain=parts.recipe.chain.kind,

@@ -1,0 +1,148 @@
+"""Who are the strangers, what do they do differently, and how does one start?
+
+Each folder here has a service that was written from the specification, by somebody who had seen
+neither this package's service nor its suite, and a `strangers.toml`: its command, its legal
+choices, its defects, and what its owner tells the suite about them (`target`).
+"""
+
+import os
+import sys
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from tests import npm
+from tests.serve.driver import Running
+from x402sim.suite.target import Target
+
+HERE = Path(__file__).parent
+START_S = 30
+
+
+class Choice(msgspec.Struct, frozen=True, kw_only=True):
+    """Something legal that the service does only if told to. `target` is what its owner says."""
+
+    does: str
+    allowed_by: str
+    owner_says: str = ""
+    excludes: tuple[str, ...] = ()
+    target: dict[str, Any] = {}
+    env: dict[str, str] = {}
+
+
+class Defect(msgspec.Struct, frozen=True, kw_only=True):
+    """A bug that breaks one sentence of the specification; none, if `breaks` is empty.
+
+    `unseen` says why the suite cannot be expected to see it; usually it is empty.
+    """
+
+    does: str
+    breaks: str
+    section: str = ""
+    seen_by: str = ""
+    unseen: str = ""
+
+
+class About(msgspec.Struct, frozen=True, kw_only=True):
+    """The table `service` of the file."""
+
+    name: str
+    language: str
+    command: str
+
+
+class Stranger(msgspec.Struct, frozen=True, kw_only=True):
+    """One service, as its `strangers.toml` tells."""
+
+    service: About
+    target: dict[str, Any] = {}
+    choices: dict[str, Choice] = {}
+    defects: dict[str, Defect] = {}
+
+    @property
+    def folder(self) -> Path:
+        """The folder of its program."""
+        return HERE / self.service.name
+
+    def told(self, choices: Sequence[str]) -> Target:
+        """Return what its owner tells the suite, with these choices."""
+        table: dict[str, Any] = {"name": self.service.name}
+        for more in (self.target, *(self.choices[name].target for name in choices)):
+            table = _merged(table, more)
+        return msgspec.convert(table, Target)
+
+    def program(self) -> list[str]:
+        """Return its command, with Node.js or this Python in place of their names."""
+        first, *rest = self.service.command.split()
+        if first == "node":
+            npm.packages(self.folder)
+            return [str(npm.node()), *rest]
+        return [sys.executable, *rest]
+
+
+@cache
+def strangers() -> dict[str, Stranger]:
+    """Return every stranger, by name."""
+    files = sorted(HERE.glob("*/strangers.toml"))
+    found = [msgspec.convert(tomllib.loads(file.read_text("utf-8")), Stranger) for file in files]
+    return {each.service.name: each for each in found}
+
+
+class Place(msgspec.Struct, frozen=True, kw_only=True):
+    """A running stranger in a world of its own."""
+
+    url: str
+    world: str
+
+
+@contextmanager
+def running(stranger: Stranger, choices: Sequence[str] = (), defect: str = "") -> Iterator[Place]:
+    """Start a world and the stranger in it; both end with the block."""
+    with ExitStack() as stack:
+
+        def start(*args: str, **options: Any) -> str:
+            process = Running(*args, **options)
+            stack.callback(process.close)
+            line = process.line(timeout_s=START_S)
+            assert line, f"it did not start: {process.errors()}"
+            return line
+
+        world = msgspec.json.decode(start("serve", "--no-service", "--port", "0", "--json"))
+        env = {**settings(world), "CHOICES": ",".join(choices), "DEFECT": defect}
+        for name in choices:
+            env |= stranger.choices[name].env
+        line = start(program=stranger.program(), env=env, cwd=stranger.folder)
+        yield Place(url=line.split()[-1], world=world["rpc"].removesuffix("/rpc"))
+
+
+def settings(world: Mapping[str, Any]) -> dict[str, str]:
+    """Return the settings with which a service runs in this world."""
+    wallet, merchant = world["accounts"][-1], world["accounts"][-2]
+    return {
+        "PATH": os.environ["PATH"],
+        "PORT": "0",
+        "FACILITATOR_URL": world["facilitator"],
+        "EXPLORER_URL": world["explorer"],
+        "RPC_URL": world["rpc"],
+        "NETWORK": world["network"],
+        "CHAIN_ID": str(world["chainId"]),
+        "TOKEN_ADDRESS": world["asset"],
+        "PRIVATE_KEY": wallet["privateKey"],
+        "MERCHANT_ADDRESS": merchant["address"],
+    }
+
+
+def _merged(table: dict[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a table with another's keys over it, also within tables."""
+    both = dict(table)
+    for key, value in more.items():
+        inner = both.get(key)
+        both[key] = (
+            _merged(inner, value) if isinstance(value, dict) and isinstance(inner, dict) else value
+        )
+    return both
