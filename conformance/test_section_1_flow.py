@@ -27,7 +27,7 @@ async def an_unpaid_request_is_answered_402(probe: Probe) -> None:
         said = answers[0].summary
         raise Inconclusive(f"the target accepts no body of the target file: {said}")
     require("402", bool(required), answers[0].summary)
-    wanted = required[0].at(probe.target.payment_required.requirements)
+    wanted = required[0].requirements
     require("payment requirements", isinstance(wanted, dict), required[0].summary)
 
 

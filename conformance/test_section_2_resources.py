@@ -5,7 +5,7 @@ from fractions import Fraction
 from typing import Any
 
 from x402sim.protocol.networks import NETWORKS
-from x402sim.suite.answers import Paid, TargetAnswer, find_session_id, read_402
+from x402sim.suite.answers import Paid, TargetAnswer, read_402
 from x402sim.suite.check import check
 from x402sim.suite.control_api import eventually
 from x402sim.suite.expect import expect, expect_not_served, expect_refused, expect_served, require
@@ -91,7 +91,7 @@ async def a_session_id_has_its_prefix(probe: Probe) -> None:
     given = [*_session_ids(paid.receipt), *_session_ids(answer)]
     odd = [f"{name[:8]}…" for name in given if not name.startswith("session_")]
     expect("session ids without the prefix", odd, [])
-    if not any(find_session_id(each.body) for each in (paid.receipt, answer)) and not given:
+    if not any(each.session_id for each in (paid.receipt, answer)) and not given:
         raise Inconclusive(f"no session id was found: {answer.summary}")
 
 

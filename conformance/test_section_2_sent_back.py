@@ -12,7 +12,7 @@ import msgspec
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.crypto import parse_address
 from x402sim.protocol.networks import NETWORKS
-from x402sim.suite.answers import Challenge, find_session_id, read_402
+from x402sim.suite.answers import Challenge, read_402
 from x402sim.suite.check import check
 from x402sim.suite.expect import expect_not_served, expect_refused
 from x402sim.suite.probe import Probe
@@ -99,7 +99,7 @@ async def a_smaller_deposit_is_refused(probe: Probe) -> None:
     header = probe.money.sign(deposit, payer, value=1)
     await _refused(probe, deposit, payer, header, maxAmountRequired="1")
     answer = await probe.ask_session(max_spend, payment_id=deposit.payment_id)
-    session_id = find_session_id(answer.body)
+    session_id = answer.session_id
     if session_id is not None:
         expect_not_served(await probe.ask(session_id=session_id))
 

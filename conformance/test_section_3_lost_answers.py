@@ -14,7 +14,7 @@ from x402sim.protocol import abi
 from x402sim.protocol.crypto import to_hex
 from x402sim.protocol.header import authorization_of, decode_header
 from x402sim.spec.needs import Need
-from x402sim.suite.answers import Challenge, find_session_id, read_402
+from x402sim.suite.answers import Challenge, read_402
 from x402sim.suite.check import check
 from x402sim.suite.control_api import eventually
 from x402sim.suite.expect import expect_served, expect_withheld
@@ -158,7 +158,7 @@ async def a_lost_deposit_makes_its_session(probe: Probe) -> None:
     async def is_served() -> bool:
         claimed = await probe.ask_session(max_spend, payment_id=challenge.payment_id)
         again = await probe.settle(challenge, header, may_break=True)
-        session_id = find_session_id(claimed.body) or find_session_id(again.body)
+        session_id = claimed.session_id or again.session_id
         return bool(session_id) and (await probe.ask(session_id=session_id)).has_content
 
     await _in_the_end(probe, is_served, "the answer to a deposit is lost")

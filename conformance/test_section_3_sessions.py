@@ -5,7 +5,7 @@ import asyncio
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.money import to_decimal
 from x402sim.spec.ground import ours
-from x402sim.suite.answers import OpenSession, TargetAnswer, find_session_id, read_402
+from x402sim.suite.answers import OpenSession, TargetAnswer, read_402
 from x402sim.suite.check import check
 from x402sim.suite.control_api import eventually
 from x402sim.suite.expect import expect, expect_not_served, expect_served
@@ -31,7 +31,7 @@ async def _spend(probe: Probe, session_ids: set[str], limit: int) -> int:
 
 
 def _ids(*answers: TargetAnswer) -> set[str]:
-    found = (find_session_id(answer.body) for answer in answers)
+    found = (answer.session_id for answer in answers)
     return {session_id for session_id in found if session_id}
 
 
@@ -88,14 +88,14 @@ async def a_payment_for_something_else_makes_no_session(probe: Probe) -> None:
 @check("3/deposit-makes-session", baseline="session", needs="funds, sessions")
 async def an_unpaid_deposit_makes_no_session(probe: Probe) -> None:
     """A session whose deposit is not settled cannot be claimed."""
-    max_spend = "0.01"
+    max_spend = await probe.budget_for(1)
     challenge = read_402(await probe.ask_session(max_spend))
     answer = await probe.ask_session(max_spend, payment_id=challenge.payment_id)
     await _grants_nothing(probe, answer)
 
 
 async def _grants_nothing(probe: Probe, answer: TargetAnswer) -> None:
-    session_id = find_session_id(answer.body)
+    session_id = answer.session_id
     if session_id is not None:
         expect_not_served(await probe.ask(session_id=session_id))
 

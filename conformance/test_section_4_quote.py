@@ -62,12 +62,15 @@ def _is(kind: str, value: Any) -> bool:
 
 @check("4.2/quote", needs="funds", pays=1)
 async def another_pair_has_another_quote(probe: Probe) -> None:
-    """The quote is for the pair in the request's body."""
-    paid = await probe.buy()
-    body = probe.state.body
-    if body is None or "pair" not in body or "pair" not in probe.target.protected.fields:
+    """The quote is for the pair in the request's body; the target file names a second pair."""
+    endpoint = probe.target.protected
+    body = probe.state.body or endpoint.bodies[0]
+    if not endpoint.second_pair:
+        raise Skipped("the target file names no second pair (protected.second_pair)")
+    if "pair" not in body or "pair" not in endpoint.fields:
         raise Skipped("the body of a request has no pair")
-    other = {**body, "pair": "ETH-USD" if body["pair"] != "ETH-USD" else "BTC-USD"}
+    paid = await probe.buy()
+    other = {**body, "pair": endpoint.second_pair}
     answer = await probe.ask(payment_id=paid.challenge.payment_id, body=other)
     if not answer.has_content:
         raise Inconclusive(f"the target has no quote for {other['pair']}: {answer.summary}")

@@ -5,15 +5,17 @@ from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from x402sim.protocol.money import to_base
-from x402sim.suite.answers import TargetAnswer, find_session_id, read_402
+from x402sim.suite.answers import TargetAnswer, read_402
 from x402sim.suite.check import check
 from x402sim.suite.examples import examples
 from x402sim.suite.expect import expect, expect_served, require
 from x402sim.suite.probe import Probe
+from x402sim.suite.target import at
 from x402sim.suite.verdict import CheckFailed, Inconclusive
 
 EXACT = ("8.20", "0.29", "1.00", "0.01", "4.35", "1.10", "0.57", "10.00")
 """Amounts with two fraction digits; floats get most of them wrong."""
+DEPOSIT = "1.00"
 RANDOM_INPUTS = 15
 MODEST_CENTS = 1000
 """Every service accepts a deposit of 10.00; it may refuse a larger one."""
@@ -27,22 +29,25 @@ MALFORMED: tuple[Any, ...] = (
 @check("4.4/deposit-402", needs="sessions")
 async def a_session_asks_for_its_deposit(probe: Probe) -> None:
     """A request for a session gets a 402 with the body of 2.2 and the deposit as amount."""
-    answer, places = await probe.ask_session("1.00"), probe.target.payment_required
+    answer, places = await probe.ask_session(DEPOSIT), probe.target.payment_required
     expect("status", answer.status, 402)
     if places.error:
         expect("error", answer.at(places.error), places.error_text)
-    payment_id, wanted = answer.at(places.payment_id), answer.at(places.requirements)
+    payment_id, wanted = answer.at(places.payment_id), answer.requirements
     is_id = isinstance(payment_id, str) and payment_id.startswith("pay_")
     require("a payment id pay_…", is_id, repr(payment_id))
     require("requirements, an object", isinstance(wanted, dict), repr(wanted))
     expect("the scheme", wanted.get("scheme"), "exact")
-    expect("maxAmountRequired", wanted.get("maxAmountRequired"), str(to_base("1.00", 6)))
+    expect("maxAmountRequired", wanted.get("maxAmountRequired"), str(to_base(DEPOSIT, 6)))
 
 
 @check("4.4/max-spend", needs="sessions")
 async def the_deposit_is_exact(probe: Probe) -> None:
     """The deposit is exactly maxSpend in base units, without float rounding."""
+    smallest_base = to_base(probe.target.sessions.smallest, 6)
     for max_spend in EXACT:
+        if to_base(max_spend, 6) < smallest_base:
+            continue
         answer = await probe.ask_session(max_spend)
         expect(f"the status for {max_spend}", answer.status, 402)
         expect(f"the deposit for {max_spend}", _asked(answer), to_base(max_spend, 6))
@@ -64,10 +69,12 @@ async def any_deposit_is_exact(probe: Probe) -> None:
     """For random amounts with two fraction digits, the 402 asks for exactly that amount."""
     small = examples(RANDOM_INPUTS, lambda st: st.integers(1, MODEST_CENTS))
     large = examples(RANDOM_INPUTS, lambda st: st.integers(MODEST_CENTS, 10**12))
+    smallest_base = to_base(probe.target.sessions.smallest, 6)
     for cents in sorted({*small, *large}):
         max_spend = f"{cents // 100}.{cents % 100:02}"
         answer = await probe.ask_session(max_spend)
-        if cents <= MODEST_CENTS or answer.status == 402:
+        is_common = smallest_base <= to_base(max_spend, 6) and cents <= MODEST_CENTS
+        if is_common or answer.status == 402:
             asked, deposit_base = _asked(answer), to_base(max_spend, 6)
             expect(f"the deposit for {max_spend}", asked, deposit_base)
 
@@ -105,7 +112,7 @@ def _no_other_price(probe: Probe, max_spend: Any, answer: TargetAnswer) -> None:
     said = f"maxSpend {max_spend!r}"
     require(f"{said}: a refusal or a 402", answer.status >= 400, answer.summary)
     if answer.status == 402:
-        wanted = answer.at(probe.target.payment_required.requirements + "/maxAmountRequired")
+        wanted = at(answer.requirements, "/maxAmountRequired")
         exact = _exact_base(max_spend)
         demand = f"{said}: " + ("no 402" if exact is None else f"{exact}, or no 402")
         require(demand, exact is not None and wanted == str(exact), repr(wanted))
@@ -133,7 +140,7 @@ async def a_paid_deposit_opens_a_session(probe: Probe) -> None:
     receipt = await probe.settle(challenge, probe.money.sign(challenge, await probe.money.payer()))
     probe.money.expect_settled(receipt)
     answer = await probe.ask_session(max_spend, payment_id=challenge.payment_id)
-    session_id = find_session_id(receipt.body) or find_session_id(answer.body)
+    session_id = receipt.session_id or answer.session_id
     if session_id is None:
         raise Inconclusive(f"no session id (session_…) was found: {answer.summary}")
     expect_served(await probe.ask(session_id=session_id))
@@ -166,7 +173,7 @@ async def the_unit_of_duration(probe: Probe) -> None:
         return
     paid = await probe.pay(read_402(required))
     answer = await probe.ask_session(max_spend, 1, payment_id=paid.challenge.payment_id)
-    session_id = find_session_id(paid.receipt.body) or find_session_id(answer.body)
+    session_id = paid.receipt.session_id or answer.session_id
     await probe.clock.sleep(1)
     is_over = not (await probe.ask(session_id=session_id)).has_content
     probe.observe("probably seconds: it has expired" if is_over else "longer: it is still served")

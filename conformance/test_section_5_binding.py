@@ -5,7 +5,7 @@ them may bypass the payment.
 """
 
 from x402sim.spec.ground import derived, ours
-from x402sim.suite.answers import find_session_id, read_402
+from x402sim.suite.answers import read_402
 from x402sim.suite.check import check
 from x402sim.suite.expect import expect_not_served, expect_withheld, require
 from x402sim.suite.probe import Probe
@@ -80,7 +80,7 @@ async def another_spelling_is_no_way_around(probe: Probe) -> None:
 @check("5/resource-binding", baseline="payment", needs="funds, sessions", deposits="0.02")
 async def a_deposit_does_not_open_the_quote(probe: Probe) -> None:
     """The payment id of a session's deposit does not open the protected resource."""
-    deposit = await probe.pay(read_402(await probe.ask_session("0.02")))
+    deposit = await probe.pay(read_402(await probe.ask_session(await probe.budget_for(2))))
     payment_id = deposit.challenge.payment_id
     expect_not_served(await probe.ask(payment_id=payment_id), is_402=True)
     for path in spellings(probe.target.protected.path):
@@ -91,8 +91,10 @@ async def a_deposit_does_not_open_the_quote(probe: Probe) -> None:
 async def a_quote_opens_no_session(probe: Probe) -> None:
     """A payment for the protected resource opens no session."""
     paid = await probe.buy()
-    answer = await probe.ask_session("0.01", payment_id=paid.challenge.payment_id)
-    given = find_session_id(answer.body) or find_session_id(paid.receipt.body)
+    answer = await probe.ask_session(
+        await probe.budget_for(1), payment_id=paid.challenge.payment_id
+    )
+    given = answer.session_id or paid.receipt.session_id
     require("no session", given is None, answer.summary)
     require("a 402 for the deposit", answer.status >= 400, answer.summary)
 

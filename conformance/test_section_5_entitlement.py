@@ -127,7 +127,7 @@ async def the_record_grants_without_the_cache(probe: Probe) -> None:
 @check("5/stored-records", baseline="payment", needs="world, clock, sessions")
 async def the_record_is_for_its_resource(probe: Probe) -> None:
     """After a restart, with an empty cache, a deposit's record does not open the quote."""
-    deposit = await probe.pay(read_402(await probe.ask_session("0.02")))
+    deposit = await probe.pay(read_402(await probe.ask_session(await probe.budget_for(2))))
     await probe.world.post("crash")
     answer = await probe.ask(payment_id=deposit.challenge.payment_id)
     expect_not_served(answer, is_402=True)

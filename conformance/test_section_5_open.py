@@ -21,7 +21,7 @@ async def _left(probe: Probe, session_id: str) -> int:
 async def both_proofs_at_once(probe: Probe) -> None:
     """Which proof counts when X-Payment-Id and X-Session-Id are both sent."""
     payment_id = (await probe.buy()).challenge.payment_id
-    session_id = (await probe.open_session("0.02")).session_id
+    session_id = (await probe.open_session(await probe.budget_for(2))).session_id
     both = await probe.ask(payment_id=payment_id, session_id=session_id)
     wrong_session = await probe.ask(payment_id=payment_id, session_id="session_x")
     wrong_payment = await probe.ask(payment_id="pay_x", session_id=session_id)
@@ -36,7 +36,7 @@ async def both_proofs_at_once(probe: Probe) -> None:
 @check("5/short-session", document="silent", level="MAY", needs="funds, sessions", deposits="0.01")
 async def a_session_that_cannot_pay(probe: Probe) -> None:
     """The answers for an unknown session, and for one whose budget is spent."""
-    session_id = (await probe.open_session("0.01")).session_id
+    session_id = (await probe.open_session(await probe.budget_for(1))).session_id
     await _left(probe, session_id)
     spent, unknown = await probe.ask(session_id=session_id), await probe.ask(session_id="session_x")
     probe.observe(f"spent: {spent.summary}; unknown: {unknown.summary}")

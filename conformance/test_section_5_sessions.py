@@ -9,7 +9,7 @@ from typing import Any
 
 from x402sim.protocol.money import to_base
 from x402sim.spec.ground import derived
-from x402sim.suite.answers import OpenSession, find_session_id, read_402
+from x402sim.suite.answers import OpenSession, read_402
 from x402sim.suite.check import check
 from x402sim.suite.expect import expect, expect_not_served, expect_served, expect_withheld, require
 from x402sim.suite.probe import Probe
@@ -95,12 +95,13 @@ async def each_id_in_its_own_header(probe: Probe) -> None:
 @check("5/session-debit", baseline="session", needs="funds, sessions", deposits="0.01")
 async def a_budget_is_what_was_deposited(probe: Probe) -> None:
     """Requesting more after the deposit is paid does not increase the budget."""
-    paid = await probe.pay(read_402(await probe.ask_session(await probe.budget_for(1))))
+    challenge = read_402(await probe.ask_session(await probe.budget_for(1)))
+    paid, worth = await probe.pay(challenge), await probe.worth(challenge)
     more = await probe.budget_for(5)
     answer = await probe.ask_session(more, payment_id=paid.challenge.payment_id)
-    session_id = find_session_id(paid.receipt.body) or find_session_id(answer.body)
+    session_id = paid.receipt.session_id or answer.session_id
     if session_id is not None:
-        await _spends_at_most(probe, OpenSession(session_id, paid, answer), 1)
+        await _spends_at_most(probe, OpenSession(session_id, paid, answer), worth)
 
 
 @check("5/session-debit", baseline="session", needs="funds, sessions", deposits="0.03")

@@ -34,7 +34,7 @@ async def no_proof_no_content(probe: Probe) -> None:
     for payment_id in (None, "pay_invented", challenge.payment_id):
         answer = await probe.ask(payment_id=payment_id)
         expect_not_served(answer, is_402=True)
-        asked = answer.at(places.requirements)
+        asked = answer.requirements
         is_payable = isinstance(asked, dict) and isinstance(answer.at(places.payment_id), str)
         require("a payment id and requirements", is_payable, answer.summary)
         if places.error:

@@ -26,6 +26,7 @@ class Need(StrEnum):
     OBSERVE_CHAIN = "observe chain", "the chain's transfers and receipts"
     CONTROL_CHAIN = "control chain", "control of the chain's blocks and transactions"
     CLOCK = "clock", "control of the clock"
+    RESTART = "restart", "a restart of the service"
     FAULTS = "faults", "faults of the messages around the service"
     FIAT_TOKEN = "fiat token", "Circle's token, which can be paused and which blacklists"
     OTHER_SERVICES = "other services", "several services with one merchant"

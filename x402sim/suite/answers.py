@@ -9,6 +9,7 @@ import httpx
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.messages import BadMessage, decode
 from x402sim.protocol.money import parse_base
+from x402sim.protocol.networks import NETWORKS
 from x402sim.suite import redact
 from x402sim.suite.target import Target, at
 from x402sim.suite.verdict import Inconclusive
@@ -32,6 +33,23 @@ class TargetAnswer:
     def at(self, pointer: str) -> Any:
         """Return the value at a JSON pointer of the body; None if there is none."""
         return at(self.body, pointer)
+
+    @property
+    def requirements(self) -> Any:
+        """The payment requirements of a 402; of several, those to pay (see the target file)."""
+        wanted = self.at(self.target.payment_required.requirements)
+        return _choose(wanted, self.target) if isinstance(wanted, list) else wanted
+
+    @property
+    def session_id(self) -> str | None:
+        """The session id that the answer gives; None if there is none."""
+        place = self.target.sessions.id
+        if place.startswith("/"):
+            found = self.at(place)
+            return found if isinstance(found, str) and found else None
+        if place:
+            return self.headers.get(place) or None
+        return find_session_id(self.body) or find_session_id(list(self.headers.values()))
 
     @property
     def has_content(self) -> bool:
@@ -89,7 +107,7 @@ def read_402(answer: TargetAnswer) -> Challenge:
     if answer.status != 402:
         raise Inconclusive(f"expected a 402 to pay, got {answer.summary}")
     places = answer.target.payment_required
-    payment_id, wanted = answer.at(places.payment_id), answer.at(places.requirements)
+    payment_id, wanted = answer.at(places.payment_id), answer.requirements
     if not isinstance(payment_id, str) or not isinstance(wanted, dict):
         raise Inconclusive(f"the 402 has no readable payment id and requirements: {answer.summary}")
     amount = wanted.get("maxAmountRequired")
@@ -99,6 +117,17 @@ def read_402(answer: TargetAnswer) -> Challenge:
         shown = str(amount)[:80]
         raise Inconclusive(f"maxAmountRequired of the 402 is no amount: {shown!r}") from None
     return Challenge(answer, payment_id, wanted)
+
+
+def _choose(several: list[Any], target: Target) -> Any:
+    """Return the requirements to pay: those for the target file's asset, or the first known."""
+    asset = target.payment_required.asset.lower()
+    for each in several:
+        if isinstance(each, dict):
+            named = str(each.get("asset")).lower() == asset
+            if named if asset else each.get("network") in NETWORKS:
+                return each
+    return several[0] if several and not asset else None
 
 
 def find_session_id(body: Any) -> str | None:

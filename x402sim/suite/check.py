@@ -31,6 +31,7 @@ HOW_TO_PROVIDE = {
     Need.OBSERVE_CHAIN: "read access to the chain: give --rpc-url or --world",
     Need.WORLD: "the control API of the world around the target: give --world",
     Need.CLOCK: "a target whose clock can be advanced: `x402sim serve`, given as --world too",
+    Need.RESTART: "a way to restart the target: give --restart COMMAND",
     Need.SESSIONS: "sessions, which the target file says do not exist (sessions.exists)",
     Need.AGENTS: "a list of agents, which the target file says does not exist (agents.exists)",
     Need.LLMS: "a documentation index, which the target file says does not exist (llms.exists)",
@@ -69,6 +70,11 @@ class Check:
     deposits: str
     run: Case
     baseline: Baseline | None
+
+    @property
+    def name(self) -> str:
+        """The id and the case, which is unique."""
+        return f"{self.id}:{getattr(self.run, '__name__', '')}"
 
     @property
     def section(self) -> str:

@@ -64,15 +64,19 @@ def matching(checks: Iterable[Check], prefix: str) -> list[Check]:
 
 
 async def run(
-    setting: Setting, checks: list[Check], on_begin: Callable[[str], None] = lambda check_id: None
+    setting: Setting,
+    checks: list[Check],
+    on_begin: Callable[[str], None] = lambda check_id: None,
+    state: RunState | None = None,
 ) -> AsyncIterator[Result]:
     """Run checks and yield the result of each id as soon as it is certain.
 
-    `on_begin` is called with each id before its checks run. Results that depend on a
+    `on_begin` is called with each id before its checks run; `state` is what a preflight has found
+    out. Results that depend on a
     baseline come last: the baselines are repeated first, because a target that has begun
     to refuse everything would pass every check that expects a refusal.
     """
-    state = RunState()
+    state = state or RunState()
     waiting: list[tuple[Result, set[Baseline]]] = []
     for check_id, cases in groupby(checks, key=lambda check: check.id):
         on_begin(check_id)
@@ -152,6 +156,9 @@ def _require_needs(setting: Setting, case: Check) -> None:
     missing = [need for need in case.needs if setting.missing(need)]
     if missing:
         raise Skipped(f"it needs {'; '.join(HOW_TO_PROVIDE[need] for need in missing)}")
+    left_out = setting.left_out.get(case.name)
+    if left_out is not None:
+        raise Skipped(left_out)
     reason = setting.target.not_kept.get(case.clause)
     if reason is not None:
         raise Skipped(f"the target file says that this clause is not kept: {reason}")
@@ -175,7 +182,7 @@ async def try_baseline(probe: Probe, baseline: Baseline) -> str | None:
                 paid = await probe.buy()
                 expect_served(await probe.ask(payment_id=paid.challenge.payment_id))
             case Baseline.SESSION:
-                session = await probe.open_session("0.02")
+                session = await probe.open_session(await probe.budget_for(2))
                 expect_served(await probe.ask(session_id=session.session_id))
             case _:
                 assert_never(baseline)

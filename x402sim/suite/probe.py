@@ -5,6 +5,7 @@ signatures are in `probe.money`, the world around the target in `probe.world`, i
 `probe.chain`.
 """
 
+import itertools
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
@@ -13,15 +14,14 @@ import httpx
 import msgspec
 
 from x402sim.payer.wallet import Wallet
-from x402sim.protocol.money import to_decimal
-from x402sim.suite import redact
+from x402sim.protocol.money import to_base, to_decimal
+from x402sim.suite import redact, wire
 from x402sim.suite.answers import (
     Challenge,
     OpenSession,
     Paid,
     TargetAnswer,
     decoded,
-    find_session_id,
     read_402,
 )
 from x402sim.suite.chain_view import ChainView
@@ -77,10 +77,10 @@ class Probe:
             base = http.base_url.raw_path.rstrip(b"/")
             request.extensions["target"] = base + path.encode()
         try:
-            response = await http.send(request)
+            response = await self._answer(request)
         except httpx.TransportError as error:
             broken = type(error).__name__
-            show = partial(redact.exchange, request, None, broken)
+            show = partial(redact.exchange, request, None, broken, self.setting.secrets)
             self.last = TargetAnswer(self.target, 0, httpx.Headers(), "", None, show, broken)
             if may_break:
                 return self.last
@@ -89,11 +89,34 @@ class Probe:
             self.target,
             response.status_code,
             response.headers,
-            response.text,
+            redact.without(response.text, self.setting.secrets),
             decoded(response.content),
-            partial(redact.exchange, request, response),
+            partial(redact.exchange, request, response, "", self.setting.secrets),
         )
         return self.last
+
+    async def _answer(self, request: httpx.Request) -> httpx.Response:
+        """Send a request until it is taken; raises `Inconclusive` if the target stays busy."""
+        pace, waited_s = self.state.pace, 0.0
+        for before in itertools.count():
+            await pace.turn(self.clock)
+            response = await self.setting.http.send(request)
+            wait_s = wire.wait_s(
+                response,
+                before=before,
+                now_s=self.clock.now(),
+                may_retry_503=not self.world.has_meddled,
+            )
+            if wait_s is None:
+                return response
+            waited_s += wait_s
+            if waited_s > wire.PATIENCE_S:
+                break
+            pace.hold(self.clock, wait_s)
+        raise Inconclusive(
+            f"the target answers {response.status_code} and asks to wait {wait_s:.0f} s more, "
+            f"after {wire.PATIENCE_S:.0f} s: give --rate, below its limit"
+        )
 
     # --- the protected resource ------------------------------------------------------
 
@@ -190,31 +213,42 @@ class Probe:
     # --- sessions --------------------------------------------------------------------
 
     async def budget_for(self, requests: int) -> str:
-        """Return the smallest maxSpend for this many protected requests."""
-        cents = -(-requests * (await self.challenge()).amount_base // CENT_BASE)
+        """Return the smallest maxSpend for this many protected requests, or for more of them."""
+        smallest_base = to_base(self.target.sessions.smallest, 6)
+        wanted_base = max(requests * (await self.challenge()).amount_base, smallest_base)
+        cents = -(-wanted_base // CENT_BASE)
         return f"{cents // 100}.{cents % 100:02}"
+
+    async def worth(self, deposit: Challenge) -> int:
+        """Return how many protected requests a session's deposit pays for."""
+        return deposit.amount_base // (await self.challenge()).amount_base
 
     async def ask_session(
         self, max_spend: Any, duration: Any = None, *, payment_id: str | None = None
     ) -> TargetAnswer:
-        """Request a session; the payment id proves that its deposit is paid."""
+        """Request a session, or claim it: the payment id proves that its deposit is paid."""
         sessions = self.target.sessions
+        proof = {"X-Payment-Id": payment_id} if payment_id is not None else {}
+        if payment_id is not None and sessions.claim == "get":
+            path = sessions.claim_path.replace("{paymentId}", payment_id)
+            return await self.send("GET", path, headers=proof)
         body = {
             "maxSpend": max_spend,
             "duration": sessions.duration if duration is None else duration,
         }
-        headers = {"X-Payment-Id": payment_id} if payment_id is not None else {}
-        return await self.send("POST", sessions.path, json=body, headers=headers)
+        return await self.send("POST", sessions.path, json=body, headers=proof)
 
     async def open_session(self, max_spend: str, payer: Wallet | None = None) -> OpenSession:
         """Pay a deposit and find the session's id; raises `Inconclusive`."""
         challenge = read_402(await self.ask_session(max_spend))
         paid = await self.pay(challenge, payer)
-        answer = await self.ask_session(max_spend, payment_id=challenge.payment_id)
-        session_id = find_session_id(paid.receipt.body) or find_session_id(answer.body)
+        answer = paid.receipt
+        if self.target.sessions.claim != "receipt":
+            answer = await self.ask_session(max_spend, payment_id=challenge.payment_id)
+        session_id = paid.receipt.session_id or answer.session_id
         if session_id is None:
             raise Inconclusive(
-                "no session id (session_…) in the receipt of the deposit, nor in the answer to "
-                f"the repeated request: {answer.summary}"
+                "no session id in the receipt of the deposit, nor in the answer to its claim: "
+                f"{answer.summary}; set sessions.claim and sessions.id in the target file"
             )
         return OpenSession(session_id, paid, answer)

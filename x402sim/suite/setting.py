@@ -1,6 +1,6 @@
 """The setting of a run: the target, the funds, and access to the target's world."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from http.cookiejar import DefaultCookiePolicy
 from typing import Any
@@ -13,6 +13,11 @@ from x402sim.protocol.crypto import Address
 from x402sim.rng import Rng
 from x402sim.spec.needs import Need
 from x402sim.suite.target import Target
+from x402sim.suite.wire import Pace
+
+
+class RestartFailed(Exception):
+    """The target was not restarted, or does not answer since."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,8 +25,10 @@ class Setting:
     """The target, and what the suite may use to judge it.
 
     `control` reaches the control API (/_sim) of the target's world, `rpc` a node of its
-    chain. `advance` advances the target's clock, where that is possible. `budget_base`
-    limits what the `payer` signs for in all; money that a world mints is not counted.
+    chain. `advance` advances the target's clock, and `restart` ends and starts the
+    target, where that is possible; it raises `RestartFailed`. A `patient` run waits
+    minutes, too. `budget_base` limits what the `payer` signs for in all; money that a
+    world mints is not counted.
     """
 
     target: Target
@@ -34,9 +41,17 @@ class Setting:
     budget_base: int = 0
     pay_to: Address | None = None
     advance: Callable[[float], Awaitable[None]] | None = None
+    restart: Callable[[], Awaitable[None]] | None = None
+    patient: bool = False
     allow_mainnet: bool = False
     rerun: str = ""
     """The command that repeats the run, without --requirement."""
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    """The cases that are not run, by their `name`, and why."""
+    secrets: tuple[str, ...] = ()
+    """Texts that no report shows, such as the values of the user's own headers."""
+    rate: float | None = None
+    """The most requests in a second."""
 
     def __post_init__(self) -> None:
         """Reject cookies, so that requests stay unauthenticated."""
@@ -50,6 +65,7 @@ class Setting:
             Need.OBSERVE_CHAIN: self.rpc is not None or self.control is not None,
             Need.WORLD: self.control is not None,
             Need.CLOCK: self.advance is not None,
+            Need.RESTART: self.restart is not None or self.advance is not None,
             Need.SESSIONS: target.sessions.exists,
             Need.AGENTS: target.agents.exists,
             Need.LLMS: target.llms.exists,
@@ -61,7 +77,7 @@ class Setting:
 
 @dataclass(slots=True)
 class RunState:
-    """What the checks of one run share: the amount signed for, and findings about the target."""
+    """What the checks of one run share: the amount signed for, its pace, and what was found out."""
 
     signed_base: int = 0
     """The amount that the payer's own key has signed for, in base units."""
@@ -71,3 +87,4 @@ class RunState:
     """The number of wallets drawn so far."""
     baselines: dict[str, str | None] = field(default_factory=dict)
     """Each baseline that was tried: None if it was accepted, else why not."""
+    pace: Pace = field(default_factory=Pace)

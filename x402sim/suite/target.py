@@ -44,10 +44,18 @@ class ProtectedEndpoint(_Part, frozen=True, kw_only=True):
     """The price in base units; 0 if it is open."""
     content: str = "/quote"
     fields: dict[str, Literal["string", "number"]] = msgspec.field(default_factory=_quote)
+    resource: str = ""
+    """The resource that a 402 must name; empty: the path."""
+    second_pair: str = ""
+    """Another pair that is quoted, if there is one."""
 
 
 class PaymentRequiredShape(_Part, frozen=True, kw_only=True):
-    """The body of a 402: where its fields are."""
+    """The body of a 402: where its fields are.
+
+    `requirements` may lead to a list, of which `asset` names the token to pay with; without it,
+    the first that can be paid is taken.
+    """
 
     error: str = "/error"
     error_text: str = "Payment Required"
@@ -56,6 +64,7 @@ class PaymentRequiredShape(_Part, frozen=True, kw_only=True):
     message: str = "/message"
     network: str = "/network"
     max_timeout_s: int | None = 300
+    asset: str = ""
 
 
 class PayEndpoint(_Part, frozen=True, kw_only=True):
@@ -75,11 +84,28 @@ class ReceiptShape(_Part, frozen=True, kw_only=True):
 
 
 class SessionsEndpoint(_Part, frozen=True, kw_only=True):
-    """Session budgets. The session's id is the first string session_… in the answer."""
+    """Session budgets.
+
+    `claim` is how the id of a paid session is asked for: `repeat` the request with X-Payment-Id,
+    `get` it from `claim_path`, or it is in the `receipt` of the deposit. `id` is where it is then:
+    a JSON pointer, or the name of a header; without it, the first string session_… is taken.
+    """
 
     exists: bool = True
     path: str = "/api/sessions/create"
     duration: int = 3600
+    smallest: str = "0.01"
+    """The smallest deposit that it accepts, in tokens."""
+    claim: Literal["repeat", "get", "receipt"] = "repeat"
+    claim_path: str = ""
+    """With {paymentId}, for `claim = "get"`."""
+    id: str = ""
+    shortest: int = 3
+    """The shortest duration that is accepted: a session of it is waited for."""
+    duration_unit_s: int = 0
+    """How many seconds one unit of duration is; 0 if that is not known."""
+    refund_within_s: int = 0
+    """How long after its end a session is refunded at the latest; 0 if that is not known."""
     view: str = ""
     """The path of a session's state, with {sessionId}, if it can be read."""
 
@@ -89,6 +115,8 @@ class AgentsEndpoint(_Part, frozen=True, kw_only=True):
 
     exists: bool = True
     path: str = "/api/agents"
+    list: str = ""
+    """Where the list is in the answer; empty if it is not known."""
 
 
 class LlmsIndex(_Part, frozen=True, kw_only=True):
@@ -96,6 +124,12 @@ class LlmsIndex(_Part, frozen=True, kw_only=True):
 
     exists: bool = True
     path: str = "/llms.txt"
+
+
+class Indexer(_Part, frozen=True, kw_only=True):
+    """The payment indexer, which a deployment for tests may run more often."""
+
+    interval_s: int = 300
 
 
 class RecordEndpoint(_Part, frozen=True, kw_only=True):
@@ -122,6 +156,7 @@ class Target(_Part, frozen=True, kw_only=True):
     agents: AgentsEndpoint = AgentsEndpoint()
     llms: LlmsIndex = LlmsIndex()
     record: RecordEndpoint = RecordEndpoint()
+    indexer: Indexer = Indexer()
     not_kept: dict[str, str] = {}
 
 
