@@ -36,7 +36,9 @@ async def agents_are_objects(probe: Probe) -> None:
     """Every agent in the list is an object with fields."""
     answer = await _agents(probe)
     nested = answer.body.values() if isinstance(answer.body, dict) else [answer.body]
-    listed = next((value for value in nested if isinstance(value, list)), None)
+    place = probe.target.agents.list
+    several = [answer.at(place)] if place else nested
+    listed = next((value for value in several if isinstance(value, list)), None)
     if listed is None:
         raise Inconclusive(f"there is no list in the answer: {answer.summary}")
     for agent in listed:

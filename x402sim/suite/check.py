@@ -79,6 +79,11 @@ class Check:
     waits: Waits | None = None
 
     @property
+    def name(self) -> str:
+        """The id and the case, which is unique."""
+        return f"{self.id}:{getattr(self.run, '__name__', '')}"
+
+    @property
     def section(self) -> str:
         """The section of the document."""
         return self.id.split("/")[1]
