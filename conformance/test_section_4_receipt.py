@@ -88,7 +88,7 @@ async def everybody_gets_his_own_receipt(probe: Probe) -> None:
         if places.payment_id:
             is_same = receipt.at(places.payment_id) == challenge.payment_id
             require("paymentId, the id that was paid", is_same, receipt.summary)
-    hashes = {receipt.at(places.tx_hash) for _, receipt in payments}
+    hashes = {repr(receipt.at(places.tx_hash)) for _, receipt in payments}
     expect("different transactions for three payments", len(hashes), len(payments))
 
 
