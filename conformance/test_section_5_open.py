@@ -42,14 +42,6 @@ async def a_session_that_cannot_pay(probe: Probe) -> None:
     probe.observe(f"spent: {spent.summary}; unknown: {unknown.summary}")
 
 
-@check("5/reuse", document="silent", level="MAY", needs="funds", pays=1)
-async def one_payment_many_requests(probe: Probe) -> None:
-    """How often one payment opens its resource."""
-    payment_id = (await probe.buy()).challenge.payment_id
-    answers = [await probe.ask(payment_id=payment_id) for _ in range(3)]
-    probe.observe(f"three requests with one payment: {[answer.status for answer in answers]}")
-
-
 @check("5/agents-authentication", document="silent", level="MAY", needs="agents")
 async def who_may_see_the_agents(probe: Probe) -> None:
     """Whether GET /api/agents needs a payment."""

@@ -74,8 +74,8 @@ def _changed(probe: Probe, challenge: Challenge, payer: Wallet, other: Wallet) -
     """Yield headers that would be valid if the payer had signed their contents."""
     header = probe.money.sign(challenge, payer)
     auth, _ = authorization_of(decode_header(header))
-    yield probe.money.forge(challenge, header, valid_after=auth.valid_after - 60)
-    yield probe.money.forge(challenge, header, valid_before=auth.valid_before + 60)
+    yield probe.money.forge(challenge, header, valid_after=auth.valid_after + 30)
+    yield probe.money.forge(challenge, header, valid_before=auth.valid_before - 60)
     yield probe.money.forge(challenge, header, nonce=auth.nonce[::-1])
     if other.address != payer.address:
         yield probe.money.forge(challenge, header, from_=other.address_bytes)
