@@ -4,7 +4,7 @@ import asyncio
 
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.money import to_decimal
-from x402sim.spec.ground import ours
+from x402sim.spec.ground import derived, ours
 from x402sim.suite.answers import OpenSession, TargetAnswer, read_402
 from x402sim.suite.check import check
 from x402sim.suite.control_api import eventually
@@ -156,7 +156,15 @@ async def what_is_left_is_refunded(probe: Probe) -> None:
 
 
 @check(
-    "3/expiry-refund", baseline="session", needs="funds, sessions, world, clock", deposits="0.02"
+    "3/expiry-refund",
+    ground=derived(
+        "3: A session expires",
+        "5: When deposited - released",
+        step="It is refunded on expiration; until then its budget can be spent.",
+    ),
+    baseline="session",
+    needs="funds, sessions, world, clock",
+    deposits="0.02",
 )
 async def nothing_is_refunded_before_the_end(probe: Probe) -> None:
     """A session that has not expired is served, and nothing is refunded."""

@@ -32,6 +32,23 @@ async def the_agents_are_listed(probe: Probe) -> None:
 
 
 @check(
+    "4.3/list",
+    ground=derived(
+        "0: All bodies are JSON",
+        "1: The service also lists agents",
+        step="The list is a body, so it is JSON, whatever its shape.",
+    ),
+    needs="agents",
+    pays=1,
+)
+async def the_list_is_json(probe: Probe) -> None:
+    """The list of agents is JSON, of any shape."""
+    answer = await _agents(probe)
+    is_json = answer.body is not None or answer.text.strip() == "null"
+    require("JSON", is_json, answer.summary)
+
+
+@check(
     "2.7/agent",
     document="silent",
     ground=silent("2.7: Fields of an agent record", "4.3: Query parameters and response shape"),

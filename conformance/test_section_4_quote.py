@@ -72,7 +72,16 @@ def _is(kind: str, value: Any) -> bool:
     return kind == "number" and is_number and math.isfinite(value)
 
 
-@check("4.2/quote", needs="funds", pays=1)
+@check(
+    "4.2/quote",
+    ground=derived(
+        "4.2: pair | string | Trading pair",
+        "4.2: pair | string",
+        step="The pair of a quote is the pair that was asked for.",
+    ),
+    needs="funds",
+    pays=1,
+)
 async def another_pair_has_another_quote(probe: Probe) -> None:
     """The quote is for the pair in the request's body; the target file names a second pair."""
     endpoint = probe.target.protected

@@ -117,7 +117,16 @@ async def _receipt(probe: Probe) -> tuple[Challenge, TargetAnswer]:
     return challenge, answer
 
 
-@check("4.1/receipt", needs="funds, observe chain", pays=1)
+@check(
+    "4.1/receipt",
+    ground=derived(
+        "4.1: Return the transaction hash",
+        "4.1: The facilitator executes",
+        step="The transaction that is returned is the one that has executed the transfer.",
+    ),
+    needs="funds, observe chain",
+    pays=1,
+)
 async def the_transaction_of_the_receipt_is_the_payment(probe: Probe) -> None:
     """The receipt's transaction is on the chain, and transfers exactly the amount to the payee."""
     paid = await probe.buy()

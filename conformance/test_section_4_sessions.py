@@ -5,7 +5,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from x402sim.protocol.money import to_base
-from x402sim.spec.ground import derived, ours
+from x402sim.spec.ground import derived, ours, silent
 from x402sim.suite.answers import TargetAnswer, read_402
 from x402sim.suite.check import check
 from x402sim.suite.examples import examples
@@ -198,7 +198,13 @@ async def every_session_has_its_own_id(probe: Probe) -> None:
     require("two session ids", different, "the same id twice")
 
 
-@check("4.4/duration-unit", document="silent", needs="funds, sessions", deposits="0.01")
+@check(
+    "4.4/duration-unit",
+    document="silent",
+    ground=silent("4.4: duration"),
+    needs="funds, sessions",
+    deposits="0.01",
+)
 async def the_unit_of_duration(probe: Probe) -> None:
     """Whether a session of duration 1 expires after a second."""
     max_spend = await probe.budget_for(1)

@@ -7,6 +7,7 @@ from x402sim.payer.wallet import Wallet
 from x402sim.protocol.crypto import HALF_ORDER, ZERO_ADDRESS, Address
 from x402sim.protocol.header import authorization_of, decode_header, encode_header
 from x402sim.protocol.networks import Network
+from x402sim.spec.ground import silent
 from x402sim.suite.answers import Challenge
 from x402sim.suite.check import check
 from x402sim.suite.expect import expect_not_served, expect_refused
@@ -109,7 +110,14 @@ async def a_broken_signature(probe: Probe) -> None:
     await probe.world.expect_payments(payer)
 
 
-@check("5/malleable-signature", document="silent", level="MAY", needs="world")
+@check(
+    "5/malleable-signature",
+    document="silent",
+    ground=silent(
+        why="The specification does not say which encodings of a valid signature are taken."
+    ),
+    needs="world",
+)
 async def other_forms_of_a_signature(probe: Probe) -> None:
     """Whether other forms of a valid signature are accepted: a high s, and v of 0 or 1."""
     for name, change in {"s above half the order": high_s, "v of 0 or 1": low_v}.items():

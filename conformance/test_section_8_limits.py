@@ -4,6 +4,7 @@ How long a payment can be made, and how long the cache keeps it, needs a target 
 can be advanced.
 """
 
+from x402sim.spec.ground import derived
 from x402sim.suite.check import check
 from x402sim.suite.control_api import eventually
 from x402sim.suite.expect import expect, expect_refused, require
@@ -37,7 +38,15 @@ async def how_long_requirements_are_valid(probe: Probe) -> None:
     require(f"maxTimeoutSeconds {timeout_s}", is_integer and asked == timeout_s, asked)
 
 
-@check("8/timeout", needs="clock")
+@check(
+    "8/timeout",
+    ground=derived(
+        "8: maxTimeoutSeconds",
+        "2.1: maxTimeoutSeconds",
+        step="Until the timeout the requirements are valid, so they can be paid.",
+    ),
+    needs="clock",
+)
 async def payable_until_the_end(probe: Probe) -> None:
     """Requirements can be paid until shortly before maxTimeoutSeconds are over."""
     challenge, payer = await probe.challenge(), await probe.money.payer()
@@ -45,7 +54,16 @@ async def payable_until_the_end(probe: Probe) -> None:
     probe.money.expect_settled(await probe.settle(challenge, probe.money.sign(challenge, payer)))
 
 
-@check("8/timeout", baseline="payment", needs="clock")
+@check(
+    "8/timeout",
+    ground=derived(
+        "8: maxTimeoutSeconds",
+        "2.1: maxTimeoutSeconds",
+        step="After the timeout the requirements are not valid, so they cannot be paid.",
+    ),
+    baseline="payment",
+    needs="clock",
+)
 async def not_payable_afterwards(probe: Probe) -> None:
     """Requirements can no longer be paid once maxTimeoutSeconds are over."""
     challenge, payer = await probe.challenge(), await probe.money.payer()
@@ -68,7 +86,15 @@ async def the_window_shown_is_taken(probe: Probe) -> None:
     probe.money.expect_settled(answer)
 
 
-@check("8/validity-window", needs="clock")
+@check(
+    "8/validity-window",
+    ground=derived(
+        "8: Authorization validity window",
+        "2.3: The window is",
+        step="validBefore is the latest execution time: until then it is valid.",
+    ),
+    needs="clock",
+)
 async def the_window_shown_is_taken_to_its_end(probe: Probe) -> None:
     """An authorization valid for 300 s is still accepted 285 s after it was signed."""
     challenge, now_s = await probe.challenge(), probe.clock.now_s()

@@ -193,13 +193,13 @@ ROWS = (
     ),
     binding(
         "invented-ids-settle",
-        "2.2/payment-id",
+        "kit/2.2/payment-id",
         "A payment id that was never issued settles like any other.",
         unknown_ids_settle,
     ),
     binding(
         "altered-ids-settle",
-        "2.2/payment-id",
+        "kit/2.2/payment-id",
         "The seal of a payment id is not compared, so an altered one settles.",
         altered_ids_settle,
     ),

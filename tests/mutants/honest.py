@@ -225,6 +225,16 @@ HONEST: dict[str, Honest] = {
             changes=(answers(200, "/api/agents", lambda it: it["agents"]),),
         ),
         Honest(
+            name="a list of agents' names",
+            changes=(
+                answers(
+                    200,
+                    "/api/agents",
+                    lambda it: {"agents": [each["name"] for each in it["agents"]]},
+                ),
+            ),
+        ),
+        Honest(
             name="any description may come back",
             changes=(settlement_rule("2.1/description", lambda case: True),),
         ),

@@ -16,6 +16,7 @@ from x402sim import TESTNET
 from x402sim.clock import Clock
 from x402sim.payer.wallet import Wallet
 from x402sim.rng import Rng
+from x402sim.spec.ground import silent
 from x402sim.spec.needs import Need
 from x402sim.suite.answers import Challenge, TargetAnswer, find_session_id, read_402
 from x402sim.suite.check import HOW_TO_PROVIDE, Check, check
@@ -83,7 +84,7 @@ async def holds(probe: Probe) -> None:
     """It always holds."""
 
 
-@check("5/reuse", document="silent")
+@check("5/reuse", document="silent", ground=silent(why="a test"))
 async def silent(probe: Probe) -> None:
     """What the target does."""
     probe.observe("it sings")
@@ -261,7 +262,7 @@ async def raises_secrets(probe: Probe) -> None:
     raise LookupError(*SECRETS.values())
 
 
-@check("5/reuse", document="silent")
+@check("5/reuse", document="silent", ground=silent(why="a test"))
 async def observes_secrets(probe: Probe) -> None:
     """It observes every secret."""
     probe.observe(" and ".join(SECRETS.values()))

@@ -148,6 +148,7 @@ FLOW_AND_RESOURCES: tuple[Clause, ...] = (
         "states the amount in base units, and the same network as the requirements.",
         "service.issue:Issuer.issue",
         explicit(
+            "0: All bodies are JSON",
             "2.2: error",
             "2.2: paymentId",
             "2.2: paymentRequirements",
