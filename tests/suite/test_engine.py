@@ -85,7 +85,7 @@ async def holds(probe: Probe) -> None:
 
 
 @check("5/reuse", document="silent", ground=silent(why="a test"))
-async def silent(probe: Probe) -> None:
+async def sings(probe: Probe) -> None:
     """What the target does."""
     probe.observe("it sings")
 
@@ -128,7 +128,7 @@ def test_an_unreachable_target_is_inconclusive() -> None:
 
 
 def test_each_outcome_has_its_result() -> None:
-    results = judged(refuses_all(), [broken, unclear, holds, silent])
+    results = judged(refuses_all(), [broken, unclear, holds, sings])
     assert [result.outcome for result in results] == [
         Outcome.FAILED, Outcome.INCONCLUSIVE, Outcome.PASSED, Outcome.OBSERVED,
     ]  # fmt: skip
