@@ -6,20 +6,22 @@ last test repeats every baseline that other checks depend on.
 
 import asyncio
 from contextlib import AsyncExitStack
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from x402sim.payer.wallet import Wallet
 from x402sim.printable import printable, printable_lines
-from x402sim.protocol.crypto import parse_address
-from x402sim.protocol.money import to_base
 from x402sim.suite.check import Baseline, Check
-from x402sim.suite.command import find_target
+from x402sim.suite.command import hidden, skipped
 from x402sim.suite.engine import run_case, try_baseline
+from x402sim.suite.options import TIMEOUT_S, Options, access
+from x402sim.suite.preflight import Ready, examine
+from x402sim.suite.printing import announce
 from x402sim.suite.probe import Probe
-from x402sim.suite.remote import Access, Unreachable, reach
-from x402sim.suite.setting import RunState, Setting
+from x402sim.suite.remote import Access, NotReady, reach
+from x402sim.suite.setting import Setting
 from x402sim.suite.verdict import Outcome, Result
 
 
@@ -32,19 +34,35 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--world", help="URL of the control API of the world around the service")
     group.addoption("--rpc-url", help="URL of a JSON-RPC node of the service's chain")
     group.addoption("--pay-to", help="merchant address that a 402 must name")
-    group.addoption(
-        "--budget", default="1.00", help="most that the payer may sign for in all, in tokens"
-    )
+    group.addoption("--budget", help="most that the payer may sign for in all, in tokens")
     group.addoption("--allow-mainnet", action="store_true", help="pay with real money")
+    group.addoption("--patient", action="store_true", help="wait minutes, too")
+    group.addoption("--restart", help="shell command that restarts the service")
+    group.addoption(
+        "--header", action="append", default=[], help="NAME:VALUE, sent with every request"
+    )
+    group.addoption("--cacert", type=Path, help="PEM file of certificates to trust, too")
+    group.addoption("--insecure", action="store_true", help="accept any TLS certificate")
+    group.addoption("--answer-timeout", type=float, default=TIMEOUT_S, help="seconds an answer has")
+    group.addoption("--rate", type=float, help="most requests in a second")
+    group.addoption("--require", action="append", default=[], help="payments, chain, world, ...")
+    group.addoption("--skip", action="append", default=[], help="ID=REASON")
 
 
 class Jury:
     """The one setting that all checks of a session share."""
 
-    def __init__(self, access: Access) -> None:
+    def __init__(self, access: Access, checks: list[Check]) -> None:
         self._runner, self._stack = asyncio.Runner(), AsyncExitStack()
-        self.state = RunState()
-        self.setting: Setting = self._run(self._stack.enter_async_context(reach(access)))
+        self._secrets = access.secrets
+        try:
+            setting: Setting = self._run(self._stack.enter_async_context(reach(access)))
+            ready: Ready = self._run(examine(setting, checks, access.require))
+        except NotReady:
+            self.close()
+            raise
+        self.setting, self.state = ready.setting, ready.state
+        announce(ready, access.note)
 
     def _run(self, work: Any) -> Any:
         return self._runner.run(_as_coroutine(work))
@@ -52,7 +70,7 @@ class Jury:
     def judge(self, check: Check) -> Result:
         """Run one case."""
         result: Result = self._run(run_case(self.setting, self.state, check))
-        return result
+        return hidden(result, self._secrets)
 
     def broken_baselines(self) -> list[str]:
         """Repeat the baselines; return those that are no longer accepted, and why."""
@@ -74,11 +92,14 @@ async def _as_coroutine(work: Any) -> Any:
 
 
 JURY = pytest.StashKey[Jury]()
+CHECKS = pytest.StashKey[list[Check]]()
 
 
 def pytest_collection_modifyitems(session: pytest.Session, items: list[pytest.Item]) -> None:
     """Repeat the baselines at the end."""
-    if any(isinstance(item, CheckItem) for item in items):
+    checks = [item.check for item in items if isinstance(item, CheckItem)]
+    session.config.stash[CHECKS] = checks
+    if checks:
         items.append(BaselinesItem.from_parent(session, name="the baselines are still accepted"))
 
 
@@ -101,8 +122,10 @@ def _jury(config: pytest.Config) -> Jury:
     jury = config.stash.get(JURY, None)
     if jury is None:
         try:
-            jury = config.stash[JURY] = Jury(_access(config))
-        except (Unreachable, ValueError) as error:
+            checks = config.stash[CHECKS]
+            means = replace(_access(config), skip=skipped(checks, config.getoption("--skip")))
+            jury = config.stash[JURY] = Jury(means, checks)
+        except (NotReady, ValueError) as error:
             pytest.exit(f"x402sim conformance: {printable(str(error))}", returncode=2)
     return jury
 
@@ -112,17 +135,26 @@ def _access(config: pytest.Config) -> Access:
     base_url = config.getoption("--base-url")
     if base_url is None:
         raise ValueError("no service to judge: give --base-url, such as http://127.0.0.1:4020")
-    key, pay_to = config.getoption("--payer-key"), config.getoption("--pay-to")
-    return Access(
-        base_url=base_url,
-        target=find_target(config.getoption("--target")),
-        world_url=config.getoption("--world"),
-        rpc_url=config.getoption("--rpc-url"),
-        payer=Wallet(key) if key else None,
-        budget_base=to_base(config.getoption("--budget"), 6),
-        pay_to=parse_address(pay_to) if pay_to else None,
-        allow_mainnet=config.getoption("--allow-mainnet"),
-        rerun=f"python -m x402sim conformance {base_url}",
+    option = config.getoption
+    return access(
+        Options(
+            base_url=base_url,
+            target=option("--target"),
+            payer_key=option("--payer-key"),
+            world=option("--world"),
+            rpc_url=option("--rpc-url"),
+            pay_to=option("--pay-to"),
+            budget=option("--budget"),
+            allow_mainnet=option("--allow-mainnet"),
+            patient=option("--patient"),
+            restart=option("--restart"),
+            headers=tuple(option("--header")),
+            cacert=option("--cacert"),
+            insecure=option("--insecure"),
+            timeout_s=option("--answer-timeout"),
+            rate=option("--rate"),
+            require=tuple(option("--require")),
+        )
     )
 
 

@@ -19,12 +19,14 @@ from x402sim.suite.check import check
 from x402sim.suite.effect import expect_nothing, expect_nothing_or_as_issued
 from x402sim.suite.expect import expect_not_served, expect_refused, expect_withheld
 from x402sim.suite.probe import Probe
+from x402sim.suite.setting import Setting
 from x402sim.suite.verdict import Inconclusive
 
 ELSEWHERE = "0x" + "12" * 20
 INVENTED_TX = "0x" + "ab" * 32
-SOON_S, LATE_S = 30, 5
-"""How long before and after the end of the requirements they are sent."""
+SOON_S, NEARLY_S, LATE_S = 15, 5, 15
+"""How long before the end of the requirements they are sent, at least, and how long after it."""
+USUAL_S = 300
 DAY_S = 86_400
 EXACTLY_THE_AMOUNT = explicit("5: The amount must equal", "2.1: maxAmountRequired")
 
@@ -44,9 +46,18 @@ async def another_network_settles_nothing_else(probe: Probe) -> None:
     challenge, payer = await probe.challenge(), await probe.money.payer()
     network = probe.money.network(challenge)
     other = next(name for name in NETWORKS if name != network.name)
-    header = probe.money.sign(challenge, payer, network=replace(network, name=other))
+    header = probe.money.sign(challenge, payer)
     await _facilitator_takes(probe, challenge, payer, "network", other)
     await _nothing_else(probe, challenge, payer, header, network=other)
+
+
+@check("2.1/asset", baseline="payment", needs="funds", pays=1)
+async def another_token_settles_nothing_else(probe: Probe) -> None:
+    """Requirements with another token are refused, or the issued ones are settled."""
+    challenge, payer = await probe.challenge(), await probe.money.payer()
+    header = probe.money.sign(challenge, payer)
+    await _facilitator_takes(probe, challenge, payer, "asset", ELSEWHERE)
+    await _nothing_else(probe, challenge, payer, header, asset=ELSEWHERE)
 
 
 @check("2.1/asset", baseline="payment", needs="funds", pays=1)
@@ -55,7 +66,6 @@ async def another_token_is_refused(probe: Probe) -> None:
     challenge, payer = await probe.challenge(), await probe.money.payer()
     token = replace(probe.money.network(challenge), asset=parse_address(ELSEWHERE))
     header = probe.money.sign(challenge, payer, network=token)
-    await _facilitator_takes(probe, challenge, payer, "asset", ELSEWHERE)
     await _refused(probe, challenge, payer, header, asset=ELSEWHERE)
 
 
@@ -115,15 +125,6 @@ async def another_timeout_settles_nothing_else(probe: Probe) -> None:
     challenge, payer = await probe.challenge(), await probe.money.payer()
     header = probe.money.sign(challenge, payer)
     await _nothing_else(probe, challenge, payer, header, maxTimeoutSeconds=DAY_S)
-
-
-@check("2.1/timeout", baseline="payment", needs="funds, clock", pays=1)
-async def another_timeout_prolongs_nothing(probe: Probe) -> None:
-    """After maxTimeoutSeconds, requirements that are changed to be valid for a day are refused."""
-    challenge, payer = await probe.challenge(), await probe.money.payer()
-    await probe.world.advance(_timeout_s(challenge) + LATE_S)
-    header = probe.money.sign(challenge, payer)
-    await _refused(probe, challenge, payer, header, maxTimeoutSeconds=DAY_S)
 
 
 @check("2.1/resource", baseline="payment", needs="funds", pays=1)
@@ -188,19 +189,37 @@ async def another_description(probe: Probe) -> None:
     probe.observe("settled" if answer.status == 200 else f"refused: {answer.summary}")
 
 
-@check("2.1/validity", baseline="payment", needs="funds, clock", pays=1)
+def _late_s(setting: Setting) -> float:
+    """Return how long it takes until requirements have ended."""
+    return (setting.target.payment_required.max_timeout_s or USUAL_S) + LATE_S
+
+
+@check("2.1/timeout", baseline="payment", needs="funds", pays=1, waits=_late_s)
+async def another_timeout_prolongs_nothing(probe: Probe) -> None:
+    """After maxTimeoutSeconds, requirements that are changed to be valid for a day are refused."""
+    challenge, payer = await probe.challenge(), await probe.money.payer()
+    await probe.wait(_timeout_s(challenge) + LATE_S)
+    header = probe.money.sign(challenge, payer)
+    await _refused(probe, challenge, payer, header, maxTimeoutSeconds=DAY_S)
+
+
+@check("2.1/validity", baseline="payment", needs="funds", pays=1, waits=_late_s)
 async def requirements_are_valid_to_their_end(probe: Probe) -> None:
     """Shortly before maxTimeoutSeconds have passed, the requirements can still be paid."""
-    challenge, payer = await probe.challenge(), await probe.money.payer()
-    await probe.world.advance(_timeout_s(challenge) - SOON_S)
+    begun_s, payer = probe.clock.now(), await probe.money.payer()
+    challenge = await probe.challenge()
+    ends_s = begun_s + _timeout_s(challenge)
+    await probe.wait(ends_s - SOON_S - probe.clock.now())
+    if probe.clock.now() > ends_s - NEARLY_S:
+        raise Inconclusive("another check took so long that the requirements have nearly ended")
     probe.money.expect_settled(await probe.settle(challenge, probe.money.sign(challenge, payer)))
 
 
-@check("2.1/validity", baseline="payment", needs="funds, clock", pays=1)
+@check("2.1/validity", baseline="payment", needs="funds", pays=1, waits=_late_s)
 async def requirements_end(probe: Probe) -> None:
     """Once maxTimeoutSeconds have passed, even a fresh authorization is refused."""
     challenge, payer = await probe.challenge(), await probe.money.payer()
-    await probe.world.advance(_timeout_s(challenge) + LATE_S)
+    await probe.wait(_timeout_s(challenge) + LATE_S)
     await _refused(probe, challenge, payer, probe.money.sign(challenge, payer))
 
 

@@ -30,13 +30,13 @@ async def the_record_is_settled(probe: Probe) -> None:
 @check(
     "4.1/store-settled",
     ground=explicit("4.1: Store the payment record", "5: Otherwise look", "5: When one exists"),
-    needs="funds, world, clock",
+    needs="funds, restart",
     pays=1,
 )
-async def a_payment_survives_a_crash(probe: Probe) -> None:
-    """A settled payment is stored: after a crash, with an empty cache, its id grants access."""
+async def a_payment_survives_a_restart(probe: Probe) -> None:
+    """A settled payment is stored: after a restart, with an empty cache, its id grants access."""
     paid = await probe.buy()
-    await probe.world.post("crash")
+    await probe.restart()
     expect_served(await probe.ask(payment_id=paid.challenge.payment_id))
 
 

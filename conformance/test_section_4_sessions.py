@@ -56,6 +56,31 @@ async def a_session_asks_for_its_deposit(probe: Probe) -> None:
     expect("maxAmountRequired", wanted.get("maxAmountRequired"), str(to_base(DEPOSIT, 6)))
 
 
+@check(
+    "4.4/deposit-402",
+    ground=derived(
+        "4.4: Response: 402",
+        "2.1: network",
+        "2.1: resource",
+        "2.8: The selected network",
+        step="The deposit's requirements are those of 2.1: on the one network of the deployment, "
+        "for the path that was requested.",
+    ),
+    needs="sessions",
+)
+async def the_deposit_is_for_the_session_on_the_same_network(probe: Probe) -> None:
+    """The requirements of a deposit name the deployment's network, and the session's path."""
+    quote, target = (await probe.challenge()).requirements, probe.target
+    wanted = read_402(await probe.ask_session(DEPOSIT)).requirements
+    expect("the network of the deposit", wanted.get("network"), quote.get("network"))
+    resource, path = wanted.get("resource"), target.sessions.path
+    is_url = target.protected.resource not in ("", target.protected.path)
+    is_named = isinstance(resource, str) and (
+        resource.endswith(path) if is_url else resource == path
+    )
+    require(f"the resource {path}", is_named, repr(resource))
+
+
 @check("4.4/max-spend", needs="sessions")
 async def the_deposit_is_exact(probe: Probe) -> None:
     """The deposit is exactly maxSpend in base units, without float rounding."""

@@ -29,10 +29,11 @@ from x402sim.service.upstream.rpc import RpcClient
 from x402sim.suite.chain_view import ChainView
 from x402sim.suite.control_api import ControlApi
 from x402sim.suite.probe import Probe
-from x402sim.suite.remote import Access, Unreachable, reach
+from x402sim.suite.remote import Access, NotReady, reach
 from x402sim.suite.setting import RunState, Setting
 from x402sim.suite.target import ProtectedEndpoint, Target
 from x402sim.suite.verdict import Inconclusive
+from x402sim.suite.wire import Wire
 from x402sim.world.stages.deployment import Deployment
 from x402sim.world.stages.stage import Plan
 
@@ -117,7 +118,9 @@ def access(url: str, deadline_s: float, **more: Any) -> Access:
         from x402sim.bounded import Limits
     except ImportError:
         return Access(base_url=url, target=Target(), **more)
-    return Access(base_url=url, target=Target(), limits=Limits(deadline_s=deadline_s), **more)
+    return Access(
+        base_url=url, target=Target(), wire=Wire(limits=Limits(deadline_s=deadline_s)), **more
+    )
 
 
 async def _suite(url: str, deadline_s: float) -> None:
@@ -197,7 +200,7 @@ READERS: dict[str, Reader] = {
     "story": _story,
 }
 DOCUMENTED = (Unavailable, OutcomeUnknown, PaymentFailed, httpx.HTTPError, Inconclusive,
-              Unreachable, ConnectionError)  # fmt: skip
+              NotReady, ConnectionError)  # fmt: skip
 
 
 def unbounded(reader: str, habit: str) -> bool:

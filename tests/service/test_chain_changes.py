@@ -8,7 +8,8 @@ import pytest
 
 from tests.rig import ServiceRig, answer, broken, lose_request, only, scene
 from tests.service.test_payments import submit
-from x402sim.protocol import states
+from x402sim.chain.base import Call
+from x402sim.protocol import abi, states
 from x402sim.protocol.crypto import HALF_ORDER, Hash, from_hex
 from x402sim.protocol.header import authorization_of, decode_header, encode_header
 from x402sim.protocol.networks import TESTNET
@@ -253,6 +254,32 @@ async def test_a_record_points_to_the_transaction_that_used_its_nonce(rig: Servi
     assert shown["status"] == "settled"
     assert shown["tx_hash"] != paid.json()["txHash"]
     assert await is_served(rig, required)
+
+
+@pytest.mark.clause("3/pending-resolved", "5/nonce-once")
+@pytest.mark.parametrize("for_the_same_id", [True, False])
+@scene
+async def test_a_header_presented_again_after_its_cancellation_was_undone_pays_once(
+    rig: ServiceRig, for_the_same_id: bool
+) -> None:
+    first = await rig.ask()
+    header = rig.sign(first)
+    with broken(rig, "facilitator", only("/settle", lose_request)):
+        await rig.pay(first, header)
+    auth, _ = authorization_of(decode_header(header))
+    cancellation = rig.alice.sign_cancellation(auth.nonce, TESTNET.domain)
+    data = abi.cancel_authorization(auth.from_, auth.nonce, cancellation)
+    cancelled = await rig.parts.chain.send(Call(rig.bob.address_bytes, TESTNET.asset, data))
+    assert await reconcile(rig.service) == 1
+    assert (await record(rig, first))["status"] == "failed"
+
+    await rig.parts.chain.reorg(1, drop=[cancelled])
+    again = first if for_the_same_id else await rig.ask()
+    assert (await rig.pay(again, header)).status_code == 200
+    await indexer.run(rig.service)
+    assert (await record(rig, again))["status"] == "settled"
+    assert await is_served(rig, first) is for_the_same_id
+    assert rig.transfers() == 1
 
 
 @pytest.mark.clause("3/indexed-status")

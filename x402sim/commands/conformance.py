@@ -2,17 +2,11 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from x402sim.commands.common import give_up
-from x402sim.protocol.crypto import parse_address
-from x402sim.protocol.money import to_base
-from x402sim.protocol.networks import TESTNET
-
-if TYPE_CHECKING:
-    from x402sim.suite.remote import Access
 
 Target = Annotated[
     str,
@@ -41,7 +35,13 @@ RpcUrl = Annotated[
 ]
 PayTo = Annotated[str | None, typer.Option(metavar="ADDRESS", help="Expected payTo address.")]
 Budget = Annotated[
-    str, typer.Option(metavar="AMOUNT", help="Most that the payer may sign for, in tokens.")
+    str | None,
+    typer.Option(
+        metavar="AMOUNT",
+        help="Most that the payer may sign for, in tokens; what does not fit is left out. "
+        "[default: 2.00]",
+        show_default=False,
+    ),
 ]
 Mainnet = Annotated[bool, typer.Option("--allow-mainnet", help="Allow payments with real money.")]
 Patient = Annotated[
@@ -57,9 +57,11 @@ Restart = Annotated[
     ),
 ]
 Strict = Annotated[bool, typer.Option("--strict", help="Treat SHOULD failures as failures.")]
-Requirement = Annotated[
+Only = Annotated[
     list[str] | None,
     typer.Option(
+        "--only",
+        "--requirement",
         metavar="PREFIX",
         help="Check only clause ids (see `--list`) with this prefix, such as 5 or 7/nonce; "
         "repeatable.",
@@ -71,8 +73,42 @@ List = Annotated[
 Seed = Annotated[
     int | None, typer.Option(help="Random seed of inputs and wallets, to repeat a run.")
 ]
-Deadline = Annotated[
-    float, typer.Option(metavar="SECONDS", help="Longest time for one whole answer.")
+Skip = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="ID=REASON",
+        help="Skip the ids with this prefix; the reason stands in the report. Repeatable.",
+    ),
+]
+Require = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NEEDS",
+        help="Exit 2 unless the run has these: payments, chain, world, clock, restart; with "
+        "payments, also the budget for all of them.",
+    ),
+]
+Header = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME:VALUE",
+        help="Send this header with every request to the service; reports hide the value. "
+        "Repeatable.",
+    ),
+]
+CaCert = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Trust the certificates of this PEM file, too."),
+]
+Insecure = Annotated[bool, typer.Option("--insecure", help="Accept any TLS certificate.")]
+Rate = Annotated[
+    float | None, typer.Option(metavar="N", help="Send at most N requests in a second.")
+]
+Timeout = Annotated[
+    float,
+    typer.Option(
+        "--timeout", "--deadline", metavar="SECONDS", help="Longest time for one whole answer."
+    ),
 ]
 MaxAnswer = Annotated[
     int, typer.Option(metavar="BYTES", help="Largest body of one answer, after decoding.")
@@ -101,15 +137,21 @@ def conformance(
     world: World = None,
     rpc_url: RpcUrl = None,
     pay_to: PayTo = None,
-    budget: Budget = "1.00",
+    budget: Budget = None,
     allow_mainnet: Mainnet = False,
     strict: Strict = False,
     patient: Patient = False,
     restart: Restart = None,
-    requirement: Requirement = None,
+    only: Only = None,
+    skip: Skip = None,
+    require: Require = None,
     show_list: List = False,
     seed: Seed = None,
-    deadline: Deadline = 90.0,
+    header: Header = None,
+    cacert: CaCert = None,
+    insecure: Insecure = False,
+    timeout: Timeout = 90.0,
+    rate: Rate = None,
     max_answer_bytes: MaxAnswer = 1_048_576,
     junit: JUnitFile = None,
     json_file: JsonFile = None,
@@ -120,71 +162,52 @@ def conformance(
 
     With the URL alone, the suite tests statuses, message shapes and payment checks, and pays
     nothing. With `--payer-key`, it also checks payments, bindings, replays and sessions; it
-    prints the most that they may cost first, and never exceeds `--budget`. With `--world`, it
-    also injects faults and counts money on the ledger; the world (`x402sim serve --no-service`)
-    is then the service's facilitator, explorer and chain, and mints what payers need.
+    prints its plan first, leaves out what does not fit `--budget`, and never exceeds it. With
+    `--world`, it also injects faults and counts money on the ledger; the world
+    (`x402sim serve --no-service`) is then the service's facilitator, explorer and chain, and
+    mints what payers need.
 
     Outcomes: passed, failed, skipped (a need is missing), inconclusive (the check could
     not be completed), observed (the specification is silent). Exit codes: 0, every MUST
-    held; 1, a MUST failed; 2, wrong usage, no answer, or a MUST is inconclusive.
+    held; 1, a MUST failed; 2, wrong usage, a service that cannot be judged (no answer, another
+    dialect, a payer without money, a clock that is wrong), or a MUST is inconclusive.
     """
-    from x402sim.bounded import Limits
     from x402sim.suite import command, printing
+    from x402sim.suite.options import Options, access
 
     try:
-        checks = command.select(requirement or [])
+        checks = command.select(only or [])
         if show_list:
             return printing.show_list(checks)
-        access = replace(
-            _access(base_url, target, payer_key, budget, pay_to),
-            world_url=world,
+        options = Options(
+            base_url=base_url,
+            target=target,
+            payer_key=payer_key,
+            world=world,
             rpc_url=rpc_url,
+            pay_to=pay_to,
+            budget=budget,
             allow_mainnet=allow_mainnet,
-            seed=seed,
+            strict=strict,
             patient=patient,
             restart=restart,
-            limits=Limits(max_answer_bytes=max_answer_bytes, deadline_s=deadline),
-            rerun=_again(base_url, target, world, rpc_url),
+            seed=seed,
+            headers=tuple(header or ()),
+            cacert=cacert,
+            insecure=insecure,
+            timeout_s=timeout,
+            rate=rate,
+            max_answer_bytes=max_answer_bytes,
+            require=tuple(require or ()),
         )
+        means = replace(access(options), skip=command.skipped(checks, skip or []))
     except (ValueError, OSError) as error:
         raise give_up(error) from error
     wanted = command.Wanted(
         checks=checks, strict=strict, json=json_file, junit=junit, html=html, sarif=sarif
     )
     try:
-        code = command.play(access, wanted)
+        code = command.play(means, wanted)
     except OSError as error:
         raise give_up(f"cannot write the report: {error}") from error
     raise typer.Exit(code)
-
-
-def _access(
-    base_url: str | None, target: str, payer_key: str | None, budget: str, pay_to: str | None
-) -> "Access":
-    """Return what the options give; raises `ValueError`."""
-    from x402sim.payer.wallet import Wallet
-    from x402sim.suite.command import find_target
-    from x402sim.suite.remote import Access
-
-    if base_url is None:
-        raise ValueError("no service to judge: give its URL, such as http://127.0.0.1:4020")
-    if not base_url.startswith(("http://", "https://")):
-        raise ValueError(f"expected a URL that starts with http:// or https://, got {base_url!r}")
-    return Access(
-        base_url=base_url,
-        target=find_target(target),
-        payer=Wallet(payer_key) if payer_key is not None else None,
-        budget_base=to_base(budget, TESTNET.decimals),
-        pay_to=parse_address(pay_to) if pay_to is not None else None,
-    )
-
-
-def _again(base_url: str | None, *options: str | None) -> str:
-    """Return the command that repeats the run; a key is never shown."""
-    names = ("--target", "--world", "--rpc-url")
-    given = (
-        f"{name} {value}"
-        for name, value in zip(names, options, strict=True)
-        if value and value != "spec"
-    )
-    return " ".join(["python -m x402sim conformance", base_url or "", *given])

@@ -127,6 +127,8 @@ def is_deep(service: Service, block_number: int, height: int) -> bool:
 def _paid_by(service: Service, stored: Stored, use: NonceUse, height: int) -> None:
     """Store which transaction made a payment, and grant it if that is news."""
     payment_id, payments = stored.record.payment_id, service.store.payments
+    if stored.record.status == "failed" and payments.is_claimed_otherwise(stored):
+        return  # it was presented again meanwhile: that attempt gets the payment
     if stored.record.status != "settled":
         if not payments.is_paid_otherwise(stored):
             grant(service, stored, use.tx_hash)

@@ -79,6 +79,11 @@ class Check:
     waits: Waits | None = None
 
     @property
+    def name(self) -> str:
+        """The id and the case, which is unique."""
+        return f"{self.id}:{getattr(self.run, '__name__', '')}"
+
+    @property
     def section(self) -> str:
         """The section of the document."""
         return self.id.split("/")[1]
@@ -109,10 +114,9 @@ def check(
 
     `clause` is an id of spec/clauses.py, or section/slug of another `document`. `needs`
     are keys of `HOW_TO_PROVIDE`, separated by commas. `pays` counts payments of the
-    quote's price, and `deposits` tokens in session deposits. A check that demands a
-    refusal names its `baseline`, a value of `Baseline`. `waits` gives the seconds that a
-    case waits for with `probe.wait`: it runs beside the others, and if it waits for longer
-    than `PATIENCE_S`, only with --patient.
+    quote's price, and `deposits` tokens in session deposits. `waits` gives the seconds
+    that a case waits for with `probe.wait`: it runs beside the others, and if it waits for
+    longer than `PATIENCE_S`, only with --patient. A check that demands a
     refusal names its `baseline`, a value of `Baseline`. `ground` says where the demand
     comes from; without it, it is the clause's. Checks of the specification ("spec") have an
     explicit or a derived ground, those of the "kit" ours, and "silent" ones observe. The

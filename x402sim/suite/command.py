@@ -14,16 +14,17 @@ import msgspec
 from rich.console import Console
 from rich.markup import escape
 
-from x402sim.clock import Clock
+from x402sim.clock import Clock, stopwatch
 from x402sim.printable import printable
 from x402sim.protocol.refusals import Refusal
 from x402sim.report import conformance as report
 from x402sim.suggest import unknown
-from x402sim.suite import printing
+from x402sim.suite import printing, redact
 from x402sim.suite import target as targets
 from x402sim.suite.check import Check
 from x402sim.suite.engine import all_checks, folder, matching, run
-from x402sim.suite.remote import Access, Unreachable, reach
+from x402sim.suite.preflight import examine
+from x402sim.suite.remote import Access, NotReady, reach
 from x402sim.suite.verdict import Outcome, Result
 
 HELD, FOUND_SOMETHING, NO_VERDICT = 0, 1, 2
@@ -76,10 +77,29 @@ def select(prefixes: Iterable[str]) -> list[Check]:
         found = matching(checks, prefix)
         if not found:
             raise ValueError(
-                f"--requirement: {unknown('id', prefix, _near((c.clause for c in checks), prefix))}"
+                f"--only: {unknown('id', prefix, _near((c.clause for c in checks), prefix))}"
             )
         wanted |= {check.id for check in found}
     return [check for check in checks if not wanted or check.id in wanted]
+
+
+def skipped(checks: Iterable[Check], options: Iterable[str]) -> dict[str, str]:
+    """Return the cases that --skip ID=REASON names, with the reason.
+
+    Raises `ValueError` for a prefix that no id has, and for a missing reason.
+    """
+    checks = list(checks)
+    left_out: dict[str, str] = {}
+    for text in options:
+        prefix, _, reason = (part.strip() for part in text.partition("="))
+        if not reason:
+            raise ValueError(f"--skip {prefix}: give a reason, as in --skip '{prefix}=REASON'")
+        found = matching(checks, prefix)
+        if not found:
+            known = (check.clause for check in checks)
+            raise ValueError(f"--skip: {unknown('id', prefix, _near(known, prefix))}")
+        left_out |= {check.name: f"--skip: {reason}" for check in found}
+    return left_out
 
 
 def _near(clauses: Iterable[str], prefix: str) -> list[str]:
@@ -91,15 +111,39 @@ def _near(clauses: Iterable[str], prefix: str) -> list[str]:
     )
 
 
-def judge(access: Access, wanted: Wanted, on_begin: Callable[[str], None]) -> list[Result]:
-    """Run the checks in real time; raises `Unreachable`."""
+def judge(
+    access: Access, wanted: Wanted, on_begin: Callable[[str], None] = lambda check_id: None
+) -> tuple[list[Result], int]:
+    """Run the checks in real time; return results and number of requests; raises `NotReady`."""
 
-    async def main() -> list[Result]:
+    async def main() -> tuple[list[Result], int]:
         async with reach(access) as setting:
-            printing.announce_costs(setting, wanted.checks)
-            return [result async for result in run(setting, wanted.checks, on_begin)]
+            ready = await examine(setting, wanted.checks, access.require)
+            printing.announce(ready, access.note)
+            results = [
+                hidden(result, access.secrets)
+                async for result in run(ready.setting, wanted.checks, on_begin, ready.state)
+            ]
+            return results, ready.state.pace.requests
 
     return asyncio.run(main())
+
+
+def hidden(result: Result, secrets: tuple[str, ...]) -> Result:
+    """Return a result with none of the user's secrets in any of its texts."""
+
+    def clean(value: Any) -> Any:
+        match value:
+            case str():
+                return redact.without(value, secrets)
+            case list():
+                return [clean(each) for each in value]
+            case dict():
+                return {name: clean(each) for name, each in value.items()}
+            case _:
+                return value
+
+    return msgspec.convert(clean(msgspec.to_builtins(result)), Result) if secrets else result
 
 
 def conclude(results: list[Result], strict: bool) -> int:
@@ -134,6 +178,7 @@ def write(access: Access, started: str, results: list[Result], wanted: Wanted) -
 
 def play(access: Access, wanted: Wanted) -> int:
     """Run the checks, show progress, print and write the results; return the exit code."""
+    elapsed = stopwatch()
     started = datetime.fromtimestamp(Clock().now(), UTC).isoformat(timespec="seconds")
     console = Console(stderr=True, highlight=False)
     total, begun = len({check.id for check in wanted.checks}), itertools.count(1)
@@ -147,11 +192,12 @@ def play(access: Access, wanted: Wanted) -> int:
                 console.print(line)
 
         try:
-            results = judge(access, wanted, on_begin)
-        except Unreachable as error:
+            results, requests = judge(access, wanted, on_begin)
+        except NotReady as error:
             console.print(f"x402sim: {escape(printable(str(error)))}", soft_wrap=True)
             return NO_VERDICT
     if str(wanted.json) != "-":
         printing.show_results(results, wanted.strict)
+    console.print(f"{requests} requests in {elapsed():.1f} s")
     write(access, started, results, wanted)
     return conclude(results, wanted.strict)

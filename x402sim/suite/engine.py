@@ -74,16 +74,19 @@ def matching(checks: Iterable[Check], prefix: str) -> list[Check]:
 
 
 async def run(
-    setting: Setting, checks: list[Check], on_begin: Callable[[str], None] = lambda check_id: None
+    setting: Setting,
+    checks: list[Check],
+    on_begin: Callable[[str], None] = lambda check_id: None,
+    state: RunState | None = None,
 ) -> AsyncIterator[Result]:
     """Run checks and yield the result of each id as soon as it is certain.
 
-    `on_begin` is called with each id before its checks run. Where no clock can be advanced,
-    cases that wait or restart the target run beside the others. Results that depend on a
-    baseline come last: the baselines are repeated first, because a target that has begun to
-    refuse everything would pass every check that expects a refusal.
+    `on_begin` is called with each id before its checks run; `state` is what a preflight has found
+    out. Where no clock can be advanced, cases that wait or restart the target run beside the
+    others. Results that depend on a baseline come last: the baselines are repeated first, because
+    a target that has begun to refuse everything would pass every check that expects a refusal.
     """
-    state = RunState()
+    state = state or RunState()
     waiting: list[tuple[Result, set[Baseline]]] = []
     async for result, baselines in _run_cases(setting, state, checks, on_begin):
         if baselines and result.outcome is Outcome.PASSED:
@@ -244,6 +247,9 @@ def _require_needs(setting: Setting, case: Check) -> None:
     missing = [need for need in case.needs if setting.missing(need)]
     if missing:
         raise Skipped(f"it needs {'; '.join(HOW_TO_PROVIDE[need] for need in missing)}")
+    left_out = setting.left_out.get(case.name)
+    if left_out is not None:
+        raise Skipped(left_out)
     waits_s = case.waits(setting) if case.waits and setting.advance is None else 0
     if waits_s > PATIENCE_S and not setting.patient:
         raise Skipped(f"it waits for {waits_s:.0f} s: give --patient")

@@ -11,7 +11,7 @@ from rich.markup import escape
 from x402sim.printable import printable
 from x402sim.protocol.money import to_decimal
 from x402sim.suite.check import Check, clause_text
-from x402sim.suite.setting import Setting
+from x402sim.suite.preflight import Ready
 from x402sim.suite.verdict import Outcome, Result
 
 _COLORS = {
@@ -43,18 +43,29 @@ def show_list(checks: list[Check]) -> None:
     console.print(f"\n{len(by_id)} ids, {len(checks)} cases")
 
 
-def announce_costs(setting: Setting, checks: list[Check]) -> None:
-    """Print the limit of spending of the user's own payer, before anything is signed."""
-    if setting.payer is None or setting.control is not None:
-        return
-    runnable = [c for c in checks if not any(setting.missing(need) for need in c.needs)]
-    payments = sum(check.pays for check in runnable) + sum(bool(c.pays) for c in runnable[:1]) * 2
-    deposits = sum(float(check.deposits) for check in runnable)
-    budget = to_decimal(setting.budget_base, 6)
-    Console(stderr=True, highlight=False).print(
-        f"Up to {payments} payments, and session deposits of {deposits:.2f} tokens, from "
-        f"{setting.payer.address}. The budget is {budget} tokens."
+def announce(ready: Ready, note: str = "") -> None:
+    """Print the plan of a run, before anything else is signed: what it does, and leaves out."""
+    console, plan = Console(stderr=True, highlight=False), ready.plan
+    payer, budget = ready.setting.payer, to_decimal(ready.setting.budget_base, 6)
+    for text in (note, *ready.notes):
+        if text:
+            console.print(f"note: {_shown(text)}")
+    console.print(
+        f"Plan: {plan.runnable_ids} of {plan.ids} ids, about {plan.requests} requests, about "
+        f"{max(plan.seconds, 1):.0f} s"
     )
+    if plan.signs_base and payer is not None:
+        console.print(
+            f"It signs for at most {to_decimal(plan.signs_base, 6)} tokens ({plan.payments} "
+            f"payments, deposits of {to_decimal(plan.deposits_base, 6)}), from {payer.address}. "
+            f"The budget is {budget} tokens."
+        )
+    if plan.left_out:
+        ids = dict.fromkeys(name.rpartition(":")[0] for name in plan.left_out)
+        console.print(
+            f"Left out in part or in whole, because everything needs --budget "
+            f"{to_decimal(plan.needs_base, 6)}: {', '.join(ids)}"
+        )
 
 
 def counts(result: Result, strict: bool) -> bool:

@@ -5,6 +5,7 @@ signatures are in `probe.money`, the world around the target in `probe.world`, i
 `probe.chain`.
 """
 
+import itertools
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any
@@ -14,7 +15,7 @@ import msgspec
 
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.money import to_base, to_decimal
-from x402sim.suite import redact
+from x402sim.suite import redact, wire
 from x402sim.suite.answers import (
     Challenge,
     OpenSession,
@@ -58,6 +59,7 @@ class Probe:
 
         A clock that can be advanced is; otherwise the time is really waited for.
         """
+        seconds = max(0.0, seconds)
         if self.setting.advance is not None:
             await self.world.advance(seconds)
         else:
@@ -71,6 +73,11 @@ class Probe:
                 return False
             await self.wait(max(POLL_S, within_s / POLLS))
         return True
+
+    async def wait_for_the_rest(self) -> None:
+        """Return when all checks are over that do not wait; at once where the clock turns."""
+        if self.setting.advance is None:
+            await self.state.turns.wait_for_the_rest()
 
     async def restart(self) -> None:
         """End the target and start it again; raises `Inconclusive`.
@@ -115,10 +122,10 @@ class Probe:
             base = http.base_url.raw_path.rstrip(b"/")
             request.extensions["target"] = base + path.encode()
         try:
-            response = await http.send(request)
+            response = await self._answer(request)
         except httpx.TransportError as error:
             broken = type(error).__name__
-            show = partial(redact.exchange, request, None, broken)
+            show = partial(redact.exchange, request, None, broken, self.setting.secrets)
             self.last = TargetAnswer(self.target, 0, httpx.Headers(), "", None, show, broken)
             if may_break:
                 return self.last
@@ -127,11 +134,34 @@ class Probe:
             self.target,
             response.status_code,
             response.headers,
-            response.text,
+            redact.without(response.text, self.setting.secrets),
             decoded(response.content),
-            partial(redact.exchange, request, response),
+            partial(redact.exchange, request, response, "", self.setting.secrets),
         )
         return self.last
+
+    async def _answer(self, request: httpx.Request) -> httpx.Response:
+        """Send a request until it is taken; raises `Inconclusive` if the target stays busy."""
+        pace, waited_s = self.state.pace, 0.0
+        for before in itertools.count():
+            await pace.turn(self.clock)
+            response = await self.setting.http.send(request)
+            wait_s = wire.wait_s(
+                response,
+                before=before,
+                now_s=self.clock.now(),
+                may_retry_503=not self.world.has_meddled,
+            )
+            if wait_s is None:
+                return response
+            waited_s += wait_s
+            if waited_s > wire.PATIENCE_S:
+                break
+            pace.hold(self.clock, wait_s)
+        raise Inconclusive(
+            f"the target answers {response.status_code} and asks to wait {wait_s:.0f} s more, "
+            f"after {wire.PATIENCE_S:.0f} s: give --rate, below its limit"
+        )
 
     # --- the protected resource ------------------------------------------------------
 
@@ -253,13 +283,15 @@ class Probe:
         }
         return await self.send("POST", sessions.path, json=body, headers=proof)
 
-    async def open_session(self, max_spend: str, payer: Wallet | None = None) -> OpenSession:
+    async def open_session(
+        self, max_spend: str, payer: Wallet | None = None, *, duration: int | None = None
+    ) -> OpenSession:
         """Pay a deposit and find the session's id; raises `Inconclusive`."""
-        challenge = read_402(await self.ask_session(max_spend))
+        challenge = read_402(await self.ask_session(max_spend, duration))
         paid = await self.pay(challenge, payer)
         answer = paid.receipt
         if self.target.sessions.claim != "receipt":
-            answer = await self.ask_session(max_spend, payment_id=challenge.payment_id)
+            answer = await self.ask_session(max_spend, duration, payment_id=challenge.payment_id)
         session_id = paid.receipt.session_id or answer.session_id
         if session_id is None:
             raise Inconclusive(

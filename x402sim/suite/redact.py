@@ -19,12 +19,21 @@ _SECRET_HEADERS = ("authorization", "cookie", "set-cookie", "x-payment")
 _LIMIT = 1500
 
 
-def exchange(request: httpx.Request, response: httpx.Response | None, broken: str = "") -> str:
-    """Return a request and its answer as text, without signatures and proofs of payment.
+def exchange(
+    request: httpx.Request,
+    response: httpx.Response | None,
+    broken: str = "",
+    secrets: tuple[str, ...] = (),
+) -> str:
+    """Return a request and its answer as text, without signatures, proofs of payment and secrets.
 
     The lines of a body that is not JSON are indented, so that none looks like a status or a
     header.
     """
+    return without(_exchange(request, response, broken), secrets)
+
+
+def _exchange(request: httpx.Request, response: httpx.Response | None, broken: str) -> str:
     lines = [f"{request.method} {proofless(str(request.url))}"]
     lines += _headers(request.headers)
     lines += _body(request.content)
@@ -33,6 +42,13 @@ def exchange(request: httpx.Request, response: httpx.Response | None, broken: st
     lines += [f"-> {response.status_code}", *_headers(response.headers)]
     lines += _body(response.content)
     return "\n".join(lines)
+
+
+def without(text: str, secrets: tuple[str, ...]) -> str:
+    """Return a text without the user's secrets: values of headers, passwords, keys of a node."""
+    for secret in secrets:
+        text = text.replace(secret, "<hidden>")
+    return text
 
 
 def proofless(text: str) -> str:

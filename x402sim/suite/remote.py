@@ -1,13 +1,12 @@
 """Connects to a target by its URL, in real time, and to its world if one is given."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import httpx
 
-from x402sim.bounded import BoundedTransport, Limits
 from x402sim.clock import Clock, SkewedClock
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.crypto import Address
@@ -16,13 +15,14 @@ from x402sim.rng import Rng
 from x402sim.suite.restart import restarting
 from x402sim.suite.setting import Setting
 from x402sim.suite.target import Target
+from x402sim.suite.wire import Wire, client
 from x402sim.world.control.limits import WORLD_ANSWER_BYTES
 
 CLOCKS_AGREE_S = 30.0
 
 
-class Unreachable(Exception):
-    """The target or its world does not answer, or the world is not an x402sim world."""
+class NotReady(Exception):
+    """A run cannot begin: one line that says what was seen, what is wanted, and what to do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,30 +44,35 @@ class Access:
     patient: bool = False
     restart: str | None = None
     """The command that ends and starts the target."""
-    limits: Limits = field(default_factory=Limits)
-    """The limits of the target's answers; a settlement waits for a block."""
+    wire: Wire = field(default_factory=Wire)
+    require: tuple[str, ...] = ()
+    """What must be there, or the run does not begin: see `preflight.REQUIRABLE`."""
+    skip: Mapping[str, str] = field(default_factory=dict)
+    """The cases that the user leaves out, by their names, and why."""
+    secrets: tuple[str, ...] = ()
     rerun: str = ""
+    note: str = ""
+    """What to tell the user about the options."""
 
 
 @asynccontextmanager
 async def reach(access: Access) -> AsyncIterator[Setting]:
-    """Connect to the target and its world; raises `Unreachable`."""
+    """Connect to the target and its world; raises `NotReady`."""
     async with AsyncExitStack() as stack:
-
-        async def client(url: str, limits: Limits) -> httpx.AsyncClient:
-            transport = BoundedTransport(httpx.AsyncHTTPTransport(trust_env=False), limits)
-            http = httpx.AsyncClient(base_url=url, transport=transport, timeout=limits.deadline_s)
-            return await stack.enter_async_context(http)
-
-        http = await client(access.base_url, access.limits)
-        await _knock(http, access)
+        wire = access.wire
+        http = await stack.enter_async_context(
+            client(access.base_url, wire, headers=dict(wire.headers))
+        )
         clock = SkewedClock(Clock())
         control = runs_target = None
         rpc_url = access.rpc_url
         if access.world_url is not None:
             control_url = _control_url(access.world_url)
-            most = max(WORLD_ANSWER_BYTES, access.limits.max_answer_bytes)
-            control = await client(control_url, replace(access.limits, max_answer_bytes=most))
+            most = max(WORLD_ANSWER_BYTES, wire.limits.max_answer_bytes)
+            limits = replace(wire.limits, max_answer_bytes=most)
+            control = await stack.enter_async_context(
+                client(control_url, replace(wire, limits=limits))
+            )
             runs_target = await _meet(control, clock, access)
             rpc_url = rpc_url or control_url.removesuffix("/_sim") + "/rpc"
 
@@ -83,17 +88,20 @@ async def reach(access: Access) -> AsyncIterator[Setting]:
             clock=clock,
             rng=Rng(access.seed),
             control=control,
-            rpc=await client(rpc_url, access.limits) if rpc_url else None,
+            rpc=await stack.enter_async_context(client(rpc_url, wire)) if rpc_url else None,
             payer=access.payer,
             budget_base=access.budget_base,
             pay_to=access.pay_to,
             advance=advance if runs_target else None,
-            restart=restarting(access.restart, http, access.limits.deadline_s)
+            restart=restarting(access.restart, http, wire.limits.deadline_s)
             if access.restart
             else None,
             patient=access.patient,
             allow_mainnet=access.allow_mainnet,
             rerun=access.rerun,
+            left_out=access.skip,
+            secrets=access.secrets,
+            rate=wire.rate,
         )
 
 
@@ -101,17 +109,6 @@ def _control_url(world_url: str) -> str:
     """Return the URL of the control API, given its own or the world's."""
     url = world_url.rstrip("/")
     return url if url.endswith("/_sim") else url + "/_sim"
-
-
-async def _knock(http: httpx.AsyncClient, access: Access) -> None:
-    endpoint = access.target.protected
-    try:
-        await http.request(endpoint.method, endpoint.path, json=endpoint.bodies[0])
-    except httpx.TransportError as error:
-        detail = f"{type(error).__name__} {error}".strip()
-        raise Unreachable(
-            f"no answer from {access.base_url}: {detail}; is the service running?"
-        ) from error
 
 
 async def _meet(control: httpx.AsyncClient, clock: SkewedClock, access: Access) -> bool:
@@ -122,7 +119,7 @@ async def _meet(control: httpx.AsyncClient, clock: SkewedClock, access: Access) 
         now_s, has_service = who["now"] / 1000, who["service"]
     except (httpx.TransportError, BadMessage, LookupError, TypeError, OverflowError) as error:
         url = access.world_url
-        raise Unreachable(
+        raise NotReady(
             f"--world {url} is not the control API of `x402sim serve`: {error!r}"
         ) from error
     here = httpx.URL(access.base_url)
@@ -132,7 +129,7 @@ async def _meet(control: httpx.AsyncClient, clock: SkewedClock, access: Access) 
     )
     clock.skew_s = now_s - Clock().now()
     if not runs_target and abs(clock.skew_s) > CLOCKS_AGREE_S:
-        raise Unreachable(
+        raise NotReady(
             f"the world's clock differs from this machine's by {clock.skew_s:.0f} s, and the "
             "target uses this machine's; restart the world"
         )

@@ -1,6 +1,6 @@
 """The setting of a run: the target, the funds, and access to the target's world."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from http.cookiejar import DefaultCookiePolicy
 from typing import Any
@@ -14,6 +14,7 @@ from x402sim.rng import Rng
 from x402sim.spec.needs import Need
 from x402sim.suite.target import Target
 from x402sim.suite.turns import Turns
+from x402sim.suite.wire import Pace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +43,12 @@ class Setting:
     allow_mainnet: bool = False
     rerun: str = ""
     """The command that repeats the run, without --requirement."""
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    """The cases that are not run, by their `name`, and why."""
+    secrets: tuple[str, ...] = ()
+    """Texts that no report shows, such as the values of the user's own headers."""
+    rate: float | None = None
+    """The most requests in a second."""
 
     def __post_init__(self) -> None:
         """Reject cookies, so that requests stay unauthenticated."""
@@ -67,7 +74,7 @@ class Setting:
 
 @dataclass(slots=True)
 class RunState:
-    """What the checks of one run share: the amount signed for, and findings about the target."""
+    """What the checks of one run share: the amount signed for, its pace, and what was found out."""
 
     signed_base: int = 0
     """The amount that the payer's own key has signed for, in base units."""
@@ -77,5 +84,6 @@ class RunState:
     """The number of wallets drawn so far."""
     baselines: dict[str, str | None] = field(default_factory=dict)
     """Each baseline that was tried: None if it was accepted, else why not."""
+    pace: Pace = field(default_factory=Pace)
     turns: Turns = field(default_factory=Turns)
     """Which check may act now."""

@@ -234,6 +234,17 @@ class Payments:
         settled = self._settled(stored.record.payment_id)
         return settled is not None and settled != stored.attempt
 
+    def is_claimed_otherwise(self, stored: Stored) -> bool:
+        """Tell whether another attempt, for this payment id or another, has the authorization."""
+        claimed = stored.authorization
+        if claimed is None:
+            return False
+        sql = (
+            "SELECT 1 FROM payments WHERE payer = ? AND nonce = ? AND attempt != ? "
+            "AND status != 'failed' AND can_pay"
+        )
+        return self._db.one(sql, claimed.payer, claimed.nonce, stored.attempt) is not None
+
     def _settled(self, payment_id: str) -> int | None:
         sql = "SELECT attempt FROM payments WHERE payment_id = ? AND status = 'settled'"
         row = self._db.one(sql, payment_id)

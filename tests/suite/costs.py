@@ -1,0 +1,49 @@
+"""`python -m tests.suite.costs`: measure what each case costs our own service.
+
+Writes `conformance/costs.json`: the requests of each case, and the seconds in which it waits. A
+plan is made of them (`x402sim.suite.plan`).
+"""
+
+import asyncio
+import json
+
+from tests.suite.test_command import Duo
+from x402sim.clock import stopwatch
+from x402sim.suite.engine import all_checks, folder, run_case
+from x402sim.suite.options import Options, access
+from x402sim.suite.preflight import examine
+from x402sim.suite.remote import reach
+
+WAITS_S = 0.25
+"""A case that takes longer waits; a shorter one works."""
+
+
+async def measure(duo: Duo) -> dict[str, list[float]]:
+    """Return requests and seconds of each case that runs with a world."""
+    options = Options(base_url=duo.url, world=duo.ready["control"])
+    found: dict[str, list[float]] = {}
+    checks = all_checks()
+    async with reach(access(options)) as setting:
+        ready = await examine(setting, checks)
+        for case in checks:
+            before, elapsed = ready.state.pace.requests, stopwatch()
+            await run_case(ready.setting, ready.state, case)
+            requests, seconds = ready.state.pace.requests - before, elapsed()
+            if requests:
+                found[case.name] = [requests, round(seconds, 1) if seconds > WAITS_S else 0]
+    return found
+
+
+def main() -> None:
+    duo = Duo()
+    try:
+        found = asyncio.run(measure(duo))
+    finally:
+        duo.close()
+    lines = ",\n".join(f"  {json.dumps(name)}: {json.dumps(cost)}" for name, cost in found.items())
+    (folder() / "costs.json").write_text("{\n" + lines + "\n}\n", encoding="utf-8")
+    print(f"{len(found)} cases, {sum(cost[0] for cost in found.values()):.0f} requests")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,123 @@
+"""A gateway as owners have one: TLS with its own certificate, an API key, a rate limit.
+
+It passes requests on to the service behind it, and runs in a thread of the test.
+"""
+
+import asyncio
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+import uvicorn
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+API_KEY = "gw-5f1c9a7e33"
+NAME = "X-API-Key"
+
+
+@dataclass
+class Gateway:
+    """What the gateway demands, and what it has seen."""
+
+    service: str
+    api_key: str | None = API_KEY
+    user: tuple[str, str] | None = None
+    per_second: int | None = None
+    retry_after: str | None = "1"
+    says: dict[str, str] = field(default_factory=dict)
+    prefix: str = ""
+    url: str = ""
+    refused: int = 0
+    passed: list[float] = field(default_factory=list)
+    begun: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "http":
+            request = Request(scope, receive)
+            await (await self.answer(request))(scope, receive, send)
+
+    async def answer(self, request: Request) -> Response:
+        if self.api_key is not None and request.headers.get(NAME) != self.api_key:
+            return JSONResponse({"error": f"no valid {NAME}"}, 401)
+        if self.user is not None:
+            basic = httpx.BasicAuth(*self.user)._auth_header
+            if request.headers.get("authorization") != basic:
+                return JSONResponse({"error": "who are you?"}, 401)
+        async with self.begun:
+            now = time.monotonic()
+            recent = [each for each in self.passed if each > now - 1]
+            if self.per_second is not None and len(recent) >= self.per_second:
+                self.refused += 1
+                told = {"Retry-After": self.retry_after} if self.retry_after else {}
+                return JSONResponse({"error": "slow down", "key": self.api_key}, 429, told)
+            self.passed.append(now)
+        path = request.scope["raw_path"].decode().removeprefix(self.prefix)
+        async with httpx.AsyncClient(base_url=self.service, timeout=90, trust_env=False) as http:
+            onward = http.build_request(
+                request.method,
+                "/",
+                content=await request.body(),
+                headers=[pair for pair in request.headers.raw if pair[0] != b"host"],
+            )
+            query = request.scope["query_string"]
+            onward.extensions["target"] = path.encode() + (b"?" + query if query else b"")
+            answer = await http.send(onward)
+        kept = {
+            name: value
+            for name, value in answer.headers.items()
+            if name not in ("content-length", "content-encoding", "transfer-encoding")
+        }
+        # An owner's gateway talks too much: it echoes what it was sent.
+        kept |= {"X-Debug": request.headers.get(NAME, ""), **self.says}
+        return Response(answer.content, answer.status_code, kept)
+
+
+@contextmanager
+def running(gateway: Gateway, certificate: "Certificate | None" = None) -> Iterator[Gateway]:
+    """Run a gateway at a free port of 127.0.0.1."""
+    tls = {} if certificate is None else {
+        "ssl_certfile": str(certificate.file), "ssl_keyfile": str(certificate.key)
+    }  # fmt: skip
+    config = uvicorn.Config(
+        gateway, port=0, log_level="error", lifespan="off", date_header="date" not in gateway.says,
+        h11_max_incomplete_event_size=1 << 22, http="h11", **tls,
+    )  # fmt: skip
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    port = server.servers[0].sockets[0].getsockname()[1]
+    gateway.url = f"http{'s' if certificate else ''}://127.0.0.1:{port}{gateway.prefix}"
+    try:
+        yield gateway
+    finally:
+        server.should_exit = True
+        thread.join(10)
+
+
+@dataclass(frozen=True)
+class Certificate:
+    file: Path
+    key: Path
+
+
+def self_signed(folder: Path) -> Certificate:
+    """Make a certificate for 127.0.0.1 that nobody has signed."""
+    made = Certificate(folder / "cert.pem", folder / "key.pem")
+    subprocess.run(
+        [
+            "openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1",
+            "-nodes", "-days", "2", "-subj", "/CN=gateway", "-addext", "subjectAltName=IP:127.0.0.1",
+            "-keyout", str(made.key), "-out", str(made.file),
+        ],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    return made

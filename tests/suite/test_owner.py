@@ -1,0 +1,323 @@
+"""A day of an owner whose service is behind a gateway: TLS, an API key, a rate limit."""
+
+import json
+from collections.abc import Iterator
+from email.utils import formatdate
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.suite.gateway import API_KEY, NAME, Certificate, Gateway, running, self_signed
+from tests.suite.test_command import Duo, conformance
+
+KEY_HEADER = ("--header", f"{NAME}: {API_KEY}")
+FEW = ("--only", "1/", "--only", "2.2/", "--only", "4.1/validate")
+
+
+@pytest.fixture(scope="module")
+def duo() -> Iterator[Duo]:
+    both = Duo()
+    yield both
+    both.close()
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
+    return self_signed(tmp_path_factory.mktemp("tls"))
+
+
+@pytest.fixture(scope="module")
+def gateway(duo: Duo, certificate: Certificate) -> Iterator[Gateway]:
+    with running(Gateway(duo.url), certificate) as it:
+        yield it
+
+
+def key_of(duo: Duo) -> dict[str, str]:
+    return {"X402SIM_PAYER_KEY": duo.ready["accounts"][0]["privateKey"]}
+
+
+def told(folder: Path) -> str:
+    """Return the text of all reports."""
+    return "\n".join(file.read_text() for file in sorted(folder.iterdir()))
+
+
+def reports(folder: Path) -> list[str]:
+    kinds = ("json", "junit", "html", "sarif")
+    return [part for kind in kinds for part in (f"--{kind}", str(folder / kind))]
+
+
+# --- a gateway ---------------------------------------------------------------------------
+
+
+def test_behind_tls_and_a_key_everything_is_judged(
+    duo: Duo, gateway: Gateway, certificate: Certificate, tmp_path: Path
+) -> None:
+    done = conformance(
+        gateway.url, *KEY_HEADER, "--cacert", str(certificate.file),
+        "--world", duo.ready["control"], *FEW, *reports(tmp_path),
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert API_KEY not in done.stdout + done.stderr + told(tmp_path)
+    summary = json.loads((tmp_path / "json").read_text())["summary"]
+    assert summary["passed"] > 5
+    assert summary["failed"] == summary["inconclusive"] == 0
+
+
+def test_a_failure_behind_the_gateway_shows_no_key_and_repeats_every_option(
+    gateway: Gateway, certificate: Certificate, tmp_path: Path
+) -> None:
+    target = tmp_path / "mine.toml"
+    target.write_text("[protected]\namount_base = 7\n")
+    folder = tmp_path / "reports"
+    folder.mkdir()
+    done = conformance(
+        gateway.url, *KEY_HEADER, "--cacert", str(certificate.file), "--target", str(target),
+        "--only", "8/quote-price", "--rate", "50", "--timeout", "20", "--budget", "0.5",
+        "--strict", *reports(folder),
+    )  # fmt: skip
+    assert done.returncode == 1, done.stdout + done.stderr
+    (result,) = json.loads((folder / "json").read_text())["results"]
+    wanted = (
+        f"python -m x402sim conformance {gateway.url} --target {target} --budget 0.5 --strict "
+        f"--header '{NAME}:<hidden>' --cacert {certificate.file} --timeout 20 --rate 50 "
+        "--requirement spec/8/quote-price"
+    )
+    assert result["rerun"] == wanted
+    assert API_KEY not in done.stdout + done.stderr + told(folder)
+
+
+def test_insecure_accepts_the_certificate(gateway: Gateway) -> None:
+    done = conformance(gateway.url, *KEY_HEADER, "--insecure", "--only", "2.2/body")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_an_untrusted_certificate_is_one_line(gateway: Gateway) -> None:
+    done = conformance(gateway.url, *KEY_HEADER)
+    assert done.returncode == 2
+    assert "its certificate is not trusted" in done.stderr
+    assert "give --cacert FILE" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_missing_key_is_one_line(gateway: Gateway) -> None:
+    done = conformance(gateway.url, "--insecure")
+    assert done.returncode == 2
+    assert "give --header NAME:VALUE" in done.stderr
+    assert "401" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_prefix_of_the_gateway_is_part_of_the_base_url(duo: Duo) -> None:
+    with running(Gateway(duo.url, api_key=None, prefix="/v3")) as gateway:
+        done = conformance(gateway.url, "--only", "2.1/", "--only", "4.5/")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_user_and_password_in_the_url_reach_no_report(duo: Duo, tmp_path: Path) -> None:
+    with running(Gateway(duo.url, api_key=None, user=("ann", "s3cr3t-word"))) as gateway:
+        url = gateway.url.replace("://", "://ann:s3cr3t-word@")
+        target = tmp_path / "mine.toml"
+        target.write_text("[protected]\namount_base = 7\n")
+        folder = tmp_path / "reports"
+        folder.mkdir()
+        done = conformance(
+            url, "--only", "8/quote-price", "--target", str(target), *reports(folder)
+        )
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert json.loads((folder / "json").read_text())["target"] == gateway.url
+    everything = done.stdout + done.stderr + told(folder)
+    assert "s3cr3t" not in everything
+    assert "ann:" not in everything
+    assert "Authorization:<hidden>" in everything
+
+
+# --- a rate limit --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("retry_after", ["1", None])
+def test_a_busy_gateway_is_waited_for(duo: Duo, retry_after: str | None) -> None:
+    with running(Gateway(duo.url, per_second=30, retry_after=retry_after)) as gateway:
+        done = conformance(
+            gateway.url, *KEY_HEADER, "--only", "2.2/payment-id", "--only", "5/session-debit",
+            "--world", duo.ready["control"],
+        )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert gateway.refused > 0
+
+
+def test_with_a_rate_below_the_limit_nothing_is_refused(duo: Duo) -> None:
+    with running(Gateway(duo.url, per_second=30)) as gateway:
+        done = conformance(gateway.url, *KEY_HEADER, "--only", "2.2/payment-id", "--rate", "25")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert gateway.refused == 0
+    assert max(b - a for a, b in zip(gateway.passed, gateway.passed[1:], strict=False)) >= 0.03
+
+
+def test_a_gateway_that_is_never_free_is_inconclusive_not_a_failure(duo: Duo) -> None:
+    with running(Gateway(duo.url, per_second=0, retry_after="3600")) as gateway:
+        done = conformance(gateway.url, *KEY_HEADER)
+    assert done.returncode == 2
+    assert "give --rate" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+# --- the preflight -------------------------------------------------------------------------
+
+
+def line(*options: str, **more: Any) -> str:
+    """Return the one line of a run that does not begin."""
+    done = conformance(*options, **more)
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert len(done.stderr.splitlines()) == 1, done.stderr
+    return str(done.stderr)
+
+
+def test_a_wrong_clock_is_one_line(duo: Duo) -> None:
+    late = formatdate(1_000_000_000, usegmt=True)
+    with running(Gateway(duo.url, api_key=None, says={"date": late})) as gateway:
+        said = line(gateway.url, "--world", duo.ready["control"])
+    assert "behind this one" in said
+
+
+def test_a_payer_without_money_is_one_line(duo: Duo) -> None:
+    said = line(duo.url, env={"X402SIM_PAYER_KEY": "0x" + "17" * 32})
+    assert "the payer lacks money" in said
+    assert "Insufficient USDC balance" in said
+
+
+def test_the_balance_is_compared_with_the_plan(duo: Duo) -> None:
+    said = line(duo.url, "--rpc-url", duo.ready["rpc"], env={"X402SIM_PAYER_KEY": "0x" + "17" * 32})
+    assert "has 0.00 of the token" in said
+    assert "and the plan signs for" in said
+
+
+def test_real_money_is_protected(duo: Duo) -> None:
+    env = {**duo.env, "NETWORK": "cronos-mainnet"}
+    from tests.serve.driver import Running
+
+    service = Running("service", "--port", "0", env=env)
+    try:
+        url = service.line().split()[3].rstrip(";")
+        said = line(url, env=key_of(duo))
+    finally:
+        service.close()
+    assert "real money" in said
+    assert "--allow-mainnet" in said
+
+
+def test_a_service_of_another_world_is_one_line(duo: Duo) -> None:
+    other = Duo()
+    try:
+        said = line(duo.url, "--world", other.ready["control"])
+        assert "the world's facilitator was not asked" in said
+        assert f"{other.ready['facilitator']}" in said
+    finally:
+        other.close()
+
+
+def test_another_path_is_one_line(duo: Duo) -> None:
+    said = line(f"{duo.url}/nowhere")
+    assert "no protected endpoint there" in said
+    assert "target init" in said
+
+
+def test_the_endpoint_instead_of_the_base_url_is_recognised(duo: Duo, tmp_path: Path) -> None:
+    done = conformance(f"{duo.url}/api/perp/quote", "--only", "2.2/body", "--json", "-")
+    assert done.returncode == 0, done.stderr
+    assert f"{duo.url}/api/perp/quote is an endpoint; judging {duo.url}" in " ".join(
+        done.stderr.split()
+    )
+    assert json.loads(done.stdout)["target"] == duo.url
+
+
+def test_the_endpoint_of_another_service_is_recognised(duo: Duo, tmp_path: Path) -> None:
+    target = tmp_path / "other.toml"
+    target.write_text("[protected]\npath = '/api/other'\n")
+    said = line(f"{duo.url}/api/perp/quote", "--target", str(target))
+    assert "it is an endpoint, and not the base URL" in said
+
+
+# --- what must be there, and what is left out ----------------------------------------------
+
+
+@pytest.mark.parametrize("secret", [None, ""])
+def test_a_lost_secret_is_not_green(duo: Duo, secret: str | None) -> None:
+    env = {} if secret is None else {"X402SIM_PAYER_KEY": secret}
+    said = line(duo.url, "--require", "payments,chain", env=env)
+    assert "--require payments,chain: this run lacks a funded payer" in said
+    assert "--rpc-url" in said
+    assert ("set, and empty" in said) is (secret == "")
+
+
+def test_required_payments_must_fit_the_budget(duo: Duo) -> None:
+    said = line(duo.url, "--require", "payments", "--budget", "0.10", env=key_of(duo))
+    assert "the budget is 0.10; give --budget" in said
+
+
+def test_what_is_required_is_there(duo: Duo) -> None:
+    done = conformance(
+        duo.url, "--world", duo.ready["control"], "--require", "payments", "--require", "world",
+        "--only", "1/sign-settle-repeat",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+
+
+def test_an_own_key_with_the_default_budget_is_enough(duo: Duo) -> None:
+    done = conformance(duo.url, "--json", "-", "--require", "payments", env=key_of(duo))
+    results = json.loads(done.stdout)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert results["summary"]["failed"] == results["summary"]["inconclusive"] == 0
+    assert not any("left out" in each["reason"] for each in results["results"])
+    said = " ".join(done.stderr.split())
+    assert "Plan: " in said
+    assert "It signs for at most" in said
+    assert " requests in " in said
+
+
+def test_what_does_not_fit_the_budget_is_left_out_and_said(duo: Duo) -> None:
+    done = conformance(duo.url, "--json", "-", "--budget", "0.20", env=key_of(duo))
+    results = json.loads(done.stdout)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert results["summary"]["inconclusive"] == 0
+    assert any("left out: everything would sign for" in r["reason"] for r in results["results"])
+    assert "Left out in part or in whole, because everything needs --budget" in " ".join(
+        done.stderr.split()
+    )
+
+
+def test_a_skipped_id_has_its_reason_in_the_report(duo: Duo) -> None:
+    done = conformance(
+        duo.url, "--only", "2.2/", "--skip", "2.2/body=ticket 12 = later", "--json", "-"
+    )
+    results = {each["id"]: each for each in json.loads(done.stdout)["results"]}
+    assert results["spec/2.2/body"]["outcome"] == "skipped"
+    assert results["spec/2.2/body"]["reason"] == "--skip: ticket 12 = later"
+    assert results["spec/2.2/payment-id"]["outcome"] == "passed"
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--skip", "2.2/body"], "--skip 2.2/body: give a reason"),
+        (["--skip", "2.2/bdy=x"], "--skip: unknown id '2.2/bdy'"),
+        (["--only", "2.2/bdy"], "--only: unknown id '2.2/bdy'"),
+        (["--require", "money"], "--require: unknown need 'money'"),
+        (["--header", "secret-value"], "--header: expected NAME:VALUE"),
+        (["--header", "X Y:secret-value"], "is no name of a header"),
+        (["--header", "X-Payment-Id:secret-value"], "the suite sets this header itself"),
+        (["--cacert", "/nowhere.pem"], "--cacert /nowhere.pem: expected a file of PEM"),
+        (["--rate", "0"], "--rate is a number of requests in a second"),
+        (["--timeout", "0"], "must be more than 0"),
+        (["--world", "http://a:secret-value@h"], "take no user name"),
+    ],
+)
+def test_misuse_is_one_line_and_shows_no_secret(options: list[str], said: str) -> None:
+    found = line("https://127.0.0.1:9", *options)
+    assert said in found
+    assert "secret-value" not in found
+
+
+@pytest.mark.parametrize("url", ["http://h/?key=secret-value", "ftp://a:secret-value@h"])
+def test_a_url_with_a_secret_in_the_wrong_place_is_refused(url: str) -> None:
+    assert "secret-value" not in line(url)

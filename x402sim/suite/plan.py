@@ -1,0 +1,149 @@
+"""What will a run do: how many requests and payments, how long, and what does not fit the budget?
+
+The number of requests and the time of each case are measured with our own service
+(`conformance/costs.json`, made by `python -m tests.suite.costs`).
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from x402sim.protocol.money import to_base, to_decimal
+from x402sim.suite.check import Baseline, Check
+from x402sim.suite.setting import Setting
+
+SPEC_PRICE_BASE = 10_000
+"""The price at which the deposits of checks are declared."""
+MOST_SESSIONS = 3
+"""The most sessions that one case opens."""
+BASELINE_REQUESTS = 2
+"""A session of the baseline is worth two requests."""
+USUAL_REQUESTS = 8
+"""The requests of a case that was not measured."""
+CENT_BASE = 10_000
+_LEVELS = {"MUST": 0, "SHOULD": 1, "MAY": 2}
+
+
+class Cost(msgspec.Struct, frozen=True, array_like=True):
+    """What one case costs our own service: requests, and seconds in which it only waits."""
+
+    requests: float
+    waits_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What a run will do at most. Amounts are in base units."""
+
+    ids: int
+    runnable_ids: int
+    requests: int
+    seconds: float
+    payments: int = 0
+    deposits_base: int = 0
+    signs_base: int = 0
+    """What the payer signs for in the cases that fit the budget."""
+    needs_base: int = 0
+    """What it would sign for if everything fitted."""
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    """The cases that do not fit, by their names, and why."""
+
+
+def costs(file: Path) -> dict[str, Cost]:
+    """Return the measured cost of each case, by its name."""
+    return msgspec.json.decode(file.read_bytes(), type=dict[str, Cost])
+
+
+def make_plan(
+    setting: Setting,
+    checks: list[Check],
+    measured: Mapping[str, Cost],
+    *,
+    price_base: int,
+    round_trip_s: float,
+    requests_before: int = 0,
+) -> Plan:
+    """Return the plan of a run in which a protected request costs `price_base`."""
+    runnable = [case for case in checks if not _is_left(setting, case)]
+    spends = setting.payer is not None and setting.control is None
+    fixed_base = _baselines_base(setting, runnable, price_base) if spends else 0
+    taken, left = _fit(setting, runnable, price_base, fixed_base) if spends else (runnable, [])
+    needs_base = fixed_base + sum(cost_base(setting, case, price_base) for case in runnable)
+    requests = requests_before + sum(_cost(measured, case).requests for case in taken)
+    waits_s = sum(_cost(measured, case).waits_s for case in taken)
+    gap_s = max(round_trip_s, 1 / setting.rate if setting.rate else 0)
+    why = (
+        f"left out: everything would sign for {to_decimal(needs_base, 6)} tokens, and the budget "
+        f"is {to_decimal(setting.budget_base, 6)}; give --budget {to_decimal(needs_base, 6)}"
+    )
+    return Plan(
+        ids=len({case.id for case in checks}),
+        runnable_ids=len({case.id for case in taken}),
+        requests=round(requests),
+        seconds=waits_s + requests * gap_s,
+        payments=sum(case.pays for case in taken) if spends else 0,
+        deposits_base=sum(_deposit_base(setting, case, price_base) for case in taken)
+        if spends
+        else 0,
+        signs_base=fixed_base + sum(cost_base(setting, case, price_base) for case in taken)
+        if spends
+        else 0,
+        needs_base=needs_base if spends else 0,
+        left_out={case.name: why for case in left},
+    )
+
+
+def cost_base(setting: Setting, case: Check, price_base: int) -> int:
+    """Return the most that one case signs for, in base units."""
+    return case.pays * price_base + _deposit_base(setting, case, price_base)
+
+
+def _deposit_base(setting: Setting, case: Check, price_base: int) -> int:
+    declared_base = to_base(case.deposits, 6)
+    if not declared_base:
+        return 0
+    requests = -(-declared_base // SPEC_PRICE_BASE)
+    smallest_base = to_base(setting.target.sessions.smallest, 6)
+    sessions = min(requests, MOST_SESSIONS)
+    per_session_base = max(-(-requests * price_base // sessions), smallest_base)
+    return sessions * (-(-per_session_base // CENT_BASE) * CENT_BASE)
+
+
+def _baselines_base(setting: Setting, cases: Iterable[Check], price_base: int) -> int:
+    """Return what the baselines sign for: each is tried before the checks and after them."""
+    names = {case.baseline for case in cases}
+    wanted_base = max(BASELINE_REQUESTS * price_base, to_base(setting.target.sessions.smallest, 6))
+    session_base = -(-wanted_base // CENT_BASE) * CENT_BASE
+    payment_base = price_base if any(case.pays or case.deposits != "0" for case in cases) else 0
+    return 2 * payment_base + 2 * session_base * (Baseline.SESSION in names)
+
+
+def _fit(
+    setting: Setting, cases: list[Check], price_base: int, spent_base: int
+) -> tuple[list[Check], list[Check]]:
+    """Return the cases that fit the budget and those that do not: MUST first, then the cheap."""
+    dear = sorted(
+        cases, key=lambda case: (_LEVELS[case.level], cost_base(setting, case, price_base))
+    )
+    left = []
+    for case in dear:
+        case_base = cost_base(setting, case, price_base)
+        if case_base and spent_base + case_base > setting.budget_base:
+            left.append(case)
+        else:
+            spent_base += case_base
+    names = {case.name for case in left}
+    fits = [case for case in cases if case.name not in names]
+    return fits, [case for case in cases if case.name in names]
+
+
+def _is_left(setting: Setting, case: Check) -> bool:
+    """Tell whether a case cannot run: a need is missing, or the user leaves it out."""
+    is_missing = any(setting.missing(need) for need in case.needs)
+    return is_missing or case.name in setting.left_out or case.clause in setting.target.not_kept
+
+
+def _cost(measured: Mapping[str, Cost], case: Check) -> Cost:
+    return measured.get(case.name, Cost(USUAL_REQUESTS))

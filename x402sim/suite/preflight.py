@@ -1,0 +1,293 @@
+"""Can a run judge this target at all? What is looked at before the first check.
+
+Is it reachable, does it speak this dialect, is it in this world, is there money for the plan, do
+the clocks agree, is real money protected? If not, `NotReady` says in one line what was seen, what
+is wanted and what to do, instead of many checks that are inconclusive.
+"""
+
+import os
+import re
+from dataclasses import dataclass, replace
+from email.utils import parsedate_to_datetime
+
+import httpx
+
+from x402sim.clock import stopwatch
+from x402sim.events import AnswerSent
+from x402sim.protocol import abi
+from x402sim.protocol.crypto import to_hex
+from x402sim.protocol.money import to_decimal
+from x402sim.protocol.networks import MAINNET, NETWORKS
+from x402sim.protocol.refusals import Refusal
+from x402sim.spec.needs import Need
+from x402sim.suite.answers import Challenge, TargetAnswer, read_402
+from x402sim.suite.check import HOW_TO_PROVIDE, Baseline, Check
+from x402sim.suite.engine import folder, try_baseline
+from x402sim.suite.plan import Plan, costs, make_plan
+from x402sim.suite.probe import BAD_BODY, Probe
+from x402sim.suite.remote import NotReady
+from x402sim.suite.setting import RunState, Setting
+from x402sim.suite.verdict import Inconclusive
+from x402sim.suite.wire import Pace
+
+CLOCKS_AGREE_S = 30.0
+REQUIRABLE = {
+    "payments": Need.FUNDS,
+    "chain": Need.OBSERVE_CHAIN,
+    "world": Need.WORLD,
+    "clock": Need.CLOCK,
+    "restart": Need.RESTART,
+}
+"""What --require can demand."""
+INIT = "python -m x402sim target init"
+BALANCE_OF = "0x70a08231"
+"""The selector of balanceOf(address)."""
+_BROKE = re.compile(r"was not settled: 5\d\d")
+_UNTRUSTED = re.compile(r"certificate verify failed: ([^(\]]+)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ready:
+    """A run that can begin: its setting, what is known already, its plan, and what to tell."""
+
+    setting: Setting
+    state: RunState
+    plan: Plan
+    notes: tuple[str, ...] = ()
+
+
+async def examine(setting: Setting, checks: list[Check], require: tuple[str, ...] = ()) -> Ready:
+    """Look at the target before the checks; raises `NotReady`."""
+    _require_needs(setting, require)
+    state = RunState(pace=Pace(rate=setting.rate))
+    probe, elapsed = Probe(setting, state), stopwatch()
+    answer = await _knock(probe)
+    round_trip_s = elapsed() / state.pace.requests
+    if problem := await _foreign(probe, answer):
+        raise NotReady(f"{_base(setting)}: {problem}")
+    challenge = _payable(answer)
+    plan = make_plan(
+        setting,
+        checks,
+        costs(folder() / "costs.json"),
+        price_base=challenge.amount_base if challenge else 0,
+        round_trip_s=round_trip_s,
+        requests_before=state.pace.requests,
+    )
+    if "payments" in require and plan.left_out:
+        raise NotReady(f"--require payments: {next(iter(plan.left_out.values()))}")
+    ready = Ready(
+        setting=replace(setting, left_out={**plan.left_out, **setting.left_out}),
+        state=state,
+        plan=plan,
+    )
+    pays = any(Need.FUNDS in case.needs or Need.WORLD in case.needs for case in checks)
+    if challenge is None or not pays or setting.missing(Need.FUNDS):
+        return ready
+    _require_same_time(setting, answer)
+    if setting.control is None:
+        await _require_money(probe, challenge, plan)
+    return replace(ready, notes=await _pay_once(probe))
+
+
+def _require_needs(setting: Setting, require: tuple[str, ...]) -> None:
+    missing = [name for name in require if setting.missing(REQUIRABLE[name])]
+    if missing:
+        how = "; ".join(HOW_TO_PROVIDE[REQUIRABLE[name]] for name in missing)
+        empty = os.environ.get("X402SIM_PAYER_KEY") == "" and "payments" in missing
+        note = " (X402SIM_PAYER_KEY is set, and empty)" if empty else ""
+        raise NotReady(f"--require {','.join(missing)}: this run lacks {how}{note}")
+
+
+# --- reachable, and of this dialect ------------------------------------------------------
+
+
+async def _knock(probe: Probe) -> TargetAnswer:
+    """Request the resource; raises `NotReady` if there is no answer."""
+    try:
+        return await probe.unpaid()
+    except Inconclusive as problem:
+        if not isinstance(problem.__cause__, httpx.TransportError):
+            raise NotReady(f"{_base(probe.setting)}: {problem}") from problem
+        base, why = _base(probe.setting), _no_answer(problem.__cause__, probe.setting)
+        raise NotReady(f"no answer from {base}: {why}") from problem
+
+
+def _no_answer(error: httpx.TransportError, setting: Setting) -> str:
+    text = f"{type(error).__name__} {error}".strip()
+    if untrusted := _UNTRUSTED.search(text):
+        return (
+            f"its certificate is not trusted ({untrusted[1].strip()}); give --cacert FILE with "
+            "the authority that signed it, or --insecure"
+        )
+    if "SSL" in text:
+        return f"{text}; does it speak TLS there? Else give http://"
+    if isinstance(error, httpx.RemoteProtocolError) and setting.http.base_url.scheme == "http":
+        return f"{text}; does it want https://?"
+    return f"{text}; is the service running?"
+
+
+async def _foreign(probe: Probe, answer: TargetAnswer) -> str | None:
+    """Return why this is no service to judge, and what to do; None if it is one."""
+    endpoint, said = probe.target.protected, answer.summary[:120]
+    asked = f"{endpoint.method} {endpoint.path}"
+    match answer.status:
+        case 402:
+            return _other_dialect(probe, answer)
+        case 401 | 403 | 407 if await _is_closed(probe):
+            return f"every request is answered {said}: give --header NAME:VALUE with credentials"
+        case 404 | 405:
+            return await _elsewhere(probe, answer, asked)
+        case 301 | 302 | 303 | 307 | 308:
+            return _redirected(probe.setting, answer, asked)
+        case status if status in BAD_BODY:
+            return (
+                f"{asked} accepts no body of the target file: {said}; set protected.bodies in a "
+                f"target file ({INIT} URL writes one)"
+            )
+        case status if status >= 500:
+            return f"{asked} answers {said}; is the service up, behind what answers here?"
+        case _:
+            return None
+
+
+def _other_dialect(probe: Probe, answer: TargetAnswer) -> str | None:
+    """Return what a 402 of another dialect is; a 402 of none is for the checks to fail."""
+    places = probe.target.payment_required
+    if isinstance(answer.at(places.payment_id), str) or isinstance(answer.requirements, dict):
+        return None
+    if isinstance(answer.body, dict) and "accepts" in answer.body:
+        kind = "it has `accepts`, as x402 does"
+    elif "payment-required" in answer.headers:
+        kind = "it has the header Payment-Required, as x402 v2 does"
+    else:
+        return None
+    return (
+        f"the 402 has no payment id at {places.payment_id} and no requirements at "
+        f"{places.requirements} ({kind}); a target file says where they are: {INIT} URL"
+    )
+
+
+async def _is_closed(probe: Probe) -> bool:
+    """Tell whether the settlement endpoint is as closed as the resource."""
+    return (await probe.send("POST", probe.target.pay.path, json={})).status in (401, 403, 407)
+
+
+async def _elsewhere(probe: Probe, answer: TargetAnswer, asked: str) -> str:
+    """Say that there is no such endpoint; the base URL itself may be one."""
+    hint = f"give the base URL, or a target file with protected.path ({INIT} URL writes one)"
+    for method in ("POST", "GET"):
+        body: dict[str, str] | None = {} if method == "POST" else None
+        itself = await probe.send(method, "", json=body, as_is=True)
+        if itself.status == 402:
+            hint = (
+                f"{method} of the URL itself answers 402: it is an endpoint, and not the base "
+                f"URL; {INIT} {_base(probe.setting)} writes a target file"
+            )
+            break
+    return f"{asked} answers {answer.status}: no protected endpoint there; {hint}"
+
+
+def _redirected(setting: Setting, answer: TargetAnswer, asked: str) -> str | None:
+    """Return a note about a redirect to another host, port or scheme; None for others."""
+    base = setting.http.base_url
+    there = base.join(answer.headers.get("location", ""))
+    if (there.scheme, there.host, there.port) == (base.scheme, base.host, base.port):
+        return None
+    to = f"{there.scheme}://{there.netloc.decode()}"
+    return f"{asked} redirects to {to}; give that URL"
+
+
+def _payable(answer: TargetAnswer) -> Challenge | None:
+    try:
+        return read_402(answer)
+    except Inconclusive:
+        return None
+
+
+# --- time and money ----------------------------------------------------------------------
+
+
+def _require_same_time(setting: Setting, answer: TargetAnswer) -> None:
+    """Raise `NotReady` if the target's clock is wrong; one that can be advanced never is."""
+    told = answer.headers.get("date")
+    if told is None or setting.advance is not None:
+        return
+    try:
+        ahead_s = parsedate_to_datetime(told).timestamp() - setting.clock.now()
+    except (ValueError, OverflowError):
+        return
+    if abs(ahead_s) > CLOCKS_AGREE_S:
+        way = "ahead of" if ahead_s > 0 else "behind"
+        raise NotReady(
+            f"the clock of {_base(setting)} is {abs(ahead_s):.0f} s {way} this one (its header "
+            "Date); authorizations are valid for minutes: set both clocks"
+        )
+
+
+async def _require_money(probe: Probe, challenge: Challenge, plan: Plan) -> None:
+    """Raise `NotReady` if the payer may not pay, cannot pay, or lacks the money."""
+    setting, payer = probe.setting, probe.setting.payer
+    assert payer is not None
+    name = challenge.requirements.get("network")
+    if name == MAINNET.name and not setting.allow_mainnet:
+        raise NotReady(
+            f"the 402 asks for real money, on {name}: give --allow-mainnet to pay up to "
+            f"{to_decimal(plan.signs_base, 6)} tokens, or no --payer-key"
+        )
+    if name not in NETWORKS:
+        raise NotReady(
+            f"the 402 asks for the network {name!r}, on which nothing can be signed (known: "
+            f"{', '.join(NETWORKS)}); judge it without --payer-key"
+        )
+    if setting.rpc is None:
+        return
+    data = BALANCE_OF + to_hex(abi.word(payer.address_bytes))[2:]
+    call = {"to": challenge.requirements["asset"], "data": data}
+    try:
+        balance_base = int(await probe.chain.call("eth_call", call, "latest"), 16)
+    except (Inconclusive, TypeError, ValueError) as problem:
+        raise NotReady(f"--rpc-url does not show the payer's balance: {problem}") from problem
+    if balance_base < plan.signs_base:
+        raise NotReady(_unfunded(setting, challenge, plan, f"has {to_decimal(balance_base, 6)}"))
+
+
+def _unfunded(setting: Setting, challenge: Challenge, plan: Plan, has: str) -> str:
+    assert setting.payer is not None
+    wanted = challenge.requirements
+    return (
+        f"the payer {setting.payer.address} {has} of the token {wanted.get('asset')} on "
+        f"{wanted.get('network')}, and the plan signs for {to_decimal(plan.signs_base, 6)}: "
+        "fund it, or give a smaller --budget"
+    )
+
+
+async def _pay_once(probe: Probe) -> tuple[str, ...]:
+    """Pay once, which is the checks' baseline too; return notes, and raise `NotReady`."""
+    setting, state = probe.setting, probe.state
+    with_world = setting.control is not None and setting.advance is None
+    since = await probe.world.next_event() if with_world else 0
+    problem = state.baselines[Baseline.PAYMENT] = await try_baseline(probe, Baseline.PAYMENT)
+    if setting.control is None and problem:
+        if Refusal.INSUFFICIENT_BALANCE.text in problem:
+            raise NotReady(f"the payer lacks money; {problem}")
+        if _BROKE.search(problem):
+            raise NotReady(f"{_base(setting)}: {problem}; does its facilitator answer?")
+    if not with_world or await _was_asked(probe, since):
+        return ()
+    assert setting.control is not None
+    world = str(setting.control.base_url).rstrip("/").removesuffix("/_sim")
+    unused = f"the world's facilitator was not asked ({world}/facilitator)"
+    if problem:
+        raise NotReady(f"{unused}, and {problem}; set FACILITATOR_URL of the service to it")
+    return (f"a payment was settled, but {unused}: does the service use another?",)
+
+
+async def _was_asked(probe: Probe, since: int) -> bool:
+    """Tell whether the target has called the world's facilitator."""
+    events = [entry.event for entry in await probe.world.journal(since)]
+    return any(isinstance(event, AnswerSent) and event.actor == "facilitator" for event in events)
+
+
+def _base(setting: Setting) -> str:
+    return str(setting.http.base_url).rstrip("/")
