@@ -84,6 +84,6 @@ class RunState:
     """The number of wallets drawn so far."""
     baselines: dict[str, str | None] = field(default_factory=dict)
     """Each baseline that was tried: None if it was accepted, else why not."""
-    pace: Pace = field(default_factory=Pace)
     turns: Turns = field(default_factory=Turns)
     """Which check may act now."""
+    pace: Pace = field(default_factory=Pace)
