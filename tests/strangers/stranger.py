@@ -57,21 +57,17 @@ class About(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Stranger(msgspec.Struct, frozen=True, kw_only=True):
-    """One service, as its `strangers.toml` tells."""
+    """One service, as its `strangers.toml` tells; `folder` has its program."""
 
+    folder: Path
     service: About
     target: dict[str, Any] = {}
     choices: dict[str, Choice] = {}
     defects: dict[str, Defect] = {}
 
-    @property
-    def folder(self) -> Path:
-        """The folder of its program."""
-        return HERE / self.service.name
-
     def told(self, choices: Sequence[str]) -> Target:
         """Return what its owner tells the suite, with these choices."""
-        table: dict[str, Any] = {"name": self.service.name}
+        table: dict[str, Any] = {"name": self.folder.name}
         for more in (self.target, *(self.choices[name].target for name in choices)):
             table = _merged(table, more)
         return msgspec.convert(table, Target)
@@ -87,10 +83,12 @@ class Stranger(msgspec.Struct, frozen=True, kw_only=True):
 
 @cache
 def strangers() -> dict[str, Stranger]:
-    """Return every stranger, by name."""
-    files = sorted(HERE.glob("*/strangers.toml"))
-    found = [msgspec.convert(tomllib.loads(file.read_text("utf-8")), Stranger) for file in files]
-    return {each.service.name: each for each in found}
+    """Return every stranger, by the name of its folder."""
+    found = {}
+    for file in sorted(HERE.glob("*/strangers.toml")):
+        told = {**tomllib.loads(file.read_text("utf-8")), "folder": file.parent}
+        found[file.parent.name] = msgspec.convert(told, Stranger, dec_hook=lambda _, path: path)
+    return found
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):

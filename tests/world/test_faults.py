@@ -11,7 +11,9 @@ import httpx
 import msgspec
 import pytest
 
-from x402sim import Fault, LiveWorld, LocalServer, Run, World, events
+from x402sim import TESTNET, Fault, LiveWorld, LocalServer, Run, Wallet, World, events
+from x402sim.protocol.eip3009 import Authorization
+from x402sim.protocol.header import Spelling, encode_header
 from x402sim.rng import Rng
 from x402sim.world.assembly.process import RESTART_S
 from x402sim.world.story.payer import Answer, Payer
@@ -333,6 +335,26 @@ def test_contains_looks_at_the_query_too(on: str) -> None:
         assert (await alice.ask(QUOTE + "?free=2")).status == 402
 
     play(story, on)
+
+
+@pytest.mark.parametrize("spelling", ["hex", "base64"])
+def test_contains_looks_into_payment_headers(spelling: Spelling) -> None:
+    """Which spelling a service passes on is its choice, and not the fault's business."""
+    wallet, now_s = Wallet("0x" + "11" * 32), 1_800_000_000
+    auth = Authorization(
+        from_=wallet.address_bytes,
+        to=b"\x22" * 20,
+        value=1,
+        valid_after=now_s,
+        valid_before=now_s + 300,
+        nonce=b"\x33" * 32,
+    )
+    header = encode_header(auth, wallet.sign(auth, TESTNET.domain), TESTNET, spelling)
+    faults = Faults(Rng(1).stream("faults"))
+    faults.add(Fault(victim="facilitator", contains="0x" + "33" * 32, times=None, **TEAPOT))
+    for asked, strikes in ((header, True), ("0x7b7d", False), ("no header", False), ("", False)):
+        body = msgspec.json.encode({"paymentHeader": asked})
+        assert (faults.next_for("facilitator", "/settle", body) is not None) is strikes
 
 
 def test_it_stands_until_it_is_cleared(on: str) -> None:

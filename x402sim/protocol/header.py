@@ -67,15 +67,18 @@ def encode_header(
 
 def decode_header(text: str) -> PaymentHeader:
     """Read a payment header in either spelling; raises `BadMessage`."""
+    header: PaymentHeader = decode(json_of_header(text), PaymentHeader)
+    return header
+
+
+def json_of_header(text: str) -> bytes:
+    """Return the JSON in a payment header, in either spelling; raises `BadMessage`."""
     try:
         if text[:2] in ("0x", "0X"):
-            raw = binascii.unhexlify(text[2:])
-        else:
-            raw = base64.b64decode(text.translate(_URL_SAFE), validate=True)
+            return binascii.unhexlify(text[2:])
+        return base64.b64decode(text.translate(_URL_SAFE), validate=True)
     except ValueError as error:  # binascii.Error, or a character that is not ASCII
         raise BadMessage(f"the payment header is neither 0x-hex nor base64: {error}") from error
-    header: PaymentHeader = decode(raw, PaymentHeader)
-    return header
 
 
 def authorization_of(header: PaymentHeader) -> tuple[Authorization, bytes]:

@@ -13,6 +13,8 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from x402sim.events import Part
+from x402sim.protocol.header import json_of_header
+from x402sim.protocol.messages import BadMessage
 from x402sim.rng import Stream
 from x402sim.suggest import unknown
 
@@ -50,10 +52,11 @@ class Fault(
     """A fault: what it does, to which requests, how often and how likely.
 
     It strikes requests whose path ends with `path` and whose path, query or body contains
-    `contains`; it lets the first `skip` of those pass, and strikes at most `times` (None: without
-    limit), each with `probability`. `seconds` is for delays; `status` (500), `body` (empty),
-    `content_type` (application/json) and `work_done` (no) are for "answer" only. Raises
-    `ValueError` for an invalid value.
+    `contains`, also in the JSON of a payment header; it lets the first `skip` of those pass, and
+    strikes at most `times` (None: without limit), each with `probability`. `seconds` is for
+    delays; `status` (500), `body` (empty), `content_type` (application/json) and `work_done` (no)
+    are for "answer" only. Raises `ValueError` for an invalid
+    value.
 
     >>> Fault(victim="facilitator", does="lose answer", path="/settle", times=2)
     Fault(victim='facilitator', does='lose answer', path='/settle', times=2)
@@ -182,7 +185,7 @@ class Faults:
             fault = each.fault
             if fault.victim != victim or not path.endswith(fault.path):
                 continue
-            if fault.contains.encode() not in request or not each.when(request):
+            if not _contains(request, fault.contains) or not each.when(request):
                 continue
             each.seen += 1
             if each.seen <= fault.skip or self._rng.random() >= fault.probability:
@@ -200,6 +203,23 @@ class _Standing:
     def __init__(self, fault: Fault, when: When) -> None:
         self.fault, self.when = fault, when
         self.seen = self.struck = 0
+
+
+_HEADER = re.compile(rb'"paymentHeader"\s*:\s*"([^"\\]*)"')
+
+
+def _contains(request: bytes, wanted: str) -> bool:
+    """Tell whether a text is in a request, or in the JSON of its payment header.
+
+    How a service spells the header that it passes on is its own choice.
+    """
+    if wanted.encode() in request:
+        return True
+    found = _HEADER.search(request)
+    try:
+        return found is not None and wanted.encode() in json_of_header(found[1].decode())
+    except (BadMessage, UnicodeDecodeError):
+        return False  # no payment header that anybody could read
 
 
 def _may_end_with(route: str, fault: Fault) -> bool:
