@@ -6,14 +6,12 @@ import httpx
 
 from x402sim.payer.wallet import Wallet
 from x402sim.suite.check import check
-from x402sim.suite.control_api import eventually
 from x402sim.suite.expect import expect, expect_not_served, expect_served, expect_withheld, require
+from x402sim.suite.indexing import buy_late, turn_s, tx_hash
 from x402sim.suite.probe import Probe
 from x402sim.suite.verdict import Inconclusive
 
 OTHER_METHODS = ("GET", "PUT", "PATCH", "OPTIONS")
-INDEXER_TURN_S = 310
-"""The indexer's interval of five minutes, and ten seconds."""
 
 
 @check("1/unpaid-402")
@@ -87,16 +85,14 @@ async def a_session_needs_no_402(probe: Probe) -> None:
     expect_served(await probe.ask(session_id=session.session_id))
 
 
-@check("1/indexer", needs="funds, world, clock", pays=1)
+@check("1/indexer", needs="funds, world", pays=1, waits=turn_s)
 async def the_indexer_runs_by_itself(probe: Probe) -> None:
-    """The service queries the chain explorer within five minutes of a payment, by itself."""
-    since = await probe.world.next_event()
-    await probe.buy()
+    """The service asks the chain explorer for a payment within the interval, by itself."""
+    paid_by = tx_hash(await buy_late(probe))
 
     async def is_asked() -> bool:
-        entries = await probe.world.journal(since)
-        return any(entry.event.actor == "explorer" for entry in entries)
+        return bool(await probe.world.first_queries([paid_by]))
 
-    await probe.world.advance(INDEXER_TURN_S)
-    asked = await eventually(probe.clock, is_asked)
-    require(f"a query to the explorer within {INDEXER_TURN_S} s", asked, "none")
+    within_s = turn_s(probe.setting)
+    asked = await probe.eventually(is_asked, within_s)
+    require(f"a query to the explorer within {within_s:.0f} s", asked, "none")

@@ -5,15 +5,15 @@ from fractions import Fraction
 from typing import Any
 
 from x402sim.protocol.networks import NETWORKS
+from x402sim.spec.ground import ours
 from x402sim.suite.answers import Paid, TargetAnswer, read_402
 from x402sim.suite.check import check
-from x402sim.suite.control_api import eventually
 from x402sim.suite.expect import expect, expect_not_served, expect_refused, expect_served, require
+from x402sim.suite.indexing import buy_late, turn_s
 from x402sim.suite.probe import Probe
 from x402sim.suite.verdict import Inconclusive
 
-INDEXER_TURN_S = 310
-"""The indexer's interval of five minutes, and ten seconds."""
+SAMPLE, NEIGHBOURS = 4, 1000
 CHAINS = {"testnet": 338, "mainnet": 25}
 
 
@@ -53,7 +53,7 @@ async def a_payment_is_stored_as_it_was_made(probe: Probe) -> None:
     require("a timestamp", bool(record.get("timestamp")), record.get("timestamp"))
 
 
-@check("2.4/block-null", needs="funds, record, clock", pays=2)
+@check("2.4/block-null", needs="funds, record", pays=2)
 async def a_new_record_has_no_block(probe: Probe) -> None:
     """block_number exists and is null at creation, until the indexer sets it."""
     records = [await _record(probe, await probe.buy()) for _ in range(2)]
@@ -64,19 +64,18 @@ async def a_new_record_has_no_block(probe: Probe) -> None:
     require("null at creation", None in blocks, blocks)
 
 
-@check("2.4/block-null", needs="funds, record, clock, observe chain", pays=1)
+@check("2.4/block-null", needs="funds, record, observe chain", pays=1, waits=turn_s)
 async def the_indexer_fills_in_the_block(probe: Probe) -> None:
-    """Five minutes later, block_number is the block of the payment's transaction."""
-    paid = await probe.buy()
+    """After the indexer's interval, block_number is the block of the payment's transaction."""
+    paid = await buy_late(probe)
     mined = await probe.chain.mined(paid)
     if mined is None:
         raise Inconclusive("the chain does not know the transaction of the payment's receipt")
-    await probe.world.advance(INDEXER_TURN_S)
 
     async def is_filled_in() -> bool:
         return (await _record(probe, paid)).get("block_number") is not None
 
-    await eventually(probe.clock, is_filled_in)
+    await probe.eventually(is_filled_in, turn_s(probe.setting))
     block = (await _record(probe, paid)).get("block_number")
     expect("block_number", block, int(mined["blockNumber"], 16))
 
@@ -93,6 +92,47 @@ async def a_session_id_has_its_prefix(probe: Probe) -> None:
     expect("session ids without the prefix", odd, [])
     if not any(each.session_id for each in (paid.receipt, answer)) and not given:
         raise Inconclusive(f"no session id was found: {answer.summary}")
+
+
+@check(
+    "2.6/session-ids",
+    document="kit",
+    ground=ours(
+        "Who knows the id of a session can spend its budget. An id that follows from another one "
+        "is no secret.",
+        "2.6: A session is identified",
+    ),
+    needs="funds, sessions, world",
+    deposits="0.04",
+)
+async def session_ids_do_not_count_up(probe: Probe) -> None:
+    """Of four sessions that are opened one after the other, the ids are no neighbours."""
+    max_spend = await probe.budget_for(1)
+    ids = [(await probe.open_session(max_spend)).session_id for _ in range(SAMPLE)]
+    expect(f"different ids among {SAMPLE}", len(set(ids)), SAMPLE)
+    numbers = _numbers(ids)
+    spread = max(numbers) - min(numbers) if numbers else None
+    are_near = spread is not None and spread <= NEIGHBOURS
+    require("session ids that are no neighbours", not are_near, f"numbers {spread} apart at most")
+
+
+def _numbers(ids: list[str]) -> list[int]:
+    """Return what differs in texts as numbers, decimal or hexadecimal; empty if it is no number."""
+    begin = _common(ids)
+    end = _common([each[begin:][::-1] for each in ids])
+    parts = [each[begin : len(each) - end] for each in ids]
+    for base in (10, 16):
+        try:
+            return [int(part or "0", base) for part in parts]
+        except ValueError:
+            continue
+    return []
+
+
+def _common(texts: list[str]) -> int:
+    """Return how many letters texts have in common at the beginning."""
+    letters = zip(*texts, strict=False)
+    return next((n for n, each in enumerate(letters) if len(set(each)) > 1), min(map(len, texts)))
 
 
 def _session_ids(answer: TargetAnswer) -> list[str]:

@@ -3,12 +3,11 @@
 from x402sim.suite.check import check
 from x402sim.suite.control_api import eventually
 from x402sim.suite.expect import expect, expect_served, require
+from x402sim.suite.indexing import buy_late, turn_s
 from x402sim.suite.probe import Probe
 from x402sim.suite.verdict import Skipped
 
 HOUR_S = 3600
-INDEXER_TURN_S = 310
-"""The indexer's interval of five minutes, and ten seconds."""
 
 
 @check("3/discarded-after-24h", needs="funds, world, clock", pays=1)
@@ -42,20 +41,28 @@ async def a_payment_grants_access_after_a_day(probe: Probe) -> None:
     expect_served(await probe.ask(payment_id=paid.challenge.payment_id))
 
 
-@check("3/indexed-status", needs="funds, world, clock", pays=1)
-async def an_indexed_payment_still_grants_access(probe: Probe) -> None:
-    """After the indexer has updated a payment's status, its record still grants access."""
+@check("3/record-outlives-cache", needs="funds, restart", pays=1)
+async def a_payment_grants_access_after_a_restart(probe: Probe) -> None:
+    """After a restart, which empties the cache, the id of a payment still grants access."""
     paid = await probe.buy()
-    await probe.world.advance(INDEXER_TURN_S)
-    await probe.world.post("crash")
+    await probe.restart()
     expect_served(await probe.ask(payment_id=paid.challenge.payment_id))
 
 
-@check("3/indexed-status", needs="funds, clock, record", pays=1)
+@check("3/indexed-status", document="silent", needs="funds, restart", pays=1, waits=turn_s)
+async def an_indexed_payment(probe: Probe) -> None:
+    """Whether a payment still grants access after the indexer has run, without the cache."""
+    paid = await buy_late(probe)
+    await probe.wait(turn_s(probe.setting))
+    await probe.restart()
+    answer = await probe.ask(payment_id=paid.challenge.payment_id)
+    probe.observe("it does" if answer.has_content else f"it does not: {answer.summary}")
+
+
+@check("3/indexed-status", needs="funds, record", pays=1, waits=turn_s)
 async def the_indexer_updates_block_and_status(probe: Probe) -> None:
     """After the indexer has run, a record has a block number and a status."""
-    paid = await probe.buy()
-    await probe.world.advance(INDEXER_TURN_S)
+    paid = await buy_late(probe)
     path = probe.target.record.path.replace("{paymentId}", paid.challenge.payment_id)
 
     async def has_block() -> bool:
@@ -63,6 +70,6 @@ async def the_indexer_updates_block_and_status(probe: Probe) -> None:
         number = record.at("/block_number") or record.at("/blockNumber")
         return isinstance(number, int) and isinstance(record.at("/status"), str)
 
-    done = await eventually(probe.clock, has_block)
+    done = await probe.eventually(has_block, turn_s(probe.setting))
     record = await probe.send("GET", path)
     require("a block_number and a status", done, record.summary)

@@ -26,11 +26,11 @@ async def the_record_is_settled(probe: Probe) -> None:
     expect("status", record.at("/status"), "settled")
 
 
-@check("4.1/store-settled", needs="funds, world, clock", pays=1)
-async def a_payment_survives_a_crash(probe: Probe) -> None:
-    """A settled payment is stored: after a crash, with an empty cache, its id grants access."""
+@check("4.1/store-settled", needs="funds, restart", pays=1)
+async def a_payment_survives_a_restart(probe: Probe) -> None:
+    """A settled payment is stored: after a restart, with an empty cache, its id grants access."""
     paid = await probe.buy()
-    await probe.world.post("crash")
+    await probe.restart()
     expect_served(await probe.ask(payment_id=paid.challenge.payment_id))
 
 

@@ -5,6 +5,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from x402sim.protocol.money import to_base
+from x402sim.spec.ground import derived
 from x402sim.suite.answers import TargetAnswer, read_402
 from x402sim.suite.check import check
 from x402sim.suite.examples import examples
@@ -39,6 +40,31 @@ async def a_session_asks_for_its_deposit(probe: Probe) -> None:
     require("requirements, an object", isinstance(wanted, dict), repr(wanted))
     expect("the scheme", wanted.get("scheme"), "exact")
     expect("maxAmountRequired", wanted.get("maxAmountRequired"), str(to_base(DEPOSIT, 6)))
+
+
+@check(
+    "4.4/deposit-402",
+    ground=derived(
+        "4.4: Response: 402",
+        "2.1: network",
+        "2.1: resource",
+        "2.8: The selected network",
+        step="The deposit's requirements are those of 2.1: on the one network of the deployment, "
+        "for the path that was requested.",
+    ),
+    needs="sessions",
+)
+async def the_deposit_is_for_the_session_on_the_same_network(probe: Probe) -> None:
+    """The requirements of a deposit name the deployment's network, and the session's path."""
+    quote, target = (await probe.challenge()).requirements, probe.target
+    wanted = read_402(await probe.ask_session(DEPOSIT)).requirements
+    expect("the network of the deposit", wanted.get("network"), quote.get("network"))
+    resource, path = wanted.get("resource"), target.sessions.path
+    is_url = target.protected.resource not in ("", target.protected.path)
+    is_named = isinstance(resource, str) and (
+        resource.endswith(path) if is_url else resource == path
+    )
+    require(f"the resource {path}", is_named, repr(resource))
 
 
 @check("4.4/max-spend", needs="sessions")

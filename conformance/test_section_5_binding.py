@@ -87,6 +87,27 @@ async def a_deposit_does_not_open_the_quote(probe: Probe) -> None:
         await _ask(probe, path, **{"X-Payment-Id": payment_id})
 
 
+@check(
+    "5/resource-binding",
+    ground=derived(
+        "5: Otherwise look",
+        "5: An entitlement is valid only",
+        step="The record that grants has the same payment_id and the same resource_url: another "
+        "payment of the same payer is another record.",
+    ),
+    baseline="payment",
+    needs="funds, sessions",
+    pays=1,
+    deposits="0.02",
+)
+async def what_the_payer_has_paid_elsewhere_opens_nothing(probe: Probe) -> None:
+    """The id of a deposit does not open the resource that its payer has paid for, too."""
+    payer = await probe.money.payer()
+    await probe.buy(payer)
+    deposit = await probe.pay(read_402(await probe.ask_session(await probe.budget_for(2))), payer)
+    expect_not_served(await probe.ask(payment_id=deposit.challenge.payment_id), is_402=True)
+
+
 @check("5/resource-binding", baseline="session", needs="funds, sessions", pays=1)
 async def a_quote_opens_no_session(probe: Probe) -> None:
     """A payment for the protected resource opens no session."""

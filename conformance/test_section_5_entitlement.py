@@ -8,6 +8,7 @@ from x402sim.suite.check import check
 from x402sim.suite.examples import examples
 from x402sim.suite.expect import expect_not_served, expect_served, expect_withheld, require
 from x402sim.suite.probe import Probe
+from x402sim.suite.setting import Setting
 from x402sim.suite.verdict import Inconclusive
 
 INVENTED = ("", "pay_", "pay_x", "pay_" + "A" * 60, "pay_00000000-0000-4000-8000-000000000000")
@@ -17,6 +18,7 @@ INJECTIONS = (
     *("pay_' OR 1=1 --", "../pay_", "__proto__", "constructor", "[object Object]"),
 )
 """Injection attempts; a firewall in front of the service may answer these."""
+SECONDS_S, MINUTES_S = 15, 310
 HUGE = ("pay_" + "A" * 8000, "A" * 60_000)
 FAILURES: dict[str, dict[str, Any]] = {
     "the facilitator refuses connections": {"does": "refuse"},
@@ -116,18 +118,32 @@ async def a_reverted_transfer_is_no_payment(probe: Probe) -> None:
     expect_not_served(await probe.ask(payment_id=challenge.payment_id), is_402=True)
 
 
-@check("5/stored-records", needs="world, clock")
+@check("5/stored-records", needs="funds, restart", pays=1)
 async def the_record_grants_without_the_cache(probe: Probe) -> None:
     """After a restart, with an empty cache, the stored record still grants its resource."""
     payment_id = (await probe.buy()).challenge.payment_id
-    await probe.world.post("crash")
+    await probe.restart()
     expect_served(await probe.ask(payment_id=payment_id))
 
 
-@check("5/stored-records", baseline="payment", needs="world, clock, sessions")
+@check("5/stored-records", baseline="payment", needs="funds, restart, sessions", deposits="0.02")
 async def the_record_is_for_its_resource(probe: Probe) -> None:
     """After a restart, with an empty cache, a deposit's record does not open the quote."""
     deposit = await probe.pay(read_402(await probe.ask_session(await probe.budget_for(2))))
-    await probe.world.post("crash")
+    await probe.restart()
     answer = await probe.ask(payment_id=deposit.challenge.payment_id)
     expect_not_served(answer, is_402=True)
+
+
+def _long_s(setting: Setting) -> float:
+    """Return how long a payment is left alone, before its id is sent again."""
+    return MINUTES_S if setting.patient or setting.advance is not None else SECONDS_S
+
+
+@check("5/stored-records", needs="funds", pays=1, waits=_long_s)
+async def a_payment_is_not_forgotten(probe: Probe) -> None:
+    """A payment from the beginning of the run still grants access at its end."""
+    payment_id = (await probe.buy()).challenge.payment_id
+    await probe.wait(_long_s(probe.setting))
+    await probe.wait_for_the_rest()
+    expect_served(await probe.ask(payment_id=payment_id))

@@ -8,7 +8,7 @@ import asyncio
 from typing import Any
 
 from x402sim.protocol.money import to_base
-from x402sim.spec.ground import derived
+from x402sim.spec.ground import derived, ours
 from x402sim.suite.answers import OpenSession, read_402
 from x402sim.suite.check import check
 from x402sim.suite.expect import expect, expect_not_served, expect_served, expect_withheld, require
@@ -151,3 +151,23 @@ async def a_bad_request_costs_nothing(probe: Probe) -> None:
         if (await probe.ask(session_id=session.session_id, body=body)).status < 400:
             raise Skipped(f"the target accepts the body {body!r}")
     expect_served(await probe.ask(session_id=session.session_id))
+
+
+@check(
+    "5/session-survives-restart",
+    document="kit",
+    ground=ours(
+        "The specification does not say where sessions are kept. A payer whose deposit is settled "
+        "should not lose it because the service restarts.",
+        "1: Alternatively, a client funds",
+    ),
+    needs="funds, sessions, restart",
+    deposits="0.02",
+)
+async def a_session_survives_a_restart(probe: Probe) -> None:
+    """After a restart, a session still has the budget that it had."""
+    session, worth = await _open(probe, 2)
+    expect_served(await probe.ask(session_id=session.session_id))
+    await probe.restart()
+    served = await _drain(probe, session, worth)
+    expect("requests served after the restart", served, worth - 1)

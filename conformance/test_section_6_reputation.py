@@ -8,12 +8,10 @@ from typing import Any
 
 from x402sim.suite.answers import read_402
 from x402sim.suite.check import check
-from x402sim.suite.control_api import eventually
 from x402sim.suite.expect import require
+from x402sim.suite.indexing import buy_late, turn_s
 from x402sim.suite.probe import Probe
 from x402sim.suite.verdict import Skipped
-
-INDEXER_INTERVAL_S = 300
 
 
 def reputations(body: Any) -> list[Any]:
@@ -43,17 +41,17 @@ async def _proof(probe: Probe) -> dict[str, str]:
     return {"X-Payment-Id": paid.challenge.payment_id}
 
 
-@check("6/reputation", needs="world, clock, agents")
+@check("6/reputation", needs="funds, agents", pays=2, waits=turn_s)
 async def a_matched_payment_counts(probe: Probe) -> None:
     """After the indexer has matched a payment, the displayed reputation has changed."""
     proof = await _proof(probe)
-    await probe.world.advance(INDEXER_INTERVAL_S + 1)
+    if probe.setting.advance is not None:  # let the indexer process what others have paid
+        await probe.wait(turn_s(probe.setting))
     before = await _reputations(probe, proof)
-    await probe.buy()
-    await probe.world.advance(INDEXER_INTERVAL_S + 1)
+    await buy_late(probe)
 
     async def has_changed() -> bool:
         return await _reputations(probe, proof) != before
 
-    changed = await eventually(probe.clock, has_changed)
+    changed = await probe.eventually(has_changed, turn_s(probe.setting))
     require("another reputation than before", changed, f"still {before}")

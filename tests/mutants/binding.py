@@ -103,7 +103,7 @@ ROWS = (
     ),
     binding(
         "requirements-end-early",
-        "8/timeout",
+        "2.1/validity",
         "Requirements that say 300 seconds can be paid for one minute.",
         on_service(for_a_minute),
         needs="clock",

@@ -3,23 +3,44 @@
 The mempool is visible only without lag.
 """
 
-from dataclasses import dataclass
+from collections import deque
+from dataclasses import dataclass, field
 
 from x402sim.chain.base import Block, Chain, Transaction, TxReceipt
 from x402sim.clock import Clock
 from x402sim.protocol.crypto import Hash
 
+KEPT_QUERIES = 20_000
+"""How many of the newest queries are remembered."""
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A query about a transaction, known or not: its hash, and when it came (epoch ms)."""
+
+    tx_hash: Hash
+    at_ms: int
+
+
+def _queries() -> deque[Query]:
+    return deque(maxlen=KEPT_QUERIES)
+
 
 @dataclass(slots=True)
 class Index:
-    """The explorer's view of a chain, `lag_s` seconds late by `clock`; the lag can change."""
+    """The explorer's view of a chain, `lag_s` seconds late by `clock`; the lag can change.
+
+    `queries` are the newest queries about transactions and receipts, oldest first.
+    """
 
     chain: Chain
     clock: Clock
     lag_s: float = 0.0
+    queries: deque[Query] = field(default_factory=_queries)
 
     async def transaction(self, tx_hash: Hash) -> Transaction | None:
         """Return a transaction; None if it is unknown or not visible yet."""
+        self.queries.append(Query(tx_hash, self.clock.now_ms()))
         tx = await self.chain.transaction(tx_hash)
         if tx is None or await self._sees(tx.block_hash):
             return tx
@@ -27,6 +48,7 @@ class Index:
 
     async def receipt(self, tx_hash: Hash) -> TxReceipt | None:
         """Return a transaction's receipt; None if it is unknown, waiting or not visible yet."""
+        self.queries.append(Query(tx_hash, self.clock.now_ms()))
         receipt = await self.chain.receipt(tx_hash)
         if receipt is None or await self._sees(receipt.block_hash):
             return receipt

@@ -131,7 +131,7 @@ FLOW_AND_RESOURCES: tuple[Clause, ...] = (
     ),
     Clause(
         "2.1/description",
-        "description is optional and need not be sent back.",
+        "description is present in a 402, and need not be sent back.",
         "protocol.rules:SETTLEMENT",
         explicit("2.1: description", "4.1: paymentRequirements"),
     ),

@@ -14,6 +14,7 @@ from x402sim.spec.ground import BINDING, Ground, Kind, silent
 from x402sim.spec.needs import Need, parse_needs
 from x402sim.suggest import unknown
 from x402sim.suite.probe import Probe
+from x402sim.suite.setting import Setting
 from x402sim.suite.verdict import Level
 
 DOCUMENT = "spec"
@@ -40,7 +41,11 @@ HOW_TO_PROVIDE = {
 }
 """The needs of checks, and how to meet each on the command line or in the target file."""
 
+PATIENCE_S = 20.0
+"""What a case waits for at most, unless the run is patient."""
+
 Case = Callable[[Probe], Awaitable[None]]
+Waits = Callable[[Setting], float]
 
 
 class Baseline(StrEnum):
@@ -58,6 +63,7 @@ class Baseline(StrEnum):
 class Check:
     """One case of one id. `pays` and `deposits` are how much it may spend.
 
+    A case that `waits` until time has passed runs beside the others, where no clock turns.
     Several cases may have the same id; the worst outcome is the id's.
     """
 
@@ -70,6 +76,7 @@ class Check:
     deposits: str
     run: Case
     baseline: Baseline | None
+    waits: Waits | None = None
 
     @property
     def name(self) -> str:
@@ -100,13 +107,16 @@ def check(
     baseline: str | None = None,
     level: Level | None = None,
     document: str = DOCUMENT,
+    waits: Waits | None = None,
     ground: Ground | None = None,
 ) -> Callable[[Case], Check]:
     """Make a check of `async def case(probe)`; its docstring is the case's title.
 
     `clause` is an id of spec/clauses.py, or section/slug of another `document`. `needs`
     are keys of `HOW_TO_PROVIDE`, separated by commas. `pays` counts payments of the
-    quote's price, and `deposits` tokens in session deposits. A check that demands a
+    quote's price, and `deposits` tokens in session deposits. `waits` gives the seconds
+    that a case waits for with `probe.wait`: it runs beside the others, and if it waits for
+    longer than `PATIENCE_S`, only with --patient. A check that demands a
     refusal names its `baseline`, a value of `Baseline`. `ground` says where the demand
     comes from; without it, it is the clause's. Checks of the specification ("spec") have an
     explicit or a derived ground, those of the "kit" ours, and "silent" ones observe. The
@@ -144,6 +154,7 @@ def check(
             deposits=deposits,
             run=case,
             baseline=Baseline(baseline) if baseline is not None else None,
+            waits=waits,
         )
 
     return make

@@ -3,7 +3,7 @@
 It injects faults, reads the ledger and the journal, and advances the target's clock.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 import httpx
@@ -17,7 +17,10 @@ from x402sim.suite.expect import expect
 from x402sim.suite.setting import Setting
 from x402sim.suite.verdict import Inconclusive, Skipped
 from x402sim.world.control.limits import JOURNAL_ANSWER_BYTES
-from x402sim.world.control.messages import Transfer, Who
+from x402sim.world.control.messages import ExplorerQuery, Transfer, Who
+
+NOBODY = "0x" + "00" * 20
+"""The sender of minted tokens."""
 
 
 class ControlApi:
@@ -68,12 +71,21 @@ class ControlApi:
 
     async def transfers(self, payer: Wallet) -> list[dict[str, Any]]:
         """Return a payer's transfers on the world's ledger."""
-        found = await self.get("transfers")
+        return [each for each in await self._ledger() if each["from"] == payer.address]
+
+    async def received(self, payer: Wallet) -> list[int]:
+        """Return what others have transferred to a payer, in base units; mints do not count."""
+        givers = (NOBODY, payer.address)
+        found = [each for each in await self._ledger() if each["to"] == payer.address]
+        return [int(each["amount"]) for each in found if each["from"] not in givers]
+
+    async def _ledger(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = await self.get("transfers")
         try:
             msgspec.convert(found, list[Transfer])
         except msgspec.ValidationError as error:
             raise Inconclusive(f"the control API's transfers cannot be read: {error}") from error
-        return [each for each in found if each["from"] == payer.address]
+        return found
 
     async def expect_payments(self, payer: Wallet, *amounts_base: int) -> None:
         """Fail unless the payer made exactly these payments; without a world, check nothing."""
@@ -101,6 +113,19 @@ class ControlApi:
             return list(Journal.load(answer.content))
         except (httpx.HTTPError, ValueError) as error:
             raise Inconclusive(f"the world's journal cannot be read: {error!r}") from error
+
+    async def queries(self) -> list[tuple[str, float]]:
+        """Return the explorer's log: transaction and time (Unix seconds), oldest first."""
+        try:
+            asked = msgspec.convert(await self.get("explorer/queries"), list[ExplorerQuery])
+        except msgspec.ValidationError as error:
+            raise Inconclusive(f"the explorer's log cannot be read: {error}") from error
+        return [(each.tx_hash, each.at / 1000) for each in asked]
+
+    async def first_queries(self, tx_hashes: Iterable[str]) -> dict[str, float]:
+        """Return when the explorer was first asked for each of these, if it was (Unix seconds)."""
+        times = dict(reversed(await self.queries()))
+        return {tx_hash: times[tx_hash] for tx_hash in tx_hashes if tx_hash in times}
 
     async def advance(self, seconds: float) -> None:
         """Advance the target's clock."""

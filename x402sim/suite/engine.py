@@ -1,8 +1,10 @@
 """Runs checks against a target, one id after the other, and gives a result for each."""
 
+import asyncio
 import importlib.util
 import sys
 from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
 from itertools import groupby
 from pathlib import Path
 from types import ModuleType
@@ -12,12 +14,20 @@ import httpx
 import msgspec
 
 from x402sim.clock import stopwatch
+from x402sim.spec.needs import Need
 from x402sim.suite import redact
-from x402sim.suite.check import HOW_TO_PROVIDE, Baseline, Check
+from x402sim.suite.check import HOW_TO_PROVIDE, PATIENCE_S, Baseline, Check
 from x402sim.suite.expect import expect_served
 from x402sim.suite.probe import Probe
 from x402sim.suite.setting import RunState, Setting
-from x402sim.suite.verdict import CheckFailed, Inconclusive, Outcome, Result, Skipped
+from x402sim.suite.verdict import (
+    CaseResult,
+    CheckFailed,
+    Inconclusive,
+    Outcome,
+    Result,
+    Skipped,
+)
 
 _WORST = (
     Outcome.FAILED,
@@ -72,15 +82,13 @@ async def run(
     """Run checks and yield the result of each id as soon as it is certain.
 
     `on_begin` is called with each id before its checks run; `state` is what a preflight has found
-    out. Results that depend on a
-    baseline come last: the baselines are repeated first, because a target that has begun
-    to refuse everything would pass every check that expects a refusal.
+    out. Where no clock can be advanced, cases that wait or restart the target run beside the
+    others. Results that depend on a baseline come last: the baselines are repeated first, because
+    a target that has begun to refuse everything would pass every check that expects a refusal.
     """
     state = state or RunState()
     waiting: list[tuple[Result, set[Baseline]]] = []
-    for check_id, cases in groupby(checks, key=lambda check: check.id):
-        on_begin(check_id)
-        result, baselines = await _judge(setting, state, list(cases))
+    async for result, baselines in _run_cases(setting, state, checks, on_begin):
         if baselines and result.outcome is Outcome.PASSED:
             waiting.append((result, baselines))
         else:
@@ -93,62 +101,145 @@ async def run(
         yield _doubt(result, broken) if broken else result
 
 
+async def _run_cases(
+    setting: Setting, state: RunState, checks: list[Check], on_begin: Callable[[str], None]
+) -> AsyncIterator[tuple[Result, set[Baseline]]]:
+    """Run all cases; yield each id's result and the baselines that it depends on."""
+    ids = {check_id: list(cases) for check_id, cases in groupby(checks, key=lambda c: c.id)}
+    done: dict[Check, Result] = {}
+    late: list[str] = []
+    async with _beside(setting, state, checks) as tasks:
+        for check_id, cases in ids.items():
+            on_begin(check_id)
+            for case in cases:
+                if case not in tasks:
+                    done[case] = await run_case(setting, state, case)
+            if tasks.keys().isdisjoint(cases):
+                yield _of_id(cases, done)
+            else:
+                late.append(check_id)
+        state.turns.end_the_rest()
+        restarting = [case for case in tasks if Need.RESTART in case.needs]
+        for case in [case for case in tasks if case not in restarting]:
+            done[case] = await tasks[case]
+        await state.turns.when_ready(len(restarting))
+        for case in restarting:
+            done[case] = await tasks[case]
+    for check_id in late:
+        yield _of_id(ids[check_id], done)
+
+
+@asynccontextmanager
+async def _beside(
+    setting: Setting, state: RunState, checks: list[Check]
+) -> AsyncIterator[dict[Check, asyncio.Task[Result]]]:
+    """Start the cases that run beside the others; at the end, stop those that still run."""
+
+    async def play(case: Check) -> Result:
+        try:
+            return await run_case(setting, state, case)
+        finally:
+            if Need.RESTART in case.needs:
+                state.turns.is_over()
+
+    state.turns.share()
+    tasks = {
+        case: asyncio.create_task(play(case))
+        for case in checks
+        if setting.advance is None and (case.waits or Need.RESTART in case.needs)
+    }
+    await asyncio.sleep(0)  # noqa: TID251 - no time passes; they queue up before all others
+    try:
+        yield tasks
+    finally:
+        for task in tasks.values():
+            task.cancel()
+        await asyncio.gather(*tasks.values(), return_exceptions=True)
+
+
+def _of_id(cases: list[Check], done: dict[Check, Result]) -> tuple[Result, set[Baseline]]:
+    """Return the result of an id and the baselines that it depends on.
+
+    Of several failures, the clearest is the one that needs least, and then the shortest.
+    """
+
+    def place(case: Check) -> tuple[int, int, int]:
+        result = done[case]
+        if result.outcome is not Outcome.FAILED:
+            return _WORST.index(result.outcome), 0, 0
+        said = len(f"{result.expected}{result.actual}")
+        return _WORST.index(result.outcome), len(case.needs), said
+
+    in_order = sorted(cases, key=place)
+    worst = done[in_order[0]]
+    passed = [case for case in cases if done[case].outcome is Outcome.PASSED]
+    result = msgspec.structs.replace(
+        worst,
+        seconds=round(sum(done[case].seconds for case in cases), 3),
+        cases=tuple(each for case in in_order for each in done[case].cases),
+    )
+    return result, {case.baseline for case in passed if case.baseline}
+
+
 def _doubt(result: Result, broken: list[str]) -> Result:
     reason = f"the baseline was refused when repeated at the end of the run ({'; '.join(broken)})"
     return msgspec.structs.replace(result, outcome=Outcome.INCONCLUSIVE, reason=reason)
 
 
-async def _judge(
-    setting: Setting, state: RunState, cases: list[Check]
-) -> tuple[Result, set[Baseline]]:
-    """Run all cases of one id; return its result and the baselines it depends on."""
-    elapsed = stopwatch()
-    results = [await run_case(setting, state, case) for case in cases]
-    worst = min(results, key=lambda result: _WORST.index(result.outcome))
-    baselines = {
-        case.baseline
-        for case, result in zip(cases, results, strict=True)
-        if case.baseline and result.outcome is Outcome.PASSED
-    }
-    return msgspec.structs.replace(worst, seconds=round(elapsed(), 3)), baselines
-
-
 async def run_case(setting: Setting, state: RunState, case: Check) -> Result:
-    """Run one case, after its baseline; the result shows no secret."""
-    probe = Probe(setting, state)
-    outcome, reason, expected, actual = Outcome.PASSED, "", "", ""
-    try:
-        _require_needs(setting, case)
-        if case.baseline:
-            await _require_baseline(setting, state, case.baseline)
-        await case.run(probe)
-        if probe.observed:
-            outcome, actual = Outcome.OBSERVED, "; ".join(probe.observed)
-    except CheckFailed as failed:
-        outcome = Outcome.FAILED
-        prefix = f"{failed.what}: " if failed.what else ""
-        expected, actual = prefix + str(failed.expected), str(failed.actual)
-    except Inconclusive as unclear:
-        outcome, reason = Outcome.INCONCLUSIVE, str(unclear)
-    except Skipped as skipped:
-        outcome, reason = Outcome.SKIPPED, str(skipped)
-    except Exception as bug:  # noqa: BLE001 - a bug of one check must not end the run
-        outcome, reason = Outcome.INCONCLUSIVE, f"the check itself has a bug: {bug!r}"
-    finally:
-        left = await _clear_faults(setting) if probe.world.has_meddled else ""
-        if left:
-            outcome, reason = Outcome.INCONCLUSIVE, left
+    """Run one case in its turn, after its baseline; the result shows no secret."""
+    async with state.turns.acting():
+        elapsed = stopwatch()
+        probe = Probe(setting, state)
+        outcome, reason, expected, actual = Outcome.PASSED, "", "", ""
+        try:
+            _require_needs(setting, case)
+            if case.baseline:
+                await _require_baseline(setting, state, case.baseline)
+            await case.run(probe)
+            if probe.observed:
+                outcome, actual = Outcome.OBSERVED, "; ".join(probe.observed)
+        except CheckFailed as failed:
+            outcome = Outcome.FAILED
+            prefix = f"{failed.what}: " if failed.what else ""
+            expected, actual = prefix + str(failed.expected), str(failed.actual)
+        except Inconclusive as unclear:
+            outcome, reason = Outcome.INCONCLUSIVE, str(unclear)
+        except Skipped as skipped:
+            outcome, reason = Outcome.SKIPPED, str(skipped)
+        except Exception as bug:  # noqa: BLE001 - a bug of one check must not end the run
+            outcome, reason = Outcome.INCONCLUSIVE, f"the check itself has a bug: {bug!r}"
+        finally:
+            left = await _clear_faults(setting) if probe.world.has_meddled else ""
+            if left:
+                outcome, reason = Outcome.INCONCLUSIVE, left
+        found = CaseResult(
+            title=case.title,
+            outcome=outcome,
+            expected=redact.redacted(expected, setting.payer) or None,
+            actual=redact.redacted(actual, setting.payer) or None,
+            reason=redact.redacted(reason, setting.payer),
+            exchange=probe.last.show() if probe.last and outcome is Outcome.FAILED else "",
+            seconds=round(elapsed(), 3),
+        )
+    return _of_case(setting, case, found)
+
+
+def _of_case(setting: Setting, case: Check, found: CaseResult) -> Result:
+    """Return the result of an id that has this case only."""
     return Result(
         id=case.id,
         level=case.level,
         section=case.section,
-        outcome=outcome,
-        title=case.title,
-        expected=redact.redacted(expected, setting.payer) or None,
-        actual=redact.redacted(actual, setting.payer) or None,
-        reason=redact.redacted(reason, setting.payer),
+        outcome=found.outcome,
+        title=found.title,
+        expected=found.expected,
+        actual=found.actual,
+        reason=found.reason,
         rerun=f"{setting.rerun} --requirement {case.id}".strip(),
-        exchange=probe.last.show() if probe.last and outcome is Outcome.FAILED else "",
+        exchange=found.exchange,
+        seconds=found.seconds,
+        cases=(found,),
     )
 
 
@@ -159,6 +250,9 @@ def _require_needs(setting: Setting, case: Check) -> None:
     left_out = setting.left_out.get(case.name)
     if left_out is not None:
         raise Skipped(left_out)
+    waits_s = case.waits(setting) if case.waits and setting.advance is None else 0
+    if waits_s > PATIENCE_S and not setting.patient:
+        raise Skipped(f"it waits for {waits_s:.0f} s: give --patient")
     reason = setting.target.not_kept.get(case.clause)
     if reason is not None:
         raise Skipped(f"the target file says that this clause is not kept: {reason}")

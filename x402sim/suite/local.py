@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import httpx
 
@@ -14,7 +15,7 @@ from x402sim.world.assembly.parts import Parts
 from x402sim.world.assembly.recipe import Recipe
 from x402sim.world.loop import run_virtual
 from x402sim.world.stages.in_process import InProcess
-from x402sim.world.stages.stage import Plan
+from x402sim.world.stages.stage import OpenStage, Plan
 from x402sim.world.transport.latency import Latency
 from x402sim.world.transport.link import Asgi
 
@@ -26,6 +27,13 @@ HEARTBEAT_S = 300
 """Without transactions, a block every five minutes is enough."""
 
 
+async def _crash(stage: OpenStage) -> None:
+    """Restart the service, as the command of --restart does."""
+    assert stage.parts is not None
+    stage.parts.process.crash()
+    await stage.parts.process.runs()
+
+
 def judge(
     recipe: Recipe,
     *,
@@ -33,10 +41,13 @@ def judge(
     checks: list[Check] | None = None,
     latency: dict[str, Latency] | None = None,
     mutate: Callable[[Parts], None] = lambda parts: None,
+    has_clock: bool = True,
+    patient: bool = True,
 ) -> list[Result]:
     """Run the suite against a service of our own, after `mutate` has changed it.
 
-    Every need is met: funds, the world around the service, and its clock.
+    Every need is met: funds, the world around the service, and its clock. If not
+    `has_clock`, time passes as for a service of somebody else: only by itself.
     """
 
     calm = replace(recipe, sweep_s=recipe.sweep_s or SWEEP_S, heartbeat_s=HEARTBEAT_S)
@@ -53,7 +64,9 @@ def judge(
                 control=stage.control,
                 rpc=httpx.AsyncClient(transport=Asgi(stage.parts.rpc_app), base_url="http://rpc"),
                 pay_to=stage.parts.service.settings.pay_to,
-                advance=stage.advance,
+                advance=stage.advance if has_clock else None,
+                restart=partial(_crash, stage),
+                patient=patient,
             )
             return [each async for each in run(setting, checks or all_checks())]
 

@@ -6,7 +6,7 @@ signatures are in `probe.money`, the world around the target in `probe.world`, i
 """
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -28,11 +28,14 @@ from x402sim.suite.chain_view import ChainView
 from x402sim.suite.control_api import ControlApi
 from x402sim.suite.money import Money
 from x402sim.suite.setting import RunState, Setting
-from x402sim.suite.verdict import Inconclusive
+from x402sim.suite.turns import RestartFailed
+from x402sim.suite.verdict import Inconclusive, Skipped
 
 JSON = {"Content-Type": "application/json"}
 BAD_BODY = (400, 422)
 """The statuses with which a target rejects a body."""
+POLL_S, POLLS = 0.25, 40
+"""How often a condition is looked at, at most: in seconds, and within its time."""
 CENT_BASE = 10_000
 """A hundredth of the token, in base units."""
 
@@ -48,6 +51,48 @@ class Probe:
         self.money = Money(setting, state, self.world)
         self.observed: list[str] = []
         self.last: TargetAnswer | None = None
+
+    # --- time --------------------------------------------------------------------------
+
+    async def wait(self, seconds: float) -> None:
+        """Let time pass for the target; meanwhile, other checks act.
+
+        A clock that can be advanced is; otherwise the time is really waited for.
+        """
+        seconds = max(0.0, seconds)
+        if self.setting.advance is not None:
+            await self.world.advance(seconds)
+        else:
+            await self.state.turns.waiting(self.clock.sleep(seconds))
+
+    async def eventually(self, holds: Callable[[], Awaitable[bool]], within_s: float) -> bool:
+        """Tell whether a condition becomes true within a time; meanwhile, other checks act."""
+        end_s = self.clock.now() + within_s
+        while not await holds():
+            if self.clock.now() >= end_s:
+                return False
+            await self.wait(max(POLL_S, within_s / POLLS))
+        return True
+
+    async def wait_for_the_rest(self) -> None:
+        """Return when all checks are over that do not wait; at once where the clock turns."""
+        if self.setting.advance is None:
+            await self.state.turns.wait_for_the_rest()
+
+    async def restart(self) -> None:
+        """End the target and start it again; raises `Inconclusive`.
+
+        Where no clock turns, checks share one restart, at the end of the run.
+        """
+        if self.setting.advance is not None:
+            await self.world.post("crash")
+        elif self.setting.restart is not None:
+            try:
+                await self.state.turns.restart(self.setting.restart)
+            except RestartFailed as error:
+                raise Inconclusive(f"the target was not restarted: {error}") from error
+        else:
+            raise Skipped("it needs a way to restart the target: give --restart COMMAND")
 
     def observe(self, text: str) -> None:
         """Report what the target does where the specification is silent."""
@@ -238,13 +283,15 @@ class Probe:
         }
         return await self.send("POST", sessions.path, json=body, headers=proof)
 
-    async def open_session(self, max_spend: str, payer: Wallet | None = None) -> OpenSession:
+    async def open_session(
+        self, max_spend: str, payer: Wallet | None = None, *, duration: int | None = None
+    ) -> OpenSession:
         """Pay a deposit and find the session's id; raises `Inconclusive`."""
-        challenge = read_402(await self.ask_session(max_spend))
+        challenge = read_402(await self.ask_session(max_spend, duration))
         paid = await self.pay(challenge, payer)
         answer = paid.receipt
         if self.target.sessions.claim != "receipt":
-            answer = await self.ask_session(max_spend, payment_id=challenge.payment_id)
+            answer = await self.ask_session(max_spend, duration, payment_id=challenge.payment_id)
         session_id = paid.receipt.session_id or answer.session_id
         if session_id is None:
             raise Inconclusive(

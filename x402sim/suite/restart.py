@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 import httpx
 
 from x402sim.clock import Clock
-from x402sim.suite.setting import RestartFailed
+from x402sim.suite.turns import RestartFailed
 
 POLL_S = 0.2
 

@@ -13,11 +13,8 @@ from x402sim.protocol.crypto import Address
 from x402sim.rng import Rng
 from x402sim.spec.needs import Need
 from x402sim.suite.target import Target
+from x402sim.suite.turns import Turns
 from x402sim.suite.wire import Pace
-
-
-class RestartFailed(Exception):
-    """The target was not restarted, or does not answer since."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,3 +85,5 @@ class RunState:
     baselines: dict[str, str | None] = field(default_factory=dict)
     """Each baseline that was tried: None if it was accepted, else why not."""
     pace: Pace = field(default_factory=Pace)
+    turns: Turns = field(default_factory=Turns)
+    """Which check may act now."""

@@ -1,4 +1,4 @@
-"""The outcomes of a check, the exceptions that end it, and the result of an id."""
+"""The outcomes of a check, the exceptions that end it, and the results of a case and of an id."""
 
 from enum import StrEnum
 from typing import Any, Literal
@@ -37,8 +37,23 @@ class Skipped(Exception):
     """A need of the check is not met."""
 
 
+class CaseResult(msgspec.Struct, frozen=True, kw_only=True):
+    """The result of one case. `exchange` is the redacted exchange behind a failure."""
+
+    title: str
+    outcome: Outcome
+    expected: str | None = None
+    actual: str | None = None
+    reason: str = ""
+    exchange: str = ""
+    seconds: float = 0.0
+
+
 class Result(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of one id. `exchange` is the redacted exchange behind a failure."""
+    """The result of one id: that of its worst case, and all of its cases.
+
+    Cases that failed come first in `cases`, the clearest before the others.
+    """
 
     id: str
     level: Level
@@ -51,3 +66,11 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     rerun: str = ""
     exchange: str = ""
     seconds: float = 0.0
+    cases: tuple[CaseResult, ...] = ()
+
+    @property
+    def in_part(self) -> str:
+        """How much of an id was judged, such as "1 of 3 cases"; empty if none was skipped."""
+        skipped = sum(case.outcome is Outcome.SKIPPED for case in self.cases)
+        judged = len(self.cases) - skipped
+        return f"{judged} of {len(self.cases)} cases" if judged and skipped else ""

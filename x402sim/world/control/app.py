@@ -35,6 +35,7 @@ ACTIONS: dict[tuple[str, str], tuple[Action, type[Any]]] = {
     ("POST", "/reset"): (snapshots.reset, Nothing),
     ("GET", "/who"): (look.who, Nothing),
     ("GET", "/transfers"): (money.transfers, Nothing),
+    ("GET", "/explorer/queries"): (look.queries, Nothing),
     ("POST", "/balances"): (money.balances, money.Accounts),
     ("POST", "/send"): (money.send, money.Send),
     ("GET", "/faults"): (faults.standing, Nothing),
@@ -86,10 +87,10 @@ def control_app(parts: Parts, token: str | None) -> Starlette:
 def usage() -> str:
     """Return the list of actions, one line each."""
     lines = [
-        f"{method:4} /_sim{path:<15} {(action.__doc__ or '').splitlines()[0]}"
+        f"{method:4} /_sim{path:<18} {(action.__doc__ or '').splitlines()[0]}"
         for (method, path), (action, _) in ACTIONS.items()
     ]
-    lines.append(f"GET  /_sim{'/journal':<15} What happened, as NDJSON; ?since=SEQ skips the rest.")
+    lines.append(f"GET  /_sim{'/journal':<18} What happened, as NDJSON; ?since=SEQ skips the rest.")
     return "\n".join(lines) + "\n"
 
 

@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from x402sim.protocol.crypto import checksum
+from x402sim.protocol.crypto import checksum, to_hex
 from x402sim.protocol.networks import Network
 from x402sim.world.assembly.parts import Parts
 from x402sim.world.control.context import Context, Nothing, balance_of, merchant
-from x402sim.world.control.messages import Account, ChainState, State, TokenInfo, Who
+from x402sim.world.control.messages import Account, ChainState, ExplorerQuery, State, TokenInfo, Who
 
 
 async def who(context: Context, _: Nothing) -> Any:
@@ -52,6 +52,12 @@ async def funded_accounts(parts: Parts) -> list[Account]:
         )
         for wallet in parts.accounts
     ]
+
+
+async def queries(context: Context, _: Nothing) -> Any:
+    """The newest queries to the explorer about transactions, oldest first."""
+    asked = context.parts.index.queries
+    return [ExplorerQuery(tx_hash=to_hex(each.tx_hash), at=each.at_ms) for each in asked]
 
 
 async def state(context: Context, _: Nothing) -> Any:

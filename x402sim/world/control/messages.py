@@ -96,6 +96,13 @@ class Transfer(Wire, frozen=True):
     block_number: int
 
 
+class ExplorerQuery(Wire, frozen=True):
+    """A query to the explorer about a transaction, and when it came (epoch ms)."""
+
+    tx_hash: str
+    at: int
+
+
 class Sent(Wire, frozen=True):
     """A transaction that was sent, and whether it is mined.
 

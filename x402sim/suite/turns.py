@@ -1,0 +1,80 @@
+"""Which check may act now? One at a time; a check that waits passes its turn on.
+
+So a check that waits for minutes runs beside the others, and meets neither the faults that
+they inject nor the blocks that they hold back. Checks that need a restart share one: it comes
+when all others are over, and each of them is ready for it.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any
+
+
+class RestartFailed(Exception):
+    """The target was not restarted, or does not answer since."""
+
+
+class Turns:
+    """The turns of one run; of checks that run one by one, until `share` is called."""
+
+    def __init__(self) -> None:
+        self._turn = asyncio.Lock()
+        self._rest_is_over, self._may_restart = asyncio.Event(), asyncio.Event()
+        self._rest_is_over.set()
+        self._may_restart.set()
+        self._ready = asyncio.Semaphore(0)
+        self._shares = False
+        self._restarted: str | None = None
+        """Why the shared restart failed, "" if it did not; None before it."""
+
+    @asynccontextmanager
+    async def acting(self) -> AsyncIterator[None]:
+        """Act as soon as no other check does."""
+        async with self._turn:
+            yield
+
+    async def waiting(self, event: Coroutine[Any, Any, object]) -> None:
+        """Pass the turn on until something has happened, and take it again."""
+        self._turn.release()
+        try:
+            await event
+        finally:
+            await self._turn.acquire()
+
+    async def wait_for_the_rest(self) -> None:
+        """Pass the turn on until all checks are over that do not wait."""
+        await self.waiting(self._rest_is_over.wait())
+
+    async def restart(self, restart: Callable[[], Awaitable[None]]) -> None:
+        """Restart the target, or take part in the shared restart; raises `RestartFailed`."""
+        self._ready.release()
+        await self.waiting(self._may_restart.wait())
+        if self._restarted is None or not self._shares:
+            try:
+                await restart()
+                self._restarted = ""
+            except RestartFailed as error:
+                self._restarted = str(error)
+        if self._restarted:
+            raise RestartFailed(self._restarted)
+
+    def share(self) -> None:
+        """Begin a run: the rest is not over, and one restart serves all."""
+        self._rest_is_over.clear()
+        self._may_restart.clear()
+        self._shares = True
+
+    def end_the_rest(self) -> None:
+        """Say that all checks are over that do not wait."""
+        self._rest_is_over.set()
+
+    async def when_ready(self, checks: int) -> None:
+        """Wait until this many checks are ready for the restart, or over; then let it begin."""
+        for _ in range(checks):
+            await self._ready.acquire()
+        self._may_restart.set()
+
+    def is_over(self) -> None:
+        """Say that a check is over that may have needed a restart."""
+        self._ready.release()
