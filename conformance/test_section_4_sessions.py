@@ -17,7 +17,7 @@ from x402sim.suite.verdict import CheckFailed, Inconclusive
 EXACT = ("8.20", "0.29", "1.00", "0.01", "4.35", "1.10", "0.57", "10.00")
 """Amounts with two fraction digits; floats get most of them wrong."""
 DEPOSIT = "1.00"
-RANDOM_INPUTS = 15
+RANDOM_INPUTS = 8
 MODEST_CENTS = 1000
 """Every service accepts a deposit of 10.00; it may refuse a larger one."""
 MALFORMED: tuple[Any, ...] = (
