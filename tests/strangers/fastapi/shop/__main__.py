@@ -33,7 +33,9 @@ def main() -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: None)
     listener = socket.create_server(("127.0.0.1", config.port), backlog=512)
-    options = uvicorn.Config(create_app(), log_level="warning", access_log=False, timeout_graceful_shutdown=3)
+    options = uvicorn.Config(
+        create_app(), log_level="warning", access_log=False, timeout_graceful_shutdown=3
+    )
     Server(options).run(sockets=[listener])
 
 

@@ -20,7 +20,14 @@ from . import jobs, quotes
 from .chain import Explorer, Facilitator, Node
 from .config import QUOTE_PRICE, RATE_LIMIT, bug, on, settings
 from .models import (
-    Agent, ApiError, PaymentRequired, PayRequest, QuoteRequest, QuoteResponse, SessionRequest, base_units,
+    Agent,
+    ApiError,
+    PaymentRequired,
+    PayRequest,
+    QuoteRequest,
+    QuoteResponse,
+    SessionRequest,
+    base_units,
 )
 from .payments import Payments
 from .sessions import Sessions, hand_over, view
@@ -92,7 +99,9 @@ async def refusal(shop: Shop, resource: str, *, poor: bool = False) -> Exception
     if poor and on("budget_403"):
         return ApiError(403, "Insufficient session budget")
     price = 1000 if bug("price_1000") else QUOTE_PRICE
-    return await shop.payments.required(resource, price, DESCRIPTIONS.get(resource, "Perpetual futures quote"))
+    return await shop.payments.required(
+        resource, price, DESCRIPTIONS.get(resource, "Perpetual futures quote")
+    )
 
 
 PaymentId = Annotated[str | None, Header(alias="X-Payment-Id")]
@@ -156,7 +165,12 @@ class PaidRoute(APIRoute):
                 return await handler(request)
             except RequestValidationError:
                 headers = request.headers
-                await proof_of_payment(request, get_shop(request), headers.get("x-payment-id"), headers.get("x-session-id"))
+                await proof_of_payment(
+                    request,
+                    get_shop(request),
+                    headers.get("x-payment-id"),
+                    headers.get("x-session-id"),
+                )
                 json_only(request)
                 raise
 
@@ -168,7 +182,9 @@ free = APIRouter()
 
 
 @paid.post(QUOTE_PATH)
-async def perp_quote(access: AccessDep, _: Annotated[None, JsonDep], body: QuoteRequest) -> QuoteResponse:
+async def perp_quote(
+    access: AccessDep, _: Annotated[None, JsonDep], body: QuoteRequest
+) -> QuoteResponse:
     await access.charge()
     return QuoteResponse(quote=quotes.quote(body))
 
@@ -177,7 +193,12 @@ async def perp_quote(access: AccessDep, _: Annotated[None, JsonDep], body: Quote
 async def pay(body: PayRequest, shop: ShopDep, response: Response) -> dict[str, Any]:
     receipt = await shop.payments.pay(body)
     moment = receipt.timestamp // 1000 if bug("receipt_in_seconds") else receipt.timestamp
-    answer = {"success": True, "paymentId": receipt.payment_id, "txHash": receipt.tx_hash, "timestamp": moment}
+    answer = {
+        "success": True,
+        "paymentId": receipt.payment_id,
+        "txHash": receipt.tx_hash,
+        "timestamp": moment,
+    }
     if budget := await shop.payments.session_of(receipt.payment_id):
         hand_over(budget, answer, response, receipt=True)
     return answer
@@ -188,8 +209,14 @@ async def payment_record(payment_id: str, shop: ShopDep) -> dict[str, Any]:
     record = None if on("no_records") else await shop.store.get(Payment, fold(payment_id) or "")
     if record is None:
         raise ApiError(404, "Not Found")
-    moment = record.timestamp if on("records_in_ms") else datetime.fromtimestamp(record.timestamp / 1000, UTC).isoformat()
-    return {column.name: getattr(record, column.name) for column in Payment.__table__.columns} | {"timestamp": moment}
+    moment = (
+        record.timestamp
+        if on("records_in_ms")
+        else datetime.fromtimestamp(record.timestamp / 1000, UTC).isoformat()
+    )
+    return {column.name: getattr(record, column.name) for column in Payment.__table__.columns} | {
+        "timestamp": moment
+    }
 
 
 @free.post(DEPOSIT_PATH, dependencies=[JsonDep])
@@ -201,12 +228,18 @@ async def create_session(
     # The repeated request of a paid deposit gets its session; any other request is for a new one.
     asked = (base_units(body.maxSpend), body.seconds, "open")
     if deposit and budget and (budget.deposited, deposit.duration, budget.state) == asked:
-        answer: dict[str, Any] = {"deposited": str(budget.deposited), "paymentId": budget.payment_id}
+        answer: dict[str, Any] = {
+            "deposited": str(budget.deposited),
+            "paymentId": budget.payment_id,
+        }
         hand_over(budget, answer, response, receipt=False)
         return answer
     resource = QUOTE_PATH if bug("deposit_names_quote") else DEPOSIT_PATH
     raise await shop.payments.required(
-        resource, base_units(body.maxSpend), f"Session deposit for {body.seconds} seconds", body.seconds
+        resource,
+        base_units(body.maxSpend),
+        f"Session deposit for {body.seconds} seconds",
+        body.seconds,
     )
 
 
@@ -230,8 +263,15 @@ async def list_agents(shop: ShopDep) -> list[Agent] | dict[str, list[Agent]]:
     agents = []
     for key, name, resource in AGENTS:
         reputation = await shop.store.get(Reputation, resource)
-        agents.append(Agent(id=key, name=name, resource=resource, price=str(QUOTE_PRICE),
-                            reputation=reputation.matched if reputation else 0))
+        agents.append(
+            Agent(
+                id=key,
+                name=name,
+                resource=resource,
+                price=str(QUOTE_PRICE),
+                reputation=reputation.matched if reputation else 0,
+            )
+        )
     return agents if on("agents_bare_list") else {"agents": agents}
 
 
@@ -310,8 +350,13 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
 
 
 def create_app() -> FastAPI:
-    app = FastAPI(title="Pay-per-request perp quotes", version="1.0", lifespan=lifespan, redirect_slashes=False,
-                  strict_content_type=False)
+    app = FastAPI(
+        title="Pay-per-request perp quotes",
+        version="1.0",
+        lifespan=lifespan,
+        redirect_slashes=False,
+        strict_content_type=False,
+    )
     if on("agents_paid"):
         paid.add_api_route(AGENTS_PATH, list_agents_paid, methods=["GET"])
     else:
@@ -329,7 +374,9 @@ def create_app() -> FastAPI:
     if on("rate_limit"):
 
         @app.middleware("http")
-        async def limit(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
+        async def limit(
+            request: Request, call_next: Callable[[Request], Awaitable[Response]]
+        ) -> Response:
             calls, now = recent[request.client.host if request.client else ""], time.monotonic()
             while calls and calls[0] < now - 1:
                 calls.popleft()
@@ -341,7 +388,9 @@ def create_app() -> FastAPI:
     if on("collapse_slashes"):
 
         @app.middleware("http")
-        async def collapse(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
+        async def collapse(
+            request: Request, call_next: Callable[[Request], Awaitable[Response]]
+        ) -> Response:
             path = request.scope["path"]
             while "//" in path:
                 path = path.replace("//", "/")

@@ -39,7 +39,14 @@ def decode_header(text: str) -> tuple[Authorization, str]:
             raw = base64.b64decode(raw, validate=True)
         payload = json.loads(raw.decode())["payload"]
         return Authorization.model_validate(payload), base64.b64encode(raw).decode()
-    except (ValueError, KeyError, TypeError, binascii.Error, RecursionError, ValidationError) as error:
+    except (
+        ValueError,
+        KeyError,
+        TypeError,
+        binascii.Error,
+        RecursionError,
+        ValidationError,
+    ) as error:
         raise ApiError(400, "Invalid payment header") from error
 
 
@@ -61,9 +68,13 @@ class Facilitator:
     def __init__(self, http: httpx.AsyncClient) -> None:
         self._http, self._base = http, f"{settings().facilitator_url}/v2/x402"
 
-    async def _post(self, action: str, header: str, terms: dict[str, Any], timeout: float) -> httpx.Response:
+    async def _post(
+        self, action: str, header: str, terms: dict[str, Any], timeout: float
+    ) -> httpx.Response:
         body = {"x402Version": 1, "paymentHeader": header, "paymentRequirements": terms}
-        return await self._http.post(f"{self._base}/{action}", json=body, headers={"X402-Version": "1"}, timeout=timeout)
+        return await self._http.post(
+            f"{self._base}/{action}", json=body, headers={"X402-Version": "1"}, timeout=timeout
+        )
 
     async def verify(self, header: str, terms: dict[str, Any]) -> str | None:
         """Return why the payment is not valid, or None if it is."""
@@ -72,7 +83,11 @@ class Facilitator:
             answer = response.json()
         except (httpx.HTTPError, ValueError) as error:
             raise NoAnswer from error
-        if not isinstance(answer, dict) or response.status_code == 429 or response.status_code >= 500:
+        if (
+            not isinstance(answer, dict)
+            or response.status_code == 429
+            or response.status_code >= 500
+        ):
             raise NoAnswer
         if answer.get("isValid") is True:
             return None
@@ -95,7 +110,11 @@ class Facilitator:
         if answer.get("event") == "payment.failed" and response.status_code < 500:
             return Outcome(error=str(answer.get("error") or "failed"))
         tx_hash = answer.get("txHash")
-        if response.is_success and answer.get("event") == "payment.settled" and TX_HASH.fullmatch(str(tx_hash)):
+        if (
+            response.is_success
+            and answer.get("event") == "payment.settled"
+            and TX_HASH.fullmatch(str(tx_hash))
+        ):
             moved = (str(answer.get("to", "")).lower(), str(answer.get("value", "")))
             if moved == (terms["payTo"].lower(), terms["maxAmountRequired"]):
                 block = answer.get("blockNumber")
@@ -116,7 +135,9 @@ class Node:
     async def _call(self, method: str, *params: Any) -> Any:
         try:
             response = await self._http.post(
-                settings().rpc_url, json={"jsonrpc": "2.0", "id": 1, "method": method, "params": params}, timeout=10
+                settings().rpc_url,
+                json={"jsonrpc": "2.0", "id": 1, "method": method, "params": params},
+                timeout=10,
             )
             answer = response.json()
             if "result" not in answer:
@@ -126,13 +147,17 @@ class Node:
             raise NoAnswer from error
 
     async def _read(self, data: str) -> str:
-        result = await self._call("eth_call", {"to": settings().token_address, "data": data}, "latest")
+        result = await self._call(
+            "eth_call", {"to": settings().token_address, "data": data}, "latest"
+        )
         if not isinstance(result, str) or len(result) < 66:
             raise NoAnswer(f"eth_call answered {result!r}")
         return result
 
     async def is_used(self, authorizer: str, nonce: str) -> bool:
-        return int(await self._read(AUTHORIZATION_STATE + _word(authorizer) + _word(nonce)), 16) != 0
+        return (
+            int(await self._read(AUTHORIZATION_STATE + _word(authorizer) + _word(nonce)), 16) != 0
+        )
 
     async def transfer_of(self, authorizer: str, nonce: str, to: str, value: int) -> str | None:
         """Return the transaction in which this authorization moved exactly this, if there is one."""
@@ -141,13 +166,19 @@ class Node:
         try:
             start = max(0, int(await self._call("eth_blockNumber"), 16) - LOG_RANGE)
             topics = [AUTHORIZATION_USED, "0x" + _word(authorizer), "0x" + _word(nonce)]
-            wanted = {"address": settings().token_address, "fromBlock": hex(start), "toBlock": "latest", "topics": topics}
+            wanted = {
+                "address": settings().token_address,
+                "fromBlock": hex(start),
+                "toBlock": "latest",
+                "topics": topics,
+            }
             for used in await self._call("eth_getLogs", wanted):
                 receipt = await self._call("eth_getTransactionReceipt", used["transactionHash"])
                 for entry in receipt["logs"]:
                     if (
                         entry["address"].lower() == settings().token_address.lower()
-                        and [t.lower() for t in entry["topics"]] == [TRANSFER, "0x" + _word(authorizer), "0x" + _word(to)]
+                        and [t.lower() for t in entry["topics"]]
+                        == [TRANSFER, "0x" + _word(authorizer), "0x" + _word(to)]
                         and int(entry["data"], 16) == value
                     ):
                         return used["transactionHash"]
@@ -165,29 +196,62 @@ class Node:
     async def domain(self) -> dict[str, Any]:
         """The token's EIP-712 domain; its version differs between deployments, so ask the token."""
         if self._domain is None:
+
             def text(data: str) -> str:
                 raw = bytes.fromhex(data[2:])
                 return raw[64 : 64 + int.from_bytes(raw[32:64])].decode()
 
-            name, version = text(await self._read("0x06fdde03")), text(await self._read("0x54fd4d50"))
-            self._domain = {"name": name, "version": version, "chainId": settings().chain_id,
-                            "verifyingContract": settings().token_address}
+            name, version = (
+                text(await self._read("0x06fdde03")),
+                text(await self._read("0x54fd4d50")),
+            )
+            self._domain = {
+                "name": name,
+                "version": version,
+                "chainId": settings().chain_id,
+                "verifyingContract": settings().token_address,
+            }
         return self._domain
 
     async def sign_transfer(self, to: str, value: int, nonce: bytes) -> str:
         """Return a facilitator header that moves value from our own wallet."""
         # A quiet chain's latest block is older than now, so it can only move the window later.
-        wallet, now = Account.from_key(settings().private_key), max(int(time.time()), await self.now())
-        message = {"from": wallet.address, "to": to, "value": value, "validAfter": now - 60, "validBefore": now + 300,
-                   "nonce": nonce}
-        fields = dict.fromkeys(("from", "to"), "address") | dict.fromkeys(("value", "validAfter", "validBefore"), "uint256")
-        types = [{"name": name, "type": kind} for name, kind in (fields | {"nonce": "bytes32"}).items()]
-        signed = Account.sign_typed_data(
-            settings().private_key, await self.domain(), {"TransferWithAuthorization": types}, message
+        wallet, now = (
+            Account.from_key(settings().private_key),
+            max(int(time.time()), await self.now()),
         )
-        payload = message | {"value": str(value), "nonce": "0x" + nonce.hex(),
-                             "signature": "0x" + bytes(signed.signature).hex(), "asset": settings().token_address}
-        header = {"x402Version": 1, "scheme": "exact", "network": settings().network, "payload": payload}
+        message = {
+            "from": wallet.address,
+            "to": to,
+            "value": value,
+            "validAfter": now - 60,
+            "validBefore": now + 300,
+            "nonce": nonce,
+        }
+        fields = dict.fromkeys(("from", "to"), "address") | dict.fromkeys(
+            ("value", "validAfter", "validBefore"), "uint256"
+        )
+        types = [
+            {"name": name, "type": kind} for name, kind in (fields | {"nonce": "bytes32"}).items()
+        ]
+        signed = Account.sign_typed_data(
+            settings().private_key,
+            await self.domain(),
+            {"TransferWithAuthorization": types},
+            message,
+        )
+        payload = message | {
+            "value": str(value),
+            "nonce": "0x" + nonce.hex(),
+            "signature": "0x" + bytes(signed.signature).hex(),
+            "asset": settings().token_address,
+        }
+        header = {
+            "x402Version": 1,
+            "scheme": "exact",
+            "network": settings().network,
+            "payload": payload,
+        }
         return base64.b64encode(json.dumps(header).encode()).decode()
 
 
@@ -199,11 +263,17 @@ class Explorer:
         """Return the block of a transaction; None while it is unknown, pending or the explorer is out of order."""
         query = {"module": "proxy", "action": "eth_getTransactionByHash", "txhash": tx_hash}
         try:
-            response = await self._http.get(f"{settings().explorer_url}/api", params=query, timeout=10)
+            response = await self._http.get(
+                f"{settings().explorer_url}/api", params=query, timeout=10
+            )
             if bug("indexer_dies"):
                 return int(response.json()["result"]["blockNumber"], 16)
             result = response.json()["result"]
-            return int(result["blockNumber"], 16) if result["hash"].lower() == tx_hash.lower() else None
+            return (
+                int(result["blockNumber"], 16)
+                if result["hash"].lower() == tx_hash.lower()
+                else None
+            )
         except (httpx.HTTPError, ValueError, KeyError, TypeError, AttributeError) as error:
             if bug("indexer_dies"):
                 raise

@@ -22,10 +22,19 @@ class Jobs:
         self._stopping = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
 
-    def every(self, seconds: float, job: Callable[[], Awaitable[None]], *, wait_first: bool = False, fragile: bool = False) -> None:
+    def every(
+        self,
+        seconds: float,
+        job: Callable[[], Awaitable[None]],
+        *,
+        wait_first: bool = False,
+        fragile: bool = False,
+    ) -> None:
         self._tasks.append(asyncio.create_task(self._repeat(seconds, job, wait_first, fragile)))
 
-    async def _repeat(self, seconds: float, job: Callable[[], Awaitable[None]], wait_first: bool, fragile: bool) -> None:
+    async def _repeat(
+        self, seconds: float, job: Callable[[], Awaitable[None]], wait_first: bool, fragile: bool
+    ) -> None:
         if wait_first:
             await self._pause(seconds)
         while not self._stopping.is_set():
@@ -63,8 +72,12 @@ def start(store: Store, explorer: Explorer, payments: Payments, sessions: Sessio
         await store.drop_old_offers(time.time() - 86400)
 
     jobs = Jobs()
-    jobs.every(INDEX_SECONDS * (12 if bug("indexer_hourly") else 1), lambda: index(store, explorer),
-               wait_first=on("first_index_late"), fragile=bug("indexer_dies"))
+    jobs.every(
+        INDEX_SECONDS * (12 if bug("indexer_hourly") else 1),
+        lambda: index(store, explorer),
+        wait_first=on("first_index_late"),
+        fragile=bug("indexer_dies"),
+    )
     jobs.every(CACHE_CLEAR_SECONDS, clear, wait_first=True)
     jobs.every(0.5, sessions.expire)
     jobs.every(2, payments.reconcile_open)

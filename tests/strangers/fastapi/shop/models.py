@@ -29,7 +29,11 @@ class Body(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _no_extras(cls, data: Any) -> Any:
-        if on("refuse_extra_fields") and isinstance(data, dict) and (extra := set(data) - set(cls.model_fields)):
+        if (
+            on("refuse_extra_fields")
+            and isinstance(data, dict)
+            and (extra := set(data) - set(cls.model_fields))
+        ):
             raise ValueError(f"unknown fields: {', '.join(sorted(map(str, extra)))}")
         return data
 
@@ -53,8 +57,15 @@ class Requirements(BaseModel):
 
     def same_terms(self, issued: "Requirements") -> bool:
         def plain(terms: Requirements) -> tuple[object, ...]:
-            return (terms.scheme, terms.network, terms.payTo.lower(), terms.asset.lower(),
-                    terms.maxAmountRequired, terms.maxTimeoutSeconds, terms.resource)
+            return (
+                terms.scheme,
+                terms.network,
+                terms.payTo.lower(),
+                terms.asset.lower(),
+                terms.maxAmountRequired,
+                terms.maxTimeoutSeconds,
+                terms.resource,
+            )
 
         return plain(self) == plain(issued)
 
@@ -104,7 +115,9 @@ def base_units(max_spend: str) -> int:
 
 def _budget(value: str) -> str:
     lenient = on("lenient_max_spend")
-    if not re.fullmatch(r"[0-9]{1,12}(\.[0-9]{1,2})?" if lenient else r"[0-9]{1,12}\.[0-9]{2}", value):
+    if not re.fullmatch(
+        r"[0-9]{1,12}(\.[0-9]{1,2})?" if lenient else r"[0-9]{1,12}\.[0-9]{2}", value
+    ):
         raise ValueError('maxSpend is a decimal amount such as "1.00"')
     if base_units(value) <= 0:
         raise ValueError("maxSpend must be more than zero")

@@ -11,7 +11,7 @@ from weakref import WeakValueDictionary
 
 from sqlalchemy.exc import IntegrityError
 
-from .chain import Facilitator, NoAnswer, Node, Outcome, decode_header
+from .chain import Facilitator, NoAnswer, Node, decode_header
 from .config import ENTITLEMENT_SECONDS, OFFER_SECONDS, bug, on, settings
 from .models import ApiError, Authorization, PaymentRequired, PayRequest, Requirements
 from .store import Budget, Offer, Payment, Store
@@ -74,9 +74,15 @@ class Payments:
 
     # Offers
 
-    async def required(self, resource: str, amount: int, description: str, duration: int | None = None) -> PaymentRequired:
+    async def required(
+        self, resource: str, amount: int, description: str, duration: int | None = None
+    ) -> PaymentRequired:
         """Issue an offer, and return the 402 that carries it."""
-        opaque = str(uuid.uuid4()) if on("uuid_payment_ids") else "".join(secrets.choice(ALPHABET) for _ in range(20))
+        opaque = (
+            str(uuid.uuid4())
+            if on("uuid_payment_ids")
+            else "".join(secrets.choice(ALPHABET) for _ in range(20))
+        )
         if bug("clock_ids"):
             opaque = str(int(time.time()))
         payment_id = opaque if bug("bare_payment_id") else f"pay_{opaque}"
@@ -85,10 +91,17 @@ class Payments:
         if on("lowercase_addresses"):
             pay_to, asset = pay_to.lower(), asset.lower()
         terms: dict[str, Any] = {
-            "scheme": "exact", "network": config.network, "payTo": pay_to, "asset": asset, "maxAmountRequired": str(amount),
-            "maxTimeoutSeconds": 3600 if bug("timeout_3600") else OFFER_SECONDS, "resource": resource,
+            "scheme": "exact",
+            "network": config.network,
+            "payTo": pay_to,
+            "asset": asset,
+            "maxAmountRequired": str(amount),
+            "maxTimeoutSeconds": 3600 if bug("timeout_3600") else OFFER_SECONDS,
+            "resource": resource,
         }
-        await self._store.save(Offer(payment_id=payment_id, terms=terms, duration=duration, issued_at=time.time()))
+        await self._store.save(
+            Offer(payment_id=payment_id, terms=terms, duration=duration, issued_at=time.time())
+        )
 
         shown = terms if on("no_description") else terms | {"description": description}
         if bug("amount_as_number"):
@@ -99,11 +112,18 @@ class Payments:
             "error": "Payment required" if bug("error_text_case") else "Payment Required",
             "paymentId": payment_id,
             "paymentRequirements": shown,
-            "message": f"{tokens} is required" if bug("message_in_tokens") else f"{units} base units ({tokens}) are required",
+            "message": f"{tokens} is required"
+            if bug("message_in_tokens")
+            else f"{units} base units ({tokens}) are required",
             "network": str(config.chain_id) if bug("network_is_chain_id") else config.network,
         }
         if on("x402_compat"):
-            body |= {"x402Version": 1, "accepts": [shown | {"mimeType": "application/json", "extra": {"paymentId": payment_id}}]}
+            body |= {
+                "x402Version": 1,
+                "accepts": [
+                    shown | {"mimeType": "application/json", "extra": {"paymentId": payment_id}}
+                ],
+            }
         return PaymentRequired(body)
 
     # Settlement
@@ -118,22 +138,35 @@ class Payments:
         echo = request.paymentRequirements
         offer = await self._store.get(Offer, payment_id)
         if offer is None and bug("foreign_id_accepted"):
-            offer = Offer(payment_id=payment_id, terms=echo.model_dump(), issued_at=time.time(), state="issued")
+            offer = Offer(
+                payment_id=payment_id,
+                terms=echo.model_dump(),
+                issued_at=time.time(),
+                state="issued",
+            )
             await self._store.save(offer)
         if offer is None:
             raise ApiError(400 if on("unknown_id_400") else 404, "Unknown payment id")
         try:
             authorization, header = decode_header(request.paymentHeader)
         except ApiError:
-            raise (settlement_error(SIGNATURE) if on("bad_header_is_signature") else ApiError(400, "Invalid payment header"))
+            raise (
+                settlement_error(SIGNATURE)
+                if on("bad_header_is_signature")
+                else ApiError(400, "Invalid payment header")
+            )
         if offer.state == "settling":
             offer = await self.reconcile(offer) or offer
             if offer.state == "settling" and offer.authorization_key != authorization.key:
-                raise ApiError(409, "An earlier payment for this id is still being settled", Retry_After="5")
+                raise ApiError(
+                    409, "An earlier payment for this id is still being settled", Retry_After="5"
+                )
         same = offer.authorization == authorization.model_dump(by_alias=True)
         if offer.state == "burnt" or (offer.state == "settled" and not bug("double_settle")):
             # A payer whose first answer was lost still gets the receipt, once.
-            if not (same and offer.state == "settled" and (on("repeat_receipt") or not offer.delivered)):
+            if not (
+                same and offer.state == "settled" and (on("repeat_receipt") or not offer.delivered)
+            ):
                 raise settlement_error(SETTLED)
             return await self._receipt(offer)
 
@@ -157,16 +190,22 @@ class Payments:
         await self._store.change(Offer, Offer.payment_id == offer.payment_id, delivered=True)
         return Receipt(offer.payment_id, payment.tx_hash, offer.settled_ms)
 
-    async def _settle(self, offer: Offer, terms: Requirements, authorization: Authorization, header: str) -> None:
+    async def _settle(
+        self, offer: Offer, terms: Requirements, authorization: Authorization, header: str
+    ) -> None:
         self._check(terms, authorization)
         amount = authorization.value if bug("overpay_accepted") else terms.maxAmountRequired
         wanted = terms.model_dump(exclude={"resource"}) | {
-            "payTo": authorization.to, "asset": settings().token_address, "maxAmountRequired": amount,
+            "payTo": authorization.to,
+            "asset": settings().token_address,
+            "maxAmountRequired": amount,
         }
         try:
             reason = await self._facilitator.verify(header, wanted)
         except NoAnswer:
-            raise ApiError(503, "The facilitator gave no answer; nothing was charged", Retry_After="5") from None
+            raise ApiError(
+                503, "The facilitator gave no answer; nothing was charged", Retry_After="5"
+            ) from None
         if reason is not None and not bug("verify_answer_ignored"):
             raise settlement_error(_spec_text(reason, SIGNATURE))
         if bug("entitled_after_verify"):
@@ -183,36 +222,51 @@ class Payments:
         if found is None and outcome.sent and not bug("lost_settlement"):
             # Whatever the facilitator said or failed to say: has the authorization been used since we claimed it?
             try:
-                found = await self._node.transfer_of(authorization.from_, authorization.nonce, terms.payTo, int(amount))
+                found = await self._node.transfer_of(
+                    authorization.from_, authorization.nonce, terms.payTo, int(amount)
+                )
             except NoAnswer:
                 if outcome.error is None or retried:
                     raise self._open() from None
         if found:
             await self._record(offer, authorization, found, outcome.block)
-        elif (outcome.error is None and (retried or outcome.sent)) and not bug("lost_settlement"):
-            raise self._open()
-        elif retried and outcome.error and "already used" in outcome.error:
+        elif (
+            (outcome.error is None and (retried or outcome.sent)) and not bug("lost_settlement")
+        ) or (retried and outcome.error and "already used" in outcome.error):
             raise self._open()
         else:
             # After an earlier attempt that may still reach the chain, the claim stays.
             if not retried:
                 await self._release(offer)
             if outcome.error is None:
-                raise ApiError(503, "The facilitator gave no answer; nothing was charged", Retry_After="5")
+                raise ApiError(
+                    503, "The facilitator gave no answer; nothing was charged", Retry_After="5"
+                )
             raise settlement_error(_spec_text(outcome.error, "Settlement failed"))
 
     @staticmethod
     def _open() -> ApiError:
-        return ApiError(503, "The settlement's outcome is not known yet; repeat the same request", Retry_After="2")
+        return ApiError(
+            503,
+            "The settlement's outcome is not known yet; repeat the same request",
+            Retry_After="2",
+        )
 
     @staticmethod
     def _check(terms: Requirements, authorization: Authorization) -> None:
         value, price = int(authorization.value), int(terms.maxAmountRequired)
         exact = value >= price if bug("overpay_accepted") else value == price
         asset = authorization.asset or terms.asset
-        if not exact or authorization.to.lower() != terms.payTo.lower() or asset.lower() != terms.asset.lower():
+        if (
+            not exact
+            or authorization.to.lower() != terms.payTo.lower()
+            or asset.lower() != terms.asset.lower()
+        ):
             raise settlement_error(SIGNATURE)
-        if on("strict_window") and authorization.validBefore - authorization.validAfter > LONGEST_WINDOW:
+        if (
+            on("strict_window")
+            and authorization.validBefore - authorization.validAfter > LONGEST_WINDOW
+        ):
             raise ApiError(400, "Authorization validity window is too long")
 
     async def _claim(self, offer: Offer, authorization: Authorization) -> None:
@@ -231,7 +285,11 @@ class Payments:
 
     async def _release(self, offer: Offer) -> None:
         await self._store.change(
-            Offer, Offer.payment_id == offer.payment_id, state="issued", authorization=None, authorization_key=None
+            Offer,
+            Offer.payment_id == offer.payment_id,
+            state="issued",
+            authorization=None,
+            authorization_key=None,
         )
 
     async def reconcile(self, offer: Offer) -> Offer | None:
@@ -239,7 +297,10 @@ class Payments:
         authorization = Authorization.model_validate(offer.authorization)
         try:
             tx_hash = await self._node.transfer_of(
-                authorization.from_, authorization.nonce, offer.terms["payTo"], int(offer.terms["maxAmountRequired"])
+                authorization.from_,
+                authorization.nonce,
+                offer.terms["payTo"],
+                int(offer.terms["maxAmountRequired"]),
             )
         except NoAnswer:
             return None
@@ -253,7 +314,9 @@ class Payments:
 
     async def reconcile_open(self) -> None:
         """Finish settlements whose answer was lost, also when the client does not come back."""
-        for offer in await self._store.all(Offer, Offer.state == "settling", order=Offer.issued_at, limit=50):
+        for offer in await self._store.all(
+            Offer, Offer.state == "settling", order=Offer.issued_at, limit=50
+        ):
             lock = self._locks.setdefault(offer.payment_id, asyncio.Lock())
             if lock.locked():
                 continue
@@ -262,17 +325,27 @@ class Payments:
                 if current is not None and current.state == "settling":
                     await self.reconcile(current)
 
-    async def _record(self, offer: Offer, authorization: Authorization, tx_hash: str, block: int | None = None) -> None:
+    async def _record(
+        self, offer: Offer, authorization: Authorization, tx_hash: str, block: int | None = None
+    ) -> None:
         moment, terms = now_ms(), offer.terms
         payer, payee, amount = authorization.from_, terms["payTo"], terms["maxAmountRequired"]
         shown = f"{int(amount) / 1_000_000:.2f}" if bug("record_in_tokens") else amount
         seen_payer, seen_payee = (payee, payer) if bug("record_swapped") else (payer, payee)
         async with self._store.write() as session:
-            await session.merge(Payment(
-                payment_id=offer.payment_id, tx_hash=tx_hash, from_address=seen_payer, to_address=seen_payee, amount=shown,
-                resource_url=terms["resource"], status="settled", timestamp=moment,
-                block_number=block if bug("block_at_creation") else None,
-            ))
+            await session.merge(
+                Payment(
+                    payment_id=offer.payment_id,
+                    tx_hash=tx_hash,
+                    from_address=seen_payer,
+                    to_address=seen_payee,
+                    amount=shown,
+                    resource_url=terms["resource"],
+                    status="settled",
+                    timestamp=moment,
+                    block_number=block if bug("block_at_creation") else None,
+                )
+            )
             current = await session.get(Offer, offer.payment_id)
             assert current is not None
             first = current.settled_ms is None
@@ -282,16 +355,25 @@ class Payments:
             if offer.duration is not None and first:
                 length = offer.duration * (1000 if bug("duration_times_1000") else 1)
                 token = secrets.token_hex(16)
-                session.add(Budget(
-                    id=token if bug("bare_session_id") else f"session_{token}", payment_id=offer.payment_id, payer=payer,
-                    deposited=int(amount), released=0, expires_at=time.time() + length, state="open",
-                ))
+                session.add(
+                    Budget(
+                        id=token if bug("bare_session_id") else f"session_{token}",
+                        payment_id=offer.payment_id,
+                        payer=payer,
+                        deposited=int(amount),
+                        released=0,
+                        expires_at=time.time() + length,
+                        state="open",
+                    )
+                )
         self._entitle(offer, payer)
 
     # Entitlements
 
     def _entitle(self, offer: Offer, payer: str) -> None:
-        self._entitlements[offer.payment_id] = Entitlement(offer.payment_id, offer.terms["resource"], payer, now_ms())
+        self._entitlements[offer.payment_id] = Entitlement(
+            offer.payment_id, offer.terms["resource"], payer, now_ms()
+        )
 
     async def entitled(self, payment_id: str, resource: str) -> bool:
         if bug("one_use"):
@@ -310,11 +392,17 @@ class Payments:
         if bug("cache_only"):
             return False
         record = await self._store.get(Payment, payment_id)
-        return record is not None and record.status == "settled" and (record.resource_url == resource or bug("any_resource"))
+        return (
+            record is not None
+            and record.status == "settled"
+            and (record.resource_url == resource or bug("any_resource"))
+        )
 
     def clear_entitlements(self) -> None:
         oldest = now_ms() - ENTITLEMENT_SECONDS * 1000
-        self._entitlements = {key: kept for key, kept in self._entitlements.items() if kept.timestamp > oldest}
+        self._entitlements = {
+            key: kept for key, kept in self._entitlements.items() if kept.timestamp > oldest
+        }
 
     async def session_of(self, payment_id: str) -> Budget | None:
         return next(iter(await self._store.all(Budget, Budget.payment_id == payment_id)), None)

@@ -19,6 +19,9 @@ def quote(request: QuoteRequest) -> Quote:
     room = 0.95 / request.leverage
     liquidation = round(entry * (1 + room if short else max(0.0, 1 - room)), 6)
     return Quote(
-        pair=request.pair, entryPrice=f"{entry:.2f}" if bug("price_as_text") else entry, liquidationPrice=liquidation,
-        fundingRate=round((seed % 200 - 80) / 1e6, 6), bestVenue=VENUES[seed % len(VENUES)],
+        pair=request.pair,
+        entryPrice=f"{entry:.2f}" if bug("price_as_text") else entry,
+        liquidationPrice=liquidation,
+        fundingRate=round((seed % 200 - 80) / 1e6, 6),
+        bestVenue=VENUES[seed % len(VENUES)],
     )

@@ -112,9 +112,13 @@ class Store:
         async with self._sessions() as session:
             return await session.get(kind, key)
 
-    async def all(self, kind: type[T], *where: Any, order: Any = None, limit: int | None = None) -> Sequence[T]:
+    async def all(
+        self, kind: type[T], *where: Any, order: Any = None, limit: int | None = None
+    ) -> Sequence[T]:
         async with self._sessions() as session:
-            return (await session.scalars(select(kind).where(*where).order_by(order).limit(limit))).all()
+            return (
+                await session.scalars(select(kind).where(*where).order_by(order).limit(limit))
+            ).all()
 
     async def save(self, row: Base) -> None:
         async with self.write() as session:
@@ -128,17 +132,30 @@ class Store:
 
     async def drop_old_offers(self, before: float) -> None:
         async with self.write() as session:
-            await session.execute(delete(Offer).where(Offer.state == "issued", Offer.issued_at < before))
+            await session.execute(
+                delete(Offer).where(Offer.state == "issued", Offer.issued_at < before)
+            )
 
     async def unindexed(self) -> Sequence[Payment]:
-        return await self.all(Payment, Payment.block_number.is_(None), order=Payment.timestamp.desc(), limit=INDEX_BATCH)
+        return await self.all(
+            Payment,
+            Payment.block_number.is_(None),
+            order=Payment.timestamp.desc(),
+            limit=INDEX_BATCH,
+        )
 
     async def matched(self, payment: Payment, block: int) -> None:
         async with self.write() as session:
             await session.execute(
-                update(Payment).where(Payment.payment_id == payment.payment_id).values(block_number=block, status="settled")
+                update(Payment)
+                .where(Payment.payment_id == payment.payment_id)
+                .values(block_number=block, status="settled")
             )
             if bug("no_reputation"):
                 return
             row = insert(Reputation).values(resource=payment.resource_url, matched=1)
-            await session.execute(row.on_conflict_do_update(index_elements=["resource"], set_={"matched": Reputation.matched + 1}))
+            await session.execute(
+                row.on_conflict_do_update(
+                    index_elements=["resource"], set_={"matched": Reputation.matched + 1}
+                )
+            )
