@@ -17,7 +17,7 @@ from x402sim.suite.verdict import CheckFailed, Inconclusive
 EXACT = ("8.20", "0.29", "1.00", "0.01", "4.35", "1.10", "0.57", "10.00")
 """Amounts with two fraction digits; floats get most of them wrong."""
 DEPOSIT = "1.00"
-RANDOM_INPUTS = 15
+RANDOM_INPUTS = 8
 NO_OTHER_PRICE = ours(
     "How strictly maxSpend is read is not shown. But whoever asks for a session should not be "
     "charged for an amount that was not asked for.",
