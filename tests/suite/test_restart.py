@@ -17,7 +17,6 @@ from tests.serve.driver import Running, environment
 IDS = (
     "spec/3/record-outlives-cache",
     "spec/4.1/store-settled",
-    "spec/5/stored-records",
     "kit/5/session-survives-restart",
 )
 RESTART = """
