@@ -39,7 +39,7 @@ NO_VERDICT: dict[str, dict[str, Any]] = {
 }
 """Answers to a verification that do not say that the signature is valid."""
 UNDER_WAY_S = 0.5
-RANDOM_INPUTS = 15
+RANDOM_INPUTS = 9
 LETTERS = "pay_0xAZ09{}[]\"\\'%/.:,;- \0\n\u20ac\U0001f4b6"
 """The characters of random text."""
 
