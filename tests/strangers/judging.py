@@ -43,7 +43,7 @@ def run(place: Place, target: Target, checks: list[Check] | None = None) -> Verd
     elapsed = stopwatch()
     wanted = Wanted(checks=checks or all_checks())
     access = Access(base_url=place.url, target=target, world_url=place.world)
-    results = judge(access, wanted, lambda check_id: None)
+    results, _ = judge(access, wanted)
     return Verdict(results={each.id: each for each in results}, seconds=elapsed())
 
 

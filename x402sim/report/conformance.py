@@ -25,6 +25,7 @@ RESULT_KEYS = (
     "reason",
     "rerun",
 )
+CASE_KEYS = ("title", "outcome", "expected", "actual", "reason", "exchange", "seconds")
 Results = Sequence[dict[str, Any]]
 
 
@@ -37,14 +38,29 @@ def summary(results: Results) -> dict[str, int]:
 def readable(results: Results) -> list[dict[str, Any]]:
     """Return the results with every text escaped, but for the newlines of the exchange."""
     return [
-        {
-            key: (printable_lines if key == "exchange" else printable)(value)
-            if isinstance(value, str)
-            else value
-            for key, value in result.items()
-        }
+        {**_escaped(result), "cases": [_escaped(case) for case in result.get("cases", ())]}
         for result in results
     ]
+
+
+def _escaped(result: dict[str, Any]) -> dict[str, Any]:
+    return {
+        key: (printable_lines if key == "exchange" else printable)(value)
+        if isinstance(value, str)
+        else value
+        for key, value in result.items()
+    }
+
+
+def failures(result: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the cases of a failed id that have failed, the clearest first."""
+    return [case for case in result["cases"] if case["outcome"] == "failed"] or [result]
+
+
+def headline(result: dict[str, Any]) -> str:
+    """Return the outcome of an id, and how much of it was judged: "passed (1 of 3 cases)"."""
+    part = result.get("in_part")
+    return f"{result['outcome']} ({part})" if part else str(result["outcome"])
 
 
 def as_json(target: str, started: str, results: Results) -> dict[str, Any]:
@@ -53,8 +69,13 @@ def as_json(target: str, started: str, results: Results) -> dict[str, Any]:
         "target": target,
         "started": started,
         "summary": summary(results),
-        "results": [{key: result[key] for key in RESULT_KEYS} for result in readable(results)],
+        "results": [_as_json(result) for result in readable(results)],
     }
+
+
+def _as_json(result: dict[str, Any]) -> dict[str, Any]:
+    cases = [{key: case[key] for key in CASE_KEYS} for case in result["cases"]]
+    return {**{key: result[key] for key in RESULT_KEYS}, "cases": cases}
 
 
 def as_junit(target: str, started: str, results: Results) -> bytes:
@@ -111,17 +132,18 @@ def _case(suite: ET.Element, result: dict[str, Any]) -> None:
             ET.SubElement(case, "skipped", message=f"observed: {result['actual']}")
         case _:
             assert result["outcome"] == "passed"
+            if result.get("in_part"):
+                ET.SubElement(case, "system-out").text = headline(result)
 
 
 def explained(result: dict[str, Any]) -> str:
-    """Return a failure in full, with the exchange and the command that repeats the check."""
-    parts = [
-        f"{result['id']} ({result['level']}): {result['title']}",
-        f"expected: {result['expected']}",
-        f"actual:   {result['actual']}",
-    ]
-    if result["exchange"]:
-        parts += ["", result["exchange"]]
+    """Return a failure in full: its cases, their exchanges, the command that repeats them."""
+    parts = [f"{result['id']} ({result['level']}): {headline(result)}"]
+    for case in failures(result):
+        parts += ["", case["title"]]
+        parts += [f"expected: {case['expected']}", f"actual:   {case['actual']}"]
+        if case["exchange"]:
+            parts += ["", case["exchange"]]
     return "\n".join([*parts, "", f"run it again: {result['rerun']}"])
 
 

@@ -135,6 +135,12 @@ FLOW_AND_RESOURCES: tuple[Clause, ...] = (
         "protocol.rules:SETTLEMENT",
         explicit("2.1: description", "4.1: paymentRequirements"),
     ),
+    Clause(
+        "2.1/description-shown",
+        "The requirements of a 402 have a description.",
+        "service.issue:Issuer.requirements",
+        explicit("2.1: description"),
+    ),
     # 2.2 The 402
     Clause(
         "2.2/body",
@@ -142,6 +148,7 @@ FLOW_AND_RESOURCES: tuple[Clause, ...] = (
         "states the amount in base units, and the same network as the requirements.",
         "service.issue:Issuer.issue",
         explicit(
+            "0: All bodies are JSON",
             "2.2: error",
             "2.2: paymentId",
             "2.2: paymentRequirements",

@@ -77,5 +77,10 @@ def ours(why: str, *names: str) -> Ground:
 
 
 def silent(*names: str, why: str = "") -> Ground:
-    """Return the ground of an observation; `names` are the sentences that leave it open."""
+    """Return the ground of an observation; `names` are the sentences that leave it open.
+
+    Raises `ValueError` with neither a sentence nor a reason.
+    """
+    if not names and not why:
+        raise ValueError("an observation names the sentences that leave it open, or says why")
     return Ground(Kind.SILENT, tuple(map(sentence, names)), why)

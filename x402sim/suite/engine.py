@@ -81,10 +81,11 @@ async def run(
 ) -> AsyncIterator[Result]:
     """Run checks and yield the result of each id as soon as it is certain.
 
-    `on_begin` is called with each id before its checks run; `state` is what a preflight has found
-    out. Where no clock can be advanced, cases that wait or restart the target run beside the
-    others. Results that depend on a baseline come last: the baselines are repeated first, because
-    a target that has begun to refuse everything would pass every check that expects a refusal.
+    `on_begin` is called with each id before its checks run; `state` is what a preflight has
+    found out. Where no clock can be advanced, cases that wait or restart the target run
+    beside the others. Results that depend on a baseline come last: the baselines are
+    repeated first, because a target that has begun to refuse everything would pass every
+    check that expects a refusal.
     """
     state = state or RunState()
     waiting: list[tuple[Result, set[Baseline]]] = []
@@ -173,10 +174,12 @@ def _of_id(cases: list[Check], done: dict[Check, Result]) -> tuple[Result, set[B
     in_order = sorted(cases, key=place)
     worst = done[in_order[0]]
     passed = [case for case in cases if done[case].outcome is Outcome.PASSED]
+    judged = sum(done[case].outcome is not Outcome.SKIPPED for case in cases)
     result = msgspec.structs.replace(
         worst,
         seconds=round(sum(done[case].seconds for case in cases), 3),
         cases=tuple(each for case in in_order for each in done[case].cases),
+        in_part=f"{judged} of {len(cases)} cases" if 0 < judged < len(cases) else "",
     )
     return result, {case.baseline for case in passed if case.baseline}
 
@@ -247,12 +250,12 @@ def _require_needs(setting: Setting, case: Check) -> None:
     missing = [need for need in case.needs if setting.missing(need)]
     if missing:
         raise Skipped(f"it needs {'; '.join(HOW_TO_PROVIDE[need] for need in missing)}")
-    left_out = setting.left_out.get(case.name)
-    if left_out is not None:
-        raise Skipped(left_out)
     waits_s = case.waits(setting) if case.waits and setting.advance is None else 0
     if waits_s > PATIENCE_S and not setting.patient:
         raise Skipped(f"it waits for {waits_s:.0f} s: give --patient")
+    left_out = setting.left_out.get(case.name)
+    if left_out is not None:
+        raise Skipped(left_out)
     reason = setting.target.not_kept.get(case.clause)
     if reason is not None:
         raise Skipped(f"the target file says that this clause is not kept: {reason}")

@@ -12,7 +12,7 @@ from x402sim.printable import printable
 from x402sim.protocol.money import to_decimal
 from x402sim.suite.check import Check, clause_text
 from x402sim.suite.preflight import Ready
-from x402sim.suite.verdict import Outcome, Result
+from x402sim.suite.verdict import CaseResult, Outcome, Result
 
 _COLORS = {
     Outcome.PASSED: "green",
@@ -84,6 +84,9 @@ def show_results(results: list[Result], strict: bool) -> None:
             if result.outcome is outcome:
                 text = result.reason or result.actual or ""
                 console.print(f"[{_COLORS[outcome]}]{outcome}[/] {result.id}: {_shown(text)}")
+    for result in results:
+        if result.in_part and result.outcome is Outcome.PASSED:
+            console.print(f"[dim]passed ({result.in_part}): {result.id}[/]")
     reasons = Counter(r.reason for r in results if r.outcome is Outcome.SKIPPED)
     for reason, times in reasons.most_common():
         console.print(f"[dim]skipped {times}: {_shown(reason)}[/]")
@@ -94,14 +97,18 @@ def show_results(results: list[Result], strict: bool) -> None:
 
 def _show_failure(console: Console, result: Result, strict: bool) -> None:
     note = "" if counts(result, strict) else " (does not count without --strict)"
-    console.print(f"[red bold]failed[/] [bold]{result.id}[/] {result.level}{note}")
+    part = f" ({result.in_part})" if result.in_part else ""
+    console.print(f"[red bold]failed[/]{part} [bold]{result.id}[/] {result.level}{note}")
     if text := clause_text(result.id):
         console.print(f"  clause    {escape(text)}")
-    console.print(f"  check     {_shown(result.title)}")
-    console.print(f"  expected  {_shown(str(result.expected))}")
-    console.print(f"  actual    {_shown(str(result.actual))}")
-    for line in result.exchange.split("\n") if result.exchange else ():
-        console.print(f"  [dim]| {_shown(line)}[/]")
+    failures: list[Result | CaseResult] = []
+    failures += [case for case in result.cases if case.outcome is Outcome.FAILED]
+    for case in failures or [result]:
+        console.print(f"  check     {_shown(case.title)}")
+        console.print(f"  expected  {_shown(str(case.expected))}")
+        console.print(f"  actual    {_shown(str(case.actual))}")
+        for line in case.exchange.split("\n") if case.exchange else ():
+            console.print(f"  [dim]| {_shown(line)}[/]")
     console.print(f"  run it again: {_shown(result.rerun)}\n")
 
 

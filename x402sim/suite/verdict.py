@@ -67,10 +67,5 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     exchange: str = ""
     seconds: float = 0.0
     cases: tuple[CaseResult, ...] = ()
-
-    @property
-    def in_part(self) -> str:
-        """How much of an id was judged, such as "1 of 3 cases"; empty if none was skipped."""
-        skipped = sum(case.outcome is Outcome.SKIPPED for case in self.cases)
-        judged = len(self.cases) - skipped
-        return f"{judged} of {len(self.cases)} cases" if judged and skipped else ""
+    in_part: str = ""
+    """How much of it was judged, such as "1 of 3 cases"; empty if no case was skipped."""
