@@ -21,6 +21,7 @@ FLOW_AND_RESOURCES: tuple[Clause, ...] = (
         "A protected endpoint called without proof of payment answers 402 with requirements.",
         "service.app:payment_required",
         explicit(
+            "1: Some endpoints are protected",
             "1: A client calls a protected endpoint",
             "1: The service answers 402",
         ),
