@@ -3,6 +3,7 @@
 What a target answered is in the results: all of their text is printed escaped.
 """
 
+import textwrap
 from collections import Counter
 
 from rich.console import Console
@@ -16,6 +17,8 @@ from x402sim.suite.demands import by_ground, by_id
 from x402sim.suite.preflight import Ready
 from x402sim.suite.verdict import CaseResult, Outcome, Result
 
+WIDTH = 66
+"""The width of a quotation: with its indent, a line has less than 80 columns."""
 _COLORS = {
     Outcome.PASSED: "green",
     Outcome.FAILED: "red",
@@ -48,9 +51,11 @@ def show_list(checks: list[Check]) -> None:
 
 def _show_ground(console: Console, ground: Ground | None) -> None:
     """Print what a demand is based on, each sentence in a line."""
-    for number, line in enumerate(ground.told if ground else ()):
-        label = str(ground.kind) if ground and number == 0 else ""
-        console.print(f"  {label:<9} {escape(line)}")
+    label = str(ground.kind) if ground else ""
+    for told in ground.told if ground else ():
+        for line in textwrap.wrap(told, WIDTH):
+            console.print(f"  {label:<9} {escape(line)}")
+            label = ""
 
 
 def announce(ready: Ready, note: str = "") -> None:
