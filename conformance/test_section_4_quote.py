@@ -69,7 +69,7 @@ def _is(kind: str, value: Any) -> bool:
     if isinstance(value, str):
         return kind == "string" and bool(value)
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return kind == "number" and is_number and math.isfinite(value)
+    return kind == "number" and is_number and (isinstance(value, int) or math.isfinite(value))
 
 
 @check(

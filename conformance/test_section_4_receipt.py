@@ -103,7 +103,7 @@ async def everybody_gets_his_own_receipt(probe: Probe) -> None:
             is_same = answers[number].at(places.payment_id) == challenge.payment_id
             require("paymentId, the id that was paid", is_same, answers[number].summary)
     if probe.world.exists:  # its facilitator sends one transaction for each payment
-        hashes = {answer.at(places.tx_hash) for answer in answers}
+        hashes = {repr(answer.at(places.tx_hash)) for answer in answers}
         expect("different transactions for three payments", len(hashes), len(payments))
 
 

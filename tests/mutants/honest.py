@@ -202,7 +202,6 @@ HONEST: dict[str, Honest] = {
             name="addresses in lower case",
             changes=(requirements(payTo=str.lower, asset=str.lower),),
         ),
-        Honest(name="no description", changes=(requirements(description=None),)),
         Honest(name="ids as UUIDs", changes=(ids(lambda luck, *_: f"pay_{_uuid(luck[:16])}"),)),
         Honest(
             name="ids that begin with the time",

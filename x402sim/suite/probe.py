@@ -29,7 +29,7 @@ from x402sim.suite.control_api import ControlApi
 from x402sim.suite.money import Money
 from x402sim.suite.setting import RunState, Setting
 from x402sim.suite.turns import RestartFailed
-from x402sim.suite.verdict import Inconclusive, Skipped
+from x402sim.suite.verdict import CheckFailed, Inconclusive, Skipped
 
 JSON = {"Content-Type": "application/json"}
 BAD_BODY = (400, 422)
@@ -119,7 +119,11 @@ class Probe:
             content = msgspec.json.encode(json)
         http = self.setting.http
         all_headers: dict[str, Any] = {**(JSON if content else {}), **(headers or {})}
-        request = http.build_request(method, path, content=content, headers=all_headers)
+        try:
+            request = http.build_request(method, path, content=content, headers=all_headers)
+        except (UnicodeEncodeError, httpx.InvalidURL) as error:
+            what = "an id of the target that was to be sent"
+            raise CheckFailed(what, "text that a header or a path can have", str(error)) from error
         if as_is:
             base = http.base_url.raw_path.rstrip(b"/")
             request.extensions["target"] = base + path.encode()
