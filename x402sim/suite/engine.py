@@ -226,6 +226,7 @@ async def run_case(setting: Setting, state: RunState, case: Check) -> Result:
             reason=redact.redacted(reason, setting.payer),
             exchange=probe.last.show() if probe.last and outcome is Outcome.FAILED else "",
             seconds=round(elapsed(), 3),
+            ground=case.ground,
         )
     return _of_case(setting, case, found)
 
@@ -244,6 +245,7 @@ def _of_case(setting: Setting, case: Check, found: CaseResult) -> Result:
         rerun=f"{setting.rerun} --requirement {case.id}".strip(),
         exchange=found.exchange,
         seconds=found.seconds,
+        ground=case.ground,
         cases=(found,),
     )
 
