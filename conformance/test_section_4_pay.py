@@ -52,7 +52,7 @@ UNSETTLED = derived(
     step="Access is granted for the id of a settled payment; what did not settle is none.",
 )
 UNDER_WAY_S = 0.5
-RANDOM_INPUTS = 15
+RANDOM_INPUTS = 9
 LETTERS = "pay_0xAZ09{}[]\"\\'%/.:,;- \0\n\u20ac\U0001f4b6"
 """The characters of random text."""
 

@@ -79,8 +79,8 @@ async def all_of_the_budget_can_be_spent(probe: Probe) -> None:
 
 @check("5/session-condition", needs="world, sessions")
 async def a_larger_budget_can_be_spent_at_once(probe: Probe) -> None:
-    """A deposit for 61 requests pays for 61, also if they are concurrent."""
-    session, worth = await _open(probe, 61)
+    """A deposit for 41 requests pays for 41, also if they are concurrent."""
+    session, worth = await _open(probe, 41)
     served = 0
     for _ in range(worth // AT_ONCE):
         served += await _burst(probe, session, AT_ONCE)
