@@ -193,7 +193,9 @@ def test_a_receipt_with_a_wrong_field(
         return msgspec.structs.replace(receipt, **new)
 
     monkeypatch.setattr(payments, "receipt", wrong)
-    assert failed("spec/1", "spec/4") == {"spec/4.1/receipt"}
+    found = failed("spec/1", "spec/4")
+    assert "spec/4.1/receipt" in found
+    assert found <= {"spec/4.1/receipt", "spec/1/indexer"}  # which looks for the receipt's hash
 
 
 def test_an_amount_parsed_as_a_float(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -246,7 +248,7 @@ def test_a_missing_refund(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_refund_with_a_new_nonce_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
     numbers = iter(range(10**6))
     monkeypatch.setattr(sessions, "refund_nonce", lambda _: next(numbers).to_bytes(32))
-    assert failed("spec/3", "kit/3") == {"kit/3/refund-once", "spec/3/refund-once"}
+    assert failed("spec/3", "kit/3") == {"kit/3/refund-once"}
 
 
 def test_a_record_that_grants_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -88,9 +88,8 @@ def forgets(recipe: Recipe) -> Recipe:
 class SessionsInMemory(Wrapper):
     """A store whose sessions are gone when the service has restarted."""
 
-    def __init__(self, inner: Any, service: Service) -> None:
-        super().__init__(inner, service)
-        self.begun_ms = service.clock.now_ms()
+    begun_ms = -1
+    """When the service was restarted last."""
 
     def can_pay(self, session_id: str, *of: Any) -> bool:
         return self._is_known(session_id) and bool(self.inner.can_pay(session_id, *of))
@@ -103,7 +102,21 @@ class SessionsInMemory(Wrapper):
         if found is None:
             return False
         deposit = self.service.store.payments.get(found.payment_id)
-        return deposit is not None and bool(deposit.record.timestamp >= self.begun_ms)
+        return deposit is not None and bool(deposit.record.timestamp > self.begun_ms)
+
+
+def sessions_in_memory(recipe: Recipe) -> Recipe:
+    """Keep sessions in memory, which a restart empties."""
+    stores: list[SessionsInMemory] = []
+
+    def made(inner: Any, service: Service) -> SessionsInMemory:
+        store = SessionsInMemory(inner, service)
+        if stores:
+            store.begun_ms = service.clock.now_ms()
+        stores.append(store)
+        return store
+
+    return collaborator(sessions=made)(recipe)
 
 
 def counting(recipe: Recipe) -> Recipe:
@@ -172,7 +185,7 @@ ROWS = (
         "sessions-in-memory",
         "kit/5/session-survives-restart",
         "After a restart, no session is known.",
-        collaborator(sessions=SessionsInMemory),
+        sessions_in_memory,
         needs="clock",
     ),
 )

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.bounded.hostile_peer import RECEIPT, wanted
 from tests.strategies import json_values
 from x402sim import PaymentAuth, PaymentFailed, SessionAuth, Wallet
-from x402sim.payer.reading import read_offer, read_settlement
+from x402sim.payer.reading import Made, Sent, read_offer, read_settlement
 from x402sim.protocol.messages import PaymentRequired, Receipt
 from x402sim.protocol.networks import TESTNET
 
@@ -87,16 +87,21 @@ def test_a_402_is_an_offer_or_fails(body: bytes, charset: str) -> None:
     assert offer.payment_requirements.network == TESTNET.name
 
 
-@given(STATUSES, answers, charsets)
+sents = st.builds(
+    Sent, is_repeated=st.booleans(), left_s=st.sampled_from([-1, 0, 1, 375]), question=st.just("?")
+)
+
+
+@given(STATUSES, answers, charsets, sents)
 def test_the_answer_to_a_settlement_is_a_receipt_or_fails(
-    status: int, body: bytes, charset: str
+    status: int, body: bytes, charset: str, sent: Sent
 ) -> None:
     try:
-        found = read_settlement(response(status, body, charset))
+        found = read_settlement(response(status, body, charset), sent)
     except PaymentFailed as failed:
         require_printable(failed)
         return
-    assert found is None or isinstance(found, Receipt)
+    assert isinstance(found, Receipt | Made)
 
 
 def shop(offer: bytes, settlement: httpx.Response, content: httpx.Response) -> httpx.MockTransport:

@@ -4,6 +4,7 @@ import html
 import json
 import subprocess
 import sys
+from importlib.resources import files
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from x402sim.suite.verdict import CaseResult, Outcome, Result
 from x402sim.world.assembly.recipe import Recipe
 
 HERE = Path(__file__).parent
+SCHEMA = files("x402sim.report").joinpath("conformance.schema.json")
 STARTED = "2026-01-02T03:04:05+00:00"
 URL = "http://service.example:4020"
 NASTY = "<script>alert('1')</script> & \"x\" ]]> \x00\x1b \u2028 é"
@@ -62,7 +64,7 @@ def results(request: pytest.FixtureRequest) -> list[dict[str, Any]]:
 
 def test_the_json_report_keeps_its_schema(results: list[dict[str, Any]]) -> None:
     told = json.loads(json.dumps(report.as_json(URL, STARTED, results)))
-    schema = json.loads((HERE / "report.schema.json").read_text())
+    schema = json.loads(SCHEMA.read_text())
     jsonschema.validate(told, schema, format_checker=jsonschema.FormatChecker())
     assert sum(told["summary"].values()) == len(told["results"]) == len(results)
 
@@ -200,6 +202,6 @@ def test_every_format_says_how_much_was_judged() -> None:
 
 def test_reports_with_cases_keep_their_schemas() -> None:
     told = json.loads(json.dumps(report.as_json(URL, STARTED, with_cases())))
-    jsonschema.validate(told, json.loads((HERE / "report.schema.json").read_text()))
+    jsonschema.validate(told, json.loads(SCHEMA.read_text()))
     document = report.as_junit(URL, STARTED, with_cases())
     xmlschema.XMLSchema(HERE / "junit.xsd").validate(BytesIO(document))

@@ -9,7 +9,8 @@ Clauses: 1/sign-settle-repeat.
 
 import threading
 from collections.abc import AsyncGenerator, Callable, Generator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import assert_never
 
 import httpx
 from msgspec import UNSET
@@ -18,9 +19,16 @@ from msgspec.structs import replace
 from x402sim.bounded import MIB, Limits
 from x402sim.clock import Clock
 from x402sim.payer.errors import PaidNotServed, PaymentFailed, SpendingCapExceeded
-from x402sim.payer.flow import Flow, Send, Steps, Turn, drive, drive_async, send
-from x402sim.payer.reading import AGAIN, UNKNOWN, AttemptOver, read_offer, read_settlement
-from x402sim.payer.redirects import origin_of
+from x402sim.payer.flow import Flow, Send, Step, Steps, drive, drive_async, send
+from x402sim.payer.purchases import Payment, Purchases, bought_by
+from x402sim.payer.reading import (
+    UNKNOWN,
+    AttemptOver,
+    Made,
+    read_offer,
+    read_settlement,
+    says_nothing,
+)
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.header import Spelling
 from x402sim.protocol.messages import PaymentRequired, Receipt, SettlementRequest, encode
@@ -29,36 +37,6 @@ from x402sim.protocol.networks import TESTNET, Network
 
 DEADLINE_S = 120.0
 """Seconds for a settlement: more than a service waits for its facilitator."""
-
-
-@dataclass(slots=True)
-class _Payment:
-    """A signed payment; `receipt` is there once the server has given one."""
-
-    offer: PaymentRequired
-    header: str
-    amount_base: int
-    receipt: Receipt | None = None
-    was_refused: bool = False
-    """Whether it was shown, and answered 402."""
-
-    @property
-    def shown_id(self) -> str:
-        """The beginning of the payment id, which is a proof of payment in full."""
-        return f"{self.offer.payment_id[:12]}…"
-
-
-@dataclass(slots=True)
-class _Purchases:
-    """The payments for one resource. Only the flow that has the turn pays, or shows `unserved`."""
-
-    turn: Turn = field(default_factory=Turn)
-    granted: str | None = None
-    """A payment id that was served, to be used again."""
-    unknown: list[_Payment] = field(default_factory=list)
-    """Payments that were sent to the server and may still be made."""
-    unserved: list[_Payment] = field(default_factory=list)
-    """Payments that were made, and bought nothing yet."""
 
 
 Served = Callable[[httpx.Response], bool]
@@ -73,7 +51,7 @@ class _Errand:
 
     ask: Send
     resource: str
-    bought: _Purchases
+    bought: Purchases
     is_served: Served
 
 
@@ -135,21 +113,21 @@ class PaymentAuth(httpx.Auth):
         self._reuse = reuse
         self._pay_path = pay_path
         self._spelling = spelling
-        self._purchases: dict[str, _Purchases] = {}
-        """By resource: origin and path."""
+        self._purchases: dict[tuple[str, ...], Purchases] = {}
+        """By what is bought: see `bought_by`."""
         self._lock = threading.Lock()
 
     def sync_auth_flow(
         self, request: httpx.Request
     ) -> Generator[httpx.Request, httpx.Response, None]:
         """Yield the requests of one paid exchange to a sync client."""
-        return drive(self.exchange(request), self.limits)
+        return drive(self.exchange(request), request, self.limits)
 
     def async_auth_flow(
         self, request: httpx.Request
     ) -> AsyncGenerator[httpx.Request, httpx.Response]:
         """Yield the requests of one paid exchange to an async client."""
-        return drive_async(self.exchange(request), self.limits, self.clock)
+        return drive_async(self.exchange(request), request, self.limits, self.clock)
 
     def exchange(
         self, request: httpx.Request, *, ours: bool = False, is_served: Served = _is_success
@@ -158,10 +136,10 @@ class PaymentAuth(httpx.Auth):
 
         `is_served` tells whether an answer is what was paid for.
         """
-        resource = origin_of(request.url) + request.url.path
+        thing = bought_by(request)
         with self._lock:
-            bought = self._purchases.setdefault(resource, _Purchases())
-        errand = _Errand(Send(request, ours), resource, bought, is_served)
+            bought = self._purchases.setdefault(thing, Purchases())
+        errand = _Errand(Send(request, ours), thing[0], bought, is_served)
         response, shown = None, bought.granted
         if shown is not None or not bought.unserved:
             response = yield from _show(errand, shown)
@@ -194,7 +172,9 @@ class PaymentAuth(httpx.Auth):
         bought = errand.bought
         bought.granted = None
         offer = read_offer(errand.ask.request, response, self.network)
-        yield from self._resend(errand)
+        shown = yield from self._resend(errand)
+        if shown is not None:
+            return shown
         if not bought.unserved or bought.unserved[-1].was_refused:
             if len(bought.unserved) >= self.max_unserved:
                 raise self._not_served(errand)
@@ -213,25 +193,33 @@ class PaymentAuth(httpx.Auth):
         payment = errand.bought.unserved[-1]
         response = yield from _show(errand, payment.offer.payment_id)
         payment.was_refused = response.status_code == 402
+        self._note_served(errand, payment, response)
+        return response
+
+    def _note_served(self, errand: _Errand, payment: Payment, response: httpx.Response) -> None:
         if errand.is_served(response):
             errand.bought.unserved.remove(payment)
             if self._reuse:
                 errand.bought.granted = payment.offer.payment_id
-        return response
 
     def _not_served(self, errand: _Errand) -> PaidNotServed:
         """Return the error of a server that took a payment and answers 402 again."""
         payment = errand.bought.unserved[-1]
         paid = f"{self._tokens(payment.amount_base)} with payment id {payment.shown_id}"
         if payment.receipt is not None:
-            paid += f" (transaction {payment.receipt.tx_hash[:80]})"
+            paid = f"was paid {paid} (transaction {payment.receipt.tx_hash[:80]})"
+        else:
+            paid = (
+                f"seems to have been paid {paid} (the server answered {payment.hint}; the token "
+                f"tells for certain: {payment.question})"
+            )
         return PaidNotServed(
-            f"{errand.resource} was paid {paid}, and answers 402 again; nothing more was signed. "
+            f"{errand.resource} {paid}, and answers 402 again; nothing more was signed. "
             "Repeat the request: it shows the same payment again. To pay once more, raise "
             f"max_unserved (now {self.max_unserved})"
         )
 
-    def _sign(self, offer: PaymentRequired) -> _Payment:
+    def _sign(self, offer: PaymentRequired) -> Payment:
         """Sign the payment that a 402 requires, within the caps; raises `PaymentFailed`."""
         requirements = offer.payment_requirements
         with self._lock:
@@ -247,7 +235,7 @@ class PaymentAuth(httpx.Auth):
             except ValueError as error:
                 raise PaymentFailed(f"the 402 cannot be paid: {error}") from error
             self.signed_base += amount_base
-        return _Payment(offer, header, amount_base)
+        return Payment(offer, header, amount_base)
 
     def _check_caps(self, amount_base: int) -> None:
         """Raise `SpendingCapExceeded` if this amount is more than is allowed."""
@@ -267,29 +255,53 @@ class PaymentAuth(httpx.Auth):
     def _tokens(self, amount_base: int) -> str:
         return f"{to_decimal(amount_base, self.network.decimals)} {self.network.token_symbol}"
 
-    def _resend(self, errand: _Errand) -> Steps:
-        """Send the payments again whose outcome is not known, until one is settled."""
-        while errand.bought.unknown:
-            try:
-                yield from self._settle(errand, errand.bought.unknown.pop())
-            except AttemptOver:
-                continue
-            return
+    def _resend(
+        self, errand: _Errand
+    ) -> Generator[Step, httpx.Response | None, httpx.Response | None]:
+        """Send the payments again whose outcome is not known, until one is settled.
 
-    def _settle(self, errand: _Errand, payment: _Payment) -> Steps:
+        One that is over is shown once, in case the server has it after all; returns the answer to
+        that, unless it is a 402.
+        """
+        while errand.bought.unknown:
+            payment = errand.bought.unknown.pop()
+            try:
+                yield from self._settle(errand, payment)
+            except AttemptOver:
+                shown = yield from self._show_last(errand, payment)
+                if shown.status_code == 402:
+                    continue
+                return shown
+            return None
+        return None
+
+    def _show_last(self, errand: _Errand, payment: Payment) -> Flow:
+        """Show a payment that the server says was not made; it stays unless the answer tells."""
+        bought = errand.bought
+        bought.unknown.append(payment)
+        response = yield from _show(errand, payment.offer.payment_id)
+        if not says_nothing(response):
+            bought.unknown.remove(payment)
+            if response.status_code != 402:
+                payment.hint = f"{response.status_code} when it was shown"
+                bought.unserved.append(payment)
+                self._note_served(errand, payment, response)
+        return response
+
+    def _settle(self, errand: _Errand, payment: Payment) -> Steps:
         """Send a payment to /api/pay; raises `PaymentFailed` unless it is settled.
 
         The payment is kept and sent again later unless the answer is final. That includes a
         connection that breaks: httpx then closes this generator.
         """
-        bought = errand.bought
-        is_clear = False
+        bought, sent = errand.bought, payment.sent(self.clock.now_s())
+        payment.is_sent, is_clear = True, False
         try:
             response = yield from send(Send(self._settlement(errand.ask.request, payment), True))
-            payment.receipt = read_settlement(response)
+            answer = read_settlement(response, sent)
             is_clear = True
         except httpx.HTTPError as error:
-            raise PaymentFailed(f"{UNKNOWN}: {error}. {AGAIN}") from error
+            raise PaymentFailed(f"{UNKNOWN}: {error}. {sent.again}") from error
         except AttemptOver:
             is_clear = True
             raise
@@ -297,10 +309,16 @@ class PaymentAuth(httpx.Auth):
             if not is_clear:
                 bought.unknown.append(payment)
         bought.unserved.append(payment)
-        if payment.receipt is not None:
-            self.receipts.append(payment.receipt)
+        match answer:
+            case Receipt():
+                payment.receipt = answer
+                self.receipts.append(answer)
+            case Made(seen=seen):
+                payment.hint = seen
+            case _:
+                assert_never(answer)
 
-    def _settlement(self, request: httpx.Request, payment: _Payment) -> httpx.Request:
+    def _settlement(self, request: httpx.Request, payment: Payment) -> httpx.Request:
         body = SettlementRequest(
             payment_id=payment.offer.payment_id,
             payment_header=payment.header,

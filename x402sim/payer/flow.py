@@ -89,13 +89,16 @@ def send(step: Send) -> Flow:
     return answer
 
 
-def drive(flow: Flow, limits: Limits) -> Generator[httpx.Request, httpx.Response, None]:
-    """Carry out a flow for a sync client; raises what the flow raises.
+def drive(
+    flow: Flow, request: httpx.Request, limits: Limits
+) -> Generator[httpx.Request, httpx.Response, None]:
+    """Carry out a flow for a request of a sync client; raises what the flow raises.
 
     A thread cannot be interrupted: the deadline is looked at whenever a part of a body arrives.
     Until its head has arrived, the timeouts of the client hold.
     """
     try:
+        request.read()
         step = next(flow)
         while True:
             if isinstance(step, Turn):
@@ -121,10 +124,14 @@ def drive(flow: Flow, limits: Limits) -> Generator[httpx.Request, httpx.Response
 
 
 async def drive_async(
-    flow: Flow, limits: Limits, clock: Clock
+    flow: Flow, request: httpx.Request, limits: Limits, clock: Clock
 ) -> AsyncGenerator[httpx.Request, httpx.Response]:
-    """Carry out a flow for an async client, on asyncio; raises what the flow raises."""
+    """Carry out a flow for a request of an async client, on asyncio.
+
+    Raises what the flow raises.
+    """
     try:
+        await request.aread()
         step = next(flow)
         while True:
             if isinstance(step, Turn):

@@ -4,31 +4,81 @@ A server may be hostile or broken, so every field is checked before it is used o
 """
 
 import re
+from dataclasses import dataclass
 from typing import Any
 
 import httpx
 
 from x402sim.payer.errors import PaymentFailed
 from x402sim.protocol.crypto import checksum
-from x402sim.protocol.messages import BadMessage, PaymentRequired, Receipt, Wire, decode
+from x402sim.protocol.messages import BadMessage, PaymentRequired, Receipt, decode
 from x402sim.protocol.networks import Network
-from x402sim.protocol.refusals import Refusal, is_final, refusal_named
+from x402sim.protocol.refusals import Refusal, refusal_named
 
 UNKNOWN = "it is not known whether the payment was made"
-AGAIN = "Repeat the request: it sends the same authorization again and signs no other."
 _HEADER_VALUE = re.compile(r"[!-~]{1,256}")
+_HINTS = re.compile(
+    r"already|consumed|duplicate|replay|spent|is used|nonce[\s_-]*((is|was|has been)[\s_-]*)?used",
+    re.IGNORECASE,
+)
+"""What servers, libraries and tokens write if an authorization has been used before."""
+_SAYS_NOTHING = (408, 425, 429)
+"""Refusals of a request that say nothing of the payment in it: too slow, too early, too many."""
 
 
 class AttemptOver(PaymentFailed):
     """The server says that this payment was not made, and that this header never will be."""
 
 
-class _Refused(Wire, frozen=True):
-    """An error as any server may answer it: a `final` that is no boolean says nothing."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sent:
+    """What is known of an authorization, before an answer to it is read.
 
-    error: str
-    reason: str | None = None
-    final: Any = None
+    `is_repeated` says that it was sent before without a clear answer. For `left_s` seconds it may
+    be used; none are left long after validBefore. `question` asks the token whether it was used.
+    """
+
+    is_repeated: bool
+    left_s: int
+    question: str
+
+    @property
+    def is_expired(self) -> bool:
+        """Whether it cannot be used any more; it may have been used before."""
+        return self.left_s <= 0
+
+    @property
+    def again(self) -> str:
+        """What to do while it is not known whether the payment was made."""
+        repeat = "Repeat the request: it sends the same authorization again and signs no other"
+        if not self.is_expired:
+            return f"{repeat}; it may be used for another {self.left_s} s."
+        return (
+            f"{repeat} until the server refuses that one. It cannot be used any more; whether it "
+            f"was, the token tells: {self.question}. If it was not, a new PaymentAuth may pay."
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """The server says that the payment is made, without a receipt: `seen` is its answer."""
+
+    seen: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Error:
+    """An answer that is no receipt, in whatever shape (section 7 shows none).
+
+    `final` is the answer's own; None if it says nothing. `is_no` tells whether the answer refuses,
+    and `hints` whether it may mean that the payment was made before.
+    """
+
+    seen: str
+    refusal: Refusal | None
+    final: bool | None
+    is_no: bool
+    hints: bool
 
 
 def read_offer(
@@ -67,41 +117,140 @@ def read_offer(
     return offer
 
 
-def read_settlement(response: httpx.Response) -> Receipt | None:
-    """Return the receipt of a settled payment, or None if it had been settled before.
+def read_settlement(response: httpx.Response, sent: Sent) -> Receipt | Made:
+    """Return the receipt of a settled payment, or what says that it is made.
 
-    Raises `AttemptOver` if the payment was refused and is over, and `PaymentFailed` if it
-    was not made or may still be, and the same header should be sent again.
+    Raises `AttemptOver` if the payment was refused and is over, and `PaymentFailed` if it was not
+    made or may still be, and the same header should be sent again.
     """
-    if response.status_code == 200:
-        receipt: Receipt = decode_or_fail(response, Receipt)
-        if not receipt.success:
-            raise PaymentFailed(f"{UNKNOWN}: the server answered {quoted(response)}. {AGAIN}")
+    body = _json(response)
+    if response.status_code == 200 and _field(body, "success") is True:
+        try:
+            receipt: Receipt = decode(response.content, Receipt)
+        except BadMessage:
+            seen = f"200 {quoted(response)}"
+            raise PaymentFailed(f"{UNKNOWN}: the server answered {seen}. {sent.again}") from None
         return receipt
-    error: _Refused = decode_or_fail(response, _Refused)
-    stated = error.final if isinstance(error.final, bool) else None
-    refusal = refusal_named(error.error)
-    if refusal is Refusal.ALREADY_SETTLED:
-        return None
-    details = f": {error.reason}" if error.reason else ""
-    seen = f"{response.status_code} {error.error}{details}"
-    if not is_final(error.error, stated):
-        if refusal is Refusal.INSUFFICIENT_BALANCE:
-            raise PaymentFailed(f"the payment was not made yet: {seen}. Fund the wallet. {AGAIN}")
-        raise PaymentFailed(f"{UNKNOWN}: the server answered {seen}. {AGAIN}")
-    if refusal is not None and refusal.row.resend:
-        raise PaymentFailed(f"the payment was not made: {seen}. {AGAIN}")
-    remedy = f" {refusal.row.remedy}" if refusal else ""
-    raise AttemptOver(f"the payment was refused: {seen}.{remedy}")
+    error = _read_error(response, body)
+    if _is_made(error, sent):
+        return Made(error.seen)
+    remedy = f" {error.refusal.row.remedy}" if error.refusal else ""
+    if _is_over(error, sent):
+        raise AttemptOver(f"the payment was refused: {error.seen}.{remedy}")
+    lacks_funds = error.refusal is Refusal.INSUFFICIENT_BALANCE
+    does_what = f"{remedy if lacks_funds else ''} {sent.again}"
+    if error.final is False and lacks_funds:
+        raise PaymentFailed(f"the payment was not made yet: {error.seen}.{does_what}")
+    if error.final and not sent.is_repeated:
+        raise PaymentFailed(f"the payment was not made: {error.seen}.{does_what}")
+    raise PaymentFailed(f"{UNKNOWN}: the server answered {error.seen}.{does_what}")
 
 
-def decode_or_fail(response: httpx.Response, kind: type[Any]) -> Any:
-    """Return the answer as a message; raises `PaymentFailed` for anything else."""
+def _is_made(error: _Error, sent: Sent) -> bool:
+    """Tell whether an error says that the payment is made; then no other is ever signed for it.
+
+    That the nonce is used does, even if the server calls it final: the payer has drawn it at
+    random, so only its own authorization can have used it. Another service may have lost its
+    record of that.
+    """
+    match error.refusal:
+        case Refusal.ALREADY_SETTLED:
+            return True
+        case Refusal.NONCE_USED:
+            return error.final is not False
+        case _:
+            return sent.is_expired and error.final is None and error.is_no and error.hints
+
+
+def _is_over(error: _Error, sent: Sent) -> bool:
+    """Tell whether an error says that the payment was not made, and never will be.
+
+    A refusal of a header that was sent before says nothing of the first time: that may have emptied
+    the wallet, or be on its way to the chain. It counts if the server says that it is final, or
+    when the authorization has expired.
+    """
+    row = error.refusal.row if error.refusal else None
+    to_resend = row is not None and row.resend
+    if error.final is False:
+        return False
+    if error.final:
+        leaves_first = row is not None and row.leaves_earlier and sent.is_repeated
+        return sent.is_expired or not (to_resend or leaves_first)
+    is_known = row is not None and row.final is True
+    if sent.is_expired:
+        return (is_known or error.is_no) and not to_resend
+    return is_known and not sent.is_repeated
+
+
+def _read_error(response: httpx.Response, body: Any) -> _Error:
+    """Read an error; a text of section 7 may stand anywhere in a 4xx.
+
+    Any other answer counts if one of its values is such a text as a whole: a page of a 500 may
+    quote a program. If two texts are found, neither counts.
+    """
+    status, text, reason = response.status_code, _field(body, "error"), _field(body, "reason")
+    final, success = _field(body, "final"), _field(body, "success")
+    is_client_error = 400 <= status < 500
+    is_error = success is not True and (status >= 400 or (status == 200 and success is False))
+    anywhere = is_client_error or status == 200
+    values = [" ".join(value.split()) for value in _strings(response, body)]
+    found = {
+        refusal
+        for refusal in Refusal
+        if any(refusal.text in value if anywhere else refusal.text == value for value in values)
+    }
+    refusal = refusal_named(text) if isinstance(text, str) else None
+    if refusal is None and len(found) == 1:
+        refusal = found.pop()
+    refusal = refusal if is_error else None
+    if isinstance(text, str):
+        seen = f"{status} {text}" + (f": {reason}" if isinstance(reason, str) and reason else "")
+    elif refusal is not None:
+        seen = f"{status} {refusal.text}"
+    else:
+        seen = f"{status} {quoted(response)}"
+    is_ours = isinstance(text, str) and isinstance(final, bool)
+    is_conflict = status == 409 and refusal is None
+    return _Error(
+        seen=seen,
+        refusal=refusal,
+        final=final if is_ours or final is False else None,
+        is_no=is_error and (is_client_error or status == 200) and status not in _SAYS_NOTHING,
+        hints=is_conflict or any(_HINTS.search(value) for value in values),
+    )
+
+
+def says_nothing(response: httpx.Response) -> bool:
+    """Tell whether an answer says nothing of the payment: a 5xx, or a refusal of any request."""
+    return response.is_server_error or response.status_code in _SAYS_NOTHING
+
+
+def _json(response: httpx.Response) -> Any:
+    """Return the JSON of a body; None if it is something else."""
     try:
-        return decode(response.content, kind)
-    except BadMessage as error:
-        seen = f"{response.status_code} {quoted(response)}"
-        raise PaymentFailed(f"{UNKNOWN}: the server answered {seen}. {AGAIN}") from error
+        return decode(response.content, Any)
+    except BadMessage:
+        return None
+
+
+def _field(body: Any, name: str) -> Any:
+    return body.get(name) if isinstance(body, dict) else None
+
+
+def _strings(response: httpx.Response, body: Any) -> list[str]:
+    """Return the strings of a JSON body at any depth; of another body, its text."""
+    if body is None:
+        return [response.content.decode("utf-8", "replace")]
+    found, left = [], [body]
+    while left:
+        value = left.pop()
+        if isinstance(value, str):
+            found.append(value)
+        elif isinstance(value, dict):
+            left += value.values()
+        elif isinstance(value, list):
+            left += value
+    return found
 
 
 def quoted(response: httpx.Response) -> str:

@@ -99,13 +99,14 @@ class SessionAuth(httpx.Auth):
         self, request: httpx.Request
     ) -> Generator[httpx.Request, httpx.Response, None]:
         """Yield the requests of one exchange to a sync client; one thread opens the session."""
-        return drive(self.exchange(request), self.payment.limits)
+        return drive(self.exchange(request), request, self.payment.limits)
 
     def async_auth_flow(
         self, request: httpx.Request
     ) -> AsyncGenerator[httpx.Request, httpx.Response]:
         """Yield the requests of one exchange to an async client; one task opens the session."""
-        return drive_async(self.exchange(request), self.payment.limits, self.payment.clock)
+        payment = self.payment
+        return drive_async(self.exchange(request), request, payment.limits, payment.clock)
 
     def exchange(self, request: httpx.Request) -> Flow:
         """Yield the steps of one exchange, and return its last answer."""

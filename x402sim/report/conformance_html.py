@@ -9,7 +9,16 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import Any
 
-from x402sim.report.conformance import OUTCOMES, Results, failures, headline, readable, summary
+from x402sim.report.conformance import (
+    OUTCOMES,
+    Results,
+    failures,
+    grounds,
+    headline,
+    readable,
+    summary,
+    told,
+)
 from x402sim.report.render import render
 from x402sim.spec.clauses import CLAUSES
 
@@ -72,6 +81,7 @@ def _rows(results: Sequence[dict[str, Any]]) -> list[dict[str, str]]:
             "headline": headline(result),
             "id": result["id"],
             "text": _TEXTS.get(result["id"], result["title"]),
+            "ground": "\n\n".join(grounds(result)),
             "note": str(result["reason"] or _observed(result) or _left_out(result)),
         }
         for result in results
@@ -105,6 +115,7 @@ def _detail(result: dict[str, Any]) -> dict[str, Any]:
 def _case(case: dict[str, Any]) -> dict[str, Any]:
     facts = {
         "check": case["title"],
+        "ground": "\n".join(told(case)),
         "expected": case["expected"],
         "actual": case["actual"],
         "reason": case["reason"],

@@ -41,7 +41,7 @@ HOW_TO_PROVIDE = {
 }
 """The needs of checks, and how to meet each on the command line or in the target file."""
 
-PATIENCE_S = 20.0
+PATIENCE_S = 25.0
 """What a case waits for at most, unless the run is patient."""
 
 Case = Callable[[Probe], Awaitable[None]]

@@ -144,11 +144,7 @@ async def _beside(
                 state.turns.is_over()
 
     state.turns.share()
-    tasks = {
-        case: asyncio.create_task(play(case))
-        for case in checks
-        if setting.advance is None and (case.waits or Need.RESTART in case.needs)
-    }
+    tasks = {case: asyncio.create_task(play(case)) for case in checks if runs_beside(setting, case)}
     await asyncio.sleep(0)  # noqa: TID251 - no time passes; they queue up before all others
     try:
         yield tasks
@@ -156,6 +152,12 @@ async def _beside(
         for task in tasks.values():
             task.cancel()
         await asyncio.gather(*tasks.values(), return_exceptions=True)
+
+
+def runs_beside(setting: Setting, case: Check) -> bool:
+    """Tell whether a case runs beside the others: if it waits or restarts, and no clock turns."""
+    takes_time = case.waits is not None or Need.RESTART in case.needs
+    return takes_time and setting.advance is None
 
 
 def _of_id(cases: list[Check], done: dict[Check, Result]) -> tuple[Result, set[Baseline]]:
@@ -224,6 +226,7 @@ async def run_case(setting: Setting, state: RunState, case: Check) -> Result:
             reason=redact.redacted(reason, setting.payer),
             exchange=probe.last.show() if probe.last and outcome is Outcome.FAILED else "",
             seconds=round(elapsed(), 3),
+            ground=case.ground,
         )
     return _of_case(setting, case, found)
 
@@ -242,6 +245,7 @@ def _of_case(setting: Setting, case: Check, found: CaseResult) -> Result:
         rerun=f"{setting.rerun} --requirement {case.id}".strip(),
         exchange=found.exchange,
         seconds=found.seconds,
+        ground=case.ground,
         cases=(found,),
     )
 

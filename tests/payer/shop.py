@@ -1,0 +1,68 @@
+"""A shop for tests of payers, which answers what a test says."""
+
+import json
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+
+from tests.bounded.hostile_peer import wanted
+from x402sim import PaymentAuth, Wallet
+
+URL = "http://shop/x"
+Reply = tuple[int, Any]
+
+
+@dataclass
+class Shop:
+    """A shop whose 402s have new payment ids; `serves` and `settles` say what it does.
+
+    `serves` gets the payment id or session id that was shown (or None), `settles` the body.
+    """
+
+    serves: Callable[[str | None], Reply | None] = lambda proof: None
+    settles: Callable[[dict[str, Any]], Reply] = lambda body: receipt(body)
+    asked: list[tuple[str, str | None]] = field(default_factory=list)
+    settled: list[dict[str, Any]] = field(default_factory=list)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __call__(self, request: httpx.Request) -> httpx.Response:
+        with self.lock:
+            status, body = self._answer(request)
+        if isinstance(body, bytes):
+            return httpx.Response(status, content=body)
+        return httpx.Response(status, json=body)
+
+    def _answer(self, request: httpx.Request) -> Reply:
+        if request.url.path == "/api/pay":
+            body = json.loads(request.content)
+            self.settled.append(body)
+            return self.settles(body)
+        proof = request.headers.get("x-session-id") or request.headers.get("x-payment-id")
+        self.asked.append((request.url.path, proof))
+        reply = self.serves(proof)
+        required = wanted(request.url.path) | {"paymentId": f"pay_{len(self.asked):09}"}
+        return reply or (402, required)
+
+    @property
+    def headers(self) -> set[str]:
+        """The authorizations that it was given, each once."""
+        return {body["paymentHeader"] for body in self.settled}
+
+    def client(self, auth: httpx.Auth) -> httpx.Client:
+        return httpx.Client(transport=httpx.MockTransport(self), auth=auth)
+
+
+def receipt(body: dict[str, Any]) -> Reply:
+    tx_hash = "0x" + "1" * 64
+    return 200, {"success": True, "paymentId": body["paymentId"], "txHash": tx_hash, "timestamp": 1}
+
+
+def served(proof: str | None) -> Reply | None:
+    return (200, {}) if proof else None
+
+
+def payer(**options: Any) -> PaymentAuth:
+    return PaymentAuth(Wallet.create(), **options)

@@ -1,0 +1,148 @@
+"""A payment of one session is not shown for another one."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.payer.shop import Reply, Shop, payer
+from tests.rig import ServiceRig, scene
+from x402sim import PaymentAuth, PaymentFailed, SessionAuth, Wallet
+
+CREATE = "/api/sessions/create"
+ROUTE = f"http://shop{CREATE}"
+SMALL = {"maxSpend": "0.01", "duration": 60}
+LARGE = {"maxSpend": "0.05", "duration": 60}
+LONG = {"maxSpend": "0.01", "duration": 3600}
+
+
+async def create(rig: ServiceRig, auth: httpx.Auth, terms: dict[str, Any]) -> dict[str, Any]:
+    answer = await rig.http.post(CREATE, json=terms, auth=auth)
+    assert answer.status_code == 201
+    body: dict[str, Any] = answer.json()
+    return body
+
+
+@scene
+async def test_each_session_has_the_terms_that_were_asked_for(rig: ServiceRig) -> None:
+    """Our service, too, hands out the old session, whatever the body says."""
+    auth = PaymentAuth(rig.alice, clock=rig.clock)
+    small, large, long = [await create(rig, auth, each) for each in (SMALL, LARGE, LONG)]
+    assert [each["deposited"] for each in (small, large, long)] == ["10000", "50000", "10000"]
+    assert long["expiresAt"] - small["expiresAt"] == 3_540_000
+    assert len({each["sessionId"] for each in (small, large, long)}) == 3
+    assert rig.earned == auth.signed_base == 70_000
+
+
+@scene
+async def test_the_same_terms_again_are_the_same_session_and_cost_nothing(rig: ServiceRig) -> None:
+    auth = PaymentAuth(rig.alice, clock=rig.clock)
+    first = await create(rig, auth, SMALL)
+    await create(rig, auth, LARGE)
+    again = await create(rig, auth, {"duration": 60, "note": "another order", "maxSpend": "0.01"})
+    assert again["sessionId"] == first["sessionId"]
+    assert auth.signed_base == 60_000
+
+
+@scene
+async def test_without_reuse_each_request_opens_a_session(rig: ServiceRig) -> None:
+    auth = PaymentAuth(rig.alice, clock=rig.clock, reuse=False)
+    assert (await create(rig, auth, SMALL))["sessionId"] != (await create(rig, auth, SMALL))[
+        "sessionId"
+    ]
+    assert auth.signed_base == 20_000
+
+
+@scene
+async def test_a_quote_is_served_by_one_payment_whatever_its_body(rig: ServiceRig) -> None:
+    auth = PaymentAuth(rig.alice, clock=rig.clock)
+    for side in ("long", "short"):
+        order = {"pair": "BTC-USD", "side": side, "leverage": 10, "sizeUsd": 1000}
+        answer = await rig.http.post("/api/perp/quote", json=order, auth=auth)
+        assert answer.status_code == 200
+    assert auth.signed_base == 10_000
+
+
+def ids(shop: Shop) -> list[str | None]:
+    return [proof for _, proof in shop.asked]
+
+
+def test_an_unfinished_deposit_is_not_shown_for_other_terms() -> None:
+    """The first is paid, and its session is not handed over."""
+    troubles: list[Reply] = [(503, {})]
+    shop, auth = Shop(), payer()
+    shop.serves = lambda proof: (troubles.pop() if troubles else (201, {})) if proof else None
+    with shop.client(auth) as http:
+        assert http.post(ROUTE, json=SMALL).status_code == 503
+        assert http.post(ROUTE, json=LARGE).status_code == 201
+        assert http.post(ROUTE, json=SMALL).status_code == 201
+    first, second = (body["paymentId"] for body in shop.settled)
+    assert ids(shop) == [None, first, None, second, first]
+
+
+def test_an_authorization_for_other_terms_is_not_sent_again_for_these() -> None:
+    shop, auth = Shop(settles=lambda _: (503, {})), payer()
+    with shop.client(auth) as http:
+        for terms in (SMALL, LARGE, SMALL):
+            with pytest.raises(PaymentFailed, match="signs no other"):
+                http.post(ROUTE, json=terms)
+    small, large, again = (body["paymentHeader"] for body in shop.settled)
+    assert small == again != large
+
+
+def test_the_terms_of_a_body_that_is_read_once_count_too() -> None:
+    shop, auth = Shop(serves=lambda proof: (201, {}) if proof else None), payer()
+    bodies = [b'{"maxSpend":"0.01",', b'"duration":60}'], [b'{"maxSpend":"0.05","duration":60}']
+
+    def parts(body: list[bytes]) -> Iterator[bytes]:
+        yield from body
+
+    async def async_parts(body: list[bytes]) -> AsyncIterator[bytes]:
+        for part in body:
+            yield part
+
+    async def main() -> None:
+        async with httpx.AsyncClient(transport=httpx.MockTransport(shop), auth=auth) as http:
+            for body in bodies:
+                assert (await http.post(ROUTE, content=async_parts(body))).status_code == 201
+
+    with shop.client(auth) as http:
+        for body in bodies:
+            assert http.post(ROUTE, content=parts(body)).status_code == 201
+    assert len(shop.headers) == 2
+    asyncio.run(main())
+    assert len(shop.headers) == 2
+
+
+@pytest.mark.parametrize(
+    "body", [b"maxSpend", b'{"a":"maxSpend"}', b'["maxSpend"]', b'{"maxSpend":', b"\xffmaxSpend"]
+)
+def test_any_other_body_is_paid_for_with_its_path(body: bytes) -> None:
+    shop, auth = Shop(serves=lambda proof: (200, {}) if proof else None), payer()
+    with shop.client(auth) as http:
+        for content in (body, b"{}"):
+            assert http.post(ROUTE, content=content).status_code == 200
+    assert len(shop.headers) == 1
+
+
+def test_a_session_payer_whose_budget_is_changed_asks_for_that() -> None:
+    """Its first deposit has opened no session yet."""
+    troubles: list[Reply] = [(503, {})]
+    shop = Shop()
+
+    def serve(proof: str | None) -> Reply | None:
+        if proof is None or proof.startswith("session_"):
+            return (200, {}) if proof else None
+        return troubles.pop() if troubles else (201, {"sessionId": f"session_{proof}"})
+
+    shop.serves = serve
+    auth = SessionAuth(Wallet.create(), max_spend="1.00", max_sessions=2)
+    with shop.client(auth) as http:
+        with pytest.raises(PaymentFailed, match="not opened"):
+            http.get("http://shop/x")
+        auth.max_spend = "0.50"
+        assert http.get("http://shop/x").status_code == 200
+    first, second = (body["paymentId"] for body in shop.settled)
+    assert auth.session_id == f"session_{second}" != f"session_{first}"

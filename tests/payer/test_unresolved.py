@@ -1,0 +1,461 @@
+"""When does a payer sign again, if it is not known whether the first payment was made?
+
+Never while the first authorization may be used. Later, when the server has refused it again and
+does not serve its payment id either.
+"""
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.payer.shop import URL, Reply, Shop, receipt, served
+from x402sim import PaymentAuth, PaymentFailed, SessionAuth, Wallet
+from x402sim.clock import Clock
+from x402sim.payer.errors import PaidNotServed
+from x402sim.payer.purchases import EXPIRY_MARGIN_S
+
+BALANCE = "Insufficient USDC balance"
+SIGNATURE = "Invalid signature"
+EXPIRED = "Authorization expired"
+USED = "Nonce already used"
+SETTLED = "Payment already settled"
+WINDOW_S = 300
+OVER_S = WINDOW_S + EXPIRY_MARGIN_S
+STALE: Reply = (400, {"detail": "Payment requirements expired"})
+"""A refusal as a server writes it that has no text of section 7 for it."""
+
+
+PAID: Reply = (0, "paid")
+"""In `Till.answers`: settle it."""
+
+
+class Till:
+    """A payer with a clock, at a shop that answers one settlement after the other from `answers`.
+
+    None loses it, and the last one goes on for ever.
+    """
+
+    def __init__(self, *answers: Reply | None, is_async: bool = False, **options: Any) -> None:
+        self.now = [1_800_000_000.0]
+        self.clock = Clock(lambda: self.now[0])
+        self.auth = PaymentAuth(Wallet.create(), clock=self.clock, **options)
+        self.answers, self.is_async = list(answers), is_async
+        self.shop = Shop(serves=served, settles=self._settle)
+
+    def _settle(self, body: dict[str, Any]) -> Reply:
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if answer is None:
+            raise httpx.ReadTimeout("lost")
+        return receipt(body) if answer == PAID else answer
+
+    def refuses_proofs(self, status: int = 402) -> "Till":
+        """Let the shop answer every payment id with this status."""
+        self.shop.serves = lambda proof: (status, {}) if proof and status != 402 else None
+        return self
+
+    def ask(self, auth: httpx.Auth | None = None) -> httpx.Response | Exception:
+        """Send one request; return its answer, or what was raised."""
+        try:
+            return asyncio.run(self._ask()) if self.is_async else self._get(auth or self.auth)
+        except (PaymentFailed, httpx.HTTPError) as failed:
+            return failed
+
+    def _get(self, auth: httpx.Auth) -> httpx.Response:
+        with self.shop.client(auth) as http:
+            return http.get(URL)
+
+    async def _ask(self) -> httpx.Response:
+        transport = httpx.MockTransport(self.shop)
+        async with httpx.AsyncClient(transport=transport, auth=self.auth) as http:
+            return await http.get(URL)
+
+    def wait(self, seconds: float = OVER_S) -> None:
+        self.now[0] += seconds
+
+    @property
+    def signed(self) -> int:
+        """How many authorizations were signed."""
+        return self.auth.signed_base // 10_000
+
+
+WAYS = pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
+
+
+def nested(text: str) -> list[Reply]:
+    """The shapes that frameworks give an error's text; section 7 shows none."""
+    return [
+        (402, {"error": text}),
+        (402, {"success": False, "error": text}),
+        (402, {"detail": text}),
+        (422, {"type": "about:blank", "title": text, "status": 402}),
+        (400, {"error": {"code": 17, "message": text}}),
+        (409, {"errors": [{"messages": [{"text": f"Settlement refused: {text}."}]}]}),
+        (400, [text]),
+        (400, json.dumps(text).encode()),
+        (400, text.encode()),
+        (403, b"<html><h1>Bad\n</h1><p>" + text.replace(" ", "\n  ").encode() + b"</p></html>"),
+        (200, {"success": False, "message": text}),
+        (500, {"detail": text}),
+    ]
+
+
+# --- the error's text, anywhere in the answer ------------------------------------------------
+
+
+@WAYS
+@pytest.mark.parametrize("answer", nested(BALANCE))
+def test_a_known_text_is_found_in_any_shape(answer: Reply, is_async: bool) -> None:
+    till = Till(answer, PAID, is_async=is_async)
+    failed = till.ask()
+    refused = f"the payment was refused: {answer[0]} {BALANCE}. Fund the wallet."
+    assert str(failed) == refused
+    assert isinstance(till.ask(), httpx.Response)
+    assert till.signed == len(till.shop.settled) == 2
+
+
+@pytest.mark.parametrize("text", [SIGNATURE, EXPIRED])
+def test_the_other_texts_are_found_too(text: str) -> None:
+    for answer in nested(text):
+        till = Till(answer, PAID)
+        assert str(till.ask()).startswith(f"the payment was refused: {answer[0]} {text}.")
+        till.ask()
+        assert till.signed == 2
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        (400, {"detail": "no"}),
+        (400, {"detail": {"help": [BALANCE, SIGNATURE]}}),  # which of them?
+        (400, f"<p>Our errors: {BALANCE}, {SIGNATURE}, {USED}".encode()),
+        (400, {"detail": BALANCE, "final": False}),
+        (400, {"title": "no", "final": True}),
+        (400, {BALANCE: "is the name of a field"}),
+        (400, {"detail": BALANCE.lower()}),
+        (400, b"\xff\xfe\x00"),
+        (500, f"Traceback: raise ApiError('{BALANCE}')".encode()),
+        (502, {"detail": f"upstream said {BALANCE}"}),
+        (200, {"success": True, "detail": BALANCE}),
+        (200, {"detail": "no"}),
+        (204, b""),
+        (503, {"detail": "Settlement pending"}),
+        None,
+    ],
+    ids=str,
+)
+def test_any_other_answer_is_no_refusal_before_the_authorization_is_over(
+    answer: Reply | None,
+) -> None:
+    till = Till(answer).refuses_proofs()
+    for _ in range(3):
+        assert isinstance(till.ask(), Exception)
+        till.wait((OVER_S - 1) / 2)
+    assert (till.signed, len(till.shop.settled)) == (1, 3)
+
+
+@pytest.mark.parametrize("text", [USED, SETTLED])
+@pytest.mark.parametrize("at", range(12))
+@pytest.mark.parametrize("final", [None, True])
+def test_a_text_that_says_the_money_is_gone_is_never_followed_by_another_signature(
+    text: str, at: int, final: bool | None
+) -> None:
+    """The nonce was random: whoever says that it is used says that the payment was made."""
+    status, body = nested(text)[at]
+    if final is not None and isinstance(body, dict):
+        body["final"] = final
+    till = Till((status, body)).refuses_proofs()
+    for _ in range(3):
+        failed = till.ask()
+        assert isinstance(failed, PaidNotServed)
+        assert f"the server answered {status} {text}" in str(failed)
+        assert "nothing more was signed" in str(failed)
+        till.wait()
+    assert (till.signed, len(till.shop.settled)) == (1, 1)
+    till.auth.max_unserved = 2
+    till.ask()
+    assert till.signed == 2
+
+
+@pytest.mark.parametrize("text", [USED, SETTLED])
+def test_a_payment_that_the_server_has_after_all_is_served(text: str) -> None:
+    till = Till(None, (409, {"detail": text}))
+    till.ask()
+    assert isinstance(till.ask(), httpx.Response)
+    assert till.signed == 1
+
+
+# --- sent again, and not over yet -------------------------------------------------------------
+
+
+@pytest.mark.parametrize("text", [BALANCE, SIGNATURE, EXPIRED, "Payment requirements do not match"])
+@pytest.mark.parametrize("place", ["error", "detail"])
+def test_a_refusal_of_the_repetition_says_nothing_of_the_first(text: str, place: str) -> None:
+    """The first may have emptied the wallet, or may still be executed."""
+    till = Till(None, (400, {place: text}), (400, {place: text}), PAID)
+    till.ask()
+    for _ in range(2):
+        failed = till.ask()
+        assert "it is not known whether the payment was made" in str(failed)
+        assert f"400 {text}" in str(failed)
+        assert "signs no other" in str(failed)
+    assert isinstance(till.ask(), httpx.Response)
+    assert (till.signed, len(till.shop.headers)) == (1, 1)
+
+
+def test_a_wallet_to_fund_is_named_although_the_first_is_not_known() -> None:
+    till = Till(None, (402, {"detail": BALANCE}))
+    till.ask()
+    assert "Fund the wallet." in str(till.ask())
+
+
+def test_the_server_may_say_that_the_first_is_over() -> None:
+    till = Till(None, (400, {"error": SIGNATURE, "final": True}), PAID).refuses_proofs()
+    till.ask()
+    till.shop.serves = lambda proof: served(proof) if len(till.shop.settled) > 2 else None
+    assert isinstance(till.ask(), httpx.Response)
+    assert till.signed == 2
+
+
+def test_the_error_says_how_long_it_goes_on() -> None:
+    till = Till(STALE)
+    till.wait(0.5)
+    assert f"it may be used for another {OVER_S} s" in str(till.ask())
+    till.wait(100)
+    assert f"it may be used for another {OVER_S - 100} s" in str(till.ask())
+
+
+# --- over -------------------------------------------------------------------------------------
+
+
+@WAYS
+@pytest.mark.parametrize(
+    "answer",
+    [
+        STALE,
+        (400, {"error": "Settlement failed"}),
+        (402, {"type": "about:blank", "title": "Too late", "status": 402}),
+        (403, b"<html>no</html>"),
+        (404, {"detail": "Unknown payment id"}),
+        (410, b""),
+        (422, {"detail": [{"loc": ["body"], "msg": "no"}]}),
+        (400, {"detail": EXPIRED}),
+        (500, {"detail": EXPIRED}),
+        (200, {"success": False, "message": "expired"}),
+        (400, {"error": "Nein.", "final": True}),
+        (503, {"error": "Facilitator unreachable", "final": True}),
+    ],
+    ids=str,
+)
+def test_an_expired_authorization_that_is_refused_again_is_followed_by_another(
+    answer: Reply, is_async: bool
+) -> None:
+    till = Till((503, {}), answer, PAID, is_async=is_async)
+    paid: set[str | None] = set()
+    till.shop.serves = lambda proof: (200, {}) if proof in paid else None
+    till.shop.settles = settling(till, paid)
+    assert isinstance(till.ask(), PaymentFailed)
+    till.wait()
+    assert isinstance(till.ask(), httpx.Response)
+    first, again, second = till.shop.settled
+    assert first == again
+    assert (till.signed, len(till.shop.headers)) == (2, 2)
+    assert ("/x", first["paymentId"]) in till.shop.asked, "its payment id was shown before"
+    assert isinstance(till.ask(), httpx.Response)
+    assert till.shop.asked[-1] == ("/x", second["paymentId"])
+    assert till.signed == 2
+
+
+def settling(till: Till, paid: set[str | None]) -> Callable[[dict[str, Any]], Reply]:
+    """Settle as the till says, and note what was paid."""
+
+    def settle(body: dict[str, Any]) -> Reply:
+        status, told = till._settle(body)
+        if status == 200 and told.get("success"):
+            paid.add(body["paymentId"])
+        return status, told
+
+    return settle
+
+
+def test_it_is_not_over_a_second_before_the_margin() -> None:
+    till = Till(STALE).refuses_proofs()
+    till.ask()
+    till.wait(OVER_S - 1)
+    assert f"400 {STALE[1]['detail']}"[:3] in str(till.ask())
+    assert till.signed == 1
+    till.wait(1)
+    till.ask()
+    assert till.signed == 2
+
+
+@pytest.mark.parametrize("allowed_s", [1, 20, 300, 100_000])
+def test_the_window_that_was_signed_counts(allowed_s: int) -> None:
+    """validBefore comes from the authorization, not from a constant."""
+    till = Till(STALE)
+    paid_with: list[int] = []
+
+    def serve(request: httpx.Request) -> httpx.Response:
+        response = till.shop(request)
+        if response.status_code != 402:
+            return response
+        body = response.json()
+        body["paymentRequirements"]["maxTimeoutSeconds"] = allowed_s
+        return httpx.Response(402, json=body)
+
+    till.refuses_proofs()
+    over_s = min(allowed_s, WINDOW_S) + EXPIRY_MARGIN_S
+    for wait_s, signed in ((0, 1), (over_s - 1, 1), (1, 2)):
+        till.wait(wait_s)
+        with (
+            httpx.Client(transport=httpx.MockTransport(serve), auth=till.auth) as http,
+            pytest.raises(PaymentFailed),
+        ):
+            http.get(URL)
+        paid_with.append(till.signed)
+        assert till.signed == signed
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        None,
+        (500, {"detail": "Internal Server Error"}),
+        (500, b"Internal Server Error"),
+        (502, {"detail": f"no; {EXPIRED}"}),
+        (503, {"detail": "Try again"}),
+        (200, {}),
+        (202, {"success": False}),
+        (302, {}),
+        (408, {"detail": "Request timed out"}),
+        (425, {}),
+        (429, {"detail": "Too Many Requests"}),
+        (400, {"error": EXPIRED, "final": False}),
+        (400, {"detail": "Settlement pending"}),
+        (409, {"error": "Facilitator unreachable"}),
+    ],
+    ids=str,
+)
+def test_what_says_nothing_of_the_payment_never_ends_it(answer: Reply | None) -> None:
+    till = Till(answer, answer, answer, PAID)
+    till.ask()
+    for _ in range(2):
+        till.wait(10 * OVER_S)
+        failed = till.ask()
+        assert isinstance(failed, Exception)
+        if isinstance(failed, PaymentFailed):
+            assert "authorizationState(0x" in str(failed)
+    assert till.signed == 1
+    assert isinstance(till.ask(), httpx.Response)
+    assert (till.signed, len(till.shop.headers)) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        (400, {"detail": "Authorization already used"}),
+        (400, {"detail": "FiatTokenV2: authorization is used or canceled"}),
+        (400, {"code": "nonce_already_used"}),
+        (422, {"detail": "Duplicate payment"}),
+        (409, {"detail": "Conflict"}),
+        (400, {"error": EXPIRED, "reason": "the nonce was used"}),
+        (400, f"{SIGNATURE} or {USED}".encode()),
+    ],
+    ids=str,
+)
+def test_a_refusal_that_hints_at_a_payment_is_not_followed_by_another(answer: Reply) -> None:
+    till = Till(None, answer).refuses_proofs()
+    till.ask()
+    for _ in range(2):
+        till.wait()
+        failed = till.ask()
+        assert isinstance(failed, PaidNotServed)
+        assert "max_unserved (now 1)" in str(failed)
+    assert till.signed == 1
+
+
+def test_a_payment_that_the_server_lost_and_still_serves_is_not_paid_again() -> None:
+    """It refuses the settlement as too late, but serves the payment id."""
+    till = Till(None, STALE)
+    till.ask()
+    till.wait()
+    assert isinstance(till.ask(), httpx.Response)
+    assert till.signed == 1
+    assert isinstance(till.ask(), httpx.Response)
+    assert (till.signed, len(till.shop.settled)) == (1, 2)
+
+
+@pytest.mark.parametrize(("status", "settlements"), [(500, 4), (503, 4), (429, 4), (422, 2)])
+def test_a_payment_id_without_an_answer_is_not_over(status: int, settlements: int) -> None:
+    """A 422 comes after the check of the payment: that one was made."""
+    till = Till(None, STALE).refuses_proofs(status)
+    till.ask()
+    for _ in range(3):
+        till.wait()
+        answer = till.ask()
+        assert isinstance(answer, httpx.Response)
+        assert answer.status_code == status
+    assert (till.signed, len(till.shop.settled)) == (1, settlements)
+
+
+def test_a_connection_that_breaks_while_the_id_is_shown_keeps_the_payment() -> None:
+    till = Till(None, STALE)
+
+    def lose(proof: str | None) -> Reply | None:
+        if proof:
+            raise httpx.ReadTimeout("lost")
+        return None
+
+    till.shop.serves = lose
+    till.ask()
+    for _ in range(2):
+        till.wait()
+        assert isinstance(till.ask(), httpx.ReadTimeout)
+    assert (till.signed, len(till.shop.settled)) == (1, 3)
+
+
+@pytest.mark.parametrize(("answer", "signed"), [(STALE, 2), ((409, {"detail": USED}), 1)])
+def test_many_tasks_at_once_sign_one_other_at_most(answer: Reply, signed: int) -> None:
+    till = Till(None, answer).refuses_proofs()
+    till.ask()
+    till.wait()
+
+    async def serve(request: httpx.Request) -> httpx.Response:
+        await asyncio.sleep(0.001)
+        return till.shop(request)
+
+    async def main() -> list[Any]:
+        transport = httpx.MockTransport(serve)
+        async with httpx.AsyncClient(transport=transport, auth=till.auth) as http:
+            return await asyncio.gather(*(http.get(URL) for _ in range(6)), return_exceptions=True)
+
+    assert {isinstance(each, PaymentFailed) for each in asyncio.run(main())} == {True}
+    assert till.signed == signed
+
+
+# --- sessions ---------------------------------------------------------------------------------
+
+
+def opened(proof: str | None) -> Reply | None:
+    """Open a session for any payment id, and serve any session."""
+    if proof is None:
+        return None
+    return (200, {}) if proof.startswith("session_") else (201, {"sessionId": f"session_{proof}"})
+
+
+@pytest.mark.parametrize(
+    ("answer", "signed"),
+    [(STALE, 2), ((503, {}), 1), ((409, {"detail": USED}), 1), ((400, {"detail": EXPIRED}), 2)],
+)
+def test_a_deposit_is_given_up_as_a_payment_is(answer: Reply, signed: int) -> None:
+    till = Till(None, answer, PAID).refuses_proofs()
+    auth = SessionAuth(Wallet.create(), max_spend="1.00", max_sessions=3, clock=till.clock)
+    till.ask(auth)
+    till.wait()
+    till.shop.serves = lambda proof: opened(proof) if len(till.shop.settled) > 2 else None
+    end = till.ask(auth)
+    assert isinstance(end, httpx.Response) is (signed == 2)
+    assert auth.payment.signed_base == signed * 10_000

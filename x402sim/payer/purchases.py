@@ -1,0 +1,99 @@
+"""What has a payer signed and bought, and how long may an authorization still be used?
+
+One `Purchases` for each thing that is bought: a resource, or the session of one deposit.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+
+from x402sim.payer.flow import Turn
+from x402sim.payer.reading import Sent
+from x402sim.payer.redirects import origin_of
+from x402sim.protocol.crypto import checksum, to_hex
+from x402sim.protocol.eip3009 import Authorization
+from x402sim.protocol.header import read_header
+from x402sim.protocol.messages import BadMessage, PaymentRequired, Receipt, decode
+
+CLOCK_SKEW_S = 60
+BLOCK_S = 15
+EXPIRY_MARGIN_S = CLOCK_SKEW_S + BLOCK_S
+"""Seconds after validBefore until a payer takes it that an authorization cannot be used any more.
+
+The token compares validBefore with the time of a block, not with the payer's clock, which may be a
+minute fast; and a block is mined a little later than its time says. Even then the authorization may
+have been used before, and a chain that stood still may go on with an old time: so the margin alone
+ends nothing, a refusal of the server after it does.
+"""
+
+
+@dataclass(slots=True)
+class Payment:
+    """A signed payment; `receipt` is there once the server has given one."""
+
+    offer: PaymentRequired
+    header: str
+    amount_base: int
+    receipt: Receipt | None = None
+    is_sent: bool = False
+    """Whether it was sent to the server, which may have got it."""
+    hint: str = ""
+    """The answer that said, instead of a receipt, that it is made."""
+    was_refused: bool = False
+    """Whether it was shown, and answered 402."""
+
+    @property
+    def shown_id(self) -> str:
+        """The beginning of the payment id, which is a proof of payment in full."""
+        return f"{self.offer.payment_id[:12]}…"
+
+    @property
+    def question(self) -> str:
+        """The call of the token that tells whether the authorization was used."""
+        return _question(self._authorization)
+
+    @property
+    def _authorization(self) -> Authorization:
+        return read_header(self.header).authorization
+
+    def sent(self, now_s: int) -> Sent:
+        """Return what is known of the authorization at a time, before it is sent (again)."""
+        auth = self._authorization
+        left_s = auth.valid_before + EXPIRY_MARGIN_S - now_s
+        return Sent(is_repeated=self.is_sent, left_s=left_s, question=_question(auth))
+
+
+def _question(auth: Authorization) -> str:
+    return f"authorizationState({checksum(auth.from_)}, {to_hex(auth.nonce)})"
+
+
+@dataclass(slots=True)
+class Purchases:
+    """The payments for one thing. Only the flow that has the turn pays, or shows `unserved`."""
+
+    turn: Turn = field(default_factory=Turn)
+    granted: str | None = None
+    """A payment id that was served, to be used again."""
+    unknown: list[Payment] = field(default_factory=list)
+    """Payments that were sent to the server, and may have been made or may still be."""
+    unserved: list[Payment] = field(default_factory=list)
+    """Payments that were made, and bought nothing yet."""
+
+
+def bought_by(request: httpx.Request) -> tuple[str, ...]:
+    """Return what a request asks for: a path of a server and, of a session, its terms.
+
+    Any request for a path is paid by its payment (section 5), but a deposit buys one session: with
+    other terms, it would get a session that was not asked for.
+    """
+    resource = origin_of(request.url) + request.url.path
+    if b"maxSpend" not in request.content:
+        return (resource,)
+    try:
+        body: Any = decode(request.content, Any)
+    except BadMessage:
+        return (resource,)
+    if not isinstance(body, dict) or "maxSpend" not in body:
+        return (resource,)
+    return resource, repr(body["maxSpend"]), repr(body.get("duration"))
