@@ -161,10 +161,10 @@ def _access(config: pytest.Config) -> Access:
             allow_mainnet=option("--allow-mainnet"),
             patient=option("--patient"),
             restart=option("--restart"),
-            headers=tuple(option("--header")),
+            header=tuple(option("--header")),
             cacert=option("--cacert"),
             insecure=option("--insecure"),
-            timeout_s=option("--answer-timeout"),
+            timeout=option("--answer-timeout"),
             rate=option("--rate"),
             require=tuple(option("--require")),
         )

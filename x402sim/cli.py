@@ -11,7 +11,7 @@ import typer
 from x402sim.commands.bench import bench
 from x402sim.commands.book import clauses, decisions
 from x402sim.commands.common import log_to_stderr
-from x402sim.commands.conformance import conformance
+from x402sim.commands.conformance import OUTCOMES, conformance
 from x402sim.commands.demo import demo
 from x402sim.commands.diff import diff
 from x402sim.commands.events import events
@@ -62,7 +62,7 @@ app.command()(diff)
 app.command()(events)
 app.command()(explore)
 app.command()(bench)
-app.command()(conformance)
+app.command(epilog=OUTCOMES)(conformance)
 app.add_typer(target, name="target")
 app.command()(service)
 app.command()(decisions)

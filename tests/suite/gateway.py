@@ -30,6 +30,8 @@ class Gateway:
     api_key: str | None = API_KEY
     user: tuple[str, str] | None = None
     per_second: int | None = None
+    every: int | None = None
+    """Refuse every nth request, as if there were too many."""
     retry_after: str | None = "1"
     says: dict[str, str] = field(default_factory=dict)
     prefix: str = ""
@@ -53,7 +55,8 @@ class Gateway:
         async with self.begun:
             now = time.monotonic()
             recent = [each for each in self.passed if each > now - 1]
-            if self.per_second is not None and len(recent) >= self.per_second:
+            is_busy = self.every and (len(self.passed) + self.refused) % self.every == 0
+            if is_busy or (self.per_second is not None and len(recent) >= self.per_second):
                 self.refused += 1
                 told = {"Retry-After": self.retry_after} if self.retry_after else {}
                 return JSONResponse({"error": "slow down", "key": self.api_key}, 429, told)

@@ -64,7 +64,7 @@ def test_a_file_is_replaced_only_by_force(duo: Duo, tmp_path: Path) -> None:
 
 
 def test_it_passes_a_gateway_and_shows_no_key(duo: Duo) -> None:
-    with running(Gateway(duo.url, prefix="/v3", per_second=8)) as gateway:
+    with running(Gateway(duo.url, prefix="/v3", every=4)) as gateway:
         done = init(gateway.url, "--output", "-", "--header", f"{NAME}:{API_KEY}")
     assert done.returncode == 0, done.stderr
     assert gateway.refused > 0

@@ -1,12 +1,23 @@
 """`conformance`: judge a service by its URL."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from x402sim.commands.common import give_up
+
+if TYPE_CHECKING:
+    from x402sim.suite.remote import Access
+
+OUTCOMES = """
+Outcomes: passed, failed, skipped (a need is missing), inconclusive (the check could not be
+completed), observed (the specification is silent). Exit codes: 0, every MUST held; 1, a MUST
+failed; 2, wrong usage, a service that cannot be judged (no answer, another dialect, a payer
+without money, a clock that is wrong), or a MUST is inconclusive.
+"""
+"""The end of the help."""
 
 Target = Annotated[
     str,
@@ -129,6 +140,7 @@ SarifFile = Annotated[
 
 
 def conformance(
+    context: typer.Context,
     base_url: Annotated[
         str | None, typer.Argument(help="Base URL of the service to judge.", show_default=False)
     ] = None,
@@ -166,41 +178,14 @@ def conformance(
     `--world`, it also injects faults and counts money on the ledger; the world
     (`x402sim serve --no-service`) is then the service's facilitator, explorer and chain, and
     mints what payers need.
-
-    Outcomes: passed, failed, skipped (a need is missing), inconclusive (the check could
-    not be completed), observed (the specification is silent). Exit codes: 0, every MUST
-    held; 1, a MUST failed; 2, wrong usage, a service that cannot be judged (no answer, another
-    dialect, a payer without money, a clock that is wrong), or a MUST is inconclusive.
     """
     from x402sim.suite import command, printing
-    from x402sim.suite.options import Options, access
 
     try:
         checks = command.select(only or [])
         if show_list:
             return printing.show_list(checks)
-        options = Options(
-            base_url=base_url,
-            target=target,
-            payer_key=payer_key,
-            world=world,
-            rpc_url=rpc_url,
-            pay_to=pay_to,
-            budget=budget,
-            allow_mainnet=allow_mainnet,
-            strict=strict,
-            patient=patient,
-            restart=restart,
-            seed=seed,
-            headers=tuple(header or ()),
-            cacert=cacert,
-            insecure=insecure,
-            timeout_s=timeout,
-            rate=rate,
-            max_answer_bytes=max_answer_bytes,
-            require=tuple(require or ()),
-        )
-        means = replace(access(options), skip=command.skipped(checks, skip or []))
+        means = replace(_means(context), skip=command.skipped(checks, skip or []))
     except (ValueError, OSError) as error:
         raise give_up(error) from error
     wanted = command.Wanted(
@@ -211,3 +196,16 @@ def conformance(
     except OSError as error:
         raise give_up(f"cannot write the report: {error}") from error
     raise typer.Exit(code)
+
+
+def _means(context: typer.Context) -> "Access":
+    """Return what the options give; raises `ValueError`."""
+    from x402sim.suite.options import Options, access
+
+    names = {field.name for field in fields(Options)}
+    given: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in context.params.items()
+        if name in names and value is not None
+    }
+    return access(Options(**given))

@@ -48,10 +48,10 @@ def init(
         means = access(
             Options(
                 base_url=url,
-                headers=tuple(header or ()),
+                header=tuple(header or ()),
                 cacert=cacert,
                 insecure=insecure,
-                timeout_s=timeout,
+                timeout=timeout,
                 rate=rate,
             )
         )

@@ -40,7 +40,7 @@ _SHORT = 4
 class Options:
     """The options as they were given; None and empty if they were not."""
 
-    base_url: str | None
+    base_url: str | None = None
     target: str = "spec"
     payer_key: str | None = None
     world: str | None = None
@@ -52,10 +52,11 @@ class Options:
     patient: bool = False
     restart: str | None = None
     seed: int | None = None
-    headers: tuple[str, ...] = ()
+    header: tuple[str, ...] = ()
     cacert: Path | None = None
     insecure: bool = False
-    timeout_s: float = TIMEOUT_S
+    timeout: float = TIMEOUT_S
+    """In seconds."""
     rate: float | None = None
     max_answer_bytes: int = Limits().max_answer_bytes
     require: tuple[str, ...] = ()
@@ -68,7 +69,7 @@ def access(options: Options) -> Access:
     if told is None:
         raise ValueError("no service to judge: give its URL, such as http://127.0.0.1:4020")
     base_url = _base(told, target)
-    headers = [_header(text) for text in options.headers]
+    headers = [_header(text) for text in options.header]
     headers += [("Authorization", f"Basic {user}")] if user else []
     world, world_user = _clean(options.world, "--world")
     rpc_url, rpc_user = _clean(options.rpc_url, "--rpc-url", path_is_free=True)
@@ -81,7 +82,7 @@ def access(options: Options) -> Access:
         cacert=options.cacert,
         insecure=options.insecure,
         rate=options.rate,
-        limits=Limits(max_answer_bytes=options.max_answer_bytes, deadline_s=options.timeout_s),
+        limits=Limits(max_answer_bytes=options.max_answer_bytes, deadline_s=options.timeout),
     )
     if wire.cacert is not None:
         tls(wire)
@@ -124,10 +125,10 @@ def again(options: Options, base_url: str) -> str:
         "--patient": options.patient,
         "--restart": options.restart,
         "--seed": options.seed,
-        "--header": [_shown(text) for text in options.headers],
+        "--header": [_shown(text) for text in options.header],
         "--cacert": options.cacert,
         "--insecure": options.insecure,
-        "--timeout": f"{options.timeout_s:g}" if options.timeout_s != TIMEOUT_S else None,
+        "--timeout": f"{options.timeout:g}" if options.timeout != TIMEOUT_S else None,
         "--rate": f"{options.rate:g}" if options.rate is not None else None,
         "--max-answer-bytes": options.max_answer_bytes
         if options.max_answer_bytes != Limits().max_answer_bytes
