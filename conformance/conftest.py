@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 
 from x402sim.printable import printable, printable_lines
+from x402sim.spec.needs import Need
 from x402sim.suite.check import Baseline, Check
 from x402sim.suite.command import hidden, skipped
-from x402sim.suite.engine import run_case, try_baseline
+from x402sim.suite.engine import run_case, runs_beside, try_baseline
 from x402sim.suite.options import TIMEOUT_S, Options, access
 from x402sim.suite.preflight import Ready, examine
 from x402sim.suite.printing import announce
@@ -63,13 +64,24 @@ class Jury:
             raise
         self.setting, self.state = ready.setting, ready.state
         announce(ready, access.note)
+        self._begun = self._run(self._begin(checks))
 
     def _run(self, work: Any) -> Any:
         return self._runner.run(_as_coroutine(work))
 
+    async def _begin(self, checks: list[Check]) -> dict[Check, asyncio.Task[Result]]:
+        """Begin the cases that wait: they run while the loop runs, beside the others."""
+        beside = [check for check in checks if runs_beside(self.setting, check)]
+        return {
+            check: asyncio.create_task(run_case(self.setting, self.state, check))
+            for check in beside
+            if Need.RESTART not in check.needs
+        }
+
     def judge(self, check: Check) -> Result:
         """Run one case."""
-        result: Result = self._run(run_case(self.setting, self.state, check))
+        begun = self._begun.get(check)
+        result: Result = self._run(begun or run_case(self.setting, self.state, check))
         return hidden(result, self._secrets)
 
     def broken_baselines(self) -> list[str]:
@@ -96,7 +108,8 @@ CHECKS = pytest.StashKey[list[Check]]()
 
 
 def pytest_collection_modifyitems(session: pytest.Session, items: list[pytest.Item]) -> None:
-    """Repeat the baselines at the end."""
+    """Ask for what waits at the end, and then repeat the baselines."""
+    items.sort(key=lambda item: isinstance(item, CheckItem) and item.check.waits is not None)
     checks = [item.check for item in items if isinstance(item, CheckItem)]
     session.config.stash[CHECKS] = checks
     if checks:

@@ -5,6 +5,7 @@ from typing import Any
 import httpx
 
 from x402sim.payer.wallet import Wallet
+from x402sim.spec.ground import derived
 from x402sim.suite.check import check
 from x402sim.suite.expect import expect, expect_not_served, expect_served, expect_withheld, require
 from x402sim.suite.indexing import buy_late, turn_s, tx_hash
@@ -29,7 +30,14 @@ async def an_unpaid_request_is_answered_402(probe: Probe) -> None:
     require("payment requirements", isinstance(wanted, dict), required[0].summary)
 
 
-@check("1/unpaid-402")
+@check(
+    "1/unpaid-402",
+    ground=derived(
+        "5: Access to protected endpoints",
+        "1: The service returns the protected content",
+        step="The content is protected, not only one way to ask for it.",
+    ),
+)
 async def no_other_method_is_free(probe: Probe) -> None:
     """No other HTTP method gives away the protected content without proof of payment."""
     endpoint = probe.target.protected

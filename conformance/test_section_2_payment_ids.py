@@ -2,20 +2,38 @@
 
 import math
 
+from x402sim.spec.ground import derived, explicit, ours
 from x402sim.suite.check import check
 from x402sim.suite.expect import expect, expect_not_served, expect_refused, require
 from x402sim.suite.probe import Probe
-from x402sim.suite.verdict import Inconclusive
 
 PREFIX = "pay_"
 SAMPLE = 32
 GUESSABLE_BITS = 44
 """Between what a clock in nanoseconds and a counter vary by in 32 ids (41 bits at most) and
 what 60 random bits do (46)."""
+SHORT = 8
+"""Fewer letters are short: another id may differ by four of them."""
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
+UNGUESSABLE = ours(
+    "A payment id opens what it has paid for, for anyone who sends it. So nobody should be able "
+    "to guess one; the specification says only that it is opaque.",
+    "2.2: paymentId",
+)
+ISSUED_HERE = ours(
+    "A payer who sends an id that was never issued has made a mistake, or tries something. The "
+    "specification does not say that such a payment is refused.",
+    "4.1: paymentId | string | yes",
+)
 
 
-@check("2.2/payment-id")
+@check(
+    "2.2/payment-id",
+    ground=derived(
+        "2.2: paymentId",
+        step="The client quotes it in X-Payment-Id, so it fits into a header.",
+    ),
+)
 async def a_payment_id_has_its_prefix(probe: Probe) -> None:
     """A payment id is pay_ and an opaque part that is valid in a header."""
     payment_id = (await probe.challenge()).payment_id
@@ -25,10 +43,28 @@ async def a_payment_id_has_its_prefix(probe: Probe) -> None:
     require("pay_ and an opaque part", good, payment_id)
 
 
-@check("2.2/payment-id")
+@check(
+    "2.2/payment-id",
+    ground=derived(
+        "2.2: paymentId",
+        "7: Payment already settled",
+        step="An id identifies one payment, and a used one calls for a new one: the next "
+        "402 has it.",
+    ),
+    needs="funds",
+    pays=1,
+)
+async def a_paid_id_does_not_come_again(probe: Probe) -> None:
+    """After a payment, the next 402 has another payment id."""
+    paid = await probe.buy()
+    another = (await probe.challenge()).payment_id
+    require("another payment id", another != paid.challenge.payment_id, "the id that was paid")
+
+
+@check("2.2/payment-id", document="kit", ground=UNGUESSABLE)
 async def payment_ids_cannot_be_guessed(probe: Probe) -> None:
     """No payment id comes twice, and 32 of them reveal neither a counter nor a clock."""
-    ids = [(await probe.challenge()).payment_id for _ in range(SAMPLE)]
+    ids = [(await probe.challenge(fresh=True)).payment_id for _ in range(SAMPLE)]
     expect(f"different ids among {SAMPLE}", len(set(ids)), SAMPLE)
     bits = _bits_that_vary(ids)
     demand = f"ids that vary by more than {GUESSABLE_BITS} bits"
@@ -42,7 +78,11 @@ def _bits_that_vary(ids: list[str]) -> float:
     return sum(math.log2(len(characters)) for characters in seen)
 
 
-@check("2.2/payment-id", baseline="unpaid")
+@check(
+    "2.2/payment-id",
+    ground=explicit("5: Otherwise the response is 402", "5: X-Payment-Id"),
+    baseline="unpaid",
+)
 async def an_invented_id_grants_nothing(probe: Probe) -> None:
     """A request with a payment id that was never issued gets a 402."""
     payment_id = (await probe.challenge()).payment_id
@@ -50,7 +90,14 @@ async def an_invented_id_grants_nothing(probe: Probe) -> None:
         expect_not_served(await probe.ask(payment_id=invented), is_402=True)
 
 
-@check("2.2/payment-id", baseline="payment", needs="funds", pays=1)
+@check(
+    "2.2/payment-id",
+    document="kit",
+    ground=ISSUED_HERE,
+    baseline="payment",
+    needs="funds",
+    pays=1,
+)
 async def an_invented_id_settles_nothing(probe: Probe) -> None:
     """A payment for an id that was never issued is refused, and moves no money."""
     challenge, payer = await probe.challenge(), await probe.money.payer()
@@ -62,15 +109,19 @@ async def an_invented_id_settles_nothing(probe: Probe) -> None:
 
 
 def _invented(probe: Probe, payment_id: str) -> list[str]:
-    """Return ids similar to an issued one: with another end, another middle, all different."""
+    """Return ids similar to an issued one: with another end, another middle, all different.
+
+    An id that differs from a short one by a few letters may have been issued, too: instead of
+    these, there is a longer one.
+    """
     rng = probe.setting.rng.stream(f"invented {payment_id}")
     opaque = payment_id.removeprefix(PREFIX)
-    if len(opaque) < 8:
-        raise Inconclusive(f"the payment id is so short that another could be guessed: {opaque!r}")
 
     def other(text: str) -> str:
         return "".join(rng.choice(LETTERS.replace(letter, "")) for letter in text)
 
+    if len(opaque) < SHORT:
+        return [payment_id + other("A" * SHORT), PREFIX + other("A" * 3 * SHORT)]
     half = len(opaque) // 2
     return [
         PREFIX + opaque[:-4] + other(opaque[-4:]),
@@ -79,7 +130,7 @@ def _invented(probe: Probe, payment_id: str) -> list[str]:
     ]
 
 
-@check("2.2/payment-id", baseline="unpaid")
+@check("2.2/payment-id", document="kit", ground=ISSUED_HERE, baseline="unpaid")
 async def an_id_is_not_the_payers_choice(probe: Probe) -> None:
     """The 402 for an unknown payment id has a different one: the service issues ids."""
     chosen = "pay_" + "Chosen" * 6

@@ -5,12 +5,13 @@ from typing import Any
 
 from x402sim.protocol.crypto import checksum, parse_address
 from x402sim.protocol.money import to_base, to_decimal
+from x402sim.spec.ground import derived, explicit
 from x402sim.suite.answers import Challenge, TargetAnswer, read_402
 from x402sim.suite.check import check
 from x402sim.suite.expect import expect, require
 from x402sim.suite.probe import Probe
 from x402sim.suite.target import at
-from x402sim.suite.verdict import CheckFailed, Inconclusive
+from x402sim.suite.verdict import CheckFailed, Inconclusive, Skipped
 
 BASE_UNITS = re.compile(r"0|[1-9][0-9]*")
 DECIMALS_CALL = "0x313ce567"
@@ -57,13 +58,20 @@ async def requirements_have_their_fields(probe: Probe) -> None:
     require("maxTimeoutSeconds, an integer", _is_integer(seconds), seconds)
 
 
-@check("2.1/scheme")
+@check("2.1/scheme", ground=explicit("2.1: scheme"))
 async def the_scheme_is_exact(probe: Probe) -> None:
     """The payment scheme is "exact"."""
     expect("scheme", (await _requirements(probe)).get("scheme"), "exact")
 
 
-@check("2.1/network")
+@check(
+    "2.1/network",
+    ground=derived(
+        "2.1: network",
+        "2.8: The selected network",
+        step="A deployment has selected one network, so every 402 names it.",
+    ),
+)
 async def the_network_is_the_deployments(probe: Probe) -> None:
     """Every 402 names the same network; with --world, it is the world's."""
     named = (await _requirements(probe)).get("network")
@@ -73,7 +81,7 @@ async def the_network_is_the_deployments(probe: Probe) -> None:
         expect("the network", named, (await probe.world.get("who"))["network"])
 
 
-@check("2.1/pay-to")
+@check("2.1/pay-to", ground=explicit("2.1: payTo"))
 async def pay_to_is_the_merchants_address(probe: Probe) -> None:
     """payTo is an address, not the token's, and the one of --pay-to if given."""
     wanted = await _requirements(probe)
@@ -85,7 +93,7 @@ async def pay_to_is_the_merchants_address(probe: Probe) -> None:
         expect("payTo", str(payee).lower(), checksum(merchant).lower())
 
 
-@check("2.1/asset")
+@check("2.1/asset", ground=explicit("2.1: asset"))
 async def the_asset_is_an_address(probe: Probe) -> None:
     """The asset is an address; with --world, it is the world's token."""
     asset = (await _requirements(probe)).get("asset")
@@ -95,7 +103,7 @@ async def the_asset_is_an_address(probe: Probe) -> None:
         expect("the asset", str(asset).lower(), token.lower())
 
 
-@check("2.1/asset", needs="observe chain")
+@check("2.1/asset", ground=explicit("2.1: asset", "2.1: maxAmountRequired"), needs="observe chain")
 async def the_asset_is_a_token_of_6_decimals(probe: Probe) -> None:
     """The asset is a token contract with 6 decimals."""
     asset = (await _requirements(probe)).get("asset")
@@ -105,7 +113,13 @@ async def the_asset_is_a_token_of_6_decimals(probe: Probe) -> None:
     expect("decimals", int(await probe.chain.call("eth_call", call, "latest"), 16), 6)
 
 
-@check("2.1/amount")
+@check(
+    "2.1/amount",
+    ground=derived(
+        "2.1: maxAmountRequired",
+        step="A base unit is not divided: an amount is a whole number of them, above zero.",
+    ),
+)
 async def the_amount_is_a_string_of_digits(probe: Probe) -> None:
     """The amount is a string of base units, without sign, point or leading zero."""
     amount = (await _requirements(probe)).get("maxAmountRequired")
@@ -114,7 +128,13 @@ async def the_amount_is_a_string_of_digits(probe: Probe) -> None:
     require("an amount above zero", amount != "0", repr(amount))
 
 
-@check("2.1/timeout")
+@check(
+    "2.1/timeout",
+    ground=derived(
+        "2.1: maxTimeoutSeconds",
+        step="What can be paid at all is valid for some time: the integer is above zero.",
+    ),
+)
 async def the_timeout_is_an_integer(probe: Probe) -> None:
     """The timeout is an integer above zero."""
     seconds = (await _requirements(probe)).get("maxTimeoutSeconds")
@@ -122,7 +142,7 @@ async def the_timeout_is_an_integer(probe: Probe) -> None:
     require("maxTimeoutSeconds, an integer above zero", good, repr(seconds))
 
 
-@check("2.1/resource")
+@check("2.1/resource", ground=explicit("2.1: resource", "4.2: Its resource"))
 async def the_resource_is_the_path(probe: Probe) -> None:
     """The resource is the path of the requested endpoint."""
     resource, endpoint = (await _requirements(probe)).get("resource"), probe.target.protected
@@ -136,6 +156,15 @@ async def a_description_is_present(probe: Probe) -> None:
     """A 402 has a description, which is a string."""
     text = (await _requirements(probe)).get("description")
     require("a description, a string", isinstance(text, str), repr(text))
+
+
+@check("2.1/description-shown", level="SHOULD")
+async def a_402_has_a_description(probe: Probe) -> None:
+    """The requirements of a 402 have a description, unless the target file says they have none."""
+    if not probe.target.payment_required.description:
+        raise Skipped("the target file says that a 402 has no description")
+    text = (await _requirements(probe)).get("description")
+    require("a description, a string", isinstance(text, str) and bool(text), repr(text))
 
 
 @check("2.1/description", needs="funds", pays=1)

@@ -5,10 +5,17 @@ from fractions import Fraction
 from typing import Any
 
 from x402sim.protocol.networks import NETWORKS
-from x402sim.spec.ground import ours
+from x402sim.spec.ground import derived, ours
 from x402sim.suite.answers import Paid, TargetAnswer, read_402
 from x402sim.suite.check import check
-from x402sim.suite.expect import expect, expect_not_served, expect_refused, expect_served, require
+from x402sim.suite.expect import (
+    expect,
+    expect_not_served,
+    expect_refused,
+    expect_served,
+    expect_withheld,
+    require,
+)
 from x402sim.suite.indexing import buy_late, turn_s
 from x402sim.suite.probe import Probe
 from x402sim.suite.verdict import Inconclusive
@@ -151,14 +158,25 @@ def _session_ids(answer: TargetAnswer) -> list[str]:
     return ids
 
 
-@check("2.6/remaining", baseline="session", needs="funds, sessions", deposits="0.03")
+@check(
+    "2.6/remaining",
+    ground=derived(
+        "2.6: Remaining budget",
+        "5: When deposited - released",
+        "5: Access to protected endpoints",
+        step="With nothing remaining, a session is no proof of payment, so it grants no access.",
+    ),
+    baseline="session",
+    needs="funds, sessions",
+    deposits="0.03",
+)
 async def a_budget_ends_when_it_is_spent(probe: Probe) -> None:
     """The service serves exactly as many requests as the deposit pays for."""
     session = await probe.open_session(await probe.budget_for(3))
     price_base = (await probe.challenge()).amount_base
     for _ in range(session.paid.challenge.amount_base // price_base):
         expect_served(await probe.ask(session_id=session.session_id))
-    expect_not_served(await probe.ask(session_id=session.session_id))
+    expect_withheld(await probe.ask(session_id=session.session_id))
 
 
 @check("2.6/remaining", needs="funds, sessions, session view", deposits="0.03")
@@ -199,7 +217,18 @@ async def the_chain_has_the_networks_id(probe: Probe) -> None:
     expect(f"the chain id of {network}", chain_id, CHAINS[kind])
 
 
-@check("2.8/networks", baseline="payment", needs="funds", pays=1)
+@check(
+    "2.8/networks",
+    ground=derived(
+        "2.8: testnet",
+        "2.8: mainnet",
+        "5: The signature proves",
+        step="A signature for another chain id does not authorize a transfer on this network.",
+    ),
+    baseline="payment",
+    needs="funds",
+    pays=1,
+)
 async def an_authorization_for_another_chain_is_refused(probe: Probe) -> None:
     """An authorization signed for another chain id is refused."""
     challenge, payer = await probe.challenge(), await probe.money.payer()

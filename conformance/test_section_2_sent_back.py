@@ -1,7 +1,8 @@
-"""Section 2.1: requirements that are sent back changed are refused, and move no money.
+"""Section 2.1: requirements that are sent back changed settle nothing but the issued terms.
 
-Each case changes one field and signs an authorization that matches the change, so that only
-a comparison with the issued requirements can detect it.
+Each case changes one field. A target may refuse it, or ignore what is sent back and settle what
+it has issued; the ledger and what the payment opens show which. Where the authorization is
+changed too, there is nothing that could be settled on the issued terms.
 """
 
 from dataclasses import replace
@@ -12,9 +13,11 @@ import msgspec
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.crypto import parse_address
 from x402sim.protocol.networks import NETWORKS
-from x402sim.suite.answers import Challenge, read_402
+from x402sim.spec.ground import derived, explicit, silent
+from x402sim.suite.answers import Challenge, TargetAnswer, read_402
 from x402sim.suite.check import check
-from x402sim.suite.expect import expect_not_served, expect_refused
+from x402sim.suite.effect import expect_nothing, expect_nothing_or_as_issued
+from x402sim.suite.expect import expect_not_served, expect_refused, expect_withheld
 from x402sim.suite.probe import Probe
 from x402sim.suite.setting import Setting
 from x402sim.suite.verdict import Inconclusive
@@ -24,35 +27,45 @@ INVENTED_TX = "0x" + "ab" * 32
 SOON_S, NEARLY_S, LATE_S = 15, 5, 15
 """How long before the end of the requirements they are sent, at least, and how long after it."""
 USUAL_S = 300
+DAY_S = 86_400
+EXACTLY_THE_AMOUNT = explicit("5: The amount must equal", "2.1: maxAmountRequired")
 
 
 @check("2.1/scheme", baseline="payment", needs="funds", pays=1)
-async def another_scheme_is_refused(probe: Probe) -> None:
-    """Requirements with another scheme are refused, even if the facilitator accepts them."""
+async def another_scheme_settles_nothing_else(probe: Probe) -> None:
+    """Requirements with another scheme are refused, or the issued ones are settled."""
     challenge, payer = await probe.challenge(), await probe.money.payer()
     header = probe.money.sign(challenge, payer)
     await _facilitator_takes(probe, challenge, payer, "scheme", "upto")
-    await _refused(probe, challenge, payer, header, scheme="upto")
+    await _nothing_else(probe, challenge, payer, header, scheme="upto")
 
 
 @check("2.1/network", baseline="payment", needs="funds", pays=1)
-async def another_network_is_refused(probe: Probe) -> None:
-    """Requirements with another network are refused, even if the facilitator accepts them."""
+async def another_network_settles_nothing_else(probe: Probe) -> None:
+    """Requirements with another network are refused, or the issued ones are settled."""
     challenge, payer = await probe.challenge(), await probe.money.payer()
     network = probe.money.network(challenge)
     other = next(name for name in NETWORKS if name != network.name)
-    header = probe.money.sign(challenge, payer, network=replace(network, name=other))
+    header = probe.money.sign(challenge, payer)
     await _facilitator_takes(probe, challenge, payer, "network", other)
-    await _refused(probe, challenge, payer, header, network=other)
+    await _nothing_else(probe, challenge, payer, header, network=other)
+
+
+@check("2.1/asset", baseline="payment", needs="funds", pays=1)
+async def another_token_settles_nothing_else(probe: Probe) -> None:
+    """Requirements with another token are refused, or the issued ones are settled."""
+    challenge, payer = await probe.challenge(), await probe.money.payer()
+    header = probe.money.sign(challenge, payer)
+    await _facilitator_takes(probe, challenge, payer, "asset", ELSEWHERE)
+    await _nothing_else(probe, challenge, payer, header, asset=ELSEWHERE)
 
 
 @check("2.1/asset", baseline="payment", needs="funds", pays=1)
 async def another_token_is_refused(probe: Probe) -> None:
-    """Requirements with another token are refused, even if the facilitator accepts them."""
+    """Requirements and authorization for another token are refused."""
     challenge, payer = await probe.challenge(), await probe.money.payer()
     token = replace(probe.money.network(challenge), asset=parse_address(ELSEWHERE))
     header = probe.money.sign(challenge, payer, network=token)
-    await _facilitator_takes(probe, challenge, payer, "asset", ELSEWHERE)
     await _refused(probe, challenge, payer, header, asset=ELSEWHERE)
 
 
@@ -67,7 +80,7 @@ async def another_payee_is_refused(probe: Probe) -> None:
         await _refused(probe, challenge, payer, header, payTo=other)
 
 
-@check("2.1/amount", baseline="payment", needs="funds", pays=1)
+@check("2.1/amount", ground=EXACTLY_THE_AMOUNT, baseline="payment", needs="funds", pays=1)
 async def a_smaller_amount_is_refused(probe: Probe) -> None:
     """Requirements and authorization for one base unit are refused."""
     challenge, payer = await probe.challenge(), await probe.money.payer()
@@ -75,7 +88,7 @@ async def a_smaller_amount_is_refused(probe: Probe) -> None:
     await _refused(probe, challenge, payer, header, maxAmountRequired="1")
 
 
-@check("2.1/amount", baseline="payment", needs="funds", pays=2)
+@check("2.1/amount", ground=EXACTLY_THE_AMOUNT, baseline="payment", needs="funds", pays=2)
 async def a_larger_amount_is_refused(probe: Probe) -> None:
     """Requirements and authorization for one base unit more are refused."""
     challenge, payer = await probe.challenge(), await probe.money.payer()
@@ -85,59 +98,89 @@ async def a_larger_amount_is_refused(probe: Probe) -> None:
 
 
 @check("2.1/amount", baseline="payment", needs="funds", pays=1)
-async def another_spelling_of_the_amount_is_refused(probe: Probe) -> None:
-    """The amount with a leading zero, or as a number, is refused."""
+async def another_spelling_of_the_amount_settles_nothing_else(probe: Probe) -> None:
+    """The amount with a leading zero, or as a number, is refused, or the issued one is settled."""
     challenge, payer = await probe.challenge(), await probe.money.payer()
     header, amount_base = probe.money.sign(challenge, payer), challenge.amount_base
     for respelled in (f"0{amount_base}", amount_base):
-        await _refused(probe, challenge, payer, header, maxAmountRequired=respelled)
+        if await _nothing_else(probe, challenge, payer, header, maxAmountRequired=respelled):
+            return
 
 
-@check("2.1/amount", baseline="session", needs="funds, sessions", pays=1)
+@check("2.1/amount", ground=EXACTLY_THE_AMOUNT, baseline="session", needs="funds, sessions", pays=1)
 async def a_smaller_deposit_is_refused(probe: Probe) -> None:
     """Requirements and authorization for a session deposit of one base unit are refused."""
     payer, max_spend = await probe.money.payer(), await probe.budget_for(5)
     deposit = read_402(await probe.ask_session(max_spend))
     header = probe.money.sign(deposit, payer, value=1)
     await _refused(probe, deposit, payer, header, maxAmountRequired="1")
-    answer = await probe.ask_session(max_spend, payment_id=deposit.payment_id)
-    session_id = answer.session_id
-    if session_id is not None:
-        expect_not_served(await probe.ask(session_id=session_id))
+    await _opens_no_session(
+        probe, await probe.ask_session(max_spend, payment_id=deposit.payment_id)
+    )
 
 
 @check("2.1/timeout", baseline="payment", needs="funds", pays=1)
-async def another_timeout_is_refused(probe: Probe) -> None:
-    """Requirements changed to be valid for a day are refused."""
+async def another_timeout_settles_nothing_else(probe: Probe) -> None:
+    """Requirements that are changed to be valid for a day are refused, or settled as issued."""
     challenge, payer = await probe.challenge(), await probe.money.payer()
     header = probe.money.sign(challenge, payer)
-    await _refused(probe, challenge, payer, header, maxTimeoutSeconds=86_400)
+    await _nothing_else(probe, challenge, payer, header, maxTimeoutSeconds=DAY_S)
 
 
 @check("2.1/resource", baseline="payment", needs="funds", pays=1)
-async def another_resource_is_refused(probe: Probe) -> None:
-    """Requirements for another path, or for another spelling of the path, are refused."""
+async def another_resource_opens_nothing_else(probe: Probe) -> None:
+    """Requirements for another path are refused, or the issued ones are settled and opened."""
     challenge, payer = await probe.challenge(), await probe.money.payer()
     header, path = probe.money.sign(challenge, payer), probe.target.protected.path
-    others = {probe.target.sessions.path, "/", path[:-1], path + "/", path.upper()} - {path}
-    for other in sorted(others):
-        await _refused(probe, challenge, payer, header, resource=other)
+    sessions = [probe.target.sessions.path] if probe.target.sessions.exists else []
+    for other in (*sessions, "/", path[:-1], f"{path}/", path.upper()):
+        if await _nothing_else(probe, challenge, payer, header, resource=other):
+            expect_withheld(await probe.ask(payment_id=challenge.payment_id, path=other))
+            break
+    if sessions:
+        claim = await probe.ask_session(await probe.budget_for(1), payment_id=challenge.payment_id)
+        await _opens_no_session(probe, claim)
 
 
-@check("2.1/resource", baseline="payment", needs="funds, sessions", pays=2)
+@check(
+    "2.1/resource",
+    ground=derived(
+        "4.1: paymentId | string | yes",
+        "4.1: paymentRequirements",
+        "5: The amount must equal",
+        step="Id and requirements are of one 402: an authorization for the amount of another "
+        "is not for the amount required.",
+    ),
+    baseline="payment",
+    needs="funds, sessions",
+    pays=1,
+    deposits="0.02",
+)
 async def the_requirements_of_another_id_are_refused(probe: Probe) -> None:
-    """A deposit's id with the requirements of a quote, or vice versa, is refused."""
+    """A deposit's id with requirements and payment of a quote, or vice versa, is refused."""
     quote, payer = await probe.challenge(), await probe.money.payer()
-    deposit = read_402(await probe.ask_session(await probe.budget_for(1)))
+    max_spend = await probe.budget_for(2)
+    deposit = read_402(await probe.ask_session(max_spend))
+    if deposit.amount_base == quote.amount_base:
+        raise Inconclusive("the deposit costs as much as the request")
     for wanted, other in ((quote, deposit), (deposit, quote)):
         header = probe.money.sign(wanted, payer)
         expect_refused(await probe.settle(wanted, header, payment_id=other.payment_id))
     for challenge in (quote, deposit):
         expect_not_served(await probe.ask(payment_id=challenge.payment_id))
+    await _opens_no_session(
+        probe, await probe.ask_session(max_spend, payment_id=deposit.payment_id)
+    )
     await probe.world.expect_payments(payer)
 
 
-@check("2.1/changed-description", document="silent", needs="funds", pays=1)
+@check(
+    "2.1/changed-description",
+    document="silent",
+    ground=silent("2.1: description", "4.1: paymentRequirements"),
+    needs="funds",
+    pays=1,
+)
 async def another_description(probe: Probe) -> None:
     """Whether requirements with a changed description are settled."""
     challenge, payer = await probe.challenge(), await probe.money.payer()
@@ -149,6 +192,15 @@ async def another_description(probe: Probe) -> None:
 def _late_s(setting: Setting) -> float:
     """Return how long it takes until requirements have ended."""
     return (setting.target.payment_required.max_timeout_s or USUAL_S) + LATE_S
+
+
+@check("2.1/timeout", baseline="payment", needs="funds", pays=1, waits=_late_s)
+async def another_timeout_prolongs_nothing(probe: Probe) -> None:
+    """After maxTimeoutSeconds, requirements that are changed to be valid for a day are refused."""
+    challenge, payer = await probe.challenge(), await probe.money.payer()
+    await probe.wait(_timeout_s(challenge) + LATE_S)
+    header = probe.money.sign(challenge, payer)
+    await _refused(probe, challenge, payer, header, maxTimeoutSeconds=DAY_S)
 
 
 @check("2.1/validity", baseline="payment", needs="funds", pays=1, waits=_late_s)
@@ -182,9 +234,25 @@ async def _refused(
     probe: Probe, challenge: Challenge, payer: Wallet, header: str, **changed: Any
 ) -> None:
     """Fail unless changed requirements are refused, grant nothing and move no money."""
-    expect_refused(await probe.settle(challenge, header, requirements=changed))
-    expect_not_served(await probe.ask(payment_id=challenge.payment_id))
-    await probe.world.expect_payments(payer)
+    answer = await probe.settle(challenge, header, requirements=changed)
+    await expect_nothing(probe, challenge, payer, answer)
+
+
+async def _nothing_else(
+    probe: Probe, challenge: Challenge, payer: Wallet, header: str, **changed: Any
+) -> bool:
+    """Fail unless changed requirements come to nothing, or are settled as they were issued.
+
+    Returns whether they were settled.
+    """
+    answer = await probe.settle(challenge, header, requirements=changed)
+    return await expect_nothing_or_as_issued(probe, challenge, payer, answer)
+
+
+async def _opens_no_session(probe: Probe, answer: TargetAnswer) -> None:
+    """Fail if the session in an answer, if there is one, can be spent."""
+    if answer.session_id is not None:
+        expect_withheld(await probe.ask(session_id=answer.session_id))
 
 
 async def _facilitator_takes(

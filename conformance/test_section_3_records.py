@@ -1,36 +1,30 @@
 """Section 3: payment records, their cache and the indexer, over time."""
 
+from x402sim.spec.ground import silent
 from x402sim.suite.check import check
 from x402sim.suite.control_api import eventually
 from x402sim.suite.expect import expect, expect_served, require
 from x402sim.suite.indexing import buy_late, turn_s
 from x402sim.suite.probe import Probe
-from x402sim.suite.verdict import Skipped
 
 HOUR_S = 3600
 
 
 @check("3/discarded-after-24h", needs="funds, world, clock", pays=1)
 async def a_cached_entitlement_is_discarded(probe: Probe) -> None:
-    """The cache has the entitlement 23 hours after the payment, and no longer after 25."""
+    """Our own service's cache has the entitlement after 23 hours, and no longer after 25."""
     await probe.buy()
     await probe.world.advance(23 * HOUR_S)
-    require("the entitlement, after 23 hours", await _cached(probe) > 0, "an empty cache")
+    cached = await probe.world.cached_entitlements()
+    require("the entitlement, after 23 hours", cached > 0, "an empty cache")
     await probe.world.advance(2 * HOUR_S)
 
     async def is_empty() -> bool:
-        return await _cached(probe) == 0
+        return await probe.world.cached_entitlements() == 0
 
     await eventually(probe.clock, is_empty)
-    expect("entitlements in the cache after 25 hours", await _cached(probe), 0)
-
-
-async def _cached(probe: Probe) -> int:
-    """Return how many entitlements the world's own service has in its cache."""
-    state = await probe.world.get("state")
-    if "cachedEntitlements" not in state:
-        raise Skipped("this world does not show the target's cache")
-    return int(state["cachedEntitlements"])
+    cached = await probe.world.cached_entitlements()
+    expect("entitlements in the cache after 25 hours", cached, 0)
 
 
 @check("3/record-outlives-cache", needs="funds, clock", pays=1)
@@ -49,7 +43,14 @@ async def a_payment_grants_access_after_a_restart(probe: Probe) -> None:
     expect_served(await probe.ask(payment_id=paid.challenge.payment_id))
 
 
-@check("3/indexed-status", document="silent", needs="funds, restart", pays=1, waits=turn_s)
+@check(
+    "3/indexed-status",
+    document="silent",
+    ground=silent("3: The resulting values of status", "3: A record with status"),
+    needs="funds, restart",
+    pays=1,
+    waits=turn_s,
+)
 async def an_indexed_payment(probe: Probe) -> None:
     """Whether a payment still grants access after the indexer has run, without the cache."""
     paid = await buy_late(probe)

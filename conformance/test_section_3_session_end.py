@@ -19,7 +19,7 @@ ENDED_S = 3960
 EARLY_S = 5
 """Within this, a session of a usual duration does not end."""
 GRACE_S = 2
-A_WHILE_S, LONG_S = 10, 300
+A_WHILE_S, LONG_S = 15, 300
 """How long a refund is waited for, at once and in a patient run."""
 IN_ALL_S = 340
 """How long a patient run waits for end and refund."""

@@ -2,15 +2,17 @@
 
 import re
 from collections.abc import Iterator
+from typing import Any
 
 import httpx
 
+from x402sim.spec.ground import derived, silent
 from x402sim.spec.needs import Need
 from x402sim.suite.answers import TargetAnswer, read_402
 from x402sim.suite.check import check
 from x402sim.suite.expect import expect, require
 from x402sim.suite.probe import Probe
-from x402sim.suite.verdict import Inconclusive, Skipped
+from x402sim.suite.verdict import Skipped
 
 URL = re.compile(r"https?://[^\s<>()\[\]\"'`]+")
 LINK = re.compile(r"\]\(\s*<?([^\s)>]+)")
@@ -18,37 +20,64 @@ LINK = re.compile(r"\]\(\s*<?([^\s)>]+)")
 PATH = re.compile(r"(?<![\w/.])/[\w.~%/-]+|\b[\w./-]+\.(?:md|txt|html)\b")
 """A path or a file name in plain text."""
 MAX_PAGES = 20
+REDIRECTS = (301, 302, 303, 307, 308)
+MAX_REDIRECTS = 5
 
 
 @check("4.3/list", needs="agents", pays=1)
 async def the_agents_are_listed(probe: Probe) -> None:
-    """GET /api/agents answers 200 with a list, or with an object that contains one."""
+    """GET /api/agents answers 200; the shape of the list is not given."""
     answer = await _agents(probe)
     expect("status", answer.status, 200)
-    body = answer.body
-    nested = body.values() if isinstance(body, dict) else ()
-    has_list = isinstance(body, list) or any(isinstance(value, list | dict) for value in nested)
-    require("a list of agents", has_list, answer.summary)
 
 
-@check("2.7/agent", needs="agents", pays=1)
-async def agents_are_objects(probe: Probe) -> None:
-    """Every agent in the list is an object with fields."""
+@check(
+    "4.3/list",
+    ground=derived(
+        "0: All bodies are JSON",
+        "1: The service also lists agents",
+        step="The list is a body, so it is JSON, whatever its shape.",
+    ),
+    needs="agents",
+    pays=1,
+)
+async def the_list_is_json(probe: Probe) -> None:
+    """The list of agents is JSON, of any shape."""
     answer = await _agents(probe)
-    nested = answer.body.values() if isinstance(answer.body, dict) else [answer.body]
-    place = probe.target.agents.list
-    several = [answer.at(place)] if place else nested
-    listed = next((value for value in several if isinstance(value, list)), None)
-    if listed is None:
-        raise Inconclusive(f"there is no list in the answer: {answer.summary}")
-    for agent in listed:
-        require("an object", isinstance(agent, dict) and bool(agent), repr(agent))
+    is_json = answer.body is not None or answer.text.strip() == "null"
+    require("JSON", is_json, answer.summary)
+
+
+@check(
+    "2.7/agent",
+    document="silent",
+    ground=silent("2.7: Fields of an agent record", "4.3: Query parameters and response shape"),
+    needs="agents",
+    pays=1,
+)
+async def what_is_said_of_an_agent(probe: Probe) -> None:
+    """The shape of the list of agents, and the fields of the first agent."""
+    answer = await _agents(probe)
+    body = answer.body
+    somewhere = next((each for each in _values(body) if isinstance(each, list | dict)), body)
+    listed = answer.at(probe.target.agents.list) or somewhere
+    first = next(iter(_values(listed)), None)
+    shape = type(body).__name__ if body is not None else "no JSON"
+    fields = ", ".join(first) if isinstance(first, dict) else repr(first)[:80]
+    probe.observe(f"{answer.status}, {shape}; the first agent: {fields}")
+
+
+def _values(body: Any) -> list[Any]:
+    """Return the elements of a list, or the values of an object; nothing for other JSON."""
+    if isinstance(body, dict):
+        return list(body.values())
+    return body if isinstance(body, list) else []
 
 
 async def _agents(probe: Probe) -> TargetAnswer:
     """Return the list of agents; pay for it if it costs something and there are funds."""
     path = probe.target.agents.path
-    answer = await probe.send("GET", path)
+    answer = await _get(probe, path)
     if answer.status in (401, 403):
         raise Skipped(f"the list of agents needs credentials: {answer.summary}")
     if answer.status != 402:
@@ -56,7 +85,26 @@ async def _agents(probe: Probe) -> TargetAnswer:
     if probe.setting.missing(Need.FUNDS):
         raise Skipped("the list of agents costs money: give --payer-key or --world")
     paid = await probe.pay(read_402(answer))
-    return await probe.send("GET", path, headers={"X-Payment-Id": paid.challenge.payment_id})
+    return await _get(probe, path, {"X-Payment-Id": paid.challenge.payment_id})
+
+
+async def _get(probe: Probe, url: str, headers: dict[str, str] | None = None) -> TargetAnswer:
+    """Get a page, and follow redirects within the same host."""
+    answer = await probe.send("GET", url, headers=headers)
+    here = _absolute(probe, url)
+    for _ in range(MAX_REDIRECTS):
+        leads_to = answer.headers.get("location", "")
+        if answer.status not in REDIRECTS or here.join(leads_to).netloc != here.netloc:
+            break
+        here = here.join(leads_to)
+        answer = await probe.send("GET", str(here), headers=headers)
+    return answer
+
+
+def _absolute(probe: Probe, url: str) -> httpx.URL:
+    """Return the URL of a path below the target's base URL, or a whole URL as it is."""
+    base = str(probe.setting.http.base_url).rstrip("/")
+    return httpx.URL(base + url if url.startswith("/") else url)
 
 
 @check("4.5/llms-txt", needs="llms")
@@ -72,17 +120,24 @@ async def the_index_is_plain_text(probe: Probe) -> None:
     require("the address of a page", named, index.summary)
 
 
-@check("4.5/llms-txt", needs="llms")
+@check(
+    "4.5/llms-txt",
+    ground=derived(
+        "4.5: A plain-text index",
+        step="It is an index of pages, so what it names of this server is a page.",
+    ),
+    needs="llms",
+)
 async def the_pages_of_the_index_exist(probe: Probe) -> None:
     """Every page of this server that the index names exists."""
     index = await _index(probe)
     for url in list(_own_pages(probe, index.text))[:MAX_PAGES]:
-        page = await probe.send("GET", url)
+        page = await _get(probe, url)
         require(f"a page at {url}", page.status not in (404, 410), page.status)
 
 
 async def _index(probe: Probe) -> TargetAnswer:
-    index = await probe.send("GET", probe.target.llms.path)
+    index = await _get(probe, probe.target.llms.path)
     expect(f"the status of {probe.target.llms.path}", index.status, 200)
     return index
 

@@ -1,17 +1,19 @@
 """Section 4.1: the steps of a settlement, their order, and what ends it at each."""
 
 import asyncio
+import itertools
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 from x402sim.events import AnswerSent, Event, Transfer
 from x402sim.payer.wallet import Wallet
+from x402sim.spec.ground import derived, explicit
 from x402sim.suite.answers import Challenge, TargetAnswer
 from x402sim.suite.check import check
+from x402sim.suite.effect import expect_nothing_or_as_issued
 from x402sim.suite.examples import examples
 from x402sim.suite.expect import expect, expect_not_served, expect_refused, require
 from x402sim.suite.probe import Probe
-from x402sim.suite.verdict import Inconclusive
 
 INVALID_SIGNATURE = "Invalid signature"
 VERIFY: dict[str, Any] = {"victim": "facilitator", "path": "/verify"}
@@ -37,8 +39,20 @@ NO_VERDICT: dict[str, dict[str, Any]] = {
     },
 }
 """Answers to a verification that do not say that the signature is valid."""
+PARAMETERS = ("paymentId", "paymentHeader", "paymentRequirements")
+REQUIRED = explicit(
+    "4.1: Validate the parameters",
+    "4.1: paymentId | string | yes",
+    "4.1: paymentHeader",
+    "4.1: paymentRequirements",
+)
+UNSETTLED = derived(
+    "5: X-Payment-Id",
+    "5: Otherwise the response is 402",
+    step="Access is granted for the id of a settled payment; what did not settle is none.",
+)
 UNDER_WAY_S = 0.5
-RANDOM_INPUTS = 15
+RANDOM_INPUTS = 9
 LETTERS = "pay_0xAZ09{}[]\"\\'%/.:,;- \0\n\u20ac\U0001f4b6"
 """The characters of random text."""
 
@@ -104,7 +118,19 @@ def _is_transfer_of(payer: Wallet, event: Event) -> bool:
     return isinstance(event, Transfer) and event.sender == payer.address
 
 
-@check("4.1/order", baseline="payment", needs="funds, world", pays=1)
+@check(
+    "4.1/order",
+    ground=derived(
+        "4.1: Settle on-chain",
+        "4.1: Store the payment record",
+        "4.1: Cache the entitlement",
+        "5: X-Payment-Id",
+        step="The payment is stored and cached after it is settled, so before that nothing grants.",
+    ),
+    baseline="payment",
+    needs="funds, world",
+    pays=1,
+)
 async def no_access_before_the_transfer(probe: Probe) -> None:
     """During the settlement, the payment's id grants nothing."""
     challenge, payer = await probe.challenge(), await probe.money.payer()
@@ -123,38 +149,61 @@ async def no_access_before_the_transfer(probe: Probe) -> None:
 # --- step 1 --------------------------------------------------------------------------
 
 
-@check("4.1/validate", baseline="unpaid")
+@check("4.1/validate", ground=REQUIRED, baseline="unpaid")
 async def parameters_that_are_missing_are_refused(probe: Probe) -> None:
-    """A settlement request with a parameter missing or of the wrong type is refused."""
+    """An unfunded settlement with a parameter missing or of the wrong type is refused."""
     challenge = await probe.challenge()
     header = probe.money.sign(challenge, probe.money.stranger())
-    for body in _bad_parameters(challenge, header):
+    for body in _bad_parameters(challenge, header, *PARAMETERS):
         expect_refused(await probe.send("POST", probe.target.pay.path, json=body))
     for content in (b"", b"{", b"null", b"[]"):
         expect_refused(await probe.send("POST", probe.target.pay.path, content=content))
 
 
-@check("4.1/validate", baseline="payment", needs="funds, world", pays=1)
+@check("4.1/validate", ground=REQUIRED, baseline="payment", needs="funds, world", pays=1)
 async def parameters_are_validated_first(probe: Probe) -> None:
-    """With a parameter missing or of the wrong type, the service does not call the facilitator."""
+    """Without a payment id or header of the right type, the facilitator is not called."""
     challenge, payer = await probe.challenge(), await probe.money.payer()
     header = probe.money.sign(challenge, payer)
 
     async def attempt() -> None:
-        for body in _bad_parameters(challenge, header):
+        for body in _bad_parameters(challenge, header, "paymentId", "paymentHeader"):
             expect_refused(await probe.send("POST", probe.target.pay.path, json=body))
 
     await _asked_nothing(probe, "verify", attempt)
     await probe.world.expect_payments(payer)
 
 
-@check("4.1/validate", baseline="unpaid")
+@check(
+    "4.1/validate",
+    ground=derived(
+        "4.1: paymentRequirements",
+        "4.1: Validate the parameters",
+        "5: The amount must equal",
+        step="Whatever is sent as requirements, a payment is refused, or settled on the terms "
+        "that were issued.",
+    ),
+    baseline="payment",
+    needs="funds",
+    pays=1,
+)
+async def requirements_that_are_missing_settle_nothing_else(probe: Probe) -> None:
+    """Without requirements of the right type, nothing is settled but the issued ones."""
+    challenge, payer = await probe.challenge(), await probe.money.payer()
+    header = probe.money.sign(challenge, payer)
+    for body in _bad_parameters(challenge, header, "paymentRequirements"):
+        answer = await probe.send("POST", probe.target.pay.path, json=body)
+        if await expect_nothing_or_as_issued(probe, challenge, payer, answer):
+            return
+
+
+@check("4.1/validate", ground=REQUIRED, baseline="unpaid")
 async def any_nonsense_is_refused(probe: Probe) -> None:
-    """Random JSON instead of a settlement request, or of one of its parameters, is refused."""
+    """Random JSON instead of an unfunded settlement, or of one of its parameters, is refused."""
     challenge = await probe.challenge()
     good = _parameters(challenge, probe.money.sign(challenge, probe.money.stranger()))
-    for nonsense in examples(RANDOM_INPUTS, _json):
-        for body in (nonsense, *({**good, name: nonsense} for name in good)):
+    for nonsense, name in zip(examples(RANDOM_INPUTS, _json), itertools.cycle(good), strict=False):
+        for body in (nonsense, {**good, name: nonsense}):
             expect_refused(await probe.send("POST", probe.target.pay.path, json=body))
 
 
@@ -177,13 +226,14 @@ def _parameters(challenge: Challenge, header: str) -> dict[str, Any]:
     }
 
 
-def _bad_parameters(challenge: Challenge, header: str) -> list[dict[str, Any]]:
-    """Return settlement requests with one parameter missing, null or of another type."""
+def _bad_parameters(challenge: Challenge, header: str, *names: str) -> list[dict[str, Any]]:
+    """Return settlement requests with one of these parameters missing or of another type."""
     good = _parameters(challenge, header)
-    missing = [{name: good[name] for name in good if name != left} for left in good]
+    missing = [{name: good[name] for name in good if name != left} for left in names]
     other_types: tuple[Any, ...] = (None, 5, [])
-    wrong = [{**good, name: value} for name in good for value in other_types]
-    return [*missing, *wrong, {**good, "paymentRequirements": {}}]
+    wrong = [{**good, name: value} for name in names for value in other_types]
+    empty = [{**good, name: {}} for name in names if name == "paymentRequirements"]
+    return [*missing, *wrong, *empty]
 
 
 # --- steps 2 and 3 -------------------------------------------------------------------
@@ -198,7 +248,18 @@ async def the_facilitator_understands_the_request(probe: Probe) -> None:
     require("a verification that is answered 200", "verify 200" in calls, calls)
 
 
-@check("4.1/build-verify", baseline="payment", needs="funds, world", pays=4)
+@check(
+    "4.1/build-verify",
+    ground=derived(
+        "4.1: Build the facilitator",
+        "4.1: Verify the EIP-3009",
+        "5: The signature proves",
+        step="Header and requirements are verified together: what does not fit is not settled.",
+    ),
+    baseline="payment",
+    needs="funds, world",
+    pays=4,
+)
 async def header_and_requirements_are_verified_together(probe: Probe) -> None:
     """A header with another amount or payee is not sent to settlement."""
     payer = await probe.money.payer()
@@ -228,24 +289,33 @@ async def the_facilitators_no_is_final(probe: Probe) -> None:
     """A payment that the facilitator calls invalid is refused as "Invalid signature"."""
     challenge, payer = await probe.challenge(), await probe.money.payer()
     header = probe.money.sign(challenge, payer)
-    no = {**VERIFY, "does": "answer", "status": 200, "body": NOT_VALID}
+    no = {**VERIFY, "does": "answer", "status": 200, "body": NOT_VALID, "times": None}
     await probe.world.fault(no)
     answer = await probe.settle(challenge, header)
     await _comes_to_nothing(probe, challenge, payer, answer, INVALID_SIGNATURE)
 
 
-@check("4.1/verify-signature", baseline="payment", needs="funds, world", pays=len(NO_VERDICT))
+@check(
+    "4.1/verify-signature",
+    ground=derived(
+        "4.1: Processing order",
+        "4.1: Verify the EIP-3009",
+        "4.1: Settle on-chain",
+        "1: The service has an external facilitator",
+        step="Settling comes after verifying; what nobody called valid is not verified.",
+    ),
+    baseline="payment",
+    needs="funds, world",
+    pays=len(NO_VERDICT),
+)
 async def without_a_verdict_nothing_is_settled(probe: Probe) -> None:
     """Without a clear "valid" from the facilitator, no money moves."""
     for fault in NO_VERDICT.values():
         challenge, payer = await probe.challenge(), await probe.money.payer()
         header = probe.money.sign(challenge, payer)
         await probe.world.fault({**fault, "times": None})
-        answer = await probe.settle(challenge, header, may_break=True)
+        await _is_not_settled(probe, challenge, payer, header)
         await probe.world.clear_faults()
-        if answer.broken:
-            raise Inconclusive(f"the target broke the connection: {answer.broken}")
-        await _comes_to_nothing(probe, challenge, payer, answer)
 
 
 # --- step 4 --------------------------------------------------------------------------
@@ -261,7 +331,7 @@ async def the_transfer_is_on_the_ledger(probe: Probe) -> None:
     expect("transfers of the payer", found, [(payee, paid.challenge.amount_base)])
 
 
-@check("4.1/settle-on-chain", baseline="payment", needs="funds, world", pays=1)
+@check("4.1/settle-on-chain", ground=UNSETTLED, baseline="payment", needs="funds, world", pays=1)
 async def a_transfer_that_reverts_grants_nothing(probe: Probe) -> None:
     """A transaction that was mined and reverted grants nothing."""
     challenge, payer = await probe.challenge(), await probe.money.payer()
@@ -270,7 +340,7 @@ async def a_transfer_that_reverts_grants_nothing(probe: Probe) -> None:
     await _is_not_settled(probe, challenge, payer, header)
 
 
-@check("4.1/settle-on-chain", baseline="payment", needs="funds, world", pays=3)
+@check("4.1/settle-on-chain", ground=UNSETTLED, baseline="payment", needs="funds, world", pays=3)
 async def what_was_not_settled_grants_nothing(probe: Probe) -> None:
     """A facilitator that answers "failed" with status 200, or is unreachable, settles nothing."""
     said_no = {**SETTLE, "does": "answer", "status": 200, "body": NOT_SETTLED}
@@ -289,7 +359,7 @@ async def _is_not_settled(probe: Probe, challenge: Challenge, payer: Wallet, hea
 
     It need not be refused for good: a target that says "pending" breaks nothing.
     """
-    answer = await probe.settle(challenge, header)
+    answer = await probe.settle(challenge, header, may_break=True)
     success = probe.target.receipt.success
     is_receipt = answer.status == 200 and (not success or answer.at(success) is True)
     require("no receipt", not is_receipt, answer.summary)

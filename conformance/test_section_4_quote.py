@@ -3,6 +3,7 @@
 import math
 from typing import Any
 
+from x402sim.spec.ground import derived
 from x402sim.suite.answers import read_402
 from x402sim.suite.check import check
 from x402sim.suite.expect import expect, require
@@ -22,15 +23,26 @@ async def a_quote_has_its_price(probe: Probe) -> None:
     expect("maxAmountRequired", asked, price_base)
 
 
-@check("4.2/price")
+@check(
+    "4.2/price",
+    ground=derived(
+        "8: Quote price",
+        "4.2: The amount shown",
+        step="A quote has one price, so it does not depend on the order.",
+    ),
+)
 async def a_larger_order_costs_the_same(probe: Probe) -> None:
     """The price does not depend on the order."""
+    if not probe.target.protected.amount_base:
+        raise Skipped("the target file says that the price is open")
     challenge = await probe.challenge()
     order = probe.state.body
     if order is None or not isinstance(order.get("sizeUsd"), int | float):
         raise Skipped("the body of a request has no sizeUsd")
-    larger = read_402(await probe.ask(body={**order, "sizeUsd": order["sizeUsd"] * 2}))
-    expect("maxAmountRequired", larger.amount_base, challenge.amount_base)
+    answer = await probe.ask(body={**order, "sizeUsd": order["sizeUsd"] * 2})
+    if answer.status != 402:
+        raise Skipped(f"the target does not take a larger order: {answer.summary}")
+    expect("maxAmountRequired", read_402(answer).amount_base, challenge.amount_base)
 
 
 @check("4.2/quote", needs="funds", pays=1)
@@ -57,10 +69,19 @@ def _is(kind: str, value: Any) -> bool:
     if isinstance(value, str):
         return kind == "string" and bool(value)
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return kind == "number" and is_number and math.isfinite(value)
+    return kind == "number" and is_number and (isinstance(value, int) or math.isfinite(value))
 
 
-@check("4.2/quote", needs="funds", pays=1)
+@check(
+    "4.2/quote",
+    ground=derived(
+        "4.2: pair | string | Trading pair",
+        "4.2: pair | string",
+        step="The pair of a quote is the pair that was asked for.",
+    ),
+    needs="funds",
+    pays=1,
+)
 async def another_pair_has_another_quote(probe: Probe) -> None:
     """The quote is for the pair in the request's body; the target file names a second pair."""
     endpoint = probe.target.protected

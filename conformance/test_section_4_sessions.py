@@ -5,7 +5,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from x402sim.protocol.money import to_base
-from x402sim.spec.ground import derived
+from x402sim.spec.ground import derived, ours, silent
 from x402sim.suite.answers import TargetAnswer, read_402
 from x402sim.suite.check import check
 from x402sim.suite.examples import examples
@@ -17,7 +17,12 @@ from x402sim.suite.verdict import CheckFailed, Inconclusive
 EXACT = ("8.20", "0.29", "1.00", "0.01", "4.35", "1.10", "0.57", "10.00")
 """Amounts with two fraction digits; floats get most of them wrong."""
 DEPOSIT = "1.00"
-RANDOM_INPUTS = 15
+RANDOM_INPUTS = 8
+NO_OTHER_PRICE = ours(
+    "How strictly maxSpend is read is not shown. But whoever asks for a session should not be "
+    "charged for an amount that was not asked for.",
+    "4.4: maxSpend",
+)
 MODEST_CENTS = 1000
 """Every service accepts a deposit of 10.00; it may refuse a larger one."""
 MALFORMED: tuple[Any, ...] = (
@@ -27,7 +32,16 @@ MALFORMED: tuple[Any, ...] = (
 )
 
 
-@check("4.4/deposit-402", needs="sessions")
+@check(
+    "4.4/deposit-402",
+    ground=derived(
+        "4.4: Response: 402",
+        "4.4: maxSpend",
+        "2.2: paymentRequirements",
+        step="A 402 has the body of 2.2, and the deposit of the budget is what is to be paid.",
+    ),
+    needs="sessions",
+)
 async def a_session_asks_for_its_deposit(probe: Probe) -> None:
     """A request for a session gets a 402 with the body of 2.2 and the deposit as amount."""
     answer, places = await probe.ask_session(DEPOSIT), probe.target.payment_required
@@ -79,7 +93,7 @@ async def the_deposit_is_exact(probe: Probe) -> None:
         expect(f"the deposit for {max_spend}", _asked(answer), to_base(max_spend, 6))
 
 
-@check("4.4/max-spend", baseline="unpaid", needs="sessions")
+@check("4.4/max-spend", document="kit", ground=NO_OTHER_PRICE, baseline="unpaid", needs="sessions")
 async def a_malformed_budget_has_no_price(probe: Probe) -> None:
     """A malformed maxSpend gets no 402; another spelling of an amount, none for another amount."""
     for max_spend in MALFORMED:
@@ -105,7 +119,7 @@ async def any_deposit_is_exact(probe: Probe) -> None:
             expect(f"the deposit for {max_spend}", asked, deposit_base)
 
 
-@check("4.4/max-spend", baseline="unpaid", needs="sessions")
+@check("4.4/max-spend", document="kit", ground=NO_OTHER_PRICE, baseline="unpaid", needs="sessions")
 async def any_text_has_its_own_price_or_none(probe: Probe) -> None:
     """For random text of digits, signs, points and spaces, no 402 asks for another amount."""
     texts = examples(RANDOM_INPUTS, lambda st: st.text("0123456789.,+-_e ", max_size=9))
@@ -172,7 +186,16 @@ async def a_paid_deposit_opens_a_session(probe: Probe) -> None:
     expect_served(await probe.ask(session_id=session_id))
 
 
-@check("4.4/deposit-flow", needs="funds, sessions, world", deposits="0.02")
+@check(
+    "4.4/deposit-flow",
+    ground=derived(
+        "1: Alternatively, a client funds",
+        "1: Each request is deducted",
+        step="The budget is funded once, and requests are deducted from it: nothing more is paid.",
+    ),
+    needs="funds, sessions, world",
+    deposits="0.02",
+)
 async def the_deposit_is_what_is_paid(probe: Probe) -> None:
     """Opening a session moves the deposit once; spending it moves nothing more."""
     session = await probe.open_session(await probe.budget_for(2))
@@ -180,16 +203,33 @@ async def the_deposit_is_what_is_paid(probe: Probe) -> None:
     await probe.world.expect_payments(session.paid.payer, session.paid.challenge.amount_base)
 
 
-@check("4.4/deposit-flow", needs="funds, sessions", deposits="0.02")
+@check(
+    "4.4/deposit-flow",
+    ground=derived(
+        "2.6: A session is identified",
+        step="An id identifies one session: two deposits that open two sessions have two.",
+    ),
+    needs="funds, sessions",
+    deposits="0.02",
+)
 async def every_session_has_its_own_id(probe: Probe) -> None:
     """Two concurrent deposits of the same amount open two sessions."""
     max_spend = await probe.budget_for(1)
-    first, second = await asyncio.gather(*(probe.open_session(max_spend) for _ in range(2)))
+    try:
+        first, second = await asyncio.gather(*(probe.open_session(max_spend) for _ in range(2)))
+    except Inconclusive:  # two at once may be too much
+        first, second = [await probe.open_session(max_spend) for _ in range(2)]
     different = first.session_id != second.session_id
     require("two session ids", different, "the same id twice")
 
 
-@check("4.4/duration-unit", document="silent", needs="funds, sessions", deposits="0.01")
+@check(
+    "4.4/duration-unit",
+    document="silent",
+    ground=silent("4.4: duration"),
+    needs="funds, sessions",
+    deposits="0.01",
+)
 async def the_unit_of_duration(probe: Probe) -> None:
     """Whether a session of duration 1 expires after a second."""
     max_spend = await probe.budget_for(1)

@@ -15,6 +15,7 @@ from x402sim.protocol import abi
 from x402sim.protocol.crypto import HALF_ORDER, to_hex
 from x402sim.protocol.header import Spelling, authorization_of, decode_header
 from x402sim.protocol.messages import encode
+from x402sim.spec.ground import derived
 from x402sim.suite.answers import Challenge, Paid, TargetAnswer, read_402
 from x402sim.suite.check import check
 from x402sim.suite.expect import expect, expect_not_served, expect_refused, expect_served, require
@@ -153,7 +154,16 @@ async def a_nonce_belongs_to_its_payer(probe: Probe) -> None:
     await probe.world.expect_payments(payer, challenge.amount_base)
 
 
-@check("5/nonce-once", baseline="payment", needs="world")
+@check(
+    "5/nonce-once",
+    ground=derived(
+        "5: X-Payment-Id",
+        "5: The token contract keeps",
+        step="A nonce that was cancelled has moved no money, so there is no settled payment.",
+    ),
+    baseline="payment",
+    needs="world",
+)
 async def a_cancelled_authorization_is_no_payment(probe: Probe) -> None:
     """A nonce that its payer cancels during the settlement pays for nothing.
 

@@ -3,6 +3,7 @@
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import to_hex
 from x402sim.protocol.header import authorization_of, decode_header
+from x402sim.spec.ground import silent
 from x402sim.suite.check import check
 from x402sim.suite.probe import Probe
 
@@ -16,7 +17,12 @@ async def _left(probe: Probe, session_id: str) -> int:
 
 
 @check(
-    "5/precedence", document="silent", level="MAY", needs="funds, sessions", pays=1, deposits="0.02"
+    "5/precedence",
+    document="silent",
+    ground=silent("5: Precedence when both headers"),
+    needs="funds, sessions",
+    pays=1,
+    deposits="0.02",
 )
 async def both_proofs_at_once(probe: Probe) -> None:
     """Which proof counts when X-Payment-Id and X-Session-Id are both sent."""
@@ -33,7 +39,13 @@ async def both_proofs_at_once(probe: Probe) -> None:
     )
 
 
-@check("5/short-session", document="silent", level="MAY", needs="funds, sessions", deposits="0.01")
+@check(
+    "5/short-session",
+    document="silent",
+    ground=silent("5: Behaviour when session budget"),
+    needs="funds, sessions",
+    deposits="0.01",
+)
 async def a_session_that_cannot_pay(probe: Probe) -> None:
     """The answers for an unknown session, and for one whose budget is spent."""
     session_id = (await probe.open_session(await probe.budget_for(1))).session_id
@@ -42,22 +54,26 @@ async def a_session_that_cannot_pay(probe: Probe) -> None:
     probe.observe(f"spent: {spent.summary}; unknown: {unknown.summary}")
 
 
-@check("5/reuse", document="silent", level="MAY", needs="funds", pays=1)
-async def one_payment_many_requests(probe: Probe) -> None:
-    """How often one payment opens its resource."""
-    payment_id = (await probe.buy()).challenge.payment_id
-    answers = [await probe.ask(payment_id=payment_id) for _ in range(3)]
-    probe.observe(f"three requests with one payment: {[answer.status for answer in answers]}")
-
-
-@check("5/agents-authentication", document="silent", level="MAY", needs="agents")
+@check(
+    "5/agents-authentication",
+    document="silent",
+    ground=silent("5: Authentication required by GET"),
+    needs="agents",
+)
 async def who_may_see_the_agents(probe: Probe) -> None:
     """Whether GET /api/agents needs a payment."""
     answer = await probe.send("GET", probe.target.agents.path)
     probe.observe(f"without proof of payment: {answer.status}")
 
 
-@check("5/submitted-by-others", document="silent", level="MAY", needs="world")
+@check(
+    "5/submitted-by-others",
+    document="silent",
+    ground=silent(
+        why="The specification does not say whose transaction may carry out an authorization."
+    ),
+    needs="world",
+)
 async def someone_else_submits_the_authorization(probe: Probe) -> None:
     """What happens if an authorization was submitted by someone else before its settlement."""
     challenge, payer = await probe.challenge(), await probe.money.payer()

@@ -7,6 +7,7 @@ from x402sim.payer.wallet import Wallet
 from x402sim.protocol.crypto import HALF_ORDER, ZERO_ADDRESS, Address
 from x402sim.protocol.header import authorization_of, decode_header, encode_header
 from x402sim.protocol.networks import Network
+from x402sim.spec.ground import silent
 from x402sim.suite.answers import Challenge
 from x402sim.suite.check import check
 from x402sim.suite.expect import expect_not_served, expect_refused
@@ -74,8 +75,8 @@ def _changed(probe: Probe, challenge: Challenge, payer: Wallet, other: Wallet) -
     """Yield headers that would be valid if the payer had signed their contents."""
     header = probe.money.sign(challenge, payer)
     auth, _ = authorization_of(decode_header(header))
-    yield probe.money.forge(challenge, header, valid_after=auth.valid_after - 60)
-    yield probe.money.forge(challenge, header, valid_before=auth.valid_before + 60)
+    yield probe.money.forge(challenge, header, valid_after=auth.valid_after + 30)
+    yield probe.money.forge(challenge, header, valid_before=auth.valid_before - 60)
     yield probe.money.forge(challenge, header, nonce=auth.nonce[::-1])
     if other.address != payer.address:
         yield probe.money.forge(challenge, header, from_=other.address_bytes)
@@ -109,7 +110,14 @@ async def a_broken_signature(probe: Probe) -> None:
     await probe.world.expect_payments(payer)
 
 
-@check("5/malleable-signature", document="silent", level="MAY", needs="world")
+@check(
+    "5/malleable-signature",
+    document="silent",
+    ground=silent(
+        why="The specification does not say which encodings of a valid signature are taken."
+    ),
+    needs="world",
+)
 async def other_forms_of_a_signature(probe: Probe) -> None:
     """Whether other forms of a valid signature are accepted: a high s, and v of 0 or 1."""
     for name, change in {"s above half the order": high_s, "v of 0 or 1": low_v}.items():

@@ -10,6 +10,7 @@ from x402sim.protocol import abi
 from x402sim.protocol.crypto import to_hex
 from x402sim.protocol.header import authorization_of, decode_header
 from x402sim.protocol.money import to_decimal
+from x402sim.spec.ground import derived, silent
 from x402sim.suite.answers import TargetAnswer
 from x402sim.suite.check import check
 from x402sim.suite.expect import expect, expect_not_served, expect_refused, require
@@ -93,7 +94,15 @@ async def the_authorization_paid_for_another_id(probe: Probe) -> None:
     await probe.world.expect_payments(paid.payer, paid.challenge.amount_base)
 
 
-@check("7/nonce-already-used", baseline="payment", needs="world")
+@check(
+    "7/nonce-already-used",
+    ground=derived(
+        "7: Nonce already used",
+        step="A nonce that was cancelled is stale: it cannot be used any more.",
+    ),
+    baseline="payment",
+    needs="world",
+)
 async def the_nonce_was_cancelled(probe: Probe) -> None:
     """A cancelled nonce gets the text for a used nonce."""
     challenge, payer = await probe.challenge(), await probe.money.payer()
@@ -126,7 +135,16 @@ async def a_second_payer_for_one_id(probe: Probe) -> None:
     await probe.world.expect_payments(other)
 
 
-@check("7/payment-already-settled", baseline="payment", needs="world")
+@check(
+    "7/payment-already-settled",
+    ground=derived(
+        "7: Payment already settled",
+        "5: The token contract keeps",
+        step="The first payment uses the id; every other one comes too late.",
+    ),
+    baseline="payment",
+    needs="world",
+)
 async def payments_for_one_id_at_the_same_time(probe: Probe) -> None:
     """Of several concurrent valid payments for one id, one is accepted."""
     challenge, payer = await probe.challenge(), await probe.money.payer()
@@ -141,7 +159,13 @@ async def payments_for_one_id_at_the_same_time(probe: Probe) -> None:
 # --- where the specification is silent -----------------------------------------------
 
 
-@check("7/settlement-statuses", document="silent", level="MAY", needs="world")
+@check(
+    "7/settlement-statuses",
+    document="silent",
+    ground=silent("7: HTTP status codes for these"),
+    level="MAY",
+    needs="world",
+)
 async def statuses_of_the_settlement_errors(probe: Probe) -> None:
     """The HTTP status of each of the five texts."""
     paid, challenge, payer = await probe.buy(), await probe.challenge(), await probe.money.payer()

@@ -4,12 +4,14 @@ For any input, the answer is no 5xx, shows no stack trace, and has no protected 
 without proof of payment. A settlement may be refused with any status: section 7 shows none.
 """
 
+import itertools
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from x402sim.spec.ground import ours
+from x402sim.spec.needs import Need
 from x402sim.suite.answers import TargetAnswer
 from x402sim.suite.check import check
 from x402sim.suite.examples import examples
@@ -67,9 +69,11 @@ CONTENT_TYPES = (
     *("text/plain", "application/x-www-form-urlencoded", "application/xml", "a/b/c", ""),
     *("multipart/form-data", "application/json; charset=utf-7", "application/json; charset=x"),
 )
-VALUES: tuple[Any, ...] = (
-    *(None, True, 0, -1, -1.5, 10**30, 1e308, "", "A" * 10_000, "\0", "1e400", "9" * 20 + ".00"),
-    *(["x"], {}),
+INSTEAD_OF_A_NUMBER: tuple[Any, ...] = (
+    *(None, True, 0, -1, -1.5, 10**30, 1e308, "", "1e400", ["x"], {}),
+)
+INSTEAD_OF_A_STRING: tuple[Any, ...] = (
+    *(None, 0, True, "", "A" * 10_000, "\0", "1e400", "9" * 20 + ".00", ["x"], {}),
 )
 """Values of the wrong type or size."""
 PROOFS: tuple[str | bytes, ...] = (
@@ -103,14 +107,31 @@ def _endpoints(probe: Probe) -> list[tuple[str, str]]:
     return [(method, path) for method, path in found if method != "GET"]
 
 
-def _twisted(body: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield an object with one field missing or of a wrong type, for each field and type."""
-    for name, value in body.items():
+def _spread(probe: Probe, inputs: Iterable[str]) -> Iterator[tuple[str, tuple[str, str]]]:
+    """Yield each input with the settlement endpoint, and with one of the other endpoints."""
+    pay = ("POST", probe.target.pay.path)
+    others = [each for each in _endpoints(probe) if each != pay]
+    for number, each in enumerate(inputs):
+        yield each, pay
+        if others:
+            yield each, others[number % len(others)]
+
+
+def _twisted(
+    body: dict[str, Any], at_most: int = 99, first: int = 0
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield an object with one field missing or of a wrong type, for each field.
+
+    Each field gets `at_most` some of the values, and the next field the next ones.
+    """
+    for number, (name, value) in enumerate(body.items(), first):
         yield f"no {name}", {key: body[key] for key in body if key != name}
-        for wrong in VALUES:
-            yield f"{name} = {str(wrong)[:40]!r}", {**body, name: wrong}
+        wrong = INSTEAD_OF_A_STRING if isinstance(value, str) else INSTEAD_OF_A_NUMBER
+        for turn in range(min(at_most, len(wrong))):
+            each = wrong[(at_most * number + turn) % len(wrong)]
+            yield f"{name} = {str(each)[:40]!r}", {**body, name: each}
         if isinstance(value, dict):
-            for path, inner in _twisted(value):
+            for path, inner in _twisted(value, max(at_most // 2, 1), number):
                 yield f"{name}: {path}", {**body, name: inner}
 
 
@@ -120,12 +141,12 @@ def _twisted(body: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
 @check("7/malformed-body", document="kit", ground=NO_HARM, baseline="unpaid")
 async def a_body_that_cannot_be_read(probe: Probe) -> None:
     """A body that is not a JSON object, too large or too deep gets no 5xx and no content."""
-    for method, path in _endpoints(probe):
-        for name, content in BODIES.items():
-            answer = await probe.send(
-                method, path, content=content, headers=_JSON, may_break=len(content) >= MIB
-            )
-            _stands(answer, f"{name}, {method} {path}")
+    for name, (method, path) in _spread(probe, BODIES):
+        content = BODIES[name]
+        answer = await probe.send(
+            method, path, content=content, headers=_JSON, may_break=len(content) >= MIB
+        )
+        _stands(answer, f"{name}, {method} {path}")
 
 
 _JSON = {"Content-Type": "application/json"}
@@ -134,11 +155,10 @@ _JSON = {"Content-Type": "application/json"}
 @check("7/malformed-body", document="kit", ground=NO_HARM, baseline="unpaid")
 async def a_body_of_another_type(probe: Probe) -> None:
     """A body with another Content-Type gets no 5xx and no content."""
-    for method, path in _endpoints(probe):
-        for content_type in CONTENT_TYPES:
-            headers = {"Content-Type": content_type}
-            answer = await probe.send(method, path, content=b'{"pair": "A-B"}', headers=headers)
-            _stands(answer, f"Content-Type {content_type!r}, {method} {path}")
+    for content_type, (method, path) in _spread(probe, CONTENT_TYPES):
+        headers = {"Content-Type": content_type}
+        answer = await probe.send(method, path, content=b'{"pair": "A-B"}', headers=headers)
+        _stands(answer, f"Content-Type {content_type!r}, {method} {path}")
 
 
 @check("7/malformed-body", document="kit", ground=NO_HARM, baseline="unpaid")
@@ -147,7 +167,8 @@ async def a_request_of_the_wrong_types(probe: Probe) -> None:
     target = probe.target
     order = probe.state.body or target.protected.bodies[0]
     if target.protected.method != "GET":
-        for name, body in _twisted(order):
+        some = 99 if probe.setting.missing(Need.FUNDS) else 4  # else 7/malformed-paid sends them
+        for name, body in _twisted(order, some):
             _stands(await probe.ask(body=body), name)
     if target.sessions.exists:
         for name, body in _twisted({"maxSpend": "0.02", "duration": target.sessions.duration}):
@@ -163,7 +184,7 @@ async def a_settlement_of_the_wrong_types(probe: Probe) -> None:
         "paymentHeader": probe.money.sign(challenge, probe.money.stranger()),
         "paymentRequirements": challenge.to_send,
     }
-    for name, twisted in _twisted(body):
+    for name, twisted in _twisted(body, 4):
         _stands(await probe.send("POST", probe.target.pay.path, json=twisted), name)
 
 
@@ -177,11 +198,12 @@ async def a_body_made_up(probe: Probe) -> None:
         names = st.sampled_from(["pair", "leverage", "paymentId", "paymentHeader", "maxSpend"])
         return st.recursive(leaves, lambda each: st.lists(each) | st.dictionaries(names, each))
 
-    for example in examples(20, anything):
+    for example, (method, path) in zip(
+        examples(20, anything), itertools.cycle(_endpoints(probe)), strict=False
+    ):
         content = json.dumps(example).encode()
-        for method, path in _endpoints(probe):
-            answer = await probe.send(method, path, content=content, headers=_JSON)
-            _stands(answer, f"{content[:80]!r}, {method} {path}")
+        answer = await probe.send(method, path, content=content, headers=_JSON)
+        _stands(answer, f"{content[:80]!r}, {method} {path}")
 
 
 # --- proofs of payment, payment headers, methods -------------------------------------
@@ -191,8 +213,8 @@ async def a_body_made_up(probe: Probe) -> None:
 async def a_proof_that_is_none(probe: Probe) -> None:
     """Malformed values of X-Payment-Id and X-Session-Id get no 5xx and no content."""
     endpoint, body = probe.target.protected, probe.state.body or probe.target.protected.bodies[0]
-    for header in ("X-Payment-Id", "X-Session-Id"):
-        for proof in PROOFS:
+    for header, proofs in (("X-Payment-Id", PROOFS), ("X-Session-Id", PROOFS[::2])):
+        for proof in proofs:
             answer = await probe.send(
                 endpoint.method, endpoint.path, json=body, headers={header: proof}
             )
@@ -251,8 +273,8 @@ async def another_method(probe: Probe) -> None:
     target = probe.target
     paths = [target.protected.path, *(path for _, path in _endpoints(probe))]
     paths += [each.path for each in (target.agents, target.llms) if each.exists]
-    for path in [*paths, "/", "/no/such/path"]:
-        for method in METHODS:
+    for path in dict.fromkeys([*paths, "/", "/no/such/path"]):
+        for method in METHODS if path in paths[:3] else METHODS[::2]:
             answer = await probe.send(method, path)
             if answer.status != NOT_IMPLEMENTED:
                 _stands(answer, f"{method} {path}")
@@ -263,7 +285,7 @@ async def a_bad_body_with_a_good_proof(probe: Probe) -> None:
     """A paid request with a malformed body gets no 5xx."""
     paid, endpoint = await probe.buy(), probe.target.protected
     proof = {**_JSON, "X-Payment-Id": paid.challenge.payment_id}
-    for name, content in BODIES.items():
+    for name, content in list(BODIES.items())[::2]:
         answer = await probe.send(
             endpoint.method, endpoint.path, content=content, headers=proof, may_break=True
         )

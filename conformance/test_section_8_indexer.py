@@ -7,6 +7,7 @@ twice); the faults that were used up show which payments were queried.
 import asyncio
 from itertools import pairwise
 
+from x402sim.spec.ground import derived
 from x402sim.suite.check import check
 from x402sim.suite.control_api import eventually
 from x402sim.suite.expect import expect, require
@@ -66,7 +67,15 @@ async def _run(probe: Probe, hashes: list[str], at_least: int = 1) -> set[str]:
     return await _asked(probe, hashes)
 
 
-@check("8/indexer-query", needs="world, clock")
+@check(
+    "8/indexer-query",
+    ground=derived(
+        "8: Indexer behaviour",
+        "8: Indexer batch",
+        step="Only records whose block_number is null are asked about.",
+    ),
+    needs="world, clock",
+)
 async def each_transaction_is_asked_for(probe: Probe) -> None:
     """The indexer queries a payment's transaction until the explorer has answered, then no more.
 
@@ -83,7 +92,14 @@ async def each_transaction_is_asked_for(probe: Probe) -> None:
     require("no query after the block is stored, and deep", not again, "one more")
 
 
-@check("8/indexer-query", needs="world, clock")
+@check(
+    "8/indexer-query",
+    ground=derived(
+        "8: Indexer behaviour",
+        step="Each payment is queried, whatever came of the query for another.",
+    ),
+    needs="world, clock",
+)
 async def one_question_that_fails_stops_no_other(probe: Probe) -> None:
     """If the explorer fails for the newest payment, the indexer still queries an older one."""
     await _catch_up(probe)
@@ -96,7 +112,15 @@ async def one_question_that_fails_stops_no_other(probe: Probe) -> None:
     require("a query about the older one", bool(await _run(probe, older)), "none")
 
 
-@check("8/indexer-query", needs="world, clock")
+@check(
+    "8/indexer-query",
+    ground=derived(
+        "8: Indexer batch",
+        "8: Indexer behaviour",
+        step="While its block_number is null, a record is in the batch of every run.",
+    ),
+    needs="world, clock",
+)
 async def an_explorer_that_lags_is_asked_again(probe: Probe) -> None:
     """While the explorer does not know the transaction, the indexer queries it in every run."""
     await _catch_up(probe)

@@ -3,6 +3,7 @@
 How long the cache keeps a payment needs a target whose clock can be advanced.
 """
 
+from x402sim.spec.ground import derived
 from x402sim.suite.check import check
 from x402sim.suite.control_api import eventually
 from x402sim.suite.expect import expect, require
@@ -52,7 +53,17 @@ async def the_window_shown_is_taken(probe: Probe) -> None:
     probe.money.expect_settled(answer)
 
 
-@check("8/validity-window", needs="funds", pays=1, waits=lambda _: WINDOW_S[1])
+@check(
+    "8/validity-window",
+    ground=derived(
+        "8: Authorization validity window",
+        "2.3: The window is",
+        step="validBefore is the latest execution time: until then it is valid.",
+    ),
+    needs="funds",
+    pays=1,
+    waits=lambda _: WINDOW_S[1],
+)
 async def the_window_shown_is_taken_to_its_end(probe: Probe) -> None:
     """An authorization valid for 300 s is still accepted 285 s after it was signed."""
     challenge, now_s = await probe.challenge(), probe.clock.now_s()
@@ -69,11 +80,6 @@ async def the_window_shown_is_taken_to_its_end(probe: Probe) -> None:
     probe.money.expect_settled(await probe.settle(challenge, header))
 
 
-async def _cached(probe: Probe) -> int:
-    """Return how many entitlements the target has in its cache, as its world reports."""
-    return int((await probe.world.get("state"))["cachedEntitlements"])
-
-
 async def _buy_into_empty_cache(probe: Probe) -> None:
     """Restart the target, which clears its cache, and pay ten minutes later."""
     await probe.world.post("crash")
@@ -83,22 +89,24 @@ async def _buy_into_empty_cache(probe: Probe) -> None:
 
 @check("8/cache-lifetime", needs="world, clock")
 async def cached_for_a_day(probe: Probe) -> None:
-    """An entitlement is in the cache for 24 hours."""
+    """In the cache of our own service, an entitlement lives for 24 hours."""
     await _buy_into_empty_cache(probe)
     await probe.world.advance(DAY_S - 600)
-    expect("entitlements cached after 23 h 50 min", await _cached(probe), 1)
+    expect("entitlements cached after 23 h 50 min", await probe.world.cached_entitlements(), 1)
     await probe.world.advance(2 * HOUR_S + 600)
-    expect("entitlements cached after 26 h", await _cached(probe), 0)
+    expect("entitlements cached after 26 h", await probe.world.cached_entitlements(), 0)
 
 
 @check("8/cache-sweep", needs="world, clock")
 async def cleared_within_the_hour(probe: Probe) -> None:
-    """An expired entitlement is removed from the cache within the hour."""
+    """An expired entitlement is removed from our own service's cache within the hour."""
     await _buy_into_empty_cache(probe)
     await probe.world.advance(DAY_S + HOUR_S + 60)
 
     async def is_cleared() -> bool:
-        return await _cached(probe) == 0
+        return await probe.world.cached_entitlements() == 0
 
     cleared = await eventually(probe.clock, is_cleared)
-    require("an empty cache after 25 h", cleared, f"{await _cached(probe)} cached")
+    require(
+        "an empty cache after 25 h", cleared, f"{await probe.world.cached_entitlements()} cached"
+    )

@@ -20,6 +20,7 @@ from x402sim.commands.list import list_scenarios
 from x402sim.commands.run import run
 from x402sim.commands.serve import serve
 from x402sim.commands.service import service
+from x402sim.commands.target import target
 from x402sim.version import VERSION
 
 ABOUT = "Simulate pay-per-request HTTP APIs (HTTP 402, x402, EIP-3009), and test their conformance."
@@ -62,6 +63,7 @@ app.command()(events)
 app.command()(explore)
 app.command()(bench)
 app.command()(conformance)
+app.add_typer(target, name="target")
 app.command()(service)
 app.command()(decisions)
 app.command()(clauses)

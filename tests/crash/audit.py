@@ -149,14 +149,17 @@ def _is_owed(deposit: Attempt, view: dict[str, Any]) -> bool:
 
 
 def _ask(deployment: Deployment, attempt: Attempt, memory: Memory) -> _Answer:
-    """Ask for what was paid for, and for the record."""
+    """Ask for the record, then for what was paid for.
+
+    A pending payment may be settled between the two: whoever's record is settled has access after.
+    """
     http = deployment.service
-    answer = access(http, attempt)
-    expect(answer, {200, CREATED, 402}, "an audited payment id", memory)
-    session = answer.json() if answer.status_code == CREATED else None
     found = http.get(f"/api/payments/{attempt.payment_id}")
     expect(found, {200, 404}, "a payment record", memory)
     record = found.json() if found.status_code == 200 else None
+    answer = access(http, attempt)
+    expect(answer, {200, CREATED, 402}, "an audited payment id", memory)
+    session = answer.json() if answer.status_code == CREATED else None
     return _Answer(answer.status_code in (200, CREATED), session, record)
 
 

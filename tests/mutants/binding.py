@@ -31,6 +31,34 @@ def for_a_minute(service: Service) -> Service:
     return replace(service, freshness_rules=rules)
 
 
+def for_as_long_as_is_said(service: Service) -> Service:
+    """Let requirements end when the timeout that is sent back has passed."""
+
+    def holds(case: Presented) -> bool:
+        more_s = case.requirements.max_timeout_seconds - case.issued.max_timeout_seconds
+        return case.now_s <= case.expires_s + more_s
+
+    rules = tuple(replace(rule, holds=holds) for rule in service.freshness_rules)
+    return replace(service, freshness_rules=rules)
+
+
+def opens_what_came_back(recipe: Recipe) -> Recipe:
+    """Let a payment open the resource of the requirements that were sent with it, and no other."""
+    opens: dict[str, str] = {}
+
+    async def handler(_: Service, request: Request, serve: Serve) -> Answer:
+        payment_id = request.headers.get("x-payment-id", "")
+        if opens.get(payment_id, request.path) != request.path:
+            return await serve(request.having(x_payment_id=None))
+        reply = await serve(request)
+        body: Any = request.json
+        if request.path == PAY and reply.status == 200:
+            opens[body["paymentId"]] = body["paymentRequirements"]["resource"]
+        return reply
+
+    return middleware(handler)(recipe)
+
+
 class AnyResource(Wrapper):
     """A cache, or a store, that compares the payment id only."""
 
@@ -92,7 +120,7 @@ ROWS = (
             leave_out("settlement", f"2.1/{name}"),
             needs="world" if name in ("scheme", "network", "asset") else "",
         )
-        for name in ("scheme", "network", "pay-to", "asset", "amount", "timeout", "resource")
+        for name in ("scheme", "network", "pay-to", "asset", "amount")
     ),
     binding(
         "requirements-live-for-ever",
@@ -143,37 +171,35 @@ ROWS = (
         ),
     ),
     binding(
-        "resource-by-its-beginning",
+        "resource-is-believed",
         "2.1/resource",
-        "Requirements for a part of the path are taken.",
-        settlement_rule(
-            "2.1/resource", lambda case: case.issued.resource.startswith(case.requirements.resource)
-        ),
+        "A payment opens the resource that is sent back.",
+        leave_out("settlement", "2.1/resource"),
+        opens_what_came_back,
     ),
     binding(
-        "resource-in-any-case",
-        "2.1/resource",
-        "Resources are compared without regard to upper and lower case.",
-        settlement_rule(
-            "2.1/resource",
-            lambda case: case.issued.resource.lower() == case.requirements.resource.lower(),
-        ),
+        "timeout-is-believed",
+        "2.1/timeout",
+        "Requirements can be paid as long as the timeout that is sent back.",
+        leave_out("settlement", "2.1/timeout"),
+        on_service(for_as_long_as_is_said),
+        needs="clock",
     ),
     binding(
         "requirements-are-believed",
-        "2.1/amount 2.1/pay-to 2.1/resource 2.1/timeout",
+        "2.1/amount 2.1/pay-to",
         "What the payer sends back is taken for what was issued.",
         on_service(lambda service: replace(service, settlement_rules=())),
     ),
     binding(
         "invented-ids-settle",
-        "2.2/payment-id",
+        "kit/2.2/payment-id",
         "A payment id that was never issued settles like any other.",
         unknown_ids_settle,
     ),
     binding(
         "altered-ids-settle",
-        "2.2/payment-id",
+        "kit/2.2/payment-id",
         "The seal of a payment id is not compared, so an altered one settles.",
         altered_ids_settle,
     ),

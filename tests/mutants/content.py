@@ -49,12 +49,6 @@ ROWS = (
         broad="what is paid for is never seen, so nothing that is paid is served",
     ),
     content(
-        "agents-are-names",
-        "2.7/agent",
-        "The list of agents has their names only.",
-        answers(200, AGENTS, lambda it: {"agents": [each["name"] for each in it["agents"]]}),
-    ),
-    content(
         "no-agents",
         "4.3/list",
         "There is nothing at /api/agents.",

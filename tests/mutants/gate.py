@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from tests.mutants.change import Change, setting
+from tests.mutants.change import Change, all_of, setting
 from tests.mutants.middleware import Answer, Request, Serve, answer, let_in, middleware, requests
 from tests.mutants.mutant import Kind
 from tests.mutants.wrapper import Wrapper, collaborator
@@ -105,6 +105,26 @@ def is_unknown(service: Service, request: Request) -> bool:
     return session_id is not None and service.store.sessions.get(session_id) is None
 
 
+def good_once(recipe: Recipe) -> Recipe:
+    """Let a payment be presented once; a session lasts as ever."""
+    used: set[str] = set()
+
+    class Unused(Wrapper):
+        """A cache, or a store, that grants for what was not served yet."""
+
+        def grants(self, payment_id: str, *of: Any) -> bool:
+            return payment_id not in used and bool(self.inner.grants(payment_id, *of))
+
+    async def handler(_: Service, request: Request, serve: Serve) -> Answer:
+        reply = await serve(request)
+        if reply.status == 200:
+            used.add(request.headers.get("x-payment-id", ""))
+        return reply
+
+    unused = collaborator(entitlements=Unused, payments=Unused)
+    return all_of(unused, middleware(handler, QUOTE))(recipe)
+
+
 ROWS = (
     gate(
         "unpaid-is-served",
@@ -204,5 +224,11 @@ ROWS = (
         "5/session-condition",
         "A session that does not exist is served.",
         let_in(QUOTE, is_unknown),
+    ),
+    gate(
+        "payment-is-good-once",
+        "5/cache-first",
+        "A payment opens its resource once.",
+        good_once,
     ),
 )

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from typing import Any
 
+import msgspec
+
 from tests.mutants.change import Change, all_of, setting, settlement_rule
 from tests.mutants.malformed import unreadable_if
 from tests.mutants.middleware import Answer, Request, Serve, answers, middleware, requests
@@ -18,7 +20,6 @@ from tests.mutants.required import ids, requirements
 from tests.mutants.wrapper import Wrapper, collaborator
 from x402sim import TESTNET
 from x402sim.protocol.refusals import Refusal
-from x402sim.service.issue import QUOTE
 from x402sim.service.settings import Settings
 from x402sim.service.state import Service
 from x402sim.service.upstream.rpc import NonceState
@@ -116,24 +117,14 @@ def nothing_beside(request: Request) -> Request:
     return request.sending(None) if is_more else request
 
 
-def good_once(recipe: Recipe) -> Recipe:
-    """Let a payment be presented once; a session lasts as ever."""
-    used: set[str] = set()
-
-    class Unused(Wrapper):
-        """A cache, or a store, that grants for what was not served yet."""
-
-        def grants(self, payment_id: str, *of: Any) -> bool:
-            return payment_id not in used and bool(self.inner.grants(payment_id, *of))
-
-    async def handler(_: Service, request: Request, serve: Serve) -> Answer:
-        reply = await serve(request)
-        if reply.status == 200:
-            used.add(request.headers.get("x-payment-id", ""))
-        return reply
-
-    unused = collaborator(entitlements=Unused, payments=Unused)
-    return all_of(unused, middleware(handler, QUOTE))(recipe)
+async def ignoring_what_comes_back(service: Service, request: Request, serve: Serve) -> Answer:
+    """Settle what was issued under a payment id, whatever the requirements sent back are."""
+    body: Any = request.json
+    terms = service.issuer.read(request.field("paymentId"))
+    if terms is None:
+        return await serve(request)
+    issued = msgspec.to_builtins(service.issuer.requirements(terms))
+    return await serve(request.sending({**body, "paymentRequirements": issued}))
 
 
 def asked_afterwards(recipe: Recipe) -> Recipe:
@@ -211,7 +202,6 @@ HONEST: dict[str, Honest] = {
             name="addresses in lower case",
             changes=(requirements(payTo=str.lower, asset=str.lower),),
         ),
-        Honest(name="no description", changes=(requirements(description=None),)),
         Honest(name="ids as UUIDs", changes=(ids(lambda luck, *_: f"pay_{_uuid(luck[:16])}"),)),
         Honest(
             name="ids that begin with the time",
@@ -232,6 +222,16 @@ HONEST: dict[str, Honest] = {
         Honest(
             name="a bare list of agents",
             changes=(answers(200, "/api/agents", lambda it: it["agents"]),),
+        ),
+        Honest(
+            name="a list of agents' names",
+            changes=(
+                answers(
+                    200,
+                    "/api/agents",
+                    lambda it: {"agents": [each["name"] for each in it["agents"]]},
+                ),
+            ),
         ),
         Honest(
             name="any description may come back",
@@ -274,7 +274,17 @@ HONEST: dict[str, Honest] = {
         ),
         Honest(name="any block is deep", changes=(setting(final_depth=0),)),
         Honest(name="blocks are deep late", changes=(setting(final_depth=90),)),
-        Honest(name="a payment is good once", changes=(good_once,)),
+        Honest(
+            name="what is sent back is ignored",
+            changes=(middleware(ignoring_what_comes_back, PAY),),
+        ),
+        *(
+            Honest(
+                name=f"any {field} may come back",
+                changes=(settlement_rule(f"2.1/{field}", lambda case: True),),
+            )
+            for field in ("timeout", "resource")
+        ),
     )
 }
 """Every honest service, by its name."""

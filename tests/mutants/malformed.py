@@ -5,8 +5,6 @@ import binascii
 from decimal import Decimal, DecimalException
 from typing import Any
 
-import msgspec
-
 from tests.mutants.change import Change, settlement_rule
 from tests.mutants.middleware import (
     CRASHED,
@@ -20,11 +18,12 @@ from tests.mutants.middleware import (
     requests,
 )
 from tests.mutants.mutant import Kind
-from tests.mutants.paying import PAY, authorization
+from tests.mutants.paying import PAY, OtherIds, authorization
 from x402sim.protocol.money import MAX_STORED
 from x402sim.protocol.refusals import RequestError
 from x402sim.service.issue import QUOTE, SESSIONS
 from x402sim.service.state import Service
+from x402sim.world.assembly.recipe import Recipe
 
 malformed = Kind("input")
 BAD_REQUEST = RequestError.INVALID_BODY.text
@@ -43,16 +42,17 @@ def unreadable_if(prefix: bool) -> Change:
     return requests(PAY, change)
 
 
-async def filled_in(service: Service, request: Request, serve: Serve) -> Answer:
-    """Settle without requirements, as if those that were issued had come back."""
-    body: Any = request.json
-    if not isinstance(body, dict) or "paymentRequirements" in body:
-        return await serve(request)
-    terms = service.issuer.read(request.field("paymentId"))
-    if terms is None:
-        return await serve(request)
-    issued = msgspec.to_builtins(service.issuer.requirements(terms))
-    return await serve(request.sending({**body, "paymentRequirements": issued}))
+def no_id_needed(recipe: Recipe) -> Recipe:
+    """Settle a payment without a payment id under a new one."""
+    other = OtherIds()
+
+    async def handler(_: Service, request: Request, serve: Serve) -> Answer:
+        body = request.json
+        if not isinstance(body, dict) or body.get("paymentId") is not None:
+            return await serve(request)
+        return await other.settled_anew(request.sending({**body, "paymentId": ""}), serve)
+
+    return middleware(handler, PAY)(recipe)
 
 
 def crashes_over_its_body(path: str) -> Change:
@@ -129,10 +129,11 @@ ROWS = (
         ),
     ),
     malformed(
-        "requirements-may-be-missing",
+        "id-may-be-missing",
         "4.1/validate",
-        "A settlement without requirements is filled in and settled.",
-        middleware(filled_in, PAY),
+        "A payment without a payment id is settled under a new one.",
+        no_id_needed,
+        needs="world",
     ),
     malformed(
         "pay-falls-over-its-body",

@@ -263,13 +263,13 @@ ROWS = (
     ),
     required(
         "ids-count-up",
-        "2.2/payment-id",
+        "kit/2.2/payment-id",
         "Payment ids are pay_1, pay_2, …: whoever has one can guess another payer's.",
         ids(lambda luck, expires_s, n: f"pay_{n}"),
     ),
     required(
         "ids-are-times",
-        "2.2/payment-id",
+        "kit/2.2/payment-id",
         "A payment id is the time at which it was issued, and a count.",
         ids(lambda luck, expires_s, n: f"pay_{expires_s}{n:03}"),
     ),
@@ -287,13 +287,13 @@ ROWS = (
     ),
     required(
         "ids-of-four-digits",
-        "2.2/payment-id",
+        "kit/2.2/payment-id",
         "The opaque part of a payment id has sixteen bits, so all of them can be tried.",
         ids(lambda luck, expires_s, n: f"pay_{n * 40503 % 2**16:04x}"),
     ),
     required(
         "ids-of-the-payers-choice",
-        "2.2/payment-id",
+        "kit/2.2/payment-id",
         "The 402 for an unknown payment id gives that very id, which anybody may have chosen.",
         wrong_proof(lambda request, it: with_id(it, request.headers["x-payment-id"])),
     ),

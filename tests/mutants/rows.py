@@ -8,6 +8,7 @@ from tests.mutants import (
     facilitator,
     gate,
     indexer,
+    lasting,
     malformed,
     receipt,
     reconciliation,
@@ -35,6 +36,7 @@ MUTANTS: dict[str, Mutant] = {
         concurrency,
         reconciliation,
         indexer,
+        lasting,
     )
     for mutant in module.ROWS
 }

@@ -54,7 +54,7 @@ ROWS = (
     ),
     session(
         "third-digit-is-dropped",
-        "4.4/max-spend",
+        "kit/4.4/max-spend",
         "A maxSpend of 1.009 is taken for 1.00.",
         requests(SESSIONS, two_digits),
     ),

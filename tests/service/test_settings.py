@@ -43,7 +43,7 @@ def test_a_missing_setting_is_named(missing: str) -> None:
         settings_from_env({**ENV, missing: ""})
 
 
-@pytest.mark.clause("2.2/payment-id", "2.1/requirements")
+@pytest.mark.clause("2.2/payment-id", "2.1/requirements", "2.1/description-shown")
 def test_an_id_is_good_only_where_it_was_issued() -> None:
     def issuer(**changed: object) -> Issuer:
         settings = Settings(

@@ -1,20 +1,34 @@
-"""What does the suite say of a stranger?"""
+"""What does the suite say of one form of a stranger?"""
+
+from collections.abc import Sequence
 
 import msgspec
 
-from tests.strangers.stranger import Place
+from tests.strangers.stranger import running, strangers
 from x402sim.clock import stopwatch
-from x402sim.suite.check import Check
 from x402sim.suite.command import Wanted, judge
-from x402sim.suite.engine import all_checks
+from x402sim.suite.engine import all_checks, matching
 from x402sim.suite.remote import Access
-from x402sim.suite.target import Target
 from x402sim.suite.verdict import Outcome, Result
+
+
+class Trial(msgspec.Struct, frozen=True, kw_only=True):
+    """One form of one stranger: with some of its legal choices, or with one of its defects."""
+
+    stranger: str
+    choices: tuple[str, ...] = ()
+    defect: str = ""
+
+    @property
+    def name(self) -> str:
+        """Its name in the matrix."""
+        return f"{self.stranger}/{self.defect or '+'.join(self.choices) or 'as it is'}"
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     """The results of one run, by id."""
 
+    trial: Trial
     results: dict[str, Result]
     seconds: float
 
@@ -33,18 +47,22 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
         return [name for name in self.of(Outcome.FAILED) if not name.startswith("spec/")]
 
     def alarms(self) -> str:
-        """Say what the suite holds against a service, or could not find out."""
+        """Say what the suite holds against it, or could not find out."""
         odd = self.of(Outcome.FAILED, Outcome.INCONCLUSIVE)
         return "\n".join(_line(self.results[name]) for name in odd)
 
 
-def run(place: Place, target: Target, checks: list[Check] | None = None) -> Verdict:
-    """Run the suite, or some of its checks, against a stranger and the world around it."""
-    elapsed = stopwatch()
-    wanted = Wanted(checks=checks or all_checks())
-    access = Access(base_url=place.url, target=target, world_url=place.world)
-    results = judge(access, wanted, lambda check_id: None)
-    return Verdict(results={each.id: each for each in results}, seconds=elapsed())
+def try_one(trial: Trial, ids: Sequence[str] = ()) -> Verdict:
+    """Start a stranger in a world of its own, and run the suite, or the checks of some ids."""
+    stranger, checks, elapsed = strangers()[trial.stranger], all_checks(), stopwatch()
+    if ids:
+        checks = [check for each in ids for check in matching(checks, each)]
+    with running(stranger, trial.choices, trial.defect) as place:
+        access = Access(
+            base_url=place.url, target=stranger.told(trial.choices), world_url=place.world
+        )
+        results, _ = judge(access, Wanted(checks=checks))
+    return Verdict(trial=trial, results={each.id: each for each in results}, seconds=elapsed())
 
 
 def _line(result: Result) -> str:

@@ -61,6 +61,8 @@ class Stranger(msgspec.Struct, frozen=True, kw_only=True):
 
     folder: Path
     service: About
+    is_loose: bool = False
+    """It does not keep the specification; what it fails is documented."""
     target: dict[str, Any] = {}
     choices: dict[str, Choice] = {}
     defects: dict[str, Defect] = {}

@@ -59,6 +59,10 @@ class Gateway:
                 return JSONResponse({"error": "slow down", "key": self.api_key}, 429, told)
             self.passed.append(now)
         path = request.scope["raw_path"].decode().removeprefix(self.prefix)
+        return await self.forward(request, path)
+
+    async def forward(self, request: Request, path: str) -> Response:
+        """Send a request to the service behind, and return its answer."""
         async with httpx.AsyncClient(base_url=self.service, timeout=90, trust_env=False) as http:
             onward = http.build_request(
                 request.method,

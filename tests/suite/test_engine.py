@@ -16,6 +16,7 @@ from x402sim import TESTNET
 from x402sim.clock import Clock
 from x402sim.payer.wallet import Wallet
 from x402sim.rng import Rng
+from x402sim.spec.ground import silent
 from x402sim.spec.needs import Need
 from x402sim.suite.answers import Challenge, TargetAnswer, find_session_id, read_402
 from x402sim.suite.check import HOW_TO_PROVIDE, Check, check
@@ -83,8 +84,8 @@ async def holds(probe: Probe) -> None:
     """It always holds."""
 
 
-@check("5/reuse", document="silent")
-async def silent(probe: Probe) -> None:
+@check("5/reuse", document="silent", ground=silent(why="a test"))
+async def sings(probe: Probe) -> None:
     """What the target does."""
     probe.observe("it sings")
 
@@ -127,7 +128,7 @@ def test_an_unreachable_target_is_inconclusive() -> None:
 
 
 def test_each_outcome_has_its_result() -> None:
-    results = judged(refuses_all(), [broken, unclear, holds, silent])
+    results = judged(refuses_all(), [broken, unclear, holds, sings])
     assert [result.outcome for result in results] == [
         Outcome.FAILED, Outcome.INCONCLUSIVE, Outcome.PASSED, Outcome.OBSERVED,
     ]  # fmt: skip
@@ -261,7 +262,7 @@ async def raises_secrets(probe: Probe) -> None:
     raise LookupError(*SECRETS.values())
 
 
-@check("5/reuse", document="silent")
+@check("5/reuse", document="silent", ground=silent(why="a test"))
 async def observes_secrets(probe: Probe) -> None:
     """It observes every secret."""
     probe.observe(" and ".join(SECRETS.values()))

@@ -2,6 +2,9 @@
 
 import html
 import json
+import subprocess
+import sys
+from importlib.resources import files
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -19,10 +22,11 @@ from x402sim.report import conformance as report
 from x402sim.report.conformance_html import page
 from x402sim.suite.engine import all_checks
 from x402sim.suite.local import judge
-from x402sim.suite.verdict import Outcome, Result
+from x402sim.suite.verdict import CaseResult, Outcome, Result
 from x402sim.world.assembly.recipe import Recipe
 
 HERE = Path(__file__).parent
+SCHEMA = files("x402sim.report").joinpath("conformance.schema.json")
 STARTED = "2026-01-02T03:04:05+00:00"
 URL = "http://service.example:4020"
 NASTY = "<script>alert('1')</script> & \"x\" ]]> \x00\x1b \u2028 é"
@@ -60,7 +64,7 @@ def results(request: pytest.FixtureRequest) -> list[dict[str, Any]]:
 
 def test_the_json_report_keeps_its_schema(results: list[dict[str, Any]]) -> None:
     told = json.loads(json.dumps(report.as_json(URL, STARTED, results)))
-    schema = json.loads((HERE / "report.schema.json").read_text())
+    schema = json.loads(SCHEMA.read_text())
     jsonschema.validate(told, schema, format_checker=jsonschema.FormatChecker())
     assert sum(told["summary"].values()) == len(told["results"]) == len(results)
 
@@ -127,3 +131,77 @@ def test_failed_musts_come_first_and_json_is_indented() -> None:
     assert places == sorted(places)
     unfolded = '{\n  "a": {\n    "b": 1\n  }\n}\n-> 200\n{"cut":"sho</pre>'
     assert unfolded in html.unescape(urgent)
+
+
+# --- the cases of an id --------------------------------------------------------------
+
+
+def with_cases() -> list[dict[str, Any]]:
+    """A failed id with two failing cases of four, and one that passed in part."""
+    failing = [
+        CaseResult(title="the clear one", outcome=Outcome.FAILED, expected="1", actual=NASTY,
+                   exchange="POST /clear"),
+        CaseResult(title="the other one", outcome=Outcome.FAILED, expected="3", actual="4",
+                   exchange="POST /other"),
+    ]  # fmt: skip
+    held = CaseResult(title="it holds", outcome=Outcome.PASSED)
+    left_out = CaseResult(title="it is left out", outcome=Outcome.SKIPPED, reason="give --world")
+    results = [
+        Result(id="spec/5/window", level="MUST", section="5", outcome=Outcome.FAILED,
+               title="the clear one", expected="1", actual=NASTY, rerun="again",
+               exchange="POST /clear", cases=(*failing, held, left_out), in_part="3 of 4 cases"),
+        Result(id="spec/7/invalid-signature", level="MUST", section="7", outcome=Outcome.PASSED,
+               title="it holds", cases=(held, left_out), in_part="1 of 2 cases"),
+    ]  # fmt: skip
+    return [msgspec.to_builtins(result) for result in results]
+
+
+def texts_of_all_formats() -> dict[str, str]:
+    results = with_cases()
+    sarif = report.as_sarif(URL, results)["runs"][0]["results"][0]["message"]["text"]
+    terminal = subprocess.run(
+        [sys.executable, "-c", PRINT, json.dumps(results)],
+        capture_output=True, text=True, check=True,
+    ).stdout  # fmt: skip
+    return {
+        "terminal": terminal,
+        "JSON": json.dumps(report.as_json(URL, STARTED, results)),
+        "JUnit": report.as_junit(URL, STARTED, results).decode(),
+        "SARIF": sarif,
+        "HTML": html.unescape(page(URL, STARTED, results)),
+    }
+
+
+PRINT = """
+import json, sys, msgspec
+from x402sim.suite.printing import show_results
+from x402sim.suite.verdict import Result
+show_results(msgspec.convert(json.loads(sys.argv[1]), list[Result]), strict=False)
+"""
+
+
+def test_every_format_shows_all_failing_cases_the_clearest_first() -> None:
+    for name, text in texts_of_all_formats().items():
+        places = [
+            text.index(it)
+            for it in ("the clear one", "POST /clear", "the other one", "POST /other")
+        ]
+        assert places == sorted(places), name
+
+
+def test_every_format_says_how_much_was_judged() -> None:
+    texts = texts_of_all_formats()
+    told = json.loads(texts.pop("JSON"))
+    outcomes = [case["outcome"] for case in told["results"][1]["cases"]]
+    assert outcomes == ["passed", "skipped"]
+    for name, text in texts.items():
+        assert "(3 of 4 cases)" in text, name
+        assert name == "SARIF" or "passed (1 of 2 cases)" in text, name
+    assert "skipped: give --world" in texts["HTML"]
+
+
+def test_reports_with_cases_keep_their_schemas() -> None:
+    told = json.loads(json.dumps(report.as_json(URL, STARTED, with_cases())))
+    jsonschema.validate(told, json.loads(SCHEMA.read_text()))
+    document = report.as_junit(URL, STARTED, with_cases())
+    xmlschema.XMLSchema(HERE / "junit.xsd").validate(BytesIO(document))

@@ -21,11 +21,14 @@ def decisions(markdown: Markdown = False) -> None:
 
 
 def clauses(markdown: Markdown = False) -> None:
-    """List the clauses of the specification, with the code that implements each."""
+    """List the clauses of the specification, each with its ground and the code that keeps it."""
     from x402sim.spec.clauses import CLAUSES
 
-    rows = [(c.id, c.level, c.text, c.kept_by) for c in CLAUSES]
-    _print_book(("id", "level", "clause", "kept by"), rows, markdown)
+    rows = [
+        (c.id, c.level, c.text, " ".join((f"{c.ground.kind};", *c.ground.told)), c.kept_by)
+        for c in CLAUSES
+    ]
+    _print_book(("id", "level", "clause", "ground", "kept by"), rows, markdown)
 
 
 def _print_book(titles: tuple[str, ...], rows: Sequence[tuple[str, ...]], markdown: bool) -> None:

@@ -1,8 +1,8 @@
 """How does a conformance report look for machines? As JSON, JUnit XML and SARIF.
 
 Each is made from the results of `x402sim.suite` as plain dictionaries, with the keys
-`RESULT_KEYS`, `exchange` and `seconds`. What the target answered is in them: every report shows
-its text escaped (`printable_lines`).
+`RESULT_KEYS` and `cases`. `conformance.schema.json` is the schema of the JSON report. What the
+target answered is in them: every report shows its text escaped (`printable_lines`).
 """
 
 from collections import Counter
@@ -17,6 +17,7 @@ OUTCOMES = ("passed", "failed", "skipped", "inconclusive", "observed")
 RESULT_KEYS = (
     "id",
     "level",
+    "ground",
     "section",
     "outcome",
     "title",
@@ -24,8 +25,23 @@ RESULT_KEYS = (
     "actual",
     "reason",
     "rerun",
+    "exchange",
+    "seconds",
+    "in_part",
+)
+CASE_KEYS = (
+    "title",
+    "ground",
+    "outcome",
+    "expected",
+    "actual",
+    "reason",
+    "exchange",
+    "seconds",
 )
 Results = Sequence[dict[str, Any]]
+DEMANDS = "conformance/demands.md"
+"""The page of all demands, in a checkout of this package."""
 
 
 def summary(results: Results) -> dict[str, int]:
@@ -37,14 +53,44 @@ def summary(results: Results) -> dict[str, int]:
 def readable(results: Results) -> list[dict[str, Any]]:
     """Return the results with every text escaped, but for the newlines of the exchange."""
     return [
-        {
-            key: (printable_lines if key == "exchange" else printable)(value)
-            if isinstance(value, str)
-            else value
-            for key, value in result.items()
-        }
+        {**_escaped(result), "cases": [_escaped(case) for case in result.get("cases", ())]}
         for result in results
     ]
+
+
+def _escaped(result: dict[str, Any]) -> dict[str, Any]:
+    return {
+        key: (printable_lines if key == "exchange" else printable)(value)
+        if isinstance(value, str)
+        else value
+        for key, value in result.items()
+    }
+
+
+def failures(result: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the cases of a failed id that have failed, the clearest first."""
+    return [case for case in result["cases"] if case["outcome"] == "failed"] or [result]
+
+
+def headline(result: dict[str, Any]) -> str:
+    """Return the outcome of an id, and how much of it was judged: "passed (1 of 3 cases)"."""
+    part = result.get("in_part")
+    return f"{result['outcome']} ({part})" if part else str(result["outcome"])
+
+
+def told(case: dict[str, Any]) -> list[str]:
+    """Return the ground of a case in lines: its sentences in quotation marks, then why."""
+    ground = case.get("ground")
+    if not ground:
+        return []
+    quoted = [f"{each['section']}: “{each['text']}”" for each in ground["sentences"]]
+    return [f"{ground['kind']}:", *quoted, *filter(None, [ground["why"]])]
+
+
+def grounds(result: dict[str, Any]) -> list[str]:
+    """Return the grounds of all cases of an id in lines, each once."""
+    every = [told(case) for case in result["cases"]] or [told(result)]
+    return list(dict.fromkeys("\n".join(lines) for lines in every if lines))
 
 
 def as_json(target: str, started: str, results: Results) -> dict[str, Any]:
@@ -53,8 +99,13 @@ def as_json(target: str, started: str, results: Results) -> dict[str, Any]:
         "target": target,
         "started": started,
         "summary": summary(results),
-        "results": [{key: result[key] for key in RESULT_KEYS} for result in readable(results)],
+        "results": [_as_json(result) for result in readable(results)],
     }
+
+
+def _as_json(result: dict[str, Any]) -> dict[str, Any]:
+    cases = [{key: case[key] for key in CASE_KEYS} for case in result["cases"]]
+    return {**{key: result[key] for key in RESULT_KEYS}, "cases": cases}
 
 
 def as_junit(target: str, started: str, results: Results) -> bytes:
@@ -111,37 +162,50 @@ def _case(suite: ET.Element, result: dict[str, Any]) -> None:
             ET.SubElement(case, "skipped", message=f"observed: {result['actual']}")
         case _:
             assert result["outcome"] == "passed"
+            if result.get("in_part"):
+                ET.SubElement(case, "system-out").text = headline(result)
 
 
 def explained(result: dict[str, Any]) -> str:
-    """Return a failure in full, with the exchange and the command that repeats the check."""
-    parts = [
-        f"{result['id']} ({result['level']}): {result['title']}",
-        f"expected: {result['expected']}",
-        f"actual:   {result['actual']}",
-    ]
-    if result["exchange"]:
-        parts += ["", result["exchange"]]
+    """Return a failure in full: its cases, their exchanges, the command that repeats them."""
+    parts = [f"{result['id']} ({result['level']}): {headline(result)}"]
+    for case in failures(result):
+        parts += ["", case["title"], *told(case)]
+        parts += [f"expected: {case['expected']}", f"actual:   {case['actual']}"]
+        if case["exchange"]:
+            parts += ["", case["exchange"]]
     return "\n".join([*parts, "", f"run it again: {result['rerun']}"])
 
 
 _SARIF_LEVELS = {"MUST": "error", "SHOULD": "warning", "MAY": "note"}
 
 
-def as_sarif(target: str, results: Results) -> dict[str, Any]:
-    """Return the report as SARIF 2.1.0: failures as results, every id as a rule."""
+def as_sarif(target: str, results: Results, demands: str = "") -> dict[str, Any]:
+    """Return the report as SARIF 2.1.0: failures as results, every id as a rule.
+
+    A result is shown at its id's heading in `demands`, the text of the page of all demands:
+    GitHub shows only what is at a place in a file.
+    """
     results = readable(results)
+    lines = {line: number for number, line in enumerate(demands.splitlines(), start=1)}
     rules = [
         {
             "id": result["id"],
+            "name": result["id"],
             "shortDescription": {"text": result["title"]},
+            "help": {"text": "\n\n".join(grounds(result)) or result["title"]},
             "defaultConfiguration": {"level": _SARIF_LEVELS[result["level"]]},
-            "properties": {"section": result["section"], "level": result["level"]},
+            "properties": {
+                "section": result["section"],
+                "level": result["level"],
+                "ground": _kind(result),
+                "tags": [result["level"], _kind(result)],
+            },
         }
         for result in results
     ]
     found = [
-        _sarif_result(number, target, result)
+        _sarif_result(number, target, result, lines.get(f"### {result['id']}", 1))
         for number, result in enumerate(results)
         if result["outcome"] in ("failed", "inconclusive")
     ]
@@ -157,7 +221,12 @@ def as_sarif(target: str, results: Results) -> dict[str, Any]:
     }
 
 
-def _sarif_result(number: int, target: str, result: dict[str, Any]) -> dict[str, Any]:
+def _kind(result: dict[str, Any]) -> str:
+    ground = result.get("ground")
+    return str(ground["kind"]) if ground else "unknown"
+
+
+def _sarif_result(number: int, target: str, result: dict[str, Any], line: int) -> dict[str, Any]:
     failed = result["outcome"] == "failed"
     return {
         "ruleId": result["id"],
@@ -165,6 +234,14 @@ def _sarif_result(number: int, target: str, result: dict[str, Any]) -> dict[str,
         "kind": "fail" if failed else "open",
         "level": _SARIF_LEVELS[result["level"]] if failed else "none",
         "message": {"text": explained(result) if failed else f"inconclusive: {result['reason']}"},
-        "locations": [{"physicalLocation": {"artifactLocation": {"uri": target}}}],
+        "locations": [
+            {
+                "physicalLocation": {
+                    "artifactLocation": {"uri": DEMANDS},
+                    "region": {"startLine": line},
+                },
+                "logicalLocations": [{"fullyQualifiedName": target, "kind": "resource"}],
+            }
+        ],
         "partialFingerprints": {"check/v1": result["id"]},
     }

@@ -9,7 +9,16 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import Any
 
-from x402sim.report.conformance import OUTCOMES, Results, readable, summary
+from x402sim.report.conformance import (
+    OUTCOMES,
+    Results,
+    failures,
+    grounds,
+    headline,
+    readable,
+    summary,
+    told,
+)
 from x402sim.report.render import render
 from x402sim.spec.clauses import CLAUSES
 
@@ -69,9 +78,11 @@ def _rows(results: Sequence[dict[str, Any]]) -> list[dict[str, str]]:
         {
             "outcome": result["outcome"],
             "mark": MARKS[result["outcome"]],
+            "headline": headline(result),
             "id": result["id"],
             "text": _TEXTS.get(result["id"], result["title"]),
-            "note": str(result["reason"] or _observed(result)),
+            "ground": "\n\n".join(grounds(result)),
+            "note": str(result["reason"] or _observed(result) or _left_out(result)),
         }
         for result in results
     ]
@@ -81,23 +92,37 @@ def _observed(result: dict[str, Any]) -> str:
     return str(result["actual"]) if result["outcome"] == "observed" else ""
 
 
+def _left_out(result: dict[str, Any]) -> str:
+    """Return why some cases were skipped."""
+    reasons = (case["reason"] for case in result["cases"] if case["outcome"] == "skipped")
+    return "; ".join(dict.fromkeys(f"skipped: {reason}" for reason in reasons))
+
+
 def _detail(result: dict[str, Any]) -> dict[str, Any]:
     """Return all that the page shows of a result that needs attention."""
-    facts = {
-        "clause": _TEXTS.get(result["id"]),
-        "check": result["title"],
-        "expected": result["expected"],
-        "actual": result["actual"],
-        "reason": result["reason"],
-    }
     return {
         "outcome": result["outcome"],
         "mark": MARKS[result["outcome"]],
+        "headline": headline(result),
         "id": result["id"],
         "level": result["level"],
-        "facts": {name: value for name, value in facts.items() if value},
-        "exchange": "\n".join(map(_indented, str(result["exchange"]).splitlines())),
+        "clause": _TEXTS.get(result["id"]),
+        "cases": [_case(case) for case in failures(result)],
         "rerun": result["rerun"],
+    }
+
+
+def _case(case: dict[str, Any]) -> dict[str, Any]:
+    facts = {
+        "check": case["title"],
+        "ground": "\n".join(told(case)),
+        "expected": case["expected"],
+        "actual": case["actual"],
+        "reason": case["reason"],
+    }
+    return {
+        "facts": {name: value for name, value in facts.items() if value},
+        "exchange": "\n".join(map(_indented, str(case["exchange"]).splitlines())),
     }
 
 

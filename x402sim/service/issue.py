@@ -95,7 +95,10 @@ class Issuer:
         )
 
     def requirements(self, terms: Terms) -> PaymentRequirements:
-        """Return the payment requirements issued under these terms (2.1/requirements)."""
+        """Return the payment requirements issued under these terms (2.1/requirements).
+
+        They have a description (2.1/description-shown).
+        """
         settings = self._settings
         pay_to = settings.wallet if terms.resource == SESSIONS else settings.pay_to
         return PaymentRequirements(

@@ -21,6 +21,7 @@ FLOW_AND_RESOURCES: tuple[Clause, ...] = (
         "A protected endpoint called without proof of payment answers 402 with requirements.",
         "service.app:payment_required",
         explicit(
+            "1: Some endpoints are protected",
             "1: A client calls a protected endpoint",
             "1: The service answers 402",
         ),
@@ -80,25 +81,25 @@ FLOW_AND_RESOURCES: tuple[Clause, ...] = (
     ),
     Clause(
         "2.1/scheme",
-        'The scheme is "exact", and requirements sent back with another are refused.',
+        'The scheme is "exact"; requirements sent back with another settle nothing else.',
         "protocol.rules:SETTLEMENT",
         derived("2.1: scheme", *SENT_BACK, step=AS_ISSUED),
     ),
     Clause(
         "2.1/network",
-        "The network is the deployment's, and requirements with another are refused.",
+        "The network is the deployment's; requirements with another settle nothing else.",
         "protocol.rules:SETTLEMENT",
         derived("2.1: network", *SENT_BACK, step=AS_ISSUED),
     ),
     Clause(
         "2.1/pay-to",
-        "payTo is the merchant's address, and requirements with another are refused.",
+        "payTo is the merchant's address; requirements with another settle nothing else.",
         "protocol.rules:SETTLEMENT",
         derived("2.1: payTo", "5: The signature proves", *SENT_BACK, step=AS_ISSUED),
     ),
     Clause(
         "2.1/asset",
-        "asset is the network's token, and requirements with another are refused.",
+        "asset is the network's token; requirements with another settle nothing else.",
         "protocol.rules:SETTLEMENT",
         derived("2.1: asset", *SENT_BACK, step=AS_ISSUED),
     ),
@@ -135,6 +136,12 @@ FLOW_AND_RESOURCES: tuple[Clause, ...] = (
         "protocol.rules:SETTLEMENT",
         explicit("2.1: description", "4.1: paymentRequirements"),
     ),
+    Clause(
+        "2.1/description-shown",
+        "The requirements of a 402 have a description.",
+        "service.issue:Issuer.requirements",
+        explicit("2.1: description"),
+    ),
     # 2.2 The 402
     Clause(
         "2.2/body",
@@ -142,6 +149,7 @@ FLOW_AND_RESOURCES: tuple[Clause, ...] = (
         "states the amount in base units, and the same network as the requirements.",
         "service.issue:Issuer.issue",
         explicit(
+            "0: All bodies are JSON",
             "2.2: error",
             "2.2: paymentId",
             "2.2: paymentRequirements",

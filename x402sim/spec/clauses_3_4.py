@@ -103,7 +103,12 @@ STATES_AND_ENDPOINTS: tuple[Clause, ...] = (
         "4.1/store-settled",
         'The payment record is stored with status "settled".',
         "service.store.payment_records:Payments.mark_settled",
-        explicit("4.1: Store the payment record", "2.4: status"),
+        explicit(
+            "4.1: Store the payment record",
+            "2.4: status",
+            "3: A payment record has a status",
+            "3: The value",
+        ),
     ),
     Clause(
         "4.1/cache",
@@ -148,7 +153,7 @@ STATES_AND_ENDPOINTS: tuple[Clause, ...] = (
         "4.3/list",
         "GET /api/agents lists the agents.",
         "service.agents:agents",
-        explicit("1: The service also lists agents"),
+        explicit("1: The service also lists agents", "2.7: The service lists agents"),
     ),
     Clause(
         "4.4/deposit-402",

@@ -329,13 +329,6 @@ FIXED: tuple[Decision, ...] = (
         "Reproducible, offline, and never mistaken for advice",
     ),
     Decision(
-        "5/reuse",
-        "How often does one payment grant access?",
-        "As often as it is presented for its resource",
-        "Once",
-        "The check of section 5 consumes nothing",
-    ),
-    Decision(
         "6/reputation",
         "What is an agent's reputation?",
         "The number of settled payments for its resource that the indexer has found in a block",

@@ -28,6 +28,9 @@ BINDING = (Kind.EXPLICIT, Kind.DERIVED)
 """The kinds of grounds on which a demand can be a MUST."""
 
 
+_WHY = {Kind.EXPLICIT: "", Kind.DERIVED: "so: ", Kind.OURS: "because: ", Kind.SILENT: ""}
+
+
 @dataclass(frozen=True, slots=True)
 class Ground:
     """The ground of a demand: the sentences that state it, and why it follows from them.
@@ -43,6 +46,12 @@ class Ground:
     def is_binding(self) -> bool:
         """Tell whether the specification itself makes the demand."""
         return self.kind in BINDING
+
+    @property
+    def told(self) -> tuple[str, ...]:
+        """The sentences in quotation marks, each with its section, and then why."""
+        why = (f"{_WHY[self.kind]}{self.why}",) if self.why else ()
+        return (*(str(each) for each in self.sentences), *why)
 
 
 def explicit(*names: str) -> Ground:
@@ -77,5 +86,10 @@ def ours(why: str, *names: str) -> Ground:
 
 
 def silent(*names: str, why: str = "") -> Ground:
-    """Return the ground of an observation; `names` are the sentences that leave it open."""
+    """Return the ground of an observation; `names` are the sentences that leave it open.
+
+    Raises `ValueError` with neither a sentence nor a reason.
+    """
+    if not names and not why:
+        raise ValueError("an observation names the sentences that leave it open, or says why")
     return Ground(Kind.SILENT, tuple(map(sentence, names)), why)

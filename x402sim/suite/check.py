@@ -10,7 +10,7 @@ from enum import StrEnum
 
 from x402sim.spec.clause import LEVELS
 from x402sim.spec.clauses import CLAUSES
-from x402sim.spec.ground import BINDING, Ground, Kind, silent
+from x402sim.spec.ground import BINDING, Ground, Kind
 from x402sim.spec.needs import Need, parse_needs
 from x402sim.suggest import unknown
 from x402sim.suite.probe import Probe
@@ -41,7 +41,7 @@ HOW_TO_PROVIDE = {
 }
 """The needs of checks, and how to meet each on the command line or in the target file."""
 
-PATIENCE_S = 20.0
+PATIENCE_S = 25.0
 """What a case waits for at most, unless the run is patient."""
 
 Case = Callable[[Probe], Awaitable[None]]
@@ -166,10 +166,8 @@ def _ground(where: str, clause: str, document: str, given: Ground | None) -> Gro
         raise ValueError(f"{where}: {unknown('document', document, KINDS)}")
     known = _CLAUSES.get(clause)
     ground = given or (known.ground if known else None)
-    if given is None and document == "silent" and (ground is None or ground.kind in BINDING):
-        ground = silent()
     if ground is None:
-        raise ValueError(f"{where}: it has no ground: give ground=ours(reason)")
+        raise ValueError(f"{where}: it has no ground: give ground=...")
     if ground.kind not in KINDS[document]:
         wanted = " or ".join(KINDS[document])
         raise ValueError(f"{where}: expected a ground that is {wanted}, got {ground.kind}")

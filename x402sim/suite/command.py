@@ -22,6 +22,7 @@ from x402sim.suggest import unknown
 from x402sim.suite import printing, redact
 from x402sim.suite import target as targets
 from x402sim.suite.check import Check
+from x402sim.suite.demands import FILE
 from x402sim.suite.engine import all_checks, folder, matching, run
 from x402sim.suite.preflight import examine
 from x402sim.suite.remote import Access, NotReady, reach
@@ -168,7 +169,10 @@ def write(access: Access, started: str, results: list[Result], wanted: Wanted) -
     if wanted.junit is not None:
         wanted.junit.write_bytes(report.as_junit(access.base_url, started, plain))
     if wanted.sarif is not None:
-        sarif = json.dumps(report.as_sarif(access.base_url, plain), indent=2)
+        demands = folder() / FILE
+        sarif = json.dumps(
+            report.as_sarif(access.base_url, plain, demands.read_text(encoding="utf-8")), indent=2
+        )
         wanted.sarif.write_text(sarif + "\n", encoding="utf-8")
     if wanted.html is not None:
         from x402sim.report.conformance_html import page

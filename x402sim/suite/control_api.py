@@ -93,6 +93,13 @@ class ControlApi:
             moved = [int(each["amount"]) for each in await self.transfers(payer)]
             expect("payments of the payer, on the ledger", moved, list(amounts_base))
 
+    async def cached_entitlements(self) -> int:
+        """Return how many entitlements are cached; only the service of this package shows it."""
+        state = await self.get("state")
+        if not isinstance(state, dict) or "cachedEntitlements" not in state:
+            raise Skipped("only the service of this package shows its cache")
+        return int(state["cachedEntitlements"])
+
     async def next_event(self) -> int:
         """Return the number of the next event in the world's journal."""
         try:

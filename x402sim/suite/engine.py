@@ -81,10 +81,11 @@ async def run(
 ) -> AsyncIterator[Result]:
     """Run checks and yield the result of each id as soon as it is certain.
 
-    `on_begin` is called with each id before its checks run; `state` is what a preflight has found
-    out. Where no clock can be advanced, cases that wait or restart the target run beside the
-    others. Results that depend on a baseline come last: the baselines are repeated first, because
-    a target that has begun to refuse everything would pass every check that expects a refusal.
+    `on_begin` is called with each id before its checks run; `state` is what a preflight has
+    found out. Where no clock can be advanced, cases that wait or restart the target run
+    beside the others. Results that depend on a baseline come last: the baselines are
+    repeated first, because a target that has begun to refuse everything would pass every
+    check that expects a refusal.
     """
     state = state or RunState()
     waiting: list[tuple[Result, set[Baseline]]] = []
@@ -143,11 +144,7 @@ async def _beside(
                 state.turns.is_over()
 
     state.turns.share()
-    tasks = {
-        case: asyncio.create_task(play(case))
-        for case in checks
-        if setting.advance is None and (case.waits or Need.RESTART in case.needs)
-    }
+    tasks = {case: asyncio.create_task(play(case)) for case in checks if runs_beside(setting, case)}
     await asyncio.sleep(0)  # noqa: TID251 - no time passes; they queue up before all others
     try:
         yield tasks
@@ -155,6 +152,12 @@ async def _beside(
         for task in tasks.values():
             task.cancel()
         await asyncio.gather(*tasks.values(), return_exceptions=True)
+
+
+def runs_beside(setting: Setting, case: Check) -> bool:
+    """Tell whether a case runs beside the others: if it waits or restarts, and no clock turns."""
+    takes_time = case.waits is not None or Need.RESTART in case.needs
+    return takes_time and setting.advance is None
 
 
 def _of_id(cases: list[Check], done: dict[Check, Result]) -> tuple[Result, set[Baseline]]:
@@ -173,10 +176,12 @@ def _of_id(cases: list[Check], done: dict[Check, Result]) -> tuple[Result, set[B
     in_order = sorted(cases, key=place)
     worst = done[in_order[0]]
     passed = [case for case in cases if done[case].outcome is Outcome.PASSED]
+    judged = sum(done[case].outcome is not Outcome.SKIPPED for case in cases)
     result = msgspec.structs.replace(
         worst,
         seconds=round(sum(done[case].seconds for case in cases), 3),
         cases=tuple(each for case in in_order for each in done[case].cases),
+        in_part=f"{judged} of {len(cases)} cases" if 0 < judged < len(cases) else "",
     )
     return result, {case.baseline for case in passed if case.baseline}
 
@@ -221,6 +226,7 @@ async def run_case(setting: Setting, state: RunState, case: Check) -> Result:
             reason=redact.redacted(reason, setting.payer),
             exchange=probe.last.show() if probe.last and outcome is Outcome.FAILED else "",
             seconds=round(elapsed(), 3),
+            ground=case.ground,
         )
     return _of_case(setting, case, found)
 
@@ -239,6 +245,7 @@ def _of_case(setting: Setting, case: Check, found: CaseResult) -> Result:
         rerun=f"{setting.rerun} --requirement {case.id}".strip(),
         exchange=found.exchange,
         seconds=found.seconds,
+        ground=case.ground,
         cases=(found,),
     )
 
@@ -247,12 +254,12 @@ def _require_needs(setting: Setting, case: Check) -> None:
     missing = [need for need in case.needs if setting.missing(need)]
     if missing:
         raise Skipped(f"it needs {'; '.join(HOW_TO_PROVIDE[need] for need in missing)}")
-    left_out = setting.left_out.get(case.name)
-    if left_out is not None:
-        raise Skipped(left_out)
     waits_s = case.waits(setting) if case.waits and setting.advance is None else 0
     if waits_s > PATIENCE_S and not setting.patient:
         raise Skipped(f"it waits for {waits_s:.0f} s: give --patient")
+    left_out = setting.left_out.get(case.name)
+    if left_out is not None:
+        raise Skipped(left_out)
     reason = setting.target.not_kept.get(case.clause)
     if reason is not None:
         raise Skipped(f"the target file says that this clause is not kept: {reason}")

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from x402sim.payer.wallet import Wallet
+from x402sim.payer.wallet import AFTER_SIGNING_S, Wallet
 from x402sim.protocol.crypto import parse_address
 from x402sim.protocol.eip3009 import Authorization
 from x402sim.protocol.header import Spelling, authorization_of, decode_header, encode_header
@@ -70,7 +70,7 @@ class Money:
         """
         network = network or self.network(challenge)
         try:
-            wanted = msgspec.convert(challenge.to_send, PaymentRequirements)
+            wanted = _to_pay(challenge.requirements)
             auth = payer.authorize(wanted, self._setting.clock.now_s())
         except ValueError as error:
             raise Inconclusive(f"the 402 cannot be paid: {error}") from error
@@ -109,6 +109,20 @@ class Money:
         if is_short and not self._world.exists:
             raise Inconclusive(f"the payment could not be made: {answer.summary}")
         raise CheckFailed("a valid payment", "200 with a receipt", answer.summary)
+
+
+def _to_pay(requirements: dict[str, Any]) -> PaymentRequirements:
+    """Return what a payer must know of requirements; raises `ValueError` if they do not say it.
+
+    Nothing else keeps a check from paying: that it is missing, or has another type, is for the
+    checks of section 2.1 to say.
+    """
+    seconds = requirements.get("maxTimeoutSeconds")
+    is_time = isinstance(seconds, int) and not isinstance(seconds, bool) and seconds > 0
+    needed = {name: requirements.get(name) for name in ("payTo", "asset", "maxAmountRequired")}
+    known = {"scheme": "exact", "network": "", "resource": ""}
+    known_s = seconds if is_time else AFTER_SIGNING_S
+    return msgspec.convert({**known, **needed, "maxTimeoutSeconds": known_s}, PaymentRequirements)
 
 
 def _as_fields(changes: dict[str, Any]) -> dict[str, Any]:

@@ -87,6 +87,7 @@ def access(options: Options) -> Access:
         tls(wire)
     return Access(
         base_url=base_url,
+        given_url=told,
         target=target,
         world_url=world,
         rpc_url=rpc_url,

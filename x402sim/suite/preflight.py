@@ -27,7 +27,7 @@ from x402sim.suite.plan import Plan, costs, make_plan
 from x402sim.suite.probe import BAD_BODY, Probe
 from x402sim.suite.remote import NotReady
 from x402sim.suite.setting import RunState, Setting
-from x402sim.suite.verdict import Inconclusive
+from x402sim.suite.verdict import Inconclusive, Skipped
 from x402sim.suite.wire import Pace
 
 CLOCKS_AGREE_S = 30.0
@@ -58,6 +58,13 @@ class Ready:
 
 async def examine(setting: Setting, checks: list[Check], require: tuple[str, ...] = ()) -> Ready:
     """Look at the target before the checks; raises `NotReady`."""
+    try:
+        return await _examine(setting, checks, require)
+    except (Inconclusive, Skipped) as problem:
+        raise NotReady(f"{_base(setting)}: {problem}") from problem
+
+
+async def _examine(setting: Setting, checks: list[Check], require: tuple[str, ...]) -> Ready:
     _require_needs(setting, require)
     state = RunState(pace=Pace(rate=setting.rate))
     probe, elapsed = Probe(setting, state), stopwatch()
@@ -178,7 +185,8 @@ async def _elsewhere(probe: Probe, answer: TargetAnswer, asked: str) -> str:
     hint = f"give the base URL, or a target file with protected.path ({INIT} URL writes one)"
     for method in ("POST", "GET"):
         body: dict[str, str] | None = {} if method == "POST" else None
-        itself = await probe.send(method, "", json=body, as_is=True)
+        path = "" if probe.setting.http.base_url.path != "/" else "/"
+        itself = await probe.send(method, path, json=body, as_is=True)
         if itself.status == 402:
             hint = (
                 f"{method} of the URL itself answers 402: it is an endpoint, and not the base "

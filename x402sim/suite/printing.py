@@ -3,6 +3,7 @@
 What a target answered is in the results: all of their text is printed escaped.
 """
 
+import textwrap
 from collections import Counter
 
 from rich.console import Console
@@ -10,10 +11,14 @@ from rich.markup import escape
 
 from x402sim.printable import printable
 from x402sim.protocol.money import to_decimal
+from x402sim.spec.ground import Ground, Kind
 from x402sim.suite.check import Check, clause_text
+from x402sim.suite.demands import by_ground, by_id
 from x402sim.suite.preflight import Ready
-from x402sim.suite.verdict import Outcome, Result
+from x402sim.suite.verdict import CaseResult, Outcome, Result
 
+WIDTH = 66
+"""The width of a quotation: with its indent, a line has less than 80 columns."""
 _COLORS = {
     Outcome.PASSED: "green",
     Outcome.FAILED: "red",
@@ -24,23 +29,33 @@ _COLORS = {
 
 
 def show_list(checks: list[Check]) -> None:
-    """Print the ids with level, cost, cases and needs."""
+    """Print the ids with level and cost, the ground of each case, and the needs."""
     console = Console(soft_wrap=True, highlight=False)
-    by_id: dict[str, list[Check]] = {}
-    for check in checks:
-        by_id.setdefault(check.id, []).append(check)
-    for check_id, cases in by_id.items():
+    for check_id, cases in by_id(checks).items():
         needs = sorted({need for case in cases for need in case.needs})
         pays = sum(case.pays for case in cases)
         cost = f", pays {pays}" if pays else ""
         console.print(f"[bold]{check_id}[/]  {cases[0].level}{cost}")
         if text := clause_text(check_id):
             console.print(f"  {escape(text)}", style="dim")
-        for case in cases:
-            console.print(f"  - {escape(case.title)}")
+        for ground, its_cases in by_ground(cases):
+            _show_ground(console, ground)
+            for case in its_cases:
+                console.print(f"  - {escape(case.title)}")
         if needs:
             console.print(f"  needs {', '.join(needs)}")
-    console.print(f"\n{len(by_id)} ids, {len(checks)} cases")
+    kinds = Counter(str(check.ground.kind) for check in checks)
+    told = ", ".join(f"{kinds[kind]} {kind}" for kind in Kind)
+    console.print(f"\n{len(by_id(checks))} ids, {len(checks)} cases: {told}")
+
+
+def _show_ground(console: Console, ground: Ground | None) -> None:
+    """Print what a demand is based on, each sentence in a line."""
+    label = str(ground.kind) if ground else ""
+    for told in ground.told if ground else ():
+        for line in textwrap.wrap(told, WIDTH):
+            console.print(f"  {label:<9} {escape(line)}")
+            label = ""
 
 
 def announce(ready: Ready, note: str = "") -> None:
@@ -84,6 +99,9 @@ def show_results(results: list[Result], strict: bool) -> None:
             if result.outcome is outcome:
                 text = result.reason or result.actual or ""
                 console.print(f"[{_COLORS[outcome]}]{outcome}[/] {result.id}: {_shown(text)}")
+    for result in results:
+        if result.in_part and result.outcome is Outcome.PASSED:
+            console.print(f"[dim]passed ({result.in_part}): {result.id}[/]")
     reasons = Counter(r.reason for r in results if r.outcome is Outcome.SKIPPED)
     for reason, times in reasons.most_common():
         console.print(f"[dim]skipped {times}: {_shown(reason)}[/]")
@@ -94,14 +112,19 @@ def show_results(results: list[Result], strict: bool) -> None:
 
 def _show_failure(console: Console, result: Result, strict: bool) -> None:
     note = "" if counts(result, strict) else " (does not count without --strict)"
-    console.print(f"[red bold]failed[/] [bold]{result.id}[/] {result.level}{note}")
+    part = f" ({result.in_part})" if result.in_part else ""
+    console.print(f"[red bold]failed[/]{part} [bold]{result.id}[/] {result.level}{note}")
     if text := clause_text(result.id):
         console.print(f"  clause    {escape(text)}")
-    console.print(f"  check     {_shown(result.title)}")
-    console.print(f"  expected  {_shown(str(result.expected))}")
-    console.print(f"  actual    {_shown(str(result.actual))}")
-    for line in result.exchange.split("\n") if result.exchange else ():
-        console.print(f"  [dim]| {_shown(line)}[/]")
+    failures: list[Result | CaseResult] = []
+    failures += [case for case in result.cases if case.outcome is Outcome.FAILED]
+    for case in failures or [result]:
+        console.print(f"  check     {_shown(case.title)}")
+        _show_ground(console, case.ground)
+        console.print(f"  expected  {_shown(str(case.expected))}")
+        console.print(f"  actual    {_shown(str(case.actual))}")
+        for line in case.exchange.split("\n") if case.exchange else ():
+            console.print(f"  [dim]| {_shown(line)}[/]")
     console.print(f"  run it again: {_shown(result.rerun)}\n")
 
 

@@ -29,13 +29,15 @@ from x402sim.suite.control_api import ControlApi
 from x402sim.suite.money import Money
 from x402sim.suite.setting import RunState, Setting
 from x402sim.suite.turns import RestartFailed
-from x402sim.suite.verdict import Inconclusive, Skipped
+from x402sim.suite.verdict import CheckFailed, Inconclusive, Skipped
 
 JSON = {"Content-Type": "application/json"}
 BAD_BODY = (400, 422)
 """The statuses with which a target rejects a body."""
 POLL_S, POLLS = 0.25, 40
 """How often a condition is looked at, at most: in seconds, and within its time."""
+OFFER_S = 5.0
+"""How long the 402 of a refusal is used instead of a new one."""
 CENT_BASE = 10_000
 """A hundredth of the token, in base units."""
 
@@ -117,7 +119,11 @@ class Probe:
             content = msgspec.json.encode(json)
         http = self.setting.http
         all_headers: dict[str, Any] = {**(JSON if content else {}), **(headers or {})}
-        request = http.build_request(method, path, content=content, headers=all_headers)
+        try:
+            request = http.build_request(method, path, content=content, headers=all_headers)
+        except (UnicodeEncodeError, httpx.InvalidURL) as error:
+            what = "an id of the target that was to be sent"
+            raise CheckFailed(what, "text that a header or a path can have", str(error)) from error
         if as_is:
             base = http.base_url.raw_path.rstrip(b"/")
             request.extensions["target"] = base + path.encode()
@@ -196,6 +202,8 @@ class Probe:
             return await send(body)
         usual = self.state.body or endpoint.bodies[0]
         answer = await send(usual)
+        if headers and path is None:
+            self._keep_offer(answer)
         others = [other for other in endpoint.bodies if other != usual]
         for other in others if headers and answer.status in BAD_BODY else ():
             again = await send(other)
@@ -217,9 +225,30 @@ class Probe:
                 self.state.body = body
                 return
 
-    async def challenge(self) -> Challenge:
-        """Request without proof and read the 402; raises `Inconclusive` if it cannot be paid."""
-        return read_402(await self.unpaid())
+    async def challenge(self, *, fresh: bool = False) -> Challenge:
+        """Return a 402 that nobody has used; raises `Inconclusive` if it cannot be paid.
+
+        A refusal of the last seconds has brought one along, which saves a request; a `fresh` one
+        is requested without proof.
+        """
+        offers = self.state.offers
+        while offers and not fresh:
+            since_s, answer = offers.pop()
+            if self.clock.now() - since_s <= OFFER_S:
+                return read_402(answer)
+        challenge = read_402(await self.unpaid())
+        self.state.seen_ids.add(challenge.payment_id)
+        return challenge
+
+    def _keep_offer(self, answer: TargetAnswer) -> None:
+        """Keep the 402 of a refused proof, if its id is a new one."""
+        try:
+            offered = read_402(answer).payment_id
+        except Inconclusive:
+            return
+        if offered not in self.state.seen_ids:
+            self.state.seen_ids.add(offered)
+            self.state.offers.append((self.clock.now(), answer))
 
     # --- payments --------------------------------------------------------------------
 

@@ -34,6 +34,8 @@ class Access:
 
     base_url: str
     target: Target
+    given_url: str = ""
+    """The URL as the user gave it, without a password; it may be an endpoint's."""
     world_url: str | None = None
     rpc_url: str | None = None
     payer: Wallet | None = None

@@ -84,6 +84,10 @@ class RunState:
     """The number of wallets drawn so far."""
     baselines: dict[str, str | None] = field(default_factory=dict)
     """Each baseline that was tried: None if it was accepted, else why not."""
-    pace: Pace = field(default_factory=Pace)
+    offers: list[tuple[float, Any]] = field(default_factory=list)
+    """The 402s that came with refusals, and when: each can be paid, and none was used yet."""
+    seen_ids: set[str] = field(default_factory=set)
+    """The payment ids of all 402s so far."""
     turns: Turns = field(default_factory=Turns)
     """Which check may act now."""
+    pace: Pace = field(default_factory=Pace)

@@ -64,6 +64,8 @@ class PaymentRequiredShape(_Part, frozen=True, kw_only=True):
     message: str = "/message"
     network: str = "/network"
     max_timeout_s: int | None = 300
+    description: bool = True
+    """Whether its requirements have a description: 2.1 says "optional", and "present"."""
     asset: str = ""
 
 

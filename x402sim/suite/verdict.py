@@ -5,6 +5,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from x402sim.spec.ground import Ground
+
 Level = Literal["MUST", "SHOULD", "MAY"]
 
 
@@ -38,7 +40,10 @@ class Skipped(Exception):
 
 
 class CaseResult(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of one case. `exchange` is the redacted exchange behind a failure."""
+    """The result of one case. `exchange` is the redacted exchange behind a failure.
+
+    `ground` is where its demand comes from.
+    """
 
     title: str
     outcome: Outcome
@@ -47,6 +52,7 @@ class CaseResult(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
     exchange: str = ""
     seconds: float = 0.0
+    ground: Ground | None = None
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,10 +73,6 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     exchange: str = ""
     seconds: float = 0.0
     cases: tuple[CaseResult, ...] = ()
-
-    @property
-    def in_part(self) -> str:
-        """How much of an id was judged, such as "1 of 3 cases"; empty if none was skipped."""
-        skipped = sum(case.outcome is Outcome.SKIPPED for case in self.cases)
-        judged = len(self.cases) - skipped
-        return f"{judged} of {len(self.cases)} cases" if judged and skipped else ""
+    ground: Ground | None = None
+    in_part: str = ""
+    """How much of it was judged, such as "1 of 3 cases"; empty if no case was skipped."""

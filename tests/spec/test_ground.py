@@ -1,0 +1,160 @@
+"""Every demand has its ground: sentences that the specification has, quoted word for word."""
+
+from importlib.resources import files
+
+import pytest
+
+from tests.suite.demands import written
+from x402sim.spec import sentences
+from x402sim.spec.clauses import CLAUSES
+from x402sim.spec.ground import BINDING, Ground, Kind, derived, explicit, ours, silent
+from x402sim.spec.sentences import SENTENCES, Sentence, sentence
+from x402sim.suite.check import KINDS, check
+from x402sim.suite.demands import FILE, by_id, not_quoted, uncovered
+from x402sim.suite.engine import all_checks, folder
+from x402sim.suite.probe import Probe
+
+CHECKS = all_checks()
+DOCUMENT = files(sentences.__package__).joinpath("sentences.md").read_text(encoding="utf-8")
+
+
+def words(text: str) -> list[str]:
+    """Return the words of Markdown, without the marks of lists and tables."""
+    return [word for word in text.replace("|", " ").split() if word != "-"]
+
+
+# --- the sentences -------------------------------------------------------------------
+
+
+def test_every_line_of_the_document_is_a_sentence_or_a_title() -> None:
+    lines = [line.strip() for line in DOCUMENT.splitlines() if line.strip()]
+    heads = {number - 1 for number, line in enumerate(lines) if set(line) <= {"|", "-"}}
+    rest = [
+        line
+        for number, line in enumerate(lines)
+        if not line.startswith("#") and not set(line) <= {"|", "-"} and number not in heads
+    ]
+    assert len(rest) == len(SENTENCES) > 150
+    for line, each in zip(rest, SENTENCES, strict=True):
+        told = words(line)
+        numbered = told[0].rstrip(".").isdigit() and told[1:] == words(each.text)
+        assert told == words(each.text) or numbered, line
+
+
+def test_each_section_has_sentences() -> None:
+    sections = {each.section for each in SENTENCES}
+    assert {each.split(".")[0] for each in sections} == set("0123456789")
+    assert {clause.section for clause in CLAUSES} <= sections
+
+
+def test_no_sentence_comes_twice_in_a_section() -> None:
+    assert len(set(SENTENCES)) == len(SENTENCES)
+
+
+def test_a_sentence_is_found_by_its_opening_words() -> None:
+    found = sentence("7: Nonce already used")
+    assert found.text == (
+        "Nonce already used | Replay or stale nonce. | Get a fresh nonce from the token contract."
+    )
+    assert sentence("4.2: pair | string") == Sentence("4.2", "pair | string")
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("5: The amount must be", "begins with"),
+        ("5: Otherwise", "is meant alone by"),
+        ("99: Anything", "there is no section '99'"),
+        ("The amount must equal", "begins with"),
+        ("5: ", "begins with"),
+    ],
+)
+def test_a_quotation_that_is_wrong_is_an_error(name: str, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        explicit(name)
+
+
+# --- the grounds ---------------------------------------------------------------------
+
+
+def test_every_quotation_is_a_sentence_of_the_document() -> None:
+    plain = " ".join(words(DOCUMENT))
+    grounds = [clause.ground for clause in CLAUSES] + [each.ground for each in CHECKS]
+    for ground in grounds:
+        for each in ground.sentences:
+            assert each in SENTENCES
+            assert " ".join(words(each.text)) in plain, each
+
+
+def test_a_ground_without_what_it_needs_is_an_error() -> None:
+    for make in (explicit, silent, lambda: derived(step="so"), lambda: ours("")):
+        with pytest.raises(ValueError):
+            make()
+    with pytest.raises(ValueError, match="step"):
+        derived("5: The amount must equal", step="")
+
+
+@pytest.mark.parametrize("each", CHECKS, ids=lambda each: each.name)
+def test_the_document_and_the_level_follow_the_ground(each: object) -> None:
+    assert isinstance(each, type(CHECKS[0]))
+    document, ground = each.id.split("/")[0], each.ground
+    assert ground.kind in KINDS[document]
+    assert each.level != "MUST" or ground.kind in BINDING
+    assert ground.sentences or ground.why
+    assert (ground.kind in (Kind.DERIVED, Kind.OURS)) == bool(ground.why) or (
+        ground.kind is Kind.SILENT
+    )
+
+
+def test_the_cases_of_an_id_have_one_level() -> None:
+    levels = {check_id: {case.level for case in cases} for check_id, cases in by_id(CHECKS).items()}
+    assert {check_id for check_id, found in levels.items() if len(found) > 1} == set()
+
+
+async def a_case(probe: Probe) -> None:
+    """A case."""
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"level": "MUST", "document": "kit", "ground": ours("so")}, "so it is no MUST"),
+        ({"level": "SHOULD", "document": "silent", "ground": silent(why="so")}, "so it is no SHOU"),
+        ({"ground": ours("so")}, "expected a ground that is explicit or derived, got ours"),
+        ({"document": "kit"}, "expected a ground that is ours, got explicit"),
+        ({"document": "kiss", "ground": ours("so")}, "kiss"),
+        ({"clause": "2.2/strange", "document": "kit"}, "it has no ground"),
+        ({"clause": "2.2/strange", "document": "silent"}, "it has no ground"),
+    ],
+)
+def test_a_demand_beyond_its_ground_is_an_error(options: dict[str, object], said: str) -> None:
+    given = {"clause": "2.2/body", **options}
+    with pytest.raises(ValueError, match=said):
+        check(**given)(a_case)  # type: ignore[arg-type]
+
+
+def test_a_lower_level_than_the_ground_supports_is_possible() -> None:
+    assert check("2.2/body", level="SHOULD")(a_case).level == "SHOULD"
+
+
+def test_a_ground_tells_its_sentences_and_then_why() -> None:
+    ground: Ground = derived("5: An authorization outside", step="It must be in time.")
+    assert ground.told == (
+        "5: “An authorization outside validAfter..validBefore is rejected.”",
+        "so: It must be in time.",
+    )
+
+
+# --- what is not covered, and the page -----------------------------------------------
+
+
+def test_every_sentence_without_a_check_has_its_reason() -> None:
+    reasons = uncovered(folder())
+    assert not_quoted(CHECKS) == list(reasons)
+    assert all(reason.endswith(".") and len(reason) > 10 for reason in reasons.values())
+
+
+def test_the_page_of_demands_is_current() -> None:
+    page = (folder() / FILE).read_text(encoding="utf-8")
+    assert page == written(), "write it anew: python -m tests.suite.demands"
+    assert all(f"### {check_id}\n" in page for check_id in by_id(CHECKS))

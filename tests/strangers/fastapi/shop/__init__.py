@@ -1,0 +1,1 @@
+"""A pay-per-request perp quote service (x402)."""

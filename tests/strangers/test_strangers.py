@@ -1,0 +1,101 @@
+"""Services that others wrote from the specification alone: none is accused, each defect is seen.
+
+The whole suite against every form is `python -m tests.strangers`; here, each stranger as it is,
+with its legal choices in a few groups, and each defect before the checks that saw it.
+"""
+
+import csv
+import re
+
+import pytest
+
+from tests.strangers import matrix
+from tests.strangers.__main__ import all_trials
+from tests.strangers.judging import Trial, try_one
+from tests.strangers.stranger import strangers
+from x402sim.spec.sentences import SENTENCES
+
+HONEST = [name for name, stranger in strangers().items() if not stranger.is_loose]
+WITHIN_S = 30
+"""A run without --patient, on two quiet cores."""
+
+
+def kept() -> list[dict[str, str]]:
+    """Return the rows of the matrix that is kept."""
+    return list(csv.DictReader(matrix.FILE.read_text("utf-8").splitlines()))
+
+
+# --- the matrix ---------------------------------------------------------------------------
+
+
+def test_the_matrix_has_every_form() -> None:
+    told = [f"{row['service']}/{row['form']}" for row in kept()]
+    assert told == [trial.name for trial in all_trials()]
+
+
+def test_every_defect_breaks_a_sentence_that_is_in_the_specification() -> None:
+    text = " ".join(each.text for each in SENTENCES)
+    for name, stranger in strangers().items():
+        for defect in stranger.defects.values():
+            assert not defect.breaks or plain(defect.breaks) in plain(text), (name, defect)
+
+
+def plain(text: str) -> str:
+    """Return a text without table bars and repeated blanks."""
+    return re.sub(r"[\s|]+", " ", text).strip()
+
+
+def test_what_breaks_the_specification_is_seen_by_the_specifications_demands() -> None:
+    for row in kept():
+        if row["kind"] == "defect" and row["breaks"] and not row["unseen"]:
+            assert row["seen_by_text"], row
+        if row["kind"] == "correct" and row["service"] in HONEST:
+            assert row["seen_by_text"] + row["seen_by_us"] == "", row
+
+
+def test_there_are_enough_choices_and_defects() -> None:
+    for name in HONEST:
+        assert len(strangers()[name].choices) >= 12
+        assert len(strangers()[name].defects) >= 20
+
+
+# --- the services --------------------------------------------------------------------------
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", HONEST)
+def test_a_correct_stranger_passes_in_time(name: str) -> None:
+    verdict = try_one(Trial(stranger=name))
+    assert verdict.alarms() == ""
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    "trial", [Trial(stranger=n, choices=g) for n in HONEST for g in strangers()[n].groups], ids=str
+)
+def test_legal_choices_are_no_defects(trial: Trial) -> None:
+    assert try_one(trial).alarms() == ""
+
+
+def seen() -> list[tuple[Trial, str]]:
+    """Return each defect that must be seen, with the first id that saw it."""
+    return [
+        (Trial(stranger=row["service"], defect=row["form"]), ids.split()[0])
+        for row in kept()
+        if row["kind"] == "defect" and (ids := row["seen_by_text"] or row["seen_by_us"])
+    ]
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(("trial", "check_id"), seen(), ids=lambda it: getattr(it, "name", it))
+def test_a_defect_is_seen(trial: Trial, check_id: str) -> None:
+    assert check_id in try_one(trial, [check_id]).of(matrix.Outcome.FAILED)
+
+
+@pytest.mark.thorough
+def test_the_public_paywall_fails_what_the_documentation_says() -> None:
+    for row in kept():
+        if row["service"] == "express":
+            choices = () if row["form"] == "as it is" else (row["form"],)
+            verdict = try_one(Trial(stranger="express", choices=choices))
+            assert " ".join(verdict.by_the_text) == row["seen_by_text"]

@@ -1,0 +1,143 @@
+"""The plan of a run, and its pace: what a run costs at most, and how long it waits."""
+
+import asyncio
+import json
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.suite.test_command import Duo
+from x402sim.clock import Clock
+from x402sim.suite.check import Check
+from x402sim.suite.engine import all_checks, folder, run_case
+from x402sim.suite.options import BUDGET, Options, access
+from x402sim.suite.plan import Cost, cost_base, costs, make_plan
+from x402sim.suite.preflight import examine
+from x402sim.suite.remote import reach
+from x402sim.suite.wire import Pace, wait_s
+
+PRICE = 10_000
+
+
+def test_no_case_signs_for_more_than_the_plan_says() -> None:
+    duo = Duo()
+    key = duo.ready["accounts"][0]["privateKey"]
+
+    async def main() -> tuple[int, int, list[str], int]:
+        options = Options(base_url=duo.url, payer_key=key, budget="50")
+        checks = [case for case in all_checks() if case.pays or case.deposits != "0"]
+        wrong = []
+        async with reach(access(options)) as setting:
+            ready = await examine(setting, checks)
+            for case in checks:
+                before = ready.state.signed_base
+                await run_case(ready.setting, ready.state, case)
+                signed = ready.state.signed_base - before
+                baselines = PRICE + 2 * PRICE  # the first case that has one pays for it
+                if signed > cost_base(setting, case, PRICE) + baselines * bool(case.baseline):
+                    wrong.append(f"{case.name}: {signed}")
+            return ready.state.signed_base, ready.plan.signs_base, wrong, ready.plan.needs_base
+
+    try:
+        signed, planned, wrong, needed = asyncio.run(main())
+    finally:
+        duo.close()
+    assert wrong == []
+    assert 0 < signed <= planned == needed
+    assert needed <= float(BUDGET) * 1_000_000, "the default budget fits the plan"
+
+
+def test_the_costs_are_those_of_the_checks_there_are() -> None:
+    known = {case.name for case in all_checks()}
+    measured = costs(folder() / "costs.json")
+    assert len(set(measured) - known) < 40, "run python -m tests.suite.costs"
+    assert len(known - set(measured)) < 40, "run python -m tests.suite.costs"
+    assert sum(cost.requests for cost in measured.values()) < 1700, "a run is a burden"
+
+
+def plan_of(setting: Any, checks: list[Check], price_base: int = PRICE) -> Any:
+    return make_plan(setting, checks, {}, price_base=price_base, round_trip_s=0.01)
+
+
+def test_what_is_left_out_is_not_must_and_not_cheap() -> None:
+    async def main() -> tuple[Any, Any, Any]:
+        payer = "0x" + "01" * 32
+        small = access(Options(base_url="http://127.0.0.1:9", payer_key=payer, budget="0.50"))
+        free = access(Options(base_url="http://127.0.0.1:9", payer_key=payer, budget="0.00"))
+        async with reach(small) as one, reach(free) as other:
+            return plan_of(one, all_checks()), plan_of(one, all_checks(), 10**6), plan_of(
+                other, all_checks()
+            )  # fmt: skip
+
+    plan, dear, free = asyncio.run(main())
+    levels = {case.name: case.level for case in all_checks()}
+    assert plan.signs_base <= 500_000 < plan.needs_base
+    assert "give --budget" in next(iter(plan.left_out.values()))
+    assert any(levels[name] != "MUST" for name in plan.left_out)
+    assert dear.needs_base > 50 * plan.needs_base
+    assert dear.signs_base <= 500_000 or not dear.payments
+    assert free.payments == 0
+    assert free.runnable_ids > 20, "what costs nothing is checked all the same"
+
+
+def test_the_duration_follows_rate_and_waits() -> None:
+    async def main() -> tuple[float, float]:
+        checks = all_checks()[:10]
+        measured = {case.name: Cost(10, 1.0) for case in checks}
+        found = []
+        for rate in (None, 2.0):
+            means = access(Options(base_url="http://127.0.0.1:9", rate=rate))
+            async with reach(means) as setting:
+                plan = make_plan(setting, checks, measured, price_base=1, round_trip_s=0.001)
+                found.append((plan.seconds, plan.requests))
+        (fast, requests), (slow, _) = found
+        assert slow == pytest.approx(fast + requests * (0.5 - 0.001))
+        return fast, slow
+
+    fast, slow = asyncio.run(main())
+    assert 0 < fast < slow
+
+
+@pytest.mark.parametrize(
+    ("status", "headers", "may_retry_503", "seconds"),
+    [
+        (200, {}, True, None),
+        (402, {"retry-after": "5"}, True, None),
+        (429, {}, True, 1.0),
+        (429, {"retry-after": "7"}, True, 7.0),
+        (429, {"retry-after": "0"}, True, 1.0),
+        (429, {"retry-after": "soon"}, True, 1.0),
+        (429, {"retry-after": "Thu, 01 Jan 1970 00:01:50 GMT"}, True, 10.0),
+        (503, {"retry-after": "3"}, True, 3.0),
+        (503, {"retry-after": "3"}, False, None),
+        (503, {}, True, None),
+    ],
+)
+def test_how_long_an_answer_asks_to_wait(
+    status: int, headers: dict[str, str], may_retry_503: bool, seconds: float | None
+) -> None:
+    answer = httpx.Response(status, headers=headers)
+    assert wait_s(answer, before=0, now_s=100.0, may_retry_503=may_retry_503) == seconds
+
+
+def test_without_a_time_the_wait_doubles() -> None:
+    answer = httpx.Response(429)
+    waits = [wait_s(answer, before=n, now_s=0, may_retry_503=True) for n in range(4)]
+    assert waits == [1, 2, 4, 8]
+
+
+def test_requests_of_one_run_share_a_pace() -> None:
+    async def main() -> float:
+        clock, pace = Clock(), Pace(rate=50)
+        before = clock.now()
+        await asyncio.gather(*(pace.turn(clock) for _ in range(11)))
+        assert pace.requests == 11
+        return clock.now() - before
+
+    assert asyncio.run(main()) >= 10 / 50 - 0.01
+
+
+def test_the_file_of_costs_is_json_with_a_line_for_each_case() -> None:
+    text = (folder() / "costs.json").read_text("utf-8")
+    assert len(text.splitlines()) == len(json.loads(text)) + 2

@@ -1,0 +1,118 @@
+"""The quick starts of conformance/README.md, line by line as a reader types them."""
+
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.serve.driver import Running
+from tests.suite.test_command import Duo
+from x402sim.suite.engine import folder
+
+STARTS = (folder() / "README.md").read_text("utf-8").split("## Quick start")[1].split("\n## ")[0]
+BLOCKS = re.findall(r"```sh\n(.*?)```", STARTS, re.DOTALL)
+NAMES = re.findall(r"^\*\*(.*?)\.\*\*", STARTS, re.MULTILINE)
+READY_S = 30
+
+
+def test_there_is_one_of_three_lines_for_each_depth() -> None:
+    assert NAMES == [
+        "A URL", "A URL and a payer's key", "A URL and a world", "The service of this package",
+    ]  # fmt: skip
+    assert [len(block.splitlines()) for block in BLOCKS] == [3] * 4
+    before = (folder() / "README.md").read_text("utf-8").split("## Quick start")[0]
+    assert "\n## " not in before, "the README begins with them"
+
+
+def free_port() -> int:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        port: int = sock.getsockname()[1]
+        return port
+
+
+def run(lines: str, cwd: Path) -> None:
+    """Run lines in a shell, in which `python` is this one; they must end in exit 0."""
+    this = f'python() {{ "{sys.executable}" "$@"; }}'
+    done = subprocess.run(
+        ["bash", "-c", f"set -e\n{this}\n{lines}"],
+        cwd=cwd, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert " passed" in done.stdout
+
+
+@contextmanager
+def background(line: str, url: str, output: Path) -> Iterator[None]:
+    """Run a line that ends with & until the block is done; wait until it answers."""
+    assert line.endswith(" &")
+    command = [sys.executable, *line.removesuffix(" &").split()[1:]]
+    with output.open("w") as file:
+        process = subprocess.Popen(command, stdout=file, stderr=file)
+        try:
+            end = time.monotonic() + READY_S
+            while time.monotonic() < end and not _answers(url):
+                time.sleep(0.05)
+            yield
+        finally:
+            process.send_signal(signal.SIGINT)
+            process.wait(15)
+
+
+def _answers(url: str) -> bool:
+    try:
+        return httpx.get(f"{url}/_sim/who", trust_env=False).status_code == 200
+    except httpx.TransportError:
+        return False
+
+
+@pytest.fixture(scope="module")
+def duo() -> Iterator[Duo]:
+    both = Duo()
+    yield both
+    both.close()
+
+
+def test_a_url(duo: Duo, tmp_path: Path) -> None:
+    run(BLOCKS[0].replace("http://127.0.0.1:4021", duo.url), tmp_path)
+    assert (tmp_path / "target.toml").stat().st_size > 500
+    assert (tmp_path / "report.html").stat().st_size > 500
+
+
+def test_a_url_and_a_key(duo: Duo, tmp_path: Path) -> None:
+    key = duo.ready["accounts"][1]["privateKey"]
+    block = BLOCKS[1].replace("http://127.0.0.1:4021", duo.url)
+    run(re.sub(r"0x[0-9a-f]{64}", key, block), tmp_path)
+    assert (tmp_path / "report.html").stat().st_size > 500
+
+
+@pytest.mark.thorough
+def test_a_url_and_a_world(tmp_path: Path) -> None:
+    port = str(free_port())
+    first, *rest = BLOCKS[2].replace("4020", port).splitlines()
+    printed = tmp_path / "printed"
+    with background(first, f"http://127.0.0.1:{port}", printed):
+        settings = dict(re.findall(r"^export (\w+)=(\S+)$", printed.read_text(), re.MULTILINE))
+        assert "FACILITATOR_URL" in settings, printed.read_text()
+        service = Running("service", "--port", "0", env=settings)
+        try:
+            url = service.line().split()[3].rstrip(";")
+            run("\n".join(rest).replace("http://127.0.0.1:4021", url), tmp_path)
+        finally:
+            service.close()
+
+
+@pytest.mark.thorough
+def test_the_service_of_this_package(tmp_path: Path) -> None:
+    port = str(free_port())
+    first, *rest = BLOCKS[3].replace("4020", port).splitlines()
+    with background(first, f"http://127.0.0.1:{port}", tmp_path / "printed"):
+        run("\n".join(rest), tmp_path)

@@ -1,0 +1,168 @@
+"""`target init`: what it finds out about a service, and the file that it writes."""
+
+import json
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from tests.suite.gateway import API_KEY, NAME, Gateway, running
+from tests.suite.test_command import Duo, conformance
+from x402sim.suite.target import Target, load
+
+
+@pytest.fixture(scope="module")
+def duo() -> Iterator[Duo]:
+    both = Duo()
+    yield both
+    both.close()
+
+
+def init(*options: str) -> Any:
+    return subprocess.run(
+        [sys.executable, "-m", "x402sim", "target", "init", *options],
+        capture_output=True, text=True, check=False, cwd="/",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("path", ["", "/api/perp/quote"])
+def test_our_own_service_is_found_and_judged_with_the_file(
+    duo: Duo, path: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "mine.toml"
+    done = init(duo.url + path, "--output", str(file))
+    assert done.returncode == 0, done.stderr
+    target = load(file)
+    assert target.payment_required == Target().payment_required
+    assert (target.protected.path, target.protected.method) == ("/api/perp/quote", "POST")
+    assert (target.sessions.exists, target.sessions.smallest) == (True, "0.01")
+    assert (target.agents.list, target.llms.exists) == ("/agents", True)
+    text = file.read_text()
+    assert "# POST /api/perp/quote answered 402" in text
+    assert '# tx_hash = "/txHash"' in text, "what was not seen is a comment"
+    judged = conformance(duo.url, "--target", str(file), "--only", "2.", "--only", "4.4")
+    assert judged.returncode == 0, judged.stdout + judged.stderr
+    assert f"conformance {duo.url} --target {file}" in done.stdout
+
+
+def test_a_file_is_replaced_only_by_force(duo: Duo, tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text("name = 'precious'\n")
+    done = init(duo.url, "--output", str(file))
+    assert (done.returncode, file.read_text()) == (2, "name = 'precious'\n")
+    assert "give --force" in done.stderr
+    assert init(duo.url, "--output", str(file), "--force").returncode == 0
+    assert load(file).name == "mine"
+
+
+def test_it_passes_a_gateway_and_shows_no_key(duo: Duo) -> None:
+    with running(Gateway(duo.url, prefix="/v3", per_second=8)) as gateway:
+        done = init(gateway.url, "--output", "-", "--header", f"{NAME}:{API_KEY}")
+    assert done.returncode == 0, done.stderr
+    assert gateway.refused > 0
+    found = tomllib.loads(done.stdout)
+    assert found["protected"]["path"] == "/api/perp/quote"
+    assert "resource" not in found["protected"]
+    assert API_KEY not in done.stdout + done.stderr
+
+
+HOSTILE = 'Pay "now"\n::error::\x1b[2J\u202e \x7f = [x]'
+
+
+def requirements(asset: str) -> dict[str, Any]:
+    return {
+        "scheme": "exact", "network": "cronos-testnet", "payTo": "0x" + "11" * 20,
+        "asset": "0x" + asset * 20, "maxAmountRequired": "250000", "maxTimeoutSeconds": 60,
+        "resource": "https://shop.example/api/data", "extra": {"paymentId": "pay_1"},
+    }  # fmt: skip
+
+
+async def shop(_: Request) -> Response:
+    accepts = [requirements("22"), requirements("33")]
+    return JSONResponse({"x402Version": 1, "error": HOSTILE, "accepts": accepts}, 402)
+
+
+async def empty(_: Request) -> Response:
+    return JSONResponse({"error": "bad"}, 400)
+
+
+def test_another_dialect_is_described(tmp_path: Path) -> None:
+    app: Any = Starlette(
+        routes=[Route("/api/data", shop), Route("/api/pay", empty, methods=["POST"])]
+    )
+    file = tmp_path / "shop.toml"
+    with running(Shop(app)) as it:
+        done = init(f"{it.url}/api/data", "-o", str(file))
+        assert done.returncode == 0, done.stderr
+        target = load(file)
+        judged = conformance(
+            it.url, "--target", str(file), "--only", "2.1/", "--only", "2.2/body", "--json", "-"
+        )
+    assert (target.protected.path, target.protected.method) == ("/api/data", "GET")
+    assert target.protected.amount_base == 250_000
+    assert target.protected.resource == "https://shop.example/api/data"
+    places = target.payment_required
+    assert (places.requirements, places.asset) == ("/accepts", "0x" + "22" * 20)
+    assert places.payment_id == "/accepts/0/extra/paymentId"
+    assert (places.error, places.error_text) == ("/error", HOSTILE)
+    assert (places.network, places.message, places.max_timeout_s) == ("", "", 60)
+    assert target.pay.spelling == "base64"
+    assert not target.sessions.exists
+    assert not target.agents.exists
+    assert not target.llms.exists
+    assert "\x1b" not in file.read_text()
+    assert judged.returncode == 0, judged.stdout + judged.stderr
+    without_it = conformance_line(app)
+    assert "target init" in without_it
+
+
+class Shop(Gateway):
+    """No gateway: the application itself."""
+
+    def __init__(self, app: Any) -> None:
+        super().__init__("")
+        self._app = app
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        await self._app(scope, receive, send)
+
+
+def conformance_line(app: Any) -> str:
+    """Return the one line of a run without the target file."""
+    with running(Shop(app)) as it:
+        done = conformance(it.url)
+    assert done.returncode == 2
+    return str(done.stderr)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["http://127.0.0.1:9"], "no answer from http://127.0.0.1:9"),
+        (["127.0.0.1:9"], "starts with http"),
+        (["http://127.0.0.1:9", "--header", "x"], "--header: expected NAME:VALUE"),
+    ],
+)
+def test_misuse_is_one_line(options: list[str], said: str) -> None:
+    done = init(*options, "-o", "-")
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_service_without_a_402_is_one_line() -> None:
+    app: Any = Starlette(routes=[Route("/api/data", empty)])
+    with running(Shop(app)) as it:
+        done = init(it.url, "-o", "-")
+    assert done.returncode == 2
+    assert "no 402 found" in done.stderr
+    assert "give the URL of a protected endpoint" in done.stderr
+    assert json.dumps(done.stdout) == '""'

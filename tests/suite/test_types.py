@@ -1,0 +1,112 @@
+"""A field of another type is the target's failure, with expected and actual, in any answer."""
+
+from typing import Any
+
+import pytest
+
+from tests.mutants.change import all_of
+from tests.mutants.honest import own_target
+from tests.mutants.middleware import Request, requests
+from tests.mutants.paying import PAY
+from tests.suite.twisting import HUGE, LONG, at_random, everywhere
+from x402sim import TESTNET
+from x402sim.suite.engine import all_checks
+from x402sim.suite.local import judge
+from x402sim.suite.verdict import Outcome, Result
+from x402sim.world.assembly.recipe import Recipe
+
+CHECKS = all_checks()
+WANTED = "paymentRequirements"
+FIELDS: dict[tuple[str, ...], str] = {
+    (WANTED, "scheme"): "2.1/scheme",
+    (WANTED, "network"): "2.1/network",
+    (WANTED, "payTo"): "2.1/pay-to",
+    (WANTED, "asset"): "2.1/asset",
+    (WANTED, "maxAmountRequired"): "2.1/amount",
+    (WANTED, "maxTimeoutSeconds"): "2.1/timeout",
+    (WANTED, "resource"): "2.1/resource",
+    (WANTED, "description"): "2.1/description",
+    (WANTED,): "2.2/body",
+    ("paymentId",): "2.2/body",
+    ("error",): "2.2/body",
+    ("message",): "2.2/body",
+    ("network",): "2.2/body",
+    ("success",): "4.1/receipt",
+    ("txHash",): "4.1/receipt",
+    ("timestamp",): "4.1/receipt",
+    ("quote", "pair"): "4.2/quote",
+    ("quote", "entryPrice"): "4.2/quote",
+    ("quote", "bestVenue"): "4.2/quote",
+}
+"""The fields of our own answers, and the check that must fail if one has another type."""
+WRONG: tuple[Any, ...] = (None, True, -1.5, HUGE, [["x"]], {"x": None})
+
+RIGHT: tuple[tuple[tuple[str, ...], Any], ...] = (
+    ((WANTED, "maxTimeoutSeconds"), HUGE),
+    (("success",), True),
+    (("quote", "entryPrice"), -1.5),
+    (("quote", "entryPrice"), HUGE),
+)
+"""What is of the right type, among them."""
+
+
+def bugs(results: list[Result]) -> list[str]:
+    """Return what the engine says of checks that ended in no verdict of their own."""
+    reasons = [f"{each.id}: {case.reason}" for each in results for case in each.cases]
+    return [reason for reason in reasons if "has a bug" in reason]
+
+
+@pytest.mark.parametrize("other", WRONG, ids=lambda other: repr(other)[:12])
+@pytest.mark.parametrize("at", FIELDS, ids=".".join)
+def test_a_field_of_another_type_fails_its_check(at: tuple[str, ...], other: Any) -> None:
+    its_own = [check for check in CHECKS if check.id == f"spec/{FIELDS[at]}"]
+    recipe = everywhere(at, other)(Recipe(network=TESTNET, seed=1))
+    (result,) = judge(recipe, target=own_target(), checks=its_own, has_clock=False)
+    if (at, other) in RIGHT:
+        assert result.outcome is not Outcome.FAILED
+    else:
+        assert result.outcome is Outcome.FAILED, result.reason
+        assert result.expected
+        assert result.actual
+    assert bugs([result]) == []
+
+
+def taken_back(request: Request) -> Request:
+    """Return a settlement with the timeout that the service means."""
+    body = request.json
+    wanted = body.get(WANTED) if isinstance(body, dict) else None
+    if not isinstance(wanted, dict) or wanted.get("maxTimeoutSeconds") == 86_400:
+        return request
+    return request.sending({**body, WANTED: {**wanted, "maxTimeoutSeconds": 300}})
+
+
+@pytest.mark.parametrize("other", ["300", "", LONG, None, 300.0, 0])
+def test_a_timeout_of_another_type_keeps_no_other_check_from_judging(other: Any) -> None:
+    at = (WANTED, "maxTimeoutSeconds")
+    prefixes = ("spec/1/", "spec/2.", "spec/4.1/", "spec/5/")
+    checks = [check for check in CHECKS if check.id.startswith(prefixes) and not check.waits]
+    honest = judge(Recipe(network=TESTNET, seed=1), target=own_target(), checks=checks)
+    shown = all_of(everywhere(at, other), requests(PAY, taken_back))
+    recipe = shown(Recipe(network=TESTNET, seed=1))
+    results = judge(recipe, target=own_target(), checks=checks)
+    assert bugs(results) == []
+    unclear = [result.id for result in results if result.outcome is Outcome.INCONCLUSIVE]
+    assert len(results) == len(honest)
+    assert unclear == []
+
+
+@pytest.mark.parametrize(("seed", "share"), [(1, 0.02), (2, 0.1), (3, 0.3)])
+def test_no_answer_of_another_type_is_a_bug_of_a_check(seed: int, share: float) -> None:
+    """A share of all answers has one field of another type."""
+    recipe = at_random(seed, share)(Recipe(network=TESTNET, seed=seed))
+    results = judge(recipe, target=own_target(), checks=CHECKS, has_clock=False)
+    assert bugs(results) == []
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("seed", range(10, 40))
+@pytest.mark.parametrize("has_clock", [True, False])
+def test_no_answer_of_another_type_is_ever_a_bug_of_a_check(seed: int, has_clock: bool) -> None:
+    recipe = at_random(seed, 0.05)(Recipe(network=TESTNET, seed=seed))
+    results = judge(recipe, target=own_target(), checks=CHECKS, has_clock=has_clock)
+    assert bugs(results) == []

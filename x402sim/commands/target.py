@@ -1,0 +1,69 @@
+"""`target init`: look at a service, and write a target file for `conformance`."""
+
+import asyncio
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from x402sim.commands.common import give_up
+from x402sim.commands.conformance import CaCert, Header, Insecure, Rate, Timeout
+
+target = typer.Typer(
+    help="Write target files, which say how a service differs from the specification.",
+    no_args_is_help=True,
+)
+
+
+@target.callback()
+def _target() -> None:
+    """Take a subcommand, even if there is only one."""
+
+
+@target.command()
+def init(
+    url: Annotated[str, typer.Argument(help="Base URL of a service, or a protected endpoint.")],
+    output: Annotated[
+        str, typer.Option("--output", "-o", metavar="FILE", help="The file; - for stdout.")
+    ] = "target.toml",
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
+    header: Header = None,
+    cacert: CaCert = None,
+    insecure: Insecure = False,
+    timeout: Timeout = 90.0,
+    rate: Rate = None,
+) -> None:
+    """Look at a service without paying it, and write what was found out into a target file.
+
+    Each key says how its value was found; what only a payment would show is left as a comment.
+    """
+    from x402sim.suite.look import as_toml, look
+    from x402sim.suite.options import Options, access
+    from x402sim.suite.remote import NotReady
+
+    file = Path(output)
+    try:
+        if output != "-" and file.exists() and not force:
+            raise ValueError(f"{file} exists; give --force to replace it, or --output FILE")
+        means = access(
+            Options(
+                base_url=url,
+                headers=tuple(header or ()),
+                cacert=cacert,
+                insecure=insecure,
+                timeout_s=timeout,
+                rate=rate,
+            )
+        )
+        looked = asyncio.run(look(means.given_url, means.wire))
+    except (ValueError, NotReady) as problem:
+        raise give_up(problem) from problem
+    text = as_toml(looked, "mine" if output == "-" else file.stem)
+    if output == "-":
+        typer.echo(text, nl=False)
+        return
+    try:
+        file.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise give_up(f"cannot write {file}: {error.strerror}") from error
+    typer.echo(f"wrote {file}; python -m x402sim conformance {looked.base_url} --target {file}")

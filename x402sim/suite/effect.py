@@ -1,0 +1,41 @@
+"""What came of a payment: nothing, or a settlement exactly on the terms that were issued?
+
+A payer may send anything to the settlement endpoint. How a service refuses it, and whether it
+reads the requirements that are sent back at all, is its own choice: what counts is what moved on
+the ledger, and what was granted.
+"""
+
+from x402sim.payer.wallet import Wallet
+from x402sim.suite.answers import Challenge, TargetAnswer
+from x402sim.suite.expect import expect, expect_not_served, expect_refused, expect_served
+from x402sim.suite.probe import Probe
+
+
+async def expect_nothing(
+    probe: Probe, challenge: Challenge, payer: Wallet, answer: TargetAnswer
+) -> None:
+    """Fail unless a payment was refused, grants nothing and moved no money."""
+    expect_refused(answer)
+    expect_not_served(await probe.ask(payment_id=challenge.payment_id))
+    await probe.world.expect_payments(payer)
+
+
+async def expect_nothing_or_as_issued(
+    probe: Probe, challenge: Challenge, payer: Wallet, answer: TargetAnswer
+) -> bool:
+    """Fail unless a payment for the protected resource came to nothing, or was settled as issued.
+
+    As issued means: the amount of the 402 moved to its payee, once, and opens the resource.
+    Without a world, what moved is not seen. Returns whether it was settled.
+    """
+    if answer.status != 200:
+        await expect_nothing(probe, challenge, payer, answer)
+        return False
+    if probe.world.exists:
+        moved = [
+            (each["to"].lower(), int(each["amount"])) for each in await probe.world.transfers(payer)
+        ]
+        wanted = (str(challenge.requirements["payTo"]).lower(), challenge.amount_base)
+        expect("what was settled, on the ledger: payee and amount", moved, [wanted])
+    expect_served(await probe.ask(payment_id=challenge.payment_id))
+    return True

@@ -1,0 +1,330 @@
+"""What can be found out about a service without paying it? A target file is made of it.
+
+Each finding says how it was made; what only a payment would show is left as a comment.
+"""
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+
+from x402sim.clock import Clock
+from x402sim.printable import printable
+from x402sim.protocol.money import to_base
+from x402sim.suite.answers import decoded
+from x402sim.suite.remote import NotReady
+from x402sim.suite.target import Target
+from x402sim.suite.wire import Pace, Wire, client, wait_s
+
+DEFAULT = Target()
+SMALL = ("0.01", "0.10", "1.00", "5.00", "10.00")
+"""Deposits to try, the smallest first."""
+WIDTH = 80
+ABSENT = (404, 405, 410, 501)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One key of a target file: its value and how it was found; no value if it was not."""
+
+    key: str
+    value: Any
+    how: str
+    is_sure: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """What was found out: the base URL, and the findings for each table of a target file."""
+
+    base_url: str
+    tables: dict[str, list[Finding]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """A 402: the request that got it, and its body."""
+
+    method: str
+    path: str
+    sent: dict[str, Any]
+    body: Any
+
+
+async def look(url: str, wire: Wire, note: Callable[[str], None] = lambda text: None) -> Looked:
+    """Look at a service, given its base URL or an endpoint; raises `NotReady`."""
+    async with client(url, wire, headers=dict(wire.headers)) as http:
+        pace, clock = Pace(rate=wire.rate), Clock()
+
+        async def ask(method: str, path: str, body: Any = None) -> httpx.Response:
+            note(f"{method} {path}")
+            for before in range(8):
+                await pace.turn(clock)
+                try:
+                    answer = await http.request(method, path, json=body)
+                except httpx.TransportError as error:
+                    text = f"{type(error).__name__} {error}".strip()
+                    raise NotReady(f"no answer from {url}: {text}") from error
+                seconds = wait_s(answer, before=before, now_s=clock.now(), may_retry_503=True)
+                if seconds is None or seconds > 60:
+                    break
+                pace.hold(clock, seconds)
+            return answer
+
+        base_url, seen = await _find_402(url, ask)
+        prefix = httpx.URL(base_url).path.rstrip("/")
+        at = httpx.URL(base_url).copy_with(path="/")
+
+        async def below(method: str, path: str, body: Any = None) -> httpx.Response:
+            return await ask(method, str(at.join(prefix + path)), body)
+
+        return Looked(
+            base_url,
+            {
+                "protected": _protected(seen, prefix),
+                "payment_required": list(_required(seen)),
+                "pay": await _pay(below, seen),
+                "receipt": _receipt(),
+                "sessions": await _sessions(below),
+                "agents": await _agents(below),
+                "llms": await _llms(below),
+            },
+        )
+
+
+async def _find_402(url: str, ask: Callable[..., Any]) -> tuple[str, _Seen]:
+    """Return the base URL and a 402 of it: the URL's own, or that of the usual endpoint."""
+    parsed = httpx.URL(url)
+    orders = DEFAULT.protected.bodies
+    own = [("GET", {}), *(("POST", order) for order in orders), ("POST", {})]
+    usual = [("POST", order) for order in orders]
+    tried = []
+    path = parsed.path.rstrip("/")
+    places = [(path, own, str(parsed.copy_with(path="/")).rstrip("/"))] if path else []
+    places.append((path + DEFAULT.protected.path, usual, url.rstrip("/")))
+    for where, attempts, base_url in places:
+        for method, body in attempts:
+            full = str(parsed.copy_with(path=where))
+            answer = await ask(method, full, body if method == "POST" else None)
+            if answer.status_code == 402:
+                prefix = httpx.URL(base_url).path.rstrip("/")
+                seen = _Seen(method, where.removeprefix(prefix), body, decoded(answer.content))
+                return base_url, seen
+            tried.append(f"{method} {where} {answer.status_code}")
+    raise NotReady(
+        f"no 402 found at {url} ({', '.join(dict.fromkeys(tried))}); give the URL of a protected "
+        "endpoint"
+    )
+
+
+# --- the 402 ---------------------------------------------------------------------------------
+
+
+def _protected(seen: _Seen, prefix: str) -> list[Finding]:
+    how = f"{seen.method} {seen.path} answered 402"
+    wanted = _requirements(seen.body)[1] or {}
+    found = [
+        Finding("path", seen.path, how),
+        Finding("method", seen.method, how),
+        Finding("bodies", [seen.sent], "the body of that request; replace it by a usual one"),
+    ]
+    amount, resource = str(wanted.get("maxAmountRequired")), wanted.get("resource")
+    if amount.isdecimal():
+        found.append(Finding("amount_base", int(amount), "the 402's maxAmountRequired"))
+    if isinstance(resource, str) and resource not in (seen.path, prefix + seen.path):
+        found.append(Finding("resource", resource, "the 402's resource; it is not the path"))
+    guess = DEFAULT.protected.content if seen.path == DEFAULT.protected.path else "/response"
+    found.append(Finding("content", guess, "only a payment shows the content", False))
+    if seen.path != DEFAULT.protected.path:
+        found.append(Finding("fields", {}, "no quote: nothing is known of its fields"))
+    return found
+
+
+def _required(seen: _Seen) -> Iterator[Finding]:
+    """Yield where the parts of the 402 are."""
+    place, wanted = _requirements(seen.body)
+    several = _several(seen.body, place)
+    payment_id = _find(seen.body, lambda _, value: _begins(value, "pay_"))
+    yield Finding("requirements", several or place, _said(place, "the object with payTo"))
+    yield Finding("payment_id", payment_id, _said(payment_id, "the string pay_…"))
+    if several:
+        named = str((wanted or {}).get("asset"))
+        yield Finding("asset", named, "several are accepted; this is the first")
+    own = _without(seen.body, place)
+    text = own.get("error") if isinstance(own, dict) else None
+    is_text = isinstance(text, str)
+    yield Finding("error", "/error" if is_text else "", _said("/error" if is_text else "", "error"))
+    if is_text and text != DEFAULT.payment_required.error_text:
+        yield Finding("error_text", text, "the text at /error")
+    network, amount = (wanted or {}).get("network"), str((wanted or {}).get("maxAmountRequired"))
+    again = _find(own, lambda _, value: value == network and isinstance(value, str))
+    yield Finding("network", again, _said(again, "the network once more"))
+    message = _find(own, lambda name, value: name == "message" and isinstance(value, str)) or _find(
+        own, lambda _, value: isinstance(value, str) and amount in value and value != amount
+    )
+    yield Finding("message", message, _said(message, "the message"))
+    timeout_s = (wanted or {}).get("maxTimeoutSeconds")
+    if type(timeout_s) is int:
+        yield Finding("max_timeout_s", timeout_s, "the 402's maxTimeoutSeconds")
+
+
+def _said(place: str, what: str) -> str:
+    return f"{what} in the 402" if place else f"{what} is not in the 402"
+
+
+def _requirements(body: Any) -> tuple[str, dict[str, Any] | None]:
+    """Return the first object with payTo and maxAmountRequired, and where it is."""
+    for place, value in _walk(body):
+        if isinstance(value, dict) and {"payTo", "maxAmountRequired"} <= set(value):
+            return place, value
+    return "", None
+
+
+def _several(body: Any, place: str) -> str:
+    """Return the list that requirements are in, if it has others; empty if not."""
+    parent, _, number = place.rpartition("/")
+    if number != "0":
+        return ""
+    listed = dict(_walk(body)).get(parent)
+    return parent if isinstance(listed, list) and len(listed) > 1 else ""
+
+
+def _find(body: Any, fits: Callable[[str, Any], bool]) -> str:
+    """Return where the first fitting value is; empty if there is none."""
+    found = (place for place, value in _walk(body) if fits(place.rpartition("/")[2], value))
+    return next(found, "")
+
+
+def _without(body: Any, place: str) -> Any:
+    """Return a body without the part of it that the requirements are in."""
+    top = place.split("/")[1] if place else ""
+    if not isinstance(body, dict):
+        return body
+    return {name: value for name, value in body.items() if name != top}
+
+
+def _walk(body: Any, place: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield every value of a JSON document with its pointer, the outer ones first."""
+    layer = [(place, body)]
+    while layer:
+        yield from layer
+        layer = [
+            (f"{where}/{str(name).replace('~', '~0').replace('/', '~1')}", inner)
+            for where, value in layer
+            for name, inner in (
+                value.items()
+                if isinstance(value, dict)
+                else enumerate(value)
+                if isinstance(value, list)
+                else ()
+            )
+        ]
+
+
+def _begins(value: Any, prefix: str) -> bool:
+    return isinstance(value, str) and value.startswith(prefix)
+
+
+# --- the other endpoints -----------------------------------------------------------------------
+
+
+async def _pay(ask: Callable[..., Any], seen: _Seen) -> list[Finding]:
+    path = DEFAULT.pay.path
+    status = (await ask("POST", path, {})).status_code
+    is_there = status not in ABSENT
+    how = f"POST with an empty object answered {status}"
+    is_x402 = isinstance(seen.body, dict) and "x402Version" in seen.body
+    return [
+        Finding("path", path, how if is_there else f"{how}: set it", is_there),
+        Finding(
+            "spelling",
+            "base64" if is_x402 else "hex",
+            "the 402 has x402Version" if is_x402 else "the specification's; not tried",
+            is_x402,
+        ),
+    ]
+
+
+def _receipt() -> list[Finding]:
+    how = "only a payment shows it"
+    names = ("success", "payment_id", "tx_hash", "timestamp")
+    return [Finding(name, getattr(DEFAULT.receipt, name), how, False) for name in names]
+
+
+async def _sessions(ask: Callable[..., Any]) -> list[Finding]:
+    path, duration = DEFAULT.sessions.path, DEFAULT.sessions.duration
+    for smallest in SMALL:
+        answer = await ask("POST", path, {"maxSpend": smallest, "duration": duration})
+        if answer.status_code == 402:
+            _, wanted = _requirements(decoded(answer.content))
+            asked = (wanted or {}).get("maxAmountRequired")
+            exact = "" if asked == str(to_base(smallest, 6)) else f", for {printable(str(asked))}"
+            return [
+                Finding("exists", True, f"POST {path} answered 402{exact}"),
+                Finding("path", path, "the specification's"),
+                Finding("duration", duration, "it was accepted"),
+                Finding("smallest", smallest, "the smallest deposit that got a 402"),
+                Finding("claim", DEFAULT.sessions.claim, "only a paid deposit shows it", False),
+            ]
+        if answer.status_code in ABSENT:
+            break
+    how = f"POST {path} answered {answer.status_code}"
+    return [Finding("exists", False, how)]
+
+
+async def _agents(ask: Callable[..., Any]) -> list[Finding]:
+    path = DEFAULT.agents.path
+    answer = await ask("GET", path)
+    found = [Finding("exists", answer.status_code not in ABSENT, _got(path, answer))]
+    place = _find(decoded(answer.content), lambda _, value: isinstance(value, list))
+    if answer.status_code == 200 and place:
+        found.append(Finding("list", place, "the first list in the answer"))
+    return found
+
+
+async def _llms(ask: Callable[..., Any]) -> list[Finding]:
+    path = DEFAULT.llms.path
+    answer = await ask("GET", path)
+    return [Finding("exists", answer.status_code == 200, _got(path, answer))]
+
+
+def _got(path: str, answer: httpx.Response) -> str:
+    return f"GET {path} answered {answer.status_code}"
+
+
+# --- the file ----------------------------------------------------------------------------------
+
+
+def as_toml(looked: Looked, name: str) -> str:
+    """Return a target file of the findings; what is not sure is a comment."""
+    lines = [
+        f"# What could be found out about {looked.base_url} without paying, and how. A line that",
+        "# begins with # was not seen: check it. All keys: see conformance/README.md.",
+        "",
+        f"name = {json.dumps(name)}",
+    ]
+    for table, findings in looked.tables.items():
+        lines += ["", f"[{table}]"]
+        for each in findings:
+            line = f"{'' if each.is_sure else '# '}{each.key} = {_toml(each.value)}"
+            how = f"# {printable(each.how)}"
+            is_short = max(len(line), 36) + len(how) < WIDTH
+            lines += [f"{line:36} {how}"] if is_short else [how, line]
+    return "\n".join(lines) + "\n"
+
+
+def _toml(value: Any) -> str:
+    """Return a value in TOML, on one line."""
+    match value:
+        case dict():
+            inner = ", ".join(f"{json.dumps(key)} = {_toml(each)}" for key, each in value.items())
+            return "{ " + inner + " }" if inner else "{}"
+        case list():
+            return f"[{', '.join(_toml(each) for each in value)}]"
+        case str():
+            text = json.dumps(value, ensure_ascii=False)
+            return "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in text)
+        case _:
+            return json.dumps(value)
