@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.payer.shop import URL, Reply, Shop
-from tests.strategies import json_values
+from tests.strategies import words
 from x402sim import PaymentAuth, PaymentFailed, Wallet
 from x402sim.clock import Clock
 from x402sim.protocol.header import read_header
@@ -61,7 +61,7 @@ saids = st.builds(
     text=st.sampled_from(NOT_PAID + MADE + OPEN + OTHER),
     shape=st.sampled_from(["error", "detail", "plain"]),
     final=st.sampled_from([None, None, None, True, False]),
-    noise=json_values,
+    noise=st.lists(words | st.integers() | st.lists(words, max_size=2), max_size=2),
 )
 acts = st.builds(
     Act,
