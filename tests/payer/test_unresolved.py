@@ -140,6 +140,7 @@ def test_the_other_texts_are_found_too(text: str) -> None:
         (500, f"Traceback: raise ApiError('{BALANCE}')".encode()),
         (502, {"detail": f"upstream said {BALANCE}"}),
         (200, {"success": True, "detail": BALANCE}),
+        (400, {"success": True, "error": BALANCE}),
         (200, {"detail": "no"}),
         (204, b""),
         (503, {"detail": "Settlement pending"}),
@@ -188,6 +189,11 @@ def test_a_payment_that_the_server_has_after_all_is_served(text: str) -> None:
     assert till.signed == 1
 
 
+def test_a_text_beside_another_error_is_named() -> None:
+    till = Till((400, {"error": "Bad Request", "message": [f"It says: {SIGNATURE}"]}))
+    assert str(till.ask()).startswith(f"the payment was refused: 400 Bad Request: {SIGNATURE}. ")
+
+
 # --- sent again, and not over yet -------------------------------------------------------------
 
 
@@ -217,6 +223,18 @@ def test_the_server_may_say_that_the_first_is_over() -> None:
     till.ask()
     till.shop.serves = lambda proof: served(proof) if len(till.shop.settled) > 2 else None
     assert isinstance(till.ask(), httpx.Response)
+    assert till.signed == 2
+
+
+def test_a_final_refusal_of_the_requirements_leaves_the_first_as_it_is() -> None:
+    """A server that has restarted with another secret knows nothing of what it sent before."""
+    unknown_id: Reply = (400, {"error": "Payment requirements do not match", "final": True})
+    till = Till(None, unknown_id).refuses_proofs()
+    till.ask()
+    assert "it is not known whether the payment was made" in str(till.ask())
+    assert till.signed == 1
+    till.wait()
+    till.ask()
     assert till.signed == 2
 
 
@@ -361,6 +379,7 @@ def test_what_says_nothing_of_the_payment_never_ends_it(answer: Reply | None) ->
         (400, {"code": "nonce_already_used"}),
         (422, {"detail": "Duplicate payment"}),
         (409, {"detail": "Conflict"}),
+        (409, {"error": "Settlement failed"}),
         (400, {"error": EXPIRED, "reason": "the nonce was used"}),
         (400, f"{SIGNATURE} or {USED}".encode()),
     ],

@@ -3,7 +3,7 @@
 `PaymentAuth` answers a 402 by signing, settling and repeating the request. It signs no
 more than its caps allow, and nothing for a resource while an earlier payment for it may still
 be made or has bought nothing yet. Whether an authorization is sent again is decided by
-`reading.read_settlement`, and by the `Row.resend` of the error that the server answered.
+`reading.read_settlement`, by the error that the server answered and by `purchases.EXPIRY_MARGIN_S`.
 Clauses: 1/sign-settle-repeat.
 """
 
@@ -65,12 +65,19 @@ class PaymentAuth(httpx.Auth):
     `max_amount` caps one payment and `max_total` everything this object ever signs,
     both as decimal strings of the token ("0.10"): a signed authorization counts whether
     or not the server says it used it. A payment id is used again for the same resource
-    unless `reuse` is False.
+    unless `reuse` is False. A resource is a path of one server, its host and port; each session
+    (`maxSpend` and `duration`) is one of its own, so that none is shown for another.
 
     When it is not known whether a payment was made, the next request for the resource sends the
-    same authorization again and signs no other. A server that takes a payment and answers 402
-    again gets no other for that resource: at most `max_unserved` payments (default 1) may have
-    bought nothing yet. Requests for one resource therefore pay one after the other.
+    same authorization again and signs no other, while that may be used: until `EXPIRY_MARGIN_S`
+    after its validBefore. Then another is signed if the server refuses the first once more, and
+    its payment id, too; a 5xx or no answer ends nothing. A server that says that the nonce is used
+    or the payment settled has been paid: it gets no other. What is not finished is known to this
+    object only, and by host and port: a server that restarts on another port is paid anew.
+
+    A server that takes a payment and answers 402 again gets no other for that resource: at most
+    `max_unserved` payments (default 1) may have bought nothing yet. Requests for one resource
+    therefore pay one after the other.
 
     Of a 402 or the answer to a settlement at most `max_answer_bytes` are read, and a settlement
     takes at most `deadline_s` seconds. Proofs of payment follow no redirect to another origin,

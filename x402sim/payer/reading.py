@@ -183,16 +183,14 @@ def _is_over(error: _Error, sent: Sent) -> bool:
 
 
 def _read_error(response: httpx.Response, body: Any) -> _Error:
-    """Read an error; a text of section 7 may stand anywhere in a 4xx.
+    """Read an error; a text of section 7 may stand anywhere in a 4xx, or where `success` is false.
 
-    Any other answer counts if one of its values is such a text as a whole: a page of a 500 may
-    quote a program. If two texts are found, neither counts.
+    In any other answer it counts if a value is such a text as a whole: the page of a 500 may quote
+    a program. If two texts are found, neither counts.
     """
     status, text, reason = response.status_code, _field(body, "error"), _field(body, "reason")
     final, success = _field(body, "final"), _field(body, "success")
-    is_client_error = 400 <= status < 500
-    is_error = success is not True and (status >= 400 or (status == 200 and success is False))
-    anywhere = is_client_error or status == 200
+    anywhere = 400 <= status < 500 or (status == 200 and success is False)
     values = [" ".join(value.split()) for value in _strings(response, body)]
     found = {
         refusal
@@ -202,20 +200,23 @@ def _read_error(response: httpx.Response, body: Any) -> _Error:
     refusal = refusal_named(text) if isinstance(text, str) else None
     if refusal is None and len(found) == 1:
         refusal = found.pop()
-    refusal = refusal if is_error else None
+    if success is True:
+        refusal = None
     if isinstance(text, str):
+        if refusal is not None and refusal.text not in text:
+            reason = refusal.text
         seen = f"{status} {text}" + (f": {reason}" if isinstance(reason, str) and reason else "")
     elif refusal is not None:
         seen = f"{status} {refusal.text}"
     else:
         seen = f"{status} {quoted(response)}"
     is_ours = isinstance(text, str) and isinstance(final, bool)
-    is_conflict = status == 409 and refusal is None
+    is_conflict = status == 409 and refusal in (None, Refusal.FAILED)
     return _Error(
         seen=seen,
         refusal=refusal,
         final=final if is_ours or final is False else None,
-        is_no=is_error and (is_client_error or status == 200) and status not in _SAYS_NOTHING,
+        is_no=anywhere and success is not True and status not in _SAYS_NOTHING,
         hints=is_conflict or any(_HINTS.search(value) for value in values),
     )
 

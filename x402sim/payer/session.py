@@ -43,8 +43,9 @@ class SessionAuth(httpx.Auth):
     unit: seconds). When its budget or time is over, the next request opens another one, up
     to `max_sessions` in all (default 1), and then raises `SpendingCapExceeded`. With
     `session_id`, an existing session is spent at the first server asked, and `max_sessions`
-    is 0 by default. A session that was paid for and never served is replaced by no other, unless
-    `max_unserved` (default 1) allows more of them.
+    is 0 by default. A deposit that was signed and refused counts as one of them. One whose outcome
+    is not known is sent again as by `PaymentAuth`. A session that was paid for and never served is
+    replaced by no other, unless `max_unserved` (default 1) allows more of them.
 
     Concurrent requests share a session. Anyone who has its id can spend it: it is sent only to the
     server that made it, and follows no redirect to another origin. `max_answer_bytes` and
@@ -172,8 +173,9 @@ class SessionAuth(httpx.Auth):
         except SpendingCapExceeded as over:
             raise SpendingCapExceeded(
                 "no session has enough budget, and "
-                f"max_sessions={self._max_sessions} of max_spend={self.max_spend} allows no other. "
-                "Raise max_sessions or max_spend to go on."
+                f"max_sessions={self._max_sessions} of max_spend={self.max_spend} allows no other; "
+                "a deposit that was signed and refused counts, too. Raise max_sessions or "
+                "max_spend to go on."
             ) from over
         self.session_id = _session_id(response)
         self._sessions[origin] = _Session(self.session_id, is_ours=True)

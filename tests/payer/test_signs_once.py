@@ -1,0 +1,134 @@
+"""Whatever a shop answers, and whenever: no payer signs again while the first may be paid."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.payer.shop import URL, Reply, Shop
+from tests.strategies import words
+from x402sim import PaymentAuth, PaymentFailed, Wallet
+from x402sim.clock import Clock
+from x402sim.protocol.header import read_header
+
+NOT_PAID = ["Insufficient USDC balance", "Invalid signature", "Authorization expired"]
+MADE = ["Nonce already used", "Payment already settled"]
+OPEN = ["Settlement pending", "Facilitator unreachable"]
+HINT = "already used"
+OTHER = ["", "Payment requirements expired", "Settlement failed", "no", HINT]
+A_MINUTE_AFTER_S = 60
+
+
+@dataclass(frozen=True)
+class Said:
+    """An answer to a settlement; None is a lost one."""
+
+    status: int
+    text: str
+    shape: str
+    final: bool | None
+    noise: Any
+
+    @property
+    def reply(self) -> Reply:
+        if self.shape == "plain":
+            return self.status, self.text.encode()
+        body: dict[str, Any] = {"noise": self.noise, self.shape: self.text}
+        return self.status, body if self.final is None else body | {"final": self.final}
+
+    @property
+    def stated(self) -> bool | None:
+        """The `final` that a payer may believe: a true one stands beside `error`."""
+        if self.shape == "plain" or (self.final and self.shape != "error"):
+            return None
+        return self.final
+
+
+@dataclass(frozen=True)
+class Act:
+    """One request of the caller: how long after the one before, and what the shop answers."""
+
+    wait_s: int
+    settlement: Said | None
+    shown: int
+
+
+saids = st.builds(
+    Said,
+    status=st.sampled_from([200, 202, 400, 402, 404, 409, 422, 429, 500, 502, 503]),
+    text=st.sampled_from(NOT_PAID + MADE + OPEN + OTHER),
+    shape=st.sampled_from(["error", "detail", "plain"]),
+    final=st.sampled_from([None, None, None, True, False]),
+    noise=st.lists(words | st.integers() | st.lists(words, max_size=2), max_size=2),
+)
+acts = st.builds(
+    Act,
+    wait_s=st.sampled_from([0, 0, 10, 100, 300, 359, 374, 375, 400, 5000]),
+    settlement=st.none() | saids,
+    shown=st.sampled_from([402, 402, 402, 200, 422, 503]),
+)
+
+
+@dataclass
+class Shown:
+    """All that has happened to one authorization."""
+
+    sent: list[tuple[int, Said | None]]
+    answered: list[int]
+    """The statuses of its payment id, since it was sent last."""
+
+
+def may_sign_again(header: str, past: Shown) -> bool:
+    """Tell, by the rules in words of `PaymentAuth`, whether another authorization may be signed."""
+    if 200 in past.answered:
+        return True  # it was made, and has bought what it could
+    sent_s, said = past.sent[-1]
+    expires_s = read_header(header).authorization.valid_before
+    if said is None or said.stated is False:
+        return False
+    if any(each and each.text in MADE and each.stated is not False for _, each in past.sent):
+        return False
+    if len(past.sent) == 1:
+        return said.text in NOT_PAID or said.stated is True
+    is_expired = sent_s > expires_s + A_MINUTE_AFTER_S
+    says_no = said.status in (400, 402, 404, 422) and said.text != HINT
+    is_over = is_expired and (says_no or said.text in NOT_PAID)
+    return past.answered[-1:] == [402] and (said.stated is True or is_over)
+
+
+@given(st.lists(acts, max_size=7), st.booleans())
+def test_no_second_authorization_while_the_first_may_be_paid(todo: list[Act], reuse: bool) -> None:
+    now = [1_800_000_000]
+    auth = PaymentAuth(Wallet(b"k" * 32), clock=Clock(lambda: float(now[0])), reuse=reuse)
+    history: dict[str, Shown] = {}
+    by_id: dict[str, str] = {}
+
+    def settle(body: dict[str, Any]) -> Reply:
+        header = body["paymentHeader"]
+        if header not in history:
+            for earlier, past in history.items():
+                assert may_sign_again(earlier, past), past
+            history[header] = Shown([], [])
+            by_id[body["paymentId"]] = header
+        history[header].sent.append((now[0], act.settlement))
+        history[header].answered.clear()
+        if act.settlement is None:
+            raise httpx.ReadTimeout("lost")
+        return act.settlement.reply
+
+    def serve(proof: str | None) -> Reply | None:
+        if proof is None:
+            return None
+        history[by_id[proof]].answered.append(act.shown)
+        return None if act.shown == 402 else (act.shown, {})
+
+    shop = Shop(serves=serve, settles=settle)
+    with shop.client(auth) as http:
+        for act in todo:
+            now[0] += act.wait_s
+            try:
+                http.get(URL)
+            except (PaymentFailed, httpx.ReadTimeout):
+                continue
