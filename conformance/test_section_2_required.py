@@ -151,13 +151,6 @@ async def the_resource_is_the_path(probe: Probe) -> None:
         expect("resource", resource, endpoint.resource or endpoint.path)
 
 
-@check("2.1/description")
-async def a_description_is_present(probe: Probe) -> None:
-    """A 402 has a description, which is a string."""
-    text = (await _requirements(probe)).get("description")
-    require("a description, a string", isinstance(text, str), repr(text))
-
-
 @check("2.1/description-shown", level="SHOULD")
 async def a_402_has_a_description(probe: Probe) -> None:
     """The requirements of a 402 have a description, unless the target file says they have none."""

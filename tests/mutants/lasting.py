@@ -145,7 +145,7 @@ def counting(recipe: Recipe) -> Recipe:
 ROWS = (
     required(
         "no-description",
-        "2.1/description",
+        "2.1/description-shown",
         "A 402 has no description.",
         requirements(description=None),
     ),

@@ -25,7 +25,7 @@ FIELDS: dict[tuple[str, ...], str] = {
     (WANTED, "maxAmountRequired"): "2.1/amount",
     (WANTED, "maxTimeoutSeconds"): "2.1/timeout",
     (WANTED, "resource"): "2.1/resource",
-    (WANTED, "description"): "2.1/description",
+    (WANTED, "description"): "2.1/description-shown",
     (WANTED,): "2.2/body",
     ("paymentId",): "2.2/body",
     ("error",): "2.2/body",

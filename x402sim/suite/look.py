@@ -168,6 +168,8 @@ def _required(seen: _Seen) -> Iterator[Finding]:
     timeout_s = (wanted or {}).get("maxTimeoutSeconds")
     if type(timeout_s) is int:
         yield Finding("max_timeout_s", timeout_s, "the 402's maxTimeoutSeconds")
+    if wanted is not None and not wanted.get("description"):
+        yield Finding("description", False, "the requirements of the 402 have none")
 
 
 def _said(place: str, what: str) -> str:
