@@ -13,6 +13,7 @@ from x402sim.suite.engine import all_checks, folder, run_case
 from x402sim.suite.options import Options, access
 from x402sim.suite.preflight import examine
 from x402sim.suite.remote import reach
+from x402sim.suite.verdict import Outcome
 
 WAITS_S = 0.25
 """A case that takes longer waits; a shorter one works."""
@@ -27,9 +28,9 @@ async def measure(duo: Duo) -> dict[str, list[float]]:
         ready = await examine(setting, checks)
         for case in checks:
             before, elapsed = ready.state.pace.requests, stopwatch()
-            await run_case(ready.setting, ready.state, case)
+            result = await run_case(ready.setting, ready.state, case)
             requests, seconds = ready.state.pace.requests - before, elapsed()
-            if requests:
+            if result.outcome is not Outcome.SKIPPED:
                 found[case.name] = [requests, round(seconds, 1) if seconds > WAITS_S else 0]
     return found
 
