@@ -49,8 +49,11 @@ def test_no_case_signs_for_more_than_the_plan_says() -> None:
     assert needed <= float(BUDGET) * 1_000_000, "the default budget fits the plan"
 
 
-SECOND_PAIR = "spec/4.2/quote:another_pair_has_another_quote"
-"""It runs only for a target file that names another pair."""
+WITH_A_KEY = {
+    "spec/4.2/quote:another_pair_has_another_quote",
+    "spec/5/resource-binding:a_list_of_agents_does_not_open_the_quote",
+}
+"""They run only for a target file that names another pair, or agents that cost something."""
 
 
 def test_the_costs_are_those_of_the_checks_there_are() -> None:
@@ -59,7 +62,7 @@ def test_the_costs_are_those_of_the_checks_there_are() -> None:
     assert set(measured) <= {case.name for case in checks}, "run python -m tests.suite.costs"
     rare = {Need.CLOCK, Need.RESTART, Need.RECORD, Need.SESSION_VIEW}
     usual = [case for case in checks if not case.waits and rare.isdisjoint(case.needs)]
-    left = {case.name for case in usual} - set(measured) - {SECOND_PAIR}
+    left = {case.name for case in usual} - set(measured) - WITH_A_KEY
     assert not left, "run python -m tests.suite.costs"
     assert sum(cost.requests for cost in measured.values()) < 1700, "a run is a burden"
 

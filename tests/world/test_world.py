@@ -142,11 +142,11 @@ def test_without_a_control_api_the_error_names_the_action() -> None:
         assert run.reason == f"{bare.url} does not offer {', '.join(need.meaning for need in Need)}"
 
 
-def test_a_url_offers_all_but_virtual_time_and_other_services(server: LocalServer) -> None:
+def test_a_url_offers_all_but_what_needs_its_processes(server: LocalServer) -> None:
     for need in Need:
         needy = Scenario("needy", "needy", (), "", (need,), idle)
         run = World(on=server.url).play(needy)
-        if need in (Need.VIRTUAL_TIME, Need.OTHER_SERVICES):
+        if need in (Need.VIRTUAL_TIME, Need.OTHER_SERVICES, Need.RESTART):
             assert run.reason == f"{server.url} does not offer {need.meaning}"
         else:
             assert run.outcome == "passed"

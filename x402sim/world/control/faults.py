@@ -19,11 +19,11 @@ async def add(context: Context, asked: Any) -> Any:
     """Inject a fault: {"victim": "facilitator", "does": "lose answer"}."""
     try:
         fault = read_fault(asked)
+        if fault.victim == "service" or fault.does in ("crash before", "crash after"):
+            require_service(context.parts, f'"{fault.does}" of "{fault.victim}"')
+        context.parts.faults.add(fault)
     except ValueError as wrong:
         raise bad_body(str(wrong)) from wrong
-    if fault.victim == "service" or fault.does in ("crash before", "crash after"):
-        require_service(context.parts, f'"{fault.does}" of "{fault.victim}"')
-    context.parts.faults.add(fault)
     return {"standing": len(context.parts.faults.standing())}
 
 
