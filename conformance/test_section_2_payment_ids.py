@@ -2,10 +2,12 @@
 
 import math
 
+from x402sim.protocol.refusals import Refusal
 from x402sim.spec.ground import derived, explicit, ours
 from x402sim.suite.check import check
 from x402sim.suite.expect import expect, expect_not_served, expect_refused, require
 from x402sim.suite.probe import Probe
+from x402sim.suite.verdict import Inconclusive
 
 PREFIX = "pay_"
 SAMPLE = 32
@@ -56,9 +58,14 @@ async def a_payment_id_has_its_prefix(probe: Probe) -> None:
 )
 async def a_paid_id_does_not_come_again(probe: Probe) -> None:
     """After a payment, the next 402 has another payment id."""
-    paid = await probe.buy()
-    another = (await probe.challenge()).payment_id
-    require("another payment id", another != paid.challenge.payment_id, "the id that was paid")
+    challenge, payer = await probe.challenge(fresh=True), await probe.money.payer()
+    answer = await probe.settle(challenge, probe.money.sign(challenge, payer))
+    is_new = answer.status == 200 or Refusal.ALREADY_SETTLED.text not in answer.text
+    require("the payment id of a new 402 is not settled yet", is_new, answer.summary)
+    if answer.status != 200:
+        raise Inconclusive(f"a valid payment was not settled: {answer.summary}")
+    another = (await probe.challenge(fresh=True)).payment_id
+    require("another payment id", another != challenge.payment_id, "the id that was paid")
 
 
 @check("2.2/payment-id", document="kit", ground=UNGUESSABLE)

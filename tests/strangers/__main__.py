@@ -1,6 +1,7 @@
 """`python -m tests.strangers`: judge the suite by services that others wrote.
 
-Runs the whole suite against each stranger: as it is, with each legal choice, and with each defect.
+Runs the whole suite against each stranger: as it is, with its legal choices, a group at a time, and
+with each defect, unless the checks of its section have seen it already.
 Prints what failed, and which defects are missed or seen only by the kit's own demands. Exit code
 1: a false alarm, or a defect that breaks the specification is missed.
 """
@@ -11,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tests.strangers import matrix
-from tests.strangers.judging import Trial, try_one
+from tests.strangers.judging import Trial
 from tests.strangers.stranger import strangers
 from x402sim.clock import stopwatch
 
@@ -22,7 +23,7 @@ def main() -> int:
     trials = [trial for trial in all_trials() if matrix.is_wanted(trial, asked.only)]
     elapsed, verdicts = stopwatch(), []
     with ThreadPoolExecutor(asked.workers) as pool:
-        for verdict in pool.map(try_one, trials):
+        for verdict in pool.map(matrix.look, trials):
             verdicts.append(verdict)
             print(f"{len(verdicts):3}/{len(trials)} {matrix.line(verdict)}", flush=True)
     print("\n".join(["", *matrix.sum_up(verdicts), f"in {elapsed():.0f} s"]))
@@ -32,13 +33,13 @@ def main() -> int:
 
 
 def all_trials() -> list[Trial]:
-    """Return every form of every stranger: as it is, each choice, each defect."""
+    """Return every form of every stranger: as it is, its groups of choices, each defect."""
     return [
         trial
         for name, stranger in strangers().items()
         for trial in (
             Trial(stranger=name),
-            *(Trial(stranger=name, choices=(choice,)) for choice in stranger.choices),
+            *(Trial(stranger=name, choices=choices) for choices in stranger.groups),
             *(Trial(stranger=name, defect=defect) for defect in stranger.defects),
         )
     ]

@@ -59,7 +59,10 @@ def try_one(trial: Trial, ids: Sequence[str] = ()) -> Verdict:
         checks = [check for each in ids for check in matching(checks, each)]
     with running(stranger, trial.choices, trial.defect) as place:
         access = Access(
-            base_url=place.url, target=stranger.told(trial.choices), world_url=place.world
+            base_url=place.url,
+            target=stranger.told(trial.choices),
+            world_url=place.world,
+            restart=place.restart,
         )
         results, _ = judge(access, Wanted(checks=checks))
     return Verdict(trial=trial, results={each.id: each for each in results}, seconds=elapsed())

@@ -4,13 +4,16 @@ import csv
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.strangers.judging import Trial, Verdict
+from tests.strangers.judging import Trial, Verdict, try_one
 from tests.strangers.stranger import Defect, strangers
 from x402sim.suite.engine import folder
 
 FILE = folder() / "strangers_matrix.csv"
 """The matrix of all forms of all strangers, kept beside the checks."""
-FIRST = ("service", "form", "kind", "section", "breaks", "seen_by_text", "seen_by_us", "unseen")
+FIRST = ("service", "form", "kind", "section", "breaks", "seen_by_text", "seen_by_us", "why_not")
+
+
+DOCUMENTS = ("spec", "kit")
 
 
 def is_wanted(trial: Trial, only: Sequence[str] | None) -> bool:
@@ -29,9 +32,23 @@ def complaint(verdict: Verdict) -> str:
     defect = defect_of(verdict.trial)
     if defect is None:
         return verdict.alarms() if not strangers()[verdict.trial.stranger].is_loose else ""
-    if defect.unseen or verdict.by_the_text or (verdict.by_us and not defect.breaks):
+    is_beyond = not defect.breaks or bool(defect.beyond)
+    if defect.unseen or verdict.by_the_text or (verdict.by_us and is_beyond):
         return ""
     return f"missed: {defect.does}"
+
+
+def look(trial: Trial) -> Verdict:
+    """Run the suite against a trial; against a defect, the checks of its section first."""
+    defect = defect_of(trial)
+    if defect is not None and defect.section:
+        chapter = defect.section.split(".")[0]
+        verdict = try_one(
+            trial, [f"{document}/{chapter}{end}" for document in DOCUMENTS for end in "./"]
+        )
+        if not complaint(verdict):
+            return verdict
+    return try_one(trial)
 
 
 def line(verdict: Verdict) -> str:
@@ -59,7 +76,7 @@ def sum_up(verdicts: Sequence[Verdict]) -> list[str]:
 
 
 def write(file: Path, verdicts: Sequence[Verdict]) -> None:
-    """Write a row for each form; the last column says why a defect is not expected to be seen."""
+    """Write a row for each form; the last column says why a defect is not seen by the text."""
     with file.open("w", encoding="utf-8", newline="") as out:
         table = csv.writer(out, lineterminator="\n")
         table.writerow(FIRST)
@@ -73,4 +90,5 @@ def row(verdict: Verdict) -> tuple[str, ...]:
     ours = "" if seen else " ".join(verdict.by_us)
     if defect is None:
         return (service, form, "correct", "", "", seen, ours, "")
-    return (service, form, "defect", defect.section, defect.breaks, seen, ours, defect.unseen)
+    why = defect.unseen or defect.beyond
+    return (service, form, "defect", defect.section, defect.breaks, seen, ours, why)

@@ -6,12 +6,15 @@ choices, its defects, and what its owner tells the suite about them (`target`).
 """
 
 import os
+import signal
+import socket
 import sys
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import msgspec
@@ -21,6 +24,7 @@ from tests.serve.driver import Running
 from x402sim.suite.target import Target
 
 HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
 START_S = 30
 
 
@@ -38,7 +42,8 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
 class Defect(msgspec.Struct, frozen=True, kw_only=True):
     """A bug that breaks one sentence of the specification; none, if `breaks` is empty.
 
-    `unseen` says why the suite cannot be expected to see it; usually it is empty.
+    `unseen` says why the suite does not see it, and `beyond` why no sentence demands what it
+    takes; usually both are empty.
     """
 
     does: str
@@ -46,6 +51,7 @@ class Defect(msgspec.Struct, frozen=True, kw_only=True):
     section: str = ""
     seen_by: str = ""
     unseen: str = ""
+    beyond: str = ""
 
 
 class About(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,6 +67,8 @@ class Stranger(msgspec.Struct, frozen=True, kw_only=True):
 
     folder: Path
     service: About
+    groups: tuple[tuple[str, ...], ...] = ()
+    """Choices that can be tried together."""
     is_loose: bool = False
     """It does not keep the specification; what it fails is documented."""
     target: dict[str, Any] = {}
@@ -94,10 +102,11 @@ def strangers() -> dict[str, Stranger]:
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
-    """A running stranger in a world of its own."""
+    """A running stranger in a world of its own. `restart` is a command that kills it."""
 
     url: str
     world: str
+    restart: str
 
 
 @contextmanager
@@ -108,16 +117,31 @@ def running(stranger: Stranger, choices: Sequence[str] = (), defect: str = "") -
         def start(*args: str, **options: Any) -> str:
             process = Running(*args, **options)
             stack.callback(process.close)
+            stack.callback(process.end, signal.SIGTERM)
             line = process.line(timeout_s=START_S)
             assert line, f"it did not start: {process.errors()}"
             return line
 
         world = msgspec.json.decode(start("serve", "--no-service", "--port", "0", "--json"))
+        folder = Path(stack.enter_context(TemporaryDirectory()))
+        file = folder / "pid"
         env = {**settings(world), "CHOICES": ",".join(choices), "DEFECT": defect}
+        env |= {"PORT": str(free_port()), "STATE": str(folder / "state"), "PYTHONPATH": str(ROOT)}
         for name in choices:
             env |= stranger.choices[name].env
-        line = start(program=stranger.program(), env=env, cwd=stranger.folder)
-        yield Place(url=line.split()[-1], world=world["rpc"].removesuffix("/rpc"))
+        kept = [sys.executable, "-m", "tests.strangers.keeper", str(file), *stranger.program()]
+        line = start(program=kept, env=env, cwd=stranger.folder)
+        yield Place(
+            url=line.split()[-1],
+            world=world["rpc"].removesuffix("/rpc"),
+            restart=f"kill -9 $(cat {file})",
+        )
+
+
+def free_port() -> int:
+    """Return a port that nobody listens on: after a restart, the service has the same."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        return int(taken.getsockname()[1])
 
 
 def settings(world: Mapping[str, Any]) -> dict[str, str]:
@@ -125,7 +149,6 @@ def settings(world: Mapping[str, Any]) -> dict[str, str]:
     wallet, merchant = world["accounts"][-1], world["accounts"][-2]
     return {
         "PATH": os.environ["PATH"],
-        "PORT": "0",
         "FACILITATOR_URL": world["facilitator"],
         "EXPLORER_URL": world["explorer"],
         "RPC_URL": world["rpc"],

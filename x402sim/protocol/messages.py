@@ -185,15 +185,16 @@ MAX_BRACKETS = 2000
 """More arrays and objects than any message has, and few enough for a small stack."""
 
 
-def decode(body: bytes, kind: type[Any]) -> Any:
+def decode(body: bytes, kind: type[Any], *, most: int = MAX_BRACKETS) -> Any:
     """Decode JSON bytes as a message; raises `BadMessage` saying what is wrong, and where.
 
     The decoder recurses as deep as Python's recursion limit allows, and libraries such as
     web3 raise that limit beyond what the stack holds: so the brackets are counted first.
+    At `most` so many arrays and objects are read.
     """
     brackets = body.count(b"[") + body.count(b"{")
-    if brackets > MAX_BRACKETS:
-        raise BadMessage(f"{brackets} arrays and objects are more than the {MAX_BRACKETS} read")
+    if brackets > most:
+        raise BadMessage(f"{brackets} arrays and objects are more than the {most} read")
     try:
         return msgspec.json.decode(body, type=kind)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:

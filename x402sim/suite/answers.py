@@ -48,7 +48,9 @@ class TargetAnswer:
             found = self.at(place)
             return found if isinstance(found, str) and found else None
         if place:
-            return self.headers.get(place) or None
+            given = self.headers.get(place, "")
+            is_url = given.startswith(("/", "http://", "https://"))
+            return (given.rstrip("/").rpartition("/")[2] if is_url else given) or None
         return find_session_id(self.body) or find_session_id(list(self.headers.values()))
 
     @property

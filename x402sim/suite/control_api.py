@@ -22,6 +22,9 @@ from x402sim.world.control.messages import ExplorerQuery, Transfer, Who
 NOBODY = "0x" + "00" * 20
 """The sender of minted tokens."""
 
+MOST = 100_000
+"""The arrays and objects in an answer: a world lists thousands of transactions."""
+
 
 class ControlApi:
     """One check's access to the world; `has_meddled` is set if it changes more than balances."""
@@ -52,7 +55,7 @@ class ControlApi:
         if answer.status_code != 200:
             raise Inconclusive(f"the control API refused {path!r}: {answer.text[:200]}")
         try:
-            return decode(answer.content, Any)
+            return decode(answer.content, Any, most=MOST)
         except BadMessage as error:
             raise Inconclusive(f"the control API did not answer JSON: {error}") from error
 

@@ -90,7 +90,8 @@ class SessionsEndpoint(_Part, frozen=True, kw_only=True):
 
     `claim` is how the id of a paid session is asked for: `repeat` the request with X-Payment-Id,
     `get` it from `claim_path`, or it is in the `receipt` of the deposit. `id` is where it is then:
-    a JSON pointer, or the name of a header; without it, the first string session_… is taken.
+    a JSON pointer, or the name of a header (of a URL, the last segment); without it, the first
+    string session_… is taken.
     """
 
     exists: bool = True
