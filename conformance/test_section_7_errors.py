@@ -81,7 +81,7 @@ async def valid_before_has_passed(probe: Probe) -> None:
     """An expired authorization gets the text for an expired authorization."""
     challenge, now_s = await probe.challenge(), probe.clock.now_s()
     header = probe.money.sign(
-        challenge, await probe.money.payer(), valid_after=now_s - 600, valid_before=now_s - 60
+        challenge, await probe.money.payer(), valid_after=now_s - 420, valid_before=now_s - 60
     )
     expect_refused(await probe.settle(challenge, header), EXPIRED)
 
@@ -171,7 +171,7 @@ async def statuses_of_the_settlement_errors(probe: Probe) -> None:
     paid, challenge, payer = await probe.buy(), await probe.challenge(), await probe.money.payer()
     by_another = probe.money.sign(challenge, payer, by=probe.money.stranger())
     now_s = probe.clock.now_s()
-    expired = probe.money.sign(challenge, payer, valid_after=now_s - 600, valid_before=now_s - 60)
+    expired = probe.money.sign(challenge, payer, valid_after=now_s - 420, valid_before=now_s - 60)
     answers = {
         BALANCE: await probe.settle(challenge, probe.money.sign(challenge, probe.money.stranger())),
         SIGNATURE: await probe.settle(challenge, by_another),

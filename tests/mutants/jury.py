@@ -134,17 +134,24 @@ def _why(verdict: Verdict, check_id: str) -> str:
 
 
 def sum_up(verdicts: Iterable[Verdict], seconds: float) -> list[str]:
-    """Return three lines: the mutation score, the false alarms, and how long it took."""
+    """Return four lines: the score, that of the specification's demands, false alarms, seconds."""
     verdicts = list(verdicts)
     mutants = [verdict for verdict in verdicts if verdict.name in MUTANTS]
     honest = [verdict for verdict in verdicts if verdict.name in HONEST]
     seen = sum(not missed(MUTANTS[verdict.name], verdict) for verdict in mutants)
     share = f" = {100 * seen / len(mutants):.1f} %" if mutants else ""
+    by_text = sum(any(is_text(each) for each in verdict.failed) for verdict in mutants)
     return [
         f"mutation score {seen}/{len(mutants)}{share}",
+        f"by the text    {by_text}/{len(mutants)}: seen by more than the kit's own demands",
         f"false alarms   {sum(bool(complaint(each)) for each in honest)} of {len(honest)}",
         f"in             {seconds:.0f} s",
     ]
+
+
+def is_text(check_id: str) -> bool:
+    """Tell whether the specification makes a demand, and not the kit."""
+    return check_id.startswith("spec/")
 
 
 def check_ids() -> list[str]:

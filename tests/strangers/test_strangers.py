@@ -4,25 +4,20 @@ The whole suite against every form is `python -m tests.strangers`; here, each st
 with its legal choices in a few groups, and each defect before the checks that saw it.
 """
 
-import csv
 import re
 
 import pytest
 
-from tests.strangers import matrix
+from tests.strangers import matrix, page
 from tests.strangers.__main__ import all_trials
 from tests.strangers.judging import Trial, try_one
+from tests.strangers.page import kept
 from tests.strangers.stranger import strangers
 from x402sim.spec.sentences import SENTENCES
 
 HONEST = [name for name, stranger in strangers().items() if not stranger.is_loose]
 WITHIN_S = 30
 """A run without --patient, on two quiet cores."""
-
-
-def kept() -> list[dict[str, str]]:
-    """Return the rows of the matrix that is kept."""
-    return list(csv.DictReader(matrix.FILE.read_text("utf-8").splitlines()))
 
 
 # --- the matrix ---------------------------------------------------------------------------
@@ -51,6 +46,10 @@ def test_what_breaks_the_specification_is_seen_by_the_specifications_demands() -
             assert row["seen_by_text"], row
         if row["kind"] == "correct" and row["service"] in HONEST:
             assert row["seen_by_text"] + row["seen_by_us"] == "", row
+
+
+def test_the_page_is_current() -> None:
+    assert page.FILE.read_text("utf-8") == page.page(), "run python -m tests.strangers.page"
 
 
 def test_there_are_enough_choices_and_defects() -> None:
