@@ -151,6 +151,16 @@ async def the_resource_is_the_path(probe: Probe) -> None:
         expect("resource", resource, endpoint.resource or endpoint.path)
 
 
+@check("2.1/resource", ground=explicit("2.1: resource", "4.2: Its resource"))
+async def a_query_is_no_part_of_the_resource(probe: Probe) -> None:
+    """The 402 for a path with a query, if there is one, names the same resource."""
+    resource = (await _requirements(probe)).get("resource")
+    answer = await probe.ask(path=probe.target.protected.path + "?from=list")
+    if answer.status != 402:
+        raise Skipped(f"a request with a query gets no 402: {answer.summary}")
+    expect("resource", read_402(answer).requirements.get("resource"), resource)
+
+
 @check("2.1/description-shown", level="SHOULD")
 async def a_402_has_a_description(probe: Probe) -> None:
     """The requirements of a 402 have a description, unless the target file says they have none."""

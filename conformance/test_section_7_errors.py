@@ -44,6 +44,13 @@ async def no_proof_no_content(probe: Probe) -> None:
             expect(field, asked.get(field), wanted.get(field))
 
 
+@check("7/payment-required", baseline="unpaid", needs="sessions")
+async def an_unknown_session_is_no_proof(probe: Probe) -> None:
+    """A request with the id of a session that never existed gets a 402."""
+    session_id = f"session_{probe.setting.rng.stream('no session').randbytes(20).hex()}"
+    expect_not_served(await probe.ask(session_id=session_id), is_402=True)
+
+
 # --- settlement ----------------------------------------------------------------------
 
 
@@ -74,6 +81,26 @@ async def signed_by_another_key(probe: Probe) -> None:
     challenge = await probe.challenge()
     header = probe.money.sign(challenge, await probe.money.payer(), by=probe.money.stranger())
     expect_refused(await probe.settle(challenge, header), SIGNATURE)
+
+
+@check(
+    "7/invalid-signature",
+    ground=derived(
+        "7: Invalid signature",
+        "7: Payment already settled",
+        step="What resolves it is a new header, and not a new id: the id is still good.",
+    ),
+    baseline="payment",
+    needs="funds",
+    pays=2,
+)
+async def a_new_header_resolves_it(probe: Probe) -> None:
+    """After a refused signature, a valid header pays for the same payment id."""
+    challenge, payer = await probe.challenge(), await probe.money.payer()
+    forged = probe.money.sign(challenge, payer, by=probe.money.stranger())
+    expect_refused(await probe.settle(challenge, forged), SIGNATURE)
+    answer = await probe.settle(challenge, probe.money.sign(challenge, payer))
+    probe.money.expect_settled(answer)
 
 
 @check("7/authorization-expired", baseline="payment", needs="funds", pays=1)

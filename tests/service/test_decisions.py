@@ -32,8 +32,11 @@ async def released_with_both(rig: ServiceRig) -> str:
     return str(shown.json()["released"])
 
 
-async def unknown_session(rig: ServiceRig) -> int:
-    return (await rig.ask(x_session_id="session_unknown")).status_code
+async def short_session(rig: ServiceRig) -> int:
+    assert (await rig.ask(x_session_id="session_unknown")).status_code == 402
+    session_id = (await rig.open_session("0.01", duration=60))["sessionId"]
+    assert (await rig.ask(x_session_id=session_id)).status_code == 200
+    return (await rig.ask(x_session_id=session_id)).status_code
 
 
 async def session_length_s(rig: ServiceRig) -> int:
@@ -104,7 +107,7 @@ OBSERVED: dict[str, tuple[Observe, Any, Any]] = {
     "gate_before_body": (bad_unpaid_body, 402, 400),
     "sides": (side, (200, 400), (400, 200)),
     "payment_id_first": (released_with_both, "0", "10000"),
-    "short_session_status": (unknown_session, 402, 403),
+    "short_session_status": (short_session, 402, 403),
     "duration_unit_s": (session_length_s, 10, 600),
     "session_created_status": (created, 201, 200),
     "insufficient_balance_status": (poor, 402, 400),

@@ -28,7 +28,7 @@ def main() -> int:
             print(f"{len(verdicts):3}/{len(trials)} {matrix.line(verdict)}", flush=True)
     print("\n".join(["", *matrix.sum_up(verdicts), f"in {elapsed():.0f} s"]))
     if asked.csv:
-        matrix.write(asked.csv, verdicts)
+        matrix.write(asked.csv, verdicts, all_trials())
     return int(any(matrix.complaint(verdict) for verdict in verdicts))
 
 

@@ -75,12 +75,20 @@ def sum_up(verdicts: Sequence[Verdict]) -> list[str]:
     ]
 
 
-def write(file: Path, verdicts: Sequence[Verdict]) -> None:
-    """Write a row for each form; the last column says why a defect is not seen by the text."""
+def write(file: Path, verdicts: Sequence[Verdict], trials: Sequence[Trial]) -> None:
+    """Write a row for each form; rows of other forms that are in the file stay."""
+    rows = {tuple(each[:2]): tuple(each) for each in kept(file)[1:]}
+    rows |= {each[:2]: each for each in map(row, verdicts)}
+    names = [tuple(trial.name.split("/", 1)) for trial in trials]
     with file.open("w", encoding="utf-8", newline="") as out:
         table = csv.writer(out, lineterminator="\n")
         table.writerow(FIRST)
-        table.writerows(row(each) for each in verdicts)
+        table.writerows(rows[name] for name in names if name in rows)
+
+
+def kept(file: Path) -> list[list[str]]:
+    """Return the rows of a matrix, its header first; none if there is no file."""
+    return list(csv.reader(file.read_text("utf-8").splitlines())) if file.exists() else []
 
 
 def row(verdict: Verdict) -> tuple[str, ...]:

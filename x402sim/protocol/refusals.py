@@ -226,7 +226,7 @@ class RequestError(Enum):
     SESSION_CANNOT_PAY = (
         "Session cannot pay",
         _short_session_status,
-        "The session is unknown, expired or short of budget.",
+        "The session is short of budget.",
     )
     NOT_FOUND = "Not found", 404, "There is no such path."
     UNKNOWN_SESSION = "Unknown session", 404, "No session has this id."

@@ -109,10 +109,16 @@ def payment_required(
 ) -> Response:
     """Return the 402 with new payment requirements (1/unpaid-402, 7/payment-required)."""
     decisions = service.settings.decisions
-    if decisions.short_session_status != 402 and "x-session-id" in request.headers:
+    if decisions.short_session_status != 402 and _has_session(service, request):
         raise web.refused(RequestError.SESSION_CANNOT_PAY, decisions=decisions)
     now_s = service.clock.now_s()
     return web.answer(service.issuer.issue(resource, amount_base, now_s), 402)
+
+
+def _has_session(service: Service, request: Request) -> bool:
+    """Tell whether a request names an active session: one that was refused is short of budget."""
+    session = service.store.sessions.get(request.headers.get("x-session-id", ""))
+    return session is not None and session.state == "active"
 
 
 async def health(service: Service, _: Request) -> Response:

@@ -79,7 +79,7 @@ class Decisions:
         402,
         403,
         slug="5/short-session",
-        asks="What answers an unknown, expired or insufficient session?",
+        asks="What answers a session whose budget is insufficient?",
         choice="The 402 of section 2.2",
         alternatives="403 with an error text",
         reason="The payer can continue at once by paying per request",
