@@ -16,8 +16,6 @@ from tests.strangers.stranger import strangers
 from x402sim.spec.sentences import SENTENCES
 
 HONEST = [name for name, stranger in strangers().items() if not stranger.is_loose]
-WITHIN_S = 30
-"""A run without --patient, on two quiet cores."""
 
 
 # --- the matrix ---------------------------------------------------------------------------
@@ -36,13 +34,13 @@ def test_every_defect_breaks_a_sentence_that_is_in_the_specification() -> None:
 
 
 def plain(text: str) -> str:
-    """Return a text without table bars and repeated blanks."""
-    return re.sub(r"[\s|]+", " ", text).strip()
+    """Return a text without table bars, repeated blanks and the number of a list's item."""
+    return re.sub(r"^\d\. ", "", re.sub(r"[\s|]+", " ", text).strip())
 
 
 def test_what_breaks_the_specification_is_seen_by_the_specifications_demands() -> None:
     for row in kept():
-        if row["kind"] == "defect" and row["breaks"] and not row["unseen"]:
+        if row["kind"] == "defect" and row["breaks"] and not row["why_not"]:
             assert row["seen_by_text"], row
         if row["kind"] == "correct" and row["service"] in HONEST:
             assert row["seen_by_text"] + row["seen_by_us"] == "", row
