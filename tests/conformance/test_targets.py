@@ -207,7 +207,7 @@ def test_a_paywall_that_keeps_the_specification_passes() -> None:
 OPENED: dict[str, set[str]] = {
     "requirements": {
         *(f"2.1/{field}" for field in ("scheme", "network", "pay-to", "asset", "amount")),
-        *("2.1/timeout", "2.1/resource", "5/exact-amount", "5/exact-recipient"),
+        *("2.1/resource", "5/exact-amount", "5/exact-recipient"),
     },
     "ids": {"2.2/payment-id"},
     "lock": {"7/payment-already-settled"},
