@@ -8,12 +8,13 @@ import re
 
 import pytest
 
-from tests.strangers import matrix, page
+from tests.strangers import page
 from tests.strangers.__main__ import all_trials
 from tests.strangers.judging import Trial, try_one
 from tests.strangers.page import kept
 from tests.strangers.stranger import strangers
 from x402sim.spec.sentences import SENTENCES
+from x402sim.suite.verdict import Outcome
 
 HONEST = [name for name, stranger in strangers().items() if not stranger.is_loose]
 
@@ -86,7 +87,7 @@ def seen() -> list[tuple[Trial, str]]:
 @pytest.mark.thorough
 @pytest.mark.parametrize(("trial", "check_id"), seen(), ids=lambda it: getattr(it, "name", it))
 def test_a_defect_is_seen(trial: Trial, check_id: str) -> None:
-    assert check_id in try_one(trial, [check_id]).of(matrix.Outcome.FAILED)
+    assert check_id in try_one(trial, [check_id]).of(Outcome.FAILED)
 
 
 @pytest.mark.thorough

@@ -111,9 +111,6 @@ def test_a_url_and_a_world(tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
-@pytest.mark.xfail(
-    reason="6/reputation: after a long run our rating no longer shows one payment", strict=False
-)
 def test_the_service_of_this_package(tmp_path: Path) -> None:
     port = str(free_port())
     first, *rest = BLOCKS[3].replace("4020", port).splitlines()
