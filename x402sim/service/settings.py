@@ -21,8 +21,8 @@ MOST_DECIMALS = 77
 class Settings:
     """The settings of one service; durations in seconds, money in tokens, as text.
 
-    The defaults are the numbers of the specification (section 8) and, where it gives none, ours.
-    Raises `ValueError` for an impossible value.
+    The defaults are the numbers of the specification (8/quote-price: a quote costs 0.01 tokens)
+    and, where it gives none, ours. Raises `ValueError` for an impossible value.
 
     >>> from x402sim import Settings, World
     >>> world = World(service=Settings(quote_price="0.05", session_sweep_s=60))
