@@ -156,7 +156,7 @@ def receipt(service: Service, payment_id: str) -> Receipt:
 
 
 def _can_pay(service: Service, payment: PresentedPayment, issued: PaymentRequirements) -> bool:
-    signed, network = payment.signed, service.settings.network
+    signed, network = payment.signed, service.setup.network
     return signed is not None and not first_broken(
         AUTHORIZES, Verification(signed, issued, network)
     )
