@@ -15,6 +15,7 @@ from x402sim.bounded import MIB, Limits
 from x402sim.protocol.crypto import Address, address_of, from_hex, parse_address
 from x402sim.protocol.networks import TESTNET, Network, network_named
 from x402sim.rng import Rng
+from x402sim.service.policies import ServicePolicy
 from x402sim.service.upstream.cronos import CRONOS
 from x402sim.service.upstream.dialect import Dialect
 from x402sim.spec.decisions import Decisions
@@ -41,6 +42,8 @@ class Settings:
     """The key that seals payment and session ids. It is random, and never derived from the private
     key: whoever reads that key could then forge payment ids with any price."""
     decisions: Decisions = field(default_factory=Decisions)
+    policy: ServicePolicy = field(default_factory=ServicePolicy)
+    """What it does about lost answers, its claim, refunds and so on: `service/policies`."""
 
     quote_price_base: int = 10_000
     max_timeout_s: int = 300

@@ -9,6 +9,7 @@ from x402sim.clock import Clock
 from x402sim.events import ServiceEvent
 from x402sim.protocol.refusals import Refusal
 from x402sim.protocol.rules import FRESHNESS, SETTLEMENT, Presented, Rules
+from x402sim.rng import Rng
 from x402sim.service.backoff import Backoff
 from x402sim.service.entitlements import Entitlements
 from x402sim.service.issue import Issuer
@@ -51,7 +52,7 @@ def refund_waits() -> Backoff:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Service:
-    """A service at work; `record` writes an event to the journal.
+    """A service at work; `record` writes an event to the journal, `rng` is for its policy.
 
     Each collaborator is an object that can be replaced by another of its kind.
     """
@@ -71,6 +72,14 @@ class Service:
     refunding: KeyedLocks = field(default_factory=KeyedLocks)
     pending_waits: Backoff = field(default_factory=pending_waits)
     refund_waits: Backoff = field(default_factory=refund_waits)
+    rng: Rng = field(default_factory=Rng)
+
+    def draw(self, name: str, about: str) -> float:
+        """Return a number in [0, 1) for a policy, the same whenever it is drawn.
+
+        `about` is a payment id or a session id.
+        """
+        return self.rng.stream(f"policy: {name} {about}").random()
 
 
 def restarted(service: Service) -> Service:
