@@ -35,30 +35,23 @@ class Attempt(msgspec.Struct, frozen=True):
     can_pay: bool
 
 
-class Checked(msgspec.Struct, frozen=True):
-    """An attempt that may be claimed; `earlier` is its record, if the same header was sent before.
-
-    `seen_unused`: the chain says that its authorization is not used yet.
-    """
-
-    earlier: Stored | None
-    seen_unused: bool
-
-
-async def check(service: Service, attempt: Attempt, *, ask_chain: bool) -> Checked:
+async def check(
+    service: Service, attempt: Attempt, *, ask_chain: bool
+) -> tuple[Stored | None, bool]:
     """Check that the payment id is free for the authorization in the header.
 
-    The record of the same header is pending, or settled if the chain says only now that it was
-    paid. Raises `SettlementRefused` if the id is used (7/payment-already-settled), if another
+    Returns the record, if the same header was sent before, and whether the chain says that its
+    authorization is not used yet. The record is pending, or settled if the chain says only now
+    that it was paid. Raises `SettlementRefused` if the id is used (7/payment-already-settled), if another
     header may still pay for it, or if the authorization was used before (7/nonce-already-used).
     Without `ask_chain`, a new authorization is taken to be unused.
     """
     sent = service.store.payments.attempts(attempt.payment_id)
     earlier = await _earlier_attempt(service, attempt, sent) if sent else None
     if earlier is not None:
-        return Checked(earlier, earlier.seen_unused)
+        return earlier, earlier.seen_unused
     require(service, service.freshness_rules, attempt)
-    return Checked(None, await _is_unused(service, attempt) if ask_chain else attempt.can_pay)
+    return None, await _is_unused(service, attempt) if ask_chain else attempt.can_pay
 
 
 def claim(service: Service, attempt: Attempt, *, seen_unused: bool) -> Stored:
@@ -148,8 +141,7 @@ async def _is_unused(service: Service, attempt: Attempt) -> bool:
     One that was used before it was presented here may have paid at another service. Raises
     `SettlementRefused` "Nonce already used" then (5/nonce-once).
     """
-    authorization = attempt.payment.authorization
-    if authorization is None or not attempt.can_pay:
+    if (authorization := attempt.payment.authorization) is None or not attempt.can_pay:
         return False
     try:
         state = await service.rpc.nonce_state(authorization.from_, authorization.nonce)

@@ -68,15 +68,13 @@ def validate(service: Service, request: SettlementRequest) -> Attempt:
 
     Decodes the payment header, once. Raises `SettlementRefused`.
     """
-    payment_id, asked = request.payment_id, request.payment_requirements
+    payment_id, sent = request.payment_id, request.payment_requirements
     terms = service.issuer.read(payment_id)
     if terms is None:
         raise SettlementRefused(Refusal.MISMATCH, "this payment id was not issued here")
     payment, issued = present(request.payment_header), service.issuer.requirements(terms)
     can_pay = _can_pay(service, payment, issued)
-    attempt = Attempt(
-        payment_id, payment, terms, requirements=asked, issued=issued, can_pay=can_pay
-    )
+    attempt = Attempt(payment_id, payment, terms, requirements=sent, issued=issued, can_pay=can_pay)
     require(service, service.settlement_rules, attempt)
     return attempt
 
@@ -89,7 +87,7 @@ class Settlement:
     attempt: Attempt
     stored: Stored | None = None
     """Its record, once it is claimed."""
-    seen_unused: bool = False
+    is_unused: bool = False
     """Whether the chain said that the authorization is unused."""
     tx_hash: str | None = None
     """Its transaction, once it is settled."""
@@ -105,19 +103,17 @@ class Settlement:
 
     async def check(self, *, ask_chain: bool = True) -> bool:
         """Check that the id and the authorization are free; False if it is settled already."""
-        checked = await check(self.service, self.attempt, ask_chain=ask_chain)
-        self.stored, self.seen_unused = checked.earlier, checked.seen_unused
-        return checked.earlier is None or checked.earlier.record.status == "pending"
+        self.stored, self.is_unused = await check(self.service, self.attempt, ask_chain=ask_chain)
+        return self.stored is None or self.stored.record.status == "pending"
 
     def record(self) -> Stored:
         """Write the claim, if it is not written yet; return the record."""
-        if self.stored is None:
-            self.stored = claim(self.service, self.attempt, seen_unused=self.seen_unused)
+        self.stored = self.stored or claim(self.service, self.attempt, seen_unused=self.is_unused)
         return self.stored
 
     async def verify(self) -> None:
         """Take steps 2 and 3; nothing is sent before the chain says that it is unused."""
-        if self.attempt.can_pay and not self.seen_unused:
+        if self.attempt.can_pay and not self.is_unused:
             reason = "the chain's node did not answer, so nothing was sent to the facilitator"
             raise NotSettled(Refusal.UNREACHABLE, reason)
         await self.service.settings.policy.verify.verify(self)
@@ -204,38 +200,36 @@ async def refuse_unless_paid(
 
 
 def receipt(service: Service, payment_id: str) -> Receipt:
-    """Step 7: return the transaction hash (4.1/receipt)."""
-    record = _stored(service, payment_id).record
-    tx_hash, at_ms = str(record.tx_hash), record.timestamp
+    """Step 7: return the transaction hash (4.1/receipt).
+
+    Raises `SettlementRefused` if the control API restored an older database meanwhile.
+    """
+    stored = service.store.payments.get(payment_id)
+    if stored is None:
+        raise _gone()
+    tx_hash, at_ms = str(stored.record.tx_hash), stored.record.timestamp
     return Receipt(success=True, payment_id=payment_id, tx_hash=tx_hash, timestamp=at_ms)
 
 
 def _can_pay(service: Service, payment: PresentedPayment, issued: PaymentRequirements) -> bool:
-    signed, network = payment.signed, service.settings.network
-    case = signed and Verification(signed, issued, network)
+    signed, network = payment.signed, service.setup.network
+    case = Verification(signed, issued, network) if signed else None
     return case is not None and not first_broken(AUTHORIZES, case)
 
 
 # --- records, rules and reasons ------------------------------------------------------
 
 
-def _stored(service: Service, payment_id: str) -> Stored:
-    """Return a payment that was claimed.
-
-    Raises `SettlementRefused` if the control API restored an older database meanwhile.
-    """
-    stored = service.store.payments.get(payment_id)
-    if stored is None:
-        raise SettlementRefused(Refusal.FAILED, "the record of this payment is gone", final=False)
-    return stored
-
-
 def _attempt(service: Service, stored: Stored) -> Stored:
-    """Return an attempt as it is now; raises `SettlementRefused` as `_stored` does."""
+    """Return an attempt as it is now; raises `SettlementRefused` as `receipt` does."""
     now = service.store.payments.attempt(stored.attempt)
     if now is None or now.record.payment_id != stored.record.payment_id:
-        raise SettlementRefused(Refusal.FAILED, "the record of this payment is gone", final=False)
+        raise _gone()
     return now
+
+
+def _gone() -> SettlementRefused:
+    return SettlementRefused(Refusal.FAILED, "the record of this payment is gone", final=False)
 
 
 def _what_now(attempt: Attempt, refusal: Refusal, finding: Finding, *, may_move: bool) -> str:
