@@ -7,6 +7,9 @@ Clauses: 4.4/*, 2.6/remaining, 3/expiry-refund, 3/refund-once.
 
 import asyncio
 import logging
+import math
+
+import msgspec
 
 from x402sim import events
 from x402sim.protocol.crypto import checksum, keccak256, parse_address, sign
@@ -21,6 +24,7 @@ from x402sim.protocol.messages import (
 from x402sim.protocol.money import to_base
 from x402sim.protocol.refusals import Finding
 from x402sim.service.issue import SESSIONS
+from x402sim.service.policies.serving import EndedSession
 from x402sim.service.reconcile import follow_chain, is_deep
 from x402sim.service.settings import Settings
 from x402sim.service.state import Service
@@ -73,7 +77,7 @@ def view(session: Session) -> SessionView:
 
 
 async def expire(service: Service) -> int:
-    """End the expired sessions, and pay the refunds due (3/expiry-refund).
+    """End the expired sessions, and pay the refunds due (3/expiry-refund), as the policy says.
 
     Returns how many were settled; the others stay due.
     """
@@ -82,12 +86,27 @@ async def expire(service: Service) -> int:
         service.record(events.SessionsExpired(count=ended))
     owed = {refund.session_id: refund for refund in service.store.sessions.refunds_due()}
     service.refund_waits.keep(owed.keys())
-    due = [owed[each] for each in service.refund_waits.due(owed, service.clock.now())]
+    waited = service.refund_waits.due(owed, service.clock.now())
+    due = [refund for each in waited if (refund := _due(service, owed[each])) is not None]
     settled, at_once = 0, service.settings.refunds_at_once
     while due:
         batch, due = due[:at_once], due[at_once:]
         settled += sum(await asyncio.gather(*(_pay_back_once(service, each) for each in batch)))
     return settled
+
+
+def _due(service: Service, owed: Refund) -> Refund | None:
+    """Return what the policy pays back now of what is owed; it is not asked again too early."""
+    session = service.store.sessions.get(owed.session_id)
+    assert session is not None
+    ended = EndedSession(deposited_base=session.deposited, unspent_base=owed.amount)
+    paid_back = service.settings.policy.refund.refund(ended)
+    after_s = math.inf if paid_back is None else paid_back.after_s
+    due_s = session.expires_ms / 1000 + after_s
+    if paid_back is None or (after_s and due_s > service.clock.now()):
+        service.refund_waits.put_off(owed.session_id, due_s)
+        return None
+    return msgspec.structs.replace(owed, amount=paid_back.amount_base)
 
 
 async def _pay_back_once(service: Service, refund: Refund) -> bool:

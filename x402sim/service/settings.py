@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from x402sim.bounded import MIB
 from x402sim.protocol.money import to_base
+from x402sim.service.policies import ServicePolicy
 from x402sim.spec.decisions import Decisions
 
 MOST_DECIMALS = 77
@@ -73,6 +74,8 @@ class Settings:
     step; 0 starts all intervals with the world."""
     decisions: Decisions = field(default_factory=Decisions)
     """The choices where the specification is silent."""
+    policy: ServicePolicy = field(default_factory=ServicePolicy)
+    """What it does about lost answers, verification, its claim, refunds and requests."""
 
     def __post_init__(self) -> None:
         _price("quote_price", self.quote_price)
@@ -89,6 +92,8 @@ class Settings:
             _number("phase", self.phase, least=0)
         if not isinstance(self.decisions, Decisions):
             raise ValueError(f"decisions: expected Decisions, got {self.decisions!r}")
+        if not isinstance(self.policy, ServicePolicy):
+            raise ValueError(f"policy: expected ServicePolicy, got {self.policy!r}")
 
 
 _POSITIVE = (

@@ -9,6 +9,7 @@ from x402sim.clock import Clock
 from x402sim.events import ServiceEvent
 from x402sim.protocol.refusals import Refusal
 from x402sim.protocol.rules import FRESHNESS, SETTLEMENT, Presented, Rules
+from x402sim.rng import Rng
 from x402sim.service.backoff import Backoff
 from x402sim.service.entitlements import Entitlements
 from x402sim.service.issue import Issuer
@@ -47,7 +48,7 @@ def waits(first_s: float, most_s: float) -> Backoff:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Service:
-    """A service at work; `record` writes an event to the journal.
+    """A service at work; `record` writes an event to the journal, `rng` is for its policy.
 
     Each collaborator is an object that can be replaced by another of its kind.
     """
@@ -69,11 +70,19 @@ class Service:
     """When each pending payment is looked at again."""
     refund_waits: Backoff = field(default_factory=lambda: waits(*Settings.refund_wait_s))
     """When each refund that failed is tried again."""
+    rng: Rng = field(default_factory=Rng)
 
     @property
     def settings(self) -> Settings:
         """The numbers and choices of this service."""
         return self.setup.settings
+
+    def draw(self, name: str, about: str) -> float:
+        """Return a number in [0, 1) for a policy, the same whenever it is drawn.
+
+        `about` is a payment id or a session id.
+        """
+        return self.rng.stream(f"policy: {name} {about}").random()
 
 
 def restarted(service: Service) -> Service:

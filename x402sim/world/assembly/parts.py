@@ -352,6 +352,7 @@ def _service(
         record=record,
         settlement_rules=site.recipe.rules("settlement"),
         freshness_rules=site.recipe.rules("freshness"),
+        rng=site.rng,
     )
 
 

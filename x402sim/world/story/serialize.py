@@ -6,6 +6,7 @@ from dataclasses import fields
 from typing import Any
 
 from x402sim.events import Scalar
+from x402sim.printable import described
 from x402sim.protocol.networks import MAINNET
 from x402sim.service.settings import Settings
 from x402sim.spec.decisions import Decisions
@@ -21,7 +22,7 @@ def _python(value: Any) -> str:
         return "MAINNET"
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{key!r}: {_python(each)}" for key, each in value.items()) + "}"
-    return _changed(value) if isinstance(value, Decisions | Settings) else repr(value)
+    return _changed(value) if isinstance(value, Decisions | Settings) else described(value)
 
 
 def _changed(value: Decisions | Settings) -> str:
