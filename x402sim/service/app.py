@@ -14,7 +14,7 @@ from starlette.routing import Route
 
 from x402sim import web
 from x402sim.events import MAX_REASON, PaymentRefused, clipped
-from x402sim.protocol.messages import QuoteRequest, SessionRequest, SettlementRequest
+from x402sim.protocol.messages import AgentList, QuoteRequest, SessionRequest, SettlementRequest
 from x402sim.protocol.refusals import RequestError, SettlementRefused, status_of
 from x402sim.service import gate, payments, quotes, sessions
 from x402sim.service.agents import agents
@@ -96,7 +96,7 @@ async def show_payment(service: Service, request: Request) -> Response:
 async def list_agents(service: Service, request: Request) -> Response:
     """GET /api/agents: the list of agents (4.3/list)."""
     price = service.setup.quote_price_base
-    content = web.answer({"agents": agents(service)})
+    content = web.answer(AgentList(agents=agents(service)))
     if not service.settings.decisions.agents_free:
         granted = gate.find_pass(service, request.headers, AGENTS, price)
         if granted is None or not gate.spend(service, granted):

@@ -7,6 +7,7 @@ from x402sim.world.story import serialize
 from x402sim.world.story.idle_timeout import IdleTimeout
 from x402sim.world.story.invariants import Invariants
 from x402sim.world.story.live import LiveWorld
+from x402sim.world.story.market import parts_of
 from x402sim.world.story.scenario import Scenario
 
 
@@ -81,7 +82,7 @@ async def _error(live: LiveWorld, scenario: Scenario, *, has_invariants: bool) -
     stage = live.stage
     if stage.parts is not None and has_invariants:
         stage.links.journal.listeners.append(Invariants(stage.parts, live.report_broken))
-    idle_timeout = IdleTimeout()
+    idle_timeout = IdleTimeout(parts_of(live.stage))
     stage.links.journal.listeners.append(idle_timeout)
     try:
         async with idle_timeout:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations  # so that help(World) shows short names of types
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from x402sim.clock import stopwatch
+from x402sim.explorer.settings import ExplorerSettings
+from x402sim.facilitator.settings import FacilitatorSettings
 from x402sim.protocol.networks import TESTNET, Network
 from x402sim.report.run import Run
 from x402sim.service.settings import Settings
@@ -19,10 +21,10 @@ from x402sim.world.stages.in_process import InProcess
 from x402sim.world.stages.parse import parse_stage
 from x402sim.world.stages.stage import OpenStage, Plan, Stage
 from x402sim.world.story import serialize
+from x402sim.world.story.configure import explorer_of, facilitators_of, services_of
 from x402sim.world.story.live import LiveWorld
 from x402sim.world.story.play import Description, play_on
 from x402sim.world.story.scenario import Scenario, Story, find
-from x402sim.world.story.shops import shops
 from x402sim.world.transport.latency import LatencySpec, latency_of
 
 RECEIVERS = ("service", "facilitator", "explorer", "rpc")
@@ -47,16 +49,29 @@ class World:
         X402SIM_CHAIN_KEYS). Objects: `Ledger()`, `Anvil()`, `Node(url, token=..., deploy=...)`.
     latency
         Latency in seconds of one message in one direction, by who receives the request:
-        "service", "facilitator", "explorer", "rpc". A number; (median, sigma) of a lognormal;
+        "service", "facilitator", "explorer", "rpc", or the name of one service or facilitator.
+        A number; (median, sigma) of a lognormal;
         or a list of measured seconds. Default: none.
     block_time_s
         Seconds between blocks, 0.01 to 86400; by default each transaction is mined immediately.
         The first block comes at a time drawn from the seed. Objects: `FixedBlocks(5, phase=0)`,
         `JitteredBlocks(5, 0.2)`, `PoissonBlocks(5)`.
+    explorer
+        `ExplorerSettings` of the explorer.
     explorer_lag_s
-        Seconds after its time until the explorer shows a block; default 0.
+        Seconds after its time until the explorer shows a block; short for
+        `explorer=ExplorerSettings(lag_s=...)`.
     service
         `Settings` of the service: its price, intervals, limits, policies and decisions.
+    services
+        Several services: `Settings` by name, 1 to 20, each with a merchant, a server wallet and a
+        database of its own. Payers use the first unless they are sent to another
+        (`payer.at(name)`).
+    facilitator
+        `FacilitatorSettings` of the facilitator.
+    facilitators
+        Several facilitators: `FacilitatorSettings` by name, each with an account of its own.
+        `Settings(facilitator=name)` chooses one; services use the first by default.
     decisions
         Other choices where the specification is silent, as a `Decisions` object, of every
         service; short for the same field of `Settings`.
@@ -93,6 +108,10 @@ class World:
         block_time_s: float | BlockTimes | None = None,
         explorer_lag_s: float = 0.0,
         service: Settings | None = None,
+        services: Mapping[str, Settings] | None = None,
+        facilitator: FacilitatorSettings | None = None,
+        facilitators: Mapping[str, FacilitatorSettings] | None = None,
+        explorer: ExplorerSettings | None = None,
         decisions: Decisions | None = None,
         network: Network | None = None,
         without: tuple[tuple[str, str], ...] = (),
@@ -108,24 +127,40 @@ class World:
         self.chain = parse_chain(chain) if isinstance(chain, str) else chain
         self.on.require(self.chain)
         self._network = network
+        parts = {
+            "service": service,
+            "services": services,
+            "facilitator": facilitator,
+            "facilitators": facilitators,
+            "explorer": explorer,
+        }
+        for option, given in parts.items():
+            if given is not None and not self.on.builds_world:
+                raise ValueError(f"{option}: {self.on.name} has its own, which cannot be set here")
+        sellers = services_of(service, services, decisions)
+        desks = facilitators_of(facilitator, facilitators, sellers)
         self._plan = Plan(
             recipe=Recipe(
                 network=network or TESTNET,
                 seed=seed,
-                services=shops(service, None),
-                decisions=decisions,
-                explorer_lag_s=explorer_lag_s,
+                services=sellers,
+                facilitators=desks,
+                explorer=explorer_of(explorer, explorer_lag_s),
                 chain=self.chain,
                 block_time_s=_blocks(block_time_s),
                 without=without,
             ),
-            latency={to: _latency(to, spec) for to, spec in (latency or {}).items()},
+            latency=_latencies(latency or {}, (*RECEIVERS, *sellers, *desks)),
         )
         self._options = serialize.options(
             latency=dict(latency or {}),
             block_time_s=block_time_s,
             explorer_lag_s=explorer_lag_s,
             service=None if service == Settings() else service,
+            services=services,
+            facilitator=None if facilitator == FacilitatorSettings() else facilitator,
+            facilitators=facilitators,
+            explorer=None if explorer == ExplorerSettings() else explorer,
             decisions=decisions,
             network=None if network == TESTNET else network,
             without=without,
@@ -192,9 +227,14 @@ def _blocks(given: float | BlockTimes | None) -> BlockTimes | None:
     return FixedBlocks(given)
 
 
+def _latencies(given: Mapping[str, LatencySpec], receivers: Sequence[str]) -> dict[str, Any]:
+    for to in given:
+        if to not in receivers:
+            raise ValueError(f"latency: {unknown('part', to, dict.fromkeys(receivers))}")
+    return {to: _latency(to, spec) for to, spec in given.items()}
+
+
 def _latency(to: str, spec: LatencySpec) -> Any:
-    if to not in RECEIVERS:
-        raise ValueError(f"latency: {unknown('part', to, RECEIVERS)}")
     try:
         return latency_of(spec)
     except ValueError as wrong:
