@@ -6,6 +6,8 @@ import math
 import re
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
+from random import Random
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -371,6 +373,50 @@ def test_a_url_gives_its_own_view_too(server: LocalServer) -> None:
 def test_a_latency_that_is_none_is_refused(spec: Any) -> None:
     with pytest.raises(ValueError, match="a latency is seconds"):
         latency_of(spec)
+
+
+class Triangular:
+    """A distribution as scipy.stats freezes one: its name, its arguments, and its quantiles."""
+
+    dist = SimpleNamespace(name="triang")
+    args = (0.5,)
+    kwds = {"loc": 0.1, "scale": 0.2}
+
+    def ppf(self, q: float) -> float:
+        return 0.1 + 0.2 * (math.sqrt(q / 2) if q < 0.5 else 1 - math.sqrt((1 - q) / 2))
+
+
+class Seeded:
+    def rvs(self, *, random_state: int) -> float:
+        return Random(random_state).uniform(1, 2)
+
+
+def test_a_latency_may_be_any_distribution() -> None:
+    one, same = Rng(1).stream("wire"), Rng(1).stream("wire")
+    draw, mean = latency_of(Triangular()), 0.2
+    drawn = [draw(one) for _ in range(4000)]
+    assert sum(drawn) / len(drawn) == pytest.approx(mean, abs=0.003)
+    assert drawn[:9] == [Triangular().ppf(same.random()) for _ in range(9)]
+    assert all(1 <= latency_of(Seeded())(one) <= 2 for _ in range(9))
+    assert latency_of(lambda stream: stream.choice([3]))(one) == 3.0
+
+
+def test_the_journal_names_a_distribution_without_its_address() -> None:
+    latency = {"service": Triangular(), "facilitator": lambda stream: 0.1, "rpc": Seeded()}
+    runs = [play(quote, latency=latency) for _ in range(2)]
+    assert runs[0].sha256 == runs[1].sha256
+    (begin,) = entries(runs[0], events.Begin)
+    assert begin.event.options["latency"] == (
+        "{'service': triang(0.5, loc=0.1, scale=0.2), "
+        "'facilitator': test_the_journal_names_a_distribution_without_its_address.<lambda>, "
+        "'rpc': Seeded(...)}"
+    )
+
+
+@pytest.mark.parametrize("drawn", [-0.1, math.nan, math.inf, "soon", None], ids=str)
+def test_an_impossible_latency_is_refused_when_it_is_drawn(drawn: Any) -> None:
+    with pytest.raises(ValueError, match="a latency is a finite number of seconds from 0"):
+        latency_of(lambda stream: drawn)(Rng(1).stream("wire"))
 
 
 def test_each_hop_takes_its_time_both_ways() -> None:

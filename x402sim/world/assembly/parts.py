@@ -225,7 +225,7 @@ def _site(recipe: Recipe, clock: Clock, journal: Journal) -> _Site:
         clock=clock,
         clocks={actor: SkewedClock(clock) for actor in ACTORS},
         journal=journal,
-        faults=Faults(rng.stream("faults")),
+        faults=Faults(rng.stream("faults"), clock.now),
         rng=rng,
         keys=Rng(recipe.seed or 0),
     )

@@ -7,6 +7,7 @@ marked (needs "…") works only on stages that meet that need (`x402sim.spec.nee
 import math
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, get_args
 
 import httpx
@@ -16,7 +17,7 @@ from x402sim import events
 from x402sim.clock import Clock
 from x402sim.payer.auth import PaymentAuth
 from x402sim.payer.session import SessionAuth
-from x402sim.printable import printable
+from x402sim.printable import described, printable
 from x402sim.protocol import abi, cronos
 from x402sim.protocol.crypto import ZERO_ADDRESS, checksum, parse_address, to_hex
 from x402sim.protocol.messages import wire_body
@@ -35,7 +36,7 @@ from x402sim.world.story import serialize
 from x402sim.world.story.before import Before
 from x402sim.world.story.clause_ids import require_clause
 from x402sim.world.story.payer import Answer, Payer
-from x402sim.world.transport.faults import Fault, When
+from x402sim.world.transport.faults import Fault, FaultRule, When
 
 
 class LiveWorld:
@@ -165,20 +166,27 @@ class LiveWorld:
 
     # --- what goes wrong -------------------------------------------------------------
 
-    async def fault(self, fault: Fault, when: When | None = None) -> None:
+    async def fault(self, fault: Fault | FaultRule, when: When | None = None) -> None:
         """Add a fault (needs "faults"), such as `Fault(victim="facilitator", does="lose answer")`.
 
-        `when` is a further condition: a function of a request's path, query and body (bytes). It
-        cannot be sent to a deployment. Raises `RuntimeError` for a path that the victim lacks
-        (with `when`, `ValueError`).
+        `when` is a further condition: a function of a request's path, query and body (bytes). The
+        fault itself may be a function, too: it gets each request that no other fault has struck
+        (`victim`, `path`, `sent`, `json`, `at_s`, `rng`), and returns the fault that strikes it, or
+        None. Functions cannot be sent to a deployment. Raises `RuntimeError` for a path that the
+        victim lacks (with `when`, `ValueError`).
         """
-        self.record(events.FaultInjected(**msgspec.to_builtins(fault)))
-        if when is None:
+        if isinstance(fault, Fault):
+            self.record(events.FaultInjected(**msgspec.to_builtins(fault)))
+        if isinstance(fault, Fault) and when is None:
             await self._control("POST", "faults", msgspec.to_builtins(fault))
         elif self.stage.parts is None:
-            raise ValueError("`when` is a Python function: it cannot be sent to a deployment")
-        else:
+            raise ValueError("a Python function cannot be sent to a deployment")
+        elif isinstance(fault, Fault):
             self.stage.parts.faults.add(fault, when)
+        else:
+            says = partial(self.report_broken, "fault", "a Fault or None")
+            self.stage.parts.faults.add_rule(fault, says)
+            self.note("fault", rule=described(fault))
 
     async def heal(self) -> None:
         """Reset faults, clock skews, the explorer's lag, forced reverts and mining."""

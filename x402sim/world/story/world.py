@@ -47,7 +47,8 @@ class World:
     latency
         Latency in seconds of one message in one direction, by who receives the request:
         "service", "facilitator", "explorer", "rpc". A number; (median, sigma) of a lognormal;
-        or a list of measured seconds. Default: none.
+        a list of measured seconds; a frozen distribution of scipy.stats, or anything with its
+        `ppf` or `rvs`; or a function of a random stream. Default: none.
     block_time_s
         Seconds between blocks, 0.01 to 86400; by default each transaction is mined immediately.
     explorer_lag_s
