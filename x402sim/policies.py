@@ -16,68 +16,87 @@ own object with that method does as well.
     sessions     PayEach, ReusePayment, OpenSessions, SessionAfter
     budget       NoLimit, AtMost, AtMostEach, AtMostPer
 
-The first of each line is the default. Each is loaded when it is first used.
+The first of each line is the default.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from x402sim.payer.policies import PayerPolicy
+from x402sim.payer.policies.budget import AtMost, AtMostEach, AtMostPer, NoLimit
+from x402sim.payer.policies.retry import (
+    GiveUp,
+    NewAuthorization,
+    SameAuthorization,
+    SameThenNew,
+    StartOver,
+)
+from x402sim.payer.policies.sessions import OpenSessions, PayEach, ReusePayment, SessionAfter
+from x402sim.service.policies import ServicePolicy
+from x402sim.service.policies.lost_answer import (
+    AskOnce,
+    Forget,
+    Reconcile,
+    ReconcileLater,
+    SettleAgain,
+)
+from x402sim.service.policies.serving import (
+    EndedSession,
+    FailToServe,
+    NeverRefund,
+    PayBack,
+    RefundAtExpiry,
+    RefundLater,
+    RefundLessFee,
+    ServeBeforeSettle,
+    ServeIndexed,
+    ServeSettled,
+)
+from x402sim.service.policies.settling import (
+    ClaimAfterSettle,
+    ClaimAfterVerify,
+    ClaimFirst,
+    ClaimUnseen,
+    SkipVerify,
+    VerifyFirst,
+    VerifyFrom,
+    VerifySome,
+)
 
-if TYPE_CHECKING:
-    pass
-
-_LOST, _SETTLING = "service.policies.lost_answer", "service.policies.settling"
-_SERVING, _RETRY = "service.policies.serving", "payer.policies.retry"
-_SESSIONS, _BUDGET = "payer.policies.sessions", "payer.policies.budget"
-_HOME = {
-    "ServicePolicy": "service.policies",
-    "PayerPolicy": "payer.policies",
-    "AskOnce": _LOST,
-    "AtMost": _BUDGET,
-    "AtMostEach": _BUDGET,
-    "AtMostPer": _BUDGET,
-    "ClaimAfterSettle": _SETTLING,
-    "ClaimAfterVerify": _SETTLING,
-    "ClaimFirst": _SETTLING,
-    "ClaimUnseen": _SETTLING,
-    "EndedSession": _SERVING,
-    "FailToServe": _SERVING,
-    "Forget": _LOST,
-    "GiveUp": _RETRY,
-    "NeverRefund": _SERVING,
-    "NewAuthorization": _RETRY,
-    "NoLimit": _BUDGET,
-    "OpenSessions": _SESSIONS,
-    "PayBack": _SERVING,
-    "PayEach": _SESSIONS,
-    "Reconcile": _LOST,
-    "ReconcileLater": _LOST,
-    "RefundAtExpiry": _SERVING,
-    "RefundLater": _SERVING,
-    "RefundLessFee": _SERVING,
-    "ReusePayment": _SESSIONS,
-    "SameAuthorization": _RETRY,
-    "SameThenNew": _RETRY,
-    "ServeBeforeSettle": _SERVING,
-    "ServeIndexed": _SERVING,
-    "ServeSettled": _SERVING,
-    "SessionAfter": _SESSIONS,
-    "SettleAgain": _LOST,
-    "SkipVerify": _SETTLING,
-    "StartOver": _RETRY,
-    "VerifyFirst": _SETTLING,
-    "VerifyFrom": _SETTLING,
-    "VerifySome": _SETTLING,
-}
-__all__ = sorted(_HOME)  # noqa: PLE0605 - one list of names
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module 'x402sim.policies' has no attribute {name!r}")
-    value = getattr(import_module(f"x402sim.{_HOME[name]}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__all__ = [
+    "AskOnce",
+    "AtMost",
+    "AtMostEach",
+    "AtMostPer",
+    "ClaimAfterSettle",
+    "ClaimAfterVerify",
+    "ClaimFirst",
+    "ClaimUnseen",
+    "EndedSession",
+    "FailToServe",
+    "Forget",
+    "GiveUp",
+    "NeverRefund",
+    "NewAuthorization",
+    "NoLimit",
+    "OpenSessions",
+    "PayBack",
+    "PayEach",
+    "PayerPolicy",
+    "Reconcile",
+    "ReconcileLater",
+    "RefundAtExpiry",
+    "RefundLater",
+    "RefundLessFee",
+    "ReusePayment",
+    "SameAuthorization",
+    "SameThenNew",
+    "ServeBeforeSettle",
+    "ServeIndexed",
+    "ServeSettled",
+    "ServicePolicy",
+    "SessionAfter",
+    "SettleAgain",
+    "SkipVerify",
+    "StartOver",
+    "VerifyFirst",
+    "VerifyFrom",
+    "VerifySome",
+]
