@@ -9,6 +9,7 @@ from typing import Any
 from x402sim.clock import stopwatch
 from x402sim.protocol.networks import TESTNET, Network
 from x402sim.report.run import Run
+from x402sim.service.settings import Settings
 from x402sim.spec.decisions import Decisions
 from x402sim.suggest import unknown
 from x402sim.world.assembly.recipe import Recipe
@@ -21,6 +22,7 @@ from x402sim.world.story import serialize
 from x402sim.world.story.live import LiveWorld
 from x402sim.world.story.play import Description, play_on
 from x402sim.world.story.scenario import Scenario, Story, find
+from x402sim.world.story.shops import shops
 from x402sim.world.transport.latency import LatencySpec, latency_of
 
 RECEIVERS = ("service", "facilitator", "explorer", "rpc")
@@ -51,8 +53,11 @@ class World:
         Seconds between blocks, 0.01 to 86400; by default each transaction is mined immediately.
     explorer_lag_s
         Seconds after its time until the explorer shows a block; default 0.
+    service
+        `Settings` of the service: its price, intervals, limits, policies and decisions.
     decisions
-        Other choices where the specification is silent, as a `Decisions` object.
+        Other choices where the specification is silent, as a `Decisions` object, of every
+        service; short for the same field of `Settings`.
     network
         `TESTNET` (the default), `MAINNET`, or a `Network` of your own. With a URL as stage, the
         network is the one that the control API of the service reports; `play` raises `ValueError`
@@ -89,6 +94,7 @@ class World:
         latency: Mapping[str, LatencySpec] | None = None,
         block_time_s: float | None = None,
         explorer_lag_s: float = 0.0,
+        service: Settings | None = None,
         decisions: Decisions | None = None,
         network: Network | None = None,
         without: tuple[tuple[str, str], ...] = (),
@@ -110,6 +116,7 @@ class World:
             recipe=Recipe(
                 network=network or TESTNET,
                 seed=seed,
+                services=shops(service, None),
                 decisions=decisions,
                 explorer_lag_s=explorer_lag_s,
                 chain=self.chain,
@@ -123,6 +130,7 @@ class World:
             latency=dict(latency or {}),
             block_time_s=block_time_s,
             explorer_lag_s=explorer_lag_s,
+            service=None if service == Settings() else service,
             decisions=decisions,
             network=None if network == TESTNET else network,
             without=without,
