@@ -145,6 +145,16 @@ class Run:
         run.summary.require()
         return run
 
+    @classmethod
+    def open(cls, file: str | Path) -> "Run":
+        """Return the run whose journal this is, without holding its events in memory.
+
+        Each frame reads the file anew. Raises `OSError`, and `ValueError` as `load` does.
+        """
+        run = cls(journal=Journal.open(Path(file)))
+        run.summary.require()
+        return run
+
     def _repr_html_(self) -> str:
         """Return what a notebook shows."""
         need_extra()

@@ -32,11 +32,13 @@ class Summary:
         return self._one(End)
 
     def _one(self, kind: type[Kind]) -> Kind:
-        found = [entry.event for entry in self.journal if isinstance(entry.event, kind)]
+        found = [entry.event for entry in self.journal.of(kind)]
         if len(found) != 1:
             name = name_of(kind)
             raise ValueError(f"this journal has {len(found)} {name!r} events, a run has one")
-        return found[0]
+        (event,) = found
+        assert isinstance(event, kind)
+        return event
 
     def require(self) -> None:
         """Raise `ValueError` unless the journal has one beginning and one end."""
@@ -70,7 +72,7 @@ class Summary:
     @cached_property
     def checked(self) -> list[Check]:
         """Every check in order: clause, ok, expected, actual, exchange."""
-        return [entry.event for entry in self.journal if isinstance(entry.event, Check)]
+        return [each.event for each in self.journal.of(Check) if isinstance(each.event, Check)]
 
     @property
     def held(self) -> int:

@@ -67,7 +67,9 @@ async def _outcome(
     if error is not None:
         return "failed", error
     entries = live.stage.links.journal
-    checks = [entry.event for entry in entries if isinstance(entry.event, events.Check)]
+    checks = [
+        each.event for each in entries.of(events.Check) if isinstance(each.event, events.Check)
+    ]
     failed = [check for check in checks if not check.ok]
     if failed:
         return "failed", f"{len(failed)} of {len(checks)} checks did not hold"

@@ -3,6 +3,7 @@
 from __future__ import annotations  # so that help(World) shows short names of types
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from x402sim.clock import stopwatch
@@ -69,6 +70,10 @@ class World:
     invariants
         Whether to check after every event that money is conserved, no session spends more than
         its deposit, and access is granted for paid money only; default True.
+    journal
+        File that the journal is written to as it grows, such as "run.ndjson"; frames are read from
+        there. For long runs: memory grows with the open payments, not with the events. An existing
+        file is overwritten. Default: in memory.
 
     The objects are in `x402sim.backends`. Raises `ValueError` for an invalid option.
 
@@ -95,12 +100,14 @@ class World:
         network: Network | None = None,
         without: tuple[tuple[str, str], ...] = (),
         invariants: bool = True,
+        journal: str | Path | None = None,
     ) -> None:
         _require("seed", seed, int)
         _require("explorer_lag_s", explorer_lag_s, int, float)
         _require("decisions", decisions, Decisions, type(None))
         _require("network", network, Network, type(None))
         _require("invariants", invariants, bool)
+        _require("journal", journal, str, Path, type(None))
         self.seed = seed
         self.on = parse_stage(on) if isinstance(on, str) else on
         self.chain = parse_chain(chain) if isinstance(chain, str) else chain
@@ -117,6 +124,7 @@ class World:
                 block_time_s=block_time_s,
                 without=without,
             ),
+            journal=None if journal is None else Path(journal),
             latency={to: _latency(to, spec) for to, spec in (latency or {}).items()},
         )
         self._options = serialize.options(
