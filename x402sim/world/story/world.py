@@ -14,6 +14,7 @@ from x402sim.spec.decisions import Decisions
 from x402sim.suggest import unknown
 from x402sim.world.assembly.recipe import Recipe
 from x402sim.world.chains.backend import ChainBackend
+from x402sim.world.chains.block_times import BlockTimes, FixedBlocks
 from x402sim.world.chains.parse import DEFAULT_CHAIN, parse_chain
 from x402sim.world.stages.in_process import InProcess
 from x402sim.world.stages.parse import parse_stage
@@ -52,6 +53,8 @@ class World:
         `ppf` or `rvs`; or a function of a random stream. Default: none.
     block_time_s
         Seconds between blocks, 0.01 to 86400; by default each transaction is mined immediately.
+        The first block comes at a time drawn from the seed. Objects: `FixedBlocks(5, phase=0)`,
+        `JitteredBlocks(5, 0.2)`, `PoissonBlocks(5)`.
     explorer_lag_s
         Seconds after its time until the explorer shows a block; default 0.
     service
@@ -93,7 +96,7 @@ class World:
         on: Stage | str = InProcess(),  # noqa: B008 - frozen, without state
         chain: ChainBackend | str = DEFAULT_CHAIN,
         latency: Mapping[str, LatencySpec] | None = None,
-        block_time_s: float | None = None,
+        block_time_s: float | BlockTimes | None = None,
         explorer_lag_s: float = 0.0,
         service: Settings | None = None,
         decisions: Decisions | None = None,
@@ -121,7 +124,7 @@ class World:
                 decisions=decisions,
                 explorer_lag_s=explorer_lag_s,
                 chain=self.chain,
-                block_time_s=block_time_s,
+                block_time_s=_blocks(block_time_s),
                 without=without,
             ),
             journal=None if journal is None else Path(journal),
@@ -189,6 +192,13 @@ def _require(option: str, value: object, *kinds: type) -> None:
     if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
         wanted = " or ".join("None" if kind is type(None) else kind.__name__ for kind in kinds)
         raise ValueError(f"{option}: expected {wanted}, got {value!r}")
+
+
+def _blocks(given: float | BlockTimes | None) -> BlockTimes | None:
+    """Return when blocks come: of a number of seconds, at a phase drawn from the seed."""
+    if given is None or hasattr(given, "intervals"):
+        return given
+    return FixedBlocks(given)
 
 
 def _latency(to: str, spec: LatencySpec) -> Any:
