@@ -30,7 +30,8 @@ def run(
         list[str] | None,
         typer.Argument(
             metavar="NAME",
-            help="Scenarios to play: names (see `list`) or .py files of your own. [default: all]",
+            help="Scenarios to play: names (see `list`), or files of your own: FILE.py, or "
+            "FILE.py:FUNCTION for one story in it. [default: all]",
         ),
     ] = None,
     on: Annotated[
@@ -64,8 +65,8 @@ def run(
 
     Exit codes: 0, every check held; 1, a check failed, and the output shows its clause,
     the expected and the actual value, and the command that repeats it; 2, wrong usage, or no
-    scenario ran. `--json` prints seed, journal_sha256 and scenarios; journal_sha256 is the
-    SHA-256 of the list of journal hashes, one per line.
+    scenario ran. `--json` prints seed, combined_sha256 and scenarios, each with its
+    journal_sha256; combined_sha256 is the SHA-256 of the list of these hashes, one per line.
 
     With `--chain URL`, X402SIM_CHAIN_KEYS lists private keys, separated by commas: the first
     pays for gas, and the token owner's key, if listed, mints for payers.
@@ -75,6 +76,7 @@ def run(
     - `x402sim run replay`
     - `x402sim run --out report`
     - `x402sim run mine.py --on http://127.0.0.1:4020`
+    - `x402sim run mine.py:story --seed 7`
     """
     from x402sim.commands import playing
 
