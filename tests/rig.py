@@ -126,7 +126,7 @@ class ServiceRig:
     @property
     def earned(self) -> int:
         state = self.parts.chain.machine.state
-        return state.balances.get(self.service.settings.pay_to, 0)
+        return state.balances.get(self.service.setup.pay_to, 0)
 
     def transfers(self, wallet: Wallet | None = None) -> int:
         """Count the token transfers, of one sender if a wallet is given."""

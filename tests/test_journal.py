@@ -3,6 +3,7 @@
 import hashlib
 import json
 import sys
+from collections import deque
 
 import pytest
 from msgspec import structs
@@ -268,3 +269,29 @@ def test_an_event_keeps_one_byte_a_character(text, kept):
 def test_a_journal_that_is_nested_too_deeply_is_refused(text):
     with pytest.raises(ValueError, match=r"no journal|nested too deeply"):
         Journal.load(text)
+
+
+# --- what it costs -------------------------------------------------------------------
+
+
+class Counted(deque):
+    """Entries that count how many of them are read."""
+
+    read = 0
+
+    def __iter__(self):
+        for entry in super().__iter__():
+            self.read += 1
+            yield entry
+
+    def __reversed__(self):
+        for entry in super().__reversed__():
+            self.read += 1
+            yield entry
+
+
+def test_since_reads_the_newest_entries_only():
+    journal = filled(5000)
+    journal._entries = Counted(journal._entries)
+    assert [entry.seq for entry in journal.since(4990)] == list(range(4990, 5000))
+    assert journal._entries.read <= 11

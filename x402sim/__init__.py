@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from x402sim.payer.wallet import Wallet
     from x402sim.protocol.networks import MAINNET, TESTNET, Network
     from x402sim.report.run import Run
+    from x402sim.service.settings import Settings
     from x402sim.spec.decisions import Decisions
     from x402sim.world.server.local import LocalServer
     from x402sim.world.story.live import LiveWorld
@@ -46,6 +47,7 @@ __all__ = [
     "Run",
     "Scenario",
     "SessionAuth",
+    "Settings",
     "SpendingCapExceeded",
     "Wallet",
     "World",
@@ -71,6 +73,7 @@ _HOME = {
     "Run": "report.run",
     "Scenario": "world.story.scenario",
     "SessionAuth": "payer.session",
+    "Settings": "service.settings",
     "SpendingCapExceeded": "payer.errors",
     "Wallet": "payer.wallet",
     "World": "world.story.world",

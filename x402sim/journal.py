@@ -9,6 +9,7 @@ declaration, so that equal runs have equal bytes.
 import hashlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from itertools import takewhile
 from typing import Any
 
 import msgspec
@@ -105,7 +106,8 @@ class Journal:
 
     def since(self, seq: int) -> list[Entry]:
         """Return the kept entries numbered `seq` or more."""
-        return [entry for entry in self._entries if entry.seq >= seq]
+        newest_first = takewhile(lambda entry: entry.seq >= seq, reversed(self._entries))
+        return list(newest_first)[::-1]
 
     def ndjson(self, since: int = 0) -> bytes:
         """Return the header, and the kept entries numbered `since` or more, one a line."""

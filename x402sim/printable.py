@@ -30,3 +30,15 @@ def printable_lines(text: str) -> str:
 
 def _escaped(character: str) -> str:
     return character.encode("unicode_escape").decode("ascii")
+
+
+def described(value: object) -> str:
+    """Return a value as text that is equal in every process: `repr`, but without addresses.
+
+    A function is its name, and an object without a `repr` of its own is its class.
+    """
+    name = getattr(value, "__qualname__", None)
+    if isinstance(name, str):
+        return name.replace("<locals>.", "")
+    text = repr(value)
+    return f"{type(value).__qualname__}(...)" if " at 0x" in text else text

@@ -22,6 +22,7 @@ from x402sim import PaymentAuth, PaymentFailed, SessionAuth, Wallet
 from x402sim.protocol.header import present
 from x402sim.protocol.networks import TESTNET
 from x402sim.service.settings import Settings
+from x402sim.service.setup import Setup
 from x402sim.service.upstream.calls import OutcomeUnknown, Unavailable
 from x402sim.service.upstream.explorer import ExplorerClient
 from x402sim.service.upstream.facilitator import FacilitatorClient
@@ -41,37 +42,39 @@ KEY = b"k" * 32
 Reader = Callable[[str, float], Any]
 
 
-def service(url: str, deadline_s: float) -> tuple[httpx.AsyncClient, Settings]:
+def service(url: str, deadline_s: float) -> tuple[httpx.AsyncClient, Setup]:
     settings = Settings(
-        private_key=KEY, facilitator_url=url, explorer_url=url, rpc_url=url,
-        verify_timeout_s=deadline_s, settle_timeout_s=deadline_s, explorer_timeout_s=deadline_s,
-    )  # fmt: skip
-    return httpx.AsyncClient(timeout=None), settings
+        verify_timeout_s=deadline_s, settle_timeout_s=deadline_s, explorer_timeout_s=deadline_s
+    )
+    setup = Setup(
+        private_key=KEY, facilitator_url=url, explorer_url=url, rpc_url=url, settings=settings
+    )
+    return httpx.AsyncClient(timeout=None), setup
 
 
-def _upstream(call: Callable[[httpx.AsyncClient, Settings], Any]) -> Reader:
+def _upstream(call: Callable[[httpx.AsyncClient, Setup], Any]) -> Reader:
     async def read(url: str, deadline_s: float) -> None:
-        http, settings = service(url + "/200", deadline_s)
+        http, setup = service(url + "/200", deadline_s)
         async with http:
-            await call(http, settings)
+            await call(http, setup)
 
     return read
 
 
-async def _verify(http: httpx.AsyncClient, settings: Settings) -> None:
-    await FacilitatorClient(http, settings).verify(present("0x"), requirements())
+async def _verify(http: httpx.AsyncClient, setup: Setup) -> None:
+    await FacilitatorClient(http, setup).verify(present("0x"), requirements())
 
 
-async def _settle(http: httpx.AsyncClient, settings: Settings) -> None:
-    await FacilitatorClient(http, settings).settle(present("0x"), requirements())
+async def _settle(http: httpx.AsyncClient, setup: Setup) -> None:
+    await FacilitatorClient(http, setup).settle(present("0x"), requirements())
 
 
-async def _explore(http: httpx.AsyncClient, settings: Settings) -> None:
-    await ExplorerClient(http, settings).transaction("0x" + "1" * 64)
+async def _explore(http: httpx.AsyncClient, setup: Setup) -> None:
+    await ExplorerClient(http, setup).transaction("0x" + "1" * 64)
 
 
-async def _rpc(http: httpx.AsyncClient, settings: Settings) -> None:
-    await RpcClient(http, settings).nonce_state(Wallet(KEY).address_bytes, bytes(32))
+async def _rpc(http: httpx.AsyncClient, setup: Setup) -> None:
+    await RpcClient(http, setup).nonce_state(Wallet(KEY).address_bytes, bytes(32))
 
 
 def payer(url: str, deadline_s: float) -> PaymentAuth:

@@ -300,10 +300,10 @@ def test_a_session_with_a_budget_above_its_deposit(monkeypatch: pytest.MonkeyPat
 def test_access_before_the_transfer(monkeypatch: pytest.MonkeyPatch) -> None:
     right = payments.claim
 
-    def eager(service: Any, attempt: Any) -> Any:
+    def eager(service: Any, attempt: Any, **more: Any) -> Any:
         entitlement = grant.Entitlement(attempt.payment_id, attempt.terms.resource, "", 10**14)
         service.entitlements.add(entitlement)
-        return right(service, attempt)
+        return right(service, attempt, **more)
 
     monkeypatch.setattr(payments, "claim", eager)
     assert "spec/4.1/order" in failed("spec/4.1")

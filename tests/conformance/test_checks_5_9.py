@@ -26,7 +26,7 @@ from x402sim.suite.local import judge
 from x402sim.suite.setting import Setting
 from x402sim.suite.target import Target
 from x402sim.suite.verdict import Outcome, Result
-from x402sim.world.assembly import parts, process
+from x402sim.world.assembly import process
 from x402sim.world.assembly.recipe import Recipe
 from x402sim.world.loop import run_virtual
 from x402sim.world.stages.in_process import InProcess
@@ -135,7 +135,12 @@ def swapped(owner: Any, name: str, value: Any) -> Break:
 
 
 def settings(**values: Any) -> Break:
-    return swapped(parts, "Settings", functools.partial(Settings, **values))
+    ours = Recipe.settings_of
+
+    def theirs(recipe: Recipe, name: str) -> Settings:
+        return replace(ours(recipe, name), **values)
+
+    return swapped(Recipe, "settings_of", theirs)
 
 
 def granted_if(condition: str) -> Break:
@@ -255,7 +260,7 @@ DEFECTS: dict[str, tuple[Break, set[str]]] = {
         swapped(web, "error", shows),
         {"7/malformed-body", "7/malformed-paid", "7/malformed-header", "7/other-methods"},
     ),
-    "another price": (settings(quote_price_base=20_000), {"8/quote-price"}),
+    "another price": (settings(quote_price="0.02"), {"8/quote-price"}),
     "another timeout": (settings(max_timeout_s=600), {"8/timeout"}),
     "the indexer runs every minute": (settings(indexer_interval_s=60), {"8/indexer-interval"}),
     "the indexer has no batch limit": (settings(indexer_batch=1000), {"8/indexer-batch"}),

@@ -37,7 +37,7 @@ from x402sim.rng import Rng
 from x402sim.service.entitlements import Entitlements
 from x402sim.service.issue import Issuer
 from x402sim.service.reconcile import reconcile
-from x402sim.service.settings import Settings
+from x402sim.service.setup import Setup
 from x402sim.service.state import Service
 from x402sim.service.store import Store
 from x402sim.service.store.payment_records import Claim
@@ -57,7 +57,7 @@ class Shop:
     def __post_init__(self) -> None:
         is_node = isinstance(self.driver.chain, LocalChain)
         self.rpc_url = self.driver.chain.url if is_node else "http://rpc.test"
-        self.settings = Settings(
+        self.setup = Setup(
             private_key=from_hex(SHOP.private_key, 32),
             facilitator_url="http://facilitator.test",
             explorer_url="http://explorer.test",
@@ -90,14 +90,14 @@ class Shop:
     async def service(self):
         async with httpx.AsyncClient(transport=self.transport, timeout=None) as http:
             yield Service(
-                settings=self.settings,
+                setup=self.setup,
                 clock=self.driver.town.clock,
                 store=self.store,
-                issuer=Issuer(self.settings, Rng(1).stream("payment ids")),
-                entitlements=Entitlements(self.settings.entitlement_lifetime_s),
-                facilitator=FacilitatorClient(http, self.settings),
-                explorer=ExplorerClient(http, self.settings),
-                rpc=RpcClient(http, self.settings),
+                issuer=Issuer(self.setup, Rng(1).stream("payment ids")),
+                entitlements=Entitlements(self.setup.settings.entitlement_lifetime_s),
+                facilitator=FacilitatorClient(http, self.setup),
+                explorer=ExplorerClient(http, self.setup),
+                rpc=RpcClient(http, self.setup),
             )
 
     def reconcile(self) -> tuple[int, str, str | None]:

@@ -8,7 +8,7 @@ from x402sim.bounded import Limits
 from x402sim.chain.rpc.app import MAX_BATCH, MAX_BATCH_BYTES
 from x402sim.payer.auth import DEADLINE_S
 from x402sim.payer.redirects import MAX_REDIRECTS
-from x402sim.service.settings import Settings
+from x402sim.service.setup import Setup
 from x402sim.world.assembly.parts import JOURNAL_LIMIT
 from x402sim.world.control.limits import JOURNAL_ANSWER_BYTES, WORLD_ANSWER_BYTES
 from x402sim.world.server.http import DEADLINES, MAX_HEAD_BYTES
@@ -16,7 +16,8 @@ from x402sim.world.server.http import DEADLINES, MAX_HEAD_BYTES
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
 KEY = bytes(range(1, 33))
-SETTINGS = Settings(private_key=KEY, facilitator_url="f", explorer_url="e", rpc_url="r")
+SETUP = Setup(private_key=KEY, facilitator_url="f", explorer_url="e", rpc_url="r")
+SETTINGS = SETUP.settings
 
 
 def test_every_test_that_is_named_exists() -> None:
@@ -43,7 +44,7 @@ def test_the_bounds_are_those_of_the_code() -> None:
 
 
 def test_no_key_is_in_a_repr() -> None:
-    shown = repr(SETTINGS) + str(SETTINGS) + repr(Wallet("0x" + KEY.hex()))
+    shown = repr(SETUP) + str(SETUP) + repr(Wallet("0x" + KEY.hex()))
     assert KEY.hex() not in shown
     assert repr(KEY)[2:-1] not in shown
-    assert repr(SETTINGS.secret)[2:-1] not in shown
+    assert repr(SETUP.secret)[2:-1] not in shown

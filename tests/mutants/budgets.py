@@ -73,7 +73,7 @@ def sessions(claimed: Claimed) -> Change:
         async def spend(service: Service, request: Request, serve: Serve) -> Answer:
             session_id, price_base = (
                 request.headers.get("x-session-id", ""),
-                service.settings.quote_price_base,
+                service.setup.quote_price_base,
             )
             if budgets.shown(session_id) is None or not budgets.debit(session_id, price_base):
                 return await serve(request)

@@ -13,7 +13,7 @@ from starlette.types import ASGIApp
 
 from x402sim.facilitator.engine import Facilitator
 from x402sim.protocol.rules import Presented
-from x402sim.service.settings import Settings
+from x402sim.service.setup import Setup
 from x402sim.service.state import Service
 from x402sim.spec.decisions import Decisions
 from x402sim.world.assembly.recipe import Recipe
@@ -34,7 +34,7 @@ def all_of(*changes: Change) -> Change:
 
 def setting(**values: Any) -> Change:
     """Change settings of the service."""
-    return on_settings(lambda settings: replace(settings, **values))
+    return on_setup(lambda setup: replace(setup, settings=replace(setup.settings, **values)))
 
 
 def decision(**values: Any) -> Change:
@@ -61,12 +61,12 @@ def settlement_rule(clause: str, holds: Callable[[Presented], bool]) -> Change:
     return on_service(change)
 
 
-def on_settings(change: Callable[[Settings], Settings]) -> Change:
-    """Change the settings once more, after the changes before."""
+def on_setup(change: Callable[[Setup], Setup]) -> Change:
+    """Change the service's setup once more, after the changes before."""
 
     def changed(recipe: Recipe) -> Recipe:
-        before = recipe.hooks.settings
-        hooks = replace(recipe.hooks, settings=lambda settings: change(before(settings)))
+        before = recipe.hooks.setup
+        hooks = replace(recipe.hooks, setup=lambda setup: change(before(setup)))
         return replace(recipe, hooks=hooks)
 
     return changed

@@ -146,7 +146,7 @@ def asked_afterwards(recipe: Recipe) -> Recipe:
         """A node that is not asked about other nonces, but about refunds."""
 
         async def nonce_state(self, authorizer: Any, nonce: bytes) -> Any:
-            if nonce in claimed or authorizer == self.service.settings.wallet:
+            if nonce in claimed or authorizer == self.service.setup.wallet:
                 return await self.inner.nonce_state(authorizer, nonce)
             return NonceState(height=0, head_s=0, is_used=False, use=None)
 

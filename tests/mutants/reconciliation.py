@@ -38,7 +38,7 @@ def lost_is_failed(when: Callable[[OutcomeUnknown], bool]) -> Change:
                 return await self.inner.settle(payment, requirements)
             except OutcomeUnknown as lost:
                 auth = payment.authorization
-                if auth is None or auth.from_ == self.service.settings.wallet or not when(lost):
+                if auth is None or auth.from_ == self.service.setup.wallet or not when(lost):
                     raise
                 lost_nonces.add(auth.nonce)
                 raise Unavailable(str(lost)) from lost
@@ -121,7 +121,7 @@ def counts_as_paid(is_paid: Callable[[Any, Any], bool], *, canceled: bool = Fals
 
         async def nonce_state(self, authorizer: Any, nonce: bytes) -> Any:
             state = await self.inner.nonce_state(authorizer, nonce)
-            if state.use is None or authorizer == self.service.settings.wallet:
+            if state.use is None or authorizer == self.service.setup.wallet:
                 return state
             use = altered(
                 state.use,
@@ -138,7 +138,7 @@ class UnusedIsOver(Wrapper):
 
     async def nonce_state(self, authorizer: Any, nonce: bytes) -> Any:
         state = await self.inner.nonce_state(authorizer, nonce)
-        if state.is_used or authorizer == self.service.settings.wallet:
+        if state.is_used or authorizer == self.service.setup.wallet:
             return state
         return altered(state, head_s=FAR_S)
 

@@ -247,7 +247,7 @@ ROWS = (
         "price-of-a-thousand",
         "4.2/price 8/quote-price",
         "A quote costs 1000 base units.",
-        setting(quote_price_base=1000),
+        setting(quote_price="0.001"),
     ),
     required(
         "resource-is-a-url",

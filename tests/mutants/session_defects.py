@@ -119,7 +119,7 @@ async def debited_at_once(service: Service, request: Request, serve: Serve) -> A
     reply = await serve(request)
     session_id = request.headers.get("x-session-id")
     if reply.status == 400 and session_id is not None:
-        price_base = service.settings.quote_price_base
+        price_base = service.setup.quote_price_base
         service.store.sessions.debit(session_id, price_base, QUOTE, service.clock.now_ms())
     return reply
 
@@ -189,7 +189,7 @@ class OwesTheMerchant(Wrapper):
     """A store whose refunds go to the server wallet."""
 
     def refunds_due(self) -> list[Any]:
-        wallet = checksum(self.service.settings.wallet)
+        wallet = checksum(self.service.setup.wallet)
         return [altered(due, to_address=wallet) for due in self.inner.refunds_due()]
 
 
@@ -198,12 +198,12 @@ class Refunds(Wrapper):
 
     def _signed(self, payment: PresentedPayment, nonce: bytes) -> PresentedPayment | None:
         """Return a refund with another nonce; None if it is no refund."""
-        auth, settings = payment.authorization, self.service.settings
-        if auth is None or auth.from_ != settings.wallet:
+        auth, setup = payment.authorization, self.service.setup
+        if auth is None or auth.from_ != setup.wallet:
             return None
         other = replace(auth, nonce=nonce)
-        signature = sign(transfer_digest(other, settings.network.domain), settings.key)
-        return present(encode_header(other, signature, settings.network))
+        signature = sign(transfer_digest(other, setup.network.domain), setup.key)
+        return present(encode_header(other, signature, setup.network))
 
 
 class RefundsTwice(Refunds):

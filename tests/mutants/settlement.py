@@ -1,11 +1,12 @@
 """Defects of settlement: what the facilitator is asked, and what the service makes of it."""
 
 import hashlib
+from dataclasses import replace
 from typing import Any
 
 import msgspec
 
-from tests.mutants.change import setting
+from tests.mutants.change import on_setup
 from tests.mutants.middleware import answers
 from tests.mutants.mutant import Kind
 from tests.mutants.wrapper import Wrapper, altered, collaborator
@@ -123,7 +124,7 @@ ROWS = (
         "nothing-settles",
         "1/sign-settle-repeat",
         "The facilitator is asked at a path it does not have, so no payment settles.",
-        setting(facilitator_url="http://facilitator.local/v9"),
+        on_setup(lambda it: replace(it, facilitator_url="http://facilitator.local/v9")),
     ),
     settlement(
         "verify-is-left-out",

@@ -2,7 +2,6 @@
 
 import json
 import re
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -23,20 +22,24 @@ BASES = {
     "remaining_base",
     "change_base",
     "balance_base",
+    "paid_base",
+    "returned_base",
+    "debited_base",
 }
 DTYPES = {
-    **dict.fromkeys(("exchange", "status_code", "block", "gas", "gas_price_wei"), "Int64"),
+    **dict.fromkeys(("exchange", "order", "requests", "attempts", "status_code", "block", "gas", "gas_price_wei"), "Int64"),
     **dict.fromkeys(("asked", "matched", "reverted", "unknown", "unanswered", "backlog"), "Int64"),
-    **dict.fromkeys(("t_s", "ended_s", "latency_s", "sent_s", "asked_s", "settled_s", "indexed_s", "expires_s"), "float64"),
-    **dict.fromkeys(("ok", "undone"), "bool"),
+    **dict.fromkeys(("t_s", "ended_s", "latency_s", "sent_s", "asked_s", "settled_s", "indexed_s", "expires_s", "waiting_s"), "float64"),
+    **dict.fromkeys(("ok", "undone", "asked", "charged", "granted", "served", "refunded"), "bool"),
     **dict.fromkeys(BASES, "Int64"),
-    **dict.fromkeys((base.removesuffix("_base") for base in BASES), "object"),
-    **dict.fromkeys(("tx", "error", "revert_reason", "payment_id", "sender_address", "to_address", "expected", "actual"), "string"),
-    **dict.fromkeys(("payer", "caller", "to", "sender", "party", "method", "path", "outcome", "clause", "kind", "event", "resource", "call"), "category"),
+    **dict.fromkeys((base.removesuffix("_base") for base in BASES), "float64"),
+    **dict.fromkeys(("tx", "refund_tx", "session_id", "error", "revert_reason", "payment_id", "sender_address", "to_address", "expected", "actual"), "string"),
+    **dict.fromkeys(("payer", "caller", "to", "sender", "party", "method", "path", "outcome", "clause", "kind", "event", "resource", "call", "service", "way"), "category"),
     "at": "datetime64[ms, UTC]",
 }  # fmt: skip
 DIFFER = {("steps", "status"): "Int64", ("latency", "status"): "Int64", ("payments", "status"): "category",
-          ("steps", "session_id"): "string", ("sessions", "session_id"): "category"}  # fmt: skip
+          ("sessions", "session_id"): "category", ("sessions", "refunded"): "float64",
+          ("outcomes", "refunded"): "bool", ("backlog", "asked"): "Int64"}  # fmt: skip
 
 
 def raw(name: str) -> list[dict[str, Any]]:
@@ -159,7 +162,7 @@ def test_kinds_and_names_of_transfers() -> None:
         ("bob", "merchant", 20_000, "payment"),
         ("merchant", "alice", 70_000, "refund"),
     ]
-    assert list(frame["amount"]) == [Decimal(a) for a in ("1", "1", "0.1", "0.02", "0.07")]
+    assert list(frame["amount"]) == [1, 1, 0.1, 0.02, 0.07]
 
 
 def test_undone_transfers_are_marked_and_counted_once() -> None:
@@ -216,7 +219,7 @@ def test_every_status_is_distinguished() -> None:
     assert list(replayed["payer"]) == ["alice", "alice", "mallory", "alice"]
     assert list(run("pending").payments["status"]) == ["pending", "pending"]
     paid = replayed.iloc[0]
-    assert (paid["amount_base"], paid["amount"]) == (10_000, Decimal("0.01"))
+    assert (paid["amount_base"], paid["amount"]) == (10_000, 0.01)
     assert paid["asked_s"] < paid["settled_s"]
     assert paid["gas"] == run("replayed").transactions.set_index("tx")["gas"][paid["tx"]]
 
@@ -320,9 +323,7 @@ def test_amounts_beyond_64_bits_are_exact() -> None:
     frame = frames.transfers(journal)
     assert list(frame["amount_base"]) == [huge, huge - 1]
     assert frame["amount_base"].sum() == 2 * huge - 1
-    assert [str(amount) for amount in frame["amount"]] == [
-        f"{n // 10**6}.{n % 10**6:06d}" for n in (huge, huge - 1)
-    ]
+    assert list(frame["amount"]) == [huge / 10**6, (huge - 1) / 10**6]
     assert list(frames.balances(journal)["balance_base"]) == [huge, 1, huge - 1]
 
 
@@ -343,3 +344,28 @@ def test_a_journal_whose_beginning_is_forgotten_is_no_problem() -> None:
     for table in frames.TABLES.values():
         table(late)
     assert frames.steps(late)["t_s"].min() >= 0
+
+
+def test_amounts_in_tokens_can_be_described_and_ranked() -> None:
+    amounts = run("sessions").transfers["amount"]
+    assert amounts.describe()["max"] == 1
+    assert amounts.quantile([0, 1]).tolist() == [0.02, 1]
+    assert run("sessions").outcomes["paid"].mean() == pytest.approx(0.06)
+
+
+def test_sessions_join_to_their_deposits_and_refunds() -> None:
+    played = run("sessions")
+    changes, transfers = played.sessions, played.transfers
+    for event, kind, column in (
+        ("opened", "payment", "deposited"),
+        ("refunded", "refund", "refunded"),
+    ):
+        those = changes[changes["event"] == event].merge(
+            transfers, on="tx", suffixes=("", "_moved")
+        )
+        assert set(those["kind"]) == {kind}
+        assert list(those[column]) == list(those["amount"])
+    assert changes.loc[changes["event"] == "debited", "tx"].isna().all()
+    paid = changes.merge(played.payments, on="payment_id", suffixes=("", "_paid"))
+    assert len(paid) == len(changes)
+    assert (paid["deposited_base"] == paid["amount_base"]).all()

@@ -63,7 +63,7 @@ def test_parquet_types_do_not_depend_on_the_run(table: str, saved: Path, tmp_pat
     assert empty == full
     for field in full:
         if f"{field.name}_base" in full.names:
-            assert field.type == pa.decimal128(38, 6)
+            assert field.type == pa.float64()
 
 
 @pytest.mark.parametrize("table", TABLES)
@@ -89,7 +89,7 @@ def test_amounts_beyond_64_bits_are_texts_in_parquet(tmp_path: Path) -> None:
     save.save_run(Summary(journal), tmp_path)
     (row,) = pd.read_parquet(tmp_path / "transfers.parquet").itertuples()
     assert row.amount_base == str(huge)
-    assert row.amount == f"{huge // 10**6}.{huge % 10**6:06d}"
+    assert row.amount == huge / 10**6
 
 
 def test_many_runs_get_a_folder_each_and_one_report(tmp_path: Path) -> None:

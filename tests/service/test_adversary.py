@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -93,11 +94,11 @@ async def test_a_payment_id_has_one_spelling(rig: ServiceRig) -> None:
 @pytest.mark.parametrize("seed", [None, 1])
 def test_without_the_seed_the_published_keys_forge_nothing(seed: int | None) -> None:
     parts = build(Recipe(network=TESTNET, seed=seed))
-    settings = parts.service.settings
-    guesses = [settings.private_key, Rng(0).secret("ids"), Rng(0).secret("service")]
+    setup = parts.service.setup
+    guesses = [setup.private_key, Rng(0).secret("ids"), Rng(0).secret("service")]
     for guess in guesses:
-        known = type(settings)(
-            private_key=settings.private_key, secret=guess,
+        known = type(setup)(
+            private_key=setup.private_key, secret=guess,
             facilitator_url="", explorer_url="", rpc_url="",
         )  # fmt: skip
         forged = Issuer(known, Rng(2).stream("x")).issue("/api/perp/quote", 0, Clock().now_s())
@@ -312,11 +313,9 @@ def test_deposits_go_where_refunds_can_be_paid_from() -> None:
     async def story() -> None:
         rig = ServiceRig()
         merchant = parse_address("0x" + "22" * 20)
-        settings = type(rig.service.settings)(
-            **{**vars_of(rig.service.settings), "recipient": merchant}
-        )
-        object.__setattr__(rig.service, "settings", settings)
-        object.__setattr__(rig.service, "issuer", Issuer(settings, Rng(1).stream("x")))
+        setup = replace(rig.service.setup, recipient=merchant)
+        object.__setattr__(rig.service, "setup", setup)
+        object.__setattr__(rig.service, "issuer", Issuer(setup, Rng(1).stream("x")))
         quote = (await rig.ask()).json()["paymentRequirements"]
         assert parse_address(quote["payTo"]) == merchant
         before = rig.balance(rig.alice)
@@ -327,11 +326,6 @@ def test_deposits_go_where_refunds_can_be_paid_from() -> None:
         await rig.http.aclose()
         await rig.parts.http.aclose()
         rig.service.store.close()
-
-    def vars_of(settings: Any) -> dict[str, Any]:
-        from dataclasses import fields
-
-        return {f.name: getattr(settings, f.name) for f in fields(settings)}
 
     asyncio.run(story())
 

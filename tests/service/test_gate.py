@@ -30,7 +30,7 @@ async def test_unpaid_is_402_with_requirements(rig: ServiceRig) -> None:
         "paymentRequirements": {
             "scheme": "exact",
             "network": "cronos-testnet",
-            "payTo": rig.parts.service.settings.pay_to and body["paymentRequirements"]["payTo"],
+            "payTo": rig.parts.service.setup.pay_to and body["paymentRequirements"]["payTo"],
             "asset": "0xc01efAaF7C5C61bEbFAeb358E1161b537b8bC0e0",
             "maxAmountRequired": "10000",
             "maxTimeoutSeconds": 300,
@@ -39,7 +39,7 @@ async def test_unpaid_is_402_with_requirements(rig: ServiceRig) -> None:
         },
     }
     pay_to = bytes.fromhex(body["paymentRequirements"]["payTo"][2:])
-    assert pay_to == rig.service.settings.pay_to
+    assert pay_to == rig.service.setup.pay_to
 
 
 @pytest.mark.clause("2.2/payment-id")

@@ -1,15 +1,19 @@
 """Section 2.8: the settings, and what the service cannot be asked."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.rig import ServiceRig, scene
+from x402sim import LiveWorld, World
+from x402sim.events import Begin
 from x402sim.protocol.crypto import parse_address
 from x402sim.protocol.networks import MAINNET
 from x402sim.rng import Rng
 from x402sim.service.issue import Issuer
-from x402sim.service.settings import Settings, settings_from_env
+from x402sim.service.settings import Settings
+from x402sim.service.setup import Setup, setup_from_env
 from x402sim.world.server.standalone import open_service
 
 ENV = {
@@ -22,12 +26,12 @@ ENV = {
 
 @pytest.mark.clause("2.8/settings")
 def test_the_settings_come_from_the_environment() -> None:
-    settings = settings_from_env(ENV)
-    assert settings.network.name == "cronos-testnet"
-    assert settings.pay_to == settings.wallet
-    assert settings.wallet == parse_address("0x19E7E376E7C213B7E7e7e46cc70A5dD086DAff2A")
+    setup = setup_from_env(ENV)
+    assert setup.network.name == "cronos-testnet"
+    assert setup.pay_to == setup.wallet
+    assert setup.wallet == parse_address("0x19E7E376E7C213B7E7e7e46cc70A5dD086DAff2A")
     merchant, token = "0x" + "22" * 20, "0x" + "33" * 20
-    other = settings_from_env(
+    other = setup_from_env(
         {**ENV, "NETWORK": "cronos-mainnet", "MERCHANT_ADDRESS": merchant, "TOKEN_ADDRESS": token}
     )
     assert other.network.chain_id == MAINNET.chain_id
@@ -38,19 +42,19 @@ def test_the_settings_come_from_the_environment() -> None:
 @pytest.mark.parametrize("missing", ENV)
 def test_a_missing_setting_is_named(missing: str) -> None:
     with pytest.raises(ValueError, match=missing):
-        settings_from_env({k: v for k, v in ENV.items() if k != missing})
+        setup_from_env({k: v for k, v in ENV.items() if k != missing})
     with pytest.raises(ValueError, match=missing):
-        settings_from_env({**ENV, missing: ""})
+        setup_from_env({**ENV, missing: ""})
 
 
 @pytest.mark.clause("2.2/payment-id", "2.1/requirements", "2.1/description-shown")
 def test_an_id_is_good_only_where_it_was_issued() -> None:
     def issuer(**changed: object) -> Issuer:
-        settings = Settings(
+        setup = Setup(
             **{"private_key": b"k" * 32, "secret": b"s" * 32, "facilitator_url": "",
                "explorer_url": "", "rpc_url": "", **changed}  # type: ignore[arg-type]
         )  # fmt: skip
-        return Issuer(settings, Rng(1).stream("salts"))
+        return Issuer(setup, Rng(1).stream("salts"))
 
     required = issuer().issue("/api/perp/quote", 10_000, now_s=0)
     assert issuer().read(required.payment_id) is not None, "after a restart"
@@ -59,7 +63,7 @@ def test_an_id_is_good_only_where_it_was_issued() -> None:
         issuer(secret=b"x" * 32),
         issuer(network=MAINNET),
         issuer(recipient=parse_address("0x" + "22" * 20)),
-        issuer(max_timeout_s=301),
+        issuer(settings=Settings(max_timeout_s=301)),
     ):
         assert other.read(required.payment_id) is None
 
@@ -67,7 +71,7 @@ def test_an_id_is_good_only_where_it_was_issued() -> None:
 @pytest.mark.clause("2.2/payment-id")
 def test_ids_are_sealed_with_a_random_secret_that_the_database_keeps(tmp_path: Path) -> None:
     def issuer(file: Path | None) -> Issuer:
-        process, _ = open_service(settings_from_env(ENV), file)
+        process, _ = open_service(setup_from_env(ENV), file)
         process.service.store.close()
         return process.service.issuer
 
@@ -90,8 +94,58 @@ async def test_no_path_has_a_version(rig: ServiceRig) -> None:
 
 
 def test_the_final_depth_is_a_number_of_blocks() -> None:
-    assert settings_from_env(ENV).final_depth == 12
-    assert settings_from_env({**ENV, "FINAL_DEPTH": "0"}).final_depth == 0
+    assert setup_from_env(ENV).settings.final_depth == 12
+    assert setup_from_env({**ENV, "FINAL_DEPTH": "0"}).settings.final_depth == 0
     for wrong in ("-1", "twelve", "1.5", "¹"):
         with pytest.raises(ValueError, match="FINAL_DEPTH is a number from 0, not"):
-            settings_from_env({**ENV, "FINAL_DEPTH": wrong})
+            setup_from_env({**ENV, "FINAL_DEPTH": wrong})
+
+
+@pytest.mark.parametrize(
+    ("wrong", "text"),
+    [
+        ({"quote_price": 0.01}, 'quote_price: an amount is a string such as "0.05", not 0.01'),
+        ({"quote_price": "0.00"}, "quote_price: expected more than 0 tokens"),
+        ({"session_max_spend": "1,00"}, "session_max_spend: expected a plain decimal"),
+        ({"indexer_batch": 1.5}, "indexer_batch: expected a whole number above 0, got 1.5"),
+        ({"indexer_interval_s": 0}, "indexer_interval_s: expected a number above 0, got 0"),
+        ({"session_sweep_s": True}, "session_sweep_s: expected a number above 0, got True"),
+        ({"phase": -1}, "phase: expected a number from 0, got -1"),
+        ({"refund_wait_s": (10, 5)}, "refund_wait_s: the first wait is longer"),
+        ({"pending_wait_s": 15}, r"pending_wait_s: expected \(first, longest\)"),
+        ({"decisions": "mine"}, "decisions: expected Decisions, got 'mine'"),
+    ],
+)
+def test_an_impossible_setting_is_named(wrong: dict[str, Any], text: str) -> None:
+    with pytest.raises(ValueError, match=text):
+        Settings(**wrong)
+
+
+def test_a_price_must_be_one_that_the_token_can_pay() -> None:
+    connected = {"private_key": b"k" * 32, "facilitator_url": "", "explorer_url": "", "rpc_url": ""}
+    price = Setup(settings=Settings(quote_price="1.5"), **connected).quote_price_base  # type: ignore[arg-type]
+    assert price == 1_500_000
+    for wrong in (Settings(quote_price="0.0000001"), Settings(session_max_spend="0.0000001")):
+        with pytest.raises(ValueError, match="cronos-testnet: expected at most 6 fraction digits"):
+            Setup(settings=wrong, **connected)  # type: ignore[arg-type]
+
+
+def test_a_world_takes_the_settings_of_its_service() -> None:
+    async def story(world: LiveWorld) -> None:
+        alice = await world.payer("alice", balance="1.00")
+        assert (await alice.ask()).price_base == 250_000
+        assert (await alice.ask_session("0.51", 60)).reason.startswith("expected more than 0.00")
+        assert (await alice.ask_session("0.50", 61)).reason.startswith("expected at most 60 sec")
+        assert (await alice.ask_session("0.50", 60)).status == 402
+
+    mine = Settings(quote_price="0.25", session_max_spend="0.50", session_max_duration_s=60)
+    run = World(service=mine).play(story)
+    assert run.outcome == "passed", run.reason
+    begin = next(iter(run.journal)).event
+    assert isinstance(begin, Begin)
+    assert begin.options == {
+        "service": "Settings(quote_price='0.25', session_max_spend='0.50', "
+        "session_max_duration_s=60)"
+    }
+    with pytest.raises(ValueError, match="service: expected Settings, got"):
+        World(service="0.25")  # type: ignore[arg-type]

@@ -9,7 +9,7 @@ import pytest
 from x402sim.protocol.cronos import SettleError
 from x402sim.protocol.header import present
 from x402sim.protocol.refusals import Refusal
-from x402sim.service.settings import Settings
+from x402sim.service.setup import Setup
 from x402sim.service.upstream.cronos import CRONOS, refusal_of
 from x402sim.service.upstream.dialect import Verdict
 from x402sim.service.upstream.facilitator import FacilitatorClient
@@ -45,7 +45,7 @@ def test_the_dialect_of_the_settings_is_spoken():
         request=lambda payment, requirements: payment.text.encode(),
         read_verdict=lambda body: Verdict(is_valid=body == b"good"),
     )
-    settings = Settings(
+    setup = Setup(
         private_key=b"k" * 32, facilitator_url="http://f", explorer_url="", rpc_url="",
         dialect=dialect,
     )  # fmt: skip
@@ -57,7 +57,7 @@ def test_the_dialect_of_the_settings_is_spoken():
 
     async def verdict():
         async with httpx.AsyncClient(transport=httpx.MockTransport(answer)) as http:
-            return await FacilitatorClient(http, settings).verify(present("header"), None)
+            return await FacilitatorClient(http, setup).verify(present("header"), None)
 
     assert asyncio.run(verdict()) == Verdict(is_valid=True)
     assert seen == [("/v9/check", b"header")]

@@ -20,7 +20,7 @@ from x402sim.protocol.crypto import from_hex
 from x402sim.protocol.messages import encode
 from x402sim.rng import Rng
 from x402sim.service.issue import Issuer
-from x402sim.service.settings import settings_from_env
+from x402sim.service.setup import setup_from_env
 
 ROOT = Path(__file__).parents[2]
 
@@ -70,8 +70,8 @@ def test_serve_no_service_reports_no_service_url(duo: Duo) -> None:
 @pytest.mark.parametrize("amount_base", [0, 1])
 def test_the_printed_private_key_forges_no_payment_id(duo: Duo, amount_base: int) -> None:
     """`serve --no-service` prints PRIVATE_KEY: it must not be what seals the payment ids."""
-    settings = settings_from_env(duo.env)
-    forger = Issuer(replace(settings, secret=settings.private_key), Rng().stream("salts"))
+    setup = setup_from_env(duo.env)
+    forger = Issuer(replace(setup, secret=setup.private_key), Rng().stream("salts"))
     forged = forger.issue(QUOTE, amount_base, Clock().now_s())
     asked = json.loads(encode(forged))
     wanted = asked["paymentRequirements"]

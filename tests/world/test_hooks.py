@@ -8,6 +8,7 @@ from starlette.types import ASGIApp
 
 from x402sim import TESTNET
 from x402sim.service.entitlements import Entitlements
+from x402sim.service.settings import Settings
 from x402sim.service.state import Service
 from x402sim.world.assembly.hooks import Hooks
 from x402sim.world.assembly.parts import Parts, Recipe, build
@@ -37,7 +38,7 @@ async def ask(parts: Parts) -> httpx.Response:
 
 
 def test_settings_reach_every_part_of_the_service() -> None:
-    parts = built(Hooks(settings=lambda it: replace(it, quote_price_base=7)))
+    parts = built(Hooks(setup=lambda it: replace(it, settings=Settings(quote_price="0.000007"))))
     answer = run_virtual(lambda: ask(parts))
     assert answer.json()["paymentRequirements"]["maxAmountRequired"] == "7"
 

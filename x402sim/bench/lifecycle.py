@@ -157,7 +157,7 @@ class Direct(Transport):
 
     async def live(self) -> None:
         """Ask, sign, pay, and be served, as `service.app` does it."""
-        service, price = self._service, self._service.settings.quote_price_base
+        service, price = self._service, self._service.setup.quote_price_base
         assert gate.find_pass(service, {}, QUOTE, price) is None
         required = service.issuer.issue(QUOTE, price, service.clock.now_s())
         receipt = await payments.pay(service, self.settle(required))
@@ -179,7 +179,7 @@ class _AsgiFacilitator(FacilitatorClient):
 
     def __init__(self, parts: Parts) -> None:
         self._app = parts.facilitator_app
-        self._dialect = parts.service.settings.dialect
+        self._dialect = parts.service.setup.dialect
 
     async def verify(self, payment: PresentedPayment, requirements: PaymentRequirements) -> Verdict:
         """Ask the facilitator whether a payment is valid."""
@@ -273,7 +273,7 @@ def totals(transport: type[Transport], times: int) -> Totals:
         machine = world.parts.chain.machine
         paid_by = abi.word(world.payer.address_bytes)
         found = machine.logs(LogFilter(0, times + 1, (), ((abi.TRANSFER_EVENT,), (paid_by,))))
-        pay_to = world.parts.service.settings.pay_to
+        pay_to = world.parts.service.setup.pay_to
         return Totals(
             tuple(to_hex(log.tx_hash) for log in found), machine.state.balances.get(pay_to, 0)
         )

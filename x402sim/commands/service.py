@@ -31,16 +31,16 @@ def service(
     reorganisation is not expected: 12) have defaults. `serve --no-service` prints
     the settings for a simulated world. Ctrl-C stops the service.
     """
-    from x402sim.service.settings import settings_from_env
+    from x402sim.service.setup import setup_from_env
     from x402sim.world.server import listen as at
     from x402sim.world.server import standalone
     from x402sim.world.server.serve import run
 
     try:
-        settings = settings_from_env(os.environ)
+        setup = setup_from_env(os.environ)
         listen = at.Listen(host=host, port=port)
         sock = at.listening_socket(listen)
-        process, http = standalone.open_service(settings, db)
+        process, http = standalone.open_service(setup, db)
     except ValueError as error:
         raise give_up(error) from error
     except OSError as error:

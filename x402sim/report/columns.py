@@ -1,24 +1,23 @@
 """Which type does each column of a frame have?
 
 A kind turns the values of one column (None: missing) into an array of one dtype, which
-an empty column has too. A column `x_base` is an amount in base units; `frame` puts its
-twin `x`, in whole tokens, beside it.
+an empty column has too. A column `x_base` is an amount in base units, exact; `frame` puts its
+twin `x`, in whole tokens as floats, beside it.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from decimal import Decimal
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from x402sim.protocol.money import MAX_STORED, to_decimal
+from x402sim.protocol.money import MAX_STORED
 
 Kind = Callable[[Sequence[Any]], Any]
 
 
 def seconds(values: Sequence[float | None]) -> Any:
-    """Return float64 seconds; NaN is missing."""
+    """Return float64; NaN is missing."""
     return np.array([np.nan if value is None else value for value in values], dtype="float64")
 
 
@@ -77,10 +76,9 @@ def frame(
 
 
 def _in_tokens(values: Sequence[int | None], decimals: int) -> Any:
-    """Return whole tokens as exact `Decimal`s (dtype object)."""
-    return _objects(
-        [None if value is None else Decimal(to_decimal(value, decimals)) for value in values]
-    )
+    """Return whole tokens as float64: of each amount the nearest there is."""
+    unit = 10**decimals
+    return seconds([None if value is None else value / unit for value in values])
 
 
 def _objects(values: Sequence[Any]) -> Any:

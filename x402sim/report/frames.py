@@ -5,14 +5,15 @@ UTC timestamp (milliseconds); other columns in `_s` are seconds too, those that 
 moments counted from the beginning. A journal counts whole milliseconds, so a duration is
 right to one. `x_base` is an amount in base units, exact (Int64, or
 Python integers where even one column's total would not fit into 63 bits); `x` beside it
-is the same amount in whole tokens, an exact `Decimal`. Missing is NA, NaN or None,
-whatever the dtype has. An empty journal gives empty frames with the same columns.
+is the same amount in whole tokens, the nearest float64, for `describe`, `quantile` and plots.
+Missing is NA, NaN or None, whatever the dtype has. An empty journal gives empty frames with the
+same columns.
 
 `TABLES` has them all by name.
 """
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import pandas as pd
@@ -21,6 +22,7 @@ from x402sim.events import Check, IndexerRan
 from x402sim.journal import Journal
 from x402sim.report.columns import (
     Kind,
+    amount,
     category,
     flag,
     frame,
@@ -31,6 +33,7 @@ from x402sim.report.columns import (
     text,
 )
 from x402sim.report.money import TRANSFERS, balances, payments, sessions, transactions, transfers
+from x402sim.report.orders import WAYS, Order, Orders
 from x402sim.report.reading import OUTCOMES, SERVICES, Exchange, Reading
 
 __all__ = [
@@ -41,6 +44,7 @@ __all__ = [
     "balances",
     "checks",
     "latency",
+    "outcomes",
     "payments",
     "sessions",
     "steps",
@@ -187,6 +191,95 @@ def latency(journal: Journal) -> pd.DataFrame:
     return frame(_LATENCY, rows, reading.decimals)
 
 
+_ORDERS: dict[str, Kind] = {
+    "order": integer,
+    "t_s": seconds,
+    "at": moment,
+    "payer": category,
+    "service": category,
+    "resource": category,
+    "way": one_of(*WAYS),
+    "payment_id": text,
+    "session_id": text,
+    "asked": flag,
+    "charged": flag,
+    "granted": flag,
+    "served": flag,
+    "refunded": flag,
+    "requests": integer,
+    "attempts": integer,
+    "waiting_s": seconds,
+    "paid_base": amount,
+    "returned_base": amount,
+    "debited_base": amount,
+    "gas": integer,
+    "tx": text,
+    "refund_tx": text,
+}
+
+
+def outcomes(journal: Journal) -> pd.DataFrame:
+    """Return one row for each order, in the order of asking: what was asked, paid and served.
+
+    An order is one payment id that a payer was asked to pay, or one request on a session's
+    budget. Sums of the bool columns are counts; `paid_base` less `returned_base` is what the
+    merchants have earned on the chain.
+
+    | column | dtype | meaning |
+    | --- | --- | --- |
+    | order | Int64 | its number, from 1 |
+    | t_s, at | float64, UTC | when the payer asked first |
+    | payer, service | category | who asked whom |
+    | resource | category | the path that was asked for |
+    | way | category | how it is paid: payment (one of its own), deposit (it opens a session), session (from a session's budget) |
+    | payment_id, session_id | string | of the payment; of the session that it opened or used |
+    | asked | bool | always true |
+    | charged | bool | whether money moved: on the chain, or from the session's budget |
+    | granted | bool | whether the service granted access at the end of the run |
+    | served | bool | whether the resource's 2xx answer reached the payer |
+    | refunded | bool | whether money came back on the chain |
+    | requests, attempts | Int64 | all its requests to the service, and those of them that were payments (POST /api/pay) |
+    | waiting_s | float64 | from asking first to being served; NaN if it was not |
+    | paid_base, paid | Int64, float64 | what moved from the payer on the chain; NA for a session's request, or if the chain cannot be seen |
+    | returned_base, returned | Int64, float64 | what moved back on the chain; NA as above |
+    | debited_base, debited | Int64, float64 | what a session's request took from its budget |
+    | gas | Int64 | gas of the payment and of the refund; NA as above |
+    | tx, refund_tx | string | the transactions of the payment and of the refund |
+    """  # noqa: E501 - a table
+    reading = Reading(journal)
+    rows = (_order(reading, n, order) for n, order in enumerate(Orders(reading).found, 1))
+    return frame(_ORDERS, rows, reading.decimals)
+
+
+def _order(reading: Reading, number: int, order: Order) -> Sequence[Any]:
+    waited_ms = None if order.served_ms is None else order.served_ms - order.asked_ms
+    return (
+        number,
+        reading.since(order.asked_ms),
+        order.asked_ms,
+        order.payer,
+        order.service,
+        order.path,
+        order.way,
+        order.payment_id,
+        order.session_id,
+        True,
+        order.is_charged,
+        order.is_granted,
+        order.served_ms is not None,
+        bool(order.returned_base),
+        order.requests,
+        order.attempts,
+        None if waited_ms is None else waited_ms / 1000,
+        order.paid_base,
+        order.returned_base,
+        order.debited_base,
+        order.gas,
+        order.tx,
+        order.refund_tx,
+    )
+
+
 _RUN = ("asked", "matched", "reverted", "unknown", "unanswered", "backlog")
 
 
@@ -222,7 +315,8 @@ def backlog(journal: Journal) -> pd.DataFrame:
 TABLES: dict[str, Callable[[Journal], pd.DataFrame]] = {
     table.__name__: table
     for table in (
-        steps, checks, transfers, payments, sessions, latency, balances, backlog, transactions
+        outcomes, steps, checks, transfers, payments, sessions, latency, balances, backlog,
+        transactions,
     )
 }  # fmt: skip
 

@@ -52,7 +52,7 @@ def transfers(journal: Journal) -> pd.DataFrame:
     | block, tx | Int64, string | where |
     | sender, to | category | a payer's name, "merchant", "token owner", "mint" (the zero address), or the address |
     | sender_address, to_address | string | their addresses |
-    | amount_base, amount | Int64, Decimal | how much |
+    | amount_base, amount | Int64, float64 | how much |
     | kind | category | payment: to the merchant by a signed authorization; refund: from the merchant by one; mint; other |
     | undone | bool | whether a reorganisation took it back |
     """  # noqa: E501 - a table
@@ -118,7 +118,7 @@ def payments(journal: Journal) -> pd.DataFrame:
     | payer | category | who paid; else who last tried to; else who was asked |
     | resource | category | what it is for |
     | status | category | settled; failed (its transaction reverted, or can never be mined); pending (presented, and the journal does not say that it is over); refused; unpaid (never presented) |
-    | amount_base, amount | Int64, Decimal | what was paid; NA unless it settled |
+    | amount_base, amount | Int64, float64 | what was paid; NA unless it settled |
     | asked_s | float64 | when its 402 reached the payer |
     | settled_s | float64 | when the service granted access (behind a URL: when the payer learnt of it) |
     | indexed_s | float64 | when the indexer found its block |
@@ -153,6 +153,8 @@ _SESSIONS: dict[str, Kind] = {
     "t_s": seconds,
     "at": moment,
     "expires_s": seconds,
+    "payment_id": text,
+    "tx": text,
     "deposited_base": amount,
     "released_base": amount,
     "refunded_base": amount,
@@ -169,11 +171,13 @@ def sessions(journal: Journal) -> pd.DataFrame:
     | event | category | opened, debited, expired, refunded; failed: with its deposit |
     | t_s, at | float64, UTC | when |
     | expires_s | float64 | when it is due to expire, by the service's clock |
-    | deposited_base, deposited | Int64, Decimal | the deposit |
-    | released_base, released | Int64, Decimal | spent by requests, after the event |
-    | refunded_base, refunded | Int64, Decimal | paid back, after the event |
-    | remaining_base, remaining | Int64, Decimal | deposited - released - refunded; 0 if failed |
-    """
+    | payment_id | string | of the deposit, as in `payments` and `outcomes` |
+    | tx | string | of the deposit (opened) or of the refund (refunded), as in `transfers` and `transactions`; else NA |
+    | deposited_base, deposited | Int64, float64 | the deposit |
+    | released_base, released | Int64, float64 | spent by requests, after the event |
+    | refunded_base, refunded | Int64, float64 | paid back, after the event |
+    | remaining_base, remaining | Int64, float64 | deposited - released - refunded; 0 if failed |
+    """  # noqa: E501 - a table
     reading = Reading(journal)
     rows = (
         (
@@ -182,6 +186,8 @@ def sessions(journal: Journal) -> pd.DataFrame:
             session.last,
             *reading.when(entry),
             reading.since(session.expires_ms),
+            session.payment_id,
+            session.tx,
             session.deposited,
             session.released,
             session.refunded,
@@ -212,8 +218,8 @@ def balances(journal: Journal) -> pd.DataFrame:
     | t_s, at | float64, UTC | when |
     | party | category | who: a payer's name, "merchant", or an address |
     | tx | string | the transaction that moved it, or that a reorganisation undid |
-    | change_base, change | Int64, Decimal | by how much, negative if it fell |
-    | balance_base, balance | Int64, Decimal | the balance after it |
+    | change_base, change | Int64, float64 | by how much, negative if it fell |
+    | balance_base, balance | Int64, float64 | the balance after it |
     """
     reading = Reading(journal)
     held: dict[str, int] = {}

@@ -207,6 +207,8 @@ class Session:
     released: int = 0
     refunded: int = 0
     last: str = "opened"
+    tx: str | None = None
+    """The transaction of the last change: of the deposit if it opened, of the refund, or None."""
 
     @property
     def remaining(self) -> int:
@@ -220,7 +222,11 @@ class Sessions:
     def __init__(self, reading: Reading) -> None:
         self._reading = reading
         self._known: dict[str, Session] = {}
-        self._due: list[tuple[int, int, Session]] = []
+        self._by_deposit: dict[str, Session] = {}
+        self._deposits: dict[str, str] = {}
+        """The transaction of each settled payment id."""
+        self._due: dict[str, list[tuple[int, int, Session]]] = {}
+        """By service: the sessions that can expire, the first to be due first."""
 
     def changes(self) -> Iterator[tuple[Entry, Session]]:
         """Yield each entry that changes a session, and the session after it.
@@ -239,27 +245,28 @@ class Sessions:
                 yield self._opened(event)
             case events.SessionDebited(session_id=session_id) if session_id in self._known:
                 session = self._known[session_id]
-                session.released, session.last = event.released_base, "debited"
+                session.released, session.last, session.tx = event.released_base, "debited", None
                 yield session
             case events.SessionRefunded(session_id=session_id) if session_id in self._known:
                 session = self._known[session_id]
                 session.refunded, session.last = event.amount_base, "refunded"
+                session.tx = event.tx_hash
                 yield session
             case events.SessionsExpired():
-                yield from self._expired(event.count)
+                yield from self._expired(event.actor, event.count)
             case events.PaymentFailed():
                 yield from self._failed(event.payment_id)
             case events.RefundUndone(session_id=session_id) if session_id in self._known:
                 session = self._known[session_id]
-                session.refunded, session.last = 0, "expired"
+                session.refunded, session.last, session.tx = 0, "expired", None
                 yield session
             case events.SessionDebited() | events.SessionRefunded() | events.RefundUndone():
                 pass  # the session was opened before the journal began
-            case events.PaymentUndone() | events.TransactionReplaced() | events.RefundDelayed():
+            case events.PaymentSettled() | events.TransactionReplaced():
+                self._deposits[event.payment_id] = event.tx_hash
+            case events.PaymentUndone() | events.RefundDelayed() | events.PaidAgain():
                 pass
-            case events.PaidAgain():
-                pass
-            case events.PaymentSettled() | events.PaymentRefused() | events.PaymentIndexed():
+            case events.PaymentRefused() | events.PaymentIndexed():
                 pass
             case events.SettlementAnswerLost() | events.IndexerRan():
                 pass
@@ -271,22 +278,25 @@ class Sessions:
         session = Session(
             event.session_id, event.payment_id, payer, event.expires_ms, event.deposited_base
         )
-        self._known[session.session_id] = session
-        heappush(self._due, (session.expires_ms, len(self._known), session))
+        session.tx = self._deposits.get(event.payment_id)
+        self._known[session.session_id] = self._by_deposit[session.payment_id] = session
+        due = self._due.setdefault(event.actor, [])
+        heappush(due, (session.expires_ms, len(self._known), session))
         return session
 
-    def _expired(self, left: int) -> Iterator[Session]:
-        """Expire so many sessions: those that were due first."""
-        while left and self._due:
-            session = heappop(self._due)[2]
+    def _expired(self, service: str, left: int) -> Iterator[Session]:
+        """Expire so many sessions of a service: those that were due first."""
+        due = self._due.get(service, [])
+        while left and due:
+            session = heappop(due)[2]
             if session.last != "failed":
-                session.last = "expired"
+                session.last, session.tx = "expired", None
                 left -= 1
                 yield session
 
     def _failed(self, payment_id: str) -> Iterator[Session]:
         """End the session whose deposit turns out to have failed."""
-        for session in self._known.values():
-            if session.payment_id == payment_id:
-                session.last = "failed"
-                yield session
+        if payment_id in self._by_deposit:
+            session = self._by_deposit[payment_id]
+            session.last, session.tx = "failed", None
+            yield session

@@ -115,6 +115,11 @@ class Run:
         return self.summary.command
 
     @property
+    def outcomes(self) -> "DataFrame":
+        """One row for each order: asked, charged, served, refunded, and at what cost."""
+        return _frames().outcomes(self.journal)
+
+    @property
     def steps(self) -> "DataFrame":
         """One row for each exchange of a payer."""
         return _frames().steps(self.journal)

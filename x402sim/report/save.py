@@ -15,7 +15,6 @@ from pandas.api.types import is_object_dtype
 from x402sim.report import html, plots
 from x402sim.report.frames import TABLES
 from x402sim.report.plots.figure import png
-from x402sim.report.reading import Reading
 from x402sim.report.summary import Summary
 
 _ARROW_TYPES = {
@@ -24,8 +23,6 @@ _ARROW_TYPES = {
     "bool": pa.bool_(),
     "datetime64[ms, UTC]": pa.timestamp("ms", "UTC"),
 }
-_DIGITS = 38
-"""The most digits of a Parquet decimal that every reader supports."""
 
 
 def save_run(run: Summary, folder: Path) -> Path:
@@ -54,11 +51,10 @@ def save_runs(
 def _save_one(run: Summary, folder: Path) -> dict[str, bytes]:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "journal.ndjson").write_bytes(run.journal.ndjson())
-    decimals = Reading(run.journal).decimals
     for name, table in TABLES.items():
         frame = table(run.journal)
         frame.to_csv(folder / f"{name}.csv", index=False, lineterminator="\n")
-        pq.write_table(_arrow(frame, decimals), folder / f"{name}.parquet")
+        pq.write_table(_arrow(frame), folder / f"{name}.parquet")
     drawn = plots.draw_all(run.journal)
     for name, image in drawn.items():
         (folder / f"{name}.png").write_bytes(image)
@@ -76,22 +72,20 @@ def _write_page(
     (folder / "report.html").write_text(text, encoding="utf-8", newline="\n")
 
 
-def _arrow(frame: pd.DataFrame, decimals: int) -> pa.Table:
+def _arrow(frame: pd.DataFrame) -> pa.Table:
     """Return a frame for Parquet.
 
     A column's type does not depend on its values, with one exception: amounts too large for
-    64-bit integers are written as text, in base units and in tokens alike.
+    64-bit integers are written as text.
     """
-    fields = [(name, _arrow_type(frame, name, decimals)) for name in frame.columns]
+    fields = [(name, _arrow_type(frame, name)) for name in frame.columns]
     texts = [name for name, kind in fields if kind == pa.string() and is_object_dtype(frame[name])]
     frame = frame.assign(**{name: frame[name].map(str, na_action="ignore") for name in texts})
     return pa.Table.from_pandas(frame, schema=pa.schema(fields), preserve_index=False)
 
 
-def _arrow_type(frame: pd.DataFrame, name: str, decimals: int) -> Any:
+def _arrow_type(frame: pd.DataFrame, name: str) -> Any:
     dtype = frame[name].dtype
     if isinstance(dtype, pd.CategoricalDtype):
         return pa.dictionary(pa.int32(), pa.string())
-    if f"{name}_base" in frame and not is_object_dtype(frame[f"{name}_base"]):
-        return pa.decimal128(_DIGITS, decimals)
     return _ARROW_TYPES.get(str(dtype), pa.string())

@@ -17,8 +17,8 @@ def agents(service: Service) -> list[Agent]:
             name="Perpetual quotes",
             description="Entry and liquidation price, funding rate and best venue of a position",
             resource=QUOTE,
-            price=str(service.settings.quote_price_base),
-            pay_to=checksum(service.settings.pay_to),
+            price=str(service.setup.quote_price_base),
+            pay_to=checksum(service.setup.pay_to),
             reputation=service.store.payments.reputation(QUOTE),
         )
     ]

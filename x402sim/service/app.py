@@ -27,7 +27,7 @@ Handler = Callable[[Service, Request], Awaitable[Response]]
 
 async def perp_quote(service: Service, request: Request) -> Response:
     """POST /api/perp/quote: 402, or the quote (4.2/price, 4.2/quote, 1/repeat-served)."""
-    price = service.settings.quote_price_base
+    price = service.setup.quote_price_base
     body = await web.read_body(request)
     if not service.settings.decisions.gate_before_body:
         web.parse(body, QuoteRequest)
@@ -95,7 +95,7 @@ async def show_payment(service: Service, request: Request) -> Response:
 
 async def list_agents(service: Service, request: Request) -> Response:
     """GET /api/agents: the list of agents (4.3/list)."""
-    price = service.settings.quote_price_base
+    price = service.setup.quote_price_base
     content = web.answer({"agents": agents(service)})
     if not service.settings.decisions.agents_free:
         granted = gate.find_pass(service, request.headers, AGENTS, price)
@@ -123,7 +123,7 @@ def _has_session(service: Service, request: Request) -> bool:
 
 async def health(service: Service, _: Request) -> Response:
     """GET /healthz: the service runs, on this network."""
-    return web.answer({"status": "ok", "network": service.settings.network.name})
+    return web.answer({"status": "ok", "network": service.setup.network.name})
 
 
 def service_app(service: Service) -> Starlette:

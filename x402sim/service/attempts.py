@@ -29,25 +29,36 @@ class Attempt(msgspec.Struct, frozen=True):
 
     payment_id: str
     payment: PresentedPayment
-    requirements: PaymentRequirements
     terms: Terms
+    requirements: PaymentRequirements
     issued: PaymentRequirements
     can_pay: bool
 
 
-async def claim(service: Service, attempt: Attempt) -> Stored:
-    """Claim the payment id for the authorization in the header, before anybody is asked.
+async def check(
+    service: Service, attempt: Attempt, *, ask_chain: bool
+) -> tuple[Stored | None, bool]:
+    """Check that the payment id is free for the authorization in the header.
 
-    Returns the pending record, or the settled one if the same header was sent before and the
-    chain says only now that it was paid. Raises `SettlementRefused` if the id is used
-    (7/payment-already-settled), if another header may still pay for it, or if the authorization
-    was used before, or pays for another payment id (7/nonce-already-used).
+    Returns the record, if the same header was sent before, and whether the chain says that its
+    authorization is not used yet. The record is pending, or settled if the chain says only now
+    that it was paid. Raises `SettlementRefused` if the id is used (7/payment-already-settled), if another
+    header may still pay for it, or if the authorization was used before (7/nonce-already-used).
+    Without `ask_chain`, a new authorization is taken to be unused.
     """
     sent = service.store.payments.attempts(attempt.payment_id)
     earlier = await _earlier_attempt(service, attempt, sent) if sent else None
     if earlier is not None:
-        return earlier
+        return earlier, earlier.seen_unused
     require(service, service.freshness_rules, attempt)
+    return None, await _is_unused(service, attempt) if ask_chain else attempt.can_pay
+
+
+def claim(service: Service, attempt: Attempt, *, seen_unused: bool) -> Stored:
+    """Claim the payment id for the authorization in the header; return the pending record.
+
+    Raises `SettlementRefused` if it pays for another payment id (7/nonce-already-used).
+    """
     new = Claim(
         payment_id=attempt.payment_id,
         payment=attempt.payment,
@@ -55,7 +66,7 @@ async def claim(service: Service, attempt: Attempt) -> Stored:
         timestamp_ms=service.clock.now_ms(),
         duration=attempt.terms.duration,
         can_pay=attempt.can_pay,
-        seen_unused=await _is_unused(service, attempt),
+        seen_unused=seen_unused,
     )
     stored = service.store.payments.insert_pending(new)
     if stored is None:
@@ -67,8 +78,7 @@ def require(service: Service, rules: Rules[Presented, Refusal], attempt: Attempt
     """Check a rule table; raises `SettlementRefused` with the first row that fails."""
     expires_s, now_s = attempt.terms.expires_s, service.clock.now_s()
     case = Presented(attempt.requirements, attempt.issued, expires_s=expires_s, now_s=now_s)
-    broken = first_broken(rules, case)
-    if broken:
+    if broken := first_broken(rules, case):
         raise SettlementRefused(broken.refusal, broken.reason(case))
 
 
@@ -131,8 +141,7 @@ async def _is_unused(service: Service, attempt: Attempt) -> bool:
     One that was used before it was presented here may have paid at another service. Raises
     `SettlementRefused` "Nonce already used" then (5/nonce-once).
     """
-    authorization = attempt.payment.authorization
-    if authorization is None or not attempt.can_pay:
+    if (authorization := attempt.payment.authorization) is None or not attempt.can_pay:
         return False
     try:
         state = await service.rpc.nonce_state(authorization.from_, authorization.nonce)

@@ -47,7 +47,7 @@ class _Every:
     def __call__(
         self,
         name: str,
-        interval_s: int,
+        interval_s: float,
         work: Callable[[], Awaitable[object]],
         *,
         at_once: bool = False,
@@ -56,7 +56,7 @@ class _Every:
         self._group.create_task(self._loop(interval_s, work, at_once), name=name)
 
     async def _loop(
-        self, interval_s: int, work: Callable[[], Awaitable[object]], at_once: bool
+        self, interval_s: float, work: Callable[[], Awaitable[object]], at_once: bool
     ) -> None:
         clock = self._service.clock
         turn_s = clock.now() + (0 if at_once else interval_s)
@@ -68,7 +68,7 @@ class _Every:
                 failed = None
             except Exception as error:
                 if repr(error) != failed:
-                    text = "background work failed, and is tried again every %d s: %s"
+                    text = "background work failed, and is tried again every %g s: %s"
                     log.exception(text, interval_s, error, exc_info=_trace(error))
                 failed = repr(error)
             missed = max(0.0, clock.now() - turn_s) // interval_s

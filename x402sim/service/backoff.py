@@ -35,6 +35,10 @@ class Backoff:
         self._waits[key] = now_s + wait_s, wait_s
         return wait_s
 
+    def put_off(self, key: Hashable, until_s: float) -> None:
+        """Try a piece of work at this time, and not before."""
+        self._waits[key] = until_s, 0.0
+
     def done(self, key: Hashable) -> None:
         """Forget a piece of work that is done."""
         self._waits.pop(key, None)

@@ -18,7 +18,7 @@ class Entitlement(msgspec.Struct, frozen=True):
 class Entitlements:
     """Entitlements by payment id."""
 
-    def __init__(self, lifetime_s: int) -> None:
+    def __init__(self, lifetime_s: float) -> None:
         self._lifetime_ms = lifetime_s * 1000
         self._cached: dict[str, Entitlement] = {}
 

@@ -1,5 +1,7 @@
 """Does a request carry a valid proof of payment? Section 5, in one place.
 
+The policy `serve` decides which proofs are served; by default, what is settled.
+
 `find_pass` looks for the proof and changes nothing; `spend` debits the session, if the proof is a
 session id. Between the two the endpoint validates the body and prepares its answer, so that a
 request that is not served costs nothing.
@@ -7,6 +9,7 @@ Clauses: 5/cache-first, 5/stored-records, 5/resource-binding, 5/session-debit.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import msgspec
 
@@ -37,10 +40,11 @@ def find_pass(
         return Pass(resource, amount_base)
 
     def by_session() -> Pass | None:
-        sessions, now_ms = service.store.sessions, service.clock.now_ms()
-        if session_id is None or not sessions.can_pay(session_id, amount_base, now_ms):
+        if session_id is None:
             return None
-        return Pass(resource, amount_base, session_id)
+        proof = SessionProof(service, session_id, amount_base)
+        is_served = service.settings.policy.serve.serves(proof)
+        return Pass(resource, amount_base, session_id) if is_served else None
 
     if service.settings.decisions.payment_id_first:
         return by_payment() or by_session()
@@ -48,14 +52,72 @@ def find_pass(
 
 
 def is_entitled(service: Service, payment_id: str, resource: str) -> bool:
-    """Check an entitlement: the cache (5/cache-first), then the records (5/stored-records).
+    """Tell whether a payment id is served, for exactly this resource (5/resource-binding)."""
+    return service.settings.policy.serve.serves(PaymentProof(service, payment_id, resource))
 
-    Only for exactly the resource that was paid for (5/resource-binding).
-    """
-    now_ms = service.clock.now_ms()
-    if service.entitlements.grants(payment_id, resource, now_ms):
-        return True
-    return service.store.payments.grants(payment_id, resource)
+
+@dataclass(frozen=True, slots=True)
+class PaymentProof:
+    """A payment id, shown for a resource."""
+
+    service: Service
+    payment_id: str
+    resource: str
+
+    def is_settled(self) -> bool:
+        """Check the entitlement: the cache (5/cache-first), then the records (5/stored-records)."""
+        service, shown = self.service, (self.payment_id, self.resource)
+        is_cached = service.entitlements.grants(*shown, service.clock.now_ms())
+        return is_cached or service.store.payments.grants(*shown)
+
+    def is_claimed(self) -> bool:
+        """Tell whether a header that can pay was presented, and may still be settled."""
+        return any(
+            stored.can_pay
+            and stored.record.status == "pending"
+            and stored.record.resource_url == self.resource
+            for stored in self.service.store.payments.attempts(self.payment_id)
+        )
+
+    def is_indexed(self) -> bool:
+        """Tell whether the block of the payment is known."""
+        return _is_indexed(self.service, self.payment_id)
+
+    def draw(self, name: str) -> float:
+        """Return a number in [0, 1) of this payment."""
+        return self.service.draw(name, self.payment_id)
+
+
+@dataclass(frozen=True, slots=True)
+class SessionProof:
+    """A session id, shown for a request of this amount."""
+
+    service: Service
+    session_id: str
+    amount_base: int
+
+    def is_settled(self) -> bool:
+        """Tell whether the session can pay (5/session-condition)."""
+        sessions, now_ms = self.service.store.sessions, self.service.clock.now_ms()
+        return sessions.can_pay(self.session_id, self.amount_base, now_ms)
+
+    def is_claimed(self) -> bool:
+        """Tell no: a session opens only when its deposit is settled."""
+        return False
+
+    def is_indexed(self) -> bool:
+        """Tell whether the block of the deposit is known."""
+        session = self.service.store.sessions.get(self.session_id)
+        return session is not None and _is_indexed(self.service, session.payment_id)
+
+    def draw(self, name: str) -> float:
+        """Return a number in [0, 1) of this session."""
+        return self.service.draw(name, self.session_id)
+
+
+def _is_indexed(service: Service, payment_id: str) -> bool:
+    stored = service.store.payments.get(payment_id)
+    return stored is not None and stored.record.block_number is not None
 
 
 def spend(service: Service, granted: Pass) -> bool:

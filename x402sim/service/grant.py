@@ -22,32 +22,27 @@ def grant(service: Service, stored: Stored, tx_hash: str) -> None:
     (3/deposit-makes-session). Raises `IllegalMove` if it is settled already.
     """
     record, now_ms = stored.record, service.clock.now_ms()
-    payment_id, payer = record.payment_id, record.from_address
-    session = None
-    if record.resource_url == SESSIONS:
+    payment_id, payer, amount = record.payment_id, record.from_address, int(record.amount)
+    resource, session = record.resource_url, None
+    if resource == SESSIONS:
         unit_ms = service.settings.decisions.duration_unit_s * 1000
         expires_ms = now_ms + stored.duration * unit_ms
         session = NewSession(session_id(service, payment_id), now_ms, expires_ms)
     is_known = session is not None and service.store.sessions.paid_by(payment_id) is not None
     if not service.store.payments.mark_settled(stored.attempt, tx_hash, session):
         return  # the control API restored an older database meanwhile
-    service.entitlements.add(Entitlement(payment_id, record.resource_url, payer, now_ms))
-    service.record(
-        events.PaymentSettled(
-            payment_id=payment_id,
-            tx_hash=tx_hash,
-            payer=payer,
-            amount_base=int(record.amount),
-            resource=record.resource_url,
-        )
+    service.entitlements.add(Entitlement(payment_id, resource, payer, now_ms))
+    settled = events.PaymentSettled(
+        payment_id=payment_id, tx_hash=tx_hash, payer=payer, amount_base=amount, resource=resource
     )
+    service.record(settled)
     if session is not None and not is_known:
         service.record(
             events.SessionOpened(
                 session_id=session.session_id,
                 payment_id=payment_id,
                 payer=payer,
-                deposited_base=int(record.amount),
+                deposited_base=amount,
                 expires_ms=session.expires_ms,
             )
         )
@@ -79,4 +74,4 @@ def session_id(service: Service, payment_id: str) -> str:
     Only this server can compute it, and it is the same every time.
     """
     message = b"session " + payment_id.encode()
-    return "session_" + hmac.digest(service.settings.id_secret, message, "sha256").hex()[:40]
+    return "session_" + hmac.digest(service.setup.id_secret, message, "sha256").hex()[:40]

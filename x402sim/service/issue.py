@@ -18,7 +18,7 @@ import msgspec
 from x402sim.protocol.crypto import checksum
 from x402sim.protocol.messages import PaymentRequired, PaymentRequirements
 from x402sim.rng import Stream
-from x402sim.service.settings import Settings
+from x402sim.service.setup import Setup
 
 QUOTE = "/api/perp/quote"
 SESSIONS = "/api/sessions/create"
@@ -64,16 +64,16 @@ class Terms(msgspec.Struct, frozen=True):
 class Issuer:
     """Issues payment requirements, and decodes its own payment ids."""
 
-    def __init__(self, settings: Settings, salts: Stream) -> None:
-        self._settings = settings
+    def __init__(self, setup: Setup, salts: Stream) -> None:
+        self._setup = setup
         self._salts = salts
-        self._key = hmac.digest(settings.id_secret, b"payment ids", "sha256")
+        self._key = hmac.digest(setup.id_secret, b"payment ids", "sha256")
         self._context = "|".join(
             (
-                settings.network.name,
-                settings.network.asset.hex(),
-                settings.pay_to.hex(),
-                str(settings.max_timeout_s),
+                setup.network.name,
+                setup.network.asset.hex(),
+                setup.pay_to.hex(),
+                str(setup.settings.max_timeout_s),
             )
         ).encode()
 
@@ -84,7 +84,7 @@ class Issuer:
 
         It can be paid for 300 seconds (8/timeout).
         """
-        terms = Terms(resource, amount_base, now_s + self._settings.max_timeout_s, duration)
+        terms = Terms(resource, amount_base, now_s + self._setup.settings.max_timeout_s, duration)
         requirements = self.requirements(terms)
         return PaymentRequired(
             error="Payment Required",
@@ -99,15 +99,15 @@ class Issuer:
 
         They have a description (2.1/description-shown).
         """
-        settings = self._settings
-        pay_to = settings.wallet if terms.resource == SESSIONS else settings.pay_to
+        setup = self._setup
+        pay_to = setup.wallet if terms.resource == SESSIONS else setup.pay_to
         return PaymentRequirements(
             scheme="exact",
-            network=settings.network.name,
+            network=setup.network.name,
             pay_to=checksum(pay_to),
-            asset=checksum(settings.network.asset),
+            asset=checksum(setup.network.asset),
             max_amount_required=str(terms.amount_base),
-            max_timeout_seconds=settings.max_timeout_s,
+            max_timeout_seconds=setup.settings.max_timeout_s,
             resource=terms.resource,
             description=RESOURCES[terms.resource].description,
         )

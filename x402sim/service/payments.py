@@ -3,10 +3,12 @@
 Requests for one payment id are serialized. The id and the authorization are claimed in the database
 before the facilitator is asked anything, because from then on anybody may submit the authorization.
 The claim stays until the chain proves that it can never be used: so neither a crash, a lost answer
-nor a third party can charge twice or lose a payment.
+nor a third party can charge twice or lose a payment. So it is by default; `Settings.policy` can
+choose another order, or no verification.
 Clauses: 4.1/*, 5/nonce-once, 5/exact-amount, 7/*.
 """
 
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import assert_never
 
@@ -15,9 +17,9 @@ from x402sim.protocol.header import PresentedPayment, present
 from x402sim.protocol.messages import PaymentRequirements, Receipt, SettlementRequest
 from x402sim.protocol.refusals import Finding, Refusal, SettlementRefused
 from x402sim.protocol.rules import AUTHORIZES, Verification, first_broken
-from x402sim.service.attempts import Attempt, claim, require
+from x402sim.service.attempts import Attempt, check, claim, require
 from x402sim.service.grant import grant
-from x402sim.service.reconcile import follow_chain
+from x402sim.service.reconcile import Unresolved
 from x402sim.service.state import Service
 from x402sim.service.store.payment_records import Stored
 from x402sim.service.upstream.calls import OutcomeUnknown, Unavailable
@@ -28,28 +30,36 @@ _LAST_DATE_S = 253_402_300_799
 
 
 class NotSettled(Exception):
-    """The facilitator did not settle. `may_move`: it was asked to, and may still do it."""
+    """The facilitator did not settle. `may_move`: it was asked to, and may still do it.
 
-    def __init__(self, refusal: Refusal, reason: str | None, *, may_move: bool = False) -> None:
+    `is_lost`: its answer is lost, and it may have done it.
+    """
+
+    def __init__(
+        self,
+        refusal: Refusal,
+        reason: str | None,
+        *,
+        may_move: bool = False,
+        is_lost: bool = False,
+    ) -> None:
         super().__init__(refusal, reason)
         self.refusal = refusal
         self.reason = reason
         self.may_move = may_move
+        self.is_lost = is_lost
 
 
 async def pay(service: Service, request: SettlementRequest) -> Receipt:
     """Settle a payment and grant access (4.1/order); raises `SettlementRefused`."""
     attempt = validate(service, request)  # step 1
     async with service.settling.hold(attempt.payment_id):
-        stored = await claim(service, attempt)
-        if stored.record.status == "pending":
-            try:
-                await verify(service, attempt, stored)  # steps 2 and 3
-                tx_hash = await settle(service, attempt)  # step 4
-                grant(service, stored, tx_hash)  # steps 5 and 6
-            except NotSettled as cause:
-                await refuse_unless_paid(service, attempt, stored, cause)
-        # else it is settled: the chain says so only now, and `claim` granted it
+        steps = Settlement(service, attempt)
+        try:
+            await service.settings.policy.claim.settle(steps)  # the claim, and steps 2 to 4
+            steps.grant()  # steps 5 and 6, unless the chain says only now that it was paid before
+        except NotSettled as cause:
+            await refuse_unless_paid(service, attempt, steps.stored, cause)
         return receipt(service, attempt.payment_id)  # step 7
 
 
@@ -58,82 +68,127 @@ def validate(service: Service, request: SettlementRequest) -> Attempt:
 
     Decodes the payment header, once. Raises `SettlementRefused`.
     """
-    terms = service.issuer.read(request.payment_id)
+    payment_id, sent = request.payment_id, request.payment_requirements
+    terms = service.issuer.read(payment_id)
     if terms is None:
         raise SettlementRefused(Refusal.MISMATCH, "this payment id was not issued here")
     payment, issued = present(request.payment_header), service.issuer.requirements(terms)
-    attempt = Attempt(
-        payment_id=request.payment_id,
-        payment=payment,
-        requirements=request.payment_requirements,
-        terms=terms,
-        issued=issued,
-        can_pay=_can_pay(service, payment, issued),
-    )
+    can_pay = _can_pay(service, payment, issued)
+    attempt = Attempt(payment_id, payment, terms, requirements=sent, issued=issued, can_pay=can_pay)
     require(service, service.settlement_rules, attempt)
     return attempt
 
 
-async def verify(service: Service, attempt: Attempt, stored: Stored) -> None:
-    """Steps 2 and 3: have the facilitator verify the signature (4.1/verify-signature).
+@dataclass(slots=True)
+class Settlement:
+    """One settlement, in the hands of the policies `claim` and `verify`."""
 
-    Raises `NotSettled` "Invalid signature" if it does not (7/invalid-signature). Nothing is sent to
-    it before the chain's node has said that the authorization is unused.
-    """
-    if attempt.can_pay and not stored.seen_unused:
-        reason = "the chain's node did not answer, so nothing was sent to the facilitator"
-        raise NotSettled(Refusal.UNREACHABLE, reason)
-    try:
-        verdict = await service.facilitator.verify(attempt.payment, attempt.requirements)
-    except Unavailable as error:
-        raise NotSettled(Refusal.UNREACHABLE, str(error)) from error
-    if not verdict.is_valid:
-        raise NotSettled(Refusal.INVALID_SIGNATURE, verdict.reason)
+    service: Service
+    attempt: Attempt
+    stored: Stored | None = None
+    """Its record, once it is claimed."""
+    is_unused: bool = False
+    """Whether the chain said that the authorization is unused."""
+    tx_hash: str | None = None
+    """Its transaction, once it is settled."""
 
+    @property
+    def amount_base(self) -> int:
+        """The amount, in base units."""
+        return self.attempt.terms.amount_base
 
-async def settle(service: Service, attempt: Attempt) -> str:
-    """Step 4: have the facilitator settle; return the transaction hash (4.1/settle-on-chain).
+    def draw(self, name: str) -> float:
+        """Return a number in [0, 1) of this payment."""
+        return self.service.draw(name, self.attempt.payment_id)
 
-    Raises `NotSettled`.
-    """
-    try:
-        outcome = await service.facilitator.settle(attempt.payment, attempt.requirements)
-    except Unavailable as error:
-        raise NotSettled(Refusal.UNREACHABLE, str(error)) from error
-    except OutcomeUnknown as error:
-        service.record(events.SettlementAnswerLost(payment_id=attempt.payment_id))
-        raise NotSettled(Refusal.UNREACHABLE, str(error), may_move=True) from error
-    match outcome:
-        case Moved(tx_hash=tx_hash):
-            if service.store.payments.paid_by(tx_hash) is not None:
-                reason = f"transaction {tx_hash} already paid for another payment id"
-                raise NotSettled(Refusal.FAILED, reason, may_move=True)
-            return tx_hash
-        case NotMoved(refusal=refusal, reason=reason):
-            if refusal is Refusal.EXPIRED:
-                reason = _why_expired(service, attempt.payment)
-            raise NotSettled(refusal, reason, may_move=refusal.row.is_sent)
-        case _:
-            assert_never(outcome)
+    async def check(self, *, ask_chain: bool = True) -> bool:
+        """Check that the id and the authorization are free; False if it is settled already."""
+        self.stored, self.is_unused = await check(self.service, self.attempt, ask_chain=ask_chain)
+        return self.stored is None or self.stored.record.status == "pending"
+
+    def record(self) -> Stored:
+        """Write the claim, if it is not written yet; return the record."""
+        self.stored = self.stored or claim(self.service, self.attempt, seen_unused=self.is_unused)
+        return self.stored
+
+    async def verify(self) -> None:
+        """Take steps 2 and 3; nothing is sent before the chain says that it is unused."""
+        if self.attempt.can_pay and not self.is_unused:
+            reason = "the chain's node did not answer, so nothing was sent to the facilitator"
+            raise NotSettled(Refusal.UNREACHABLE, reason)
+        await self.service.settings.policy.verify.verify(self)
+
+    async def ask_facilitator(self) -> None:
+        """Steps 2 and 3: have the facilitator verify the signature (4.1/verify-signature).
+
+        Raises `NotSettled` "Invalid signature" if it does not (7/invalid-signature).
+        """
+        attempt = self.attempt
+        try:
+            verdict = await self.service.facilitator.verify(attempt.payment, attempt.requirements)
+        except Unavailable as error:
+            raise NotSettled(Refusal.UNREACHABLE, str(error)) from error
+        if not verdict.is_valid:
+            raise NotSettled(Refusal.INVALID_SIGNATURE, verdict.reason)
+
+    async def settle(self) -> None:
+        """Step 4: have the facilitator settle, and keep the hash (4.1/settle-on-chain).
+
+        Raises `NotSettled`.
+        """
+        service, attempt = self.service, self.attempt
+        try:
+            outcome = await service.facilitator.settle(attempt.payment, attempt.requirements)
+        except Unavailable as error:
+            raise NotSettled(Refusal.UNREACHABLE, str(error)) from error
+        except OutcomeUnknown as error:
+            service.record(events.SettlementAnswerLost(payment_id=attempt.payment_id))
+            raise NotSettled(
+                Refusal.UNREACHABLE, str(error), may_move=True, is_lost=True
+            ) from error
+        match outcome:
+            case Moved(tx_hash=tx_hash):
+                if service.store.payments.paid_by(tx_hash) is not None:
+                    reason = f"transaction {tx_hash} already paid for another payment id"
+                    raise NotSettled(Refusal.FAILED, reason, may_move=True)
+                self.tx_hash = tx_hash
+            case NotMoved(refusal=refusal, reason=reason):
+                if refusal is Refusal.EXPIRED:
+                    reason = _why_expired(service, attempt.payment)
+                raise NotSettled(refusal, reason, may_move=refusal.row.is_sent)
+            case _:
+                assert_never(outcome)
+
+    def grant(self) -> None:
+        """Take steps 5 and 6, if step 4 was taken."""
+        if self.tx_hash is not None:
+            grant(self.service, self.record(), self.tx_hash)
 
 
 async def refuse_unless_paid(
-    service: Service, attempt: Attempt, stored: Stored, cause: NotSettled
+    service: Service, attempt: Attempt, stored: Stored | None, cause: NotSettled
 ) -> None:
-    """Ask the chain, after the facilitator did not settle or did not answer.
+    """Ask the chain, after the facilitator did not settle; after a lost answer, ask the policy.
 
     Anyone may submit a signed authorization, so even a refused payment can be paid; then
     it is granted. Otherwise raises `SettlementRefused`, which is final only if the header can
-    never pay.
+    never pay, or if the policy has forgotten the payment.
     """
+    if stored is None:  # not claimed, so there is nothing to look up
+        raise SettlementRefused(cause.refusal, cause.reason, final=cause.is_lost or None)
     payments, may_move = service.store.payments, stored.may_move or cause.may_move
     if not attempt.can_pay and not may_move:
         payments.drop_claim(stored.attempt)
         raise SettlementRefused(cause.refusal, cause.reason, final=True)
-    finding = await follow_chain(service, _attempt(service, stored))
+    payment = Unresolved(service, _attempt(service, stored), in_background=False)
+    if cause.is_lost:
+        await service.settings.policy.lost_answer.resolve(payment)
+    else:
+        await payment.ask_chain()
+    finding = payment.finding
     if finding is Finding.PAID:
         return
-    if finding is Finding.NEVER:
+    if finding is Finding.NEVER or payment.is_forgotten:
         raise SettlementRefused(cause.refusal, cause.reason, final=True)
     payments.set_may_move(stored.attempt, may_move)
     is_pending = may_move and cause.refusal.row.final is not None
@@ -145,43 +200,36 @@ async def refuse_unless_paid(
 
 
 def receipt(service: Service, payment_id: str) -> Receipt:
-    """Step 7: return the transaction hash (4.1/receipt)."""
-    record = _stored(service, payment_id).record
-    return Receipt(
-        success=True,
-        payment_id=payment_id,
-        tx_hash=str(record.tx_hash),
-        timestamp=record.timestamp,
-    )
-
-
-def _can_pay(service: Service, payment: PresentedPayment, issued: PaymentRequirements) -> bool:
-    signed, network = payment.signed, service.settings.network
-    return signed is not None and not first_broken(
-        AUTHORIZES, Verification(signed, issued, network)
-    )
-
-
-# --- records, rules and reasons ------------------------------------------------------
-
-
-def _stored(service: Service, payment_id: str) -> Stored:
-    """Return a payment that was claimed.
+    """Step 7: return the transaction hash (4.1/receipt).
 
     Raises `SettlementRefused` if the control API restored an older database meanwhile.
     """
     stored = service.store.payments.get(payment_id)
     if stored is None:
-        raise SettlementRefused(Refusal.FAILED, "the record of this payment is gone", final=False)
-    return stored
+        raise _gone()
+    tx_hash, at_ms = str(stored.record.tx_hash), stored.record.timestamp
+    return Receipt(success=True, payment_id=payment_id, tx_hash=tx_hash, timestamp=at_ms)
+
+
+def _can_pay(service: Service, payment: PresentedPayment, issued: PaymentRequirements) -> bool:
+    signed, network = payment.signed, service.setup.network
+    case = Verification(signed, issued, network) if signed else None
+    return case is not None and not first_broken(AUTHORIZES, case)
+
+
+# --- records, rules and reasons ------------------------------------------------------
 
 
 def _attempt(service: Service, stored: Stored) -> Stored:
-    """Return an attempt as it is now; raises `SettlementRefused` as `_stored` does."""
+    """Return an attempt as it is now; raises `SettlementRefused` as `receipt` does."""
     now = service.store.payments.attempt(stored.attempt)
     if now is None or now.record.payment_id != stored.record.payment_id:
-        raise SettlementRefused(Refusal.FAILED, "the record of this payment is gone", final=False)
+        raise _gone()
     return now
+
+
+def _gone() -> SettlementRefused:
+    return SettlementRefused(Refusal.FAILED, "the record of this payment is gone", final=False)
 
 
 def _what_now(attempt: Attempt, refusal: Refusal, finding: Finding, *, may_move: bool) -> str:

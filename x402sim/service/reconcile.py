@@ -12,12 +12,14 @@ import msgspec
 
 from x402sim import events
 from x402sim.protocol.crypto import Address, parse_address
+from x402sim.protocol.header import present
 from x402sim.protocol.messages import PaymentRecord
 from x402sim.protocol.refusals import Finding
 from x402sim.service.grant import grant, revoke, suspend
 from x402sim.service.state import Service
 from x402sim.service.store.payment_records import ClaimedAuthorization, Stored
-from x402sim.service.upstream.calls import Unavailable
+from x402sim.service.upstream.calls import OutcomeUnknown, Unavailable
+from x402sim.service.upstream.dialect import Moved, NotMoved
 from x402sim.service.upstream.rpc import NonceState, NonceUse
 from x402sim.service.upstream.transactions import OnChain
 
@@ -90,10 +92,11 @@ def follow(service: Service, stored: Stored, answer: Answer) -> None:
 async def reconcile(service: Service) -> int:
     """Resolve the pending payments that can be resolved (3/pending-resolved); return how many.
 
-    One that cannot be resolved yet is looked at less and less often. One run asks about a limited
-    number, those that have waited longest first, so that many hopeless headers delay no other.
+    The policy `lost_answer` does it. One that cannot be resolved yet is looked at less and less
+    often. One run asks about a limited number, those that have waited longest first, so that many
+    hopeless headers delay no other.
     """
-    resolved, waits = 0, service.pending_waits
+    policy, resolved, waits = service.settings.policy.lost_answer, 0, service.pending_waits
     pending = service.store.payments.pending()
     waits.keep(pending.keys())
     for attempt in waits.due(pending, service.clock.now())[:AT_MOST]:
@@ -101,13 +104,73 @@ async def reconcile(service: Service) -> int:
             stored = service.store.payments.attempt(attempt)
             if stored is None or stored.record.status != "pending":
                 continue
-            finding = await follow_chain(service, stored)
-        if finding in (Finding.PAID, Finding.NEVER):
+            payment = Unresolved(service, stored, in_background=True)
+            await policy.resolve(payment)
+        if payment.is_resolved:
             waits.done(attempt)
             resolved += 1
         else:
             waits.failed(attempt, service.clock.now())
     return resolved
+
+
+class Unresolved:
+    """A pending payment in the hands of the policy; the caller holds the lock of its payment id."""
+
+    def __init__(self, service: Service, stored: Stored, *, in_background: bool) -> None:
+        self._service, self._listed = service, stored
+        self.in_background = in_background
+        """Whether no payer waits for it."""
+        self.finding = Finding.UNKNOWN
+        """What is known of it by now."""
+        self.is_forgotten = False
+
+    @property
+    def is_resolved(self) -> bool:
+        """Whether nothing is left to do."""
+        return self.is_forgotten or self.finding in (Finding.PAID, Finding.NEVER)
+
+    async def ask_chain(self) -> Finding:
+        """Ask the chain's node; the record follows what it says."""
+        stored = self._stored()
+        self.finding = await follow_chain(self._service, stored) if stored else Finding.UNKNOWN
+        return self.finding
+
+    async def settle_again(self) -> Finding:
+        """Send it to the facilitator once more; PAID, NOT_YET (refused), or UNKNOWN (lost)."""
+        service, stored = self._service, self._stored()
+        terms = service.issuer.read(stored.record.payment_id) if stored else None
+        if stored is None or terms is None:
+            return self.finding
+        payment, requirements = present(stored.header), service.issuer.requirements(terms)
+        try:
+            outcome = await service.facilitator.settle(payment, requirements)
+        except (Unavailable, OutcomeUnknown):
+            return Finding.UNKNOWN
+        match outcome:
+            case Moved(tx_hash=tx_hash) if service.store.payments.paid_by(tx_hash) is None:
+                grant(service, stored, tx_hash)
+                self.finding = Finding.PAID
+                return self.finding
+            case Moved() | NotMoved():
+                return Finding.NOT_YET
+            case _:
+                assert_never(outcome)
+
+    async def wait(self, seconds: float) -> None:
+        """Let time pass."""
+        await self._service.clock.sleep(seconds)
+
+    def forget(self) -> None:
+        """Delete the record."""
+        self._service.store.payments.drop_claim(self._listed.attempt)
+        self.is_forgotten = True
+
+    def _stored(self) -> Stored | None:
+        """Return the record as it is now; None if an older database was restored meanwhile."""
+        stored = self._service.store.payments.attempt(self._listed.attempt)
+        is_ours = stored and stored.record.payment_id == self._listed.record.payment_id
+        return stored if is_ours else None
 
 
 def pays_for(mined: OnChain, stored: Stored) -> bool:

@@ -7,6 +7,9 @@ Clauses: 4.4/*, 2.6/remaining, 3/expiry-refund, 3/refund-once.
 
 import asyncio
 import logging
+import math
+
+import msgspec
 
 from x402sim import events
 from x402sim.protocol.crypto import checksum, keccak256, parse_address, sign
@@ -18,10 +21,12 @@ from x402sim.protocol.messages import (
     SessionRequest,
     SessionView,
 )
-from x402sim.protocol.money import MAX_STORED, to_base
+from x402sim.protocol.money import to_base
 from x402sim.protocol.refusals import Finding
 from x402sim.service.issue import SESSIONS
+from x402sim.service.policies.serving import EndedSession
 from x402sim.service.reconcile import follow_chain, is_deep
+from x402sim.service.settings import Settings
 from x402sim.service.state import Service
 from x402sim.service.store.session_budgets import Refund, Session
 from x402sim.service.upstream.calls import OutcomeUnknown, Unavailable
@@ -29,9 +34,6 @@ from x402sim.service.upstream.dialect import Moved
 from x402sim.web import bad_body
 
 log = logging.getLogger("x402sim")
-
-AT_ONCE = 20
-"""The most refunds in flight at the same time."""
 
 
 def offer(service: Service, request: SessionRequest) -> PaymentRequired:
@@ -41,15 +43,24 @@ def offer(service: Service, request: SessionRequest) -> PaymentRequired:
     the payment id. Raises `Refused` 400.
     """
     try:
-        decimals = service.settings.network.decimals
+        decimals = service.setup.network.decimals
         deposit_base = to_base(request.max_spend, decimals, fraction_digits=2)
     except ValueError as error:
         raise bad_body(f"{error} - at `$.maxSpend`") from error
-    if not 0 < deposit_base <= MAX_STORED:
-        limits = f"expected more than 0.00 and at most {MAX_STORED} base units"
+    most_base = service.setup.session_max_base
+    if not 0 < deposit_base <= most_base:
+        limits = f"expected more than 0.00 and at most {most_base} base units"
         raise bad_body(f"{limits} - at `$.maxSpend`")
+    _require_duration(service.settings, request.duration)
     now_s = service.clock.now_s()
     return service.issuer.issue(SESSIONS, deposit_base, now_s, request.duration)
+
+
+def _require_duration(settings: Settings, duration: int) -> None:
+    """Raise `Refused` 400 for a session that is longer than the settings allow."""
+    longest_s = settings.session_max_duration_s
+    if longest_s is not None and duration * settings.decisions.duration_unit_s > longest_s:
+        raise bad_body(f"expected at most {longest_s:g} seconds - at `$.duration`")
 
 
 def view(session: Session) -> SessionView:
@@ -66,7 +77,7 @@ def view(session: Session) -> SessionView:
 
 
 async def expire(service: Service) -> int:
-    """End the expired sessions, and pay the refunds due (3/expiry-refund).
+    """End the expired sessions, and pay the refunds due (3/expiry-refund), as the policy says.
 
     Returns how many were settled; the others stay due.
     """
@@ -75,12 +86,27 @@ async def expire(service: Service) -> int:
         service.record(events.SessionsExpired(count=ended))
     owed = {refund.session_id: refund for refund in service.store.sessions.refunds_due()}
     service.refund_waits.keep(owed.keys())
-    due = [owed[each] for each in service.refund_waits.due(owed, service.clock.now())]
-    settled = 0
+    waited = service.refund_waits.due(owed, service.clock.now())
+    due = [refund for each in waited if (refund := _due(service, owed[each])) is not None]
+    settled, at_once = 0, service.settings.refunds_at_once
     while due:
-        batch, due = due[:AT_ONCE], due[AT_ONCE:]
+        batch, due = due[:at_once], due[at_once:]
         settled += sum(await asyncio.gather(*(_pay_back_once(service, each) for each in batch)))
     return settled
+
+
+def _due(service: Service, owed: Refund) -> Refund | None:
+    """Return what the policy pays back now of what is owed; it is not asked again too early."""
+    session = service.store.sessions.get(owed.session_id)
+    assert session is not None
+    ended = EndedSession(deposited_base=session.deposited, unspent_base=owed.amount)
+    paid_back = service.settings.policy.refund.refund(ended)
+    after_s = math.inf if paid_back is None else paid_back.after_s
+    due_s = session.expires_ms / 1000 + after_s
+    if paid_back is None or (after_s and due_s > service.clock.now()):
+        service.refund_waits.put_off(owed.session_id, due_s)
+        return None
+    return msgspec.structs.replace(owed, amount=paid_back.amount_base)
 
 
 async def _pay_back_once(service: Service, refund: Refund) -> bool:
@@ -110,7 +136,7 @@ async def pay_back(service: Service, refund: Refund) -> bool:
     False for a deposit that a reorganisation has undone: it is not refunded. Raises
     `Unavailable` or `OutcomeUnknown`; the refund is still due then.
     """
-    wallet, nonce = service.settings.wallet, refund_nonce(refund.session_id)
+    wallet, nonce = service.setup.wallet, refund_nonce(refund.session_id)
     if await _is_undone(service, service.store.sessions.deposit_of(refund.session_id)):
         return False
     state = await service.rpc.nonce_state(wallet, nonce)
@@ -133,7 +159,7 @@ async def look_again_at_refund(
 
     Its nonce never changes, so the token accepts it only once, however often it is sent.
     """
-    wallet, nonce = service.settings.wallet, refund_nonce(session_id)
+    wallet, nonce = service.setup.wallet, refund_nonce(session_id)
     async with service.refunding.hold(session_id):
         try:
             mined = await service.rpc.transaction(tx_hash)
@@ -174,27 +200,27 @@ async def _transfer(service: Service, refund: Refund, nonce: bytes) -> str:
 
     Raises `Unavailable` or `OutcomeUnknown`.
     """
-    settings, now_s = service.settings, service.clock.now_s()
+    setup, now_s = service.setup, service.clock.now_s()
     auth = Authorization(
-        from_=settings.wallet,
+        from_=setup.wallet,
         to=parse_address(refund.to_address),
         value=refund.amount,
         valid_after=now_s - 60,
-        valid_before=now_s + settings.max_timeout_s,
+        valid_before=now_s + setup.settings.max_timeout_s,
         nonce=nonce,
     )
-    signature = sign(transfer_digest(auth, settings.network.domain), settings.key)
+    signature = sign(transfer_digest(auth, setup.network.domain), setup.key)
     requirements = PaymentRequirements(
         scheme="exact",
-        network=settings.network.name,
+        network=setup.network.name,
         pay_to=refund.to_address,
-        asset=checksum(settings.network.asset),
+        asset=checksum(setup.network.asset),
         max_amount_required=str(refund.amount),
-        max_timeout_seconds=settings.max_timeout_s,
+        max_timeout_seconds=setup.settings.max_timeout_s,
         resource=SESSIONS,
         description="Refund of a session's unspent balance",
     )
-    payment = present(encode_header(auth, signature, settings.network))
+    payment = present(encode_header(auth, signature, setup.network))
     outcome = await service.facilitator.settle(payment, requirements)
     if isinstance(outcome, Moved):
         return outcome.tx_hash

@@ -1,125 +1,150 @@
-"""The settings of a deployment (2.8), and the limits of section 8.
+"""The settings of one service: every number that the specification gives or leaves open.
 
-Clauses: 2.8/settings, 8/quote-price, 8/timeout, 8/cache-lifetime, 8/cache-sweep,
-8/indexer-interval, 8/indexer-batch.
+What connects a service (keys, URLs, network) is its `Setup`.
+Clauses: 8/quote-price, 8/timeout, 8/cache-lifetime, 8/cache-sweep, 8/indexer-interval,
+8/indexer-batch.
 """
 
-import hashlib
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from dataclasses import dataclass, field
 
-from coincurve import PrivateKey
-
-from x402sim.bounded import MIB, Limits
-from x402sim.protocol.crypto import Address, address_of, from_hex, parse_address
-from x402sim.protocol.networks import TESTNET, Network, network_named
-from x402sim.rng import Rng
-from x402sim.service.upstream.cronos import CRONOS
-from x402sim.service.upstream.dialect import Dialect
+from x402sim.bounded import MIB
+from x402sim.protocol.money import to_base
+from x402sim.service.policies import ServicePolicy
 from x402sim.spec.decisions import Decisions
+
+MOST_DECIMALS = 77
+"""The fraction digits that a price may have here; the network's decimals limit it further."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """The settings of one service; amounts in base units, durations in seconds.
+    """The settings of one service; durations in seconds, money in tokens, as text.
 
-    A quote costs 10000 base units (8/quote-price).
+    The defaults are the numbers of the specification (8/quote-price: a quote costs 0.01 tokens)
+    and, where it gives none, ours. Raises `ValueError` for an impossible value.
+
+    >>> from x402sim import Settings, World
+    >>> world = World(service=Settings(quote_price="0.05", session_sweep_s=60))
     """
 
-    private_key: bytes = field(repr=False)
-    """The server wallet's key: it receives payments and pays refunds."""
-    facilitator_url: str
-    explorer_url: str
-    rpc_url: str
-    dialect: Dialect = CRONOS
-    """How the facilitator is spoken to; no environment variable sets it."""
-    network: Network = TESTNET
-    recipient: Address | None = None
-    """The payee, by default the server wallet, which always receives deposits."""
-    secret: bytes = field(default_factory=lambda: Rng().secret("ids"), repr=False)
-    """The key that seals payment and session ids. It is random, and never derived from the private
-    key: whoever reads that key could then forge payment ids with any price."""
-    decisions: Decisions = field(default_factory=Decisions)
-
-    quote_price_base: int = 10_000
+    quote_price: str = "0.01"
+    """The price of a quote (8/quote-price)."""
     max_timeout_s: int = 300
-    entitlement_lifetime_s: int = 24 * 3600
-    entitlement_sweep_s: int = 3600
-    indexer_interval_s: int = 300
+    """How long a 402 can be paid for (8/timeout)."""
+    entitlement_lifetime_s: float = 24 * 3600
+    """How long an entitlement stays in the cache (8/cache-lifetime)."""
+    entitlement_sweep_s: float = 3600
+    """The interval of the sweep that discards expired entitlements (8/cache-sweep)."""
+    indexer_interval_s: float = 300
+    """The interval of the payment indexer (8/indexer-interval)."""
     indexer_batch: int = 100
+    """The most payment records that one run of the indexer takes (8/indexer-batch)."""
     final_depth: int = 12
     """Blocks on top of a transfer's block until it is not looked at again (8/final-depth)."""
 
-    reconcile_interval_s: int = 15
-    session_sweep_s: int = 10
+    reconcile_interval_s: float = 15
+    """The interval at which pending payments are looked at."""
+    pending_wait_s: tuple[float, float] = (15, 60)
+    """The first and the longest wait until an unresolved payment is looked at again."""
+    session_sweep_s: float = 10
+    """The interval at which expired sessions are ended and refunded."""
+    refund_wait_s: tuple[float, float] = (10, 300)
+    """The first and the longest wait until a refund that failed is tried again."""
+    refunds_at_once: int = 20
+    """The most refunds in flight at the same time."""
+    session_max_spend: str | None = None
+    """The largest deposit of a session; None for any."""
+    session_max_duration_s: float | None = None
+    """The longest session; None for any."""
+
     verify_timeout_s: float = 30
     settle_timeout_s: float = 60
     explorer_timeout_s: float = 10
+    """The time limits of calls of the facilitator, and of the explorer and the node."""
     max_answer_bytes: int = MIB
     """The most that is read of an answer of facilitator, explorer and node."""
     log_search_blocks: int | None = None
     """How many blocks back to search for a lost settlement; None for the whole chain."""
 
-    @cached_property
-    def key(self) -> PrivateKey:
-        """The server wallet's key, ready to sign."""
-        return PrivateKey(self.private_key)
+    phase: float | None = None
+    """Seconds from the beginning of a world to the first turn of periodic work, modulo its
+    interval. None draws a phase for each kind of work from the seed, so that nothing ticks in
+    step; 0 starts all intervals with the world."""
+    decisions: Decisions = field(default_factory=Decisions)
+    """The choices where the specification is silent."""
+    policy: ServicePolicy = field(default_factory=ServicePolicy)
+    """What it does about lost answers, verification, its claim, refunds and requests."""
 
-    @cached_property
-    def wallet(self) -> Address:
-        """The server wallet's address."""
-        return address_of(self.key.public_key)
+    def __post_init__(self) -> None:
+        _price("quote_price", self.quote_price)
+        if self.session_max_spend is not None:
+            _price("session_max_spend", self.session_max_spend)
+        for name in _POSITIVE:
+            value = getattr(self, name)
+            if value is not None:
+                _number(name, value, whole=name in _WHOLE)
+        for name in ("pending_wait_s", "refund_wait_s"):
+            _waits(name, getattr(self, name))
+        _number("final_depth", self.final_depth, whole=True, least=0)
+        if self.phase is not None:
+            _number("phase", self.phase, least=0)
+        if not isinstance(self.decisions, Decisions):
+            raise ValueError(f"decisions: expected Decisions, got {self.decisions!r}")
+        if not isinstance(self.policy, ServicePolicy):
+            raise ValueError(f"policy: expected ServicePolicy, got {self.policy!r}")
 
-    @cached_property
-    def id_secret(self) -> bytes:
-        """The 32 bytes that seal payment ids and session ids."""
-        return hashlib.sha256(b"x402sim ids" + self.secret).digest()
 
-    @property
-    def verify_limits(self) -> Limits:
-        """The limits of the facilitator's answer to verify."""
-        return self._limits(self.verify_timeout_s)
+_POSITIVE = (
+    "max_timeout_s", "entitlement_lifetime_s", "entitlement_sweep_s", "indexer_interval_s",
+    "indexer_batch", "reconcile_interval_s", "session_sweep_s", "refunds_at_once",
+    "session_max_duration_s", "verify_timeout_s", "settle_timeout_s", "explorer_timeout_s",
+    "max_answer_bytes", "log_search_blocks",
+)  # fmt: skip
+_WHOLE = frozenset(
+    {"max_timeout_s", "indexer_batch", "refunds_at_once", "max_answer_bytes", "log_search_blocks"}
+)
 
-    @property
-    def settle_limits(self) -> Limits:
-        """The limits of the facilitator's answer to settle."""
-        return self._limits(self.settle_timeout_s)
 
-    @property
-    def explorer_limits(self) -> Limits:
-        """The limits of an answer of the explorer or the node."""
-        return self._limits(self.explorer_timeout_s)
+def _number(name: str, value: object, *, whole: bool = False, least: float | None = None) -> None:
+    """Raise `ValueError` unless a value is a finite number, positive or at least `least`."""
+    kinds = int if whole else int | float
+    is_number = isinstance(value, kinds) and not isinstance(value, bool)
+    if is_number and _is_from(float(value), least):  # type: ignore[arg-type]
+        return
+    wanted = "above 0" if least is None else f"from {least:g}"
+    raise ValueError(f"{name}: expected a {'whole ' * whole}number {wanted}, got {value!r}")
 
-    def _limits(self, deadline_s: float) -> Limits:
-        return Limits(max_answer_bytes=self.max_answer_bytes, deadline_s=deadline_s)
 
-    @property
-    def pay_to(self) -> Address:
-        """The merchant address of the requirements (2.1/pay-to)."""
-        return self.recipient or self.wallet
+def _is_from(value: float, least: float | None) -> bool:
+    return math.isfinite(value) and (value > 0 if least is None else value >= least)
+
+
+def _waits(name: str, value: object) -> None:
+    if not isinstance(value, tuple) or len(value) != 2:
+        raise ValueError(f"{name}: expected (first, longest) in seconds, got {value!r}")
+    for each in value:
+        _number(name, each)
+    if value[0] > value[1]:
+        raise ValueError(f"{name}: the first wait is longer than the longest, {value!r}")
+
+
+def _price(name: str, value: object) -> None:
+    try:
+        amount = to_base(value, MOST_DECIMALS)  # type: ignore[arg-type]
+    except (TypeError, ValueError) as wrong:
+        raise ValueError(f"{name}: {wrong}") from None
+    if amount == 0:
+        raise ValueError(f"{name}: expected more than 0 tokens, got {value!r}")
 
 
 def settings_from_env(env: Mapping[str, str]) -> Settings:
-    """Return the settings named in section 2.8 from environment variables (2.8/settings).
+    """Return the settings with FINAL_DEPTH from the environment, in blocks; default 12.
 
-    PRIVATE_KEY, FACILITATOR_URL, EXPLORER_URL and RPC_URL are needed; NETWORK,
-    MERCHANT_ADDRESS, TOKEN_ADDRESS and FINAL_DEPTH (blocks, default 12) have defaults. Raises
-    `ValueError` naming the variable that is missing, empty or wrong.
+    Raises `ValueError` if it is not a number.
     """
-    network = network_named(env.get("NETWORK", TESTNET.name))
-    if "TOKEN_ADDRESS" in env:
-        network = replace(network, asset=parse_address(env["TOKEN_ADDRESS"]))
-    merchant = env.get("MERCHANT_ADDRESS")
-    return Settings(
-        private_key=from_hex(_needed(env, "PRIVATE_KEY"), 32),
-        facilitator_url=_needed(env, "FACILITATOR_URL"),
-        explorer_url=_needed(env, "EXPLORER_URL"),
-        rpc_url=_needed(env, "RPC_URL"),
-        network=network,
-        recipient=parse_address(merchant) if merchant else None,
-        final_depth=_count(env, "FINAL_DEPTH", Settings.final_depth),
-    )
+    return Settings(final_depth=_count(env, "FINAL_DEPTH", Settings.final_depth), phase=0)
 
 
 def _count(env: Mapping[str, str], name: str, default: int) -> int:
@@ -128,11 +153,3 @@ def _count(env: Mapping[str, str], name: str, default: int) -> int:
     if not (value.isascii() and value.isdigit()):
         raise ValueError(f"the environment variable {name} is a number from 0, not {value!r}")
     return int(value)
-
-
-def _needed(env: Mapping[str, str], name: str) -> str:
-    """Return a variable; raises `ValueError` if it is missing or empty."""
-    value = env.get(name, "")
-    if not value:
-        raise ValueError(f"the environment variable {name} is not set")
-    return value

@@ -9,10 +9,12 @@ from x402sim.clock import Clock
 from x402sim.events import ServiceEvent
 from x402sim.protocol.refusals import Refusal
 from x402sim.protocol.rules import FRESHNESS, SETTLEMENT, Presented, Rules
+from x402sim.rng import Rng
 from x402sim.service.backoff import Backoff
 from x402sim.service.entitlements import Entitlements
 from x402sim.service.issue import Issuer
 from x402sim.service.settings import Settings
+from x402sim.service.setup import Setup
 from x402sim.service.store import Store
 from x402sim.service.upstream.explorer import ExplorerClient
 from x402sim.service.upstream.facilitator import FacilitatorClient
@@ -39,24 +41,19 @@ class KeyedLocks:
                 self._locks[key] = lock, users - 1
 
 
-def pending_waits() -> Backoff:
-    """Return when each pending payment is looked at again: after 15 s to a minute."""
-    return Backoff(first_s=15, most_s=60)
-
-
-def refund_waits() -> Backoff:
-    """Return when each refund that failed is tried again: after 10 s to 5 minutes."""
-    return Backoff(first_s=10, most_s=300)
+def waits(first_s: float, most_s: float) -> Backoff:
+    """Return the waits of work that failed, of one of the settings' pairs."""
+    return Backoff(first_s=first_s, most_s=most_s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Service:
-    """A service at work; `record` writes an event to the journal.
+    """A service at work; `record` writes an event to the journal, `rng` is for its policy.
 
     Each collaborator is an object that can be replaced by another of its kind.
     """
 
-    settings: Settings
+    setup: Setup
     clock: Clock
     store: Store
     issuer: Issuer
@@ -69,17 +66,33 @@ class Service:
     freshness_rules: Rules[Presented, Refusal] = FRESHNESS
     settling: KeyedLocks = field(default_factory=KeyedLocks)
     refunding: KeyedLocks = field(default_factory=KeyedLocks)
-    pending_waits: Backoff = field(default_factory=pending_waits)
-    refund_waits: Backoff = field(default_factory=refund_waits)
+    pending_waits: Backoff = field(default_factory=lambda: waits(*Settings.pending_wait_s))
+    """When each pending payment is looked at again."""
+    refund_waits: Backoff = field(default_factory=lambda: waits(*Settings.refund_wait_s))
+    """When each refund that failed is tried again."""
+    rng: Rng = field(default_factory=Rng)
+
+    @property
+    def settings(self) -> Settings:
+        """The numbers and choices of this service."""
+        return self.setup.settings
+
+    def draw(self, name: str, about: str) -> float:
+        """Return a number in [0, 1) for a policy, the same whenever it is drawn.
+
+        `about` is a payment id or a session id.
+        """
+        return self.rng.stream(f"policy: {name} {about}").random()
 
 
 def restarted(service: Service) -> Service:
     """Return the service as a restart leaves it: with its database, and nothing in memory."""
+    settings = service.settings
     return replace(
         service,
-        entitlements=Entitlements(service.settings.entitlement_lifetime_s),
+        entitlements=Entitlements(settings.entitlement_lifetime_s),
         settling=KeyedLocks(),
         refunding=KeyedLocks(),
-        pending_waits=pending_waits(),
-        refund_waits=refund_waits(),
+        pending_waits=waits(*settings.pending_wait_s),
+        refund_waits=waits(*settings.refund_wait_s),
     )

@@ -246,7 +246,7 @@ FLOW_AND_RESOURCES: tuple[Clause, ...] = (
     Clause(
         "2.8/settings",
         "Private key, merchant address, token address and network are deployment settings.",
-        "service.settings:settings_from_env",
+        "service.setup:setup_from_env",
         explicit("2.8: The selected network", "2.8: The settings named"),
     ),
 )

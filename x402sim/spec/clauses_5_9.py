@@ -88,7 +88,7 @@ ACCESS_ERRORS_AND_LIMITS: tuple[Clause, ...] = (
     Clause(
         "7/invalid-signature",
         'Signature verification failed: "Invalid signature".',
-        "service.payments:verify",
+        "service.payments:Settlement.ask_facilitator",
         explicit("7: Invalid signature"),
     ),
     Clause(
@@ -106,7 +106,7 @@ ACCESS_ERRORS_AND_LIMITS: tuple[Clause, ...] = (
     Clause(
         "7/payment-already-settled",
         'The payment id was already used: "Payment already settled".',
-        "service.attempts:claim",
+        "service.attempts:check",
         explicit("7: Payment already settled"),
     ),
     # 8. Limits

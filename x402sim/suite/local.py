@@ -63,7 +63,7 @@ def judge(
                 rng=stage.rng,
                 control=stage.control,
                 rpc=httpx.AsyncClient(transport=Asgi(stage.parts.rpc_app), base_url="http://rpc"),
-                pay_to=stage.parts.service.settings.pay_to,
+                pay_to=stage.parts.service.setup.pay_to,
                 advance=stage.advance if has_clock else None,
                 restart=partial(_crash, stage),
                 patient=patient,

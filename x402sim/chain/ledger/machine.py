@@ -18,6 +18,7 @@ from x402sim.chain.base import (
     TxReceipt,
 )
 from x402sim.chain.ledger import gas
+from x402sim.chain.ledger.log_index import LogIndex
 from x402sim.chain.ledger.state import State
 from x402sim.chain.ledger.token import Frame, Token
 from x402sim.protocol.crypto import Address, Hash, keccak256
@@ -51,7 +52,9 @@ class Machine:
         self._snapshots: dict[int, int] = {}
         self._last_snapshot = 0
         self._reorgs = 0
-        self.state.balances.update(balances)
+        self._log_index = LogIndex()
+        for account, amount_base in balances.items():
+            self.state.put(self.state.balances, account, amount_base)
         self.state.native.update(native)
         self._add_block(genesis_s, [])
 
@@ -178,7 +181,8 @@ class Machine:
     def logs(self, wanted: LogFilter) -> list[Log]:
         """Return the logs that pass a filter, oldest first."""
         last = min(wanted.to_block, self.state.head.number)
-        blocks = (self.state.blocks[n] for n in range(max(0, wanted.from_block), last + 1))
+        numbers = self._log_index.blocks(wanted, max(0, wanted.from_block), last)
+        blocks = (self.state.blocks[n] for n in numbers)
         receipts = (self.state.receipts[tx] for block in blocks for tx in block.tx_hashes)
         return [log for receipt in receipts for log in receipt.logs if _passes(log, wanted)]
 
@@ -240,6 +244,7 @@ class Machine:
             receipt = self._execute(tx, timestamp_s, gas_used, logs)
             state.put(state.transactions, tx_hash, tx)
             state.put(state.receipts, tx_hash, receipt)
+            self._log_index.add(receipt.logs)
             gas_used, logs = receipt.cumulative_gas_used, logs + len(receipt.logs)
             included.append(tx_hash)
         block = Block(number, block_hash, parent_hash, timestamp_s, tuple(included), gas_used)

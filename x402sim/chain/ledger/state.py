@@ -1,5 +1,6 @@
 """The chain's state: dictionaries behind an undo log. Every write logs the value that it replaces.
-Undoing to a mark serves reverted calls, reorganised blocks, snapshots and older states alike.
+Undoing to a mark serves reverted calls, reorganised blocks, snapshots and older states alike. The
+token's supply is a running total of the writes of balances, so that nobody has to add them up.
 """
 
 from collections.abc import Iterator
@@ -27,6 +28,8 @@ class State:
 
     def __init__(self) -> None:
         self.balances: dict[Address, int] = {}
+        self.supply = 0
+        """The token's total supply in base units: the sum of all balances."""
         self.authorizations: dict[tuple[Address, bytes], Used] = {}
         self.blacklisted: dict[Address, bool] = {}
         self.switches: dict[str, bool] = {}
@@ -46,21 +49,17 @@ class State:
         """The newest block."""
         return self.blocks[len(self.blocks) - 1]
 
-    @property
-    def supply(self) -> int:
-        """The token's total supply, in base units."""
-        return sum(self.balances.values())
-
     def put(self, mapping: dict[K, V], key: K, value: V) -> V | None:
         """Write one value; return the value that it replaces."""
         old = mapping.get(key, _ABSENT)
         self._undo.append((mapping, key, old))
-        mapping[key] = value
+        self._set(mapping, key, value)
         return None if old is _ABSENT else old
 
     def remove(self, mapping: dict[K, V], key: K) -> None:
         """Delete one value."""
-        self._undo.append((mapping, key, mapping.pop(key)))
+        self._undo.append((mapping, key, mapping[key]))
+        self._set(mapping, key, _ABSENT)
 
     def mark(self) -> int:
         """Return a mark of the present state, for `undo`."""
@@ -69,7 +68,7 @@ class State:
     def undo(self, mark: int) -> None:
         """Go back to a moment."""
         while self.mark() > mark:
-            _set(*self._undo.pop())
+            self._set(*self._undo.pop())
 
     @contextmanager
     def rewound(self, mark: int) -> Iterator[None]:
@@ -78,23 +77,25 @@ class State:
         while self.mark() > mark:
             mapping, key, old = self._undo.pop()
             redo.append((mapping, key, mapping.get(key, _ABSENT)))
-            _set(mapping, key, old)
+            self._set(mapping, key, old)
         try:
             yield
         finally:
             self.undo(mark)
             for mapping, key, new in reversed(redo):
                 self._undo.append((mapping, key, mapping.get(key, _ABSENT)))
-                _set(mapping, key, new)
+                self._set(mapping, key, new)
 
     def forget(self, mark: int) -> None:
         """Give up going back further than a moment."""
         del self._undo[: mark - self._forgotten]
         self._forgotten = mark
 
-
-def _set(mapping: dict[K, V], key: K, value: V) -> None:
-    if value is _ABSENT:
-        del mapping[key]
-    else:
-        mapping[key] = value
+    def _set(self, mapping: dict[K, V], key: K, value: V) -> None:
+        """Write one value, or delete it, without a log."""
+        if mapping is self.balances:
+            self.supply += (0 if value is _ABSENT else value) - mapping.get(key, 0)  # type: ignore[operator]
+        if value is _ABSENT:
+            del mapping[key]
+        else:
+            mapping[key] = value

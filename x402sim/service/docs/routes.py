@@ -52,12 +52,12 @@ async def markdown(service: Service, request: Request) -> Response:
 
 async def openapi_json(service: Service, _: Request) -> Response:
     """GET /openapi.json: this API, for machines."""
-    settings = service.settings
+    setup = service.setup
     return web.answer(
         openapi(
-            decisions=settings.decisions,
-            price_base=settings.quote_price_base,
-            network=settings.network.name,
+            decisions=setup.settings.decisions,
+            price_base=setup.quote_price_base,
+            network=setup.network.name,
             version=VERSION,
         )
     )

@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import msgspec
 
-from x402sim.service.settings import Settings
+from x402sim.service.setup import Setup
 from x402sim.service.upstream.calls import NONSENSE, Unavailable, json_rpc
 from x402sim.service.upstream.transactions import OnChain, block_number, read_receipt
 
@@ -16,9 +16,9 @@ from x402sim.service.upstream.transactions import OnChain, block_number, read_re
 class ExplorerClient:
     """One explorer, at the URL of the settings."""
 
-    def __init__(self, http: httpx.AsyncClient, settings: Settings) -> None:
+    def __init__(self, http: httpx.AsyncClient, setup: Setup) -> None:
         self._http = http
-        self._settings = settings
+        self._setup = setup
 
     async def transaction(self, tx_hash: str) -> OnChain | None:
         """Ask for a transaction's block (8/indexer-query); raises `Unavailable`.
@@ -32,16 +32,16 @@ class ExplorerClient:
             receipt = await self._get("eth_getTransactionReceipt", tx_hash)
             if not receipt:
                 return None
-            mined = read_receipt(receipt, self._settings.network.asset)
+            mined = read_receipt(receipt, self._setup.network.asset)
             return msgspec.structs.replace(mined, block_number=block_number(found["blockNumber"]))
         except NONSENSE as error:
             raise Unavailable(f"the explorer's answer makes no sense: {error!r}") from error
 
     async def _get(self, action: str, tx_hash: str) -> dict[str, Any] | None:
         query = {"module": "proxy", "action": action, "txhash": tx_hash}
-        url = f"{self._settings.explorer_url}/api"
+        url = f"{self._setup.explorer_url}/api"
         request = self._http.build_request("GET", url, params=query)
-        found = await json_rpc(self._http, request, self._settings.explorer_limits)
+        found = await json_rpc(self._http, request, self._setup.explorer_limits)
         if found is not None and not isinstance(found, dict):
             raise Unavailable(f"the explorer answered {str(found)[:200]!r}")
         return found

@@ -13,7 +13,7 @@ from x402sim.bounded import Limits
 from x402sim.protocol.crypto import from_hex, parse_address
 from x402sim.protocol.header import PresentedPayment
 from x402sim.protocol.messages import BadMessage, PaymentRequirements
-from x402sim.service.settings import Settings
+from x402sim.service.setup import Setup
 from x402sim.service.upstream.calls import OutcomeUnknown, Unavailable, send
 from x402sim.service.upstream.dialect import Moved, Outcome, Verdict
 
@@ -23,13 +23,13 @@ Answer = TypeVar("Answer")
 class FacilitatorClient:
     """The facilitator of the settings: its URL, and its dialect."""
 
-    def __init__(self, http: httpx.AsyncClient, settings: Settings) -> None:
+    def __init__(self, http: httpx.AsyncClient, setup: Setup) -> None:
         self._http = http
-        self._settings = settings
+        self._setup = setup
 
     async def verify(self, payment: PresentedPayment, requirements: PaymentRequirements) -> Verdict:
         """Ask whether a payment is valid; raises `Unavailable`."""
-        dialect, limits = self._settings.dialect, self._settings.verify_limits
+        dialect, limits = self._setup.dialect, self._setup.verify_limits
         body = dialect.request(payment, requirements)
         response = await self._post(dialect.verify_path, body, limits)
         return _read(response, dialect.read_verdict)
@@ -40,7 +40,7 @@ class FacilitatorClient:
         Raises `Unavailable` if it certainly was not asked, `OutcomeUnknown` if it was
         and its answer is lost or makes no sense.
         """
-        dialect, limits = self._settings.dialect, self._settings.settle_limits
+        dialect, limits = self._setup.dialect, self._setup.settle_limits
         body = dialect.request(payment, requirements)
         try:
             response = await self._post(dialect.settle_path, body, limits)
@@ -54,7 +54,7 @@ class FacilitatorClient:
         return outcome
 
     async def _post(self, path: str, body: bytes, limits: Limits) -> httpx.Response:
-        url, headers = self._settings.facilitator_url + path, self._settings.dialect.headers
+        url, headers = self._setup.facilitator_url + path, self._setup.dialect.headers
         request = self._http.build_request("POST", url, content=body, headers=headers)
         response = await send(self._http, request, limits)
         if response.status_code >= 500 or response.status_code == 408:

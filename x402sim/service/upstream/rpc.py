@@ -7,7 +7,7 @@ import msgspec
 
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address, from_hex, to_hex
-from x402sim.service.settings import Settings
+from x402sim.service.setup import Setup
 from x402sim.service.upstream.calls import NONSENSE, Declined, Unavailable, json_rpc
 from x402sim.service.upstream.transactions import OnChain, block_number, read_receipt
 
@@ -39,9 +39,9 @@ class NonceState(msgspec.Struct, frozen=True):
 class RpcClient:
     """One node, at the URL of the settings."""
 
-    def __init__(self, http: httpx.AsyncClient, settings: Settings) -> None:
+    def __init__(self, http: httpx.AsyncClient, setup: Setup) -> None:
         self._http = http
-        self._settings = settings
+        self._setup = setup
 
     async def nonce_state(self, authorizer: Address, nonce: bytes) -> NonceState:
         """Ask the chain about a nonce; raises `Unavailable`.
@@ -58,7 +58,7 @@ class RpcClient:
         try:
             head = await self._rpc("eth_getBlockByNumber", "latest", False)
             call = to_hex(abi.authorization_state(authorizer, nonce))
-            token = to_hex(self._settings.network.asset)
+            token = to_hex(self._setup.network.asset)
             state = await self._rpc("eth_call", {"to": token, "data": call}, head["number"])
             is_used = int(state, 16) != 0
             use = await self._find_use(authorizer, nonce) if is_used else None
@@ -71,7 +71,7 @@ class RpcClient:
         """Return a transaction, or None if it is in no block; raises `Unavailable`."""
         try:
             receipt = await self._rpc("eth_getTransactionReceipt", tx_hash)
-            return read_receipt(receipt, self._settings.network.asset) if receipt else None
+            return read_receipt(receipt, self._setup.network.asset) if receipt else None
         except NONSENSE as error:
             raise Unavailable(f"the RPC's answer makes no sense: {error!r}") from error
 
@@ -86,7 +86,7 @@ class RpcClient:
         """Find the event of a nonce's use, and what else its transaction did."""
         events = [abi.AUTHORIZATION_USED, abi.AUTHORIZATION_CANCELED]
         wanted = {
-            "address": to_hex(self._settings.network.asset),
+            "address": to_hex(self._setup.network.asset),
             "topics": [[to_hex(e) for e in events], to_hex(abi.word(authorizer)), to_hex(nonce)],
             "fromBlock": await self._search_from(),
             "toBlock": "latest",
@@ -96,7 +96,7 @@ class RpcClient:
             return None
         tx_hash = to_hex(from_hex(logs[0]["transactionHash"], 32))
         receipt = await self._rpc("eth_getTransactionReceipt", tx_hash)
-        mined = read_receipt(receipt, self._settings.network.asset)
+        mined = read_receipt(receipt, self._setup.network.asset)
         return NonceUse(
             tx_hash=tx_hash,
             canceled=from_hex(logs[0]["topics"][0], 32) == abi.AUTHORIZATION_CANCELED,
@@ -105,12 +105,12 @@ class RpcClient:
         )
 
     async def _search_from(self) -> str:
-        if self._settings.log_search_blocks is None:
+        if self._setup.settings.log_search_blocks is None:
             return "0x0"
         height = int(await self._rpc("eth_blockNumber"), 16)
-        return hex(max(0, height - self._settings.log_search_blocks))
+        return hex(max(0, height - self._setup.settings.log_search_blocks))
 
     async def _rpc(self, method: str, *params: Any) -> Any:
         call = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
-        request = self._http.build_request("POST", self._settings.rpc_url, json=call)
-        return await json_rpc(self._http, request, self._settings.explorer_limits)
+        request = self._http.build_request("POST", self._setup.rpc_url, json=call)
+        return await json_rpc(self._http, request, self._setup.explorer_limits)

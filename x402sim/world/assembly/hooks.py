@@ -11,7 +11,7 @@ from typing import TypeVar
 from starlette.types import ASGIApp
 
 from x402sim.facilitator.engine import Facilitator
-from x402sim.service.settings import Settings
+from x402sim.service.setup import Setup
 from x402sim.service.state import Service
 
 Part = TypeVar("Part")
@@ -33,7 +33,7 @@ class Hooks:
     hold in memory. `app` wraps the ASGI application of the service.
     """
 
-    settings: Callable[[Settings], Settings] = _unchanged
+    setup: Callable[[Setup], Setup] = _unchanged
     service: Callable[[Service], Service] = _unchanged
     app: Callable[[Service, ASGIApp], ASGIApp] = _no_middleware
     facilitator: Callable[[Facilitator], Facilitator] = _unchanged

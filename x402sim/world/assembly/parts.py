@@ -29,13 +29,12 @@ from x402sim.protocol.networks import Network
 from x402sim.rng import Rng
 from x402sim.service.entitlements import Entitlements
 from x402sim.service.issue import Issuer
-from x402sim.service.settings import Settings
-from x402sim.service.state import Service
+from x402sim.service.setup import Setup
+from x402sim.service.state import Service, waits
 from x402sim.service.store import Store
 from x402sim.service.upstream.explorer import ExplorerClient
 from x402sim.service.upstream.facilitator import FacilitatorClient
 from x402sim.service.upstream.rpc import RpcClient
-from x402sim.spec.decisions import Decisions
 from x402sim.spec.needs import Need
 from x402sim.world.assembly.chain_recorder import Watch
 from x402sim.world.assembly.process import Process, paths_of
@@ -165,13 +164,13 @@ def build(
     parts = _outside(site, opened, index)
     outside = {name: site.with_faults(name, app, paths_of(app)) for name, app in parts.items()}
     http = _client("service", outside, link)
-    settings = _settings(recipe, opened.network, site.keys.secret("service"), secret)
-    process = Process(_service(site, settings, store, http), recipe.hooks)
+    setup = _setup(recipe, opened.network, site.keys.secret("service"), secret)
+    process = Process(_service(site, setup, store, http), recipe.hooks)
     site.faults.on_crash = process.crash
     service_app = _service_with_faults(site, process)
 
     def deploy(name: ServiceName) -> Deployed:
-        own = replace(settings, secret=site.rng.secret(f"ids of {name}"))
+        own = replace(setup, secret=site.rng.secret(f"ids of {name}"))
         return _another(site, name, own, parts, link)
 
     return Parts(
@@ -201,7 +200,7 @@ def build(
 def _another(
     site: _Site,
     name: ServiceName,
-    settings: Settings,
+    setup: Setup,
     parts: Mapping[Victim, Starlette],
     link: MakeLink,
 ) -> Deployed:
@@ -214,7 +213,7 @@ def _another(
         part: site.with_faults(part, app, paths_of(app), crash) for part, app in parts.items()
     }
     http = _client(name, outside, link)
-    process = Process(_service(site, settings, Store(), http, name), site.recipe.hooks)
+    process = Process(_service(site, setup, Store(), http, name), site.recipe.hooks)
     app = site.with_faults(name, process, process.paths, crash)
     return Deployed(process=process, app=app, http=http)
 
@@ -305,7 +304,7 @@ def _certificates() -> ssl.SSLContext:
 
 def _service(
     site: _Site,
-    settings: Settings,
+    setup: Setup,
     store: Store,
     http: httpx.AsyncClient,
     name: ServiceName = "service",
@@ -319,35 +318,34 @@ def _service(
         journal.record(clock.now_ms(), event)
 
     return Service(
-        settings=settings,
+        setup=setup,
         clock=site.clocks["service"],
         store=store,
-        issuer=Issuer(settings, site.rng.stream(ids)),
-        entitlements=Entitlements(settings.entitlement_lifetime_s),
-        facilitator=FacilitatorClient(http, settings),
-        explorer=ExplorerClient(http, settings),
-        rpc=RpcClient(http, settings),
+        issuer=Issuer(setup, site.rng.stream(ids)),
+        entitlements=Entitlements(setup.settings.entitlement_lifetime_s),
+        facilitator=FacilitatorClient(http, setup),
+        explorer=ExplorerClient(http, setup),
+        rpc=RpcClient(http, setup),
+        pending_waits=waits(*setup.settings.pending_wait_s),
+        refund_waits=waits(*setup.settings.refund_wait_s),
         record=record,
         settlement_rules=site.recipe.rules("settlement"),
         freshness_rules=site.recipe.rules("freshness"),
+        rng=site.rng,
     )
 
 
-def _settings(recipe: Recipe, network: Network, private_key: bytes, secret: bytes) -> Settings:
-    settings = Settings(
+def _setup(recipe: Recipe, network: Network, private_key: bytes, secret: bytes) -> Setup:
+    setup = Setup(
         private_key=private_key,
         secret=secret,
         facilitator_url=_url("facilitator"),
         explorer_url=_url("explorer"),
         rpc_url=_url("rpc"),
         network=network,
-        decisions=recipe.decisions or Decisions(),
+        settings=recipe.settings_of("service"),
     )
-    if recipe.sweep_s is not None:
-        settings = replace(
-            settings, session_sweep_s=recipe.sweep_s, reconcile_interval_s=recipe.sweep_s
-        )
-    return recipe.hooks.settings(settings)
+    return recipe.hooks.setup(setup)
 
 
 _no_service = web.error(

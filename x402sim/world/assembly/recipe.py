@@ -1,12 +1,15 @@
 """The configuration of a world, as data; `parts` builds it."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from x402sim.chain.ledger.token_rules import CANCEL, RECEIVE, TRANSFER, TokenRules
+from x402sim.events import ServiceName
 from x402sim.protocol.networks import Network
 from x402sim.protocol.rules import FRESHNESS, SETTLEMENT, VERIFICATION, without
+from x402sim.service.settings import Settings
 from x402sim.spec.decisions import Decisions
 from x402sim.suggest import unknown
 from x402sim.world.assembly.hooks import NO_HOOKS, Hooks
@@ -36,7 +39,10 @@ class Recipe:
     seed: int | None = None
     file: Path | None = None
     """The service's SQLite database; None keeps it in memory."""
+    services: Mapping[str, Settings] = field(default_factory=lambda: {"service": Settings(phase=0)})
+    """The settings of each service, by name. By default one, whose intervals start at once."""
     decisions: Decisions | None = None
+    """The decisions of every service; None for those of its settings."""
     explorer_lag_s: float = 0.0
     """Seconds until the explorer shows a block, after the block's time."""
     unlocked: bool = True
@@ -64,6 +70,17 @@ class Recipe:
             clauses = dict.fromkeys(rule.clause for rule in TABLES[table])
             if clause not in clauses:
                 raise ValueError(f"without: {unknown(f'rule of {table!r}', clause, clauses)}")
+
+    def settings_of(self, name: ServiceName) -> Settings:
+        """Return the settings of a service; those of the first for a name without any."""
+        settings = self.services.get(name) or next(iter(self.services.values()))
+        if self.decisions is not None:
+            settings = replace(settings, decisions=self.decisions)
+        if self.sweep_s is not None:
+            settings = replace(
+                settings, session_sweep_s=self.sweep_s, reconcile_interval_s=self.sweep_s
+            )
+        return settings
 
     @property
     def is_persistent(self) -> bool:

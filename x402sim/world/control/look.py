@@ -12,14 +12,14 @@ from x402sim.world.control.messages import Account, ChainState, ExplorerQuery, S
 async def who(context: Context, _: Nothing) -> Any:
     """Describe the world: merchant, token, owner, network, capabilities."""
     parts = context.parts
-    settings = parts.service.settings
+    setup = parts.service.setup
     return Who(
         pay_to=checksum(merchant(parts)),
         asset=checksum(parts.chain.token),
         token_owner=checksum(parts.chain.owner),
         chain=parts.recipe.chain.kind,
-        network=settings.network.name,
-        token=_token(settings.network),
+        network=setup.network.name,
+        token=_token(setup.network),
         offers=sorted(parts.offers),
         now=parts.clock.now_ms(),
         journal=parts.journal.length,
@@ -68,7 +68,7 @@ async def state(context: Context, _: Nothing) -> Any:
     return State(
         now=parts.clock.now_ms(),
         clock_advanced_seconds=parts.clock.offset_s,
-        network=parts.service.settings.network.name,
+        network=parts.service.setup.network.name,
         chain=ChainState(
             chain_id=chain.chain_id,
             height=head.number if head else None,

@@ -52,7 +52,7 @@ async def faucet(context: Context, asked: Faucet) -> Any:
     parts = context.parts
     account = account_of(asked.address)
     try:
-        amount_base = to_base(asked.amount, parts.service.settings.network.decimals)
+        amount_base = to_base(asked.amount, parts.service.setup.network.decimals)
     except ValueError as error:
         raise bad_body(str(error)) from error
     if not 0 < amount_base <= MAX_STORED:

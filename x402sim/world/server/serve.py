@@ -39,7 +39,7 @@ def open_world(
 
 async def ready_message(parts: Parts, listen: Listen, url: str) -> Ready:
     """Return the ready message: the URLs, the addresses and the funded accounts."""
-    settings = parts.service.settings
+    setup = parts.service.setup
     return Ready(
         event="ready",
         service=url if parts.recipe.has_service else None,
@@ -48,10 +48,10 @@ async def ready_message(parts: Parts, listen: Listen, url: str) -> Ready:
         rpc=f"{url}/rpc",
         control=f"{url}/_sim" if listen.has_control else None,
         pay_to=checksum(merchant(parts)),
-        asset=checksum(settings.network.asset),
-        network=settings.network.name,
+        asset=checksum(setup.network.asset),
+        network=setup.network.name,
         chain=parts.recipe.chain.kind,
-        chain_id=settings.network.chain_id,
+        chain_id=setup.network.chain_id,
         accounts=await funded_accounts(parts),
     )
 

@@ -14,8 +14,8 @@ from x402sim.clock import Clock
 from x402sim.rng import Rng
 from x402sim.service.entitlements import Entitlements
 from x402sim.service.issue import Issuer
-from x402sim.service.settings import Settings
-from x402sim.service.state import Service
+from x402sim.service.setup import Setup
+from x402sim.service.state import Service, waits
 from x402sim.service.store import Store
 from x402sim.service.upstream.explorer import ExplorerClient
 from x402sim.service.upstream.facilitator import FacilitatorClient
@@ -24,25 +24,27 @@ from x402sim.world.assembly.process import Process
 from x402sim.world.server.http import Server
 
 
-def open_service(settings: Settings, file: Path | None) -> tuple[Process, httpx.AsyncClient]:
+def open_service(setup: Setup, file: Path | None) -> tuple[Process, httpx.AsyncClient]:
     """Return the service with its database, and its HTTP client.
 
     The database keeps the secret that seals payment ids: ids stay valid after a restart.
     Raises `sqlite3.Error` if the file cannot be used.
     """
     store = Store(file)
-    settings = replace(settings, secret=store.secret("ids", settings.secret))
+    setup = replace(setup, secret=store.secret("ids", setup.secret))
     http = httpx.AsyncClient(timeout=None)  # noqa: S113 - the service has timeouts of its own
     refuse_cookies(http)
     service = Service(
-        settings=settings,
+        setup=setup,
         clock=Clock(),
         store=store,
-        issuer=Issuer(settings, Rng().stream("payment ids")),
-        entitlements=Entitlements(settings.entitlement_lifetime_s),
-        facilitator=FacilitatorClient(http, settings),
-        explorer=ExplorerClient(http, settings),
-        rpc=RpcClient(http, settings),
+        issuer=Issuer(setup, Rng().stream("payment ids")),
+        entitlements=Entitlements(setup.settings.entitlement_lifetime_s),
+        facilitator=FacilitatorClient(http, setup),
+        explorer=ExplorerClient(http, setup),
+        rpc=RpcClient(http, setup),
+        pending_waits=waits(*setup.settings.pending_wait_s),
+        refund_waits=waits(*setup.settings.refund_wait_s),
     )
     return Process(service), http
 

@@ -82,7 +82,7 @@ class OwnWorld:
             clock=parts.clock,
             rng=self.rng,
             links=self.links,
-            network=parts.service.settings.network,
+            network=parts.service.setup.network,
             to_service=to_service,
             base_url=base_url,
             offers=parts.offers | virtual | {Need.OTHER_SERVICES},

@@ -26,6 +26,10 @@ from x402sim.service import indexer
 from x402sim.suggest import unknown
 from x402sim.world.assembly.process import Process
 from x402sim.world.control.messages import Sent, Transfer
+from x402sim.world.population import group
+from x402sim.world.population.arrivals import Arrivals
+from x402sim.world.population.behaviours import Behaviour, Buy
+from x402sim.world.population.group import Population
 from x402sim.world.stages.stage import OpenStage
 from x402sim.world.story import serialize
 from x402sim.world.story.before import Before
@@ -88,6 +92,35 @@ class LiveWorld:
         if balance is not None and self._can_fund:
             await self.fund(wallet.address, balance)
         return Payer(self, name, wallet, self.connect(name))
+
+    async def population(
+        self,
+        n: int,
+        *,
+        arrivals: Arrivals,
+        behaviour: Behaviour = Buy(),  # noqa: B008 - frozen, without state
+        until_s: float | None = None,
+        balance: str | None = "100.00",
+        name: str = "payer",
+    ) -> Population:
+        """Play the visits of `n` payers, "payer 1" and so on; return after the last visit ends.
+
+        Without `until_s`, each payer comes once. With it, visits begin for that many seconds: at
+        Poisson arrivals each is of a payer drawn at random, else they come in turn. A visit runs
+        `behaviour(payer, rng)` and may overlap with others. `asyncio.gather` plays several
+        populations, each under a `name` of its own. The objects are in `x402sim.population`.
+
+        A visit that raises `PaymentFailed` is given up; any other exception fails the story.
+        """
+        return await group.play(
+            self,
+            name,
+            lambda each: self.payer(each, balance=balance),
+            count=n,
+            arrivals=arrivals,
+            behaviour=behaviour,
+            until_s=until_s,
+        )
 
     @property
     def _can_fund(self) -> bool:

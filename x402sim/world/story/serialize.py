@@ -1,10 +1,13 @@
 """Converts a world's options and checked values into journal fields."""
 
+from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
 from x402sim.events import Scalar
+from x402sim.printable import described
 from x402sim.protocol.networks import MAINNET
+from x402sim.service.settings import Settings
 from x402sim.spec.decisions import Decisions
 
 
@@ -16,12 +19,17 @@ def options(**given: Any) -> dict[str, str]:
 def _python(value: Any) -> str:
     if value == MAINNET:
         return "MAINNET"
-    if not isinstance(value, Decisions):
-        return repr(value)
-    as_ever = Decisions()
-    names = [each.name for each in fields(value)]
-    changed = [n for n in names if getattr(value, n) != getattr(as_ever, n)]
-    return f"Decisions({', '.join(f'{n}={getattr(value, n)!r}' for n in changed)})"
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{key!r}: {_python(each)}" for key, each in value.items()) + "}"
+    return _changed(value) if isinstance(value, Decisions | Settings) else described(value)
+
+
+def _changed(value: Decisions | Settings) -> str:
+    """Return a call that makes an object, with the fields only that differ from the default."""
+    default = type(value)()
+    pairs = [(each.name, getattr(value, each.name)) for each in fields(value)]
+    changed = [f"{name}={_python(it)}" for name, it in pairs if it != getattr(default, name)]
+    return f"{type(value).__name__}({', '.join(changed)})"
 
 
 def value(given: Any) -> Scalar:

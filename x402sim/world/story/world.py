@@ -8,6 +8,7 @@ from typing import Any
 from x402sim.clock import stopwatch
 from x402sim.protocol.networks import TESTNET, Network
 from x402sim.report.run import Run, finished
+from x402sim.service.settings import Settings
 from x402sim.spec.decisions import Decisions
 from x402sim.suggest import unknown
 from x402sim.world.assembly.recipe import Recipe
@@ -20,6 +21,7 @@ from x402sim.world.story import serialize
 from x402sim.world.story.live import LiveWorld
 from x402sim.world.story.play import Description, play_on
 from x402sim.world.story.scenario import Scenario, Story, find, scenario_of
+from x402sim.world.story.shops import shops
 from x402sim.world.transport.latency import LatencySpec, latency_of
 
 RECEIVERS = ("service", "facilitator", "explorer", "rpc")
@@ -50,8 +52,11 @@ class World:
         Seconds between blocks, 0.01 to 86400; by default each transaction is mined immediately.
     explorer_lag_s
         Seconds after its time until the explorer shows a block; default 0.
+    service
+        `Settings` of the service: its price, intervals, limits, policies and decisions.
     decisions
-        Other choices where the specification is silent, as a `Decisions` object.
+        Other choices where the specification is silent, as a `Decisions` object, of every
+        service; short for the same field of `Settings`.
     network
         `TESTNET` (the default), `MAINNET`, or a `Network` of your own. With a URL as stage, the
         network is the one that the control API of the service reports; `play` raises `ValueError`
@@ -84,6 +89,7 @@ class World:
         latency: Mapping[str, LatencySpec] | None = None,
         block_time_s: float | None = None,
         explorer_lag_s: float = 0.0,
+        service: Settings | None = None,
         decisions: Decisions | None = None,
         network: Network | None = None,
         without: tuple[tuple[str, str], ...] = (),
@@ -103,6 +109,7 @@ class World:
             recipe=Recipe(
                 network=network or TESTNET,
                 seed=seed,
+                services=shops(service, None),
                 decisions=decisions,
                 explorer_lag_s=explorer_lag_s,
                 chain=self.chain,
@@ -115,6 +122,7 @@ class World:
             latency=dict(latency or {}),
             block_time_s=block_time_s,
             explorer_lag_s=explorer_lag_s,
+            service=None if service == Settings() else service,
             decisions=decisions,
             network=None if network == TESTNET else network,
             without=without,

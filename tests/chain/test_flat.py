@@ -1,0 +1,125 @@
+"""The cost of a payment, a lookup or a page of the journal does not grow with the run.
+
+Work is counted, not timed: how many balances are added up, how many blocks or entries are read.
+"""
+
+import asyncio
+
+import pytest
+
+from tests.chain.helpers import (
+    ALICE,
+    OWNER,
+    SHOP,
+    START_BASE,
+    TOKEN,
+    LedgerDriver,
+    cancel_call,
+    nonce,
+    payment,
+)
+from x402sim.chain.base import Block, Log, LogFilter
+from x402sim.protocol import abi
+
+MANY = 300
+
+
+class Counted(dict):
+    """A dictionary that counts how many of its values are read."""
+
+    read = 0
+
+    def __getitem__(self, key):
+        self.read += 1
+        return super().__getitem__(key)
+
+    def values(self):
+        self.read += len(self)
+        return super().values()
+
+    def __iter__(self):
+        self.read += len(self)
+        return super().__iter__()
+
+
+@pytest.fixture
+def driver() -> LedgerDriver:
+    return LedgerDriver()
+
+
+def pay(driver: LedgerDriver, number: int) -> None:
+    assert driver.refusal(payment(number, value=1)) is None
+
+
+def test_a_payment_adds_up_no_balances_however_many_there_are(driver):
+    for number in range(MANY):
+        driver.send(abi.mint(nonce(number)[:20], 5), sender=OWNER)
+    state = driver.state
+    state.balances = Counted(state.balances)
+    pay(driver, 1)
+    assert asyncio.run(driver.ledger.supply()) == START_BASE + 5 * MANY
+    assert int.from_bytes(driver.view(abi.TOTAL_SUPPLY)) == START_BASE + 5 * MANY
+    assert state.balances.read == 0
+
+
+def test_the_supply_follows_a_balance_back_and_forth(driver):
+    state = driver.state
+    mark = state.mark()
+    state.put(state.balances, SHOP.address_bytes, 7)
+    state.put(state.balances, SHOP.address_bytes, 9)
+    later = state.mark()
+    state.remove(state.balances, ALICE.address_bytes)
+    assert state.supply == sum(state.balances.values()) == 9
+    with state.rewound(mark):
+        assert state.supply == sum(state.balances.values()) == START_BASE
+    assert state.supply == sum(state.balances.values()) == 9
+    state.undo(later)
+    assert state.supply == sum(state.balances.values()) == START_BASE + 9
+    state.undo(mark)
+    assert state.supply == sum(state.balances.values()) == START_BASE
+
+
+def logs(driver: LedgerDriver, *topics: tuple[bytes, ...], first: int = 0) -> list[Log]:
+    wanted = LogFilter(first, 2**63, (TOKEN,), topics)
+    return asyncio.run(driver.ledger.logs(wanted))
+
+
+USES = (abi.AUTHORIZATION_USED, abi.AUTHORIZATION_CANCELED)
+
+
+def test_the_use_of_a_nonce_is_found_without_reading_the_chain(driver):
+    for number in range(MANY):
+        pay(driver, number)
+    driver.state.blocks = Counted(driver.state.blocks)
+    (found,) = logs(driver, USES, (abi.word(ALICE.address_bytes),), (nonce(7),))
+    assert found.block_number == 8
+    assert driver.state.blocks.read <= 3
+
+
+def test_logs_are_found_as_by_reading_every_block_also_after_a_reorganisation(driver):
+    for number in range(20):
+        pay(driver, number)
+    driver.send(cancel_call(nonce("canceled")))
+    dropped = [tx for n in (19, 20) for tx in driver.state.blocks[n].tx_hashes]
+    asyncio.run(driver.ledger.reorg(4, dropped))
+    pay(driver, "later")
+    wanted = [
+        (USES, (abi.word(ALICE.address_bytes),), (nonce(n),)) for n in (1, 17, 18, 19, "canceled")
+    ]
+    for topics in [*wanted, (USES,), ((abi.AUTHORIZATION_CANCELED,),), ((), (b"x" * 32,))]:
+        for first in (0, 10, 18, 21, 99):
+            assert logs(driver, *topics, first=first) == by_reading(driver, topics, first)
+    assert [len(logs(driver, *topics)) for topics in wanted] == [1, 1, 0, 0, 1]
+
+
+def by_reading(driver: LedgerDriver, topics: tuple[tuple[bytes, ...], ...], first: int) -> list:
+    blocks: list[Block] = [driver.state.blocks[n] for n in sorted(driver.state.blocks)]
+    return [
+        log
+        for block in blocks
+        for tx in block.tx_hashes
+        for log in driver.state.receipts[tx].logs
+        if block.number >= first
+        and len(topics) <= len(log.topics)
+        and all(not any_of or t in any_of for any_of, t in zip(topics, log.topics, strict=False))
+    ]

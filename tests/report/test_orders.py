@@ -1,0 +1,143 @@
+"""The outcomes of orders: what was asked, paid, served and refunded, reconciled to the ledger."""
+
+import asyncio
+from functools import cache
+
+import pandas as pd
+import pytest
+
+from x402sim import Fault, LiveWorld, Run, World
+from x402sim.chain.base import LogFilter
+from x402sim.journal import Journal
+from x402sim.population import Buy, Every, Poisson, Session
+from x402sim.protocol import abi
+from x402sim.protocol.crypto import ZERO_ADDRESS, to_hex
+
+LATENCY = {"service": (0.1, 0.5), "facilitator": (0.2, 0.5)}
+
+
+class Ledger:
+    """What the ledger and the database say at the end."""
+
+    async def look(self, world: LiveWorld) -> None:
+        parts = world.stage.parts
+        assert parts is not None
+        chain = parts.chain
+        self.earned_base = await world.earned()
+        merchant, zero = abi.word(bytes.fromhex(world.merchant[2:])), abi.word(ZERO_ADDRESS)
+        every = await chain.logs(LogFilter(0, 2**63, (), ((abi.TRANSFER_EVENT,),)))
+        self.paid = {to_hex(log.tx_hash) for log in every if log.topics[2] == merchant}
+        self.returned = {to_hex(log.tx_hash) for log in every if log.topics[1] == merchant}
+        moved = {log.tx_hash for log in every if log.topics[1] != zero}
+        receipts = [await chain.receipt(tx) for tx in moved]
+        self.gas = sum(receipt.gas_used for receipt in receipts)
+        store = parts.service.store.database
+        self.debits = store.one("SELECT count(*), sum(amount) FROM debits")
+        self.sessions = store.one("SELECT count(*) FROM sessions")[0]
+
+
+@cache
+def day() -> tuple[Run, Ledger]:
+    ledger = Ledger()
+
+    async def story(world: LiveWorld) -> None:
+        for victim in ("service", "facilitator"):
+            for does in ("lose answer", "lose request"):
+                fault = Fault(victim=victim, does=does, probability=0.04, times=None)
+                await world.fault(fault)
+        visits = await asyncio.gather(
+            world.population(
+                9, arrivals=Poisson(per_s=0.05), behaviour=Buy(times=3, wait=9), until_s=1200
+            ),
+            world.population(
+                9,
+                arrivals=Every(120),
+                behaviour=Session(deposit="0.05", requests=4, wait=(9, 0.5), duration_s=900),
+                until_s=1200,
+                name="member",
+            ),
+        )
+        assert all(group.visits > 5 for group in visits)
+        await world.heal()
+        newest = [entry for entry in await world.transfers() if entry.from_ != world.merchant][-1]
+        depth = await world.stage.parts.chain.height() - newest.block_number + 1
+        await world.reorg(depth, [newest.tx_hash])
+        await world.advance(1800)
+        await ledger.look(world)
+
+    return World(seed=3, latency=LATENCY).play(story), ledger
+
+
+@pytest.fixture(scope="module")
+def table() -> pd.DataFrame:
+    return day()[0].outcomes
+
+
+def test_the_day_has_everything_that_can_become_of_an_order(table):
+    assert day()[0].outcome == "passed", day()[0].reason
+    assert set(table["way"]) == {"payment", "deposit", "session"}
+    unserved = table[table["charged"] & ~table["served"]]
+    assert {"payment", "session"} <= set(unserved["way"])
+    assert table.loc[table["way"] == "deposit", "refunded"].sum() > 3
+    assert (table["attempts"] == 0).any()
+    assert table["payment_id"].isna().any()
+
+
+def test_the_money_is_what_the_ledger_has_moved(table):
+    ledger = day()[1]
+    assert table["paid_base"].sum() - table["returned_base"].sum() == ledger.earned_base > 0
+    assert set(table["tx"].dropna()) == ledger.paid
+    assert set(table["refund_tx"].dropna()) == ledger.returned
+    assert table["gas"].sum() == ledger.gas
+
+
+def test_the_counts_are_those_of_the_ledger_and_the_database(table):
+    ledger = day()[1]
+    own = table[table["way"] != "session"]
+    assert own["charged"].sum() == own["tx"].notna().sum() == len(ledger.paid)
+    assert table["refunded"].sum() == len(ledger.returned)
+    debited = table[table["way"] == "session"]
+    assert (debited["charged"].sum(), debited["debited_base"].sum()) == ledger.debits
+    opened = table[(table["way"] == "deposit") & table["session_id"].notna()]
+    assert len(opened) == ledger.sessions
+
+
+def test_an_order_is_charged_at_most_once_and_served_after_it_was_charged(table):
+    own = table[table["way"] == "payment"]
+    assert set(own.loc[own["charged"], "paid_base"]) == {10_000}
+    assert own["payment_id"].dropna().is_unique
+    assert not (table["served"] & ~table["charged"]).any() or _undone(table)
+    assert (table.loc[table["served"], "waiting_s"] > 0).all()
+    assert table.loc[~table["served"], "waiting_s"].isna().all()
+
+
+def _undone(table: pd.DataFrame) -> bool:
+    """Tell whether one order only was served for money that a reorganisation took back."""
+    return (table["served"] & ~table["charged"]).sum() == 1
+
+
+def test_every_request_of_a_payer_that_can_be_paid_for_belongs_to_one_order(table):
+    steps = day()[0].steps
+    posts = steps[steps["method"] == "POST"]
+    assert table["requests"].sum() == len(posts)
+    assert table["attempts"].sum() == (posts["path"] == "/api/pay").sum()
+
+
+def test_an_empty_journal_has_no_orders():
+    assert Run(journal=Journal()).outcomes.empty
+    assert list(Run(journal=Journal()).outcomes) == list(day()[0].outcomes)
+
+
+def test_an_authorization_used_twice_is_charged_once():
+    async def story(world: LiveWorld) -> None:
+        alice = await world.payer("alice", balance="1.00")
+        first, second = await alice.ask(), await alice.ask()
+        header = alice.sign(first)
+        assert (await alice.pay(first, header)).status == 200
+        assert (await alice.pay(second, header)).error == "Nonce already used"
+        assert (await alice.ask(payment_id=first.payment_id)).status == 200
+
+    table = World().play(story).outcomes
+    assert list(table["charged"]) == [True, False]
+    assert list(table["served"]) == [True, False]
+    assert list(table["paid"]) == [0.01, 0.0]

@@ -1,0 +1,188 @@
+"""A population: who comes when, what they do, and that a seed decides all of it."""
+
+from collections import Counter
+from itertools import pairwise
+
+import pytest
+
+from x402sim import Fault, LiveWorld, Payer, Run, World, population
+from x402sim.events import Note
+from x402sim.population import At, Buy, Every, Poisson, Session
+from x402sim.rng import Rng, Stream
+from x402sim.world.population.arrivals import DAY_S
+
+START_S = 1_800_000_000
+
+
+async def visit(payer: Payer, rng: Stream) -> None:
+    """Note when a visit happens and what was drawn for it."""
+    note = Note(name=payer.name, data={"drawn": rng.random()})
+    payer.world.record(note)
+
+
+def visits(run: Run) -> list[tuple[float, str]]:
+    start_ms = next(iter(run.journal)).at_ms
+    assert run.outcome == "passed", run.reason
+    notes = [entry for entry in run.journal if isinstance(entry.event, Note)]
+    return [((entry.at_ms - start_ms) / 1000, entry.event.name) for entry in notes]
+
+
+def played(n: int, seed: int = 0, **options: object) -> list[tuple[float, str]]:
+    async def story(world: LiveWorld) -> None:
+        await world.population(n, behaviour=visit, balance=None, **options)
+
+    return visits(World(seed=seed).play(story))
+
+
+# --- when they come ------------------------------------------------------------------
+
+
+def test_without_an_end_each_payer_comes_once_in_turn():
+    assert played(3, arrivals=Every(10)) == [(0, "payer 1"), (10, "payer 2"), (20, "payer 3")]
+    assert played(3, arrivals=At([5, 1])) == [(1, "payer 1"), (5, "payer 2")]
+    assert [name for _, name in played(3, arrivals=Poisson(per_s=1))] == [
+        "payer 1", "payer 2", "payer 3",
+    ]  # fmt: skip
+
+
+def test_until_an_end_visits_go_on_in_turn_and_none_begins_at_it():
+    came = played(2, arrivals=Every(10), until_s=30, name="bot")
+    assert came == [(0, "bot 1"), (10, "bot 2"), (20, "bot 1")]
+
+
+def test_poisson_visits_are_of_payers_drawn_at_random():
+    came = played(4, arrivals=Poisson(per_s=0.5), until_s=2000)
+    counts = Counter(name for _, name in came)
+    assert len(came) == pytest.approx(1000, abs=4 * 1000**0.5)
+    assert min(counts.values()) > 180
+    assert max(counts.values()) < 330
+    waits = [after - before for (before, _), (after, _) in pairwise(came)]
+    mean = sum(waits) / len(waits)
+    deviation = (sum((wait - mean) ** 2 for wait in waits) / len(waits)) ** 0.5
+    assert deviation / mean == pytest.approx(1, abs=0.15), "of an exponential both are equal"
+
+
+def test_a_daily_profile_shifts_visits_and_keeps_their_mean():
+    daily = [0] * 12 + [1] * 6 + [3] * 6
+    arrivals = Poisson(per_s=0.02, daily=daily)
+    moments = []
+    for at_s in arrivals.moments(START_S, Rng(1).stream("it")):
+        if at_s >= START_S + 5 * DAY_S:
+            break
+        moments.append(at_s)
+    hours = Counter(int(at_s % DAY_S // 3600) for at_s in moments)
+    quarters = [sum(hours[hour] for hour in range(first, first + 6)) for first in (0, 6, 12, 18)]
+    assert quarters[:2] == [0, 0]
+    assert quarters[3] / quarters[2] == pytest.approx(3, rel=0.15)
+    assert len(moments) == pytest.approx(0.02 * 5 * DAY_S, rel=0.05)
+
+
+def test_a_seed_decides_when_they_come_and_what_they_draw():
+    def notes(seed: int) -> list[object]:
+        async def story(world: LiveWorld) -> None:
+            await world.population(5, arrivals=Poisson(per_s=1), behaviour=visit, until_s=20)
+
+        return [
+            (each.at_ms, each.event)
+            for each in World(seed=seed).play(story).journal
+            if isinstance(each.event, Note)
+        ]
+
+    assert notes(1) == notes(1) != notes(2)
+
+
+def test_visits_overlap_and_the_story_goes_on_after_the_last_one():
+    ended = []
+
+    async def long(payer: Payer, _: Stream) -> None:
+        await payer.world.clock.sleep(100)
+        ended.append(payer.name)
+
+    async def story(world: LiveWorld) -> None:
+        begun_s = world.clock.now()
+        group = await world.population(3, arrivals=Every(1), behaviour=long)
+        assert world.clock.now() - begun_s == 102
+        assert (group.visits, group.given_up, len(group.payers)) == (3, 0, 3)
+
+    assert World().play(story).outcome == "passed"
+    assert ended == ["payer 1", "payer 2", "payer 3"]
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda: Poisson(per_s=0), "per_s: expected a rate above 0, got 0"),
+        (lambda: Poisson(per_s=1, daily=[0, 0]), "daily: expected rates"),
+        (lambda: Poisson(per_s=1, daily=[1, -1]), "daily: expected rates"),
+        (lambda: Every(0), "Every: expected seconds above 0, got 0"),
+        (lambda: At([1, -2]), "At: expected seconds of 0 or more, got -2"),
+        (lambda: Buy(times=0), "times: expected a whole number of 1 or more, got 0"),
+        (lambda: Buy(wait="soon"), "not 'soon'"),
+        (lambda: Session(requests=1.5), "requests: expected a whole number"),
+    ],
+)
+def test_what_cannot_be_is_refused_at_once(make, says):
+    with pytest.raises(ValueError, match=says):
+        make()
+
+
+# --- what they do --------------------------------------------------------------------
+
+
+def test_buying_pays_and_is_served_each_time():
+    async def story(world: LiveWorld) -> None:
+        await world.population(4, arrivals=Every(60), behaviour=Buy(times=3, wait=5))
+
+    table = World().play(story).outcomes
+    assert len(table) == 12
+    assert table[["charged", "granted", "served"]].all(axis=None)
+    one = table[table["payer"] == "payer 2"]["t_s"] - 60
+    assert list(one) == [0, 5, 10]
+
+
+def test_a_session_is_opened_used_and_refunded():
+    async def story(world: LiveWorld) -> None:
+        behaviour = Session(deposit="0.05", requests=3, wait=5, duration_s=600)
+        await world.population(2, arrivals=Every(60), behaviour=behaviour)
+        await world.advance(1200)
+
+    table = World().play(story).outcomes
+    deposits, requests = (table[table["way"] == way] for way in ("deposit", "session"))
+    assert (len(deposits), len(requests)) == (2, 6)
+    assert list(deposits["paid"] - deposits["returned"]) == pytest.approx([0.03, 0.03])
+    assert requests["served"].all()
+
+
+def test_a_visit_that_gets_no_402_is_given_up_and_any_other_error_is_loud():
+    async def lost(world: LiveWorld) -> None:
+        await world.fault(Fault(victim="service", does="lose request", times=2))
+        group = await world.population(5, arrivals=Every(60), behaviour=Session(requests=1))
+        assert (group.visits, group.given_up) == (5, 2)
+
+    assert World().play(lost).outcome == "passed"
+
+    async def broken(payer: Payer, _: Stream) -> None:
+        if payer.name == "payer 2":
+            raise ZeroDivisionError("by mistake")
+
+    async def wrong(world: LiveWorld) -> None:
+        with pytest.raises(ExceptionGroup) as raised:
+            await world.population(3, arrivals=Every(1), behaviour=broken)
+        (error,) = raised.value.exceptions
+        assert error.__notes__ == ["in a visit of payer 2"]
+
+    assert World().play(wrong).outcome == "passed"
+
+
+def test_a_population_has_payers():
+    async def story(world: LiveWorld) -> None:
+        await world.population(0, arrivals=Every(1))
+
+    assert "at least one payer, not 0" in World().play(story).reason
+
+
+def test_every_public_name_is_there():
+    assert [getattr(population, name).__name__ for name in population.__all__]
+    assert set(population.__all__) == set(dir(population))
+    with pytest.raises(AttributeError, match="no attribute 'Nobody'"):
+        _ = population.Nobody

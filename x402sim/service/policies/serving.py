@@ -1,0 +1,149 @@
+"""Which proofs of payment does a service serve, and what does it pay back of a session?
+
+Clauses: 3/expiry-refund, 5/cache-first, 5/stored-records.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from x402sim.service.policies.numbers import require_amount, require_seconds, require_share
+
+
+class Proof(Protocol):
+    """A payment id or a session id that a request shows, for the resource that it asks for."""
+
+    def is_settled(self) -> bool:
+        """Whether the money for it has moved, as far as the service knows (section 5)."""
+
+    def is_claimed(self) -> bool:
+        """Whether a header that can pay for it was presented, and may still be settled."""
+
+    def is_indexed(self) -> bool:
+        """Whether the indexer has found the block of its payment."""
+
+    def draw(self, name: str) -> float:
+        """Return a number in [0, 1) that depends on the world's seed, the id and `name`."""
+
+
+class Serve(Protocol):
+    """Which proofs of payment are served; any other request gets a 402."""
+
+    def serves(self, proof: Proof) -> bool:
+        """Tell whether the request is served."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServeSettled:
+    """The default: serve what is settled."""
+
+    def serves(self, proof: Proof) -> bool:
+        """Tell whether it is settled."""
+        return proof.is_settled()
+
+
+@dataclass(frozen=True, slots=True)
+class ServeBeforeSettle:
+    """Naive: serve before the settlement, as soon as a header that can pay was presented."""
+
+    def serves(self, proof: Proof) -> bool:
+        """Tell whether it is settled, or may still be."""
+        return proof.is_settled() or proof.is_claimed()
+
+
+@dataclass(frozen=True, slots=True)
+class ServeIndexed:
+    """Serve only what the indexer has found in a block: after up to 300 s."""
+
+    def serves(self, proof: Proof) -> bool:
+        """Tell whether it is settled, and its block is known."""
+        return proof.is_settled() and proof.is_indexed()
+
+
+@dataclass(frozen=True, slots=True)
+class FailToServe:
+    """A seller that takes the money and, with a probability, never serves for it.
+
+    It is drawn once for each payment and each session. Their requests get a 402 again.
+    """
+
+    probability: float
+
+    def __post_init__(self) -> None:
+        require_share("probability", self.probability)
+
+    def serves(self, proof: Proof) -> bool:
+        """Tell whether it is settled and this payment is one of those that are served."""
+        return proof.is_settled() and proof.draw("serve") >= self.probability
+
+
+# --- what is paid back of a session ------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndedSession:
+    """A session whose time is over, in base units."""
+
+    deposited_base: int
+    unspent_base: int
+
+
+@dataclass(frozen=True, slots=True)
+class PayBack:
+    """What to pay back, in base units, and how many seconds after the session's end."""
+
+    amount_base: int
+    after_s: float = 0.0
+
+
+class Refund(Protocol):
+    """What is paid back of a session's unspent balance."""
+
+    def refund(self, session: EndedSession) -> PayBack | None:
+        """Return what to pay back and when; None for never."""
+
+
+@dataclass(frozen=True, slots=True)
+class RefundAtExpiry:
+    """The default: the whole unspent balance, at the first sweep after the session's end."""
+
+    def refund(self, session: EndedSession) -> PayBack | None:
+        """Return the unspent balance."""
+        return PayBack(session.unspent_base)
+
+
+@dataclass(frozen=True, slots=True)
+class RefundLater:
+    """The whole unspent balance, `delay_s` seconds after the session's end."""
+
+    delay_s: float
+
+    def __post_init__(self) -> None:
+        require_seconds("delay_s", self.delay_s)
+
+    def refund(self, session: EndedSession) -> PayBack | None:
+        """Return the unspent balance, with the delay."""
+        return PayBack(session.unspent_base, self.delay_s)
+
+
+@dataclass(frozen=True, slots=True)
+class RefundLessFee:
+    """The unspent balance less a fee in base units, for example for the gas."""
+
+    fee_base: int
+
+    def __post_init__(self) -> None:
+        require_amount("fee_base", self.fee_base)
+
+    def refund(self, session: EndedSession) -> PayBack | None:
+        """Return what the fee leaves."""
+        left_base = session.unspent_base - self.fee_base
+        return PayBack(left_base) if left_base > 0 else None
+
+
+@dataclass(frozen=True, slots=True)
+class NeverRefund:
+    """Naive, or worse: what is left of a deposit is kept."""
+
+    def refund(self, session: EndedSession) -> PayBack | None:
+        """Return None."""
+        return None

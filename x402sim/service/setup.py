@@ -1,0 +1,135 @@
+"""The setup of one service: its settings, and what connects it (2.8).
+
+Clauses: 2.8/settings.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from coincurve import PrivateKey
+
+from x402sim.bounded import Limits
+from x402sim.protocol.crypto import Address, address_of, from_hex, parse_address
+from x402sim.protocol.money import MAX_STORED, to_base
+from x402sim.protocol.networks import TESTNET, Network, network_named
+from x402sim.rng import Rng
+from x402sim.service.settings import Settings, settings_from_env
+from x402sim.service.upstream.cronos import CRONOS
+from x402sim.service.upstream.dialect import Dialect
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setup:
+    """What one service runs on: keys, URLs, network and settings.
+
+    Raises `ValueError` for a price that the network's token cannot pay.
+    """
+
+    private_key: bytes = field(repr=False)
+    """The server wallet's key: it receives payments and pays refunds."""
+    facilitator_url: str
+    explorer_url: str
+    rpc_url: str
+    dialect: Dialect = CRONOS
+    """How the facilitator is spoken to; no environment variable sets it."""
+    network: Network = TESTNET
+    recipient: Address | None = None
+    """The payee, by default the server wallet, which always receives deposits."""
+    secret: bytes = field(default_factory=lambda: Rng().secret("ids"), repr=False)
+    """The key that seals payment and session ids. It is random, and never derived from the private
+    key: whoever reads that key could then forge payment ids with any price."""
+    settings: Settings = field(default_factory=Settings)
+
+    def __post_init__(self) -> None:
+        if self.quote_price_base > MAX_STORED:
+            raise ValueError(f"quote_price: {self.settings.quote_price} is too much to store")
+        _ = self.session_max_base  # an amount that the token cannot pay is refused here
+
+    @cached_property
+    def quote_price_base(self) -> int:
+        """The price of a quote in base units of the network's token (8/quote-price)."""
+        return self._base("quote_price", self.settings.quote_price)
+
+    @cached_property
+    def session_max_base(self) -> int:
+        """The largest deposit of a session, in base units."""
+        most = self.settings.session_max_spend
+        return (
+            MAX_STORED if most is None else min(MAX_STORED, self._base("session_max_spend", most))
+        )
+
+    @cached_property
+    def key(self) -> PrivateKey:
+        """The server wallet's key, ready to sign."""
+        return PrivateKey(self.private_key)
+
+    @cached_property
+    def wallet(self) -> Address:
+        """The server wallet's address."""
+        return address_of(self.key.public_key)
+
+    @cached_property
+    def id_secret(self) -> bytes:
+        """The 32 bytes that seal payment ids and session ids."""
+        return hashlib.sha256(b"x402sim ids" + self.secret).digest()
+
+    def _base(self, name: str, amount: str) -> int:
+        try:
+            return to_base(amount, self.network.decimals)
+        except ValueError as wrong:
+            raise ValueError(f"{name} on {self.network.name}: {wrong}") from None
+
+    @property
+    def verify_limits(self) -> Limits:
+        """The limits of the facilitator's answer to verify."""
+        return self._limits(self.settings.verify_timeout_s)
+
+    @property
+    def settle_limits(self) -> Limits:
+        """The limits of the facilitator's answer to settle."""
+        return self._limits(self.settings.settle_timeout_s)
+
+    @property
+    def explorer_limits(self) -> Limits:
+        """The limits of an answer of the explorer or the node."""
+        return self._limits(self.settings.explorer_timeout_s)
+
+    def _limits(self, deadline_s: float) -> Limits:
+        return Limits(max_answer_bytes=self.settings.max_answer_bytes, deadline_s=deadline_s)
+
+    @property
+    def pay_to(self) -> Address:
+        """The merchant address of the requirements (2.1/pay-to)."""
+        return self.recipient or self.wallet
+
+
+def setup_from_env(env: Mapping[str, str]) -> Setup:
+    """Return the setup named in section 2.8 from environment variables (2.8/settings).
+
+    PRIVATE_KEY, FACILITATOR_URL, EXPLORER_URL and RPC_URL are needed; NETWORK,
+    MERCHANT_ADDRESS, TOKEN_ADDRESS and FINAL_DEPTH (blocks, default 12) have defaults. Raises
+    `ValueError` naming the variable that is missing, empty or wrong.
+    """
+    network = network_named(env.get("NETWORK", TESTNET.name))
+    if "TOKEN_ADDRESS" in env:
+        network = replace(network, asset=parse_address(env["TOKEN_ADDRESS"]))
+    merchant = env.get("MERCHANT_ADDRESS")
+    return Setup(
+        private_key=from_hex(_needed(env, "PRIVATE_KEY"), 32),
+        facilitator_url=_needed(env, "FACILITATOR_URL"),
+        explorer_url=_needed(env, "EXPLORER_URL"),
+        rpc_url=_needed(env, "RPC_URL"),
+        network=network,
+        recipient=parse_address(merchant) if merchant else None,
+        settings=settings_from_env(env),
+    )
+
+
+def _needed(env: Mapping[str, str], name: str) -> str:
+    """Return a variable; raises `ValueError` if it is missing or empty."""
+    value = env.get(name, "")
+    if not value:
+        raise ValueError(f"the environment variable {name} is not set")
+    return value

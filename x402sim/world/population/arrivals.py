@@ -1,0 +1,87 @@
+"""When do the payers of a population come? Poisson processes, fixed intervals, or given moments."""
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from x402sim.rng import Stream
+
+DAY_S = 86_400
+
+
+class Arrivals(Protocol):
+    """When visits begin; write your own with these two methods."""
+
+    is_random: bool
+    """Whether each visit is of a payer drawn at random; if not, payers come in turn."""
+
+    def moments(self, start_s: float, rng: Stream) -> Iterator[float]:
+        """Yield the beginnings of visits in Unix seconds, in order; `start_s` is now."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Poisson:
+    """Visits at random: `per_s` a second on average, for the whole population.
+
+    daily
+        Relative rates of equal parts of a day (UTC), such as 24 numbers, one an hour. Their mean
+        counts as 1, so that `per_s` stays the mean of a whole day. Without it the rate is constant.
+    """
+
+    per_s: float
+    daily: Sequence[float] = ()
+    is_random = True
+
+    def __post_init__(self) -> None:
+        if not 0 < self.per_s < float("inf"):
+            raise ValueError(f"per_s: expected a rate above 0, got {self.per_s}")
+        if self.daily and (min(self.daily) < 0 or not 0 < sum(self.daily) < float("inf")):
+            raise ValueError(f"daily: expected rates of 0 or more, one above 0, got {self.daily!r}")
+
+    def moments(self, start_s: float, rng: Stream) -> Iterator[float]:
+        """Yield moments by thinning: those of the highest rate, some of them left out."""
+        highest = self._relative(max(self.daily)) if self.daily else 1.0
+        at_s = start_s
+        while True:
+            at_s += rng.expovariate(self.per_s * highest)
+            part = int(at_s % DAY_S / DAY_S * len(self.daily))
+            if not self.daily or rng.random() * highest < self._relative(self.daily[part]):
+                yield at_s
+
+    def _relative(self, rate: float) -> float:
+        return rate * len(self.daily) / sum(self.daily)
+
+
+@dataclass(frozen=True, slots=True)
+class Every:
+    """A visit every `seconds`, the first one at once."""
+
+    seconds: float
+    is_random = False
+
+    def __post_init__(self) -> None:
+        if not 0 < self.seconds < float("inf"):
+            raise ValueError(f"Every: expected seconds above 0, got {self.seconds}")
+
+    def moments(self, start_s: float, rng: Stream) -> Iterator[float]:
+        """Yield the moments of a fixed interval; draws nothing."""
+        return (start_s + number * self.seconds for number in itertools.count())
+
+
+@dataclass(frozen=True, slots=True)
+class At:
+    """A visit at each of these moments, in seconds from now."""
+
+    seconds: Sequence[float]
+    is_random = False
+
+    def __post_init__(self) -> None:
+        wrong = [each for each in self.seconds if not 0 <= each < float("inf")]
+        if wrong:
+            raise ValueError(f"At: expected seconds of 0 or more, got {wrong[0]}")
+
+    def moments(self, start_s: float, rng: Stream) -> Iterator[float]:
+        """Yield the given moments in order; draws nothing."""
+        return (start_s + each for each in sorted(self.seconds))

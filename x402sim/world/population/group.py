@@ -1,0 +1,90 @@
+"""How is a population played? Its payers join, and each visit runs a behaviour in its own task."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from itertools import cycle
+from typing import Protocol
+
+from x402sim.clock import Clock
+from x402sim.payer.errors import PaymentFailed
+from x402sim.rng import Stream
+from x402sim.world.population.arrivals import Arrivals
+from x402sim.world.population.behaviours import Behaviour
+from x402sim.world.story.payer import Payer
+
+
+class PopulationWorld(Protocol):
+    """The part of `LiveWorld` that a population uses."""
+
+    @property
+    def clock(self) -> Clock:
+        """The true time of the world."""
+
+    def rng(self, name: str) -> Stream:
+        """Return a random stream of the story."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Population:
+    """The population of a story, when all its visits are over.
+
+    `visits` counts the visits that began; `given_up` those of them that ended with
+    `PaymentFailed`, such as a request whose answer was lost.
+    """
+
+    payers: list[Payer]
+    visits: int
+    given_up: int
+
+
+async def play(
+    world: PopulationWorld,
+    name: str,
+    join: Callable[[str], Awaitable[Payer]],
+    *,
+    count: int,
+    arrivals: Arrivals,
+    behaviour: Behaviour,
+    until_s: float | None,
+) -> Population:
+    """Play every visit of a population; return it after the last one.
+
+    Raises the first exception of a behaviour but `PaymentFailed`, with a note of who raised it.
+    """
+    if count < 1:
+        raise ValueError(f"a population has at least one payer, not {count}")
+    start_s = world.clock.now()
+    moments = arrivals.moments(start_s, world.rng(f"arrivals of {name}"))
+    payers = [await join(f"{name} {number}") for number in range(1, count + 1)]
+    streams = {payer.name: world.rng(f"behaviour of {payer.name}") for payer in payers}
+    drawn = world.rng(f"visitors of {name}") if arrivals.is_random and until_s is not None else None
+    visits = given_up = 0
+
+    async def visit(payer: Payer) -> None:
+        nonlocal given_up
+        try:
+            await behaviour(payer, streams[payer.name])
+        except PaymentFailed:
+            given_up += 1
+        except Exception as error:
+            error.add_note(f"in a visit of {payer.name}")
+            raise
+
+    async with asyncio.TaskGroup() as running:
+        for at_s, payer in _visits(payers, moments, drawn, once=until_s is None):
+            if until_s is not None and at_s >= start_s + until_s:
+                break
+            await world.clock.sleep_until(at_s)
+            visits += 1
+            running.create_task(visit(payer), name=f"a visit of {payer.name}")
+    return Population(payers=payers, visits=visits, given_up=given_up)
+
+
+def _visits(
+    payers: list[Payer], moments: Iterator[float], drawn: Stream | None, *, once: bool
+) -> Iterator[tuple[float, Payer]]:
+    """Yield when each visit begins, and whose it is; `once`: each payer's only visit."""
+    if drawn is not None:
+        return ((at_s, drawn.choice(payers)) for at_s in moments)
+    return zip(moments, payers if once else cycle(payers), strict=False)
