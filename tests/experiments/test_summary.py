@@ -32,14 +32,14 @@ def test_failed_points_are_counted_and_left_out() -> None:
 
 
 def test_the_interval_covers_the_mean_as_often_as_it_says() -> None:
-    """A thousand studies of 40 seeds each, exponential; nine in ten intervals have the mean."""
+    """300 studies of 40 seeds each, exponential; nine in ten intervals have the mean."""
     draw = np.random.default_rng(7)
     frame = pd.DataFrame({
-        "study": np.repeat(range(1000), 40), "seed": np.tile(range(40), 1000),
-        "x": draw.exponential(size=40_000),
+        "study": np.repeat(range(300), 40), "seed": np.tile(range(40), 300),
+        "x": draw.exponential(size=12_000),
     })  # fmt: skip
     table = summarize(frame, by="study", confidence=0.9)
-    assert ((table["low"] < 1) & (table["high"] > 1)).mean() == pytest.approx(0.88, abs=0.03)
+    assert ((table["low"] < 1) & (table["high"] > 1)).mean() == pytest.approx(0.88, abs=0.05)
 
 
 def test_rows_of_one_seed_are_drawn_together() -> None:

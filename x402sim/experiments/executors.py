@@ -10,6 +10,7 @@ from types import ModuleType
 from typing import Any, Protocol
 
 from x402sim.experiments.worker import Packed, warm
+from x402sim.version import VERSION
 
 
 class Pool(Protocol):
@@ -86,6 +87,7 @@ class Given:
 
     def __init__(self, executor: Any) -> None:
         if hasattr(executor, "get_executor"):
+            _require_version(executor)
             self.workers = sum(executor.ncores().values()) or 1
             self._executor: Executor = executor.get_executor(pure=False)
         elif isinstance(executor, Executor):
@@ -108,6 +110,19 @@ class Given:
 
     def close(self) -> None:
         """Leave it to its owner."""
+
+
+def _require_version(client: Any) -> None:
+    """Raise `ValueError` if a Dask worker has another version of x402sim."""
+    for worker, version in client.run(_version).items():
+        if version != VERSION:
+            raise ValueError(f"{worker} has x402sim {version}, but this process has {VERSION}")
+
+
+def _version() -> str:
+    from x402sim.version import VERSION
+
+    return VERSION
 
 
 class ThisProcess:

@@ -53,6 +53,9 @@ def frame_of(
     number = whole.column("cell").to_numpy()
     results = [n for n in whole.column_names if n not in (*_PLACE, *RESERVED, *cells[0].labels)]
     frame = whole.select(["seed", *results, "error", "trace", "replay"]).to_pandas()
+    for field in whole.schema:
+        if pa.types.is_boolean(field.type) and whole.column(field.name).null_count:
+            frame[field.name] = frame[field.name].astype("boolean")  # not Python objects
     for at, name in enumerate(cells[0].labels):
         frame.insert(at, name, pd.Series([c.labels[name] for c in cells]).take(number).array)
     return frame

@@ -26,8 +26,9 @@ def summarize(
 ) -> "DataFrame":
     """Return mean, confidence interval and quantiles of a sweep's results, by parameters.
 
-    `by` is the parameter, or those, whose combinations are the groups; `values` are the results to
-    summarize, by default every number that is no parameter of `by`. One row a group and result:
+    `by` is the parameter, or those, whose combinations are the groups (of an empty list: all is one
+    group); `values` are the results, by default every number that is not in `by`. One row a group
+    and result:
 
     | column | meaning |
     | --- | --- |
@@ -56,7 +57,8 @@ def summarize(
         if name not in frame.columns:
             raise ValueError(unknown("column", name, frame.columns))
     rows = []
-    for given, group in frame.groupby(keys, sort=False, dropna=False):
+    groups = frame.groupby(keys, sort=False, dropna=False) if keys else [((), frame)]
+    for given, group in groups:
         failed = int(group["error"].notna().sum()) if "error" in group else 0
         for name in names:
             facts = _facts(group, name, confidence, quantiles)
@@ -69,8 +71,10 @@ def summarize(
 def _values(frame: "DataFrame", keys: list[str], values: str | Sequence[str] | None) -> list[str]:
     if values is not None:
         return [values] if isinstance(values, str) else list(values)
-    numbers = frame.select_dtypes(["number", "bool"]).columns
-    found = [str(name) for name in numbers if name not in (*keys, *RESERVED)]
+    from pandas.api.types import is_numeric_dtype
+
+    names = [name for name in frame.columns if name not in (*keys, *RESERVED)]
+    found = [str(name) for name in names if is_numeric_dtype(frame[name])]
     if not found:
         raise ValueError(f"no column has numbers to summarize: {', '.join(frame.columns)}")
     return found

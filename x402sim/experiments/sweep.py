@@ -43,72 +43,72 @@ def sweep(
     common_random_numbers: bool = True,
     on_error: OnError = "raise",
     progress: bool = True,
-    replay: Replay | None = None,
 ) -> "DataFrame":
     """Play an experiment for every cell of a grid and every seed, in parallel; return all results.
 
-    experiment
-        A plain function that is called as `experiment(rate=0.2, seed=7)`: with the parameters of a
-        cell, and a seed that it gives to its `World`. It returns a number (the column `value`), a
-        dict of numbers and texts, or a DataFrame. It may be written in a notebook.
-    grid
-        The values of each parameter, `{"rate": [0.1, 0.2], "policy": {"naive": Forget()}}`: all
-        combinations are played. A value that is an object needs a label, as in `policy`. Or a
-        list of cells, each a dict of parameters.
-    seeds
-        The seeds to play in every cell; default 0 to 199.
-    executor
-        Where to play: any `concurrent.futures.Executor`, or the client of a Dask cluster
-        (`distributed.Client`). Default: new processes, as many as there are CPUs.
-    workers
-        How many processes instead; 0 plays in this process, for a debugger.
-    out
-        A folder for one Parquet file a task. If a sweep is interrupted, the same call goes on from
-        there; points that failed are played again. More values and seeds may be added later.
-    common_random_numbers
-        Whether the cells are played with the same seeds (the default), so that they differ by their
-        parameters only and differences between them are precise. False gives every cell seeds of
-        its own, drawn from those given.
-    on_error
-        "raise" raises `SweepFailed` after everything else has been played; "record" leaves failed
-        points in the frame, with `error` and with `replay`, the line that plays them again. A
-        point fails if the experiment raises, or if a story that it plays fails.
-    progress
-        Whether to show a bar with the time left, in a terminal or in Jupyter.
-    replay
-        Replaces the line that plays a point again: from a cell, with "{seed}" in it.
+    experiment: a plain function, called as `experiment(rate=0.2, seed=7)`. It gives the seed to its
+    `World` and returns a number (the column `value`), a dict of numbers and texts, or a DataFrame.
+    It may be written in a notebook.
+    grid: the values of each parameter, `{"rate": [0.1, 0.2], "policy": {"naive": Forget()}}`, all
+    combined. An object needs a label, as in `policy`. Or a list of cells, each a dict.
+    executor: any `concurrent.futures.Executor`, or a `distributed.Client` of a Dask cluster. By
+    default new processes are started: `workers`, or one a CPU. 0 plays in this process.
+    out: a folder for one Parquet file a task. If a sweep is interrupted, the same call goes on
+    from there, and plays again what failed. More values and seeds may be added later.
+    common_random_numbers: play all cells with the same seeds, so that they differ by their
+    parameters only, and differences are precise. False draws other seeds for each cell.
+    on_error: "raise" raises `SweepFailed` after all else was played; "record" keeps failed points
+    in the frame, with `error`, and `replay`, the line that plays them again. A point fails if the
+    experiment raises, or if a run that it plays fails.
+    progress: show a bar with the time left, in a terminal and in Jupyter.
 
-    One row a point (as many as its frame has, if it returns one), in the order of the cells and the
-    seeds: parameters, `seed`, results. The frame does not depend on executor, workers or order.
-    Raises `TypeError` if the experiment does not take these parameters, `ValueError` for a grid or
-    a folder that does not fit, `SweepFailed`, and `ModuleNotFoundError` without the extra `sweep`.
+    A row is a point (or one row of its frame), in the order of cells and seeds: parameters, `seed`,
+    results. The frame does not depend on executor, workers or order. Raises `TypeError` if the
+    experiment does not take these parameters, `ValueError` for a grid or a folder that does not
+    fit, `SweepFailed`, and `ModuleNotFoundError` without the extra `sweep`.
 
-    >>> from x402sim import LiveWorld, World, sweep
-    >>> def cost(price, seed):
-    ...     async def story(world: LiveWorld) -> None:
-    ...         await (await world.payer("alice", balance="1.00")).buy()
-    ...     return World(seed=seed).play(story).transfers["amount_base"].sum()
-    >>> sweep(cost, {"price": [1]}, seeds=range(2), workers=0)["value"].tolist()
-    [1010000, 1010000]
+    >>> from x402sim import World, sweep
+    >>> def transfers(scenario, seed):
+    ...     return len(World(seed=seed).play(scenario).transfers)
+    >>> sweep(transfers, {"scenario": ["replay"]}, seeds=range(2), workers=0)["value"].tolist()
+    [2, 2]
     """
-    need_sweep()
-    if on_error not in ("raise", "record"):
-        raise ValueError(f'on_error: "raise" or "record", not {on_error!r}')
-    found = cells(grid)
+    _require(on_error)
+    common, where = common_random_numbers, (executor, workers)
+    frame = play(experiment, cells(grid), seeds, where, out, common=common, shown=progress)
+    return checked(frame, on_error)
+
+
+def play(
+    experiment: Callable[..., Any],
+    found: Sequence[Cell],
+    seeds: Iterable[int],
+    where: tuple[Any, int | None],
+    out: str | Path | None,
+    *,
+    common: bool,
+    shown: bool,
+    replay: Replay | None = None,
+) -> "DataFrame":
+    """Play a sweep; return the frame with the errors, the traces and the lines of all failures.
+
+    `where` are executor and workers; `replay` makes a cell's line, by default one of Python.
+    """
+    need_extra(("cloudpickle", "pandas", "pyarrow"), "sweeps", "sweep")
     require_fit(experiment, found)
     numbers = _whole(seeds)
-    wanted = {each.key: seeds_of(each, numbers, common=common_random_numbers) for each in found}
+    wanted = {each.key: seeds_of(each, numbers, common=common) for each in found}
     folder = None if out is None else Path(out)
     say = replay or (lambda cell: _python(experiment, cell))
-    tables = _play(experiment, found, wanted, folder, say, (executor, workers), shown=progress)
+    tables = _play(experiment, found, wanted, folder, say, where, shown=shown)
     from x402sim.experiments.frame import frame_of
 
-    return _checked(frame_of(tables, found, wanted), on_error)
+    return frame_of(tables, found, wanted)
 
 
-def need_sweep() -> None:
-    """Raise `ModuleNotFoundError` that says what to install, if the extra `sweep` is missing."""
-    need_extra(("cloudpickle", "pandas", "pyarrow"), "sweeps", "sweep")
+def _require(on_error: OnError) -> None:
+    if on_error not in ("raise", "record"):
+        raise ValueError(f'on_error: "raise" or "record", not {on_error!r}')
 
 
 def _whole(seeds: Iterable[int]) -> list[int]:
@@ -190,7 +190,7 @@ def _code(value: Any) -> str:
     return str(getattr(value, "__name__", None) or repr(value))
 
 
-def _checked(frame: "DataFrame", on_error: OnError) -> "DataFrame":
+def checked(frame: "DataFrame", on_error: OnError) -> "DataFrame":
     """Return the frame without the columns that are not needed; raises `SweepFailed`."""
     failed = frame[frame["error"].notna()]
     if failed.empty:
@@ -198,7 +198,8 @@ def _checked(frame: "DataFrame", on_error: OnError) -> "DataFrame":
     traces, frame = failed["trace"], frame.drop(columns="trace")
     if on_error == "record":
         return frame
-    lines = [f"{len(failed)} points failed of {len(frame)}. The first one:", traces.iloc[0], ""]
+    count = "1 point" if len(failed) == 1 else f"{len(failed)} points"
+    lines = [f"{count} failed. The first one:", traces.iloc[0], ""]
     for error, again in list(zip(failed["error"], failed["replay"], strict=True))[:_MOST_SHOWN]:
         lines += [str(error), f"  {again}"]
     if len(failed) > _MOST_SHOWN:

@@ -7,6 +7,7 @@ x402sim: in a pool's, in Dask's, or in this one.
 import gc
 import importlib
 import inspect
+import logging
 import pickle
 import signal
 import sys
@@ -25,6 +26,7 @@ from x402sim.experiments.tables import Point, encoded, result_of, table_of
 from x402sim.report.run import RunFailed, failed_runs
 
 INVARIANTS = "invariant/"
+_HERE = tracebacks.shown(__file__)
 
 
 class Packed(msgspec.Struct, frozen=True):
@@ -88,6 +90,7 @@ def _file_of(experiment: Callable[..., Any]) -> str:
 def warm(experiment: Packed) -> None:
     """Prepare a worker's process: import what tasks need, once; leave Ctrl-C to the parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    logging.getLogger("x402sim").setLevel(logging.ERROR)  # experiments break things on purpose
     for module in "x402sim.world.story.live", "x402sim.report.frames":
         importlib.import_module(module)
     with suppress(Exception):  # the first task raises it again, and the sweep tells it
@@ -132,7 +135,8 @@ def _failed(error: Exception, seed: int, file: str, replay: str) -> Point:
     if isinstance(error, RunFailed):
         place = error.place
     told = f"{_text(error)} ({place})" if place else _text(error)
-    trace = "\n".join((*tracebacks.lines(error), str(error)))
+    lines = [line for line in tracebacks.lines(error) if not line.startswith(_HERE)]
+    trace = "\n".join((*lines, f"{type(error).__name__}: {error}"))
     return Point(seed, None, told, trace, replay)
 
 
