@@ -8,7 +8,7 @@ from typing import Any
 
 from x402sim.clock import stopwatch
 from x402sim.protocol.networks import TESTNET, Network
-from x402sim.report.run import Run
+from x402sim.report.run import Run, finished
 from x402sim.service.settings import Settings
 from x402sim.spec.decisions import Decisions
 from x402sim.suggest import unknown
@@ -22,7 +22,7 @@ from x402sim.world.stages.stage import OpenStage, Plan, Stage
 from x402sim.world.story import serialize
 from x402sim.world.story.live import LiveWorld
 from x402sim.world.story.play import Description, play_on
-from x402sim.world.story.scenario import Scenario, Story, find
+from x402sim.world.story.scenario import Scenario, Story, find, scenario_of
 from x402sim.world.story.shops import shops
 from x402sim.world.transport.latency import LatencySpec, latency_of
 
@@ -144,17 +144,14 @@ class World:
     def play(self, story: Scenario | Story | str) -> Run:
         """Play a scenario, the shipped scenario of this name, or any `async def story(world)`.
 
-        Returns the finished run, which holds the story's failures and errors. Raises `ValueError`
-        for an unknown name or a network that is not the deployment's, `ConnectionError` for a
-        URL that does not answer, and `ChainError` for a chain that cannot be opened.
+        A text is a name, a file "FILE.py", or a function in a file, "FILE.py:function". Returns
+        the finished run, which holds the story's failures and errors: `raise_for_failure` raises
+        them. Raises `ValueError` for an unknown name or a network that is not the deployment's,
+        `ConnectionError` for a URL that does not answer, and `ChainError` for a chain that cannot
+        be opened.
         """
-        if isinstance(story, str):
-            (story,) = find([story])
-        if not isinstance(story, Scenario):
-            name = getattr(story, "__name__", "story")
-            story = Scenario(name, name.replace("_", " "), (), "", (), story)
-        scenario = story
-        return self.on.run(self.chain, lambda: self._play(scenario))
+        scenario = find([story])[0] if isinstance(story, str) else scenario_of(story)
+        return finished(self.on.run(self.chain, lambda: self._play(scenario)))
 
     async def _play(self, scenario: Scenario) -> Run:
         elapsed = stopwatch()
