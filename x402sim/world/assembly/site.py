@@ -47,7 +47,7 @@ class Site:
             clock=clock,
             clocks=clocks,
             journal=journal,
-            faults=Faults(rng.stream("faults")),
+            faults=Faults(rng.stream("faults"), clock.now),
             rng=rng,
             keys=Rng(recipe.seed or 0),
         )

@@ -11,12 +11,20 @@ from x402sim.facilitator.settings import FacilitatorSettings
 from x402sim.service.settings import Settings
 from x402sim.spec.decisions import Decisions
 from x402sim.suggest import unknown
+from x402sim.world.stages.stage import Stage
 
 Options = TypeVar("Options", Settings, FacilitatorSettings)
 _SERVICE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 _.-]{0,39}")
 _FACILITATOR_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
 _TAKEN = {*OUTSIDE, "chain", "world", "visitor"}
 """The names of other actors."""
+
+
+def require_own_world(stage: Stage, options: Mapping[str, object]) -> None:
+    """Raise `ValueError` if an option is given on a stage whose world somebody else has built."""
+    for option, given in options.items():
+        if given is not None and not stage.builds_world:
+            raise ValueError(f"{option}: {stage.name} has its own, which cannot be set here")
 
 
 def services_of(

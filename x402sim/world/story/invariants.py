@@ -1,8 +1,8 @@
 """Checks the invariants after every event of every run.
 
-Money is conserved; no session spends more than its deposit; access is granted only for money that
-moved; a payment id is paid at most once. Each is checked on the chain and the database, never on
-an answer.
+Money is conserved; no session spends more than its deposit; access is granted, and a payment id is
+served, only for money that moved; a payment id is paid at most once. Each is checked on the chain
+and the database; only what was served is read from an answer.
 """
 
 from collections.abc import Callable, Iterator
@@ -19,6 +19,7 @@ CONSERVED = "invariant/value-conserved"
 WITHIN_DEPOSIT = "invariant/released-within-deposit"
 GRANTED_IF_PAID = "invariant/granted-only-if-transferred"
 PAID_ONCE = "invariant/one-transfer-per-payment"
+SERVED_IF_PAID = "invariant/served-only-if-transferred"
 
 
 class Invariants:
@@ -32,8 +33,14 @@ class Invariants:
         self._minted: dict[str, int] = {}
         self._is_settled = True
         self._presented: dict[str, set[str]] = {}
+        self._offered: dict[str, set[str]] = {}
+        """The authorizations that were presented for each payment id."""
         self._paid: dict[str, dict[str, str]] = {}
         """The authorizations that stand for each payment id, and their transactions."""
+        self._used: set[str] = set()
+        """The authorizations that were ever used to pay."""
+        self._shown: dict[int, str] = {}
+        """The payment ids that open requests show."""
         self._reported: set[tuple[str, str]] = set()
         self.checked = 0
 
@@ -59,8 +66,30 @@ class Invariants:
             yield from self._look_at_chain(event)
         elif isinstance(event, events.ServiceEvent):
             yield from self._look_at_service(event)
-        elif isinstance(event, events.RequestSent) and event.authorization and event.payment_id:
-            self._presented.setdefault(event.authorization, set()).add(event.payment_id)
+        elif isinstance(event, events.ExchangeEvent):
+            yield from self._look_at_exchange(event)
+
+    def _look_at_exchange(self, event: events.ExchangeEvent) -> Iterator[Broken]:
+        match event:
+            case events.RequestSent(authorization=str(authorization), payment_id=str(payment_id)):
+                self._presented.setdefault(authorization, set()).add(payment_id)
+                self._offered.setdefault(payment_id, set()).add(authorization)
+            case events.RequestSent(method="POST", payment_id=str(payment_id)):
+                self._shown[event.exchange] = payment_id
+            case events.AnswerReceived() | events.NoAnswer():
+                shown = self._shown.pop(event.exchange, None)
+                if shown is not None and isinstance(event, events.AnswerReceived):
+                    yield from self._served_if_paid(event, shown)
+            case events.RequestSent():
+                pass
+            case _:
+                assert_never(event)
+
+    def _served_if_paid(self, event: events.AnswerReceived, payment_id: str) -> Iterator[Broken]:
+        """Check that a payment id that is served was paid, by a header that was presented."""
+        offered = self._offered.get(payment_id)
+        if event.status in (200, 201) and offered and not offered & self._used:
+            yield SERVED_IF_PAID, "a transfer before it is served", f"none for {payment_id}"
 
     def _look_at_chain(self, event: events.ChainEvent) -> Iterator[Broken]:
         match event:
@@ -139,6 +168,8 @@ class Invariants:
 
     def _paid_once(self, event: events.AuthorizationConsumed) -> Iterator[Broken]:
         """Check that at most one of the authorizations for a single payment id was settled."""
+        if event.use == "used":
+            self._used.add(event.authorization)
         ids = self._presented.get(event.authorization, set())
         if event.use != "used" or len(ids) != 1:
             return

@@ -1,6 +1,6 @@
 """Who sells in a world? The parts by name, and the agents that each service lists."""
 
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 
@@ -28,6 +28,14 @@ async def agents(stage: OpenStage, service: events.ServiceName) -> list[Agent]:
         answer = await http.get("/api/agents")
     listed: AgentList = decode(answer.content, AgentList)
     return listed.agents
+
+
+def require_clock(stage: OpenStage, actor: events.Part) -> None:
+    """Raise `ValueError` for an actor without a clock of its own."""
+    named = stage.parts.clocks if stage.parts else {}
+    known = dict.fromkeys((*get_args(events.Skewable), *named))
+    if actor not in known:
+        raise ValueError(unknown("actor", actor, known))
 
 
 async def crash(stage: OpenStage, service: events.ServiceName) -> None:

@@ -1,6 +1,5 @@
-"""Converts a world's options, checked values and exceptions into journal fields."""
+"""Converts a world's options and checked values into journal fields."""
 
-import traceback
 from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
@@ -18,8 +17,12 @@ Configuration = Decisions | ExplorerSettings | FacilitatorSettings | Settings
 
 
 def options(**given: Any) -> dict[str, str]:
-    """Return the given options of a world, as Python source."""
-    return {name: _python(value) for name, value in given.items() if value}
+    """Return the options of a world that are given and no default, as Python source."""
+    return {name: _python(value) for name, value in given.items() if value and _differs(value)}
+
+
+def _differs(value: Any) -> bool:
+    return not isinstance(value, Configuration) or value != type(value)()
 
 
 def _python(value: Any) -> str:
@@ -45,10 +48,3 @@ def _changed(value: Configuration) -> str:
 def value(given: Any) -> Scalar:
     """Return a value as a JSON scalar."""
     return given if isinstance(given, str | int | float | bool | None) else repr(given)
-
-
-def trace(error: BaseException) -> tuple[str, ...]:
-    """Return the trace of an error and its causes, without absolute paths."""
-    before = trace(error.__cause__) if error.__cause__ else ()
-    frames = traceback.extract_tb(error.__traceback__)
-    return (*before, *(f"{frame.name}: {frame.line}" for frame in frames))

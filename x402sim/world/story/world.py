@@ -3,13 +3,14 @@
 from __future__ import annotations  # so that help(World) shows short names of types
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from x402sim.clock import stopwatch
 from x402sim.explorer.settings import ExplorerSettings
 from x402sim.facilitator.settings import FacilitatorSettings
 from x402sim.protocol.networks import TESTNET, Network
-from x402sim.report.run import Run
+from x402sim.report.run import Run, finished
 from x402sim.service.settings import Settings
 from x402sim.spec.decisions import Decisions
 from x402sim.suggest import unknown
@@ -21,10 +22,15 @@ from x402sim.world.stages.in_process import InProcess
 from x402sim.world.stages.parse import parse_stage
 from x402sim.world.stages.stage import OpenStage, Plan, Stage
 from x402sim.world.story import serialize
-from x402sim.world.story.configure import explorer_of, facilitators_of, services_of
+from x402sim.world.story.configure import (
+    explorer_of,
+    facilitators_of,
+    require_own_world,
+    services_of,
+)
 from x402sim.world.story.live import LiveWorld
 from x402sim.world.story.play import Description, play_on
-from x402sim.world.story.scenario import Scenario, Story, find
+from x402sim.world.story.scenario import Scenario, Story, find, scenario_of
 from x402sim.world.transport.latency import LatencySpec, latency_of
 
 RECEIVERS = ("service", "facilitator", "explorer", "rpc")
@@ -50,8 +56,9 @@ class World:
     latency
         Latency in seconds of one message in one direction, by who receives the request:
         "service", "facilitator", "explorer", "rpc", or the name of one service or facilitator.
-        A number; (median, sigma) of a lognormal;
-        or a list of measured seconds. Default: none.
+        A number; (median, sigma) of a lognormal; a list of measured seconds; a frozen distribution
+        of scipy.stats, or anything with its `ppf` or `rvs`; or a function of a random stream.
+        Default: none.
     block_time_s
         Seconds between blocks, 0.01 to 86400; by default each transaction is mined immediately.
         The first block comes at a time drawn from the seed. Objects: `FixedBlocks(5, phase=0)`,
@@ -86,6 +93,10 @@ class World:
     invariants
         Whether to check after every event that money is conserved, no session spends more than
         its deposit, and access is granted for paid money only; default True.
+    journal
+        File that the journal is written to as it grows, such as "run.ndjson"; frames are read from
+        there. For long runs: memory grows with the open payments, not with the events. An existing
+        file is overwritten. Default: in memory.
 
     The objects are in `x402sim.backends`. Raises `ValueError` for an invalid option.
 
@@ -116,27 +127,27 @@ class World:
         network: Network | None = None,
         without: tuple[tuple[str, str], ...] = (),
         invariants: bool = True,
+        journal: str | Path | None = None,
     ) -> None:
         _require("seed", seed, int)
         _require("explorer_lag_s", explorer_lag_s, int, float)
         _require("decisions", decisions, Decisions, type(None))
         _require("network", network, Network, type(None))
         _require("invariants", invariants, bool)
+        _require("journal", journal, str, Path, type(None))
         self.seed = seed
         self.on = parse_stage(on) if isinstance(on, str) else on
         self.chain = parse_chain(chain) if isinstance(chain, str) else chain
         self.on.require(self.chain)
         self._network = network
-        parts = {
+        configured: dict[str, Any] = {
             "service": service,
             "services": services,
             "facilitator": facilitator,
             "facilitators": facilitators,
             "explorer": explorer,
         }
-        for option, given in parts.items():
-            if given is not None and not self.on.builds_world:
-                raise ValueError(f"{option}: {self.on.name} has its own, which cannot be set here")
+        require_own_world(self.on, configured)
         sellers = services_of(service, services, decisions)
         desks = facilitators_of(facilitator, facilitators, sellers)
         self._plan = Plan(
@@ -150,17 +161,14 @@ class World:
                 block_time_s=_blocks(block_time_s),
                 without=without,
             ),
+            journal=None if journal is None else Path(journal),
             latency=_latencies(latency or {}, (*RECEIVERS, *sellers, *desks)),
         )
         self._options = serialize.options(
             latency=dict(latency or {}),
             block_time_s=block_time_s,
             explorer_lag_s=explorer_lag_s,
-            service=None if service == Settings() else service,
-            services=services,
-            facilitator=None if facilitator == FacilitatorSettings() else facilitator,
-            facilitators=facilitators,
-            explorer=None if explorer == ExplorerSettings() else explorer,
+            **configured,
             decisions=decisions,
             network=None if network == TESTNET else network,
             without=without,
@@ -170,17 +178,14 @@ class World:
     def play(self, story: Scenario | Story | str) -> Run:
         """Play a scenario, the shipped scenario of this name, or any `async def story(world)`.
 
-        Returns the finished run, which holds the story's failures and errors. Raises `ValueError`
-        for an unknown name or a network that is not the deployment's, `ConnectionError` for a
-        URL that does not answer, and `ChainError` for a chain that cannot be opened.
+        A text is a name, a file "FILE.py", or a function in a file, "FILE.py:function". Returns
+        the finished run, which holds the story's failures and errors: `raise_for_failure` raises
+        them. Raises `ValueError` for an unknown name or a network that is not the deployment's,
+        `ConnectionError` for a URL that does not answer, and `ChainError` for a chain that cannot
+        be opened.
         """
-        if isinstance(story, str):
-            (story,) = find([story])
-        if not isinstance(story, Scenario):
-            name = getattr(story, "__name__", "story")
-            story = Scenario(name, name.replace("_", " "), (), "", (), story)
-        scenario = story
-        return self.on.run(self.chain, lambda: self._play(scenario))
+        scenario = find([story])[0] if isinstance(story, str) else scenario_of(story)
+        return finished(self.on.run(self.chain, lambda: self._play(scenario)))
 
     async def _play(self, scenario: Scenario) -> Run:
         elapsed = stopwatch()
