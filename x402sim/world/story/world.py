@@ -135,18 +135,13 @@ class World:
         _require("network", network, Network, type(None))
         _require("invariants", invariants, bool)
         _require("journal", journal, str, Path, type(None))
-        self.seed = seed
-        self.on = parse_stage(on) if isinstance(on, str) else on
+        self.seed, self.on = seed, parse_stage(on) if isinstance(on, str) else on
         self.chain = parse_chain(chain) if isinstance(chain, str) else chain
         self.on.require(self.chain)
-        self._network = network
         configured: dict[str, Any] = {
-            "service": service,
-            "services": services,
-            "facilitator": facilitator,
-            "facilitators": facilitators,
-            "explorer": explorer,
-        }
+            "service": service, "services": services, "explorer": explorer,
+            "facilitator": facilitator, "facilitators": facilitators,
+        }  # fmt: skip
         require_own_world(self.on, configured)
         sellers = services_of(service, services, decisions)
         desks = facilitators_of(facilitator, facilitators, sellers)
@@ -173,7 +168,7 @@ class World:
             network=None if network == TESTNET else network,
             without=without,
         )
-        self._has_invariants = invariants
+        self._network, self._has_invariants = network, invariants
 
     def play(self, story: Scenario | Story | str) -> Run:
         """Play a scenario, the shipped scenario of this name, or any `async def story(world)`.
