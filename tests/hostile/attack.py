@@ -116,7 +116,7 @@ async def attack_and_measure(seed: int, count: int) -> dict[str, Any]:
         first = rss_bytes()
         result = await attack(world, seed, count)
         attacked = rss_bytes()
-        limit = world.parts.journal._entries.maxlen or 0
+        limit = world.parts.journal.limit or 0
         await _ask_until(world, limit)
         capped = rss_bytes()
         await _ask_until(world, world.parts.journal.length + 20_000)

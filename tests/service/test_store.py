@@ -68,3 +68,60 @@ def test_the_numbers_in_payment_ids_never_change():
     """A payment id that was issued carries its resource's number: see `issue.RESOURCES`."""
     numbers = {path: resource.number for path, resource in RESOURCES.items()}
     assert numbers == {QUOTE: 0, SESSIONS: 1, AGENTS: 2}
+
+
+def filled(payments: int) -> Store:
+    """Return a store of settled payments, the last of which is a deposit to be refunded."""
+    store = Store()
+    for number in range(payments):
+        store.database.execute(
+            "INSERT INTO payments(payment_id, tx_hash, from_address, to_address, amount, "
+            "resource_url, status, block_number, timestamp, header, payer, nonce, duration, "
+            "can_pay, seen_unused) VALUES (?, ?, '', '', '1', '/', 'settled', 1, ?, '', ?, ?, 1, 1, 0)",
+            f"pay_{number}", f"0x{number}", number, b"payer", number.to_bytes(32),
+        )  # fmt: skip
+    store.database.execute(
+        "INSERT INTO sessions(session_id, payment_id, payer, deposited, created_ms, expires_ms) "
+        "VALUES ('s', ?, '', 5, 0, 9)",
+        f"pay_{payments - 1}",
+    )
+    store.database.execute(
+        "INSERT INTO refunds(session_id, to_address, amount, timestamp) VALUES ('s', 'a', 5, 0)"
+    )
+    return store
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda store: store.sessions.refunds_due(),
+        lambda store: store.payments.pending(),
+        lambda store: store.payments.get("pay_3"),
+    ],
+    ids=["refunds due", "pending", "one payment"],
+)
+def test_a_look_into_the_database_costs_the_same_however_many_payments_there_are(ask):
+    """Work is counted in steps of SQLite's virtual machine."""
+
+    def steps(payments: int) -> int:
+        count = 0
+
+        def step() -> None:
+            nonlocal count
+            count += 1
+
+        store = filled(payments)
+        store.database._connection.set_progress_handler(step, 1)
+        answer = ask(store)
+        store.close()
+        assert answer is not None
+        return count
+
+    assert 0 < steps(400) <= steps(10)
+
+
+def test_the_refund_of_a_settled_deposit_is_due():
+    store = filled(20)
+    (due,) = store.sessions.refunds_due()
+    assert (due.session_id, due.amount) == ("s", 5)
+    store.close()

@@ -184,9 +184,9 @@ def test_a_broken_story_is_reported_without_absolute_paths() -> None:
     run = World(seed=1).play(story)
     assert (run.outcome, run.reason) == ("failed", "KeyError: 'nothing'")
     (error,) = entries(run, events.StoryRaised)
-    assert error.event.trace[-1] == 'story: {}["nothing"]'
+    assert re.fullmatch(r'test_world\.py:\d+ in story: {}\["nothing"\]', error.event.trace[-1])
     text = run.journal.ndjson().decode()
-    for path in (str(ROOT), str(Path.home()), ".py", "site-packages"):
+    for path in (str(ROOT), str(Path.home()), "site-packages"):
         assert path not in text
 
 
@@ -243,7 +243,7 @@ def test_a_run_can_be_kept_and_read_again(tmp_path: Path) -> None:
     assert again.sha256 == run.sha256 == run.journal.sha256()
     assert (again.name, again.seed, again.outcome) == ("quote", 7, "passed")
     assert again.checked == run.checked
-    assert run.command == "python -m x402sim run quote --on in-process --seed 7"
+    assert run.command == "python -m x402sim run test_world.py:quote --on in-process --seed 7"
 
 
 def test_a_world_with_options_prints_the_program_that_repeats_it() -> None:
@@ -783,7 +783,7 @@ def test_a_story_that_waits_forever_times_out() -> None:
     said = "the scenario made no request for 24 hours of simulated time"
     assert (run.outcome, run.reason) == ("failed", f"TimeoutError: {said}")
     (error,) = entries(run, events.StoryRaised)
-    assert "forlorn: await asyncio.Event().wait()" in error.event.trace
+    assert any(line.endswith("forlorn: await asyncio.Event().wait()") for line in error.event.trace)
 
 
 @pytest.mark.usefixtures("short_timeout")

@@ -7,7 +7,7 @@ answers that the payers received are used instead.
 from collections.abc import Iterator
 from dataclasses import dataclass
 from heapq import heappop, heappush
-from typing import assert_never
+from typing import assert_never, get_args
 
 from x402sim import events
 from x402sim.journal import Entry
@@ -72,8 +72,7 @@ class Payments:
         self.included: dict[str, Inclusion] = {}
         """The transactions that stand in the chain at the end."""
         self._is_seen = any(
-            isinstance(entry.event, events.PaymentSettled | events.PaymentRefused)
-            for entry in reading.entries
+            True for _ in reading.journal.of(events.PaymentSettled, events.PaymentRefused)
         )
         for entry in reading.entries:
             event = entry.event
@@ -233,7 +232,7 @@ class Sessions:
 
         What changed is `session.last`, one of `CHANGES`.
         """
-        for entry in self._reading.entries:
+        for entry in self._reading.journal.of(*get_args(events.ServiceEvent)):
             if isinstance(entry.event, events.ServiceEvent):
                 for session in self._follow(entry.event):
                     yield entry, session

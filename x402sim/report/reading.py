@@ -137,15 +137,16 @@ class Movement:
 
 
 class Reading:
-    """A journal, read once for what every report needs of it.
+    """A journal, and what every report needs of it.
 
     A journal without a beginning (a server's own) starts with its first event.
     """
 
     def __init__(self, journal: Journal) -> None:
-        self.entries = list(journal)
+        self.journal = journal
         begin = next((event for _, event in self.of(Begin)), None)
-        first_ms = self.entries[0].at_ms if self.entries else 0
+        first = next(iter(journal), None)
+        first_ms = first.at_ms if first else 0
         self.begin = begin
         self.start_ms = begin.start_ms if begin else first_ms
         self.decimals = begin.decimals if begin else DECIMALS
@@ -153,9 +154,24 @@ class Reading:
 
     def of(self, kind: type[Kind]) -> Iterator[tuple[Entry, Kind]]:
         """Yield the events of one kind, with their entries."""
-        for entry in self.entries:
-            if isinstance(entry.event, kind):
-                yield entry, entry.event
+        for entry in self.journal.of(kind):
+            assert isinstance(entry.event, kind)
+            yield entry, entry.event
+
+    @property
+    def entries(self) -> Journal:
+        """Every entry, in order; a journal on disk is read anew each time."""
+        return self.journal
+
+    @cached_property
+    def newest(self) -> Entry | None:
+        """The last entry."""
+        return next(iter(self.journal.since(self.journal.length - 1)), None)
+
+    @property
+    def length_s(self) -> float:
+        """The seconds from the beginning to the last entry."""
+        return self.since(self.newest.at_ms if self.newest else None) or 0.0
 
     def since(self, at_ms: int | None) -> float | None:
         """Return the seconds from the beginning to a moment."""
@@ -195,7 +211,7 @@ class Reading:
     def movements(self) -> Iterator[Movement]:
         """Yield each movement of tokens, and each that is undone."""
         standing: dict[str, list[tuple[Entry, Transfer]]] = {}
-        for entry in self.entries:
+        for entry in self.journal.of(Transfer, TransactionUndone):
             event = entry.event
             if isinstance(event, Transfer):
                 standing.setdefault(event.tx_hash, []).append((entry, event))

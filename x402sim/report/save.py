@@ -50,7 +50,7 @@ def save_runs(
 
 def _save_one(run: Summary, folder: Path) -> dict[str, bytes]:
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "journal.ndjson").write_bytes(run.journal.ndjson())
+    run.journal.save(folder / "journal.ndjson")
     for name, table in TABLES.items():
         frame = table(run.journal)
         frame.to_csv(folder / f"{name}.csv", index=False, lineterminator="\n")

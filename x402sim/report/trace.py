@@ -286,7 +286,7 @@ def _between(reading: Reading, every: list[Line], exchange: int | None) -> list[
     found = next((each for each in reading.exchanges if each.number == exchange), None)
     if found is None:
         return []
-    last = found.ended.seq if found.ended else reading.entries[-1].seq
+    last = found.ended.seq if found.ended else reading.journal.length
     meanwhile = [
         str(line)
         for line in every

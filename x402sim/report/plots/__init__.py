@@ -22,6 +22,7 @@ from x402sim.report.plots.figure import png
 from x402sim.report.plots.matrix import outcomes
 from x402sim.report.plots.money import balances, session_burn_down
 from x402sim.report.plots.timing import backlog, latency
+from x402sim.report.reading import Reading
 
 __all__ = [
     "OUTCOMES_CAPTION",
@@ -51,8 +52,7 @@ class Plot:
 
 
 def _takes_time(journal: Journal) -> bool:
-    times = [entry.at_ms for entry in journal]
-    return bool(times) and times[-1] > times[0]
+    return Reading(journal).length_s > 0
 
 
 def _first_failure(journal: Journal) -> int:

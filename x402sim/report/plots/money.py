@@ -44,7 +44,7 @@ def balances(source: Source, ax: Axes | None = None, *, with_funding: bool = Fal
         return empty_axes(ax, "no transfers")
     if len(held) > MOST_LINES:
         held = _payers_together(held)
-    last_s = reading.since(reading.entries[-1].at_ms) or 0.0
+    last_s = reading.length_s
     scale = 10**reading.decimals
     sign = "" if with_funding else "+"
     texts = [

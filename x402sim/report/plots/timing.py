@@ -134,7 +134,7 @@ def backlog(source: Source, ax: Axes | None = None) -> Axes:
     ax = prepare(ax)
     if runs.empty and paid["settled_s"].isna().all():
         return empty_axes(ax, "nothing to index")
-    last_s = reading.since(reading.entries[-1].at_ms) or 0.0
+    last_s = reading.length_s
     unit_s = time_axis(ax, last_s, y="payments without a block number")
     moves = sorted(
         [(t_s, 1) for t_s in paid["settled_s"].dropna()]

@@ -53,6 +53,7 @@ CREATE TABLE IF NOT EXISTS refunds(
     amount INTEGER NOT NULL CHECK (amount > 0),
     status TEXT NOT NULL DEFAULT 'pending' CHECK (status IN ('pending', 'settled')),
     tx_hash TEXT, timestamp INTEGER NOT NULL, is_deep INTEGER NOT NULL DEFAULT 0);
+CREATE INDEX IF NOT EXISTS refunds_due ON refunds(timestamp, session_id) WHERE status = 'pending';
 CREATE INDEX IF NOT EXISTS shallow_refunds ON refunds(timestamp)
     WHERE status = 'settled' AND NOT is_deep;
 CREATE TABLE IF NOT EXISTS secrets(name TEXT PRIMARY KEY, value BLOB NOT NULL);

@@ -180,10 +180,13 @@ class Sessions:
         )
 
     def refunds_due(self) -> list[Refund]:
-        """Return what is owed for settled deposits and not known to be paid, oldest first."""
+        """Return what is owed for settled deposits and not known to be paid, oldest first.
+
+        It begins with the refunds that are due, which are few: CROSS JOIN keeps this order.
+        """
         sql = (
-            "SELECT session_id, r.to_address, r.amount FROM refunds r JOIN sessions "
-            "USING (session_id) JOIN payments p USING (payment_id) "
+            "SELECT session_id, r.to_address, r.amount FROM refunds r CROSS JOIN sessions "
+            "USING (session_id) CROSS JOIN payments p USING (payment_id) "
             "WHERE r.status = 'pending' AND p.status = 'settled' "
             "ORDER BY r.timestamp, session_id"
         )

@@ -6,7 +6,7 @@ its time; of any other service only the endpoints are known.
 
 import os
 from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
@@ -87,22 +87,23 @@ class Deployment:
             who = await _meet(control, clock, self.url)
             offers = _offers(who)
             funded = None if Need.FUNDS in offers else self._funded()
-            yield OpenStage(
-                clock=clock,
-                rng=Rng(None),
-                links=Links(clock, Journal()),
-                network=_network(who) if who else None,
-                to_service=lambda: _bounded(self.limits),
-                base_url=self.url,
-                offers=offers | {Need.FUNDS} if funded else offers,
-                latency=plan.latency.get("service", constant(0)),
-                control=control if who else None,
-                advance=_advancing(control, clock),
-                to_facilitator=(lambda: _bounded(self.limits)) if who else None,
-                facilitator_url=root + "/facilitator",
-                funded=funded,
-                remote_journal=_journal_of(control) if who else None,
-            )
+            with closing(Journal(file=plan.journal)) as journal:
+                yield OpenStage(
+                    clock=clock,
+                    rng=Rng(None),
+                    links=Links(clock, journal),
+                    network=_network(who) if who else None,
+                    to_service=lambda: _bounded(self.limits),
+                    base_url=self.url,
+                    offers=offers | {Need.FUNDS} if funded else offers,
+                    latency=plan.latency.get("service", constant(0)),
+                    control=control if who else None,
+                    advance=_advancing(control, clock),
+                    to_facilitator=(lambda: _bounded(self.limits)) if who else None,
+                    facilitator_url=root + "/facilitator",
+                    funded=funded,
+                    remote_journal=_journal_of(control) if who else None,
+                )
 
     def _funded(self) -> Wallet | None:
         key = self.payer_key or os.environ.get(PAYER_KEY)

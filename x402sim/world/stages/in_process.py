@@ -6,7 +6,7 @@ Time is virtual if the chain allows it, else real.
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -100,22 +100,29 @@ class OwnWorld:
 @asynccontextmanager
 async def world_of_our_own(plan: Plan) -> AsyncIterator[OwnWorld]:
     """Build a world, run it, and close it; its clock is the loop's if that is virtual."""
+    with closing(Journal(file=plan.journal)) as journal:
+        async with _world(plan, journal) as world:
+            yield world
+
+
+@asynccontextmanager
+async def _world(plan: Plan, journal: Journal) -> AsyncIterator[OwnWorld]:
     loop = asyncio.get_running_loop()
     rng = Rng(None if plan.recipe.is_persistent else plan.recipe.seed)
     if isinstance(loop, VirtualLoop):
         clock = Clock(lambda: START_S + loop.time())
-        links = Links(clock, Journal(), loop.turn)
-        loop.newest = lambda: _newest(links.journal)
+        links = Links(clock, journal, loop.turn)
+        loop.newest = lambda: _newest(journal)
     else:
         clock = Clock()
-        links = Links(clock, Journal())
+        links = Links(clock, journal)
 
     def link(caller: ServiceName, name: Part, app: ASGIApp) -> Link:
         latency = plan.latency.get(name, constant(0))
         wire = f"wire to {name}" if caller == "service" else f"wire from {caller} to {name}"
         return Link(links, caller, name, Asgi(app), latency, rng.stream(wire))
 
-    parts = build(plan.recipe, clock, link, links.journal)
+    parts = build(plan.recipe, clock, link, journal)
     control = httpx.AsyncClient(
         transport=Asgi(control_app(parts, None)),
         base_url="http://control",

@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 import httpx
@@ -33,6 +34,8 @@ class Plan:
 
     recipe: Recipe
     latency: dict[str, Latency] = field(default_factory=dict)
+    journal: Path | None = None
+    """The file of the journal; None keeps it in memory."""
 
 
 Door = tuple[Callable[[], httpx.AsyncBaseTransport], str]

@@ -1,0 +1,213 @@
+"""A journal in a file: the same bytes, read when asked, and never held in memory."""
+
+import gc
+import hashlib
+import tracemalloc
+from pathlib import Path
+
+import pytest
+from pandas.testing import assert_frame_equal
+
+from x402sim import Fault, LiveWorld, Run, World
+from x402sim.events import IndexerRan, Note, PaymentIndexed, PaymentSettled, TransactionMined
+from x402sim.journal import HEADER, Entry, Journal
+from x402sim.journal.kept import EVERY
+from x402sim.population import Every, Session
+from x402sim.report.frames import TABLES
+
+INDEXED = PaymentIndexed(payment_id="pay_1", block=7)
+MANY = 3 * EVERY + 5
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "run.ndjson"
+
+
+def fill(journal: Journal, count: int) -> Journal:
+    for number in range(count):
+        event = Note(name=f"ü\n{number}") if number % 3 else INDEXED
+        journal.record(1000 + number, event)
+    return journal
+
+
+@pytest.fixture
+def both(file: Path):
+    """Return the same journal in memory and in a file."""
+    on_disk = fill(Journal(file=file), MANY)
+    yield fill(Journal(), MANY), on_disk
+    on_disk.close()
+
+
+def test_both_hold_the_same_while_it_is_written(both):
+    in_memory, on_disk = both
+    assert list(on_disk) == list(in_memory)
+    assert (len(on_disk), on_disk.length) == (MANY, MANY)
+    assert on_disk.ndjson() == in_memory.ndjson()
+    assert on_disk.sha256() == in_memory.sha256()
+    assert list(on_disk.of(PaymentIndexed)) == list(in_memory.of(PaymentIndexed)) != []
+    assert list(on_disk.of(IndexerRan)) == []
+    on_disk.record(5, INDEXED)
+    assert len(list(on_disk)) == MANY + 1
+
+
+@pytest.mark.parametrize("seq", [-3, 0, 1, EVERY - 1, EVERY, MANY - 1, MANY, MANY + 9])
+def test_since_is_the_same(both, seq):
+    in_memory, on_disk = both
+    assert on_disk.since(seq) == in_memory.since(seq)
+    assert on_disk.ndjson(seq) == in_memory.ndjson(seq)
+
+
+def test_since_reads_at_most_a_block_more_than_it_returns(both, monkeypatch):
+    read = []
+    monkeypatch.setattr(
+        "x402sim.journal.kept.read_line",
+        lambda number, text: read.append(number) or Entry(number - 2, 0, INDEXED),
+    )
+    assert len(both[1].since(MANY - 10)) == 10
+    assert len(read) <= 10 + EVERY
+    assert min(read) > 2 * EVERY
+
+
+def test_of_decodes_no_other_lines(both, monkeypatch):
+    read = []
+    monkeypatch.setattr(
+        "x402sim.journal.kept.read_line",
+        lambda number, text: read.append(number) or Entry(number - 2, 0, INDEXED),
+    )
+    assert len(list(both[1].of(PaymentIndexed))) == len(read) == -(-MANY // 3)
+
+
+def test_a_reader_sees_what_there_was_when_it_began(both):
+    on_disk = both[1]
+    seen = 0
+    for _ in on_disk:
+        on_disk.record(1, INDEXED)
+        seen += 1
+    assert (seen, len(on_disk)) == (MANY, 2 * MANY)
+
+
+def test_the_file_is_the_journal(file, both):
+    both[1].close()
+    assert file.read_bytes() == both[0].ndjson()
+    assert list(both[1]) == list(both[0])
+    with pytest.raises(ValueError, match="is closed: nothing more can be recorded"):
+        both[1].record(1, INDEXED)
+
+
+def test_a_file_is_opened_without_reading_its_entries(file, both):
+    both[1].close()
+    opened = Journal.open(file)
+    assert (opened.length, len(opened), opened.file) == (MANY, MANY, file.resolve())
+    assert list(opened) == list(both[0])
+    assert opened.sha256() == hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+@pytest.mark.parametrize(
+    "text", [b"", b"a shopping list\n", b'{"journal":"x402sim","version":1}\n']
+)
+def test_a_file_that_is_no_journal_is_refused(file, text):
+    file.write_bytes(text)
+    with pytest.raises(ValueError, match="journal"):
+        Journal.open(file)
+
+
+def test_a_line_that_is_no_entry_is_named_by_its_reader(file):
+    file.write_bytes(
+        HEADER + b'{"seq":0}\n' + b'{"event":"note","at_ms":5,"name":"x","seq":0}\n' * EVERY
+    )
+    with pytest.raises(ValueError, match="line 2 is no entry of a journal"):
+        list(Journal.open(file))
+
+
+def test_lines_that_another_program_has_written_are_read_too(file):
+    file.write_bytes(HEADER + b'{"event":"note", "at_ms": 5, "name": "x", "seq": 0}\n')
+    assert list(Journal.open(file).of(Note)) == [Entry(0, 5, Note(name="x"))]
+    assert list(Journal.open(file).of(IndexerRan)) == []
+
+
+def test_merging_writes_the_file_anew(file, both):
+    in_memory, on_disk = both
+    theirs = [Entry(0, 1500, Note(name="them"))]
+    in_memory.merge(theirs)
+    on_disk.merge(theirs)
+    on_disk.record(9, INDEXED)
+    in_memory.record(9, INDEXED)
+    on_disk.close()
+    assert file.read_bytes() == in_memory.ndjson()
+
+
+def test_saving_copies_the_file_but_not_onto_itself(file, both, tmp_path):
+    both[1].close()
+    both[1].save(file)
+    both[1].save(tmp_path / "copy.ndjson")
+    both[0].save(tmp_path / "third.ndjson")
+    texts = {(tmp_path / name).read_bytes() for name in ("copy.ndjson", "third.ndjson")}
+    assert texts == {file.read_bytes()} == {both[0].ndjson()}
+
+
+# --- a world -------------------------------------------------------------------------
+
+
+async def story(world: LiveWorld) -> None:
+    await world.fault(Fault(victim="service", does="lose answer", probability=0.1, times=None))
+    behaviour = Session(deposit="0.05", requests=3, wait=20, duration_s=300)
+    await world.population(6, arrivals=Every(40), behaviour=behaviour, until_s=1200)
+    await world.advance(900)
+    world.expect(world.clock.now() > 0, True, "3/expiry-refund")
+
+
+def test_a_run_on_disk_has_the_same_bytes_frames_and_outcome(file):
+    in_memory, on_disk = World(seed=2).play(story), World(seed=2, journal=file).play(story)
+    assert file.read_bytes() == in_memory.journal.ndjson()
+    assert on_disk.sha256 == in_memory.sha256
+    assert (on_disk.outcome, on_disk.reason) == (in_memory.outcome, "") == ("passed", "")
+    assert on_disk.command == in_memory.command
+    for table in TABLES.values():
+        assert_frame_equal(table(on_disk.journal), table(in_memory.journal))
+
+
+def test_a_run_is_opened_from_its_file(file, tmp_path):
+    played = World(seed=2, journal=str(file)).play(story)
+    opened = Run.open(file)
+    assert opened.journal.file == file.resolve()
+    assert (opened.outcome, opened.sha256) == (played.outcome, played.sha256)
+    assert_frame_equal(opened.outcomes, played.outcomes)
+    file.write_bytes(HEADER)
+    with pytest.raises(ValueError, match="0 'begin' events"):
+        Run.open(file)
+
+
+def test_what_cannot_be_a_file_is_refused_at_once():
+    with pytest.raises(ValueError, match="journal: expected str or Path or None, got 7"):
+        World(journal=7)
+
+
+def test_the_file_is_closed_also_if_the_story_breaks(file):
+    async def broken(world: LiveWorld) -> None:
+        raise RuntimeError("no")
+
+    run = World(journal=file).play(broken)
+    assert run.outcome == "failed"
+    assert file.read_bytes().endswith(b'"reason":"RuntimeError: no"}\n')
+
+
+def test_entries_on_disk_take_no_memory(file):
+    journal = Journal(file=file)
+    fill(journal, EVERY)
+    tracemalloc.start()
+    try:
+        fill(journal, 8 * EVERY)
+        gc.collect()
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+        journal.close()
+    assert held < 4 * EVERY, "half a byte an entry, and some rest"
+
+
+def test_kinds_that_a_frame_needs_are_decoded_only(file):
+    run = World(seed=2, journal=file).play(story)
+    settled = list(run.journal.of(PaymentSettled, TransactionMined))
+    assert {type(each.event) for each in settled} == {PaymentSettled, TransactionMined}
+    assert [each.seq for each in settled] == sorted(each.seq for each in settled)
