@@ -2,22 +2,27 @@
 
 Covers: 1/indexer, 2.4/block-null, 3/indexed-status, 6/reputation, 8/indexer-batch,
 8/indexer-interval, 8/indexer-query.
-Story: The explorer lags by 200 s. A few payments come early; 250 s later comes a full batch.
-The first run of the indexer finds nothing: it asks for the newest hundred, which the explorer
-does not show yet, and not for the early ones, which it does. The second run completes the
-hundred, and only the third run completes the early ones. The indexer runs on its own schedule.
+Story: Alice pays once and looks until the indexer, which runs on its own schedule, has completed
+her payment. From then on the explorer lags by 200 s. A few payments come early; 250 s later comes
+a full batch. The next run of the indexer finds nothing: it asks for the newest hundred, which the
+explorer does not show yet, and not for the early ones, which it does. The second run completes the
+hundred, and only the third run completes the early ones.
 """
 
 from x402sim import LiveWorld, scenario
 
 BATCH, INTERVAL_S = 100, 300  # section 8
 EARLY, LULL_S, LAG_S = 5, 250, 200
+LOOK_S = 5
 
 
 @scenario(needs="funds, faults, observe chain, virtual time")
 async def indexer_backfill(world: LiveWorld) -> None:
     alice = await world.payer("alice", balance="2.00")
-    began = world.clock.now()
+    first = (await alice.buy()).payment_id
+    while (await alice.payment(first))["block_number"] is None:
+        await world.advance(LOOK_S)
+    ran = world.clock.now()  # at most LOOK_S ago
     await world.explorer_lag(LAG_S)
 
     early = [(await alice.buy()).payment_id for _ in range(EARLY)]
@@ -39,15 +44,15 @@ async def indexer_backfill(world: LiveWorld) -> None:
         return int(agent["reputation"])
 
     world.expect(await waiting(), list(edges), "2.4/block-null")
-    before = 0
+    before = 1
     for turn, still_waiting, found_by_then in (
-        (1, ["first early", "last early", "first late", "last late"], 0),
-        (2, ["first early", "last early"], BATCH),
-        (3, [], BATCH + EARLY),
+        (1, ["first early", "last early", "first late", "last late"], 1),
+        (2, ["first early", "last early"], 1 + BATCH),
+        (3, [], 1 + BATCH + EARLY),
     ):
-        await world.until(began + turn * INTERVAL_S - 1)
+        await world.until(ran + turn * INTERVAL_S - LOOK_S - 1)
         world.expect(await found(), before, "8/indexer-interval")
-        await world.until(began + turn * INTERVAL_S + 1)
+        await world.until(ran + turn * INTERVAL_S + 1)
         world.expect(await waiting(), still_waiting, "8/indexer-batch")
         before = await found()
         world.expect(before, found_by_then, "6/reputation")

@@ -11,6 +11,8 @@ from x402sim.version import VERSION
 
 if TYPE_CHECKING:
     from x402sim.chain.base import ChainError
+    from x402sim.experiments.summary import summarize
+    from x402sim.experiments.sweep import sweep
     from x402sim.journal import Journal
     from x402sim.payer.auth import PaymentAuth
     from x402sim.payer.errors import PaymentFailed, SpendingCapExceeded
@@ -50,6 +52,8 @@ __all__ = [
     "Wallet",
     "World",
     "scenario",
+    "summarize",
+    "sweep",
 ]
 
 _HOME = {
@@ -74,6 +78,8 @@ _HOME = {
     "Wallet": "payer.wallet",
     "World": "world.story.world",
     "scenario": "world.story.scenario",
+    "summarize": "experiments.summary",
+    "sweep": "experiments.sweep",
 }
 
 

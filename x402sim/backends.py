@@ -3,6 +3,9 @@
 Chains: `Ledger()` in memory, `Anvil()` a real EVM of the world's own, `Node(url)` an existing
 JSON-RPC node. Stages: `InProcess()`, `Tcp()`, `Deployment(url)`. Each is loaded when it is
 first used.
+
+Block times: `FixedBlocks(seconds, phase)`, `JitteredBlocks(seconds, share)`,
+`PoissonBlocks(seconds)`, for `World(block_time_s=...)`.
 """
 
 from importlib import import_module
@@ -10,18 +13,32 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from x402sim.world.chains.anvil import Anvil
+    from x402sim.world.chains.block_times import FixedBlocks, JitteredBlocks, PoissonBlocks
     from x402sim.world.chains.ledger import Ledger
     from x402sim.world.chains.node import Node
     from x402sim.world.stages.deployment import Deployment
     from x402sim.world.stages.in_process import InProcess
     from x402sim.world.stages.tcp import Tcp
 
-__all__ = ["Anvil", "Deployment", "InProcess", "Ledger", "Node", "Tcp"]
+__all__ = [
+    "Anvil",
+    "Deployment",
+    "FixedBlocks",
+    "InProcess",
+    "JitteredBlocks",
+    "Ledger",
+    "Node",
+    "PoissonBlocks",
+    "Tcp",
+]
 
 _HOME = {
     "Anvil": "chains.anvil",
     "Ledger": "chains.ledger",
     "Node": "chains.node",
+    "FixedBlocks": "chains.block_times",
+    "JitteredBlocks": "chains.block_times",
+    "PoissonBlocks": "chains.block_times",
     "Deployment": "stages.deployment",
     "InProcess": "stages.in_process",
     "Tcp": "stages.tcp",

@@ -20,6 +20,7 @@ from x402sim.commands.list import list_scenarios
 from x402sim.commands.run import run
 from x402sim.commands.serve import serve
 from x402sim.commands.service import service
+from x402sim.commands.sweep import sweep
 from x402sim.commands.target import target
 from x402sim.version import VERSION
 
@@ -60,6 +61,7 @@ app.command("list")(list_scenarios)
 app.command()(run)
 app.command()(diff)
 app.command()(events)
+app.command()(sweep)
 app.command()(explore)
 app.command()(bench)
 app.command(epilog=OUTCOMES)(conformance)

@@ -35,10 +35,17 @@ def _escaped(character: str) -> str:
 def described(value: object) -> str:
     """Return a value as text that is equal in every process: `repr`, but without addresses.
 
-    A function is its name, and an object without a `repr` of its own is its class.
+    A function is its name, an object without a `repr` of its own is its class, and a frozen
+    distribution of scipy.stats is the call that makes it.
     """
     name = getattr(value, "__qualname__", None)
     if isinstance(name, str):
         return name.replace("<locals>.", "")
     text = repr(value)
-    return f"{type(value).__qualname__}(...)" if " at 0x" in text else text
+    if " at 0x" not in text:
+        return text
+    name = getattr(getattr(value, "dist", None), "name", None)
+    args, keywords = getattr(value, "args", None), getattr(value, "kwds", None)
+    if not (isinstance(name, str) and isinstance(args, tuple) and isinstance(keywords, dict)):
+        return f"{type(value).__qualname__}(...)"
+    return f"{name}({', '.join([*map(repr, args), *(f'{k}={v!r}' for k, v in keywords.items())])})"

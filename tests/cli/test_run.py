@@ -169,7 +169,7 @@ def test_json_has_the_documented_form(tmp_path: Path) -> None:
     assert done.exit_code == 1
     assert done.stderr == ""
     found = json.loads(done.stdout)
-    assert list(found) == ["seed", "journal_sha256", "scenarios"]
+    assert list(found) == ["seed", "combined_sha256", "scenarios"]
     assert found["seed"] == 5
     for each in found["scenarios"]:
         assert list(each) == ["name", "outcome", "reason", "steps", "journal_sha256", "checks"]
@@ -187,14 +187,14 @@ def test_json_has_the_documented_form(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
-def test_journal_sha256_is_the_hash_of_the_journals_hashes() -> None:
+def test_combined_sha256_is_the_hash_of_the_journals_hashes() -> None:
     found = result("replay", "lost_answer", "--seed", "2")
     hashes = [each["journal_sha256"] for each in found["scenarios"]]
     assert hashes == [World(seed=2).play(name).sha256 for name in ("replay", "lost_answer")]
     in_order = "".join(f"{each}\n" for each in hashes).encode()
-    assert found["journal_sha256"] == hashlib.sha256(in_order).hexdigest()
+    assert found["combined_sha256"] == hashlib.sha256(in_order).hexdigest()
     turned = result("lost_answer", "replay", "--seed", "2")
-    assert turned["journal_sha256"] != found["journal_sha256"]
+    assert turned["combined_sha256"] != found["combined_sha256"]
 
 
 def test_the_seed_alone_decides() -> None:

@@ -15,7 +15,7 @@ from x402sim import TESTNET
 from x402sim.protocol.refusals import Finding, Refusal
 from x402sim.service import app, background, gate, grant, indexer, payments, sessions
 from x402sim.service.issue import Issuer
-from x402sim.service.store.payment_records import Payments, Stored
+from x402sim.service.store.payment_records import Payments
 from x402sim.service.store.session_budgets import Sessions as StoredSessions
 from x402sim.spec.clauses import CLAUSES
 from x402sim.spec.decisions import Decisions, alternatives
@@ -214,19 +214,20 @@ async def _skip(*_: Any) -> None:
 
 
 def test_a_missing_verification(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(payments, "verify", _skip)
+    monkeypatch.setattr(payments.Settlement, "ask_facilitator", _skip)
     found = failed("spec/4.1")
     assert {"spec/4.1/verify-signature", "spec/4.1/order"} <= found
     assert found <= {"spec/4.1/verify-signature", "spec/4.1/order", "spec/4.1/build-verify"}
 
 
 def test_a_lost_answer_that_counts_as_a_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def never(service: Any, stored: Stored) -> Finding:
-        if stored.record.status != "failed":
-            grant.revoke(service, stored, 0)
+    async def never(payment: Any) -> Finding:
+        if not payment.in_background:
+            grant.revoke(payment._service, payment._listed, 0)
+            payment.finding = Finding.NEVER
         return Finding.NEVER
 
-    monkeypatch.setattr(payments, "follow_chain", never)
+    monkeypatch.setattr(payments.Unresolved, "ask_chain", never)
     found = failed("spec/1", "spec/3", "kit/3", "spec/4.1")
     assert found == {"kit/3/pending-resolved"}
 

@@ -32,7 +32,7 @@ CODE = [
 ]
 NAMES = {kind.__name__: name_of(kind) for kind in KINDS}
 FORMAT = """
-begin: scenario title seed start_ms network decimals symbol chain options merchant token_owner
+begin: scenario title seed start_ms network decimals symbol chain options merchant token_owner source
 end: outcome reason
 payer joined: name address
 time advanced: seconds
@@ -136,7 +136,7 @@ def test_an_event_says_when_it_is_written(kind: type[events.Event]) -> None:
 def test_the_format_of_a_line_is_the_one_of_this_version() -> None:
     """The order of the fields is part of the format: a change of it is a new version."""
     lines = [f"{name_of(kind)}: {' '.join(kind.__struct_fields__[1:])}".rstrip() for kind in KINDS]
-    assert (VERSION, lines) == (3, FORMAT.strip().splitlines()), "raise journal.VERSION"
+    assert (VERSION, lines) == (4, FORMAT.strip().splitlines()), "raise journal.VERSION"
     for kind in KINDS:
         assert kind.__struct_fields__[0] == "actor"
         journal = Journal()

@@ -93,7 +93,7 @@ def test_a_line_has_its_fields_in_the_order_of_their_declaration(event, line):
     journal = Journal()
     journal.record(5, event)
     header, written = journal.ndjson().splitlines(keepends=True)
-    assert header == HEADER == b'{"journal":"x402sim","version":3}\n'
+    assert header == HEADER == b'{"journal":"x402sim","version":4}\n'
     assert written.decode() == line + "\n"
     assert list(Journal.load(journal.ndjson())) == [Entry(0, 5, event)]
 
@@ -191,10 +191,10 @@ def test_a_journal_that_was_read_goes_on():
     [
         (
             b'{"seq":0,"at_ms":1,"actor":"world","event":"begin","data":{}}',
-            r"this journal has version 1 \(it has no header line\); version 3 is needed",
+            r"this journal has version 1 \(it has no header line\); version 4 is needed",
         ),
-        (b'{"journal":"x402sim","version":1}', "this journal has version 1; version 3 is needed"),
-        (b'{"journal":"x402sim","version":2}', "this journal has version 2; version 3 is needed"),
+        (b'{"journal":"x402sim","version":1}', "this journal has version 1; version 4 is needed"),
+        (b'{"journal":"x402sim","version":2}', "this journal has version 2; version 4 is needed"),
         (b'{"journal":"x402sim","version":"2"}', "this journal has version '2'"),
         (b'{"journal":"x402sim"}', "this is no journal"),
         (b'{"journal":"another"}', "this is no journal"),
@@ -205,7 +205,7 @@ def test_a_journal_that_was_read_goes_on():
     ],
 )
 def test_a_file_of_another_version_is_refused_by_name_of_version(first, says):
-    assert VERSION == 3
+    assert VERSION == 4
     for rest in (b"", b"\n", b"\n" + HEADER):
         with pytest.raises(ValueError, match=says):
             Journal.load(first + rest)
@@ -239,7 +239,7 @@ def test_its_lines_are_plain_json():
         9, IndexerRan(asked=1, matched=0, reverted=0, unknown=1, unanswered=0, backlog=1)
     )
     lines = [json.loads(line) for line in journal.ndjson().splitlines()]
-    assert lines[0] == {"journal": "x402sim", "version": 3}
+    assert lines[0] == {"journal": "x402sim", "version": 4}
     assert list(lines[3]) == [
         "seq", "at_ms", "event", "actor", "asked", "matched", "reverted", "unknown", "unanswered",
         "backlog",

@@ -16,8 +16,9 @@ from x402sim.protocol.eip3009 import Authorization
 from x402sim.protocol.header import Spelling, encode_header
 from x402sim.rng import Rng
 from x402sim.world.assembly.process import RESTART_S
+from x402sim.world.stages.stage import START_S
 from x402sim.world.story.payer import Answer, Payer
-from x402sim.world.transport.faults import Faults
+from x402sim.world.transport.faults import Faults, Struck
 
 QUOTE, PAY = "/api/perp/quote", "/api/pay"
 SETTLE = {"victim": "facilitator", "path": "/settle"}
@@ -777,3 +778,60 @@ def test_faults_are_in_the_journal(virtual: str) -> None:
     assert found(run, events.MiningSwitched) == [events.MiningSwitched(automine=False)]
     assert found(run, events.RevertsForced) == [events.RevertsForced(calls=3)]
     assert len(found(run, events.ServiceCrashed)) == len(found(run, events.MempoolDropped)) == 1
+
+
+# --- faults of the user's own ------------------------------------------------------------
+
+
+def every_second_settlement() -> Callable[[Struck], Fault | None]:
+    seen = 0
+
+    def rule(asked: Struck) -> Fault | None:
+        nonlocal seen
+        if asked.victim != "facilitator" or not asked.path.endswith("/settle"):
+            return None
+        assert asked.json["paymentRequirements"]["maxAmountRequired"] == "10000"
+        assert asked.at_s >= START_S
+        seen += 1
+        return Fault(victim="facilitator", does="refuse") if seen % 2 == 0 else None
+
+    return rule
+
+
+def test_a_fault_may_be_a_function_of_the_request(virtual: str) -> None:
+    async def story(world: LiveWorld) -> None:
+        alice = await world.payer("alice", balance="1.00")
+        await world.fault(every_second_settlement())
+        assert [(await alice.buy()).status for _ in range(4)] == [200, 502, 200, 502]
+        await world.heal()
+        assert (await alice.buy()).status == 200
+
+    run = play(story, virtual)
+    (note,) = found(run, events.Note)
+    assert note.data == {"rule": "every_second_settlement.rule"}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        (lambda asked: 1 / 0, "raised ZeroDivisionError('division by zero')"),
+        (lambda asked: "refuse", "returned 'refuse'"),
+    ],
+)
+def test_a_fault_function_that_is_wrong_fails_the_run(wrong: Any, says: str) -> None:
+    async def story(world: LiveWorld) -> None:
+        await world.fault(wrong)
+        alice = await world.payer("alice", balance="1.00")
+        assert (await alice.buy()).status == 200
+
+    run = World(seed=1).play(story)
+    assert run.outcome == "failed"
+    assert any(says in str(check.actual) for check in run.checked)
+
+
+def test_a_fault_that_is_neither_is_refused() -> None:
+    async def story(world: LiveWorld) -> None:
+        with pytest.raises(TypeError, match="a fault is a Fault or a function of a request"):
+            await world.fault({"victim": "service"})  # type: ignore[arg-type]
+
+    play(story)

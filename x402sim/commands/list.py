@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 def list_scenarios(
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="NAME", help="Scenarios to show in full: names or .py files."),
+        typer.Argument(
+            metavar="NAME", help="Scenarios to show in full: names, FILE.py or FILE.py:FUNCTION."
+        ),
     ] = None,
     as_json: AsJson = False,
     needs: Annotated[

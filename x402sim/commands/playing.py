@@ -5,7 +5,7 @@ Each scenario is played in a world of its own, with the same seed.
 
 import hashlib
 import shlex
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -22,7 +22,7 @@ from x402sim.world.chains.backend import ChainBackend
 from x402sim.world.chains.parse import DEFAULT_CHAIN, parse_chain
 from x402sim.world.stages.parse import parse_stage
 from x402sim.world.stages.stage import Stage
-from x402sim.world.story.scenario import Scenario, load, shipped
+from x402sim.world.story.scenario import Scenario, find, shipped_names
 from x402sim.world.story.world import World
 
 
@@ -64,26 +64,25 @@ class Played:
 
 
 def choose(names: Sequence[str]) -> list[Chosen]:
-    """Return the scenarios of these names or files; without any, all that are shipped.
+    """Return the scenarios of these names, files or functions; without any, all that are shipped.
 
     Raises `Misuse` for an unknown name, and for a file that cannot be loaded.
     """
-    with _loading("the scenarios of x402sim"):
-        known = {each.name: each for each in shipped()}
-    return [Chosen(name, known.get(name) or _own(name, known)) for name in names or known]
+    return [Chosen(name, _scenario(name)) for name in names or shipped_names()]
 
 
-def _own(name: str, known: Collection[str]) -> Scenario:
-    """Return the scenario in a file of the user's own; raises `Misuse`."""
-    file = Path(name)
-    if not name.endswith(".py"):
+def _scenario(name: str) -> Scenario:
+    """Return the scenario that the user typed; raises `Misuse`."""
+    file, is_file, _ = name.partition(".py")
+    if is_file and not Path(f"{file}.py").is_file():
+        raise Misuse(f"no such file: {file}.py")
+    known = shipped_names()
+    if not is_file and name not in known:
         near = get_close_matches(name, known, n=1)
         hint = f"; did you mean {near[0]!r}?" if near else "."
         raise Misuse(f"unknown scenario {name!r}{hint} `list` shows all names; or give a .py file")
-    if not file.is_file():
-        raise Misuse(f"no such file: {name}")
     with _loading(name):
-        return load(file)
+        return find([name])[0]
 
 
 @contextmanager
@@ -146,7 +145,8 @@ def play(chosen: Chosen, where: Where) -> Played:
 def combined_sha256(all_played: Sequence[Played]) -> str:
     """Return one hash for all journals: of their hashes in hex, in order, one a line.
 
-    `jq -r '.scenarios[].journal_sha256' | sha256sum` computes the same.
+    `jq -r '.scenarios[].journal_sha256' | sha256sum` computes the same. It is not the hash of a
+    journal, and is never called so.
     """
     lines = "".join(f"{played.run.sha256}\n" for played in all_played)
     return hashlib.sha256(lines.encode()).hexdigest()
@@ -156,7 +156,7 @@ def document(seed: int, all_played: Sequence[Played]) -> dict[str, Any]:
     """Return what `run --json` prints."""
     return {
         "seed": seed,
-        "journal_sha256": combined_sha256(all_played),
+        "combined_sha256": combined_sha256(all_played),
         "scenarios": [
             {
                 "name": played.run.name,

@@ -102,12 +102,15 @@ def _exchange(number: int | None, trace: list[str], *, is_repeated: bool) -> Ite
 
 
 def summary(seed: int, all_played: Sequence[Played], real_s: float) -> Iterator[str]:
-    """Yield the last lines: the outcomes, the seed and the hash of all journals."""
+    """Yield the last lines: the outcomes, the seed, and the hash of the journal or journals."""
     outcomes = [played.run.outcome for played in all_played]
     counts = [(outcome, outcomes.count(outcome)) for outcome in OUTCOMES]
     numbers = ", ".join(f"{count} {outcome}" for outcome, count in counts if count)
     yield f"{numbers} in {real_s:.2f} s with seed {seed}"
-    yield f"journal sha256 {combined_sha256(all_played)}"
+    if len(all_played) == 1:
+        yield f"journal sha256 {all_played[0].run.sha256}"
+    else:
+        yield f"combined sha256 {combined_sha256(all_played)}"
 
 
 def _fill(text: str, indent: int) -> str:

@@ -30,7 +30,7 @@ def run(
         list[str] | None,
         typer.Argument(
             metavar="NAME",
-            help="Scenarios to play: names (see `list`) or .py files of your own. [default: all]",
+            help="Scenarios: names (see `list`), FILE.py, or FILE.py:FUNCTION. [default: all]",
         ),
     ] = None,
     on: Annotated[
@@ -57,15 +57,15 @@ def run(
 ) -> None:
     """Play scenarios, and check them against the specification.
 
-    A scenario is a short script: payers request, sign, pay and misbehave, faults occur,
-    time passes, and the money is counted on the chain. In-process and over tcp, time is
-    virtual (a day passes in moments), and the same seed gives the same journal, byte for
-    byte. A scenario is skipped if the stage or the chain lacks what it needs.
+    A scenario is a short script: payers request, sign, pay and misbehave, faults occur, time
+    passes, and the money is counted on the chain. In-process and over tcp, time is virtual (a day
+    passes in moments), and the same seed gives the same journal, byte for byte. A scenario is
+    skipped if the stage or the chain lacks what it needs.
 
     Exit codes: 0, every check held; 1, a check failed, and the output shows its clause,
     the expected and the actual value, and the command that repeats it; 2, wrong usage, or no
-    scenario ran. `--json` prints seed, journal_sha256 and scenarios; journal_sha256 is the
-    SHA-256 of the list of journal hashes, one per line.
+    scenario ran. `--json` prints seed, combined_sha256 and scenarios, each with its
+    journal_sha256; combined_sha256 is the SHA-256 of the list of these hashes, one per line.
 
     With `--chain URL`, X402SIM_CHAIN_KEYS lists private keys, separated by commas: the first
     pays for gas, and the token owner's key, if listed, mints for payers.
@@ -74,7 +74,7 @@ def run(
 
     - `x402sim run replay`
     - `x402sim run --out report`
-    - `x402sim run mine.py --on http://127.0.0.1:4020`
+    - `x402sim run mine.py:story --on http://127.0.0.1:4020`
     """
     from x402sim.commands import playing
 

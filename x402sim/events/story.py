@@ -15,7 +15,9 @@ class Begin(_Story, frozen=True, kw_only=True):
     """Written first in every run: what is played, and the addresses of the parts.
 
     `chain` is None on the ledger; `options` are the given options of the world, as Python code;
-    addresses are None for a deployment without a control API.
+    addresses are None for a deployment without a control API. `source` is what `run` needs to play
+    a story of the user's own again, "FILE.py:function"; it is empty if the story is in no file,
+    and None for a scenario that is shipped.
     """
 
     scenario: str
@@ -29,6 +31,7 @@ class Begin(_Story, frozen=True, kw_only=True):
     options: dict[str, str] = field(default_factory=dict)
     merchant: str | None = None
     token_owner: str | None = None
+    source: str | None = None
 
 
 class End(_Story, frozen=True, kw_only=True):
@@ -123,7 +126,11 @@ class Check(_Story, frozen=True, kw_only=True):
 
 
 class StoryRaised(_Story, frozen=True, kw_only=True):
-    """Written when a story raises an exception; the newest frame is the last of `trace`."""
+    """Written when a story raises an exception, with its trace.
+
+    A line is a frame, "FILE:LINE in FUNCTION: CODE", the newest last. The frames of its cause come
+    before, and the errors of a group, each with its own frames, after it.
+    """
 
     trace: tuple[str, ...]
 

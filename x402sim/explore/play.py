@@ -22,7 +22,7 @@ from x402sim.world.assembly.recipe import Recipe
 from x402sim.world.loop import Deadlock, TimeStandsStill, run_virtual
 from x402sim.world.stages.in_process import InProcess
 from x402sim.world.stages.stage import Plan
-from x402sim.world.story.invariants import GRANTED_IF_PAID, PAID_ONCE, Invariants
+from x402sim.world.story.invariants import GRANTED_IF_PAID, PAID_ONCE, SERVED_IF_PAID, Invariants
 from x402sim.world.story.live import LiveWorld
 from x402sim.world.transport.latency import latency_of
 
@@ -152,7 +152,11 @@ class _Run:
 
         What the audit judges at the end, with its reason, is not judged here.
         """
-        excuses = {GRANTED_IF_PAID: Lie | Reorganise, PAID_ONCE: Submit | Cancel}
+        excuses = {
+            GRANTED_IF_PAID: Lie | Reorganise,
+            SERVED_IF_PAID: Lie,
+            PAID_ONCE: Submit | Cancel,
+        }
         excuse = excuses.get(clause)
         if excuse is None or not any(isinstance(step, excuse) for step in self._case.steps):
             self._break(Law.DURING_THE_RUN, f"{clause}: expected {expected}, got {actual}")

@@ -4,15 +4,18 @@
 import them late, after `need_extra()`; the other modules work without the extra `report`.
 """
 
+from collections.abc import Sequence
 from importlib.util import find_spec
 
 EXTRA = ("pandas", "matplotlib", "pyarrow")
 
 
-def need_extra() -> None:
-    """Raise `ModuleNotFoundError` that says what to install, if the extra `report` is missing."""
-    missing = [name for name in EXTRA if find_spec(name) is None]
+def need_extra(
+    modules: Sequence[str] = EXTRA, purpose: str = "reports", extra: str = "report"
+) -> None:
+    """Raise `ModuleNotFoundError` that says what to install, if modules of an extra are missing."""
+    missing = [name for name in modules if find_spec(name) is None]
     if missing:
         raise ModuleNotFoundError(
-            f"reports need {', '.join(missing)}: pip install 'x402sim[report]'", name=missing[0]
+            f"{purpose} need {', '.join(missing)}: pip install 'x402sim[{extra}]'", name=missing[0]
         )

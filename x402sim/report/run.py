@@ -4,12 +4,15 @@ It is the front of this package: frames, plots and pages take a journal or a `Su
 none of them imports this module.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
-from x402sim.events import Check
+from x402sim.events import Check, StoryRaised
 from x402sim.journal import Journal
 from x402sim.report import need_extra
 from x402sim.report.summary import Summary
@@ -17,13 +20,38 @@ from x402sim.report.summary import Summary
 if TYPE_CHECKING:
     from pandas import DataFrame
 
+_MOST_SHOWN = 5
+"""Failed checks that the text of a `RunFailed` has."""
+
+
+class RunFailed(Exception):
+    """A run failed: a check did not hold, or the story raised an exception; `run` is the run.
+
+    Its text has the failed checks, the trace of the story, and the command that plays it again.
+    """
+
+    def __init__(self, run: "Run") -> None:
+        super().__init__(run)
+        self.run = run
+
+    def __str__(self) -> str:
+        return "\n  ".join(_failure(self.run))
+
+    @property
+    def place(self) -> str:
+        """The file and line of the story that raised, "study.py:12"; empty if none did."""
+        raised = [each.event for each in self.run.journal if isinstance(each.event, StoryRaised)]
+        frames = [line.strip().partition(" in ") for event in raised for line in event.trace]
+        ours = [place for place, is_frame, _ in frames if is_frame and _is_users(place)]
+        return ours[-1] if ours else ""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
     """One run of one scenario: its outcome, its checks, and its journal as frames and reports.
 
     `on` is the stage it was played on, `real_s` how many seconds of real time it took. The
-    frames' columns are documented in `x402sim.report.frames`.
+    frames' columns are documented in `x402sim.report.frames`. A run can be pickled.
     """
 
     journal: Journal
@@ -34,6 +62,17 @@ class Run:
     def summary(self) -> Summary:
         """The facts of the run, without frames and plots."""
         return Summary(self.journal, self.on)
+
+    def raise_for_failure(self) -> Self:
+        """Return the run; raise `RunFailed` if it failed. A skipped run has not failed.
+
+        >>> from x402sim import World
+        >>> World().play("replay").raise_for_failure().outcome
+        'passed'
+        """
+        if self.outcome == "failed":
+            raise RunFailed(self)
+        return self
 
     @property
     def name(self) -> str:
@@ -72,7 +111,7 @@ class Run:
 
     @property
     def command(self) -> str:
-        """The command that plays it again; if the world had options, the Python expression."""
+        """The command that plays it again, or the Python expression; see `Summary.command`."""
         return self.summary.command
 
     @property
@@ -155,6 +194,9 @@ class Run:
         run.summary.require()
         return run
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _unpickled, (self.journal.ndjson(), self.on, self.real_s)
+
     def _repr_html_(self) -> str:
         """Return what a notebook shows."""
         need_extra()
@@ -173,3 +215,48 @@ def _frames() -> Any:
     from x402sim.report import frames
 
     return frames
+
+
+def _unpickled(ndjson: bytes, on: str, real_s: float | None) -> Run:
+    return Run(journal=Journal.load(ndjson), on=on, real_s=real_s)
+
+
+def _is_users(place: str) -> bool:
+    """Tell whether "FILE:LINE" is in no part of x402sim."""
+    return not place.startswith("x402sim/") and ".py:" in place
+
+
+def _failure(run: Run) -> Iterator[str]:
+    """Yield the lines that tell why a run failed."""
+    yield f"{run.name!r} failed with seed {run.seed}: {run.reason}"
+    failed = [check for check in run.checked if not check.ok]
+    for check in failed[:_MOST_SHOWN]:
+        yield f"{check.clause}: expected {check.expected!r}, got {check.actual!r}"
+    if len(failed) > _MOST_SHOWN:
+        yield f"and {len(failed) - _MOST_SHOWN} more failed checks"
+    for entry in run.journal:
+        if isinstance(entry.event, StoryRaised):
+            yield from entry.event.trace
+    yield f"play it again: {run.command}"
+
+
+_failed: ContextVar[list[Run] | None] = ContextVar("failed runs", default=None)
+
+
+@contextmanager
+def failed_runs() -> Iterator[list[Run]]:
+    """Collect the runs that fail in a `with` block; the list is complete at its end."""
+    found: list[Run] = []
+    token = _failed.set(found)
+    try:
+        yield found
+    finally:
+        _failed.reset(token)
+
+
+def finished(run: Run) -> Run:
+    """Return a run that has just ended; tell `failed_runs` if it failed."""
+    found = _failed.get()
+    if found is not None and run.outcome == "failed":
+        found.append(run)
+    return run

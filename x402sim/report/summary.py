@@ -1,5 +1,6 @@
 """How did a run go? Its scenario, outcome and checks, and the command that repeats it."""
 
+import shlex
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar, get_args
@@ -86,16 +87,23 @@ class Summary:
 
     @property
     def command(self) -> str:
-        """The command that plays it again; if the world had options, the Python expression."""
-        if self._begin.options:
-            return self._expression(self._begin.options)
+        """The command that plays it again, or the Python expression.
+
+        An expression is needed if the world had options, or the story has no file.
+        """
+        options, source = self._begin.options, self._begin.source
+        source = self.name if source is None else source
+        if not source:
+            return self._expression(options, self.name)
+        if options:
+            return self._expression(options, repr(source))
         chain = f" --chain {self._begin.chain}" if self._begin.chain else ""
         where = f"--on {self.on or 'in-process'}{chain} --seed {self.seed}"
-        return f"python -m x402sim run {self.name} {where}"
+        return f"python -m x402sim run {shlex.quote(source)} {where}"
 
-    def _expression(self, options: dict[str, str]) -> str:
+    def _expression(self, options: dict[str, str], story: str) -> str:
         defaults = {"on": "in-process", "chain": "ledger"}
         given = {"on": self.on or "in-process", "chain": self._begin.chain or "ledger"}
         places = {name: repr(value) for name, value in given.items() if value != defaults[name]}
-        shown = ", ".join(f"{name}={value}" for name, value in {**places, **options}.items())
-        return f"World(seed={self.seed}, {shown}).play({self.name!r})"
+        shown = {"seed": str(self.seed), **places, **options}
+        return f"World({', '.join(f'{name}={text}' for name, text in shown.items())}).play({story})"

@@ -42,8 +42,9 @@ async def check(
 
     Returns the record, if the same header was sent before, and whether the chain says that its
     authorization is not used yet. The record is pending, or settled if the chain says only now
-    that it was paid. Raises `SettlementRefused` if the id is used (7/payment-already-settled), if another
-    header may still pay for it, or if the authorization was used before (7/nonce-already-used).
+    that it was paid. Raises `SettlementRefused` if the id is used (7/payment-already-settled), if
+    another header may still pay for it, or if the authorization was used before
+    (7/nonce-already-used).
     Without `ask_chain`, a new authorization is taken to be unused.
     """
     sent = service.store.payments.attempts(attempt.payment_id)

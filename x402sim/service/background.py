@@ -14,8 +14,17 @@ from x402sim.service.state import Service
 
 log = logging.getLogger("x402sim")
 
+Phases = Callable[[str, float], float]
+"""Returns when a kind of work, by name, with this interval, has its first turn: in seconds from
+now, modulo the interval."""
 
-async def run_background(service: Service) -> None:
+
+def in_step(work: str, interval_s: float) -> float:
+    """Start every interval now."""
+    return 0.0
+
+
+async def run_background(service: Service, phases: Phases = in_step) -> None:
     """Run the periodic work until cancelled.
 
     The indexer every 300 s (8/indexer-interval), the cache sweep hourly (8/cache-sweep), session
@@ -27,7 +36,7 @@ async def run_background(service: Service) -> None:
         service.entitlements.sweep(service.clock.now_ms())
 
     async with asyncio.TaskGroup() as group:
-        every = _Every(service, group)
+        every = _Every(service, group, phases)
         every("reconcile", settings.reconcile_interval_s, lambda: reconcile(service), at_once=True)
         every("expire", settings.session_sweep_s, lambda: sessions.expire(service), at_once=True)
         every("index", settings.indexer_interval_s, lambda: indexer.run(service))
@@ -40,9 +49,8 @@ class _Every:
     After a failure the job runs again at its next turn. A failure that repeats is logged once.
     """
 
-    def __init__(self, service: Service, group: asyncio.TaskGroup) -> None:
-        self._service = service
-        self._group = group
+    def __init__(self, service: Service, group: asyncio.TaskGroup, phases: Phases) -> None:
+        self._service, self._group, self._phases = service, group, phases
 
     def __call__(
         self,
@@ -52,14 +60,16 @@ class _Every:
         *,
         at_once: bool = False,
     ) -> None:
-        name = f"background work: {name}"
-        self._group.create_task(self._loop(interval_s, work, at_once), name=name)
+        first_s = self._phases(name, interval_s) % interval_s or interval_s
+        loop = self._loop(interval_s, first_s - interval_s * at_once, work)
+        self._group.create_task(loop, name=f"background work: {name}")
 
     async def _loop(
-        self, interval_s: float, work: Callable[[], Awaitable[object]], at_once: bool
+        self, interval_s: float, first_s: float, work: Callable[[], Awaitable[object]]
     ) -> None:
+        """Work `first_s` seconds from now, at once if that is past, and at each interval."""
         clock = self._service.clock
-        turn_s = clock.now() + (0 if at_once else interval_s)
+        turn_s = clock.now() + first_s
         failed: str | None = None
         while True:
             await clock.sleep_until(turn_s)

@@ -26,9 +26,11 @@ from x402sim.facilitator.engine import Facilitator
 from x402sim.journal import Journal
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.networks import Network
-from x402sim.rng import Rng
+from x402sim.rng import Rng, Stream
+from x402sim.service.background import Phases
 from x402sim.service.entitlements import Entitlements
 from x402sim.service.issue import Issuer
+from x402sim.service.settings import Settings
 from x402sim.service.setup import Setup
 from x402sim.service.state import Service, waits
 from x402sim.service.store import Store
@@ -82,6 +84,8 @@ class Parts:
     rpc_app: ASGIApp
     http: httpx.AsyncClient
     recipe: Recipe
+    blocks: Stream
+    """Draws when blocks come."""
     deploy: Callable[[ServiceName], Deployed]
     """Builds another service, which is not started: same merchant and wallet, own database."""
     services: dict[ServiceName, Deployed] = field(default_factory=dict)
@@ -126,6 +130,16 @@ class _Site:
     keys: Rng
     """Draws the keys, which depend on the seed in every world."""
 
+    def phases(self, name: ServiceName, settings: Settings) -> Phases:
+        """Return when a service's periodic work begins: at the settings' phase, or drawn."""
+
+        def phase(work: str, interval_s: float) -> float:
+            if settings.phase is not None:
+                return settings.phase
+            return self.rng.stream(f"phase of {work} of {name}").uniform(0, interval_s)
+
+        return phase
+
     def with_faults(
         self,
         name: Victim,
@@ -165,7 +179,9 @@ def build(
     outside = {name: site.with_faults(name, app, paths_of(app)) for name, app in parts.items()}
     http = _client("service", outside, link)
     setup = _setup(recipe, opened.network, site.keys.secret("service"), secret)
-    process = Process(_service(site, setup, store, http), recipe.hooks)
+    process = Process(
+        _service(site, setup, store, http), recipe.hooks, site.phases("service", setup.settings)
+    )
     site.faults.on_crash = process.crash
     service_app = _service_with_faults(site, process)
 
@@ -192,6 +208,7 @@ def build(
         rpc_app=outside["rpc"],
         http=http,
         recipe=recipe,
+        blocks=site.rng.stream("blocks"),
         deploy=deploy,
         services={"service": Deployed(process=process, app=service_app, http=http)},
     )
@@ -214,7 +231,9 @@ def _another(
     }
     http = _client(name, outside, link)
     process = Process(
-        _service(site, setup, Store(spill=site.recipe.spill), http, name), site.recipe.hooks
+        _service(site, setup, Store(spill=site.recipe.spill), http, name),
+        site.recipe.hooks,
+        site.phases(name, setup.settings),
     )
     app = site.with_faults(name, process, process.paths, crash)
     return Deployed(process=process, app=app, http=http)
@@ -227,7 +246,7 @@ def _site(recipe: Recipe, clock: Clock, journal: Journal) -> _Site:
         clock=clock,
         clocks={actor: SkewedClock(clock) for actor in ACTORS},
         journal=journal,
-        faults=Faults(rng.stream("faults")),
+        faults=Faults(rng.stream("faults"), clock.now),
         rng=rng,
         keys=Rng(recipe.seed or 0),
     )
@@ -245,7 +264,7 @@ def _open_chain(site: _Site, accounts: Accounts, store: Store, secret: bytes) ->
                 secret=secret,
                 has_payments=store.counts()["payments"] > 0,
                 file=recipe.file,
-                block_time_s=recipe.block_time_s,
+                has_block_time=recipe.blocks is not None,
                 unlocked=recipe.unlocked,
                 token_rules=recipe.token_rules,
                 without_token_rules=recipe.without_token_rules,

@@ -13,7 +13,7 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from x402sim.service.app import service_app
-from x402sim.service.background import run_background
+from x402sim.service.background import Phases, in_step, run_background
 from x402sim.service.state import Service, restarted
 from x402sim.world.assembly.hooks import NO_HOOKS, Hooks
 from x402sim.world.transport.middleware import ABORT
@@ -25,11 +25,12 @@ RESTART_S = 1.0
 class Process:
     """An ASGI application and its background work, which crash and restart together.
 
-    `hooks` may change the service and its application at each start.
+    `hooks` may change the service and its application at each start. `phases` are those of its
+    first start, as if it had been running already; a restart begins every interval anew.
     """
 
-    def __init__(self, service: Service, hooks: Hooks = NO_HOOKS) -> None:
-        self._plain, self._hooks = service, hooks
+    def __init__(self, service: Service, hooks: Hooks = NO_HOOKS, phases: Phases = in_step) -> None:
+        self._plain, self._hooks, self._phases = service, hooks, phases
         self._load()
         self.crashes = 0
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -65,8 +66,9 @@ class Process:
     def start_background(self) -> None:
         """Start the indexer, the sweeps and the reconciler, now and after each restart."""
         self._has_background = True
+        phases = in_step if self.crashes else self._phases
         self._background = asyncio.create_task(
-            run_background(self.service), name="the service's background work"
+            run_background(self.service, phases), name="the service's background work"
         )
 
     def crash(self) -> None:

@@ -14,6 +14,7 @@ from x402sim.spec.decisions import Decisions
 from x402sim.suggest import unknown
 from x402sim.world.assembly.hooks import NO_HOOKS, Hooks
 from x402sim.world.chains.backend import ChainBackend
+from x402sim.world.chains.block_times import BlockTimes, FixedBlocks
 from x402sim.world.chains.parse import DEFAULT_CHAIN
 
 SERVICE_TABLES: dict[str, Any] = {
@@ -50,8 +51,9 @@ class Recipe:
     has_service: bool = True
     """Whether the world has its own service; if not, it is for an external one."""
     chain: ChainBackend = DEFAULT_CHAIN
-    block_time_s: float | None = None
-    """Seconds between blocks; None mines each transaction immediately."""
+    block_time_s: float | BlockTimes | None = None
+    """Seconds between blocks, the first after as many, or when blocks come; None mines each
+    transaction immediately."""
     heartbeat_s: float = 60
     """Seconds between empty blocks, so that the chain's time advances."""
     sweep_s: int | None = None
@@ -64,14 +66,19 @@ class Recipe:
     """Functions that change the settings, the service, its application or the facilitator."""
 
     def __post_init__(self) -> None:
-        if self.block_time_s is not None and not 0.01 <= self.block_time_s <= 86400:
-            raise ValueError(f"the block time is 0.01 to 86400 seconds, not {self.block_time_s}")
+        _ = self.blocks  # an impossible block time is refused here
         for table, clause in self.without:
             if table not in TABLES:
                 raise ValueError(f"without: {unknown('rule table', table, TABLES)}")
             clauses = dict.fromkeys(rule.clause for rule in TABLES[table])
             if clause not in clauses:
                 raise ValueError(f"without: {unknown(f'rule of {table!r}', clause, clauses)}")
+
+    @property
+    def blocks(self) -> BlockTimes | None:
+        """When blocks come; None if each transaction is mined immediately."""
+        given = self.block_time_s
+        return FixedBlocks(given, phase=0) if isinstance(given, int | float) else given
 
     def settings_of(self, name: ServiceName) -> Settings:
         """Return the settings of a service; those of the first for a name without any."""

@@ -31,7 +31,8 @@ class ChainRequest:
     has_payments: bool
     """Whether that database has payments, which an empty chain cannot have."""
     file: Path | None
-    block_time_s: float | None
+    has_block_time: bool
+    """Whether the world decides when blocks come."""
     unlocked: bool
     """Whether the RPC signs transactions for the funded accounts."""
     token_rules: TokenRules

@@ -60,7 +60,7 @@ class Node:
     def open(self, request: ChainRequest) -> OpenChain:
         """Connect to the node, deploy the token if asked to; raises `ChainError`."""
         require_evm(request)
-        if request.block_time_s is not None:
+        if request.has_block_time:
             raise ChainError(f"a block time cannot be set: {self.name} mines at its own pace")
         from x402sim.chain.node.external import ExternalChain
         from x402sim.chain.rpc.node import node_rpc_app

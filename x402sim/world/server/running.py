@@ -1,12 +1,14 @@
 """Runs a world's background work: the service's jobs and the blocks."""
 
 import asyncio
+import itertools
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
 from x402sim.chain.base import ChainError
 from x402sim.world.assembly.parts import Parts
+from x402sim.world.chains.block_times import FixedBlocks
 
 LOOK_S = 2
 """Seconds between polls of a node that mines by itself."""
@@ -16,7 +18,7 @@ LOOK_S = 2
 async def running(parts: Parts) -> AsyncIterator[None]:
     """Run the world's background work in a `with` block; close everything at its end."""
     if parts.chain.mining:
-        await parts.chain.mining.set_automine(parts.recipe.block_time_s is None)
+        await parts.chain.mining.set_automine(parts.recipe.blocks is None)
     if parts.recipe.has_service:
         parts.process.start_background()
     beating = asyncio.create_task(_beat(parts))
@@ -36,9 +38,10 @@ async def running(parts: Parts) -> AsyncIterator[None]:
 async def _beat(parts: Parts) -> None:
     """Mine a block at each interval, or poll for the blocks of a node that mines by itself."""
     mining = parts.chain.mining
-    pause_s = (parts.recipe.block_time_s or parts.recipe.heartbeat_s) if mining else LOOK_S
+    blocks = parts.recipe.blocks or FixedBlocks(parts.recipe.heartbeat_s, phase=0)
+    pauses = blocks.intervals(parts.blocks) if mining else itertools.repeat(LOOK_S)
     failed: str | None = None
-    while True:
+    for pause_s in pauses:
         await parts.clock.sleep(pause_s)
         try:
             await (mining.mine() if mining else parts.watch())

@@ -1,8 +1,8 @@
 """Checks the invariants after every event of every run.
 
-Money is conserved; no session spends more than its deposit; access is granted only for money that
-moved; a payment id is paid at most once. Each is checked on the chain and the database, never on
-an answer.
+Money is conserved; no session spends more than its deposit; access is granted, and a payment id is
+served, only for money that moved; a payment id is paid at most once. Each is checked on the chain
+and the database; only what was served is read from an answer.
 """
 
 from collections.abc import Callable, Iterator
@@ -24,6 +24,7 @@ CONSERVED = "invariant/value-conserved"
 WITHIN_DEPOSIT = "invariant/released-within-deposit"
 GRANTED_IF_PAID = "invariant/granted-only-if-transferred"
 PAID_ONCE = "invariant/one-transfer-per-payment"
+SERVED_IF_PAID = "invariant/served-only-if-transferred"
 
 
 class Invariants:
@@ -40,8 +41,14 @@ class Invariants:
         self._is_settled = True
         self._presented: dict[bytes, tuple[str, ...]] = {}
         """The payment ids that each authorization was presented for."""
+        self._offered: dict[str, tuple[bytes, ...]] = {}
+        """The authorizations that were presented for each payment id."""
         self._paid: dict[str, tuple[Use, ...]] = {}
         """The authorizations that stand for each payment id, and their transactions."""
+        self._used: set[bytes] = set()
+        """The authorizations that were ever used to pay."""
+        self._shown: dict[int, str] = {}
+        """The payment ids that open requests show."""
         self._reported: set[tuple[str, str]] = set()
         self.checked = 0
 
@@ -67,11 +74,35 @@ class Invariants:
             yield from self._look_at_chain(event)
         elif isinstance(event, events.ServiceEvent):
             yield from self._look_at_service(event)
-        elif isinstance(event, events.RequestSent) and event.authorization and event.payment_id:
-            authorization = _packed(event.authorization)
-            ids = self._presented.get(authorization, ())
-            if event.payment_id not in ids:
-                self._presented[authorization] = (*ids, event.payment_id)
+        elif isinstance(event, events.ExchangeEvent):
+            yield from self._look_at_exchange(event)
+
+    def _look_at_exchange(self, event: events.ExchangeEvent) -> Iterator[Broken]:
+        match event:
+            case events.RequestSent(authorization=str(authorization), payment_id=str(payment_id)):
+                self._offer(_packed(authorization), payment_id)
+            case events.RequestSent(method="POST", payment_id=str(payment_id)):
+                self._shown[event.exchange] = payment_id
+            case events.AnswerReceived() | events.NoAnswer():
+                shown = self._shown.pop(event.exchange, None)
+                if shown is not None and isinstance(event, events.AnswerReceived):
+                    yield from self._served_if_paid(event, shown)
+            case events.RequestSent():
+                pass
+            case _:
+                assert_never(event)
+
+    def _offer(self, authorization: bytes, payment_id: str) -> None:
+        ids = self._presented.get(authorization, ())
+        if payment_id not in ids:
+            self._presented[authorization] = (*ids, payment_id)
+            self._offered[payment_id] = (*self._offered.get(payment_id, ()), authorization)
+
+    def _served_if_paid(self, event: events.AnswerReceived, payment_id: str) -> Iterator[Broken]:
+        """Check that a payment id that is served was paid, by a header that was presented."""
+        offered = self._offered.get(payment_id)
+        if event.status in (200, 201) and offered and self._used.isdisjoint(offered):
+            yield SERVED_IF_PAID, "a transfer before it is served", f"none for {payment_id}"
 
     def _look_at_chain(self, event: events.ChainEvent) -> Iterator[Broken]:
         match event:
@@ -153,9 +184,18 @@ class Invariants:
         """Return the database of a service."""
         return self._parts.services[service].process.service.store
 
+    def _known(self, text: str) -> bytes:
+        """Return an authorization as it is held already, which saves a copy, or else anew."""
+        authorization = _packed(text)
+        ids = self._presented.get(authorization, ())
+        held = self._offered[ids[0]] if ids else ()
+        return next((each for each in held if each == authorization), authorization)
+
     def _paid_once(self, event: events.AuthorizationConsumed) -> Iterator[Broken]:
         """Check that at most one of the authorizations for a single payment id was settled."""
-        authorization = _packed(event.authorization)
+        authorization = self._known(event.authorization)
+        if event.use == "used":
+            self._used.add(authorization)
         ids = self._presented.get(authorization, ())
         if event.use != "used" or len(ids) != 1:
             return

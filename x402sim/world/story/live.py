@@ -7,6 +7,7 @@ marked (needs "…") works only on stages that meet that need (`x402sim.spec.nee
 import math
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, get_args
 
 import httpx
@@ -15,11 +16,11 @@ import msgspec
 from x402sim import events
 from x402sim.clock import Clock
 from x402sim.payer.auth import PaymentAuth
+from x402sim.payer.policies import PayerPolicy
 from x402sim.payer.session import SessionAuth
-from x402sim.printable import printable
-from x402sim.protocol import abi, cronos
+from x402sim.printable import described, printable
+from x402sim.protocol import abi
 from x402sim.protocol.crypto import ZERO_ADDRESS, checksum, parse_address, to_hex
-from x402sim.protocol.messages import wire_body
 from x402sim.protocol.networks import Network
 from x402sim.rng import Stream
 from x402sim.service import indexer
@@ -34,8 +35,10 @@ from x402sim.world.stages.stage import OpenStage
 from x402sim.world.story import serialize
 from x402sim.world.story.before import Before
 from x402sim.world.story.clause_ids import require_clause
+from x402sim.world.story.facilitator import asked_as_a_service
+from x402sim.world.story.orders import Account
 from x402sim.world.story.payer import Answer, Payer
-from x402sim.world.transport.faults import Fault, When
+from x402sim.world.transport.faults import Fault, FaultRule, When
 
 
 class LiveWorld:
@@ -78,11 +81,14 @@ class LiveWorld:
         """Return a random stream for the story, seeded with the world's seed and `name`."""
         return self.stage.rng.stream(f"story {name}")
 
-    async def payer(self, name: str, *, balance: str | None = None) -> Payer:
+    async def payer(
+        self, name: str, *, balance: str | None = None, policy: PayerPolicy | None = None
+    ) -> Payer:
         """Return a new payer with `balance` tokens, such as "1.00", or none.
 
-        Raises `ValueError` for the name of another payer in this story, whose wallet the new one
-        would share.
+        `policy` is for `buy`, `fetch` and `open_session`: how often it tries, whether it opens
+        sessions, and what it may spend (`x402sim.policies`). Raises `ValueError` for the name of
+        another payer in this story, whose wallet the new one would share.
         """
         if name in self._names:
             raise ValueError(f"there is a payer named {name!r} already; names are unique")
@@ -91,7 +97,9 @@ class LiveWorld:
         self.record(events.PayerJoined(name=name, address=wallet.address))
         if balance is not None and self._can_fund:
             await self.fund(wallet.address, balance)
-        return Payer(self, name, wallet, self.connect(name))
+        if policy is not None:
+            self.note("policy", payer=name, policy=repr(policy))
+        return Payer(self, name, wallet, self.connect(name), Account(policy or PayerPolicy()))
 
     async def population(
         self,
@@ -101,6 +109,7 @@ class LiveWorld:
         behaviour: Behaviour = Buy(),  # noqa: B008 - frozen, without state
         until_s: float | None = None,
         balance: str | None = "100.00",
+        policy: PayerPolicy | None = None,
         name: str = "payer",
     ) -> Population:
         """Play the visits of `n` payers, "payer 1" and so on; return after the last visit ends.
@@ -108,14 +117,15 @@ class LiveWorld:
         Without `until_s`, each payer comes once. With it, visits begin for that many seconds: at
         Poisson arrivals each is of a payer drawn at random, else they come in turn. A visit runs
         `behaviour(payer, rng)` and may overlap with others. `asyncio.gather` plays several
-        populations, each under a `name` of its own. The objects are in `x402sim.population`.
+        populations, each under a `name` of its own. The objects are in `x402sim.population`;
+        `policy` is that of each payer.
 
         A visit that raises `PaymentFailed` is given up; any other exception fails the story.
         """
         return await group.play(
             self,
             name,
-            lambda each: self.payer(each, balance=balance),
+            lambda each: self.payer(each, balance=balance, policy=policy),
             count=n,
             arrivals=arrivals,
             behaviour=behaviour,
@@ -165,20 +175,27 @@ class LiveWorld:
 
     # --- what goes wrong -------------------------------------------------------------
 
-    async def fault(self, fault: Fault, when: When | None = None) -> None:
+    async def fault(self, fault: Fault | FaultRule, when: When | None = None) -> None:
         """Add a fault (needs "faults"), such as `Fault(victim="facilitator", does="lose answer")`.
 
-        `when` is a further condition: a function of a request's path, query and body (bytes). It
-        cannot be sent to a deployment. Raises `RuntimeError` for a path that the victim lacks
-        (with `when`, `ValueError`).
+        `when` is a further condition: a function of a request's path, query and body (bytes). The
+        fault itself may be a function, too: it gets each request that no other fault has struck
+        (`victim`, `path`, `sent`, `json`, `at_s`, `rng`), and returns the fault that strikes it, or
+        None. Functions cannot be sent to a deployment. Raises `RuntimeError` for a path that the
+        victim lacks (with `when`, `ValueError`).
         """
-        self.record(events.FaultInjected(**msgspec.to_builtins(fault)))
-        if when is None:
+        if isinstance(fault, Fault):
+            self.record(events.FaultInjected(**msgspec.to_builtins(fault)))
+        if isinstance(fault, Fault) and when is None:
             await self._control("POST", "faults", msgspec.to_builtins(fault))
         elif self.stage.parts is None:
-            raise ValueError("`when` is a Python function: it cannot be sent to a deployment")
-        else:
+            raise ValueError("a Python function cannot be sent to a deployment")
+        elif isinstance(fault, Fault):
             self.stage.parts.faults.add(fault, when)
+        else:
+            says = partial(self.report_broken, "fault", "a Fault or None")
+            self.stage.parts.faults.add_rule(fault, says)
+            self.note("fault", rule=described(fault))
 
     async def heal(self) -> None:
         """Reset faults, clock skews, the explorer's lag, forced reverts and mining."""
@@ -294,20 +311,11 @@ class LiveWorld:
 
         `requirements` (only the fields that differ) replace those of the 402.
         """
-        paths = {"verify": cronos.VERIFY_PATH, "settle": cronos.SETTLE_PATH}
-        if verb not in paths:
-            raise ValueError(unknown("verb", verb, paths))
         async with self.stage.client(payer.name, "facilitator") as http:
-            body = wire_body(
-                cronos.FacilitatorRequest,
-                x402_version=cronos.VERSION,
-                payment_header=header,
-                payment_requirements={**required.requirements, **(requirements or {})},
-            )
-            request = http.build_request("POST", paths[verb], json=body)
-            response = await http.send(request)
-            self.last_exchange = request.extensions["exchange"]
-            return response.json()
+            wanted = {**required.requirements, **(requirements or {})}
+            response = await asked_as_a_service(http, verb, header, wanted)
+        self.last_exchange = response.request.extensions["exchange"]
+        return response.json()
 
     # --- the money, counted on the chain --------------------------------------------
 

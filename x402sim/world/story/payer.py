@@ -1,6 +1,5 @@
 """A payer in a story: it requests, signs and pays, correctly or with chosen defects."""
 
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import httpx
@@ -9,7 +8,7 @@ from coincurve import PrivateKey
 
 from x402sim.clock import Clock
 from x402sim.events import ServiceName
-from x402sim.payer.errors import PaymentFailed
+from x402sim.payer.policies import PayerPolicy
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import from_hex, parse_address, sign, to_hex
@@ -17,79 +16,21 @@ from x402sim.protocol.eip3009 import RECEIVE_TYPEHASH, Authorization, Domain, tr
 from x402sim.protocol.header import Spelling, authorization_of, decode_header, encode_header
 from x402sim.protocol.messages import (
     BadMessage,
-    PaymentRequired,
     PaymentRequirements,
     SessionRequest,
     SettlementRequest,
     decode,
     encode,
     wire_body,
-    wire_name,
 )
 from x402sim.protocol.money import to_base
 from x402sim.protocol.networks import Network
 from x402sim.world.control.messages import Sent
+from x402sim.world.story.answers import Answer as Answer
+from x402sim.world.story.orders import Account, Shopper
 
 QUOTE, SESSIONS = "/api/perp/quote", "/api/sessions/create"
 ORDER = {"pair": "BTC-USD", "side": "long", "leverage": 10, "sizeUsd": 1000}
-_PAYMENT_ID = wire_name(PaymentRequired, "payment_id")
-_REQUIREMENTS = wire_name(PaymentRequired, "payment_requirements")
-_PRICE = wire_name(PaymentRequirements, "max_amount_required")
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """An answer of the service; `status` is None if none came, and `error` says why.
-
-    `body` is the answer's JSON object; empty if the answer is not one.
-    """
-
-    status: int | None
-    body: dict[str, Any]
-    exchange: int
-    text: str = ""
-    broken: str | None = None
-
-    @property
-    def error(self) -> str | None:
-        """The error's text, or the name of the exception that ended the exchange."""
-        return self.broken or self.body.get("error")
-
-    @property
-    def reason(self) -> str:
-        """The error's details; empty if there are none."""
-        return str(self.body.get("reason", ""))
-
-    @property
-    def payment_id(self) -> str:
-        """The payment id of a 402 or a receipt; raises `PaymentFailed` if there is none."""
-        return str(self._field(_PAYMENT_ID, "payment id"))
-
-    @property
-    def requirements(self) -> dict[str, Any]:
-        """The payment requirements of a 402, without the description (2.1).
-
-        Raises `PaymentFailed` if the answer is not a 402.
-        """
-        wanted: dict[str, Any] = self._field(_REQUIREMENTS, "402 to pay")
-        return {name: value for name, value in wanted.items() if name != "description"}
-
-    @property
-    def price_base(self) -> int:
-        """The price in a 402, in base units; raises `PaymentFailed` if it is not a 402."""
-        return int(self.requirements[_PRICE])
-
-    def _field(self, name: str, meaning: str) -> Any:
-        if name not in self.body:
-            raise PaymentFailed(f"no {meaning}: {self._outcome}")
-        return self.body[name]
-
-    @property
-    def _outcome(self) -> str:
-        """The outcome of the exchange, for an error's text."""
-        if self.status is None:
-            return f"the request was not answered ({self.broken})"
-        return f"the answer was {self.status}" + (f" ({self.error})" if self.error else "")
 
 
 class PayerWorld(Protocol):
@@ -120,10 +61,17 @@ class Payer:
     """One payer: a name, a wallet, and an HTTP client of a service."""
 
     def __init__(
-        self, world: PayerWorld, name: str, wallet: Wallet, http: httpx.AsyncClient
+        self,
+        world: PayerWorld,
+        name: str,
+        wallet: Wallet,
+        http: httpx.AsyncClient,
+        account: Account | None = None,
     ) -> None:
         self.world, self.name, self.wallet = world, name, wallet
         self.http = http
+        self._account = account or Account(PayerPolicy())
+        self._shopper = Shopper(self, self._account)
         self.skew_s = 0.0
         """Seconds by which this payer's clock is ahead of the true time."""
 
@@ -134,7 +82,8 @@ class Payer:
 
     def at(self, service: ServiceName) -> "Payer":
         """Return this payer at another service of the world: `await alice.at(other).ask()`."""
-        there = Payer(self.world, self.name, self.wallet, self.world.connect(self.name, service))
+        http = self.world.connect(self.name, service)
+        there = Payer(self.world, self.name, self.wallet, http, self._account)
         there.skew_s = self.skew_s
         return there
 
@@ -209,14 +158,27 @@ class Payer:
         return await self.send("POST", "/api/pay", json=body)
 
     async def buy(self) -> Answer:
-        """Request a quote, pay, and return the answer; raises `PaymentFailed` without a 402."""
-        return await self.pay(await self.ask())
+        """Request a quote, pay as the policy says, and return the last answer of /api/pay.
+
+        Raises `PaymentFailed` without a 402, and `SpendingCapExceeded` beyond the budget.
+        """
+        order = await self._shopper.order(self.ask)
+        return order.last
+
+    async def fetch(self) -> Answer:
+        """Get one quote as the policy says; return the last answer, whose status is 200 if served.
+
+        It pays for it and shows the payment id, or spends a session. Without a 402, or after a
+        final refusal, the answer is that one. Raises `SpendingCapExceeded` beyond the budget.
+        """
+        return await self._shopper.fetch()
 
     async def open_session(self, max_spend: str, duration: int) -> Answer:
-        """Pay a deposit and return the answer that names the session."""
-        required = await self.ask_session(max_spend, duration)
-        await self.pay(required)
-        return await self.ask_session(max_spend, duration, payment_id=required.payment_id)
+        """Pay a deposit as the policy says, and return the answer that names the session.
+
+        Raises as `buy`.
+        """
+        return await self._shopper.deposit(max_spend, duration)
 
     async def payment(self, payment_id: str) -> dict[str, Any]:
         """Return the service's record of a payment; empty if there is none."""

@@ -2,12 +2,11 @@
 
 from dataclasses import dataclass
 
-from x402sim import events
-from x402sim.world.story import serialize
+from x402sim import events, tracebacks
 from x402sim.world.story.idle_timeout import IdleTimeout
 from x402sim.world.story.invariants import Invariants
 from x402sim.world.story.live import LiveWorld
-from x402sim.world.story.scenario import Scenario
+from x402sim.world.story.scenario import Scenario, source_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +37,7 @@ async def play_on(live: LiveWorld, scenario: Scenario, description: Description)
 
 
 def _begin(live: LiveWorld, scenario: Scenario, description: Description) -> None:
-    network = live.network
+    network, source = live.network, source_of(scenario)
     live.record(
         events.Begin(
             scenario=scenario.name,
@@ -52,6 +51,7 @@ def _begin(live: LiveWorld, scenario: Scenario, description: Description) -> Non
             options=description.options,
             merchant=live.before.pay_to,
             token_owner=live.before.token_owner,
+            source=None if source == scenario.name else source,
         )
     )
 
@@ -89,8 +89,8 @@ async def _error(live: LiveWorld, scenario: Scenario, *, has_invariants: bool) -
         async with idle_timeout:
             await scenario.play(live)
     except Exception as error:  # noqa: BLE001 - whatever the story raises is its outcome
-        live.record(events.StoryRaised(trace=serialize.trace(error)))
-        return f"{type(error).__name__}: {error}"
+        live.record(events.StoryRaised(trace=tracebacks.lines(error)))
+        return tracebacks.summary(error)
     finally:
         if stage.control is not None:
             await live.heal()

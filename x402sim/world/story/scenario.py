@@ -7,6 +7,7 @@ import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any, overload
 
 from x402sim.spec.needs import Need, parse_needs
@@ -49,7 +50,8 @@ def scenario(story: Story | None = None, *, needs: str = "") -> Any:
 
 def _make(story: Story, needs: str) -> Scenario:
     name: str = story.__name__
-    text = inspect.getdoc(story) or inspect.getdoc(inspect.getmodule(story)) or ""
+    # The module's own docstring: while threads load the same file, sys.modules may have another's.
+    text = inspect.getdoc(story) or inspect.cleandoc(_globals(story).get("__doc__") or "")
     parsed = _DOCSTRING.fullmatch(text.strip())
     if parsed is None:
         shape = "TITLE\\n\\nCovers: CLAUSE, CLAUSE.\\nStory: TEXT"
@@ -62,45 +64,102 @@ def _make(story: Story, needs: str) -> Scenario:
     return Scenario(name, title, covers, words, wanted, story)
 
 
+def _globals(story: Story) -> dict[str, Any]:
+    found: dict[str, Any] = getattr(inspect.unwrap(story), "__globals__", {})
+    return found
+
+
+def scenario_of(story: Scenario | Story) -> Scenario:
+    """Return a scenario as it is; of a plain coroutine function, one without clauses and needs."""
+    if isinstance(story, Scenario):
+        return story
+    name = getattr(story, "__name__", "story")
+    return Scenario(name, name.replace("_", " "), (), "", (), story)
+
+
+def source_of(scenario: Scenario) -> str:
+    """Return what `find` needs, in the folder of its file, to find a scenario again.
+
+    It is empty if the story is not at the top level of a file.
+    """
+    code = getattr(inspect.unwrap(scenario.play), "__code__", None)
+    if code is None or not Path(code.co_filename).is_file():
+        return ""
+    file, name = Path(code.co_filename), code.co_name
+    if file.resolve() == _folder() / f"{scenario.name}.py":
+        return scenario.name
+    if name not in _globals(scenario.play):
+        return ""
+    return f"{file.name}:{name}"
+
+
+def _folder() -> Path:
+    """Return the folder of the shipped scenarios: in the package, or beside it in a checkout."""
+    package = Path(__file__).resolve().parents[2]
+    folders = (package / "scenarios", package.parent / "scenarios")
+    return next(folder for folder in folders if folder.is_dir())
+
+
+def shipped_names() -> list[str]:
+    """Return the names of the scenarios shipped with x402sim, sorted; none is loaded."""
+    return sorted(file.stem for file in _folder().glob("*.py"))
+
+
 def shipped() -> list[Scenario]:
     """Return the scenarios shipped with x402sim, sorted by name."""
-    package = Path(__file__).parents[2]
-    folder = next(
-        folder
-        for folder in (package / "scenarios", package.parent / "scenarios")
-        if folder.is_dir()
-    )
-    return [load(file) for file in sorted(folder.glob("*.py"))]
+    return [load(_folder() / f"{name}.py") for name in shipped_names()]
 
 
-def load(file: Path) -> Scenario:
-    """Return the scenario in a Python file; raises `ValueError` unless there is exactly one."""
+def load_module(file: Path) -> ModuleType:
+    """Run a Python file as a module of its own and return it; raises what the file raises."""
     spec = importlib.util.spec_from_file_location(f"x402sim_scenario_{file.stem}", file)
     if spec is None or spec.loader is None:
         raise ValueError(f"{file} is no Python file")
     module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # `scenario` reads the module's docstring there
+    sys.modules[spec.name] = module
     spec.loader.exec_module(module)
-    found = [value for value in vars(module).values() if isinstance(value, Scenario)]
+    return module
+
+
+def load(file: Path, function: str | None = None) -> Scenario:
+    """Return the scenario in a Python file, or the story in it that has this name.
+
+    Raises `ValueError` unless there is exactly one scenario, or a function of this name.
+    """
+    names = vars(load_module(file))
+    if function is not None:
+        if not callable(names.get(function)) and not isinstance(names.get(function), Scenario):
+            stories = [name for name, value in names.items() if _is_story(value)]
+            raise ValueError(f"{file}: {unknown('function', function, stories)}")
+        return scenario_of(names[function])
+    found = [value for value in names.values() if isinstance(value, Scenario)]
     if len(found) != 1:
-        raise ValueError(f"{file} has {len(found)} scenarios; a file has exactly one")
+        raise ValueError(
+            f"{file} has {len(found)} scenarios; a file has exactly one, or name a function: "
+            f"{file}:FUNCTION"
+        )
     return found[0]
 
 
+def _is_story(value: object) -> bool:
+    return isinstance(value, Scenario) or inspect.iscoroutinefunction(value)
+
+
 def find(names: list[str]) -> list[Scenario]:
-    """Return the scenarios of these names or files; without any, all shipped ones.
+    """Return the scenarios of these names, "FILE.py" or "FILE.py:function"; of none, all shipped.
 
     Raises `ValueError` that suggests the nearest name.
     """
-    known = {each.name: each for each in shipped()}
-    if not names:
-        return list(known.values())
-    found = []
-    for name in names:
-        if name in known:
-            found.append(known[name])
-        elif name.endswith(".py") and Path(name).is_file():
-            found.append(load(Path(name)))
-        else:
-            raise ValueError(unknown("scenario", name, known))
-    return found
+    return [_found(name) for name in names] if names else shipped()
+
+
+def _found(name: str) -> Scenario:
+    known = shipped_names()
+    if name in known:
+        return load(_folder() / f"{name}.py")
+    file, _, function = name.partition(".py:")
+    if function and Path(f"{file}.py").is_file():
+        return load(Path(f"{file}.py"), function)
+    if name.endswith(".py") and Path(name).is_file():
+        return load(Path(name))
+    raise ValueError(unknown("scenario", name, known))

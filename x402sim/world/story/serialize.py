@@ -1,6 +1,5 @@
-"""Converts a world's options, checked values and exceptions into journal fields."""
+"""Converts a world's options and checked values into journal fields."""
 
-import traceback
 from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
@@ -36,10 +35,3 @@ def _changed(value: Decisions | Settings) -> str:
 def value(given: Any) -> Scalar:
     """Return a value as a JSON scalar."""
     return given if isinstance(given, str | int | float | bool | None) else repr(given)
-
-
-def trace(error: BaseException) -> tuple[str, ...]:
-    """Return the trace of an error and its causes, without absolute paths."""
-    before = trace(error.__cause__) if error.__cause__ else ()
-    frames = traceback.extract_tb(error.__traceback__)
-    return (*before, *(f"{frame.name}: {frame.line}" for frame in frames))

@@ -8,12 +8,13 @@ from typing import Any
 
 from x402sim.clock import stopwatch
 from x402sim.protocol.networks import TESTNET, Network
-from x402sim.report.run import Run
+from x402sim.report.run import Run, finished
 from x402sim.service.settings import Settings
 from x402sim.spec.decisions import Decisions
 from x402sim.suggest import unknown
 from x402sim.world.assembly.recipe import Recipe
 from x402sim.world.chains.backend import ChainBackend
+from x402sim.world.chains.block_times import BlockTimes, FixedBlocks
 from x402sim.world.chains.parse import DEFAULT_CHAIN, parse_chain
 from x402sim.world.stages.in_process import InProcess
 from x402sim.world.stages.parse import parse_stage
@@ -21,7 +22,7 @@ from x402sim.world.stages.stage import OpenStage, Plan, Stage
 from x402sim.world.story import serialize
 from x402sim.world.story.live import LiveWorld
 from x402sim.world.story.play import Description, play_on
-from x402sim.world.story.scenario import Scenario, Story, find
+from x402sim.world.story.scenario import Scenario, Story, find, scenario_of
 from x402sim.world.story.shops import shops
 from x402sim.world.transport.latency import LatencySpec, latency_of
 
@@ -48,9 +49,12 @@ class World:
     latency
         Latency in seconds of one message in one direction, by who receives the request:
         "service", "facilitator", "explorer", "rpc". A number; (median, sigma) of a lognormal;
-        or a list of measured seconds. Default: none.
+        a list of measured seconds; a frozen distribution of scipy.stats, or anything with its
+        `ppf` or `rvs`; or a function of a random stream. Default: none.
     block_time_s
         Seconds between blocks, 0.01 to 86400; by default each transaction is mined immediately.
+        The first block comes at a time drawn from the seed. Objects: `FixedBlocks(5, phase=0)`,
+        `JitteredBlocks(5, 0.2)`, `PoissonBlocks(5)`.
     explorer_lag_s
         Seconds after its time until the explorer shows a block; default 0.
     service
@@ -92,7 +96,7 @@ class World:
         on: Stage | str = InProcess(),  # noqa: B008 - frozen, without state
         chain: ChainBackend | str = DEFAULT_CHAIN,
         latency: Mapping[str, LatencySpec] | None = None,
-        block_time_s: float | None = None,
+        block_time_s: float | BlockTimes | None = None,
         explorer_lag_s: float = 0.0,
         service: Settings | None = None,
         decisions: Decisions | None = None,
@@ -120,7 +124,7 @@ class World:
                 decisions=decisions,
                 explorer_lag_s=explorer_lag_s,
                 chain=self.chain,
-                block_time_s=block_time_s,
+                block_time_s=_blocks(block_time_s),
                 without=without,
                 spill=journal is not None,
             ),
@@ -141,17 +145,14 @@ class World:
     def play(self, story: Scenario | Story | str) -> Run:
         """Play a scenario, the shipped scenario of this name, or any `async def story(world)`.
 
-        Returns the finished run, which holds the story's failures and errors. Raises `ValueError`
-        for an unknown name or a network that is not the deployment's, `ConnectionError` for a
-        URL that does not answer, and `ChainError` for a chain that cannot be opened.
+        A text is a name, a file "FILE.py", or a function in a file, "FILE.py:function". Returns
+        the finished run, which holds the story's failures and errors: `raise_for_failure` raises
+        them. Raises `ValueError` for an unknown name or a network that is not the deployment's,
+        `ConnectionError` for a URL that does not answer, and `ChainError` for a chain that cannot
+        be opened.
         """
-        if isinstance(story, str):
-            (story,) = find([story])
-        if not isinstance(story, Scenario):
-            name = getattr(story, "__name__", "story")
-            story = Scenario(name, name.replace("_", " "), (), "", (), story)
-        scenario = story
-        return self.on.run(self.chain, lambda: self._play(scenario))
+        scenario = find([story])[0] if isinstance(story, str) else scenario_of(story)
+        return finished(self.on.run(self.chain, lambda: self._play(scenario)))
 
     async def _play(self, scenario: Scenario) -> Run:
         elapsed = stopwatch()
@@ -189,6 +190,13 @@ def _require(option: str, value: object, *kinds: type) -> None:
     if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
         wanted = " or ".join("None" if kind is type(None) else kind.__name__ for kind in kinds)
         raise ValueError(f"{option}: expected {wanted}, got {value!r}")
+
+
+def _blocks(given: float | BlockTimes | None) -> BlockTimes | None:
+    """Return when blocks come: of a number of seconds, at a phase drawn from the seed."""
+    if given is None or hasattr(given, "intervals"):
+        return given
+    return FixedBlocks(given)
 
 
 def _latency(to: str, spec: LatencySpec) -> Any:

@@ -1,4 +1,4 @@
-"""Faults as data; `middleware` injects them.
+"""Faults as data, or as a function of a request; `middleware` injects them.
 
 A fault has a victim, a kind and conditions. An unknown victim, kind, field or path is an error
 where the fault is written, and so is a field that the kind does not use.
@@ -6,15 +6,17 @@ where the fault is written, and so is a field that the kind does not use.
 
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cache
-from typing import Annotated, Any, Literal, get_args, get_type_hints
+from typing import Annotated, Any, Literal, cast, get_args, get_type_hints
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from x402sim.events import Part
+from x402sim.printable import described
 from x402sim.protocol.header import json_of_header
-from x402sim.protocol.messages import BadMessage
+from x402sim.protocol.messages import BadMessage, decode
 from x402sim.rng import Stream
 from x402sim.suggest import unknown
 
@@ -147,12 +149,43 @@ When = Callable[[bytes], bool]
 """A further condition on a request, a function of its path, query and body."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Struck:
+    """A request that a fault may strike, as a function of the user's own sees it.
+
+    `sent` is its path, query and body; `at_s` the true time, in Unix seconds; `rng` the random
+    stream of the world's faults.
+    """
+
+    victim: Victim
+    path: str
+    sent: bytes
+    at_s: float
+    rng: Stream
+
+    @property
+    def json(self) -> Any:
+        """The JSON of its body; None if it is not JSON."""
+        try:
+            return decode(self.sent.partition(b"\n")[2], Any)
+        except BadMessage:
+            return None
+
+
+FaultRule = Callable[[Struck], Fault | None]
+"""A fault of the user's own: it says for each request which fault strikes it, or None.
+
+Of the fault that it returns, only what it does counts, and its `probability`.
+"""
+
+
 class Faults:
     """The active faults, and the choice of the one that strikes a request."""
 
-    def __init__(self, rng: Stream) -> None:
-        self._rng = rng
+    def __init__(self, rng: Stream, now: Callable[[], float] = lambda: 0.0) -> None:
+        self._rng, self._now = rng, now
         self._standing: list[_Standing] = []
+        self._rules: list[tuple[FaultRule, Callable[[str], None]]] = []
         self._paths: dict[str, Sequence[str]] = {}
         self.on_crash: Callable[[], None] = lambda: None
 
@@ -160,7 +193,7 @@ class Faults:
         """Declare the paths that a victim serves, as in its routes."""
         self._paths[victim] = paths
 
-    def add(self, fault: Fault, when: When = lambda _: True) -> None:
+    def add(self, fault: Fault, when: When | None = None) -> None:
         """Add a fault; earlier faults have precedence.
 
         Raises `ValueError` if no path of the victim ends with the fault's.
@@ -169,17 +202,33 @@ class Faults:
         if paths and not any(_may_end_with(path, fault) for path in paths):
             endings = dict.fromkeys("/" + "/".join(_ending(path, fault)[1:]) for path in paths)
             raise ValueError(unknown(f"path of {fault.victim}", fault.path, endings))
-        self._standing.append(_Standing(fault, when))
+        self._standing.append(_Standing(fault, when or (lambda _: True)))
+
+    def add_rule(self, rule: FaultRule, on_error: Callable[[str], None]) -> None:
+        """Add a function that is asked about every request that no fault has struck.
+
+        `on_error` is told what it raises, and what it returns instead of a fault. Raises
+        `TypeError` if it is no function.
+        """
+        if not callable(rule):
+            raise TypeError(f"a fault is a Fault or a function of a request, not {rule!r}")
+        self._rules.append((rule, on_error))
 
     def clear(self) -> None:
         """Remove all faults."""
         self._standing.clear()
+        self._rules.clear()
 
     def standing(self) -> list[Fault]:
         """Return the faults that can still strike."""
         return [each.fault for each in self._standing]
 
-    def next_for(self, victim: str, path: str, request: bytes) -> Fault | None:
+    @property
+    def is_empty(self) -> bool:
+        """Whether no request can be struck."""
+        return not self._standing and not self._rules
+
+    def next_for(self, victim: Victim, path: str, request: bytes) -> Fault | None:
         """Return the fault that strikes this request, if any, and count the strike."""
         for each in self._standing:
             fault = each.fault
@@ -194,6 +243,23 @@ class Faults:
             if fault.times is not None and each.struck >= fault.times:
                 self._standing.remove(each)
             return fault
+        return self._by_rule(victim, path, request)
+
+    def _by_rule(self, victim: Victim, path: str, request: bytes) -> Fault | None:
+        """Return the fault of the first rule that has one for this request."""
+        asked = Struck(victim=victim, path=path, sent=request, at_s=self._now(), rng=self._rng)
+        for rule, on_error in self._rules:
+            try:
+                fault = rule(asked)
+            except Exception as error:  # noqa: BLE001 - the user's own code: the run is told
+                on_error(f"{described(rule)} raised {error!r}")
+                continue
+            if fault is None:
+                continue
+            if not isinstance(cast(object, fault), Fault):
+                on_error(f"{described(rule)} returned {described(fault)}")
+            elif self._rng.random() < fault.probability:
+                return fault
         return None
 
 

@@ -30,7 +30,7 @@ def faulty(
     """
 
     async def middleware(scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or not faults.standing():
+        if scope["type"] != "http" or faults.is_empty:
             await app(scope, receive, send)
             return
         messages = await _received(receive)

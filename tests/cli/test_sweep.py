@@ -1,0 +1,111 @@
+"""`sweep`: it plays an experiment in a file, prints the summary, and says how to play on."""
+
+import json
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from typer.testing import CliRunner, Result
+
+from x402sim.cli import app
+
+STUDY = """
+import helper
+
+def delay(rate, seed, mode="plain"):
+    if rate == 2 and seed in (3, 5):
+        raise ValueError("no rate 2")
+    return {"x": helper.FACTOR * rate + seed, "ok": seed % 2 == 0, "mode_was": mode}
+
+def number(seed):
+    return seed
+"""
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> Path:
+    (tmp_path / "helper.py").write_text("FACTOR = 10\n")
+    file = tmp_path / "study.py"
+    file.write_text(STUDY)
+    return file
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(app, ["sweep", *map(str, arguments), "--workers", "0"])
+
+
+def test_it_prints_means_with_intervals(study: Path) -> None:
+    done = run(f"{study}:delay", "--set", "rate=1,4", "--set", "mode=fast", "--seeds", 5)
+    assert done.exit_code == 0, done.output
+    head, *rows = [line.split() for line in done.stdout.splitlines()]
+    assert head == ["rate", "mode", "result", "seeds", "mean", "low", "high"]
+    assert [row[:5] for row in rows] == [
+        ["1", "fast", "x", "5", "12"], ["1", "fast", "ok", "5", "0.6"],
+        ["4", "fast", "x", "5", "42"], ["4", "fast", "ok", "5", "0.6"],
+    ]  # fmt: skip
+    assert all(float(row[5]) < float(row[4]) < float(row[6]) for row in rows)
+    assert max(map(len, done.stdout.splitlines())) <= 80
+
+
+def test_a_failure_is_told_with_the_line_that_replays_it(study: Path) -> None:
+    done = run(f"{study}:delay", "--set", "rate=1,2", "--seeds", 6)
+    assert done.exit_code == 1
+    assert "2 points failed" in done.stderr
+    assert "study.py:6 in delay: raise ValueError" in done.stderr
+    assert "x402sim/experiments" not in done.stderr
+    line = next(line for line in done.stderr.splitlines() if "replay: " in line)
+    command = shlex.split(line.partition("replay: ")[2])
+    assert command[-6:] == ["--set", "rate=2", "--seeds", "3:", "--workers", "0"]
+    again = subprocess.run(
+        [sys.executable, *command[1:]], capture_output=True, text=True, check=False
+    )
+    assert again.returncode == 1
+    assert "1 point failed" in again.stderr
+
+
+def test_a_folder_has_all_rows_and_the_summary_and_is_resumed(study: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    done = run(f"{study}:delay", "--set", "rate=1,2", "--seeds", 6, "--out", out)
+    assert done.exit_code == 1
+    rows = pd.read_parquet(out / "results.parquet")
+    assert len(rows) == 12
+    assert rows["error"].notna().sum() == 2
+    assert rows["ok"].dropna().isin([True, False]).all()
+    summary = pd.read_csv(out / "summary.csv")
+    assert summary.loc[summary["rate"] == 2, "failed"].tolist() == [2, 2]
+    more = run(f"{study}:delay", "--set", "rate=1", "--seeds", 8, "--out", out)
+    assert more.exit_code == 0
+    assert len(pd.read_parquet(out / "results.parquet")) == 8
+    study.write_text(STUDY.replace("rate == 2", "rate == 3"))
+    changed = run(f"{study}:delay", "--set", "rate=1", "--seeds", 8, "--out", out)
+    assert changed.exit_code == 2
+    assert "results of another sweep (the source of the experiment" in changed.stderr
+
+
+def test_json_and_seeds_without_parameters(study: Path) -> None:
+    done = run(f"{study}:number", "--seeds", "10:14", "--json")
+    found = json.loads(done.stdout)
+    assert found["points"] == 4
+    assert found["summary"][0] | {"mean": 11.5, "seeds": 4, "failed": 0} == found["summary"][0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["nothing.py:f"], "no such file: nothing.py"),
+        (["{study}:dely"], "unknown function 'dely'; did you mean 'delay'"),
+        (["{study}"], "FILE.py:FUNCTION is needed"),
+        (["{study}:delay", "--set", "rate"], "KEY=A,B,C is needed, not 'rate'"),
+        (["{study}:delay", "--set", "ratte=1"], "did you mean 'rate'"),
+        (["{study}:number", "--seeds", "many"], "--seeds: N or A:B is needed"),
+        (["{study}:number", "--seeds", "0"], "seeds: whole numbers"),
+    ],
+)
+def test_wrong_usage_is_said_in_one_line(study: Path, arguments: list[str], says: str) -> None:
+    done = run(*(each.format(study=study) for each in arguments))
+    assert done.exit_code == 2
+    assert says in done.stderr
+    assert done.stderr.count("\n") == 1

@@ -1,0 +1,88 @@
+"""Dask: a cluster gives the same results as this process, also if one of its workers is killed."""
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from tests.experiments import studies
+from x402sim import sweep
+from x402sim.cli import app
+from x402sim.experiments import executors
+
+GRID: dict[str, Any] = {"n": [1, 2]}
+pytestmark = pytest.mark.filterwarnings("ignore::Warning")  # of distributed's own
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Any]:
+    """A client of two worker processes, of one thread each."""
+    from distributed import Client, LocalCluster
+
+    with (
+        LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None,
+            silence_logs=50,
+        ) as cluster,
+        Client(cluster) as client,
+    ):  # fmt: skip
+        yield client
+
+
+def test_a_worker_that_is_killed_midway_changes_nothing(client: Any, tmp_path: Path) -> None:
+    """The first worker that has begun a task is killed, while it plays that."""
+    made = tmp_path / "made"
+    made.mkdir()
+    grid = {"folder": [str(made)], **GRID}
+    killed: list[int] = []
+
+    def kill() -> None:
+        while len(list(made.iterdir())) < 12:
+            pass
+        pids: list[int] = list(client.run(os.getpid).values())
+        os.kill(pids[0], signal.SIGKILL)
+        killed.append(pids[0])
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    frame = sweep(studies.slow, grid, range(60), client)
+    killer.join()
+    assert killed
+    pids_now = set(client.run(os.getpid).values())
+    assert killed[0] not in pids_now
+    assert frame["value"].tolist() == [100 * n + seed for n in (1, 2) for seed in range(60)]
+    assert len(list(made.iterdir())) > 120, "what the killed worker did was done again"
+
+
+def test_a_cluster_gives_the_same_frame(client: Any) -> None:
+    here = sweep(studies.wait, {"rate": [1.0, 4.0]}, range(6), workers=0)
+    pd.testing.assert_frame_equal(sweep(studies.wait, {"rate": [1.0, 4.0]}, range(6), client), here)
+
+
+def test_workers_of_another_version_are_refused(
+    client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(executors, "VERSION", "0.0.0")
+    with pytest.raises(ValueError, match=r"tcp://.* has x402sim .*, but this process has 0\.0\.0"):
+        sweep(studies.wait, {"rate": [1.0]}, range(2), client)
+
+
+def test_the_command_plays_on_a_cluster(client: Any, tmp_path: Path) -> None:
+    file = tmp_path / "study.py"
+    file.write_text("def double(n, seed):\n    return 2 * n\n")
+    address = client.scheduler.address
+    done = CliRunner().invoke(
+        app, ["sweep", f"{file}:double", "--set", "n=1,2", "--seeds", "4", "--dask", address]
+    )
+    assert done.exit_code == 0, done.output
+    assert [line.split() for line in done.stdout.splitlines()] == [
+        ["n", "result", "seeds", "mean", "low", "high"],
+        ["1", "value", "4", "2", "2", "2"],
+        ["2", "value", "4", "4", "4", "4"],
+    ]

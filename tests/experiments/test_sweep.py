@@ -1,0 +1,314 @@
+"""Sweeps: the same results whoever plays them, and nothing lost to failures and interruptions."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+
+from tests.experiments import studies
+from x402sim import sweep
+from x402sim.experiments import batches, drive
+from x402sim.experiments.batches import Batches, Task
+from x402sim.experiments.folder import MANIFEST
+from x402sim.experiments.grid import Cell, cells
+from x402sim.experiments.sweep import SweepFailed
+
+RATES = {"rate": [1.0, 4.0]}
+
+
+def calls(folder: Path) -> set[tuple[int, int]]:
+    """Return the points that were played: n and seed. Each must have been played once."""
+    found = [file.name.split("-")[:2] for file in folder.iterdir()]
+    points = [(int(n), int(seed)) for n, seed in found]
+    assert len(set(points)) == len(points)
+    return set(points)
+
+
+@pytest.fixture
+def serial() -> pd.DataFrame:
+    return sweep(studies.wait, RATES, seeds=range(6), workers=0)
+
+
+# --- the frame ---------------------------------------------------------------------------
+
+
+def test_a_row_a_point_in_the_order_of_cells_and_seeds(serial: pd.DataFrame) -> None:
+    assert list(serial.columns) == ["rate", "seed", "latency_s", "requests"]
+    points = [(rate, seed) for rate in (1.0, 4.0) for seed in range(6)]
+    assert list(zip(serial["rate"], serial["seed"], strict=True)) == points
+    assert serial["latency_s"].tolist() == [studies.wait(*point)["latency_s"] for point in points]
+    assert serial["latency_s"].nunique() == 12
+
+
+def test_common_random_numbers_are_the_default(serial: pd.DataFrame) -> None:
+    """The latencies of both cells are the same draws, only four times as large."""
+    slow, fast = (serial.loc[serial["rate"] == rate, "latency_s"].to_numpy() for rate in (1, 4))
+    assert slow == pytest.approx(4 * fast, abs=0.01)
+
+
+def test_without_them_each_cell_has_seeds_of_its_own() -> None:
+    grid = {"n": [1, 2]}
+    frame = sweep(studies.flawed, grid, range(4), workers=0, common_random_numbers=False)
+    again = sweep(studies.flawed, grid, range(4), workers=0, common_random_numbers=False)
+    assert frame["seed"].nunique() == 8
+    pd.testing.assert_frame_equal(frame, again)
+    alone = sweep(studies.flawed, {"n": [2]}, range(4), workers=0, common_random_numbers=False)
+    assert alone["seed"].tolist() == frame.loc[frame["n"] == 2, "seed"].tolist()
+
+
+def test_an_experiment_may_return_a_frame() -> None:
+    frame = sweep(studies.as_frame, {"rate": [1, 2]}, seeds=[3, 0, 1], workers=0)
+    assert frame["seed"].tolist() == [3, 3, 3, 1] * 2
+    assert frame["x"].tolist() == [0, 1, 2, 0, 0, 2, 4, 0]
+
+
+def test_objects_in_the_grid_need_a_label_that_lasts() -> None:
+    named = cells({"policy": {"naive": object(), "careful": object()}, "n": [1]})
+    assert [cell.labels for cell in named] == [{"policy": p, "n": 1} for p in ("naive", "careful")]
+    with pytest.raises(ValueError, match=r"policy: <object object .* has no lasting label; give"):
+        cells({"policy": [object()]})
+    with pytest.raises(ValueError, match="two cells of the grid have the same labels"):
+        cells({"n": [1, 1]})
+    with pytest.raises(ValueError, match="a list of values is needed, not 'abc'"):
+        cells({"n": "abc"})
+    with pytest.raises(ValueError, match="'seed': it is a column of every sweep"):
+        cells({"seed": [1]})
+
+
+@pytest.mark.parametrize(
+    ("returned", "says"),
+    [(None, "it returned None"), ({"n": 1}, "'n', which is a column"), ({"x": [1]}, "a list as 'x'")],
+)  # fmt: skip
+def test_what_cannot_be_kept_is_an_error(returned: Any, says: str) -> None:
+    def wrong(n: int, seed: int) -> Any:
+        return returned
+
+    with pytest.raises(SweepFailed, match=says):
+        sweep(wrong, {"n": [1]}, [0], workers=0)
+
+
+def test_an_experiment_that_does_not_fit_is_refused_before_it_is_played() -> None:
+    async def story(n: int, seed: int) -> None:
+        """A story is not an experiment."""
+
+    with pytest.raises(TypeError, match="unknown parameter 'ratte'; did you mean 'rate'"):
+        sweep(studies.wait, {"ratte": [1.0]}, workers=0)
+    with pytest.raises(TypeError, match="plain function"):
+        sweep(story, {"n": [1]}, workers=0)
+    with pytest.raises(ValueError, match="seeds: whole numbers"):
+        sweep(studies.wait, RATES, seeds=[], workers=0)
+    with pytest.raises(ValueError, match="not both"):
+        sweep(studies.wait, RATES, workers=2, executor=ThreadPoolExecutor(1))
+    with pytest.raises(TypeError, match=r"a concurrent.futures.Executor or a distributed.Client"):
+        sweep(studies.wait, RATES, executor="somewhere")
+
+
+# --- whoever plays it, in whatever order -------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def pool() -> Iterator[ProcessPoolExecutor]:
+    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
+        yield pool
+
+
+def test_our_processes_give_the_same_frame(serial: pd.DataFrame) -> None:
+    pd.testing.assert_frame_equal(sweep(studies.wait, RATES, range(6), workers=2), serial)
+
+
+def test_an_executor_of_the_users_own_gives_the_same(
+    serial: pd.DataFrame, pool: ProcessPoolExecutor
+) -> None:
+    pd.testing.assert_frame_equal(sweep(studies.wait, RATES, range(6), pool), serial)
+    assert pool.submit(int, "7").result() == 7, "it is still open"
+
+
+def test_threads_give_the_same_with_shipped_scenarios() -> None:
+    grid = {"scenario": ["replay", "wrong_amount", "lost_answer"]}
+    with ThreadPoolExecutor(4) as threads:
+        frame = sweep(studies.shipped, grid, range(4), threads)
+    pd.testing.assert_frame_equal(frame, sweep(studies.shipped, grid, range(4), workers=0))
+
+
+def test_the_order_does_not_matter(serial: pd.DataFrame, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many small tasks, of which the one that was submitted last is always done first."""
+    order: list[tuple[str, tuple[int, ...]]] = []
+
+    class LastFirst(Executor):
+        _max_workers = 4
+
+        def submit(self, function: Any, /, *args: Any) -> Any:  # type: ignore[override]
+            future: Future[Any] = Future()
+            future.play = lambda: (order.append((args[1].key, args[1].seeds)), function(*args))[1]  # type: ignore[attr-defined]
+            return future
+
+    def wait(running: dict[Any, Task], **_: Any) -> Any:
+        last = list(running)[-1]
+        last.set_result(last.play())
+        return {last}, set()
+
+    monkeypatch.setattr(drive, "wait", wait)
+    pd.testing.assert_frame_equal(sweep(studies.wait, RATES, range(6), LastFirst()), serial)
+    assert order[0] == ('{"rate":4.0}', (1,))
+    assert order[-1] == ('{"rate":1.0}', (0,))
+
+
+def test_a_script_needs_no_guard(tmp_path: Path) -> None:
+    """Its functions are sent by value, and the processes do not run the script again."""
+    file = tmp_path / "study.py"
+    file.write_text(
+        "from x402sim import sweep\n"
+        "FACTOR = 3\n"
+        "def experiment(n, seed): return FACTOR * n + seed\n"
+        "print(sweep(experiment, {'n': [1, 2]}, seeds=range(2), workers=2)['value'].tolist())\n"
+    )
+    done = subprocess.run([sys.executable, file], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("[3, 4, 6, 7]\n", "")
+
+
+# --- tasks -------------------------------------------------------------------------------
+
+
+def test_tasks_take_one_to_five_seconds() -> None:
+    """A hundred cells of points of 30 ms, or of 3 s: simulated, without playing them."""
+    for point_s, least, most in ((0.03, 1.0, 5.0), (3.0, 3.0, 3.0)):
+        cell = Cell(0, {"n": 1}, {"n": 1})
+        queue = Batches([(cell, range(10_000))], workers=2)
+        first = queue.next(is_idle=True)
+        assert first is not None
+        assert len(first.seeds) == 1
+        queue.learn(first, point_s)
+        taken = []
+        while task := queue.next(is_idle=False):
+            queue.learn(task, point_s * len(task.seeds))
+            taken.append(len(task.seeds))
+        assert sum(taken) == 9_999
+        assert all(least - point_s <= n * point_s <= most for n in taken[:-1])
+
+
+def test_a_task_that_was_lost_is_played_alone_and_point_by_point() -> None:
+    cell = Cell(0, {}, {})
+    queue = Batches([(cell, range(3))], workers=2)
+    queue.split(Task(cell, (7, 8)))
+    assert queue.next(is_idle=False) is None
+    assert queue.next(is_idle=True) == Task(cell, (7,), is_alone=True)
+    assert batches.LEAST_S < batches.WANTED_S
+
+
+# --- failures ----------------------------------------------------------------------------
+
+
+def test_a_failure_is_raised_at_the_end_and_loses_nothing_else() -> None:
+    with pytest.raises(SweepFailed) as caught:
+        sweep(studies.flawed, {"n": [1, 2]}, range(10), workers=0)
+    text, frame = str(caught.value), caught.value.frame
+    assert text.startswith("2 points failed.")
+    assert "studies.py:" in text
+    assert "in flawed: raise KeyError" in text
+    assert frame["value"].notna().sum() == 18
+
+
+def test_a_failure_is_recorded_with_the_line_that_replays_it() -> None:
+    frame = sweep(studies.flawed, {"n": [1, 2]}, range(10), workers=0, on_error="record")
+    failed = frame[frame["error"].notna()]
+    assert list(zip(failed["n"], failed["seed"], strict=True)) == [(2, 3), (2, 5)]
+    assert failed["error"].str.fullmatch(r"KeyError: 'seed \d' \(studies.py:\d+\)").all()
+    line = failed["replay"].iloc[0]
+    assert line == "from tests.experiments.studies import flawed; flawed(n=2, seed=3)"
+    with pytest.raises(KeyError, match="seed 3"):
+        exec(line, {})
+
+
+def test_a_failed_story_fails_its_point() -> None:
+    for experiment, says in (
+        (studies.failing_story, r"KeyError: 'nothing'.*\(studies.py:\d+\)$"),
+        (studies.free_money, r"the story 'story' failed: 1 of 1 checks .*\(4.1/receipt\)"),
+    ):
+        frame = sweep(experiment, {"n": [1]}, range(2), workers=0, on_error="record")
+        assert frame["error"].str.contains(says).all(), frame["error"].iloc[0]
+
+
+def test_a_point_that_kills_its_process_loses_nothing_else() -> None:
+    frame = sweep(studies.deadly, {"n": [1, 2]}, range(8), workers=2, on_error="record")
+    failed = frame[frame["error"].notna()]
+    assert list(zip(failed["n"], failed["seed"], strict=True)) == [(2, 3)]
+    assert failed["error"].str.contains("BrokenProcessPool").all()
+    others = frame[frame["error"].isna()]
+    assert (others["value"] == others["n"] + others["seed"]).all()
+
+
+# --- kept in a folder --------------------------------------------------------------------
+
+
+def test_a_sweep_resumes_with_what_is_missing(tmp_path: Path) -> None:
+    made, out = tmp_path / "made", tmp_path / "out"
+    made.mkdir()
+    grid: dict[str, Any] = {"folder": [str(made)], "n": [1, 2]}
+    part = sweep(studies.counted, grid, range(3), workers=0, out=out)
+    assert calls(made) == {(n, seed) for n in (1, 2) for seed in range(3)}
+    whole = sweep(studies.counted, grid | {"n": [1, 2, 3]}, range(5), workers=0, out=out)
+    assert calls(made) == {(n, seed) for n in (1, 2, 3) for seed in range(5)}
+    assert whole["value"].tolist() == [100 * n + seed for n in (1, 2, 3) for seed in range(5)]
+    pd.testing.assert_frame_equal(sweep(studies.counted, grid, range(3), workers=0, out=out), part)
+
+
+def test_a_killed_sweep_resumes(tmp_path: Path) -> None:
+    """The sweep is killed while its tasks run; what was done is not played again."""
+    made, out = tmp_path / "made", tmp_path / "out"
+    made.mkdir()
+    code = (
+        "from tests.experiments.studies import slow; from x402sim import sweep; import sys\n"
+        "sweep(slow, {'folder': [sys.argv[1]], 'n': [1, 2]}, range(40), workers=0, "
+        "out=sys.argv[2])\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code, str(made), str(out)])
+    while len(list(out.glob("*.parquet"))) < 1:
+        assert process.poll() is None
+    process.kill()
+    process.wait()
+    kept = sum(pq.read_metadata(file).num_rows for file in out.glob("*.parquet"))
+    assert 0 < kept < 80
+    for file in made.iterdir():
+        file.unlink()
+    frame = sweep(studies.slow, {"folder": [str(made)], "n": [1, 2]}, range(40), out=out)
+    assert len(calls(made)) == 80 - kept
+    assert frame["value"].tolist() == [100 * n + seed for n in (1, 2) for seed in range(40)]
+
+
+def test_what_failed_is_played_again(tmp_path: Path) -> None:
+    first = sweep(studies.flawed, {"n": [2]}, range(6), workers=0, out=tmp_path, on_error="record")
+    again = sweep(studies.flawed, {"n": [2]}, range(6), workers=0, out=tmp_path, on_error="record")
+    pd.testing.assert_frame_equal(first, again)
+    names = [file.name for file in tmp_path.glob("n=2,seed=3,*.parquet")]
+    assert len(names) == 1, "played again, alone"
+
+
+def test_a_file_is_named_by_parameters_and_seeds_and_can_be_read_alone(tmp_path: Path) -> None:
+    sweep(studies.flawed, {"n": [4]}, [7], workers=0, out=tmp_path)
+    (file,) = tmp_path.glob("*.parquet")
+    assert file.name.startswith("n=4,seed=7,")
+    assert pd.read_parquet(file).drop(columns=["error", "trace", "replay"]).to_dict("records") == [
+        {"n": 4, "seed": 7, "value": 1.75}
+    ]
+
+
+def test_results_of_another_experiment_are_not_mixed(tmp_path: Path) -> None:
+    sweep(studies.flawed, {"n": [1]}, [0], workers=0, out=tmp_path)
+    with pytest.raises(ValueError, match="the experiment was flawed, is deadly"):
+        sweep(studies.deadly, {"n": [1]}, [0], workers=0, out=tmp_path)
+    manifest = tmp_path / MANIFEST
+    manifest.write_text(manifest.read_text().replace('sha256": "', 'sha256": "0'))
+    with pytest.raises(ValueError, match="the source of the experiment"):
+        sweep(studies.flawed, {"n": [1]}, [0], workers=0, out=tmp_path)
+    broken = tmp_path / "n=1,broken.parquet"
+    manifest.write_text(manifest.read_text().replace('sha256": "0', 'sha256": "'))
+    broken.write_bytes(b"no table")
+    with pytest.raises(ValueError, match=r"broken.parquet: this is no Parquet file"):
+        sweep(studies.flawed, {"n": [1]}, [0], workers=0, out=tmp_path)

@@ -1,0 +1,123 @@
+"""Failures are loud: they are raised on demand, with file and line, and can be played again."""
+
+import asyncio
+import pickle
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from x402sim import Journal, LiveWorld, Run, World
+from x402sim.events import End, StoryRaised
+from x402sim.report.run import RunFailed
+
+HERE = Path(__file__).name
+
+
+async def grouped(world: LiveWorld) -> None:
+    async def inner() -> None:
+        try:
+            {}["nothing"]
+        except KeyError as error:
+            raise ValueError("two things went wrong") from error
+
+    async def other() -> None:
+        raise OSError("and a third")
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(inner())
+        group.create_task(other())
+
+
+def trace(run: Run) -> tuple[str, ...]:
+    (found,) = [each.event.trace for each in run.journal if isinstance(each.event, StoryRaised)]
+    return found
+
+
+def test_a_run_raises_its_failure_and_returns_itself_otherwise() -> None:
+    async def story(world: LiveWorld) -> None:
+        await (await world.payer("alice", balance="1.00")).buy()
+
+    run = World(seed=1).play(story)
+    assert run.raise_for_failure() is run
+
+    async def wrong(world: LiveWorld) -> None:
+        for n in range(7):
+            world.expect(n, 0, "4.1/receipt")
+
+    with pytest.raises(RunFailed) as caught:
+        World(seed=3).play(wrong).raise_for_failure()
+    first, *checks, more, again = str(caught.value).split("\n  ")
+    assert first == "'wrong' failed with seed 3: 6 of 7 checks did not hold"
+    assert checks == [f"4.1/receipt: expected 0, got {n}" for n in range(1, 6)]
+    assert more == "and 1 more failed checks"
+    assert again == "play it again: World(seed=3).play(wrong)"
+    assert caught.value.run.outcome == "failed"
+
+
+def test_a_skipped_run_has_not_failed() -> None:
+    first, *_ = World().play("replay").journal
+    journal = Journal()
+    journal.record(0, first.event)
+    journal.record(0, End(outcome="skipped", reason="it needs another stage"))
+    assert Run(journal=journal).raise_for_failure().outcome == "skipped"
+
+
+def test_a_group_tells_every_error_in_it_with_file_and_line() -> None:
+    run = World().play(grouped)
+    assert (
+        "(2 sub-exceptions): ValueError: two things went wrong; OSError: and a third" in run.reason
+    )
+    told = trace(run)
+    assert any(line.startswith(f"{HERE}:") and "in grouped: async with" in line for line in told)
+    at = [n for n, line in enumerate(told) if line.startswith("error ")]
+    assert [told[n] for n in at] == [
+        "error 1 of 2: ValueError: two things went wrong", "error 2 of 2: OSError: and a third"
+    ]  # fmt: skip
+    first = [line.partition(" in ") for line in told[at[0] + 1 : at[1]]]
+    assert [what for _, _, what in first] == [
+        'inner: {}["nothing"]', 'inner: raise ValueError("two things went wrong") from error'
+    ]  # fmt: skip
+    assert all(place.startswith(f"  {HERE}:") for place, _, _ in first)
+
+
+@pytest.mark.parametrize("name", ["replay", "lost_answer"])
+def test_a_run_can_be_pickled(name: str) -> None:
+    run = World(seed=2).play(name)
+    again = pickle.loads(pickle.dumps(run))
+    assert (again.sha256, again.on, again.real_s) == (run.sha256, run.on, run.real_s)
+    assert again.payments.equals(run.payments)
+
+
+def test_stories_of_ones_own_are_played_again_by_file_and_function(tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text("async def first(world): {}['a']\n\n\nasync def second(world): pass\n")
+    run = World(seed=4).play(f"{file}:first")
+    assert run.reason == "KeyError: 'a'"
+    assert run.command == "python -m x402sim run mine.py:first --on in-process --seed 4"
+    done = subprocess.run(
+        [sys.executable, *run.command.split()[1:]],
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert f"journal sha256 {run.sha256}" in done.stdout
+    with pytest.raises(ValueError, match="unknown function 'frist'; did you mean 'first'"):
+        World().play(f"{file}:frist")
+    with_options = World(seed=4, explorer_lag_s=2).play(f"{file}:second")
+    assert with_options.command == "World(seed=4, explorer_lag_s=2).play('mine.py:second')"
+
+
+def test_a_story_without_a_file_is_played_again_from_python() -> None:
+    async def mine(world: LiveWorld) -> None:
+        """It is inside of a function."""
+
+    assert World(seed=4).play(mine).command == "World(seed=4).play(mine)"
+
+
+def test_threads_load_the_same_scenarios_at_the_same_time() -> None:
+    names = ["replay", "wrong_amount"] * 8
+    with ThreadPoolExecutor(8) as threads:
+        runs = list(threads.map(lambda name: World(seed=1).play(name), names))
+    assert {run.sha256 for run in runs} == {World(seed=1).play(name).sha256 for name in names}

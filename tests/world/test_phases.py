@@ -1,0 +1,137 @@
+"""Periodic work and blocks start at phases of their own: no result is an artefact of a grid."""
+
+import statistics
+from itertools import islice, pairwise
+
+import pytest
+
+from x402sim import LiveWorld, Run, Settings, World, events
+from x402sim.backends import FixedBlocks, JitteredBlocks, PoissonBlocks
+from x402sim.rng import Rng
+from x402sim.world.chains.block_times import BlockTimes
+
+SEEDS = range(40)
+
+
+async def one_session(world: LiveWorld) -> None:
+    alice = await world.payer("alice", balance="1.00")
+    await alice.open_session("0.50", duration=60)
+    await world.advance(300)
+
+
+def refund_delay_s(run: Run) -> float:
+    """Return the seconds from the end of the session to its refund."""
+    assert run.outcome == "passed", run.reason
+    entries = list(run.journal)
+    (refunded_ms,) = [e.at_ms for e in entries if isinstance(e.event, events.SessionRefunded)]
+    (opened,) = [e.event for e in entries if isinstance(e.event, events.SessionOpened)]
+    return (refunded_ms - opened.expires_ms) / 1000
+
+
+@pytest.mark.parametrize(
+    ("blocks", "mean_s", "deviation_s"),
+    [
+        (None, 5.0, 2.9),  # 0 to 10 s until the sweep, and no wait for a block
+        (JitteredBlocks(5, 0.5), 7.7, 3.3),  # and 2.7 until the next block
+        (PoissonBlocks(5), 10.0, 5.8),  # and 5 until the next block
+    ],
+)
+def test_refund_delays_are_not_on_a_grid(
+    blocks: BlockTimes | None, mean_s: float, deviation_s: float
+) -> None:
+    delays = [refund_delay_s(World(seed=n, block_time_s=blocks).play(one_session)) for n in SEEDS]
+    assert len({round(delay % 5, 3) for delay in delays}) > 0.9 * len(delays)
+    assert abs(statistics.mean(delays) - mean_s) < 3 * deviation_s / len(delays) ** 0.5
+
+
+def test_between_fixed_blocks_the_delay_is_a_whole_number_of_blocks() -> None:
+    """The deposit and the refund are in blocks; the sweep comes at any time in between.
+
+    In step with the blocks, it would find a session that ends with one only 10 s later.
+    """
+    delays = [refund_delay_s(World(seed=n, block_time_s=5).play(one_session)) for n in SEEDS]
+    assert set(delays) == {5, 10}
+    assert abs(statistics.mean(delays) - 7.5) < 3 * 2.5 / len(delays) ** 0.5
+
+
+def test_a_setting_pins_the_phase() -> None:
+    pinned = World(service=Settings(phase=0), block_time_s=FixedBlocks(5, phase=0))
+    assert refund_delay_s(pinned.play(one_session)) in (5, 10, 15)
+    shifted = World(service=Settings(phase=3), block_time_s=FixedBlocks(5, phase=0))
+    begin, *entries = list(shifted.play(one_session).journal)
+    swept = [e.at_ms - begin.at_ms for e in entries if isinstance(e.event, events.SessionsExpired)]
+    indexed = [e.at_ms - begin.at_ms for e in entries if isinstance(e.event, events.IndexerRan)]
+    assert [ms % 10_000 for ms in swept] == [3_000]
+    assert indexed[0] == 3_000
+
+
+def test_the_indexer_runs_once_in_each_interval_wherever_it_begins() -> None:
+    async def story(world: LiveWorld) -> None:
+        await world.advance(1200)
+
+    firsts = set()
+    for seed in range(5):
+        begin, *entries = list(World(seed=seed).play(story).journal)
+        ran = [
+            (e.at_ms - begin.at_ms) / 1000
+            for e in entries
+            if isinstance(e.event, events.IndexerRan)
+        ]
+        assert len(ran) == 4
+        assert {round(after - before) for before, after in pairwise(ran)} == {300}
+        firsts.add(ran[0])
+    assert len(firsts) == 5
+
+
+@pytest.mark.parametrize(
+    ("blocks", "deviation_s"),
+    [(FixedBlocks(5), 0.0), (JitteredBlocks(5, 0.2), 1 / 3**0.5), (PoissonBlocks(5), 5.0)],
+)
+def test_blocks_come_as_they_are_told_to(blocks: BlockTimes, deviation_s: float) -> None:
+    stream = Rng(1).stream("blocks")
+    first, *later = islice(blocks.intervals(stream), 4001)
+    assert first > 0
+    assert statistics.mean(later) == pytest.approx(5, rel=0.05)
+    assert statistics.pstdev(later) == pytest.approx(deviation_s, rel=0.05, abs=1e-9)
+
+
+def test_a_world_mines_at_these_times() -> None:
+    async def story(world: LiveWorld) -> None:
+        alice = await world.payer("alice", balance="1.00")
+        for _ in range(20):
+            await alice.buy()
+
+    run = World(block_time_s=PoissonBlocks(5)).play(story)
+    mined = [e.at_ms for e in run.journal if isinstance(e.event, events.TransactionMined)]
+    waits = [(after - before) / 1000 for before, after in pairwise(mined)]
+    assert len(set(waits)) > 15
+    begin = next(iter(run.journal)).event
+    assert isinstance(begin, events.Begin)
+    assert begin.options == {"block_time_s": "PoissonBlocks(seconds=5)"}
+
+
+def test_the_next_seed_begins_elsewhere_and_the_same_one_does_not() -> None:
+    first, again, other = (World(seed=n, block_time_s=5).play(one_session) for n in (1, 1, 2))
+    assert first.journal.ndjson() == again.journal.ndjson()
+    assert refund_delay_s(first) != refund_delay_s(other)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "text"),
+    [
+        (0, "0.01 to 86400 seconds, not 0"),
+        (True, "0.01 to 86400 seconds, not True"),
+        ("5", "0.01 to 86400 seconds, not '5'"),
+        (float("nan"), "0.01 to 86400 seconds, not nan"),
+    ],
+)
+def test_an_impossible_block_time_is_refused(wrong: float, text: str) -> None:
+    with pytest.raises(ValueError, match=text):
+        World(block_time_s=wrong)
+
+
+def test_an_impossible_jitter_or_phase_is_refused() -> None:
+    with pytest.raises(ValueError, match="share: expected 0 to 1, got 2"):
+        JitteredBlocks(5, 2)
+    with pytest.raises(ValueError, match="phase: expected seconds from 0, or None, got -1"):
+        FixedBlocks(5, phase=-1)

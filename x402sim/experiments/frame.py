@@ -1,0 +1,74 @@
+"""How do the tables of the tasks become one frame? In the order of the cells and the seeds.
+
+Nothing in the frame depends on which tasks there were, or on who played them when.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from x402sim.experiments.grid import RESERVED, Cell
+from x402sim.experiments.tables import Done, joined
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+_PLACE = "cell", "position"
+
+
+def chosen(tables: Sequence[Done], wanted: Mapping[str, Sequence[int]]) -> list[tuple[Done, Any]]:
+    """Return the tables that have wanted points, each with which of its seeds to take.
+
+    A point that did not fail counts more than one that did; of equals, the first counts.
+    """
+    taken: dict[str, set[int]] = {key: set() for key in wanted}
+    asked = {key: set(seeds) for key, seeds in wanted.items()}
+    found = []
+    for is_failed in (False, True):
+        for done in tables:
+            have = {seed for seed in done.seeds if (seed in done.failed) == is_failed}
+            new = (have & asked.get(done.cell, set())) - taken.get(done.cell, set())
+            if new:
+                taken[done.cell] |= new
+                found.append((done, new))
+    return found
+
+
+def frame_of(
+    tables: Sequence[Done], cells: Sequence[Cell], wanted: Mapping[str, Sequence[int]]
+) -> "DataFrame":
+    """Return the rows of the wanted points; `wanted` are the seeds of each cell, by its key."""
+    numbers = {cell.key: cell.number for cell in cells}
+    positions = {key: {seed: at for at, seed in enumerate(seeds)} for key, seeds in wanted.items()}
+    placed = [
+        _placed(done, seeds, numbers[done.cell], positions[done.cell])
+        for done, seeds in chosen(tables, wanted)
+    ]
+    # The first point's table comes first, so that columns are in the order of its results.
+    placed.sort(key=lambda each: each[0])
+    whole = joined([table for _, table in placed]).sort_by([(name, "ascending") for name in _PLACE])
+    number = whole.column("cell").to_numpy()
+    results = [n for n in whole.column_names if n not in (*_PLACE, *RESERVED, *cells[0].labels)]
+    frame = whole.select(["seed", *results, "error", "trace", "replay"]).to_pandas()
+    for field in whole.schema:
+        if pa.types.is_boolean(field.type) and whole.column(field.name).null_count:
+            frame[field.name] = frame[field.name].astype("boolean")  # not Python objects
+    for at, name in enumerate(cells[0].labels):
+        frame.insert(at, name, pd.Series([c.labels[name] for c in cells]).take(number).array)
+    return frame
+
+
+def _placed(
+    done: Done, seeds: set[int], cell: int, positions: Mapping[int, int]
+) -> tuple[tuple[int, int], Any]:
+    """Return the rows of these seeds, with their place; and the place of the first one."""
+    table = done.table.replace_schema_metadata()
+    given = table.column("seed").to_pylist()
+    table = table.filter(pa.array([seed in seeds for seed in given], pa.bool_()))
+    at = np.array([positions[seed] for seed in table.column("seed").to_pylist()], dtype="int64")
+    table = table.append_column("cell", pa.array(np.full(len(at), cell, dtype="int64")))
+    table = table.append_column("position", pa.array(at))
+    return (cell, min(positions[seed] for seed in seeds)), table

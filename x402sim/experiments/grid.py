@@ -1,0 +1,115 @@
+"""Which cells does a grid have? Each is one combination of parameters, with labels for a frame."""
+
+import inspect
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from x402sim.rng import Rng
+from x402sim.suggest import unknown
+
+Label = str | int | float | bool | None
+"""What a frame shows of a parameter's value."""
+Grid = Mapping[str, Iterable[Any] | Mapping[str, Any]] | Sequence[Mapping[str, Any]]
+"""The values of each parameter, all of which are combined; or the cells one by one."""
+RESERVED = ("seed", "error", "trace", "replay")
+"""The columns of a sweep's own."""
+_SEED_BYTES = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One combination of parameters: the values for the experiment, and their labels."""
+
+    number: int
+    labels: dict[str, Label]
+    values: dict[str, Any]
+
+    @property
+    def key(self) -> str:
+        """The labels as JSON: the name of the cell in every sweep, whatever its other cells."""
+        return msgspec.json.encode(self.labels, order="sorted").decode()
+
+
+def cells(grid: Grid) -> list[Cell]:
+    """Return the cells of a grid: of a mapping, the first parameter varies slowest.
+
+    Raises `ValueError` for an empty grid, for parameters without a label, and for two cells with
+    the same labels.
+    """
+    found = [
+        Cell(number, {name: label for name, label, _ in cell}, {name: v for name, _, v in cell})
+        for number, cell in enumerate(_cells(grid))
+    ]
+    if not found:
+        raise ValueError("the grid has no cells: a parameter has no values")
+    for name in found[0].labels:
+        if name in RESERVED:
+            raise ValueError(f"a parameter cannot be named {name!r}: it is a column of every sweep")
+    keys = [cell.key for cell in found]
+    for cell in found:
+        if keys.count(cell.key) > 1:
+            raise ValueError(f"two cells of the grid have the same labels: {cell.key}")
+        if cell.labels.keys() != found[0].labels.keys():
+            raise ValueError(f"the cells of a grid have the same parameters; one has {cell.key}")
+    return found
+
+
+_Named = tuple[str, Label, Any]
+"""A parameter's name, the label of its value, and the value."""
+
+
+def _cells(grid: Grid) -> list[list[_Named]]:
+    if not isinstance(grid, Mapping):
+        return [[(name, _label(name, v), v) for name, v in cell.items()] for cell in grid]
+    return [list(cell) for cell in itertools.product(*(_named(n, vs) for n, vs in grid.items()))]
+
+
+def _named(name: str, values: Iterable[Any] | Mapping[str, Any]) -> list[_Named]:
+    """Return the values of one parameter with their labels."""
+    if isinstance(values, Mapping):
+        return [(name, label, value) for label, value in values.items()]
+    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
+        raise ValueError(f"{name}: a list of values is needed, not {values!r}")
+    return [(name, _label(name, value), value) for value in values]
+
+
+def _label(name: str, value: Any) -> Label:
+    """Return what a frame shows of a value; raises `ValueError` if that is not the same twice."""
+    if hasattr(value, "item") and not isinstance(value, str | int | float | bool):
+        value = value.item()  # a numpy scalar
+    if value is None or isinstance(value, str | int | float | bool):
+        return value
+    shown = getattr(value, "__name__", None) or repr(value)
+    if " at 0x" in shown or shown == "<lambda>":
+        raise ValueError(f"{name}: {shown} has no lasting label; give {{'a label': value, ...}}")
+    return str(shown)
+
+
+def require_fit(experiment: Callable[..., Any], found: Sequence[Cell]) -> None:
+    """Raise `TypeError` unless the experiment takes every parameter, and `seed`, by name."""
+    name = getattr(experiment, "__name__", "the experiment")
+    if not callable(experiment) or inspect.iscoroutinefunction(experiment):
+        raise TypeError(
+            f"{name}: an experiment is a plain function that plays a world and returns numbers"
+        )
+    signature = inspect.signature(experiment)
+    try:
+        signature.bind(**found[0].values, seed=0)
+    except TypeError as error:
+        given = [*found[0].values, "seed"]
+        surplus = [each for each in given if each not in signature.parameters]
+        hint = f"; {unknown('parameter', surplus[0], signature.parameters)}" if surplus else ""
+        raise TypeError(
+            f"{name}{signature} is called with {', '.join(given)}: {error}{hint}"
+        ) from (error)
+
+
+def seeds_of(cell: Cell, seeds: Sequence[int], *, common: bool) -> list[int]:
+    """Return the seeds of a cell: those given, or numbers drawn from each of them and the cell."""
+    if common:
+        return list(seeds)
+    return [int.from_bytes(Rng(seed).secret(f"cell {cell.key}")[:_SEED_BYTES]) for seed in seeds]

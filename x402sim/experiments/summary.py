@@ -1,0 +1,122 @@
+"""What came out of a sweep? Mean, quantiles and confidence intervals, by parameters."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from x402sim.experiments.grid import RESERVED
+from x402sim.report import need_extra
+from x402sim.rng import Rng
+from x402sim.suggest import unknown
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+DRAWS = 2000
+"""Resamples of the bootstrap."""
+_CHUNK = 100
+
+
+def summarize(
+    frame: "DataFrame",
+    *,
+    by: str | Sequence[str],
+    values: str | Sequence[str] | None = None,
+    confidence: float = 0.95,
+    quantiles: Sequence[float] = (0.05, 0.5, 0.95),
+) -> "DataFrame":
+    """Return mean, confidence interval and quantiles of a sweep's results, by parameters.
+
+    `by` is the parameter, or those, whose combinations are the groups (of an empty list: all is one
+    group); `values` are the results, by default every number that is not in `by`. One row a group
+    and result:
+
+    | column | meaning |
+    | --- | --- |
+    | (those in `by`) | the parameters of the group |
+    | result | the name of the result |
+    | seeds, rows | how many seeds and rows it is from; missing values are left out |
+    | failed | how many points failed, which are left out |
+    | mean, low, high | the mean and its confidence interval |
+    | std | the standard deviation of the rows |
+    | q05, q50, q95 | the quantiles of the rows |
+
+    The interval is a bootstrap over seeds (2,000 resamples, percentiles): rows of one seed, which
+    are not independent, are drawn together. With 10 seeds a 95 % interval covers the mean about
+    90 times in 100; from 30 on it keeps its word. The same frame gives the same numbers.
+
+    Raises `ValueError` for a column that does not exist, and for a confidence outside 0 to 1.
+    """
+    need_extra(("pandas",), "summaries", "report")
+    import pandas as pd
+
+    if not 0 < confidence < 1:
+        raise ValueError(f"confidence: a number between 0 and 1 is needed, not {confidence}")
+    keys = [by] if isinstance(by, str) else list(by)
+    names = _values(frame, keys, values)
+    for name in (*keys, *names, "seed"):
+        if name not in frame.columns:
+            raise ValueError(unknown("column", name, frame.columns))
+    rows = []
+    groups = frame.groupby(keys, sort=False, dropna=False) if keys else [((), frame)]
+    for given, group in groups:
+        failed = int(group["error"].notna().sum()) if "error" in group else 0
+        for name in names:
+            facts = _facts(group, name, confidence, quantiles)
+            rows.append(dict(zip(keys, given, strict=True)) | {"result": name} | facts)
+            rows[-1]["failed"] = failed
+    columns = [*keys, "result", "seeds", "rows", "failed", "mean", "low", "high", "std"]
+    return pd.DataFrame(rows, columns=[*columns, *map(_named, quantiles)])
+
+
+def _values(frame: "DataFrame", keys: list[str], values: str | Sequence[str] | None) -> list[str]:
+    if values is not None:
+        return [values] if isinstance(values, str) else list(values)
+    from pandas.api.types import is_numeric_dtype
+
+    names = [name for name in frame.columns if name not in (*keys, *RESERVED)]
+    found = [str(name) for name in names if is_numeric_dtype(frame[name])]
+    if not found:
+        raise ValueError(f"no column has numbers to summarize: {', '.join(frame.columns)}")
+    return found
+
+
+def _named(quantile: float) -> str:
+    """Return the name of a quantile's column: q05, q50, q99.9."""
+    percent = f"{100 * quantile:g}"
+    return f"q{percent.zfill(2)}"
+
+
+def _facts(
+    group: "DataFrame", name: str, confidence: float, quantiles: Sequence[float]
+) -> dict[str, Any]:
+    known = group[["seed", name]].dropna()
+    numbers = known[name].astype("float64")
+    low, high = _interval(known["seed"].to_numpy(), numbers.to_numpy(), confidence)
+    return {
+        "seeds": known["seed"].nunique(),
+        "rows": len(known),
+        "mean": numbers.mean(),
+        "low": low,
+        "high": high,
+        "std": numbers.std(),
+        **{_named(each): numbers.quantile(each) for each in quantiles},
+    }
+
+
+def _interval(seeds: Any, numbers: Any, confidence: float) -> tuple[float, float]:
+    """Return the confidence interval of the mean; NaN for fewer than two seeds."""
+    import numpy as np
+
+    _, owner = np.unique(seeds, return_inverse=True)
+    sums, counts = np.bincount(owner, numbers), np.bincount(owner)
+    if len(sums) < 2:
+        return float("nan"), float("nan")
+    # Its own stream each time, so that groups with the same seeds are resampled alike.
+    draw = np.random.Generator(np.random.PCG64(list(Rng(0).secret("bootstrap"))))
+    means = []
+    for _ in range(0, DRAWS, _CHUNK):
+        picked = draw.integers(len(sums), size=(_CHUNK, len(sums)))
+        means.append(sums[picked].sum(axis=1) / counts[picked].sum(axis=1))
+    tail = (1 - confidence) / 2
+    low, high = np.quantile(np.concatenate(means), [tail, 1 - tail])
+    return float(low), float(high)

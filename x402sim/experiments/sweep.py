@@ -1,0 +1,207 @@
+"""How is an experiment played over a grid of parameters and many seeds, in parallel?"""
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from x402sim.experiments.grid import Cell, Grid, cells, require_fit, seeds_of
+from x402sim.report import need_extra
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+    from x402sim.experiments.batches import Task
+    from x402sim.experiments.worker import Work
+
+OnError = Literal["raise", "record"]
+Replay = Callable[[Cell], str]
+"""Returns the line that plays a point of a cell again, with "{seed}" in the place of the seed."""
+_MOST_SHOWN = 3
+
+
+class SweepFailed(Exception):
+    """Points of a sweep failed; all others were played.
+
+    `frame` has all rows, with the columns `error` and `replay`. The text has the trace of the
+    first failure, and the lines that play the first few again.
+    """
+
+    def __init__(self, frame: "DataFrame", text: str) -> None:
+        super().__init__(text)
+        self.frame = frame
+
+
+def sweep(
+    experiment: Callable[..., Any],
+    grid: Grid,
+    seeds: Iterable[int] = range(200),
+    executor: Any = None,
+    *,
+    workers: int | None = None,
+    out: str | Path | None = None,
+    common_random_numbers: bool = True,
+    on_error: OnError = "raise",
+    progress: bool = True,
+) -> "DataFrame":
+    """Play an experiment for every cell of a grid and every seed, in parallel; return all results.
+
+    experiment: a plain function, called as `experiment(rate=0.2, seed=7)`. It gives the seed to its
+    `World` and returns a number (the column `value`), a dict of numbers and texts, or a DataFrame.
+    It may be written in a notebook.
+    grid: the values of each parameter, `{"rate": [0.1, 0.2], "policy": {"naive": Forget()}}`, all
+    combined. An object needs a label, as in `policy`. Or a list of cells, each a dict.
+    executor: any `concurrent.futures.Executor`, or a `distributed.Client` of a Dask cluster. By
+    default new processes are started: `workers`, or one a CPU. 0 plays in this process.
+    out: a folder for one Parquet file a task. If a sweep is interrupted, the same call goes on
+    from there, and plays again what failed. More values and seeds may be added later.
+    common_random_numbers: play all cells with the same seeds, so that they differ by their
+    parameters only, and differences are precise. False draws other seeds for each cell.
+    on_error: "raise" raises `SweepFailed` after all else was played; "record" keeps failed points
+    in the frame, with `error`, and `replay`, the line that plays them again. A point fails if the
+    experiment raises, or if a run that it plays fails.
+    progress: show a bar with the time left, in a terminal and in Jupyter.
+
+    A row is a point (or one row of its frame), in the order of cells and seeds: parameters, `seed`,
+    results. The frame does not depend on executor, workers or order. Raises `TypeError` if the
+    experiment does not take these parameters, `ValueError` for a grid or a folder that does not
+    fit, `SweepFailed`, and `ModuleNotFoundError` without the extra `sweep`.
+
+    >>> from x402sim import World, sweep
+    >>> def transfers(scenario, seed):
+    ...     return len(World(seed=seed).play(scenario).transfers)
+    >>> sweep(transfers, {"scenario": ["replay"]}, seeds=range(2), workers=0)["value"].tolist()
+    [2, 2]
+    """
+    _require(on_error)
+    common, where = common_random_numbers, (executor, workers)
+    frame = play(experiment, cells(grid), seeds, where, out, common=common, shown=progress)
+    return checked(frame, on_error)
+
+
+def play(
+    experiment: Callable[..., Any],
+    found: Sequence[Cell],
+    seeds: Iterable[int],
+    where: tuple[Any, int | None],
+    out: str | Path | None,
+    *,
+    common: bool,
+    shown: bool,
+    replay: Replay | None = None,
+) -> "DataFrame":
+    """Play a sweep; return the frame with the errors, the traces and the lines of all failures.
+
+    `where` are executor and workers; `replay` makes a cell's line, by default one of Python.
+    """
+    need_extra(("cloudpickle", "pandas", "pyarrow"), "sweeps", "sweep")
+    require_fit(experiment, found)
+    numbers = _whole(seeds)
+    wanted = {each.key: seeds_of(each, numbers, common=common) for each in found}
+    folder = None if out is None else Path(out)
+    say = replay or (lambda cell: _python(experiment, cell))
+    tables = _play(experiment, found, wanted, folder, say, where, shown=shown)
+    from x402sim.experiments.frame import frame_of
+
+    return frame_of(tables, found, wanted)
+
+
+def _require(on_error: OnError) -> None:
+    if on_error not in ("raise", "record"):
+        raise ValueError(f'on_error: "raise" or "record", not {on_error!r}')
+
+
+def _whole(seeds: Iterable[int]) -> list[int]:
+    found = list(seeds)
+    if not found or not all(isinstance(each, int) and 0 <= each < 2**63 for each in found):
+        raise ValueError(f"seeds: whole numbers from 0 on are needed, at least one, not {seeds!r}")
+    if len(set(found)) < len(found):
+        raise ValueError("seeds: each is played once, but one is given twice")
+    return found
+
+
+def _play(
+    experiment: Callable[..., Any],
+    found: Sequence[Cell],
+    wanted: Mapping[str, Sequence[int]],
+    out: Path | None,
+    replay: Replay,
+    where: tuple[Any, int | None],
+    *,
+    shown: bool,
+) -> list[Any]:
+    """Play the points that are not done yet; return the tables of all."""
+    from x402sim.experiments.batches import Batches
+    from x402sim.experiments.drive import Drive
+    from x402sim.experiments.executors import pool_of
+    from x402sim.experiments.folder import Folder
+    from x402sim.experiments.progress import bar_of
+    from x402sim.experiments.tables import decoded
+    from x402sim.experiments.worker import Work, packed, packed_values
+
+    folder = None if out is None else Folder(out, experiment)
+    tables = [] if folder is None else [each for each in folder.tables() if each.cell in wanted]
+    done = {key: {s for t in tables if t.cell == key for s in t.seeds if s not in t.failed}
+            for key in wanted}  # fmt: skip
+    left = [(each, [s for s in wanted[each.key] if s not in done[each.key]]) for each in found]
+    package = packed(experiment)
+    values = {each.number: packed_values(experiment, each.values) for each in found}
+    total = sum(map(len, wanted.values()))
+    points = total - sum(len(seeds) for _, seeds in left)
+    failed = 0
+
+    def work_of(task: "Task") -> "Work":
+        cell = task.cell
+        return Work(cell.key, cell.labels, values[cell.number], task.seeds, replay(cell))
+
+    def finished(task: "Task", parquet: bytes) -> None:
+        nonlocal points, failed
+        if folder is not None:
+            folder.save(task, parquet)
+        table = decoded(parquet)
+        assert table is not None
+        tables.append(table)
+        points, failed = points + len(table.seeds), failed + len(table.failed)
+        bar.update(points, failed)
+
+    pool = pool_of(*where, package)
+    bar = bar_of("sweep", total, shown=shown)
+    try:
+        bar.update(points, failed)
+        Drive(pool, package, work_of, finished).run(Batches(left, pool.workers))
+    finally:
+        bar.close()
+        pool.close()
+    return tables
+
+
+def _python(experiment: Callable[..., Any], cell: Cell) -> str:
+    """Return the Python line that plays a point of a cell again."""
+    given = "".join(f"{name}={_code(value)}, " for name, value in cell.values.items())
+    name = getattr(experiment, "__name__", "experiment")
+    module = inspect.getmodule(experiment)
+    where = module.__name__ if module else "__main__"
+    before = "" if where == "__main__" else f"from {where} import {name}; "
+    return f"{before}{name}({given}seed={{seed}})"
+
+
+def _code(value: Any) -> str:
+    """Return a value as Python code: of a function or a class, its name."""
+    return str(getattr(value, "__name__", None) or repr(value))
+
+
+def checked(frame: "DataFrame", on_error: OnError) -> "DataFrame":
+    """Return the frame without the columns that are not needed; raises `SweepFailed`."""
+    failed = frame[frame["error"].notna()]
+    if failed.empty:
+        return frame.drop(columns=["error", "trace", "replay"])
+    traces, frame = failed["trace"], frame.drop(columns="trace")
+    if on_error == "record":
+        return frame
+    count = "1 point" if len(failed) == 1 else f"{len(failed)} points"
+    lines = [f"{count} failed. The first one:", traces.iloc[0], ""]
+    for error, again in list(zip(failed["error"], failed["replay"], strict=True))[:_MOST_SHOWN]:
+        lines += [str(error), f"  {again}"]
+    if len(failed) > _MOST_SHOWN:
+        lines.append(f'and {len(failed) - _MOST_SHOWN} more: on_error="record" returns them all')
+    raise SweepFailed(frame, "\n".join(lines))

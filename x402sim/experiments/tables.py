@@ -1,0 +1,157 @@
+"""How are results kept? As Arrow tables, one a task; a Parquet file holds the same bytes.
+
+A table has the columns of the cell's parameters, `seed`, the columns of the results, and `error`,
+`trace` and `replay`, which are null if a point did not fail. Its metadata names the cell and the
+seeds, so that a point without rows counts as done.
+"""
+
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from x402sim.experiments.grid import RESERVED, Label
+
+_META = b"x402sim sweep"
+_SCALARS = str, int, float, bool, Decimal, date, type(None)
+
+
+class _Meta(msgspec.Struct):
+    cell: str
+    seeds: list[int]
+    failed: list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """What became of one point: a dict of results, a table of them, or an error."""
+
+    seed: int
+    result: "dict[str, Any] | pa.Table | None"
+    error: str | None = None
+    trace: str | None = None
+    replay: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The table of one task, and which points of which cell it has."""
+
+    table: Any
+    cell: str
+    seeds: tuple[int, ...]
+    failed: frozenset[int]
+
+
+def result_of(returned: Any, parameters: Sequence[str]) -> "dict[str, Any] | pa.Table":
+    """Return what an experiment returned, checked: a dict of scalars, or a table.
+
+    A number becomes the column `value`. Raises `TypeError` for anything else, and `ValueError` for
+    a column that has the name of a parameter or of a column of every sweep.
+    """
+    if hasattr(returned, "columns") and hasattr(returned, "to_parquet"):
+        result: Any = _from_frame(returned)
+        names = result.column_names
+    else:
+        given = returned.to_dict() if hasattr(returned, "to_dict") else returned
+        result = given if isinstance(given, dict) else {"value": given}
+        result = {str(name): _scalar(str(name), value) for name, value in result.items()}
+        names = list(result)
+        if returned is None:
+            raise TypeError("it returned None; an experiment returns a number, a dict or a frame")
+    for name in names:
+        if name in parameters or name in RESERVED:
+            raise ValueError(f"it returned {name!r}, which is a column already; name it otherwise")
+    return result
+
+
+def _from_frame(frame: Any) -> Any:
+    """Return a pandas frame as a table: with the levels of its index that have names."""
+    named = [level for level in frame.index.names if level is not None]
+    frame = frame.reset_index(level=named) if named else frame
+    table = pa.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata()
+    for number, field in enumerate(table.schema):
+        if pa.types.is_dictionary(field.type):  # categories may differ from point to point
+            plain = table.column(number).cast(field.type.value_type)
+            table = table.set_column(number, field.name, plain)
+    return table
+
+
+def _scalar(name: str, value: Any) -> Any:
+    value = value.item() if hasattr(value, "item") and not isinstance(value, _SCALARS) else value
+    if not isinstance(value, _SCALARS):
+        kind = type(value).__name__
+        raise TypeError(f"it returned a {kind} as {name!r}; numbers, texts and frames can be kept")
+    return value
+
+
+def table_of(points: Sequence[Point], key: str, labels: dict[str, Label]) -> Any:
+    """Return the table of one task; raises `TypeError` for a column of several types."""
+    plain = [each for each in points if not isinstance(each.result, pa.Table)]
+    rows = [each.result or {} for each in plain]
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    try:
+        parts = [pa.table({name: [row.get(name) for row in rows] for name in names})] * bool(plain)
+        parts = [_own_columns(parts[0], plain)] if parts else []
+        for each in points:
+            if isinstance(each.result, pa.Table):
+                parts.append(_own_columns(each.result, [each] * each.result.num_rows))
+        table = joined(parts)
+    except pa.ArrowInvalid as error:
+        raise TypeError(f"a column has values of several types: {error}") from error
+    for number, (name, label) in enumerate(labels.items()):
+        table = table.add_column(number, name, pa.array([label] * table.num_rows))
+    meta = _Meta(key, [each.seed for each in points], [e.seed for e in points if e.error])
+    return table.replace_schema_metadata({_META: msgspec.json.encode(meta)})
+
+
+def _own_columns(table: Any, points: Sequence[Point]) -> Any:
+    """Return a table with a sweep's own columns, given the point of each row."""
+    table = pa.table({
+        "seed": pa.array([each.seed for each in points], pa.int64()),
+        **{name: table.column(name) for name in table.column_names},
+    })  # fmt: skip
+    for name in ("error", "trace", "replay"):
+        texts = [getattr(each, name) for each in points]
+        table = table.append_column(name, pa.array(texts, pa.string()))
+    return table
+
+
+def joined(parts: Sequence[Any]) -> Any:
+    """Return tables one below the other; whole numbers become fractions if another part has some.
+
+    Raises `TypeError` if a column cannot be both, such as text and number.
+    """
+    try:
+        return pa.concat_tables(parts, promote_options="permissive")
+    except (pa.ArrowTypeError, pa.ArrowInvalid) as error:
+        raise TypeError(f"a column has values of several types: {error}") from error
+
+
+def encoded(table: Any) -> bytes:
+    """Return a table as a Parquet file."""
+    file = io.BytesIO()
+    pq.write_table(table, file)
+    return file.getvalue()
+
+
+def decoded(parquet: bytes) -> Done | None:
+    """Return the table in a Parquet file of a sweep; None if another program wrote the file.
+
+    Raises `ValueError` for what is no Parquet file.
+    """
+    try:
+        table = pq.read_table(io.BytesIO(parquet))
+    except pa.ArrowInvalid as error:
+        raise ValueError(f"this is no Parquet file: {error}") from error
+    raw = (table.schema.metadata or {}).get(_META)
+    if raw is None:
+        return None
+    meta = msgspec.json.decode(raw, type=_Meta)
+    return Done(table, meta.cell, tuple(meta.seeds), frozenset(meta.failed))

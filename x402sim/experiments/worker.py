@@ -1,0 +1,165 @@
+"""What does a worker do? It plays the points of a task and returns their table, as bytes.
+
+Everything that a task needs comes with it, so that it runs in any process on any machine which has
+x402sim: in a pool's, in Dask's, or in this one.
+"""
+
+import gc
+import importlib
+import inspect
+import logging
+import pickle
+import signal
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import lru_cache
+from typing import Any
+
+import cloudpickle
+import msgspec
+
+from x402sim import tracebacks
+from x402sim.clock import stopwatch
+from x402sim.experiments.grid import Label
+from x402sim.experiments.tables import Point, encoded, result_of, table_of
+from x402sim.report.run import RunFailed, failed_runs
+
+INVARIANTS = "invariant/"
+_HERE = tracebacks.shown(__file__)
+
+
+class Packed(msgspec.Struct, frozen=True):
+    """An experiment on its way to a worker: the pickled function, and the file it is from."""
+
+    function: bytes
+    file: str
+
+
+class Work(msgspec.Struct, frozen=True):
+    """One task: a cell with its labels, its pickled values, and the seeds.
+
+    `replay` is the line that plays a point again, with "{seed}" in the place of its seed.
+    """
+
+    key: str
+    labels: dict[str, Label]
+    values: bytes
+    seeds: tuple[int, ...]
+    replay: str
+
+
+def packed(experiment: Callable[..., Any]) -> Packed:
+    """Return an experiment for a worker, with the module in which it is written.
+
+    Raises `ValueError` if it refers to something that cannot be sent.
+    """
+    return Packed(_pickled(experiment, experiment), _file_of(experiment))
+
+
+def packed_values(experiment: Callable[..., Any], values: Mapping[str, Any]) -> bytes:
+    """Return the values of a cell for a worker; raises `ValueError` as `packed` does."""
+    return _pickled(dict(values), experiment)
+
+
+def _pickled(value: Any, experiment: Callable[..., Any]) -> bytes:
+    """Pickle a value; classes and functions of the experiment's own module go with it.
+
+    So a worker needs no copy of that file. What the file imports, it must be able to import.
+    """
+    module = inspect.getmodule(experiment)
+    name = module.__name__ if module else "__main__"
+    by_value = name != "__main__" and not name.startswith("x402sim.") and name in sys.modules
+    try:
+        if by_value:
+            cloudpickle.register_pickle_by_value(module)
+        pickled: bytes = cloudpickle.dumps(value)
+    except (pickle.PicklingError, TypeError, AttributeError) as error:
+        raise ValueError(f"the experiment cannot be sent to another process: {error}") from error
+    finally:
+        if by_value:
+            cloudpickle.unregister_pickle_by_value(module)
+    return pickled
+
+
+def _file_of(experiment: Callable[..., Any]) -> str:
+    code = getattr(inspect.unwrap(experiment), "__code__", None)
+    return code.co_filename if code else ""
+
+
+def warm(experiment: Packed) -> None:
+    """Prepare a worker's process: import what tasks need, once; leave Ctrl-C to the parent."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    logging.getLogger("x402sim").setLevel(logging.ERROR)  # experiments break things on purpose
+    for module in "x402sim.world.story.live", "x402sim.report.frames":
+        importlib.import_module(module)
+    with suppress(Exception):  # the first task raises it again, and the sweep tells it
+        _loaded(experiment.function)
+    gc.collect()
+    gc.freeze()
+
+
+@lru_cache(maxsize=8)
+def _loaded(function: bytes) -> Any:
+    return pickle.loads(function)  # noqa: S301 - of our own making
+
+
+def run(experiment: Packed, work: Work) -> tuple[float, bytes]:
+    """Play the points of a task; return the real seconds that took, and their table as Parquet.
+
+    An exception of the experiment fails its point only.
+    """
+    elapsed = stopwatch()
+    function, values = _loaded(experiment.function), pickle.loads(work.values)  # noqa: S301
+    points = []
+    for seed in work.seeds:
+        try:
+            points.append(Point(seed, _played(function, values, seed)))
+        except Exception as error:  # noqa: BLE001 - recorded, and raised at the end of the sweep
+            points.append(_failed(error, seed, experiment.file, _replay(work, seed)))
+    table = encoded(table_of(points, work.key, work.labels))
+    return elapsed(), table
+
+
+def _played(experiment: Any, values: dict[str, Any], seed: int) -> Any:
+    """Play one point; raises what the experiment raises, and `RunFailed` for a failed story."""
+    with failed_runs() as failed:
+        returned = experiment(**values, seed=seed)
+    for run in failed:
+        run.raise_for_failure()
+    return result_of(returned, list(values))
+
+
+def _failed(error: Exception, seed: int, file: str, replay: str) -> Point:
+    place = tracebacks.place(error, file)
+    if isinstance(error, RunFailed):
+        place = error.place
+    told = f"{_text(error)} ({place})" if place else _text(error)
+    lines = [line for line in tracebacks.lines(error) if not line.startswith(_HERE)]
+    trace = "\n".join((*lines, f"{type(error).__name__}: {error}"))
+    return Point(seed, None, told, trace, replay)
+
+
+def _text(error: BaseException) -> str:
+    """Return an error in one line; of a run that failed, what to do if that is meant."""
+    if not isinstance(error, RunFailed):
+        return " ".join(tracebacks.summary(error).split())
+    run = error.run
+    text = f"the story {run.name!r} failed: {run.reason}"
+    broken = [check.clause for check in run.checked if not check.ok]
+    if broken:
+        text += f" ({', '.join(dict.fromkeys(broken))})"
+    if any(clause.startswith(INVARIANTS) for clause in broken):
+        text += "; if that is what you study: World(invariants=False)"
+    return text
+
+
+def lost(work: Work, error: BaseException) -> bytes:
+    """Return the table of a task whose worker died, or could not return the results."""
+    told, trace = tracebacks.summary(error), "\n".join(tracebacks.lines(error))
+    points = [Point(seed, None, told, trace, _replay(work, seed)) for seed in work.seeds]
+    return encoded(table_of(points, work.key, work.labels))
+
+
+def _replay(work: Work, seed: int) -> str:
+    return work.replay.replace("{seed}", str(seed))

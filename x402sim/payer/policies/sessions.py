@@ -1,0 +1,86 @@
+"""How does a payer pay for many requests: each on its own, or with a session's deposit?"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+
+class Shopper(Protocol):
+    """A payer that wants one more answer of a service, and what it has bought there already."""
+
+    @property
+    def payments(self) -> int:
+        """How many payments were made here so far, deposits included."""
+
+    @property
+    def is_served(self) -> bool:
+        """Whether the last request was served."""
+
+    async def show_payment(self) -> None:
+        """Request it with the newest payment id, if there is one."""
+
+    async def show_session(self) -> None:
+        """Request it with the newest session, if there is one."""
+
+    async def buy(self) -> None:
+        """Pay for the request, and send it with that payment id."""
+
+    async def open_session(self, deposit: str, duration_s: int) -> None:
+        """Pay a deposit, such as "0.10", for a session."""
+
+
+class Sessions(Protocol):
+    """How to get one answer."""
+
+    async def fetch(self, shopper: Shopper) -> None:
+        """Get it, or give up."""
+
+
+@dataclass(frozen=True, slots=True)
+class PayEach:
+    """The default: pay for each request."""
+
+    async def fetch(self, shopper: Shopper) -> None:
+        """Buy it."""
+        await shopper.buy()
+
+
+@dataclass(frozen=True, slots=True)
+class ReusePayment:
+    """Show the last payment id again; pay only when it is not served."""
+
+    async def fetch(self, shopper: Shopper) -> None:
+        """Show the payment; buy if that is not served."""
+        await shopper.show_payment()
+        if not shopper.is_served:
+            await shopper.buy()
+
+
+@dataclass(frozen=True, slots=True)
+class OpenSessions:
+    """Open a session of this deposit and duration, spend it, and open the next one."""
+
+    deposit: str = "0.10"
+    duration_s: int = 3600
+
+    async def fetch(self, shopper: Shopper) -> None:
+        """Spend the session; open another if that is not served."""
+        await shopper.show_session()
+        if not shopper.is_served:
+            await shopper.open_session(self.deposit, self.duration_s)
+            await shopper.show_session()
+
+
+@dataclass(frozen=True, slots=True)
+class SessionAfter:
+    """Pay for the first `payments` requests, one by one, and open sessions from then on."""
+
+    payments: int = 3
+    deposit: str = "0.10"
+    duration_s: int = 3600
+
+    async def fetch(self, shopper: Shopper) -> None:
+        """Buy, or spend sessions."""
+        if shopper.payments < self.payments:
+            await shopper.buy()
+        else:
+            await OpenSessions(self.deposit, self.duration_s).fetch(shopper)

@@ -1,0 +1,102 @@
+"""What a service and a payer do where they have a choice: for `Settings(policy=...)` and payers.
+
+`ServicePolicy` says what a service does about a lost answer (`lost_answer`), whether it verifies
+(`verify`), when it writes its claim (`claim`), what it pays back (`refund`) and what it serves
+(`serve`); `PayerPolicy` what a payer does about a payment that fails (`retry`), how it pays for
+many requests (`sessions`) and what it may spend (`budget`). Each is an object with one method; an
+own object with that method does as well.
+
+    lost_answer  Reconcile, ReconcileLater, AskOnce, SettleAgain, Forget
+    verify       VerifyFirst, VerifySome, VerifyFrom, SkipVerify
+    claim        ClaimFirst, ClaimAfterVerify, ClaimAfterSettle, ClaimUnseen
+    refund       RefundAtExpiry, RefundLater, RefundLessFee, NeverRefund
+    serve        ServeSettled, ServeIndexed, ServeBeforeSettle, FailToServe
+
+    retry        GiveUp, SameAuthorization, SameThenNew, NewAuthorization, StartOver
+    sessions     PayEach, ReusePayment, OpenSessions, SessionAfter
+    budget       NoLimit, AtMost, AtMostEach, AtMostPer
+
+The first of each line is the default.
+"""
+
+from x402sim.payer.policies import PayerPolicy
+from x402sim.payer.policies.budget import AtMost, AtMostEach, AtMostPer, NoLimit
+from x402sim.payer.policies.retry import (
+    GiveUp,
+    NewAuthorization,
+    SameAuthorization,
+    SameThenNew,
+    StartOver,
+)
+from x402sim.payer.policies.sessions import OpenSessions, PayEach, ReusePayment, SessionAfter
+from x402sim.service.policies import ServicePolicy
+from x402sim.service.policies.lost_answer import (
+    AskOnce,
+    Forget,
+    Reconcile,
+    ReconcileLater,
+    SettleAgain,
+)
+from x402sim.service.policies.serving import (
+    EndedSession,
+    FailToServe,
+    NeverRefund,
+    PayBack,
+    RefundAtExpiry,
+    RefundLater,
+    RefundLessFee,
+    ServeBeforeSettle,
+    ServeIndexed,
+    ServeSettled,
+)
+from x402sim.service.policies.settling import (
+    ClaimAfterSettle,
+    ClaimAfterVerify,
+    ClaimFirst,
+    ClaimUnseen,
+    SkipVerify,
+    VerifyFirst,
+    VerifyFrom,
+    VerifySome,
+)
+
+__all__ = [
+    "AskOnce",
+    "AtMost",
+    "AtMostEach",
+    "AtMostPer",
+    "ClaimAfterSettle",
+    "ClaimAfterVerify",
+    "ClaimFirst",
+    "ClaimUnseen",
+    "EndedSession",
+    "FailToServe",
+    "Forget",
+    "GiveUp",
+    "NeverRefund",
+    "NewAuthorization",
+    "NoLimit",
+    "OpenSessions",
+    "PayBack",
+    "PayEach",
+    "PayerPolicy",
+    "Reconcile",
+    "ReconcileLater",
+    "RefundAtExpiry",
+    "RefundLater",
+    "RefundLessFee",
+    "ReusePayment",
+    "SameAuthorization",
+    "SameThenNew",
+    "ServeBeforeSettle",
+    "ServeIndexed",
+    "ServeSettled",
+    "ServicePolicy",
+    "SessionAfter",
+    "SettleAgain",
+    "SkipVerify",
+    "StartOver",
+    "VerifyFirst",
+    "VerifyFrom",
+    "VerifySome",
+]

@@ -1,0 +1,66 @@
+"""What did a service answer to a payer of a story?"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from x402sim.payer.errors import PaymentFailed
+from x402sim.protocol.messages import PaymentRequired, PaymentRequirements, wire_name
+
+_PAYMENT_ID = wire_name(PaymentRequired, "payment_id")
+_REQUIREMENTS = wire_name(PaymentRequired, "payment_requirements")
+_PRICE = wire_name(PaymentRequirements, "max_amount_required")
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An answer of the service; `status` is None if none came, and `error` says why.
+
+    `body` is the answer's JSON object; empty if the answer is not one.
+    """
+
+    status: int | None
+    body: dict[str, Any]
+    exchange: int
+    text: str = ""
+    broken: str | None = None
+
+    @property
+    def error(self) -> str | None:
+        """The error's text, or the name of the exception that ended the exchange."""
+        return self.broken or self.body.get("error")
+
+    @property
+    def reason(self) -> str:
+        """The error's details; empty if there are none."""
+        return str(self.body.get("reason", ""))
+
+    @property
+    def payment_id(self) -> str:
+        """The payment id of a 402 or a receipt; raises `PaymentFailed` if there is none."""
+        return str(self._field(_PAYMENT_ID, "payment id"))
+
+    @property
+    def requirements(self) -> dict[str, Any]:
+        """The payment requirements of a 402, without the description (2.1).
+
+        Raises `PaymentFailed` if the answer is not a 402.
+        """
+        wanted: dict[str, Any] = self._field(_REQUIREMENTS, "402 to pay")
+        return {name: value for name, value in wanted.items() if name != "description"}
+
+    @property
+    def price_base(self) -> int:
+        """The price in a 402, in base units; raises `PaymentFailed` if it is not a 402."""
+        return int(self.requirements[_PRICE])
+
+    def _field(self, name: str, meaning: str) -> Any:
+        if name not in self.body:
+            raise PaymentFailed(f"no {meaning}: {self._outcome}")
+        return self.body[name]
+
+    @property
+    def _outcome(self) -> str:
+        """The outcome of the exchange, for an error's text."""
+        if self.status is None:
+            return f"the request was not answered ({self.broken})"
+        return f"the answer was {self.status}" + (f" ({self.error})" if self.error else "")

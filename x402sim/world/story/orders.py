@@ -1,0 +1,199 @@
+"""How does a payer of a story carry out its policy: one order, and one request after another?
+
+The policy decides (`x402sim.payer.policies`); here is what it can do. A payer has a `Shopper` at
+each service, and one `Account` for all of them.
+"""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from decimal import Decimal
+from itertools import takewhile
+from typing import Protocol
+
+from x402sim.clock import Clock
+from x402sim.payer.errors import SpendingCapExceeded
+from x402sim.payer.policies import PayerPolicy
+from x402sim.payer.policies.budget import Bill
+from x402sim.printable import described
+from x402sim.protocol.money import to_decimal
+from x402sim.protocol.networks import Network
+from x402sim.protocol.refusals import Refusal
+from x402sim.world.story.answers import Answer
+
+MADE = (Refusal.ALREADY_SETTLED.text, Refusal.NONCE_USED.text)
+"""The errors that say that a payment is made: nonces are random, so only this payer has used it."""
+Ask = Callable[[], Awaitable[Answer]]
+
+
+class CustomerWorld(Protocol):
+    """The part of the world that an order needs."""
+
+    @property
+    def clock(self) -> Clock:
+        """The true time of the world."""
+
+    @property
+    def network(self) -> Network:
+        """The network whose token pays."""
+
+
+class Customer(Protocol):
+    """The part of a payer that an order needs."""
+
+    @property
+    def world(self) -> CustomerWorld:
+        """The world of the payer."""
+
+    async def ask(self, *, payment_id: str | None = None, session_id: str | None = None) -> Answer:
+        """Request a quote."""
+
+    async def ask_session(
+        self, max_spend: str, duration: int, *, payment_id: str | None = None
+    ) -> Answer:
+        """Request a session."""
+
+    async def pay(self, required: Answer, header: str | None = None) -> Answer:
+        """Settle a 402."""
+
+    def sign(self, required: Answer) -> str:
+        """Sign a 402; return the payment header."""
+
+
+@dataclass(slots=True)
+class Account:
+    """What one payer has signed for, at all services: Unix seconds and tokens, oldest first."""
+
+    policy: PayerPolicy
+    signed: list[tuple[float, Decimal]] = field(default_factory=list)
+    total: Decimal = Decimal()
+
+    def spend(self, price: Decimal, now_s: float) -> None:
+        """Count a price as signed for; raises `SpendingCapExceeded` if the budget forbids it."""
+
+        def since(seconds: float) -> Decimal:
+            newest = takewhile(lambda each: each[0] > now_s - seconds, reversed(self.signed))
+            return sum((each for _, each in newest), Decimal())
+
+        budget = self.policy.budget
+        if not budget.allows(Bill(price=price, signed=self.total, signed_since=since)):
+            raise SpendingCapExceeded(
+                f"the 402 asks for {price}, {self.total} is signed for, and the budget is "
+                f"{described(budget)}; nothing was signed"
+            )
+        self.signed.append((now_s, price))
+        self.total += price
+
+
+class Order:
+    """One 402 that is to be paid, in the hands of the policy `retry`."""
+
+    def __init__(self, payer: Customer, account: Account, required: Answer, ask: Ask) -> None:
+        self._payer, self._account, self._ask = payer, account, ask
+        self._header: str | None = None
+        self.required, self.last = required, required
+
+    @property
+    def is_paid(self) -> bool:
+        """Whether the last answer says that the payment is made."""
+        return self.last.status == 200 or self.last.error in MADE
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the last answer says that this authorization never pays."""
+        return self.last.body.get("final") is True and not self.is_paid
+
+    async def pay(self) -> None:
+        """Send the authorization; the first time, sign it. Raises `PaymentFailed`."""
+        if self._header is None:
+            self._sign()
+        self.last = await self._payer.pay(self.required, self._header)
+
+    async def sign_again(self) -> None:
+        """Sign another authorization for the same 402."""
+        self._sign()
+
+    async def ask_again(self) -> None:
+        """Ask for a new 402; without one, the old one stays."""
+        required = await self._ask()
+        if required.status == 402:
+            self.required, self._header = required, None
+
+    async def wait(self, seconds: float) -> None:
+        """Let time pass."""
+        await self._payer.world.clock.sleep(seconds)
+
+    def _sign(self) -> None:
+        world = self._payer.world
+        price = Decimal(to_decimal(self.required.price_base, world.network.decimals))
+        self._account.spend(price, world.clock.now())
+        self._header = self._payer.sign(self.required)
+
+
+class Shopper:
+    """A payer at one service, in the hands of the policy `sessions`."""
+
+    def __init__(self, payer: Customer, account: Account) -> None:
+        self._payer, self._account = payer, account
+        self._payment_id: str | None = None
+        self._session_id: str | None = None
+        self._answers: list[Answer] = []
+        """Those to the newest request, in order."""
+        self.payments = 0
+        """How many payments were made, deposits included."""
+
+    @property
+    def is_served(self) -> bool:
+        """Whether the last request was served."""
+        return bool(self._answers) and self._answers[-1].status == 200
+
+    async def fetch(self) -> Answer:
+        """Get one quote; return the last answer."""
+        self._answers.clear()
+        await self._account.policy.sessions.fetch(self)
+        if not self._answers:
+            raise RuntimeError(f"{described(self._account.policy.sessions)} has sent no request")
+        return self._answers[-1]
+
+    async def order(self, ask: Ask) -> Order:
+        """Ask and pay; raises `PaymentFailed` without a 402."""
+        order = Order(self._payer, self._account, await ask(), ask)
+        await self._account.policy.retry.pay(order)
+        self.payments += order.is_paid
+        return order
+
+    async def deposit(self, max_spend: str, duration_s: int) -> Answer:
+        """Pay for a session, and return the answer that names it."""
+        payer = self._payer
+        order = await self.order(lambda: payer.ask_session(max_spend, duration_s))
+        payment_id = order.required.payment_id
+        return await payer.ask_session(max_spend, duration_s, payment_id=payment_id)
+
+    async def show_payment(self) -> None:
+        """Request it with the newest payment id, if there is one."""
+        if self._payment_id is not None:
+            self._answers.append(await self._payer.ask(payment_id=self._payment_id))
+
+    async def show_session(self) -> None:
+        """Request it with the newest session, if there is one."""
+        if self._session_id is not None:
+            self._answers.append(await self._payer.ask(session_id=self._session_id))
+
+    async def buy(self) -> None:
+        """Pay for the request, and send it with that payment id unless the refusal is final."""
+        required = await self._payer.ask()
+        self._answers.append(required)
+        if required.status != 402:
+            return
+        order = Order(self._payer, self._account, required, self._payer.ask)
+        await self._account.policy.retry.pay(order)
+        self._answers.append(order.last)
+        self.payments += order.is_paid
+        if not order.is_over:
+            self._payment_id = order.required.payment_id
+            await self.show_payment()
+
+    async def open_session(self, deposit: str, duration_s: int) -> None:
+        """Pay a deposit for a session."""
+        opened = await self.deposit(deposit, duration_s)
+        self._answers.append(opened)
+        self._session_id = opened.body.get("sessionId")
