@@ -170,7 +170,7 @@ def build(
     """
     site = _site(recipe, clock or Clock(), Journal(JOURNAL_LIMIT) if journal is None else journal)
     accounts = Accounts.drawn(site.keys)
-    store = Store(recipe.file)
+    store = Store(recipe.file, spill=recipe.spill)
     secret = store.secret("ids", site.rng.secret("ids"))
     opened = _open_chain(site, accounts, store, secret)
     watch = Watch(opened.chain, site.journal, site.clock)
@@ -231,7 +231,7 @@ def _another(
     }
     http = _client(name, outside, link)
     process = Process(
-        _service(site, setup, Store(), http, name),
+        _service(site, setup, Store(spill=site.recipe.spill), http, name),
         site.recipe.hooks,
         site.phases(name, setup.settings),
     )
@@ -268,6 +268,7 @@ def _open_chain(site: _Site, accounts: Accounts, store: Store, secret: bytes) ->
                 unlocked=recipe.unlocked,
                 token_rules=recipe.token_rules,
                 without_token_rules=recipe.without_token_rules,
+                spill=recipe.spill,
             )
         )
     except BaseException:

@@ -126,6 +126,7 @@ class World:
                 chain=self.chain,
                 block_time_s=_blocks(block_time_s),
                 without=without,
+                spill=journal is not None,
             ),
             journal=None if journal is None else Path(journal),
             latency={to: _latency(to, spec) for to, spec in (latency or {}).items()},
