@@ -126,7 +126,7 @@ def build(
     journal = Journal(JOURNAL_LIMIT) if journal is None else journal
     site = Site.of(recipe, clock or Clock(), journal)
     accounts = Accounts.drawn(site.keys, list(recipe.facilitators))
-    store = Store(recipe.file)
+    store = Store(recipe.file, spill=recipe.spill)
     secret = store.secret("ids", site.rng.secret("ids"))
     opened = _open_chain(site, accounts, store, secret)
     watch = Watch(opened.chain, site.journal, site.clock)
@@ -173,6 +173,7 @@ def _open_chain(site: Site, accounts: Accounts, store: Store, secret: bytes) -> 
                 unlocked=recipe.unlocked,
                 token_rules=recipe.token_rules,
                 without_token_rules=recipe.without_token_rules,
+                spill=recipe.spill,
             )
         )
     except BaseException:

@@ -155,15 +155,14 @@ class World:
                 chain=self.chain,
                 block_time_s=_blocks(block_time_s),
                 without=without,
+                spill=journal is not None,
             ),
             journal=None if journal is None else Path(journal),
             latency=_latencies(latency or {}, (*RECEIVERS, *sellers, *desks)),
         )
         self._options = serialize.options(
             latency=dict(latency or {}),
-            block_time_s=block_time_s,
-            explorer_lag_s=explorer_lag_s,
-            **configured,
+            **{"block_time_s": block_time_s, "explorer_lag_s": explorer_lag_s, **configured},
             decisions=decisions,
             network=None if network == TESTNET else network,
             without=without,
