@@ -20,7 +20,8 @@ async def running(parts: Parts) -> AsyncIterator[None]:
     if parts.chain.mining:
         await parts.chain.mining.set_automine(parts.recipe.blocks is None)
     if parts.recipe.has_service:
-        parts.process.start_background()
+        for each in parts.services.values():
+            each.process.start_background()
     beating = asyncio.create_task(_beat(parts))
     try:
         yield

@@ -5,8 +5,8 @@ ends a story in which time stands still.
 """
 
 import asyncio
+from collections.abc import Collection
 from types import TracebackType
-from typing import get_args
 
 from x402sim.events import Part, TimeAdvanced
 from x402sim.journal import Entry
@@ -14,7 +14,6 @@ from x402sim.world.loop import TimeStandsStill, VirtualLoop
 
 IDLE_TIMEOUT_S = 31 * 86400
 """A month of simulated time."""
-_WITHOUT_THE_STORY = frozenset((*get_args(Part), "chain"))
 
 
 class IdleTimeout:
@@ -25,7 +24,9 @@ class IdleTimeout:
     that the journal is kept.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, parts: Collection[Part]) -> None:
+        """Listen; `parts` are the actors that go on without the story."""
+        self._parts = frozenset(parts)
         self._loop = asyncio.get_running_loop()
         self._limit = asyncio.timeout(None)
         self._until = self._loop.time() + IDLE_TIMEOUT_S
@@ -34,7 +35,7 @@ class IdleTimeout:
 
     def __call__(self, entry: Entry) -> None:
         """Restart the timeout if the event is the story's own."""
-        if entry.event.actor not in _WITHOUT_THE_STORY:
+        if entry.event.actor not in self._parts:
             event = entry.event
             asked_s = event.seconds if isinstance(event, TimeAdvanced) else 0
             self._until = max(self._until, self._loop.time() + asked_s + IDLE_TIMEOUT_S)

@@ -6,6 +6,7 @@ from x402sim import events, tracebacks
 from x402sim.world.story.idle_timeout import IdleTimeout
 from x402sim.world.story.invariants import Invariants
 from x402sim.world.story.live import LiveWorld
+from x402sim.world.story.market import parts_of
 from x402sim.world.story.scenario import Scenario, source_of
 
 
@@ -83,7 +84,7 @@ async def _error(live: LiveWorld, scenario: Scenario, *, has_invariants: bool) -
     stage = live.stage
     if stage.parts is not None and has_invariants:
         stage.links.journal.listeners.append(Invariants(stage.parts, live.report_broken))
-    idle_timeout = IdleTimeout()
+    idle_timeout = IdleTimeout(parts_of(live.stage))
     stage.links.journal.listeners.append(idle_timeout)
     try:
         async with idle_timeout:
