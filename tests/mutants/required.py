@@ -277,7 +277,7 @@ ROWS = (
         "ids-come-again",
         "2.2/payment-id",
         "Two requests for the same resource in the same second get the same payment id.",
-        collaborator(issuer=lambda _, service: Issuer(service.settings, NoLuck())),
+        collaborator(issuer=lambda _, service: Issuer(service.setup, NoLuck())),
     ),
     required(
         "ids-with-another-prefix",

@@ -41,8 +41,10 @@ def code_cells(notebook: Any) -> list[Any]:
 # --- as they are saved -------------------------------------------------------------------
 
 
-def test_there_are_seven() -> None:
-    assert [name[:2] for name in IDS] == ["01", "02", "03", "04", "05", "06", "07"]
+def test_each_has_a_number_of_its_own() -> None:
+    numbers = [name[:2] for name in IDS]
+    assert numbers == sorted(set(numbers))
+    assert len(numbers) >= 8
 
 
 def imported(code: str) -> Iterator[tuple[str, str]]:
@@ -226,6 +228,17 @@ def lost_answers(answers: dict[str, Any]) -> None:
     assert answers["served_in_the_end"] == 1
 
 
+def a_market(answers: dict[str, Any]) -> None:
+    assert answers["wasted_cheapest"] == 1
+    assert answers["wasted_by_payments"] == pytest.approx(0.5, abs=0.3)
+    assert answers["worlds_lost_by_payments"] == pytest.approx(answers["worlds"] * 2 / 3, abs=2)
+    assert answers["wasted_by_share"] < 0.15
+    assert answers["worlds_lost_by_share"] <= 2
+    assert answers["worlds_lost_mixed"] == answers["wasted_mixed_late"] == 0
+    assert answers["most_failed_orders_mixed"] < 20
+    assert answers["last_failed_mixed_min"] < 30
+
+
 def conformance_report(answers: dict[str, Any]) -> None:
     assert answers["own_failures"] == answers["own_inconclusive"] == 0
     assert "spec/2.1/amount" in answers["failures_without_the_amount"]
@@ -260,4 +273,5 @@ CLAIMS: dict[str, Claim] = {
     "05": lost_answers,
     "06": conformance_report,
     "07": on_a_real_chain,
+    "10": a_market,
 }
