@@ -151,7 +151,7 @@ def test_each_exchange_has_its_arrows(name: str) -> None:
 
 def test_arrows_point_from_sender_to_receiver() -> None:
     ax = plots.sequence(run("replayed"))
-    x = {label.get_text(): at for at, label in enumerate(ax.get_xticklabels())}
+    x = dict(zip((t.get_text() for t in ax.get_xticklabels()), ax.get_xticks(), strict=True))
     ask, answer = named(ax, "request")["1"], named(ax, "answer")["1"]
     assert (ask.xyann[0], ask.xy[0]) == (x["alice"], x["service"])
     assert (answer.xyann[0], answer.xy[0]) == (x["service"], x["alice"])
@@ -435,3 +435,19 @@ def test_money_that_moves_without_a_payment_is_plotted() -> None:
     journal = World().play("token_rules").journal
     names = [plot.name for plot in plots.PLOTS if plot.has_content(journal)]
     assert "balances" in names
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("width_mm", [80, 160])
+def test_no_text_of_the_sequence_crosses_a_lane(name: str, width_mm: int) -> None:
+    ax = plots.sequence(run(name), figure.new_axes(width_mm, 120))
+    ax.figure.canvas.draw()
+    (lanes,) = named(ax, "lanes").values()
+    xs = [ax.transData.transform((path.vertices[0][0], 0))[0] for path in lanes.get_paths()]
+    words = {round(bar.get_y() + bar.get_height() / 2, 2) for bar in named(ax, "word").values()}
+    between = [text for text in ax.texts if round(text.xy[1], 2) not in words and text.get_text()]
+    assert len(between) > 2
+    for text in between:
+        box = text.get_window_extent()
+        crossed = [x for x in xs if box.x0 + 1 < x < box.x1 - 1]
+        assert not crossed, f"{text.get_text()!r} crosses {len(crossed)} lanes"

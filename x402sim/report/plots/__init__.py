@@ -89,13 +89,13 @@ PLOTS = (
     ),
     Plot(
         "session_burn_down",
-        "Remaining budget of each session.",
+        "Remaining budget of each session; of more than five, the median and bands of quantiles.",
         session_burn_down,
         lambda journal: _takes_time(journal) and not frames.sessions(journal).empty,
     ),
     Plot(
         "latency",
-        "Latency by service and request. Dot: median; thick line: middle half; thin line: 5th to "
+        "Latency by service and request. Ring: median; thick line: middle half; thin line: 5th to "
         "95th percentile; ticks: single answers.",
         latency,
         _has_latency,
