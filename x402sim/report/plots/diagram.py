@@ -26,7 +26,7 @@ from x402sim.report.plots.figure import (
 )
 from x402sim.report.plots.lanes import PAD, Place, lay_out
 from x402sim.report.plots.rows import Row, rows
-from x402sim.report.reading import SERVICES, Reading, Source, journal_of
+from x402sim.report.reading import Reading, Source, journal_of
 from x402sim.report.trace import CHAIN
 
 ROWS = 40
@@ -34,7 +34,6 @@ ROWS = 40
 MOST_PAYERS = 4
 """The most lanes for payers; further payers share the last one."""
 ROW_IN, LEAST_ROW_IN = 0.19, 0.155
-_PARTS = (*sorted(SERVICES), "facilitator", "explorer", CHAIN)
 _OTHERS = "other payers"
 _WORD, _ALARM = "#efefef", "#f8dccb"
 _ARROW, _TEXT = 0.38, -0.06
@@ -67,7 +66,8 @@ def sequence(
     Blue: 2xx; orange: 402 Payment Required; vermillion: anything else. #1, s1, a1 are payment
     ids, sessions and authorizations, numbered as they appear.
     """
-    every = rows(Reading(journal_of(source)))
+    reading = Reading(journal_of(source))
+    every = rows(reading)
     given = None if ax is None else prepare(ax)
     if given is None:
         count = max(2, min(len(every), rows_shown or ROWS))
@@ -75,10 +75,12 @@ def sequence(
         count = rows_shown or max(5, int(height_in(given) / LEAST_ROW_IN))
     first = _first(every, exchange, count)
     shown = every[first : first + count]
-    ax = given or prepare(None, height_mm=(count * ROW_IN + 0.9) * 25.4, width_mm=_width_mm(shown))
+    lanes = _lanes(shown, _parts(reading))
+    height_mm = (count * ROW_IN + 0.9) * 25.4
+    ax = given or prepare(None, height_mm=height_mm, width_mm=_width_mm(shown, lanes))
     if not shown:
         return empty_axes(ax, "no exchange")
-    diagram = _Diagram(ax, shown)
+    diagram = _Diagram(ax, shown, lanes)
     diagram.draw()
     is_cut = len(shown) < len(every)
     diagram.draw_legend(below_pt=1.5 * font_size(ax) if is_cut else 0)
@@ -96,9 +98,8 @@ def _first(every: list[Row], exchange: int, count: int) -> int:
     return 0 if begins < count else min(begins - count // 2, len(every) - count)
 
 
-def _width_mm(shown: list[Row]) -> float:
+def _width_mm(shown: list[Row], lanes: dict[str, str]) -> float:
     """Return the width of a figure of our own, so that the texts fit if they can."""
-    lanes = _lanes(shown)
     letters = sum(lay_out(shown, lanes, _heads(lanes)).needs)
     wanted_in = letters * _LETTER * _OWN_SIZE / 72 + _TIMES_IN
     return max(WIDTH_MM, min(_MOST_MM, wanted_in * (1 + _LEFT_SHARE) * 25.4))
@@ -120,10 +121,10 @@ def _room_in(ax: Axes) -> float:
 class _Diagram:
     """Draws rows on axes: lanes from left to right, rows from top to bottom."""
 
-    def __init__(self, ax: Axes, shown: list[Row]) -> None:
+    def __init__(self, ax: Axes, shown: list[Row], lanes: dict[str, str]) -> None:
         self._ax, self._rows = ax, shown
         self._size = font_size(ax) - 0.5
-        self._lanes = _lanes(shown)
+        self._lanes = lanes
         self._heads = _heads(self._lanes)
         self._layout = lay_out(shown, self._lanes, self._heads)
         self._xs = self._layout.xs(_room_in(ax) * 72 / self._size / _LETTER)
@@ -261,7 +262,12 @@ _COLOURS = {None: BLACK, "served": BLUE, "paid": BLUE, "payment required": ORANG
 """By outcome; any other outcome is vermillion."""
 
 
-def _lanes(shown: list[Row]) -> dict[str, str]:
+def _parts(reading: Reading) -> list[str]:
+    """Return all parties but the payers, from left to right."""
+    return [*sorted(reading.services), *reading.facilitators, "explorer", CHAIN]
+
+
+def _lanes(shown: list[Row], parts: list[str]) -> dict[str, str]:
     """Return the lane of each party in these rows: payers first, in order of appearance."""
     there = dict.fromkeys(
         name
@@ -269,7 +275,7 @@ def _lanes(shown: list[Row]) -> dict[str, str]:
         for name in (row.line.left, row.line.right)
         if name is not None and name != "world"
     )
-    payers = [name for name in there if name not in _PARTS]
+    payers = [name for name in there if name not in parts]
     own = payers if len(payers) <= MOST_PAYERS else payers[: MOST_PAYERS - 1]
     lanes = {name: name if name in own else _OTHERS for name in payers}
-    return lanes | {name: name for name in _PARTS if name in there}
+    return lanes | {name: name for name in parts if name in there}
