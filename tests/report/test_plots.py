@@ -16,9 +16,10 @@ from matplotlib.text import Text
 from msgspec import structs
 
 from tests.report.stories import NAMES, run, skipped
-from x402sim import Run, World
+from x402sim import LiveWorld, Run, World
 from x402sim.events import AnswerReceived, RequestSent
 from x402sim.journal import Journal
+from x402sim.population import Every, Session
 from x402sim.report import plots
 from x402sim.report.plots import figure
 from x402sim.report.plots.figure import BLACK, BLUE, GREY, ORANGE, VERMILLION
@@ -322,6 +323,45 @@ def test_budgets_burn_down_as_the_frame_says() -> None:
     names = [text.get_text() for text in legend.get_texts()]
     assert names == ["alice", "bob", "opened", "expired", "refunded"]
     assert ax.get_ylim()[0] == 0
+
+
+async def many(world: LiveWorld) -> None:
+    behaviour = Session(deposit="0.05", requests=3, wait=(60, 0.5), duration_s=900)
+    await world.population(12, arrivals=Every(100), behaviour=behaviour, balance="1.00")
+    await world.advance(1800)
+
+
+def test_many_sessions_are_bands_of_quantiles_over_their_age() -> None:
+    found = World(seed=3).play(many)
+    ax = plots.session_burn_down(found)
+    assert {gid for each in ax.get_children() if (gid := each.get_gid())} == {
+        "band 5 to 95 %", "band 25 to 75 %", "median",
+    }  # fmt: skip
+    assert len(ax.lines) == 1
+    (median,) = ax.lines
+    ages, budgets = median.get_xdata(), median.get_ydata()
+    assert (budgets[0], budgets[-1]) == (0.04, 0), "the first request comes at once"
+    assert list(budgets) == sorted(budgets, reverse=True)
+    assert 15 <= ages[-1] <= 16
+    assert ax.get_xlabel() == "time since it was opened (min)"
+    frame = found.sessions
+    half = frame["t_s"] - frame.groupby("session_id", observed=True)["t_s"].transform("first")
+    left = frame[half <= 300].groupby("session_id", observed=True)["remaining"].last().median()
+    assert budgets[np.searchsorted(ages, 5, side="right") - 1] == pytest.approx(left)
+    names = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert names == ["median of 12 sessions", "middle half", "5th to 95th percentile"]
+
+
+def test_the_colours_of_the_sequence_and_of_latencies_have_legends() -> None:
+    def names(ax: Axes) -> list[str]:
+        return [text.get_text() for text in ax.get_legend().get_texts()]
+
+    assert names(plots.sequence(run("replayed"))) == [
+        "2xx", "402 Payment Required", "any other answer",
+    ]  # fmt: skip
+    assert names(plots.sequence(run("lost")))[-1] == "no answer"
+    callees = ["service", "facilitator", "rpc", "median", "single answers"]
+    assert names(plots.latency(run("replayed"))) == callees
 
 
 # --- time and the indexer ------------------------------------------------------------
