@@ -129,13 +129,14 @@ JsonFile = Annotated[
     typer.Option("--json", metavar="FILE", help="Write a JSON report to FILE; - for stdout."),
 ]
 JUnitFile = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Write a JUnit XML report to FILE.")
+    Path | None,
+    typer.Option(metavar="FILE", help="Write a JUnit XML report to FILE; - for stdout."),
 ]
 HtmlFile = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Write an HTML report to FILE.")
+    Path | None, typer.Option(metavar="FILE", help="Write an HTML report to FILE; - for stdout.")
 ]
 SarifFile = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Write a SARIF report to FILE.")
+    Path | None, typer.Option(metavar="FILE", help="Write a SARIF report to FILE; - for stdout.")
 ]
 
 
@@ -186,11 +187,15 @@ def conformance(
         if show_list:
             return printing.show_list(checks)
         means = replace(_means(context), skip=command.skipped(checks, skip or []))
+        files = {"json": json_file, "junit": junit, "html": html, "sarif": sarif}
+        wanted = command.Wanted(
+            checks=checks,
+            strict=strict,
+            files={kind: file for kind, file in files.items() if file is not None},
+        )
+        command.require_places(wanted)
     except (ValueError, OSError) as error:
         raise give_up(error) from error
-    wanted = command.Wanted(
-        checks=checks, strict=strict, json=json_file, junit=junit, html=html, sarif=sarif
-    )
     try:
         code = command.play(means, wanted)
     except OSError as error:
