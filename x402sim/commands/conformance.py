@@ -57,7 +57,9 @@ Budget = Annotated[
 Mainnet = Annotated[bool, typer.Option("--allow-mainnet", help="Allow payments with real money.")]
 Patient = Annotated[
     bool,
-    typer.Option("--patient", help="Wait for what takes minutes, too: about six in all."),
+    typer.Option(
+        "--patient", help="Wait for what takes minutes, too: a run takes about six minutes."
+    ),
 ]
 Restart = Annotated[
     str | None,
@@ -75,7 +77,7 @@ Only = Annotated[
         "--requirement",
         metavar="PREFIX",
         help="Check only clause ids (see `--list`) with this prefix, such as 5 or 7/nonce; "
-        "repeatable.",
+        "repeatable, or separated by commas.",
     ),
 ]
 List = Annotated[

@@ -1,12 +1,11 @@
 """`python -m x402sim conformance`: one run of the suite, from options to exit code."""
 
 import asyncio
-import itertools
 import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -22,9 +21,10 @@ from x402sim.report import conformance as report
 from x402sim.suggest import unknown
 from x402sim.suite import printing, redact
 from x402sim.suite import target as targets
-from x402sim.suite.check import Check
+from x402sim.suite.check import DOCUMENT, KINDS, Check
 from x402sim.suite.demands import FILE
 from x402sim.suite.engine import all_checks, folder, matching, run
+from x402sim.suite.plan import is_left
 from x402sim.suite.preflight import examine
 from x402sim.suite.remote import Access, NotReady, reach
 from x402sim.suite.verdict import Outcome, Result
@@ -58,6 +58,8 @@ def find_target(name: str) -> targets.Target:
             f"--target: {unknown('target', name, shipped)}, or the path of a TOML file"
         )
     target = targets.load(file)
+    kept = {name.removeprefix(f"{DOCUMENT}/"): why for name, why in target.not_kept.items()}
+    target = msgspec.structs.replace(target, not_kept=kept)
     clauses = dict.fromkeys(check.clause for check in all_checks())
     for clause in target.not_kept:
         if clause not in clauses:
@@ -72,10 +74,11 @@ def find_target(name: str) -> targets.Target:
 def select(prefixes: Iterable[str]) -> list[Check]:
     """Return the checks whose ids start with any of these; all without any.
 
-    Raises `ValueError` for a prefix that no id has.
+    Several may stand in one text, separated by commas. Raises `ValueError` for a prefix that no
+    id has.
     """
     checks, wanted = all_checks(), set()
-    for prefix in prefixes:
+    for prefix in (part.strip() for text in prefixes for part in text.split(",")):
         found = matching(checks, prefix)
         if not found:
             raise ValueError(
@@ -105,24 +108,24 @@ def skipped(checks: Iterable[Check], options: Iterable[str]) -> dict[str, str]:
 
 
 def _near(clauses: Iterable[str], prefix: str) -> list[str]:
-    """Return the clauses of the section that a prefix names; the sections, if there is none."""
-    section = prefix.removeprefix("spec/").split("/")[0]
+    """Return the clauses of the section that a prefix names; the beginnings, if there is none."""
+    section = prefix.removeprefix(f"{DOCUMENT}/").split("/")[0]
     ids = dict.fromkeys(clauses)
-    return [each for each in ids if each.startswith(f"{section}/")] or sorted(
-        {each.split("/")[0] for each in ids}
-    )
+    sections = sorted({each.split("/")[0] for each in ids} - set(KINDS))
+    return [each for each in ids if each.startswith(f"{section}/")] or [*sections, *KINDS]
 
 
 def judge(
     access: Access,
     wanted: Wanted,
-    on_begin: Callable[[str], None] = lambda check_id: None,
+    on_begin: Callable[[str, int, int], None] = lambda check_id, place, ids: None,
     on_result: Callable[[Result], None] = lambda result: None,
 ) -> tuple[list[Result], int]:
     """Run the checks in real time; return results and number of requests; raises `NotReady`.
 
     The results are in the order of the checks; `on_result` is called with each as soon as it is
-    certain.
+    certain, `on_begin` with each id of which something can be judged, its place, and how many there
+    are.
     """
 
     async def main() -> tuple[list[Result], int]:
@@ -130,7 +133,14 @@ def judge(
         async with reach(access) as setting:
             ready = await examine(setting, wanted.checks, access.require)
             printing.announce(ready, access.note)
-            async for result in run(ready.setting, wanted.checks, on_begin, ready.state):
+            runnable = [check for check in wanted.checks if not is_left(ready.setting, check)]
+            ids = list(dict.fromkeys(check.id for check in runnable))
+
+            def begin(check_id: str) -> None:
+                if check_id in ids:
+                    on_begin(check_id, ids.index(check_id) + 1, len(ids))
+
+            async for result in run(ready.setting, wanted.checks, begin, ready.state):
                 results.append(hidden(result, access.secrets))
                 on_result(results[-1])
             return in_order(results, wanted.checks), ready.state.pace.requests
@@ -234,20 +244,23 @@ def play(access: Access, wanted: Wanted) -> int:
     elapsed = stopwatch()
     started = datetime.fromtimestamp(Clock().now(), UTC).isoformat(timespec="seconds")
     console = Console(stderr=True, highlight=False)
-    total, begun = len({check.id for check in wanted.checks}), itertools.count(1)
     found: list[Result] = []
-    interrupted = False
+    interrupted, section = False, ""
     with console.status("connecting to the target") as status:
 
-        def on_begin(check_id: str) -> None:
-            line = f"{next(begun)} of {total}  {check_id}"
+        def tell(text: str) -> None:
             with printing.unread(console):
-                if console.is_terminal:
-                    status.update(line)
-                else:
-                    console.print(line)
+                console.print(escape(printable(text)))
+
+        def on_begin(check_id: str, place: int, ids: int) -> None:
+            nonlocal section
+            if console.is_terminal:
+                status.update(f"{place} of {ids}  {check_id}")
+            elif section != (section := check_id.split("/")[1]):
+                tell(f"{place} of {ids}  section {section}")
 
         try:
+            access = replace(access, tell=tell)
             results, requests = judge(access, wanted, on_begin, found.append)
             done = f"{requests} requests in {elapsed():.1f} s"
         except NotReady as error:
@@ -256,7 +269,10 @@ def play(access: Access, wanted: Wanted) -> int:
         except KeyboardInterrupt:
             interrupted = True
             results = completed(found, wanted.checks, access.rerun)
-            done = f"interrupted after {elapsed():.1f} s: {len(found)} of {total} ids are certain"
+            done = (
+                f"interrupted after {elapsed():.1f} s: {len(found)} of {len(results)} ids are "
+                "certain"
+            )
     write(access, started, results, wanted)
     if STDOUT not in map(str, wanted.files.values()):
         printing.show_results(results, wanted.strict)

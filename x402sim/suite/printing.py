@@ -20,12 +20,14 @@ from x402sim.report import conformance as report
 from x402sim.spec.ground import Ground, Kind
 from x402sim.suite.check import Check, clause_text
 from x402sim.suite.demands import by_ground, by_id
-from x402sim.suite.preflight import Ready
+from x402sim.suite.preflight import REQUIRABLE, Ready
 from x402sim.suite.verdict import CaseResult, Outcome, Result
 
 COLUMNS = 79
 WIDTH = 66
 """The width of a quotation: with its indent, a line has less than 80 columns."""
+_NEEDS = {need: name for name, need in REQUIRABLE.items()}
+"""The needs as --require calls them."""
 _COLORS = {
     Outcome.PASSED: "green",
     Outcome.FAILED: "red",
@@ -39,18 +41,19 @@ def show_list(checks: list[Check]) -> None:
     """Print the ids with level and cost, the ground of each case, and the needs."""
     console = Console(soft_wrap=True, highlight=False)
     for check_id, cases in by_id(checks).items():
-        needs = sorted({need for case in cases for need in case.needs})
+        needs = sorted({_NEEDS.get(need, str(need)) for case in cases for need in case.needs})
         pays = sum(case.pays for case in cases)
         cost = f", pays {pays}" if pays else ""
         console.print(f"[bold]{check_id}[/]  {cases[0].level}{cost}")
         if text := clause_text(check_id):
-            console.print(f"  {escape(text)}", style="dim")
+            for line in textwrap.wrap(text, COLUMNS - 2):
+                console.print(f"  {escape(line)}", style="dim")
         for ground, its_cases in by_ground(cases):
             _show_ground(console, ground)
             for case in its_cases:
-                console.print(f"  - {escape(case.title)}")
+                _show(console, "  - ", case.title, "    ")
         if needs:
-            console.print(f"  needs {', '.join(needs)}")
+            _show(console, "  needs ", ", ".join(needs), "    ")
     kinds = Counter(str(check.ground.kind) for check in checks)
     told = ", ".join(f"{kinds[kind]} {kind}" for kind in Kind)
     console.print(f"\n{len(by_id(checks))} ids, {len(checks)} cases: {told}")
@@ -67,7 +70,13 @@ def _show_ground(console: Console, ground: Ground | None) -> None:
 
 def announce(ready: Ready, note: str = "") -> None:
     """Print the plan of a run, before anything else is signed: what it does, and leaves out."""
-    console, plan = Console(stderr=True, highlight=False), ready.plan
+    console = Console(stderr=True, highlight=False)
+    with unread(console):
+        _announce(console, ready, note)
+
+
+def _announce(console: Console, ready: Ready, note: str) -> None:
+    plan = ready.plan
     payer, budget = ready.setting.payer, to_decimal(ready.setting.budget_base, 6)
     for text in (note, *ready.notes):
         if text:
