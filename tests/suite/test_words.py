@@ -44,7 +44,7 @@ def test_a_wrong_key_of_a_target_file_is_told_without_our_names(
 ) -> None:
     file = tmp_path / "mine.toml"
     file.write_text(text)
-    with pytest.raises(ValueError, match="mine.toml: ") as caught:
+    with pytest.raises(ValueError, match=r"mine\.toml: ") as caught:
         load(file)
     assert str(caught.value) == f"{file}: {said}"
 

@@ -170,12 +170,12 @@ class Probe:
             if wait_s is None:
                 return response
             waited_s += wait_s
+            if waited_s > wire.PATIENCE_S:
+                break
             if wait_s >= TOLD_S:
                 self.setting.tell(
                     f"waiting for {wait_s:.0f} s, as the target asks in its {response.status_code}"
                 )
-            if waited_s > wire.PATIENCE_S:
-                break
             pace.hold(self.clock, wait_s)
         raise Inconclusive(
             f"the target answers {response.status_code} and asks to wait {wait_s:.0f} s more, "
