@@ -135,7 +135,7 @@ def test_each_outcome_has_its_result() -> None:
     failed, inconclusive, _, observed = results
     assert (failed.expected, failed.actual) == ("the answer: 2", "1")
     assert failed.exchange.startswith("GET http://target/\n-> 404") or "404" in failed.exchange
-    assert failed.rerun.endswith("--requirement spec/2.1/amount")
+    assert failed.rerun.endswith("--only spec/2.1/amount")
     assert inconclusive.reason == "no idea"
     assert observed.actual == "it sings"
 

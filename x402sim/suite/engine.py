@@ -16,7 +16,7 @@ import msgspec
 from x402sim.clock import stopwatch
 from x402sim.spec.needs import Need
 from x402sim.suite import redact
-from x402sim.suite.check import HOW_TO_PROVIDE, PATIENCE_S, Baseline, Check
+from x402sim.suite.check import HOW_TO_PROVIDE, KINDS, PATIENCE_S, Baseline, Check
 from x402sim.suite.expect import expect_served
 from x402sim.suite.probe import Probe
 from x402sim.suite.setting import RunState, Setting
@@ -69,8 +69,15 @@ def _module(file: Path) -> ModuleType:
 
 
 def matching(checks: Iterable[Check], prefix: str) -> list[Check]:
-    """Return the checks whose id starts with `prefix`; "spec/" in front may be left out."""
-    return [c for c in checks if c.id.startswith(prefix) or c.id.startswith(f"spec/{prefix}")]
+    """Return the checks whose id starts with `prefix`, in which the document may be left out.
+
+    Without it, they are those of the specification, if it has any.
+    """
+    checks = list(checks)
+    for begin in (prefix, *(f"{document}/{prefix}" for document in KINDS)):
+        if found := [check for check in checks if check.id.startswith(begin)]:
+            return found
+    return []
 
 
 async def run(
@@ -120,6 +127,7 @@ async def _run_cases(
             else:
                 late.append(check_id)
         state.turns.end_the_rest()
+        _tell_of_waiting(setting, tasks)
         restarting = [case for case in tasks if Need.RESTART in case.needs]
         for case in [case for case in tasks if case not in restarting]:
             done[case] = await tasks[case]
@@ -152,6 +160,16 @@ async def _beside(
         for task in tasks.values():
             task.cancel()
         await asyncio.gather(*tasks.values(), return_exceptions=True)
+
+
+def _tell_of_waiting(setting: Setting, tasks: dict[Check, asyncio.Task[Result]]) -> None:
+    """Say which ids still wait, and for how long in all."""
+    left = [case for case, task in tasks.items() if not task.done()]
+    if left:
+        longest_s = max(case.waits(setting) if case.waits else 0 for case in left)
+        ids = ", ".join(dict.fromkeys(case.id for case in left))
+        most = f", which wait for up to {longest_s:.0f} s since the beginning" if longest_s else ""
+        setting.tell(f"everything else is done; waiting for {ids}{most}")
 
 
 def runs_beside(setting: Setting, case: Check) -> bool:
@@ -242,7 +260,7 @@ def _of_case(setting: Setting, case: Check, found: CaseResult) -> Result:
         expected=found.expected,
         actual=found.actual,
         reason=found.reason,
-        rerun=f"{setting.rerun} --requirement {case.id}".strip(),
+        rerun=f"{setting.rerun} --only {case.id}".strip(),
         exchange=found.exchange,
         seconds=found.seconds,
         ground=case.ground,
@@ -251,15 +269,15 @@ def _of_case(setting: Setting, case: Check, found: CaseResult) -> Result:
 
 
 def _require_needs(setting: Setting, case: Check) -> None:
+    left_out = setting.left_out.get(case.name)
+    if left_out is not None:
+        raise Skipped(left_out)
     missing = [need for need in case.needs if setting.missing(need)]
     if missing:
         raise Skipped(f"it needs {'; '.join(HOW_TO_PROVIDE[need] for need in missing)}")
     waits_s = case.waits(setting) if case.waits and setting.advance is None else 0
     if waits_s > PATIENCE_S and not setting.patient:
         raise Skipped(f"it waits for {waits_s:.0f} s: give --patient")
-    left_out = setting.left_out.get(case.name)
-    if left_out is not None:
-        raise Skipped(left_out)
     reason = setting.target.not_kept.get(case.clause)
     if reason is not None:
         raise Skipped(f"the target file says that this clause is not kept: {reason}")

@@ -41,6 +41,8 @@ OFFER_S = 5.0
 CENT_BASE = 10_000
 """A hundredth of the token, in base units."""
 
+TOLD_S = 2.0
+"""A wait of this long is told."""
 WORK_S = 10
 """How long a target works on what is due, once its clock was advanced."""
 
@@ -142,7 +144,7 @@ class Probe:
             self.last = TargetAnswer(self.target, 0, httpx.Headers(), "", None, show, broken)
             if may_break:
                 return self.last
-            raise Inconclusive(f"{method} {path} was not answered: {error!r}") from error
+            raise Inconclusive(f"{method} {path} was not answered: {wire.why(error)}") from error
         self.last = TargetAnswer(
             self.target,
             response.status_code,
@@ -170,6 +172,10 @@ class Probe:
             waited_s += wait_s
             if waited_s > wire.PATIENCE_S:
                 break
+            if wait_s >= TOLD_S:
+                self.setting.tell(
+                    f"waiting for {wait_s:.0f} s, as the target asks in its {response.status_code}"
+                )
             pace.hold(self.clock, wait_s)
         raise Inconclusive(
             f"the target answers {response.status_code} and asks to wait {wait_s:.0f} s more, "
