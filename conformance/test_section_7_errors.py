@@ -13,6 +13,7 @@ from x402sim.protocol.money import to_decimal
 from x402sim.spec.ground import derived, silent
 from x402sim.suite.answers import TargetAnswer
 from x402sim.suite.check import check
+from x402sim.suite.departures import SHAPE
 from x402sim.suite.expect import expect, expect_not_served, expect_refused, require
 from x402sim.suite.probe import Probe
 from x402sim.suite.verdict import Inconclusive
@@ -32,6 +33,7 @@ async def no_proof_no_content(probe: Probe) -> None:
     """A request without a valid proof of payment gets a 402 for this resource."""
     places, challenge = probe.target.payment_required, await probe.challenge()
     wanted = challenge.requirements
+    probe.by_target(*SHAPE)
     for payment_id in (None, "pay_invented", challenge.payment_id):
         answer = await probe.ask(payment_id=payment_id)
         expect_not_served(answer, is_402=True)

@@ -22,6 +22,7 @@ from x402sim.protocol.refusals import Refusal
 from x402sim.spec.needs import Need
 from x402sim.suite.answers import Challenge, TargetAnswer, read_402
 from x402sim.suite.check import HOW_TO_PROVIDE, Baseline, Check
+from x402sim.suite.departures import departures
 from x402sim.suite.engine import folder, try_baseline
 from x402sim.suite.plan import Plan, costs, make_plan
 from x402sim.suite.probe import BAD_BODY, Probe
@@ -87,6 +88,7 @@ async def _examine(setting: Setting, checks: list[Check], require: tuple[str, ..
         setting=replace(setting, left_out={**plan.left_out, **setting.left_out}),
         state=state,
         plan=plan,
+        notes=_departing(setting),
     )
     pays = any(Need.FUNDS in case.needs or Need.WORLD in case.needs for case in checks)
     if challenge is None or not pays or setting.missing(Need.FUNDS):
@@ -94,7 +96,17 @@ async def _examine(setting: Setting, checks: list[Check], require: tuple[str, ..
     _require_same_time(setting, answer)
     if setting.control is None:
         await _require_money(probe, challenge, plan)
-    return replace(ready, notes=await _pay_once(probe))
+    return replace(ready, notes=(*ready.notes, *await _pay_once(probe)))
+
+
+def _departing(setting: Setting) -> tuple[str, ...]:
+    keys = list(departures(setting.target))
+    if not keys:
+        return ()
+    return (
+        f"the target file departs from the specification ({', '.join(keys)}): what is judged by "
+        "these keys is observed, and not passed",
+    )
 
 
 def _require_needs(setting: Setting, require: tuple[str, ...]) -> None:

@@ -26,6 +26,7 @@ from x402sim.suite.answers import (
 )
 from x402sim.suite.chain_view import ChainView
 from x402sim.suite.control_api import ControlApi, eventually
+from x402sim.suite.departures import Departure, departures
 from x402sim.suite.money import Money
 from x402sim.suite.setting import RunState, Setting
 from x402sim.suite.turns import RestartFailed
@@ -55,6 +56,7 @@ class Probe:
         self.chain = ChainView(setting)
         self.money = Money(setting, state, self.world)
         self.observed: list[str] = []
+        self.departed: list[Departure] = []
         self.last: TargetAnswer | None = None
 
     # --- time --------------------------------------------------------------------------
@@ -106,6 +108,14 @@ class Probe:
     def observe(self, text: str) -> None:
         """Report what the target does where the specification is silent."""
         self.observed.append(text)
+
+    def by_target(self, *keys: str) -> None:
+        """Say by which keys of the target file an answer is judged ("pay.spelling").
+
+        If one departs from the specification, a case that passes is observed.
+        """
+        found = departures(self.target)
+        self.departed += [found[key] for key in keys if key in found]
 
     async def send(
         self,

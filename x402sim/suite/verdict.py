@@ -20,7 +20,7 @@ class Outcome(StrEnum):
     INCONCLUSIVE = "inconclusive"
     """The check could not be completed, which is not a pass."""
     OBSERVED = "observed"
-    """The specification is silent; the result describes the target."""
+    """The specification is silent, or the target file departs from it; the result says what is."""
 
 
 class CheckFailed(Exception):
