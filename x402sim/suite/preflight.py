@@ -43,7 +43,13 @@ REQUIRABLE = {
 INIT = "python -m x402sim target init"
 BALANCE_OF = "0x70a08231"
 """The selector of balanceOf(address)."""
-_BROKE = re.compile(r"was not settled: 5\d\d")
+BAD_GATEWAY = (502, 503, 504)
+_CUT_OFF = re.compile(
+    r"facilitator|upstream|econn|enotfound|eai_again|getaddrinfo|fetch failed|timed? ?out"
+    r"|connect(ion)? (error|refused|failed|attempt)|unreachable|no route",
+    re.IGNORECASE,
+)
+"""What a service says that cannot reach its facilitator, in an answer 5xx."""
 _UNTRUSTED = re.compile(r"certificate verify failed: ([^(\]]+)")
 
 
@@ -288,19 +294,28 @@ async def _pay_once(probe: Probe) -> tuple[str, ...]:
     with_world = setting.control is not None and setting.advance is None
     since = await probe.world.next_event() if with_world else 0
     problem = state.baselines[Baseline.PAYMENT] = await try_baseline(probe, Baseline.PAYMENT)
-    if setting.control is None and problem:
-        if Refusal.INSUFFICIENT_BALANCE.text in problem:
-            raise NotReady(f"the payer lacks money; {problem}")
-        if _BROKE.search(problem):
-            raise NotReady(f"{_base(setting)}: {problem}; does its facilitator answer?")
+    lacks_money = problem is not None and Refusal.INSUFFICIENT_BALANCE.text in problem
+    is_cut_off = problem is not None and probe.last is not None and _is_cut_off(probe.last)
+    if setting.control is None and lacks_money:
+        raise NotReady(f"the payer lacks money; {problem}")
+    if setting.control is None and is_cut_off:
+        raise NotReady(f"{_base(setting)}: {problem}; does its facilitator answer?")
     if not with_world or await _was_asked(probe, since):
         return ()
     assert setting.control is not None
     world = str(setting.control.base_url).rstrip("/").removesuffix("/_sim")
     unused = f"the world's facilitator was not asked ({world}/facilitator)"
-    if problem:
+    if is_cut_off or lacks_money:  # the world has given the payer money: another world is asked
         raise NotReady(f"{unused}, and {problem}; set FACILITATOR_URL of the service to it")
+    if problem:
+        return (f"{problem}; {unused}, so the service has refused it by itself",)
     return (f"a payment was settled, but {unused}: does the service use another?",)
+
+
+def _is_cut_off(answer: TargetAnswer) -> bool:
+    """Tell whether a service that cannot reach its facilitator answers so."""
+    is_broken = answer.broken != "" or answer.status in BAD_GATEWAY
+    return is_broken or (answer.status >= 500 and _CUT_OFF.search(answer.text) is not None)
 
 
 async def _was_asked(probe: Probe, since: int) -> bool:
