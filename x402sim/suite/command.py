@@ -24,6 +24,7 @@ from x402sim.suite import target as targets
 from x402sim.suite.check import Check
 from x402sim.suite.demands import FILE
 from x402sim.suite.engine import all_checks, folder, matching, run
+from x402sim.suite.in_full import lacking, not_in_full
 from x402sim.suite.preflight import examine
 from x402sim.suite.remote import Access, NotReady, reach
 from x402sim.suite.verdict import Outcome, Result
@@ -202,6 +203,12 @@ def play(access: Access, wanted: Wanted) -> int:
             return NO_VERDICT
     if str(wanted.json) != "-":
         printing.show_results(results, wanted.strict)
+    for line in not_in_full(results) if access.world_url else ():
+        console.print(escape(printable(line)), soft_wrap=True)
+    lacks = lacking(results, access.require)
+    for line in lacks:
+        console.print(escape(printable(line)), soft_wrap=True)
     console.print(f"{requests} requests in {elapsed():.1f} s")
     write(access, started, results, wanted)
-    return conclude(results, wanted.strict)
+    code = conclude(results, wanted.strict)
+    return NO_VERDICT if code == HELD and lacks else code

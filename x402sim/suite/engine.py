@@ -203,10 +203,12 @@ async def run_case(setting: Setting, state: RunState, case: Check) -> Result:
         elapsed = stopwatch()
         probe = Probe(setting, state)
         outcome, reason, expected, actual = Outcome.PASSED, "", "", ""
+        has_begun = False
         try:
             _require_needs(setting, case)
             if case.baseline:
                 await _require_baseline(setting, state, case.baseline)
+            has_begun = True
             await case.run(probe)
             observed = probe.observed + _as_the_target_says(probe)
             if observed:
@@ -234,6 +236,7 @@ async def run_case(setting: Setting, state: RunState, case: Check) -> Result:
             exchange=probe.last.show() if probe.last and outcome is Outcome.FAILED else "",
             seconds=round(elapsed(), 3),
             ground=case.ground,
+            has_begun=has_begun,
         )
     return _of_case(setting, case, found)
 

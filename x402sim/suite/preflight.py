@@ -38,8 +38,9 @@ REQUIRABLE = {
     "world": Need.WORLD,
     "clock": Need.CLOCK,
     "restart": Need.RESTART,
+    "refunds": Need.WORLD,
 }
-"""What --require can demand."""
+"""What --require can demand; refunds, moreover, when they are due (`_undue`)."""
 INIT = "python -m x402sim target init"
 BALANCE_OF = "0x70a08231"
 """The selector of balanceOf(address)."""
@@ -116,12 +117,28 @@ def _departing(setting: Setting) -> tuple[str, ...]:
 
 
 def _require_needs(setting: Setting, require: tuple[str, ...]) -> None:
-    missing = [name for name in require if setting.missing(REQUIRABLE[name])]
-    if missing:
-        how = "; ".join(HOW_TO_PROVIDE[REQUIRABLE[name]] for name in missing)
+    lacks = {
+        name: HOW_TO_PROVIDE[REQUIRABLE[name]]
+        for name in require
+        if setting.missing(REQUIRABLE[name])
+    }
+    if "refunds" in require and (undue := _undue(setting)):
+        lacks.setdefault("refunds", undue)
+    if lacks:
+        missing, how = list(lacks), "; ".join(dict.fromkeys(lacks.values()))
         empty = os.environ.get("X402SIM_PAYER_KEY") == "" and "payments" in missing
         note = " (X402SIM_PAYER_KEY is set, and empty)" if empty else ""
         raise NotReady(f"--require {','.join(missing)}: this run lacks {how}{note}")
+
+
+def _undue(setting: Setting) -> str:
+    """Return why a refund that is missing cannot be judged; empty if it can be."""
+    if setting.missing(Need.SESSIONS):
+        return HOW_TO_PROVIDE[Need.SESSIONS]
+    is_known = setting.advance is not None or setting.target.sessions.refund_within_s > 0
+    if is_known or setting.patient:
+        return ""
+    return "the time of a refund: set sessions.refund_within_s in the target file, or --patient"
 
 
 # --- reachable, and of this dialect ------------------------------------------------------

@@ -53,6 +53,8 @@ class CaseResult(msgspec.Struct, frozen=True, kw_only=True):
     exchange: str = ""
     seconds: float = 0.0
     ground: Ground | None = None
+    has_begun: bool = False
+    """Whether it was tried: what it needs was there."""
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
