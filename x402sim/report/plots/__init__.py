@@ -1,9 +1,10 @@
 """What does a run look like? Its plots, ready for a paper, a notebook or a report.
 
-Every plot is a function that takes a run or a journal (`outcomes`: several) and, if you
-like, matplotlib axes to draw on; it returns the axes. Without axes it makes a figure of its
-own, `axes.figure`: save it with `savefig`, or let a notebook show it. Times are virtual
-seconds since the run began, or the minutes, hours or days that suit its length.
+Every plot is a function that takes a run or a journal (`outcomes`: several; `bands`: the
+summary of a sweep) and, if you like, matplotlib axes to draw on; it returns the axes. Without
+axes it makes a figure of its own, `axes.figure`: save it with `savefig`, or let a notebook show
+it. Times are virtual seconds since the run began, or the minutes, hours or days that suit its
+length.
 
 To add a plot, write the function in the file that fits (`money`, `timing`, `diagram`,
 `matrix`; `figure` has the style), import it here, and add a row to `PLOTS`: reports and
@@ -12,14 +13,16 @@ To add a plot, write the function in the file that fits (`money`, `timing`, `dia
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from matplotlib.axes import Axes
 
 from x402sim.journal import Journal
 from x402sim.report import frames
+from x402sim.report.plots.bands import bands
 from x402sim.report.plots.diagram import sequence
 from x402sim.report.plots.figure import png
-from x402sim.report.plots.matrix import outcomes
+from x402sim.report.plots.matrix import clauses_of, outcomes
 from x402sim.report.plots.money import balances, session_burn_down
 from x402sim.report.plots.timing import backlog, latency
 from x402sim.report.reading import Reading
@@ -30,6 +33,8 @@ __all__ = [
     "Plot",
     "backlog",
     "balances",
+    "bands",
+    "clauses_of",
     "draw_all",
     "latency",
     "outcomes",
@@ -89,13 +94,13 @@ PLOTS = (
     ),
     Plot(
         "session_burn_down",
-        "Remaining budget of each session.",
+        "Remaining budget of each session; of more than five, the median and bands of quantiles.",
         session_burn_down,
         lambda journal: _takes_time(journal) and not frames.sessions(journal).empty,
     ),
     Plot(
         "latency",
-        "Latency by service and request. Dot: median; thick line: middle half; thin line: 5th to "
+        "Latency by service and request. Ring: median; thick line: middle half; thin line: 5th to "
         "95th percentile; ticks: single answers.",
         latency,
         _has_latency,
@@ -110,10 +115,15 @@ PLOTS = (
 OUTCOMES_CAPTION = "Checks that held (tick) and checks that failed (cross), by scenario and clause."
 
 
-def draw_all(journal: Journal, names: Sequence[str] | None = None) -> dict[str, bytes]:
-    """Return the plots that have content, as PNG by name; with `names`, only those."""
+def figures(journal: Journal, names: Sequence[str] | None = None) -> dict[str, Any]:
+    """Return the figures of the plots that have content, by name; with `names`, only those."""
     return {
-        each.name: png(each.draw(journal).figure)
+        each.name: each.draw(journal).figure
         for each in PLOTS
         if (names is None or each.name in names) and each.has_content(journal)
     }
+
+
+def draw_all(journal: Journal, names: Sequence[str] | None = None) -> dict[str, bytes]:
+    """Return the plots that have content, as PNG by name; with `names`, only those."""
+    return {name: png(drawn) for name, drawn in figures(journal, names).items()}
