@@ -14,7 +14,6 @@ from x402sim.suite import redact
 from x402sim.suite.target import Target, at
 from x402sim.suite.verdict import Inconclusive
 
-
 LONGEST_READ, LONGEST_SAID = 2000, 160
 """Of an answer, how many characters are looked at for its summary, and how many stand in it."""
 
