@@ -91,7 +91,7 @@ def verdict(results: Results, strict: bool = False) -> tuple[str, str]:
     if of["inconclusive"]:
         return "inconclusive", f"No verdict. Inconclusive {what} checks: {of['inconclusive']}."
     judged = every["passed"] + every["failed"] + every["observed"]
-    if not (of["passed"] if counting else judged):
+    if not (of["passed"] + of["observed"] if counting else judged):
         rest = ", ".join(f"{every[name]} {name}" for name in OUTCOMES if every[name])
         return "inconclusive", f"No verdict: nothing could be checked ({rest})."
     if not counting:
