@@ -163,7 +163,8 @@ def test_list_prints_ids_needs_and_costs() -> None:
     done = conformance("--list", "--requirement", "spec/2.2")
     assert done.returncode == 0
     assert "spec/2.2/payment-id" in done.stdout
-    assert "needs funds" in done.stdout
+    assert "needs payments" in done.stdout
+    assert max(map(len, done.stdout.splitlines())) < 80
     assert "spec/5/" not in done.stdout
 
 

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from tests.suite.gateway import API_KEY, NAME, Certificate, Gateway, running, self_signed
 from tests.suite.test_command import Duo, conformance
@@ -81,7 +83,7 @@ def test_a_failure_behind_the_gateway_shows_no_key_and_repeats_every_option(
     wanted = (
         f"python -m x402sim conformance {gateway.url} --target {target} --budget 0.5 --strict "
         f"--header '{NAME}:<hidden>' --cacert {certificate.file} --timeout 20 --rate 50 "
-        "--requirement spec/8/quote-price"
+        "--only spec/8/quote-price"
     )
     assert result["rerun"] == wanted
     assert API_KEY not in done.stdout + done.stderr + told(folder)
@@ -216,6 +218,82 @@ def test_a_service_of_another_world_is_one_line(duo: Duo) -> None:
         other.close()
 
 
+class BrokenPay(Gateway):
+    """A settlement endpoint that asks nobody."""
+
+    said: tuple[int, str] = (0, "")
+
+    async def answer(self, request: Request) -> Response:
+        if request.url.path == "/api/pay":
+            status, text = self.said
+            return JSONResponse({"error": text}, status)
+        return await self.forward(request, request.url.path)
+
+
+OWN = [(422, "expected 10001, got 10000"), (500, "Internal Server Error")]
+CUT_OFF = [(502, "Bad Gateway"), (500, "fetch failed"), (500, "connect ECONNREFUSED 10.0.0.1:80")]
+
+
+@pytest.mark.parametrize("said", OWN)
+@pytest.mark.parametrize("has_world", [True, False])
+def test_a_broken_settlement_is_judged(
+    duo: Duo, tmp_path: Path, said: tuple[int, str], has_world: bool
+) -> None:
+    report = tmp_path / "report.json"
+    with running(BrokenPay(duo.url, api_key=None)) as gateway:
+        gateway.said = said
+        means = ("--world", duo.ready["control"]) if has_world else ()
+        done = conformance(
+            gateway.url, *means, *FEW, "--json", str(report), env={} if has_world else key_of(duo)
+        )
+    results = {each["id"]: each for each in json.loads(report.read_text())["results"]}
+    assert results["spec/2.2/body"]["outcome"] == "passed"
+    assert results["spec/1/unpaid-402"]["outcome"] == "passed"
+    settled = results["spec/1/sign-settle-repeat"]["outcome"]
+    assert settled == ("failed" if has_world or said[0] < 500 else "inconclusive")
+    assert done.returncode == (1 if settled == "failed" else 2)
+    assert ("has refused it by itself" in " ".join(done.stderr.split())) is has_world
+
+
+@pytest.mark.parametrize("said", CUT_OFF)
+def test_a_service_without_a_facilitator_is_one_line(duo: Duo, said: tuple[int, str]) -> None:
+    with running(BrokenPay(duo.url, api_key=None)) as gateway:
+        gateway.said = said
+        found = line(gateway.url, "--world", duo.ready["control"])
+    assert "the world's facilitator was not asked" in found
+    assert said[1] in found
+
+
+class Site(Gateway):
+    """A web server that answers everything with a page."""
+
+    status = 200
+
+    async def answer(self, request: Request) -> Response:
+        return HTMLResponse("<!doctype html><title>Welcome to nginx!</title>", self.status)
+
+
+@pytest.mark.parametrize("status", [200, 402])
+def test_a_site_is_no_service_and_one_line(status: int) -> None:
+    with running(Site("")) as site:
+        site.status = status
+        said = line(site.url)
+    assert f"are answered {status} (text/html; charset=utf-8), and not in JSON" in said
+    assert "no service of this specification" in said
+
+
+def test_a_service_that_gives_pages_away_is_judged(duo: Duo) -> None:
+    class Free(Gateway):
+        async def answer(self, request: Request) -> Response:
+            if request.url.path == "/api/perp/quote":
+                return HTMLResponse("<p>here you are")
+            return await self.forward(request, request.url.path)
+
+    with running(Free(duo.url, api_key=None)) as gateway:
+        done = conformance(gateway.url, "--only", "1/unpaid-402")
+    assert done.returncode == 1, done.stderr
+
+
 def test_another_path_is_one_line(duo: Duo) -> None:
     said = line(f"{duo.url}/nowhere")
     assert "no protected endpoint there" in said
@@ -308,7 +386,14 @@ def test_a_skipped_id_has_its_reason_in_the_report(duo: Duo) -> None:
         (["--header", "X-Payment-Id:secret-value"], "the suite sets this header itself"),
         (["--cacert", "/nowhere.pem"], "--cacert /nowhere.pem: expected a file of PEM"),
         (["--rate", "0"], "--rate is a number of requests in a second"),
-        (["--timeout", "0"], "must be more than 0"),
+        (["--timeout", "0"], "--timeout is a number of seconds above 0, not 0"),
+        (["--timeout", "-1"], "--timeout is a number of seconds above 0, not -1"),
+        (["--max-answer-bytes", "0"], "--max-answer-bytes is a number of bytes above 0"),
+        (["--pay-to", "0x1234"], "--pay-to: expected 0x and 40 hex digits, got '0x1234'"),
+        (["--budget", "lots"], "--budget: "),
+        (["--payer-key", "0x1234"], "--payer-key: a private key is 0x and 64 hex digits"),
+        (["--only", "2.99"], "Possible: 1, 2.1, 2.2"),
+        (["--only", "2.99"], "spec, kit, silent"),
         (["--world", "http://a:secret-value@h"], "take no user name"),
     ],
 )

@@ -16,7 +16,7 @@ import msgspec
 from x402sim.clock import stopwatch
 from x402sim.spec.needs import Need
 from x402sim.suite import redact
-from x402sim.suite.check import HOW_TO_PROVIDE, PATIENCE_S, Baseline, Check
+from x402sim.suite.check import HOW_TO_PROVIDE, KINDS, PATIENCE_S, Baseline, Check
 from x402sim.suite.expect import expect_served
 from x402sim.suite.probe import Probe
 from x402sim.suite.setting import RunState, Setting
@@ -32,11 +32,14 @@ from x402sim.suite.verdict import (
 _WORST = (
     Outcome.FAILED,
     Outcome.INCONCLUSIVE,
-    Outcome.PASSED,
     Outcome.OBSERVED,
+    Outcome.PASSED,
     Outcome.SKIPPED,
 )
 """The order of outcomes: the first one among an id's cases is the id's outcome."""
+
+HOLDS = (Outcome.PASSED, Outcome.OBSERVED)
+"""The outcomes that a baseline makes doubtful, if it is refused at the end of the run."""
 
 
 def folder() -> Path:
@@ -69,8 +72,15 @@ def _module(file: Path) -> ModuleType:
 
 
 def matching(checks: Iterable[Check], prefix: str) -> list[Check]:
-    """Return the checks whose id starts with `prefix`; "spec/" in front may be left out."""
-    return [c for c in checks if c.id.startswith(prefix) or c.id.startswith(f"spec/{prefix}")]
+    """Return the checks whose id starts with `prefix`, in which the document may be left out.
+
+    Without it, they are those of the specification, if it has any.
+    """
+    checks = list(checks)
+    for begin in (prefix, *(f"{document}/{prefix}" for document in KINDS)):
+        if found := [check for check in checks if check.id.startswith(begin)]:
+            return found
+    return []
 
 
 async def run(
@@ -90,7 +100,7 @@ async def run(
     state = state or RunState()
     waiting: list[tuple[Result, set[Baseline]]] = []
     async for result, baselines in _run_cases(setting, state, checks, on_begin):
-        if baselines and result.outcome is Outcome.PASSED:
+        if baselines and result.outcome in HOLDS:
             waiting.append((result, baselines))
         else:
             yield result
@@ -120,6 +130,7 @@ async def _run_cases(
             else:
                 late.append(check_id)
         state.turns.end_the_rest()
+        _tell_of_waiting(setting, tasks)
         restarting = [case for case in tasks if Need.RESTART in case.needs]
         for case in [case for case in tasks if case not in restarting]:
             done[case] = await tasks[case]
@@ -154,6 +165,16 @@ async def _beside(
         await asyncio.gather(*tasks.values(), return_exceptions=True)
 
 
+def _tell_of_waiting(setting: Setting, tasks: dict[Check, asyncio.Task[Result]]) -> None:
+    """Say which ids still wait, and for how long in all."""
+    left = [case for case, task in tasks.items() if not task.done()]
+    if left:
+        longest_s = max(case.waits(setting) if case.waits else 0 for case in left)
+        ids = ", ".join(dict.fromkeys(case.id for case in left))
+        most = f", which wait for up to {longest_s:.0f} s since the beginning" if longest_s else ""
+        setting.tell(f"everything else is done; waiting for {ids}{most}")
+
+
 def runs_beside(setting: Setting, case: Check) -> bool:
     """Tell whether a case runs beside the others: if it waits or restarts, and no clock turns."""
     takes_time = case.waits is not None or Need.RESTART in case.needs
@@ -175,10 +196,13 @@ def _of_id(cases: list[Check], done: dict[Check, Result]) -> tuple[Result, set[B
 
     in_order = sorted(cases, key=place)
     worst = done[in_order[0]]
-    passed = [case for case in cases if done[case].outcome is Outcome.PASSED]
+    passed = [case for case in cases if done[case].outcome in HOLDS]
+    observed = [done[case].actual for case in cases if done[case].outcome is Outcome.OBSERVED]
+    is_observed = worst.outcome is Outcome.OBSERVED
     judged = sum(done[case].outcome is not Outcome.SKIPPED for case in cases)
     result = msgspec.structs.replace(
         worst,
+        actual="; ".join(dict.fromkeys(filter(None, observed))) if is_observed else worst.actual,
         seconds=round(sum(done[case].seconds for case in cases), 3),
         cases=tuple(each for case in in_order for each in done[case].cases),
         in_part=f"{judged} of {len(cases)} cases" if 0 < judged < len(cases) else "",
@@ -197,17 +221,21 @@ async def run_case(setting: Setting, state: RunState, case: Check) -> Result:
         elapsed = stopwatch()
         probe = Probe(setting, state)
         outcome, reason, expected, actual = Outcome.PASSED, "", "", ""
+        has_begun, show = False, None
         try:
             _require_needs(setting, case)
             if case.baseline:
                 await _require_baseline(setting, state, case.baseline)
+            has_begun = True
             await case.run(probe)
-            if probe.observed:
-                outcome, actual = Outcome.OBSERVED, "; ".join(probe.observed)
+            observed = probe.observed + _as_the_target_says(probe)
+            if observed:
+                outcome, actual = Outcome.OBSERVED, "; ".join(observed)
         except CheckFailed as failed:
             outcome = Outcome.FAILED
             prefix = f"{failed.what}: " if failed.what else ""
             expected, actual = prefix + str(failed.expected), str(failed.actual)
+            show = failed.show
         except Inconclusive as unclear:
             outcome, reason = Outcome.INCONCLUSIVE, str(unclear)
         except Skipped as skipped:
@@ -224,11 +252,26 @@ async def run_case(setting: Setting, state: RunState, case: Check) -> Result:
             expected=redact.redacted(expected, setting.payer) or None,
             actual=redact.redacted(actual, setting.payer) or None,
             reason=redact.redacted(reason, setting.payer),
-            exchange=probe.last.show() if probe.last and outcome is Outcome.FAILED else "",
+            exchange=_exchange(probe, outcome, show),
             seconds=round(elapsed(), 3),
             ground=case.ground,
+            has_begun=has_begun,
         )
     return _of_case(setting, case, found)
+
+
+def _exchange(probe: Probe, outcome: Outcome, show: Callable[[], str] | None) -> str:
+    """Return the exchange behind a case that was not completed, or has failed."""
+    if outcome not in (Outcome.FAILED, Outcome.INCONCLUSIVE):
+        return ""
+    show = show or (probe.last.show if probe.last else None)
+    return show() if show else ""
+
+
+def _as_the_target_says(probe: Probe) -> list[str]:
+    """Return what was judged by keys of the target file that depart from the specification."""
+    told = [str(each) for each in dict.fromkeys(probe.departed)]
+    return [f"as the target file says: {'; '.join(told)}"] if told else []
 
 
 def _of_case(setting: Setting, case: Check, found: CaseResult) -> Result:
@@ -242,7 +285,7 @@ def _of_case(setting: Setting, case: Check, found: CaseResult) -> Result:
         expected=found.expected,
         actual=found.actual,
         reason=found.reason,
-        rerun=f"{setting.rerun} --requirement {case.id}".strip(),
+        rerun=f"{setting.rerun} --only {case.id}".strip(),
         exchange=found.exchange,
         seconds=found.seconds,
         ground=case.ground,
@@ -251,15 +294,15 @@ def _of_case(setting: Setting, case: Check, found: CaseResult) -> Result:
 
 
 def _require_needs(setting: Setting, case: Check) -> None:
+    left_out = setting.left_out.get(case.name)
+    if left_out is not None:
+        raise Skipped(left_out)
     missing = [need for need in case.needs if setting.missing(need)]
     if missing:
         raise Skipped(f"it needs {'; '.join(HOW_TO_PROVIDE[need] for need in missing)}")
     waits_s = case.waits(setting) if case.waits and setting.advance is None else 0
     if waits_s > PATIENCE_S and not setting.patient:
         raise Skipped(f"it waits for {waits_s:.0f} s: give --patient")
-    left_out = setting.left_out.get(case.name)
-    if left_out is not None:
-        raise Skipped(left_out)
     reason = setting.target.not_kept.get(case.clause)
     if reason is not None:
         raise Skipped(f"the target file says that this clause is not kept: {reason}")

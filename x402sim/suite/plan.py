@@ -66,7 +66,7 @@ def make_plan(
     requests_before: int = 0,
 ) -> Plan:
     """Return the plan of a run in which a protected request costs `price_base`."""
-    runnable = [case for case in checks if not _is_left(setting, case)]
+    runnable = [case for case in checks if not is_left(setting, case)]
     spends = setting.payer is not None and setting.control is None
     fixed_base = _baselines_base(setting, runnable, price_base) if spends else 0
     taken, left = _fit(setting, runnable, price_base, fixed_base) if spends else (runnable, [])
@@ -139,7 +139,7 @@ def _fit(
     return fits, [case for case in cases if case.name in names]
 
 
-def _is_left(setting: Setting, case: Check) -> bool:
+def is_left(setting: Setting, case: Check) -> bool:
     """Tell whether a case cannot run: a need is missing, or the user leaves it out."""
     is_missing = any(setting.missing(need) for need in case.needs)
     return is_missing or case.name in setting.left_out or case.clause in setting.target.not_kept
