@@ -68,8 +68,9 @@ class PaymentProof:
     def is_settled(self) -> bool:
         """Check the entitlement: the cache (5/cache-first), then the records (5/stored-records)."""
         service, shown = self.service, (self.payment_id, self.resource)
-        is_cached = service.entitlements.grants(*shown, service.clock.now_ms())
-        return is_cached or service.store.payments.grants(*shown)
+        if service.entitlements.grants(*shown, service.clock.now_ms()):
+            return True
+        return service.store.payments.grants(*shown)
 
     def is_claimed(self) -> bool:
         """Tell whether a header that can pay was presented, and may still be settled."""

@@ -52,15 +52,14 @@ class NotSettled(Exception):
 
 async def pay(service: Service, request: SettlementRequest) -> Receipt:
     """Settle a payment and grant access (4.1/order); raises `SettlementRefused`."""
-    attempt = validate(service, request)  # step 1
-    async with service.settling.hold(attempt.payment_id):
-        steps = Settlement(service, attempt)
+    steps = Settlement(service, validate(service, request))  # step 1
+    async with service.settling.hold(request.payment_id):
         try:
             await service.settings.policy.claim.settle(steps)  # the claim, and steps 2 to 4
             steps.grant()  # steps 5 and 6, unless the chain says only now that it was paid before
         except NotSettled as cause:
-            await refuse_unless_paid(service, attempt, steps.stored, cause)
-        return receipt(service, attempt.payment_id)  # step 7
+            await refuse_unless_paid(service, steps.attempt, steps.stored, cause)
+        return receipt(service, request.payment_id)  # step 7
 
 
 def validate(service: Service, request: SettlementRequest) -> Attempt:
