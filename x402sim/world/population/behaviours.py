@@ -10,14 +10,11 @@ from x402sim.world.transport.latency import LatencySpec, latency_of
 
 Behaviour = Callable[[Payer, Stream], Awaitable[object]]
 """One visit of a payer; the stream is the payer's own, and goes on from visit to visit."""
-ASKED = 402
-PAID = (200, 409)
-"""The answers to a payment that say it is paid: a receipt, or "already settled"."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Buy:
-    """Request a quote, pay for it, and request it again with the payment id; `times` times.
+    """Get a quote as the payer's policy says, `times` times: by default pay for it and be served.
 
     at
         The name of the service, or a rule that chooses one for each order, such as `cheapest`.
@@ -35,18 +32,15 @@ class Buy:
         latency_of(self.wait)
 
     async def __call__(self, payer: Payer, rng: Stream) -> None:
-        """Visit once; an order whose 402 or receipt does not arrive is given up."""
+        """Visit once; each order is tried as the payer's policy says.
+
+        Raises `SpendingCapExceeded` beyond the policy's budget, which gives up the visit.
+        """
         wait = latency_of(self.wait)
         for number in range(self.times):
             if number:
                 await payer.world.clock.sleep(wait(rng))
-            shop = await payer.sent_to(self.at)
-            required = await shop.ask()
-            if required.status != ASKED:
-                continue
-            paid = await shop.pay(required)
-            if paid.status in PAID:
-                await shop.ask(payment_id=required.payment_id)
+            await payer.fetch(at=self.at)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from itertools import cycle
 from typing import Protocol
 
 from x402sim.clock import Clock
-from x402sim.payer.errors import PaymentFailed
+from x402sim.payer.errors import PaymentFailed, SpendingCapExceeded
 from x402sim.rng import Stream
 from x402sim.world.population.arrivals import Arrivals
 from x402sim.world.population.behaviours import Behaviour
@@ -30,7 +30,7 @@ class Population:
     """The population of a story, when all its visits are over.
 
     `visits` counts the visits that began; `given_up` those of them that ended with
-    `PaymentFailed`, such as a request whose answer was lost.
+    `PaymentFailed`, such as a request whose answer was lost, or `SpendingCapExceeded`.
     """
 
     payers: list[Payer]
@@ -50,7 +50,7 @@ async def play(
 ) -> Population:
     """Play every visit of a population; return it after the last one.
 
-    Raises the first exception of a behaviour but `PaymentFailed`, with a note of who raised it.
+    Raises the first exception of a behaviour but those two, with a note of who raised it.
     """
     if count < 1:
         raise ValueError(f"a population has at least one payer, not {count}")
@@ -65,7 +65,7 @@ async def play(
         nonlocal given_up
         try:
             await behaviour(payer, streams[payer.name])
-        except PaymentFailed:
+        except (PaymentFailed, SpendingCapExceeded):
             given_up += 1
         except Exception as error:
             error.add_note(f"in a visit of {payer.name}")
