@@ -153,9 +153,10 @@ def conclude(results: list[Result], strict: bool) -> int:
     counting = [result for result in results if printing.counts(result, strict)]
     if any(result.outcome is Outcome.FAILED for result in counting):
         return FOUND_SOMETHING
-    is_clear = not any(result.outcome is Outcome.INCONCLUSIVE for result in counting)
-    has_passed = any(result.outcome is Outcome.PASSED for result in counting)
-    return HELD if is_clear and has_passed else NO_VERDICT
+    if any(result.outcome is Outcome.INCONCLUSIVE for result in counting):
+        return NO_VERDICT
+    was_judged = any(result.outcome is not Outcome.SKIPPED for result in counting or results)
+    return HELD if was_judged else NO_VERDICT
 
 
 def write(access: Access, started: str, results: list[Result], wanted: Wanted) -> None:
@@ -211,4 +212,6 @@ def play(access: Access, wanted: Wanted) -> int:
     console.print(f"{requests} requests in {elapsed():.1f} s")
     write(access, started, results, wanted)
     code = conclude(results, wanted.strict)
+    if code == NO_VERDICT and all(result.outcome is Outcome.SKIPPED for result in results):
+        console.print("nothing was judged: every id was skipped")
     return NO_VERDICT if code == HELD and lacks else code

@@ -203,7 +203,7 @@ async def run_case(setting: Setting, state: RunState, case: Check) -> Result:
         elapsed = stopwatch()
         probe = Probe(setting, state)
         outcome, reason, expected, actual = Outcome.PASSED, "", "", ""
-        has_begun = False
+        has_begun, show = False, None
         try:
             _require_needs(setting, case)
             if case.baseline:
@@ -217,6 +217,7 @@ async def run_case(setting: Setting, state: RunState, case: Check) -> Result:
             outcome = Outcome.FAILED
             prefix = f"{failed.what}: " if failed.what else ""
             expected, actual = prefix + str(failed.expected), str(failed.actual)
+            show = failed.show
         except Inconclusive as unclear:
             outcome, reason = Outcome.INCONCLUSIVE, str(unclear)
         except Skipped as skipped:
@@ -233,12 +234,20 @@ async def run_case(setting: Setting, state: RunState, case: Check) -> Result:
             expected=redact.redacted(expected, setting.payer) or None,
             actual=redact.redacted(actual, setting.payer) or None,
             reason=redact.redacted(reason, setting.payer),
-            exchange=probe.last.show() if probe.last and outcome is Outcome.FAILED else "",
+            exchange=_exchange(probe, outcome, show),
             seconds=round(elapsed(), 3),
             ground=case.ground,
             has_begun=has_begun,
         )
     return _of_case(setting, case, found)
+
+
+def _exchange(probe: Probe, outcome: Outcome, show: Callable[[], str] | None) -> str:
+    """Return the exchange behind a case that was not completed, or has failed."""
+    if outcome not in (Outcome.FAILED, Outcome.INCONCLUSIVE):
+        return ""
+    show = show or (probe.last.show if probe.last else None)
+    return show() if show else ""
 
 
 def _as_the_target_says(probe: Probe) -> list[str]:

@@ -152,7 +152,10 @@ class Probe:
             self.last = TargetAnswer(self.target, 0, httpx.Headers(), "", None, show, broken)
             if may_break:
                 return self.last
-            raise Inconclusive(f"{method} {path} was not answered: {error!r}") from error
+            is_large = content is not None and len(content) > 1000
+            size = f" with a body of {len(content or b'')} bytes" if is_large else ""
+            why = f"{broken} {error}".strip()
+            raise Inconclusive(f"{method} {path}{size} was not answered: {why}") from error
         self.last = TargetAnswer(
             self.target,
             response.status_code,

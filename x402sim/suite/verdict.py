@@ -1,5 +1,6 @@
 """The outcomes of a check, the exceptions that end it, and the results of a case and of an id."""
 
+from collections.abc import Callable
 from enum import StrEnum
 from typing import Any, Literal
 
@@ -24,11 +25,16 @@ class Outcome(StrEnum):
 
 
 class CheckFailed(Exception):
-    """The target breaks the clause."""
+    """The target breaks the clause.
 
-    def __init__(self, what: str, expected: Any, actual: Any) -> None:
+    `show` renders the exchange behind it; without it, that is the last one.
+    """
+
+    def __init__(
+        self, what: str, expected: Any, actual: Any, show: Callable[[], str] | None = None
+    ) -> None:
         super().__init__(what, expected, actual)
-        self.what, self.expected, self.actual = what, expected, actual
+        self.what, self.expected, self.actual, self.show = what, expected, actual, show
 
 
 class Inconclusive(Exception):
