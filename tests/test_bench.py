@@ -15,7 +15,7 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from tests.serve.driver import environment
-from x402sim.bench import day, lifecycle, measure, served, signatures
+from x402sim.bench import day, lifecycle, long, measure, served, signatures
 from x402sim.bench.lifecycle import TRANSPORTS, Totals
 from x402sim.bench.recording import Recorder
 from x402sim.bench.rounds import ROUNDS, Pace, race
@@ -156,7 +156,7 @@ def test_an_unexpected_answer_is_an_error() -> None:
 # --- the command ---------------------------------------------------------------------
 
 
-SMALL = ("--seconds", "0.05", "--payers", "3", "--hours", "2")
+SMALL = ("--seconds", "0.05", "--payers", "3", "--hours", "2", "--payments", "20")
 
 
 def test_json_has_all_the_numbers() -> None:
@@ -186,6 +186,8 @@ def test_json_has_all_the_numbers() -> None:
     assert all(0 < share < 0.5 for share in journal["share"].values())
     assert found["day"]["payers"] == 3
     assert found["day"]["virtual_s"] == pytest.approx(7200, abs=10)
+    assert (found["long"]["payments"], len(found["long"]["us_each"])) == (20, 10)
+    assert found["long"]["growth"] > 0
 
 
 def test_the_table_explains_each_line_in_80_columns() -> None:
@@ -197,6 +199,9 @@ def test_the_table_explains_each_line_in_80_columns() -> None:
         (place,) = [number for number, line in enumerate(lines) if line.startswith(name + " ")]
         assert lines[place + 1].startswith("  "), f"{name} is not explained"
     assert "3 payers, 2 h simulated, one process" in lines
+    (place,) = [n for n, line in enumerate(lines) if line.startswith("20 payments in one run, ")]
+    told = [line[2:20].rstrip() for line in lines[place + 1 : place + 4]]
+    assert told == ["CPU us a payment", "growth", "memory a payment"]
     (place,) = [number for number, line in enumerate(lines) if line.startswith("The journal")]
     assert lines[place + 1].count("%") == len(TRANSPORTS)
 
@@ -209,10 +214,11 @@ def test_only_what_is_asked_for_is_measured() -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("--only", "moon"), "unknown part 'moon'. Possible: lifecycles, served, day"),
+        (("--only", "moon"), "unknown part 'moon'. Possible: lifecycles, served, day, long"),
         (("--payers", "0"), "--payers"),
         (("--hours", "0"), "--hours"),
         (("--seconds", "0"), "--seconds"),
+        (("--payments", "9"), "--payments"),
     ],
 )
 def test_misuse(arguments: tuple[str, ...], says: str) -> None:
@@ -229,6 +235,33 @@ def test_in_a_pipe_there_is_only_the_table() -> None:
     )  # fmt: skip
     assert done.stderr == ""
     assert "\x1b" not in done.stdout
+
+
+# --- the long run ----------------------------------------------------------------------
+
+
+def test_a_long_run_counts_its_payments_tenths_and_memory() -> None:
+    shares: list[float] = []
+    ran = long.simulate(40, shares.append)
+    assert (ran.payments, len(ran.us_each)) == (40, 10)
+    assert shares == pytest.approx([n / 10 for n in range(11)])
+    assert all(us > 0 for us in ran.us_each)
+    assert ran.growth == ran.us_each[-1] / ran.us_each[2]
+    assert ran.journal_sha256 == long.simulate(40).journal_sha256
+
+
+def test_a_long_run_with_a_failed_check_has_no_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(long, "PAYERS", 0)
+    with pytest.raises(RuntimeError, match="a check of the long run failed"):
+        long.simulate(10)
+
+
+@pytest.mark.thorough
+def test_the_cost_and_the_memory_of_a_payment_do_not_grow() -> None:
+    ran = long.simulate(20_000)
+    assert ran.growth < 1.25, ran.us_each
+    assert ran.bytes_each is not None
+    assert ran.bytes_each <= 4000
 
 
 # --- the journal -----------------------------------------------------------------------

@@ -10,8 +10,19 @@ import itertools
 import math
 import time
 from collections.abc import Callable
+from contextvars import Context, ContextVar, copy_context
 
 _SLACK_S = 1e-6  # an event loop may fire a timer this much early
+
+is_periodic: ContextVar[bool] = ContextVar("periodic work", default=False)
+"""Whether the current task repeats something forever, so that nothing waits for its end."""
+
+
+def periodic_context() -> Context:
+    """Return a context for a task of periodic work, such as a sweep or the blocks."""
+    context = copy_context()
+    context.run(is_periodic.set, True)
+    return context
 
 
 class Clock:
@@ -20,7 +31,7 @@ class Clock:
     def __init__(self, source: Callable[[], float] = time.time) -> None:
         self._source = source
         self._offset_s = 0.0
-        self._sleepers: list[tuple[float, int, asyncio.Future[None]]] = []
+        self._sleepers: list[tuple[float, int, asyncio.Future[None], bool]] = []
         self._order = itertools.count()
         self._alarm: asyncio.TimerHandle | None = None
 
@@ -61,7 +72,7 @@ class Clock:
         if math.isnan(at_s):
             raise ValueError("cannot sleep until NaN")
         waiter = asyncio.get_running_loop().create_future()
-        sleeper = at_s, next(self._order), waiter
+        sleeper = at_s, next(self._order), waiter, is_periodic.get()
         heapq.heappush(self._sleepers, sleeper)
         if self._sleepers[0] is sleeper or self._alarm is None:
             self._wake()
@@ -72,13 +83,23 @@ class Clock:
             heapq.heapify(self._sleepers)
             raise
 
+    @property
+    def alarm(self) -> asyncio.TimerHandle | None:
+        """The loop's timer that wakes the next sleeper; None without sleepers."""
+        return self._alarm
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether anything sleeps that is not periodic work."""
+        return any(not waiter.done() and not periodic for *_, waiter, periodic in self._sleepers)
+
     def _wake(self) -> None:
         """Wake the sleepers that are due, and set the timer for the next one."""
         if self._alarm:
             self._alarm.cancel()
             self._alarm = None
         while self._sleepers:
-            at_s, _, waiter = self._sleepers[0]
+            at_s, _, waiter, _ = self._sleepers[0]
             wait_s = at_s - self.now()
             if not waiter.done() and wait_s > _SLACK_S:
                 self._alarm = waiter.get_loop().call_later(wait_s, self._wake)
@@ -109,3 +130,9 @@ def stopwatch() -> Callable[[], float]:
     """Start measuring real time; the returned function gives the seconds since."""
     start = time.perf_counter()
     return lambda: time.perf_counter() - start
+
+
+def cpu_stopwatch() -> Callable[[], float]:
+    """Start measuring the CPU time of this process; the returned function gives the seconds."""
+    start = time.process_time()
+    return lambda: time.process_time() - start

@@ -46,6 +46,7 @@ class LedgerDriver:
         rules: TokenRules | None = None,
         file: Path | None = None,
         now: list[float] | None = None,
+        spill: bool = False,
     ) -> None:
         self.now = now or [float(NOW_S)]
         self.clock = Clock(lambda: self.now[0])
@@ -57,6 +58,7 @@ class LedgerDriver:
             native={w.address_bytes: 1000 * NATIVE_WEI for w in (RELAYER, ALICE, MALLORY, SHOP)},
             file=file,
             rules=rules,
+            spill=spill,
         )
 
     @property

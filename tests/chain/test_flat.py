@@ -19,6 +19,7 @@ from tests.chain.helpers import (
     payment,
 )
 from x402sim.chain.base import Block, Log, LogFilter
+from x402sim.chain.ledger import machine
 from x402sim.protocol import abi
 
 MANY = 300
@@ -123,3 +124,46 @@ def by_reading(driver: LedgerDriver, topics: tuple[tuple[bytes, ...], ...], firs
         and len(topics) <= len(log.topics)
         and all(not any_of or t in any_of for any_of, t in zip(topics, log.topics, strict=False))
     ]
+
+
+# --- an archive of old transactions ---------------------------------------------------
+
+
+def test_old_transactions_move_to_an_archive_and_are_read_from_there(monkeypatch):
+    monkeypatch.setattr(machine, "KEPT_BLOCKS", 16)
+    plain, spilling = LedgerDriver(), LedgerDriver(spill=True)
+    for driver in (plain, spilling):
+        for number in range(50):
+            pay(driver, number)
+    archive = spilling.ledger.machine._archive
+    assert len(archive) == 32
+    assert len(spilling.state.receipts) == len(spilling.state.transactions) == 50 - 32
+    assert everything(spilling) == everything(plain)
+    for driver in (plain, spilling):
+        asyncio.run(driver.ledger.reorg(9))
+        pay(driver, "after")
+    assert everything(spilling) == everything(plain)
+    asyncio.run(spilling.ledger.reset())
+    pay(spilling, 0)
+    assert len(spilling.ledger.machine._archive) == 0
+    for driver in (plain, spilling):
+        driver.ledger.close()
+
+
+def everything(driver: LedgerDriver) -> list[object]:
+    async def read() -> list[object]:
+        ledger = driver.ledger
+        blocks = [await ledger.block(n) for n in range(await ledger.height() + 1)]
+        hashes = [tx for block in blocks for tx in block.tx_hashes]
+        read = [(await ledger.transaction(tx), await ledger.receipt(tx)) for tx in hashes]
+        waited = [await ledger.wait(tx, 1) for tx in hashes]
+        return [blocks, read, waited, await ledger.logs(LogFilter(0, 99))]
+
+    return asyncio.run(read())
+
+
+def test_an_unknown_transaction_is_in_no_archive():
+    driver = LedgerDriver(spill=True)
+    assert asyncio.run(driver.ledger.transaction(nonce(1))) is None
+    assert asyncio.run(driver.ledger.receipt(nonce(1))) is None
+    driver.ledger.close()

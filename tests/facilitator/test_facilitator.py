@@ -38,6 +38,7 @@ from x402sim.chain.ledger.profiles import PROFILES
 from x402sim.clock import Clock
 from x402sim.facilitator.app import facilitator_app
 from x402sim.facilitator.engine import Facilitator
+from x402sim.facilitator.settings import FacilitatorSettings
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import checksum, to_hex
@@ -624,7 +625,7 @@ def test_a_facilitator_without_gas_fails(desk):
 
 
 def test_a_transaction_that_is_not_mined_in_time_is_a_504_and_may_be_mined_later():
-    desk = Desk(receipt_timeout_s=0.01)
+    desk = Desk(settings=FacilitatorSettings(receipt_timeout_s=0.01))
     asyncio.run(desk.driver.ledger.set_automine(False))
     response = desk.request("POST", SETTLE, json=asking())
     assert (response.status_code, response.json()) == (

@@ -76,6 +76,18 @@ def test_the_story_in_the_readme_plays() -> None:
     assert (outcome, int(exchanges) > 5) == ("passed", True)
 
 
+def test_the_study_in_the_readme_shows_what_it_says(tmp_path: Path) -> None:
+    (tmp_path / "study.py").write_text(blocks("python")[4], encoding="utf-8")
+    program = "import study\nfor each in ('reconcile', 'forget'):\n"
+    program += "    print(study.unserved(lost=0.3, policy=each, seed=0))"
+    run = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=tmp_path
+    )
+    reconcile, forget = map(float, run.stdout.split())
+    assert reconcile == 0
+    assert 0.1 < forget < 0.5
+
+
 def test_ci_runs_the_line_of_the_readme_and_the_line_of_contributing() -> None:
     (everyday,) = [line for line in blocks("sh")[1].splitlines() if "pytest" in line]
     contributing = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")

@@ -222,7 +222,7 @@ def test_a_file_of_another_version_is_refused_by_name_of_version(first, says):
         b'{"seq":1,"at_ms":1,"event":"unheard of","actor":"world"}',
         b'{"seq":1,"at_ms":1,"event":"sessions expired","actor":"service"}',
         b'{"seq":1,"at_ms":1,"event":"sessions expired","actor":"service","count":"1"}',
-        b'{"seq":1,"at_ms":1,"event":"sessions expired","actor":"chain","count":1}',
+        b'{"seq":1,"at_ms":1,"event":"sessions expired","actor":1,"count":1}',
         b'{"seq":"1","at_ms":1,"event":"sessions expired","actor":"service","count":1}',
         b'{"event":"sessions expired","actor":"service","count":1}',
     ],

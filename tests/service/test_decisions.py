@@ -143,3 +143,22 @@ def test_a_switch_changes_what_it_says(name: str) -> None:
     assert asyncio.run(story(Decisions())) == by_default
     changed = Decisions(**{name: switch.metadata["alternative"]})
     assert asyncio.run(story(changed)) == otherwise
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"side": "up"}, {"leverage": 0}, {"sizeUsd": -1}, {"pair": "BTC"}], ids=str
+)
+@pytest.mark.parametrize("unpaid", [True, False])
+def test_a_body_is_validated_whole_before_the_gate(wrong: dict[str, Any], unpaid: bool) -> None:
+    """Nobody is asked to pay for an order that will be refused."""
+
+    async def status() -> int:
+        rig = ServiceRig(decisions=Decisions(gate_before_body=False))
+        headers = {} if unpaid else {"X-Payment-Id": await rig.buy()}
+        answer = await rig.http.post("/api/perp/quote", json=ORDER | wrong, headers=headers)
+        await rig.http.aclose()
+        await rig.parts.http.aclose()
+        rig.service.store.close()
+        return answer.status_code
+
+    assert asyncio.run(status()) == 400

@@ -1,15 +1,18 @@
 """Failures are loud: they are raised on demand, with file and line, and can be played again."""
 
 import asyncio
+import contextlib
 import pickle
+import re
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from x402sim import Journal, LiveWorld, Run, World
+from x402sim import Fault, Journal, LiveWorld, Run, World
 from x402sim.events import End, StoryRaised
 from x402sim.report.run import RunFailed
 
@@ -121,3 +124,111 @@ def test_threads_load_the_same_scenarios_at_the_same_time() -> None:
     with ThreadPoolExecutor(8) as threads:
         runs = list(threads.map(lambda name: World(seed=1).play(name), names))
     assert {run.sha256 for run in runs} == {World(seed=1).play(name).sha256 for name in names}
+
+
+# --- a story that nothing wakes ---------------------------------------------------------
+
+
+@pytest.mark.parametrize("options", [{}, {"block_time_s": 5}], ids=["no blocks", "blocks"])
+def test_a_story_that_nothing_wakes_is_stopped_at_once(options: dict[str, Any]) -> None:
+    async def stuck(world: LiveWorld) -> None:
+        alice = await world.payer("alice", balance="1.00")
+        await alice.buy()
+        await world.advance(50)
+        await asyncio.Event().wait()
+
+    run = World(latency={"service": 0.1}, **options).play(stuck)
+    assert run.outcome == "failed"
+    assert run.reason.startswith("Deadlock: nothing can wake the story, which did nothing since ")
+    assert "blocks, sweeps and the indexer" in run.reason
+    assert any(f"{HERE}:" in line and "await asyncio.Event().wait()" in line for line in trace(run))
+    first, *_, last = run.journal
+    assert last.at_ms - first.at_ms < 1_000_000
+
+
+def test_it_is_found_after_a_crash_and_over_tcp() -> None:
+    async def stuck(world: LiveWorld) -> None:
+        await world.crash()
+        await asyncio.get_running_loop().create_future()
+
+    for on in ("in-process", "tcp"):
+        assert World(on=on).play(stuck).reason.startswith("Deadlock: nothing can wake the story")
+
+
+def test_whoever_waits_for_something_that_comes_is_left_alone() -> None:
+    """For hours, in each of the ways in which a story can wait."""
+
+    async def patient(world: LiveWorld) -> None:
+        async def later() -> None:
+            await asyncio.sleep(7200)
+            rung.set()
+
+        rung = asyncio.Event()
+        task = asyncio.create_task(later())
+        await rung.wait()
+        await task
+        await world.advance(7200)
+        await world.clock.sleep(7200)
+        loop = asyncio.get_running_loop()
+        called: asyncio.Future[None] = loop.create_future()
+        loop.call_later(7200, called.set_result, None)
+        await called
+        async with asyncio.timeout(7200):
+            await asyncio.to_thread(lambda: None)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(7200):
+                await asyncio.Event().wait()
+
+    for options in {}, {"block_time_s": 7.0, "on": "tcp"}:
+        World(**options).play(patient).raise_for_failure()
+
+
+# --- a forgotten await ------------------------------------------------------------------
+
+
+async def forgetful(world: LiveWorld) -> None:
+    alice = await world.payer("alice", balance="1.00")
+    world.fault(Fault(victim="facilitator", does="lose answer", path="settle"))
+    await alice.buy()
+
+
+def test_a_forgotten_await_fails_with_its_line() -> None:
+    for _ in range(2):  # Python itself would warn once only
+        run = World().play(forgetful)
+        assert re.fullmatch(
+            r"ForgottenAwait: coroutine 'LiveWorld.fault' was never awaited "
+            r"\(test_failures.py:\d+\): write `await`",
+            run.reason,
+        )
+
+
+def test_it_is_found_in_a_task_and_in_a_variable_too() -> None:
+    async def story(world: LiveWorld) -> None:
+        alice = await world.payer("alice", balance="1.00")
+
+        async def inner() -> None:
+            answer = alice.ask()
+            del answer
+
+        async with asyncio.TaskGroup() as group:
+            group.create_task(inner())
+        kept = alice.balance()  # noqa: F841 - it is forgotten
+
+    reason = World().play(story).reason
+    assert "'Payer.ask' was never awaited" in reason
+    assert "'Payer.balance' was never awaited" in reason
+
+
+def test_threads_do_not_see_each_others_forgotten_awaits() -> None:
+    async def careful(world: LiveWorld) -> None:
+        await (await world.payer("alice", balance="1.00")).buy()
+
+    with ThreadPoolExecutor(4) as threads:
+        runs = list(threads.map(World().play, [forgetful, careful] * 6))
+    assert [run.outcome for run in runs] == ["failed", "passed"] * 6
+
+
+def test_outside_of_a_story_python_warns_as_ever() -> None:
+    World().play(forgetful)
+    with pytest.warns(RuntimeWarning, match="'forgetful' was never awaited"):
+        forgetful(None)  # type: ignore[arg-type, unused-coroutine]

@@ -12,12 +12,14 @@ import pytest
 
 from x402sim import Fault, LiveWorld, LocalServer, World, scenario
 from x402sim.backends import Anvil, Deployment, InProcess, Ledger, Node, Tcp
+from x402sim.events import OUTSIDE
 from x402sim.spec.needs import Need, parse_needs
 from x402sim.world.chains.parse import parse_chain
 from x402sim.world.stages.parse import parse_stage
 from x402sim.world.transport import faults
-from x402sim.world.transport.faults import FaultKind, Victim
+from x402sim.world.transport.faults import FaultKind
 
+NO_VICTIM = "unknown victim 'facilitater'; did you mean 'facilitator'?"
 FAULT = {"victim": "facilitator", "does": "lose answer"}
 
 
@@ -37,7 +39,6 @@ def raised_in(story: Any) -> str:
 WRONG_FAULTS: list[tuple[dict[str, Any], str]] = [
     ({"does": "explode"}, "unknown kind of fault 'explode'. Possible: lose request, lose answer"),
     ({"does": "lose anser"}, "did you mean 'lose answer'?"),
-    ({"victim": "facilitater"}, "unknown victim 'facilitater'; did you mean 'facilitator'?"),
     ({"skip": -1}, "skip of a fault: Expected `int` >= 0"),
     ({"times": True}, "times of a fault: Expected `int | null`, got `bool`"),
     ({"probability": "often"}, "probability of a fault: Expected `float`, got `str`"),
@@ -64,6 +65,7 @@ def test_a_fault_says_what_is_wrong_with_it(wrong: dict[str, Any], says: str) ->
     ("body", "says"),
     [
         *((FAULT | wrong, says) for wrong, says in WRONG_FAULTS),
+        (FAULT | {"victim": "facilitater"}, NO_VICTIM),
         (FAULT | {"time": 2}, "unknown field of a fault 'time'; did you mean 'times'?"),
         ({"victim": "service"}, "a fault needs 'does', as in {\"victim\""),
         ([], 'a fault is an object such as {"victim"'),
@@ -115,6 +117,13 @@ def test_a_path_that_the_victim_does_not_serve_is_refused(
     assert f"unknown path of {victim} {path!r}" in answer.json()["reason"]
 
 
+def test_a_victim_that_the_world_lacks_is_refused() -> None:
+    async def story(world: LiveWorld) -> None:
+        await world.fault(Fault(victim="facilitater", does="refuse"))
+
+    assert NO_VICTIM in raised_in(story)
+
+
 def test_a_python_condition_does_not_hide_a_wrong_path() -> None:
     async def story(world: LiveWorld) -> None:
         await world.fault(Fault(**FAULT, path="/setle"), when=lambda _: True)
@@ -124,7 +133,7 @@ def test_a_python_condition_does_not_hide_a_wrong_path() -> None:
 
 def test_every_deed_and_every_victim_is_accepted() -> None:
     for kind in get_args(FaultKind):
-        for victim in get_args(Victim):
+        for victim in ("service", *OUTSIDE):
             wanted = {"seconds": 1} if kind.startswith("delay") else {}
             assert Fault(victim=victim, does=kind, **wanted).does == kind
 

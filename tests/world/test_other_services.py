@@ -74,10 +74,12 @@ def test_a_crash_kills_the_service_that_asks_or_is_asked(victim: str) -> None:
     assert seen == [0, 1]
 
 
-def test_a_world_has_at_most_three_services() -> None:
+def test_a_world_has_at_most_twenty_services() -> None:
     async def story(world: LiveWorld) -> None:
-        assert [await world.another_service() for _ in range(2)] == ["service 2", "service 3"]
-        with pytest.raises(ValueError, match="at most 3"):
+        started = [await world.another_service() for _ in range(19)]
+        assert started == [f"service {number}" for number in range(2, 21)]
+        assert world.services == ("service", *started)
+        with pytest.raises(ValueError, match="at most 20"):
             await world.another_service()
         with pytest.raises(ValueError, match="another_service"):
             await world.crash("facilitator")  # type: ignore[arg-type]

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from os import cpu_count
 from typing import Any
 
-from x402sim.bench import day, lifecycle, served, signatures
+from x402sim.bench import day, lifecycle, long, served, signatures
 from x402sim.bench.lifecycle import Transport
 from x402sim.bench.recording import Recorder
 from x402sim.bench.rounds import ROUNDS, Pace, Work, race
 from x402sim.protocol.crypto import keccak256, portable_keccak
 
-PARTS = ("lifecycles", "served", "day")
+PARTS = ("lifecycles", "served", "day", "long")
 RAW, OURS, JOURNAL = "raw signatures", "protocol.crypto", "journal"
 Tell = Callable[[str, float], None]
 """Called with what is being measured, and the share that is done, from 0 to 1."""
@@ -22,11 +22,14 @@ Tell = Callable[[str, float], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Size:
-    """How much to measure: seconds for each comparison, and the day's payers and hours."""
+    """How much to measure: seconds for each comparison, the day's payers and hours, and
+    the payments of the long run.
+    """
 
     seconds: float = 10.0
     payers: int = 1000
     hours: float = 24.0
+    payments: int = 100_000
 
 
 def measure(size: Size, parts: Collection[str] = PARTS, tell: Tell = lambda *_: None) -> Any:
@@ -114,8 +117,14 @@ def _day(size: Size, tell: Callable[[float], None]) -> dict[str, Any]:
     }
 
 
+def _long(size: Size, tell: Callable[[float], None]) -> dict[str, Any]:
+    ran = long.simulate(size.payments, tell)
+    return {name: getattr(ran, name) for name in ran.__dataclass_fields__} | {"growth": ran.growth}
+
+
 _MEASURES: dict[str, Callable[[Size, Callable[[float], None]], dict[str, Any]]] = {
     "lifecycles": _lifecycles,
     "served": _served,
     "day": _day,
+    "long": _long,
 }

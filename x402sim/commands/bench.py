@@ -26,11 +26,12 @@ def bench(
     ] = 10.0,
     payers: Annotated[int, typer.Option(help="Payers of the simulated day.", min=1)] = 1000,
     hours: Annotated[float, typer.Option(help="Simulated hours of the day.", min=0.01)] = 24.0,
+    payments: Annotated[int, typer.Option(help="Payments of the long run.", min=10)] = 100_000,
     only: Annotated[
         list[str] | None,
         typer.Option(
             metavar="PART",
-            help="Part to measure: lifecycles, served or day; repeatable. [default: all]",
+            help="Part to measure: lifecycles, served, day or long; repeatable. [default: all]",
         ),
     ] = None,
 ) -> None:
@@ -42,6 +43,8 @@ def bench(
       the time that recording the events of a lifecycle takes, compared with each transport.
     - served: 402s per second over loopback TCP, compared with a bare uvicorn.
     - day: a thousand payers for a simulated day, in one process.
+    - long: 100,000 payments in one run with its journal on disk, which takes about ten
+      minutes. The last tenth must cost as much CPU time a payment as the third.
 
     All rounds alternate in one run, and the output has their medians: the ratios hold on
     other machines, the absolute numbers do not.
@@ -52,7 +55,7 @@ def bench(
     unknown = [name for name in only or [] if name not in PARTS]
     if unknown:
         raise give_up(f"--only: {unknown_name('part', unknown[0], PARTS)}")
-    size = Size(seconds=seconds, payers=payers, hours=hours)
+    size = Size(seconds=seconds, payers=payers, hours=hours, payments=payments)
     try:
         with quiet(), Progress(1.0, shown=not as_json) as progress:
             measured = measure(size, only or PARTS, progress.update)
@@ -79,6 +82,8 @@ def _lines(measured: dict[str, Any]) -> list[str]:
         lines += ["", *_table("402s over loopback", "of bare uvicorn", measured["served"]["paces"])]
     if "day" in measured:
         lines += ["", *_day(measured["day"])]
+    if "long" in measured:
+        lines += ["", *_long(measured["long"])]
     return lines
 
 
@@ -107,4 +112,16 @@ def _day(day: dict[str, Any]) -> list[str]:
         f"  sessions          {day['sessions']:,}, debited {day['debits']:,} times",
         f"  journal           {day['events']:,} events",
         f"journal sha256 {day['journal_sha256']}",
+    ]
+
+
+def _long(long: dict[str, Any]) -> list[str]:
+    costs = [f"{us:,.0f}" for us in long["us_each"]]
+    held = long["bytes_each"]
+    return [
+        f"{long['payments']:,} payments in one run, {long['events']:,} events on disk",
+        f"  CPU us a payment  {costs[0]} in the first tenth, {costs[-1]} in the last",
+        f"  growth            {long['growth']:.2f} times, from the third tenth to the last",
+        f"  memory a payment  {'unknown' if held is None else f'{held / 1000:.1f} kB'}",
+        f"journal sha256 {long['journal_sha256']}",
     ]

@@ -16,7 +16,7 @@ import httpx
 
 from x402sim.chain.base import ChainError
 from x402sim.commands.common import Misuse
-from x402sim.report.reading import SERVICES, Reading
+from x402sim.report.reading import Reading
 from x402sim.report.run import Run
 from x402sim.world.chains.backend import ChainBackend
 from x402sim.world.chains.parse import DEFAULT_CHAIN, parse_chain
@@ -49,7 +49,8 @@ class Played:
     @property
     def steps(self) -> int:
         """How many requests the payers sent."""
-        return sum(each.caller not in SERVICES for each in Reading(self.run.journal).exchanges)
+        reading = Reading(self.run.journal)
+        return sum(each.caller not in reading.services for each in reading.exchanges)
 
     @property
     def virtual_s(self) -> float:

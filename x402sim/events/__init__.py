@@ -17,6 +17,8 @@ from typing import get_args
 from x402sim.events.base import (
     MAX_REASON,
     MAX_TEXT,
+    MOST_SERVICES,
+    OUTSIDE,
     Outcome,
     Part,
     Scalar,
@@ -25,6 +27,7 @@ from x402sim.events.base import (
     Skewable,
     clipped,
     name_of,
+    service_name,
 )
 from x402sim.events.chain import (
     AuthorizationConsumed,
@@ -77,6 +80,8 @@ __all__ = [
     "KINDS",
     "MAX_REASON",
     "MAX_TEXT",
+    "MOST_SERVICES",
+    "OUTSIDE",
     "AnswerReceived",
     "AnswerSent",
     "AuthorizationConsumed",
@@ -129,6 +134,7 @@ __all__ = [
     "Transfer",
     "clipped",
     "name_of",
+    "service_name",
 ]
 
 Intervention = (

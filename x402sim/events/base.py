@@ -5,10 +5,14 @@ from typing import Literal
 
 import msgspec
 
-ServiceName = Literal["service", "service 2", "service 3"]
-"""The services of a world; all but the first are added by a story."""
-Part = Literal[ServiceName, "facilitator", "explorer", "rpc"]
-"""The parts that answer HTTP requests."""
+ServiceName = str
+"""The name of a service: "service", "service 2" and so on, or one that the world gives it."""
+MOST_SERVICES = 20
+"""The most services of one world."""
+Part = str
+"""The name of a part that answers HTTP requests: a service, a facilitator, or one of `OUTSIDE`."""
+OUTSIDE = ("facilitator", "explorer", "rpc")
+"""What a service calls; further facilitators have names of their own."""
 Skewable = Literal["service", "facilitator", "explorer", "chain"]
 """The actors whose clocks can be skewed."""
 Outcome = Literal["passed", "failed", "skipped"]
@@ -35,6 +39,11 @@ class BaseEvent(
 def name_of(event: BaseEvent | type[BaseEvent]) -> str:
     """Return the name of an event, or of a kind of event, as it is in the journal."""
     return str(event.__struct_config__.tag)
+
+
+def service_name(number: int) -> ServiceName:
+    """Return the name of the service with this number, from 1, unless the world names it."""
+    return "service" if number == 1 else f"service {number}"
 
 
 def clipped(text: str, most: int = MAX_TEXT) -> str:

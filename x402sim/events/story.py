@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 from msgspec import field
 
-from x402sim.events.base import BaseEvent, Outcome, Part, Scalar, Seconds, ServiceName, Skewable
+from x402sim.events.base import BaseEvent, Outcome, Part, Scalar, Seconds, ServiceName
 
 
 class _Story(BaseEvent, frozen=True, kw_only=True):
@@ -74,7 +74,7 @@ class FaultInjected(_Story, frozen=True, kw_only=True):
 class ClockSkewed(_Story, frozen=True, kw_only=True):
     """Written when a story skews the clock of a part, or of the chain, by `seconds`."""
 
-    victim: Skewable
+    victim: Part
     seconds: Seconds
 
 

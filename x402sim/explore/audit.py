@@ -10,9 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from x402sim.events import ServiceName
 from x402sim.explore.book import Book, Key, Presented
-from x402sim.explore.case import Skew, Submit
+from x402sim.explore.case import Service, Skew, Submit
 from x402sim.explore.evidence import Ledger, Times, Use
 from x402sim.explore.steps import Scene
 from x402sim.protocol.refusals import Refusal
@@ -364,7 +363,7 @@ async def _ask_about(scene: Scene, each: Presented) -> Granted:
     )
 
 
-async def _access(scene: Scene, each: Presented, service: ServiceName) -> Answer:
+async def _access(scene: Scene, each: Presented, service: Service) -> Answer:
     payer, payment_id = scene.at(each.signed.payer, service), each.required.payment_id
     if each.resource == QUOTE:
         return await payer.ask(payment_id=payment_id)

@@ -6,12 +6,12 @@ The audit starts from here: these are the claims that the chain and the services
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from x402sim.events import ServiceName
+from x402sim.explore.case import Service
 from x402sim.protocol.eip3009 import Authorization
 from x402sim.protocol.header import authorization_of, decode_header
 from x402sim.world.story.payer import Answer, Payer
 
-Key = tuple[ServiceName, str]
+Key = tuple[Service, str]
 """A service and a payment id of it."""
 
 
@@ -33,7 +33,7 @@ class Signed:
 class Presented:
     """A header that was presented at a service for one of its payment ids, and the answers."""
 
-    service: ServiceName
+    service: Service
     required: Answer
     signed: Signed
     resource: str
@@ -65,7 +65,7 @@ class Presented:
 class Visit:
     """A session that a payer used: the requests that were served, and those that were sent."""
 
-    service: ServiceName
+    service: Service
     session_id: str
     served: list[Answer] = field(default_factory=list)
     sent: list[Answer] = field(default_factory=list)
@@ -78,7 +78,7 @@ class Book:
     presented: list[Presented] = field(default_factory=list)
     signed: dict[int, list[Signed]] = field(default_factory=dict)
     """The headers of each purchase, by its number, oldest first."""
-    asked: dict[int, tuple[ServiceName, Answer, str]] = field(default_factory=dict)
+    asked: dict[int, tuple[Service, Answer, str]] = field(default_factory=dict)
     """The 402 of each purchase, with its service and resource."""
     visits: list[Visit] = field(default_factory=list)
 
@@ -92,7 +92,7 @@ class Book:
     async def present(
         self,
         payer: Payer,
-        service: ServiceName,
+        service: Service,
         required: Answer,
         signed: Signed,
         resource: str,

@@ -9,11 +9,13 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from x402sim.events import ServiceName, Skewable
+from x402sim.events import Skewable
 from x402sim.protocol.cronos import SettleError
 from x402sim.world.transport.faults import Fault
 
 AtS = Annotated[float, Meta(ge=0, le=86_400)]
+Service = Literal["service", "service 2", "service 3"]
+"""The services of a case."""
 LieKind = Literal[
     "valid is invalid",
     "invalid is valid",
@@ -49,7 +51,7 @@ class Buy(_Step, frozen=True, kw_only=True):
 
     number: int
     payer: int = 0
-    service: ServiceName = "service"
+    service: Service = "service"
     wait_s: float = 0.0
     tries: int = 3
     pause_s: float = 5.0
@@ -61,7 +63,7 @@ class Deposit(_Step, frozen=True, kw_only=True):
 
     number: int
     payer: int = 0
-    service: ServiceName = "service"
+    service: Service = "service"
     wait_s: float = 0.0
     tries: int = 3
     pause_s: float = 5.0
@@ -80,7 +82,7 @@ class Again(_Step, frozen=True, kw_only=True):
 
     of: int
     by: int = 0
-    service: ServiceName = "service"
+    service: Service = "service"
     new_id: bool = True
 
 
@@ -121,7 +123,7 @@ class Lie(_Step, frozen=True, kw_only=True):
 class Crash(_Step, frozen=True, kw_only=True):
     """A service crashes and starts again."""
 
-    service: ServiceName = "service"
+    service: Service = "service"
 
 
 class Skew(_Step, frozen=True, kw_only=True):
@@ -163,7 +165,7 @@ class DropWaiting(_Step, frozen=True, kw_only=True):
 class RunIndexer(_Step, frozen=True, kw_only=True):
     """The indexer of a service runs out of turn."""
 
-    service: ServiceName = "service"
+    service: Service = "service"
 
 
 Purchase = Buy | Deposit

@@ -2,7 +2,7 @@
 
 from typing import Any, Literal, get_args
 
-from x402sim.events import ServiceName, Skewable
+from x402sim.events import Skewable
 from x402sim.explore.case import (
     Again,
     Buy,
@@ -19,6 +19,7 @@ from x402sim.explore.case import (
     Reorganise,
     Revert,
     RunIndexer,
+    Service,
     Skew,
     Step,
     Strike,
@@ -28,7 +29,7 @@ from x402sim.protocol.cronos import SettleError
 from x402sim.rng import Rng, Stream
 from x402sim.world.transport.faults import Fault, FaultKind, Victim
 
-_SERVICES: tuple[ServiceName, ...] = get_args(ServiceName)
+_SERVICES: tuple[Service, ...] = get_args(Service)
 _OFFSETS_S = (0.0, 0.01, 0.06, 0.2, 0.5, 1.0, 3.0, 6.0, 12.0, 20.0, 40.0, 70.0, 150.0, 299.0, 310.0)
 """How long after a purchase something happens to it: within its exchanges, and much later."""
 _PATHS: dict[str, tuple[str, ...]] = {
@@ -92,7 +93,7 @@ class _Draw:
         latency = {part: rng.choice((0.02, 0.1, 0.5)) for part in parts if rng.random() < 0.6}
         return latency, rng.choice((0.0, 0.5)) if latency else 0.0
 
-    def _service(self) -> ServiceName:
+    def _service(self) -> Service:
         return self._rng.choice(_SERVICES[: self._services])
 
     def _purchase(self, number: int, at_s: float) -> Purchase:
@@ -152,7 +153,7 @@ class _Draw:
     def _fault(self, at_s: float, about: Purchase) -> Step:
         rng = self._rng
         part = rng.choices(("service", "facilitator", "explorer", "rpc"), (25, 40, 10, 25))[0]
-        victim: Victim = about.service if part == "service" else part  # type: ignore[assignment]
+        victim: Victim = about.service if part == "service" else part
         kinds: tuple[FaultKind, ...] = get_args(FaultKind)
         does = rng.choice([kind for kind in kinds if kind != "answer" or part != "service"])
         details: dict[str, Any] = {}

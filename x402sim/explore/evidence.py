@@ -9,12 +9,12 @@ from typing import cast, get_args
 
 from x402sim import events
 from x402sim.chain.base import LogFilter, WorldChain
-from x402sim.events import ServiceName
+from x402sim.explore.case import Service
 from x402sim.journal import Journal
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address, to_hex
 
-_SERVICES = get_args(ServiceName)
+_SERVICES = get_args(Service)
 Moved = tuple[str, str, int]
 """A transfer: from, to, base units; addresses in lower case."""
 
@@ -67,7 +67,7 @@ class Times:
     """When each authorization became used in a block (True), or unused again (False)."""
     canceled: set[str] = field(default_factory=set)
     """The authorizations that were cancelled in a block, even if that was undone."""
-    settled_by: dict[str, set[ServiceName]] = field(default_factory=dict)
+    settled_by: dict[str, set[Service]] = field(default_factory=dict)
     """The services that sent each authorization to the facilitator's settle."""
 
     @classmethod
@@ -84,7 +84,7 @@ class Times:
             is_settle = event.actor in _SERVICES and event.path.endswith("/settle")
             if is_settle and event.authorization:
                 by = self.settled_by.setdefault(event.authorization, set())
-                by.add(cast(ServiceName, event.actor))
+                by.add(cast(Service, event.actor))
         elif isinstance(event, events.AnswerReceived):
             self.ended_ms[event.exchange] = at_ms
         elif isinstance(event, events.AuthorizationConsumed):

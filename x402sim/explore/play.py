@@ -8,11 +8,21 @@ from dataclasses import dataclass, field
 from typing import Any, get_args
 
 from x402sim import events
-from x402sim.events import ServiceName
 from x402sim.explore.audit import Audit, Law, Violation, ask_everything
-from x402sim.explore.case import Cancel, Case, Deposit, Lie, Pause, Reorganise, Step, Submit
+from x402sim.explore.case import (
+    Cancel,
+    Case,
+    Deposit,
+    Lie,
+    Pause,
+    Reorganise,
+    Service,
+    Step,
+    Submit,
+)
 from x402sim.explore.evidence import Ledger, Times
 from x402sim.explore.steps import Scene, perform
+from x402sim.explorer.settings import ExplorerSettings
 from x402sim.journal import Entry, Journal
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import to_hex
@@ -32,7 +42,7 @@ MOST_EVENTS = 60_000
 MOST_AT_ONCE = 5_000
 """The most events of a world, and of one virtual second; more means that time stands still."""
 _FINE = frozenset((502, 503))
-_SERVICES = get_args(ServiceName)
+_SERVICES = get_args(Service)
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +185,7 @@ def _plan(case: Case, hooks: Hooks) -> Plan:
             network=TESTNET,
             seed=case.seed,
             block_time_s=case.block_time_s,
-            explorer_lag_s=case.explorer_lag_s,
+            explorer=ExplorerSettings(lag_s=case.explorer_lag_s),
             hooks=hooks,
         ),
         latency={to: latency_of(spec) for to, spec in latency.items()},

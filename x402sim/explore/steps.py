@@ -6,7 +6,6 @@ from typing import assert_never
 
 import httpx
 
-from x402sim.events import ServiceName
 from x402sim.explore.book import Book, Signed, Visit
 from x402sim.explore.case import (
     Again,
@@ -23,6 +22,7 @@ from x402sim.explore.case import (
     Reorganise,
     Revert,
     RunIndexer,
+    Service,
     Skew,
     Step,
     Strike,
@@ -46,10 +46,10 @@ class Scene:
     """The height at which the payers have their money; no reorganisation goes below it."""
     book: Book = field(default_factory=Book)
     deposits: Mapping[int, Deposit] = field(default_factory=dict)
-    there: dict[tuple[str, ServiceName], Payer] = field(default_factory=dict)
+    there: dict[tuple[str, Service], Payer] = field(default_factory=dict)
     """The payers as clients of each service, by name."""
 
-    def at(self, payer: Payer, service: ServiceName) -> Payer:
+    def at(self, payer: Payer, service: Service) -> Payer:
         """Return a payer as a client of a service."""
         key = payer.name, service
         if key not in self.there:

@@ -30,13 +30,25 @@ def _queries() -> deque[Query]:
 class Index:
     """The explorer's view of a chain, `lag_s` seconds late by `clock`; the lag can change.
 
+    With `interval_s` it looks at the chain only so often, counted from when it was made.
+
     `queries` are the newest queries about transactions and receipts, oldest first.
     """
 
     chain: Chain
     clock: Clock
     lag_s: float = 0.0
+    interval_s: float = 0.0
     queries: deque[Query] = field(default_factory=_queries)
+    _since_s: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._since_s = self.clock.now()
+
+    @property
+    def is_prompt(self) -> bool:
+        """Whether it shows every block at once."""
+        return self.lag_s <= 0 and self.interval_s <= 0
 
     async def transaction(self, tx_hash: Hash) -> Transaction | None:
         """Return a transaction; None if it is unknown or not visible yet."""
@@ -62,11 +74,14 @@ class Index:
         return number
 
     async def _sees(self, block_hash: Hash | None) -> bool:
-        if self.lag_s <= 0:
+        if self.is_prompt:
             return True
         return block_hash is not None and self._is_due(await self.chain.block(block_hash))
 
     def _is_due(self, block: Block | None) -> bool:
-        if self.lag_s <= 0:
+        if self.is_prompt:
             return True
-        return block is not None and block.timestamp_s + self.lag_s <= self.clock.now()
+        looked_s = self.clock.now()
+        if self.interval_s > 0:
+            looked_s -= (looked_s - self._since_s) % self.interval_s
+        return block is not None and block.timestamp_s + self.lag_s <= looked_s

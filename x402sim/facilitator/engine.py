@@ -6,13 +6,14 @@ transaction and pays the gas. The outcomes are independent of the wire: the file
 Clauses: 1/payer-pays-no-gas, 4.1/verify-signature, 4.1/settle-on-chain, 5/exact-amount.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import msgspec
 
 from x402sim.chain.base import Call, Chain, ChainError, ChainUnavailable, Reverted
 from x402sim.chain.reverts import Cause, cause
 from x402sim.clock import Clock
+from x402sim.facilitator.settings import FacilitatorSettings
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address, Hash
 from x402sim.protocol.eip3009 import Authorization, is_early, is_late
@@ -32,7 +33,7 @@ class Facilitator:
     account: Address
     started_s: float
     rules: Rules[Verification, Invalid] = VERIFICATION
-    receipt_timeout_s: float = 120
+    settings: FacilitatorSettings = field(default_factory=FacilitatorSettings)
 
 
 class Asked(msgspec.Struct, frozen=True):
@@ -78,9 +79,9 @@ def verify(facilitator: Facilitator, asked: Asked) -> Rejected | None:
 async def settle(facilitator: Facilitator, asked: Asked) -> SettleResult:
     """Verify again, simulate the call, send it, and wait until it is mined.
 
-    The payer pays no gas (1/payer-pays-no-gas), and as the call is simulated first, a refusal
+    The payer pays no gas (1/payer-pays-no-gas), and if the call is simulated first, a refusal
     costs no gas either. Raises `TimeoutError` if the transaction is still not mined after
-    `receipt_timeout_s`, and `ChainUnavailable`.
+    the settings' `receipt_timeout_s`, and `ChainUnavailable`.
     """
     rejected = verify(facilitator, asked)
     if rejected is not None or asked.payment is None:
@@ -89,9 +90,10 @@ async def settle(facilitator: Facilitator, asked: Asked) -> SettleResult:
     data = abi.transfer_with_authorization(payment.authorization, payment.signature)
     call = Call(facilitator.account, facilitator.network.asset, data)
     try:
-        await facilitator.chain.call(call)
+        if facilitator.settings.simulates:
+            await facilitator.chain.call(call)
         tx_hash = await facilitator.chain.send(call)
-        receipt = await facilitator.chain.wait(tx_hash, facilitator.receipt_timeout_s)
+        receipt = await facilitator.chain.wait(tx_hash, facilitator.settings.receipt_timeout_s)
     except Reverted as reverted:
         seen = cause(str(reverted))
         if seen is Cause.WINDOW:  # this token does not distinguish early and late

@@ -5,11 +5,12 @@ Clauses: 2.3/hex-header, 2.3/contents, 2.3/window, 8/validity-window.
 
 import secrets
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
 from coincurve import PrivateKey
 
-from x402sim.protocol.crypto import address_of, checksum, from_hex, parse_address, sign, to_hex
+from x402sim.protocol.crypto import address_of, checksum, parse_address, parse_key, sign, to_hex
 from x402sim.protocol.eip3009 import Authorization, Domain, cancel_digest, transfer_digest
 from x402sim.protocol.header import Spelling, encode_header
 from x402sim.protocol.messages import PaymentRequirements
@@ -37,16 +38,7 @@ def _random_nonce() -> bytes:
 
 def _raw_key(key: str | bytes | HasKey) -> bytes:
     """Return the 32 bytes of a key; raises `ValueError` without showing any of them."""
-    if isinstance(key, str):
-        try:
-            return from_hex(key, 32)
-        except ValueError:
-            wanted = "a private key is 0x and 64 hex digits"
-            raise ValueError(f"{wanted}, got {len(key)} characters") from None
-    raw = key if isinstance(key, bytes) else bytes(getattr(key, "key", b""))
-    if len(raw) != 32 or not any(raw):
-        raise ValueError(f"a private key is 32 bytes and not zero, got {len(raw)} bytes")
-    return raw
+    return parse_key(key if isinstance(key, str | bytes) else bytes(getattr(key, "key", b"")))
 
 
 class Wallet:
@@ -71,12 +63,24 @@ class Wallet:
 
     @classmethod
     def from_mnemonic(cls, words: str, index: int = 0) -> "Wallet":
-        """Return account `index` of a BIP-39 phrase, on Ethereum's path m/44'/60'/0'/0/index."""
+        """Return account `index` of a BIP-39 phrase, on Ethereum's path m/44'/60'/0'/0/index.
+
+        Raises `ValueError` for what is no phrase, without showing any word of it.
+        """
         from eth_account import Account
+        from eth_utils.exceptions import ValidationError
 
         Account.enable_unaudited_hdwallet_features()
-        account = Account.from_mnemonic(words, account_path=f"m/44'/60'/0'/0/{index}")
-        return cls(bytes(account.key))
+        key = b""
+        with suppress(ValidationError):  # its text is the words
+            account = Account.from_mnemonic(words, account_path=f"m/44'/60'/0'/0/{index}")
+            key = bytes(account.key)
+        if not key:
+            raise ValueError(
+                "a phrase is 12 to 24 words of BIP-39, and the last holds a checksum; got "
+                f"{len(words.split())} words that are none"
+            )
+        return cls(key)
 
     @property
     def address(self) -> str:

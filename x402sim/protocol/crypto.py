@@ -5,6 +5,7 @@ wrong length, a high `s`, a `v` other than 27 or 28, and one from which no key c
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import lru_cache
 from typing import NewType
 
@@ -34,6 +35,9 @@ Hash = NewType("Hash", bytes)
 
 ZERO_ADDRESS = Address(bytes(20))
 HALF_ORDER = 0x7FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFF5D576E7357A4501DDFE92F46681B20A0
+ORDER = 2 * HALF_ORDER + 1
+LONGEST_SHOWN = 50
+"""A longer text that is no hex is not shown in an error: an address has 42 characters, a key 64."""
 
 
 class BadSignature(Exception):
@@ -89,21 +93,44 @@ def canonical(signature: bytes) -> bytes:
     if v in (0, 1):
         v += 27
     if HALF_ORDER < s <= 2 * HALF_ORDER and v in (27, 28):
-        s, v = 2 * HALF_ORDER + 1 - s, 55 - v
+        s, v = ORDER - s, 55 - v
     return r + s.to_bytes(32) + bytes([v])
 
 
 def from_hex(text: str, size: int) -> bytes:
-    """Return the `size` bytes written as 0x and hex digits; raises `ValueError` otherwise."""
-    if len(text) != 2 + 2 * size or not text.startswith("0x"):
-        raise ValueError(f"expected 0x and {2 * size} hex digits, got {text[:80]!r}")
-    try:
-        value = bytes.fromhex(text[2:])
-    except ValueError:
-        raise ValueError(f"expected 0x and {2 * size} hex digits, got {text[:80]!r}") from None
-    if len(value) != size:  # bytes.fromhex would skip white space
-        raise ValueError(f"expected 0x and {2 * size} hex digits, got {text[:80]!r}")
+    """Return the `size` bytes written as 0x and hex digits; raises `ValueError` otherwise.
+
+    The error shows no text as long as a private key, which may be one in the wrong place.
+    """
+    value = None
+    if len(text) == 2 + 2 * size and text.startswith("0x"):
+        with suppress(ValueError):
+            value = bytes.fromhex(text[2:])
+    if value is None or len(value) != size:  # bytes.fromhex would skip white space
+        seen = repr(text) if len(text) <= LONGEST_SHOWN else f"{len(text)} characters"
+        raise ValueError(f"expected 0x and {2 * size} hex digits, got {seen}")
     return value
+
+
+def parse_key(key: str | bytes) -> bytes:
+    """Return the 32 bytes of a private key, given them or 0x and 64 hex digits.
+
+    Raises `ValueError` for what is no key of secp256k1, without showing any of it.
+    """
+    raw = key if isinstance(key, bytes) else b""
+    if isinstance(key, str):
+        with suppress(ValueError):
+            raw = from_hex(key, 32)
+        if not raw:
+            how = "" if key.startswith("0x") else " without 0x in front"
+            raise ValueError(
+                f"a private key is 0x and 64 hex digits, got {len(key)} characters{how}"
+            )
+    if len(raw) != 32:
+        raise ValueError(f"a private key is 32 bytes, got {len(raw)} bytes")
+    if not 0 < int.from_bytes(raw) < ORDER:
+        raise ValueError("a private key is a number above 0 and below the order of secp256k1")
+    return raw
 
 
 def to_hex(value: bytes) -> str:

@@ -152,6 +152,12 @@ class Agent(Wire, frozen=True):
     reputation: int
 
 
+class AgentList(Wire, frozen=True):
+    """The body of GET /api/agents (4.3)."""
+
+    agents: list[Agent]
+
+
 # --- the payment header --------------------------------------------------------------
 
 

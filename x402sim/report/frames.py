@@ -34,7 +34,7 @@ from x402sim.report.columns import (
 )
 from x402sim.report.money import TRANSFERS, balances, payments, sessions, transactions, transfers
 from x402sim.report.orders import WAYS, Order, Orders
-from x402sim.report.reading import OUTCOMES, SERVICES, Exchange, Reading
+from x402sim.report.reading import OUTCOMES, Exchange, Reading
 
 __all__ = [
     "OUTCOMES",
@@ -105,7 +105,7 @@ def steps(journal: Journal) -> pd.DataFrame:
             *_duration(reading, each),
         )
         for each in reading.exchanges
-        if each.caller not in SERVICES
+        if each.caller not in reading.services
     )
     return frame(_STEPS, rows, reading.decimals)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import assert_never
 
 from x402sim import events
-from x402sim.report.reading import PAY, SERVICES, Reading, asks_for_payment
+from x402sim.report.reading import PAY, Reading, asks_for_payment
 
 CREATE_SESSION = "/api/sessions/create"
 WAYS = ("payment", "deposit", "session")
@@ -72,6 +72,7 @@ class Orders:
         self._settled: dict[str, str] = {}
         """The payment id that the service settled with a transaction."""
         self._sees_chain = False
+        self._services = reading.services
         for entry in reading.entries:
             event = entry.event
             if isinstance(event, events.RequestSent):
@@ -89,7 +90,7 @@ class Orders:
     # --- what a payer sees -----------------------------------------------------------
 
     def _request(self, sent: events.RequestSent, at_ms: int) -> None:
-        if sent.actor in SERVICES or sent.to not in SERVICES or sent.method != "POST":
+        if sent.actor in self._services or sent.to not in self._services or sent.method != "POST":
             return
         order = self._order_of(sent, at_ms)
         order.requests += 1

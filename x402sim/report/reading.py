@@ -1,26 +1,30 @@
 """Who is who in a journal, when it began, and which answer belongs to which request?"""
 
+import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol, TypeVar, assert_never, get_args
+from typing import Protocol, TypeVar, assert_never
 
 from x402sim.events import (
+    MOST_SERVICES,
     AnswerReceived,
     Begin,
     Event,
     NoAnswer,
     PayerJoined,
+    PaymentSettled,
     RequestSent,
-    ServiceName,
     TransactionUndone,
     Transfer,
+    service_name,
 )
 from x402sim.journal import Entry, Journal
 
 Kind = TypeVar("Kind", bound=Event)
 PAY = "/api/pay"
-SERVICES: frozenset[str] = frozenset(get_args(ServiceName))
+SERVICES = frozenset(service_name(number + 1) for number in range(MOST_SERVICES))
+"""The services of any journal; a world may have others, with names of their own."""
 MINT = "mint"
 """The name of the zero address: tokens come from there, and go there to be burnt."""
 DECIMALS = 6
@@ -151,6 +155,9 @@ class Reading:
         self.start_ms = begin.start_ms if begin else first_ms
         self.decimals = begin.decimals if begin else DECIMALS
         self.symbol = begin.symbol if begin else "token"
+        self.services = SERVICES.union(_named(begin, "services"))
+        """The names of all services."""
+        self.facilitators = ("facilitator", *_named(begin, "facilitators"))
 
     def of(self, kind: type[Kind]) -> Iterator[tuple[Entry, Kind]]:
         """Yield the events of one kind, with their entries."""
@@ -191,7 +198,20 @@ class Reading:
             known[self.begin.token_owner.lower()] = "token owner"
         for _, payer in self.of(PayerJoined):
             known.setdefault(payer.address.lower(), payer.name)
-        return known
+        return known | {
+            merchant: service
+            for merchant, service in self._merchants()
+            if known.get(merchant) != "merchant"
+        }
+
+    def _merchants(self) -> Iterator[tuple[str, str]]:
+        """Yield the merchants of the services that have names: who gets what they settle."""
+        named = self.services - SERVICES
+        by_tx = {each.tx_hash: each for _, each in self.of(PaymentSettled) if each.actor in named}
+        for _, transfer in self.of(Transfer):
+            settled = by_tx.get(transfer.tx_hash)
+            if settled is not None and settled.payer.lower() == transfer.sender.lower():
+                yield transfer.to.lower(), settled.actor
 
     def name(self, address: str) -> str:
         """Return who has this address: a payer's name, "merchant", "mint"; or the address."""
@@ -219,6 +239,16 @@ class Reading:
             elif isinstance(event, TransactionUndone):
                 for moved, transfer in standing.pop(event.tx_hash, ()):
                     yield Movement(entry, transfer, moved.seq, is_undone=True)
+
+
+def _named(begin: Begin | None, option: str) -> list[str]:
+    """Return the names that a world's option gives, such as "services"; [] without it."""
+    code = begin.options.get(option) if begin else None
+    if code is None:
+        return []
+    given = ast.parse(code, mode="eval").body
+    keys = given.keys if isinstance(given, ast.Dict) else []
+    return [str(key.value) for key in keys if isinstance(key, ast.Constant)]
 
 
 class HasJournal(Protocol):

@@ -9,7 +9,7 @@ import msgspec
 from x402sim import events
 from x402sim.journal import Entry, Journal
 from x402sim.protocol.money import to_decimal
-from x402sim.report.reading import MINT, SERVICES, Exchange, Reading
+from x402sim.report.reading import MINT, Exchange, Reading
 
 Kind = Literal["request", "answer", "lost", "action", "world", "alarm"]
 """A request, its answer, no answer; what a part did; what the story did; what failed."""
@@ -114,7 +114,7 @@ class Teller:
 
     def _asks(self, exchange: Exchange) -> str:
         request, path = exchange.request, exchange.path
-        if exchange.caller in SERVICES:
+        if exchange.caller in self._reading.services:
             return path.rpartition("?")[2].rpartition("/")[2]
         named = (request.payment_id, request.session_id)
         facts = [self._alias(name) for name in named if name is not None]
@@ -128,7 +128,7 @@ class Teller:
         facts = [f" {answer.error}"] if answer.error else []
         if answer.ok is False:
             facts.append(" not valid")
-        if exchange.caller not in SERVICES:
+        if exchange.caller not in self._reading.services:
             asked = exchange.request
             pairs = (answer.payment_id, asked.payment_id), (answer.session_id, asked.session_id)
             facts += [
@@ -291,7 +291,7 @@ def _between(reading: Reading, every: list[Line], exchange: int | None) -> list[
         str(line)
         for line in every
         if found.sent.seq <= line.seq <= last
-        and (line.exchange in (None, exchange) or line.left in SERVICES)
+        and (line.exchange in (None, exchange) or line.left in reading.services)
     ]
     return _without_middle(meanwhile)
 

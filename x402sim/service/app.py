@@ -14,7 +14,7 @@ from starlette.routing import Route
 
 from x402sim import web
 from x402sim.events import MAX_REASON, PaymentRefused, clipped
-from x402sim.protocol.messages import QuoteRequest, SessionRequest, SettlementRequest
+from x402sim.protocol.messages import AgentList, QuoteRequest, SessionRequest, SettlementRequest
 from x402sim.protocol.refusals import RequestError, SettlementRefused, status_of
 from x402sim.service import gate, payments, quotes, sessions
 from x402sim.service.agents import agents
@@ -29,16 +29,20 @@ async def perp_quote(service: Service, request: Request) -> Response:
     """POST /api/perp/quote: 402, or the quote (4.2/price, 4.2/quote, 1/repeat-served)."""
     price = service.setup.quote_price_base
     body = await web.read_body(request)
-    if not service.settings.decisions.gate_before_body:
-        web.parse(body, QuoteRequest)
+    before = None if service.settings.decisions.gate_before_body else _quoted(service, body)
     granted = gate.find_pass(service, request.headers, QUOTE, price)
     if granted is None:
         return payment_required(service, request, QUOTE, price)
-    order: QuoteRequest = web.parse(body, QuoteRequest)
-    content = web.answer({"quote": quotes.quote(service.settings, order)})
+    content = before or _quoted(service, body)
     if not gate.spend(service, granted):
         return payment_required(service, request, QUOTE, price)
     return content
+
+
+def _quoted(service: Service, body: bytes) -> Response:
+    """Return the answer with the quote for the order in a body; raises `Refused` 400."""
+    order: QuoteRequest = web.parse(body, QuoteRequest)
+    return web.answer({"quote": quotes.quote(service.settings, order)})
 
 
 async def pay(service: Service, request: Request) -> Response:
@@ -96,7 +100,7 @@ async def show_payment(service: Service, request: Request) -> Response:
 async def list_agents(service: Service, request: Request) -> Response:
     """GET /api/agents: the list of agents (4.3/list)."""
     price = service.setup.quote_price_base
-    content = web.answer({"agents": agents(service)})
+    content = web.answer(AgentList(agents=agents(service)))
     if not service.settings.decisions.agents_free:
         granted = gate.find_pass(service, request.headers, AGENTS, price)
         if granted is None or not gate.spend(service, granted):

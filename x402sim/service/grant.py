@@ -6,6 +6,7 @@ Clauses: 4.1/store-settled, 4.1/cache, 2.6/id-prefix, 3/deposit-makes-session.
 """
 
 import hmac
+from sys import intern
 
 from x402sim import events
 from x402sim.service.entitlements import Entitlement
@@ -31,7 +32,7 @@ def grant(service: Service, stored: Stored, tx_hash: str) -> None:
     is_known = session is not None and service.store.sessions.paid_by(payment_id) is not None
     if not service.store.payments.mark_settled(stored.attempt, tx_hash, session):
         return  # the control API restored an older database meanwhile
-    service.entitlements.add(Entitlement(payment_id, resource, payer, now_ms))
+    service.entitlements.add(Entitlement(payment_id, intern(resource), intern(payer), now_ms))
     settled = events.PaymentSettled(
         payment_id=payment_id, tx_hash=tx_hash, payer=payer, amount_base=amount, resource=resource
     )

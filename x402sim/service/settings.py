@@ -68,6 +68,8 @@ class Settings:
     log_search_blocks: int | None = None
     """How many blocks back to search for a lost settlement; None for the whole chain."""
 
+    facilitator: str | None = None
+    """The name of the facilitator that it uses; None for the world's first."""
     phase: float | None = None
     """Seconds from the beginning of a world to the first turn of periodic work, modulo its
     interval. None draws a phase for each kind of work from the seed, so that nothing ticks in

@@ -4,20 +4,28 @@ Clauses: 2.8/settings.
 """
 
 import hashlib
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import TypeVar
+from urllib.parse import urlsplit
 
 from coincurve import PrivateKey
 
 from x402sim.bounded import Limits
-from x402sim.protocol.crypto import Address, address_of, from_hex, parse_address
+from x402sim.protocol.crypto import Address, address_of, parse_address, parse_key
 from x402sim.protocol.money import MAX_STORED, to_base
 from x402sim.protocol.networks import TESTNET, Network, network_named
 from x402sim.rng import Rng
 from x402sim.service.settings import Settings, settings_from_env
 from x402sim.service.upstream.cronos import CRONOS
 from x402sim.service.upstream.dialect import Dialect
+
+Read = TypeVar("Read")
+_ORIGIN = re.compile(r"([a-z+.-]+://)?[^/?#]*")
+"""What a URL may show: paths and queries hold keys."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,24 +120,39 @@ def setup_from_env(env: Mapping[str, str]) -> Setup:
     MERCHANT_ADDRESS, TOKEN_ADDRESS and FINAL_DEPTH (blocks, default 12) have defaults. Raises
     `ValueError` naming the variable that is missing, empty or wrong.
     """
-    network = network_named(env.get("NETWORK", TESTNET.name))
-    if "TOKEN_ADDRESS" in env:
-        network = replace(network, asset=parse_address(env["TOKEN_ADDRESS"]))
-    merchant = env.get("MERCHANT_ADDRESS")
+    network = _read(env, "NETWORK", network_named) if env.get("NETWORK") else TESTNET
+    if env.get("TOKEN_ADDRESS"):
+        network = replace(network, asset=_read(env, "TOKEN_ADDRESS", parse_address))
     return Setup(
-        private_key=from_hex(_needed(env, "PRIVATE_KEY"), 32),
-        facilitator_url=_needed(env, "FACILITATOR_URL"),
-        explorer_url=_needed(env, "EXPLORER_URL"),
-        rpc_url=_needed(env, "RPC_URL"),
+        private_key=_read(env, "PRIVATE_KEY", parse_key),
+        facilitator_url=_read(env, "FACILITATOR_URL", _url),
+        explorer_url=_read(env, "EXPLORER_URL", _url),
+        rpc_url=_read(env, "RPC_URL", _url),
         network=network,
-        recipient=parse_address(merchant) if merchant else None,
+        recipient=_read(env, "MERCHANT_ADDRESS", parse_address)
+        if env.get("MERCHANT_ADDRESS")
+        else None,
         settings=settings_from_env(env),
     )
 
 
-def _needed(env: Mapping[str, str], name: str) -> str:
-    """Return a variable; raises `ValueError` if it is missing or empty."""
+def _read(env: Mapping[str, str], name: str, parse: Callable[[str], Read]) -> Read:
+    """Return a variable as `parse` reads it; raises `ValueError` that names it."""
     value = env.get(name, "")
     if not value:
         raise ValueError(f"the environment variable {name} is not set")
-    return value
+    try:
+        return parse(value)
+    except ValueError as wrong:
+        raise ValueError(f"the environment variable {name}: {wrong}") from None
+
+
+def _url(text: str) -> str:
+    """Return the URL of a service; raises `ValueError` that shows no path and no password."""
+    with suppress(ValueError):
+        parts = urlsplit(text)
+        if parts.scheme in ("http", "https") and parts.hostname and parts.port != 0:
+            return text
+    origin = _ORIGIN.match(text)
+    seen = "one with a user name" if "@" in text or origin is None else repr(origin[0][:50])
+    raise ValueError(f"expected a URL such as http://127.0.0.1:4020, got {seen}")

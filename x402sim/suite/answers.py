@@ -15,6 +15,10 @@ from x402sim.suite.target import Target, at
 from x402sim.suite.verdict import Inconclusive
 
 
+LONGEST_READ, LONGEST_SAID = 2000, 160
+"""Of an answer, how many characters are looked at for its summary, and how many stand in it."""
+
+
 @dataclass(frozen=True, slots=True)
 class TargetAnswer:
     """An answer of the target; `status` is 0 if the exchange broke, and `broken` says how.
@@ -68,7 +72,9 @@ class TargetAnswer:
         """The answer in one line, without secrets."""
         if self.broken:
             return f"no answer ({self.broken})"
-        return f"{self.status} {redact.redacted(self.text[:2000])[:160]}"
+        text = redact.redacted(self.text[:LONGEST_READ])
+        unread = max(0, len(self.text) - LONGEST_READ)
+        return f"{self.status} {redact.cut(text, LONGEST_SAID, unread)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,8 +127,8 @@ def read_402(answer: TargetAnswer) -> Challenge:
     try:
         parse_base(amount if isinstance(amount, str) else "")
     except ValueError:
-        shown = str(amount)[:80]
-        raise Inconclusive(f"maxAmountRequired of the 402 is no amount: {shown!r}") from None
+        shown = redact.cut(repr(amount) if isinstance(amount, str) else str(amount), 80)
+        raise Inconclusive(f"maxAmountRequired of the 402 is no amount: {shown}") from None
     return Challenge(answer, payment_id, wanted)
 
 

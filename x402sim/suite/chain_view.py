@@ -6,6 +6,7 @@ from typing import Any
 import httpx
 
 from x402sim.protocol.messages import BadMessage, decode
+from x402sim.suite import redact
 from x402sim.suite.answers import Paid
 from x402sim.suite.control_api import eventually
 from x402sim.suite.setting import Setting
@@ -30,7 +31,7 @@ class ChainView:
         except (httpx.TransportError, BadMessage) as error:
             raise Inconclusive(f"the chain's node did not answer: {error!r}") from error
         if not isinstance(answer, dict) or "result" not in answer:
-            raise Inconclusive(f"the chain's node has no result: {str(answer)[:200]}")
+            raise Inconclusive(f"the chain's node has no result: {redact.cut(str(answer), 200)}")
         return answer["result"]
 
     async def mined(self, paid: Paid) -> dict[str, Any] | None:

@@ -13,6 +13,7 @@ from x402sim.clock import Clock
 from x402sim.journal import Entry, Journal
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.messages import BadMessage, decode
+from x402sim.suite import redact
 from x402sim.suite.expect import expect
 from x402sim.suite.setting import Setting
 from x402sim.suite.verdict import Inconclusive, Skipped
@@ -53,7 +54,7 @@ class ControlApi:
         except httpx.TransportError as error:
             raise Inconclusive(f"the control API did not answer: {error!r}") from error
         if answer.status_code != 200:
-            raise Inconclusive(f"the control API refused {path!r}: {answer.text[:200]}")
+            raise Inconclusive(f"the control API refused {path!r}: {redact.cut(answer.text, 200)}")
         try:
             return decode(answer.content, Any, most=MOST)
         except BadMessage as error:

@@ -171,7 +171,7 @@ def _no_answer(error: httpx.TransportError, setting: Setting) -> str:
 
 async def _foreign(probe: Probe, answer: TargetAnswer) -> str | None:
     """Return why this is no service to judge, and what to do; None if it is one."""
-    endpoint, said = probe.target.protected, answer.summary[:120]
+    endpoint, said = probe.target.protected, answer.summary
     asked = f"{endpoint.method} {endpoint.path}"
     match answer.status:
         case 402:

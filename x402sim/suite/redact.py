@@ -17,6 +17,7 @@ _SIGNED = re.compile(r"[0-9a-fA-F]{128,}|[A-Za-z0-9+/_=-]{200,}")
 _HEADERS = ("content-type", "x-payment-id", "x-session-id", "retry-after", "location")
 _SECRET_HEADERS = ("authorization", "cookie", "set-cookie", "x-payment")
 _LIMIT = 1500
+"""The most characters of a body in an exchange."""
 
 
 def exchange(
@@ -51,6 +52,15 @@ def without(text: str, secrets: tuple[str, ...]) -> str:
     return text
 
 
+def cut(text: str, most: int, unread: int = 0) -> str:
+    """Return the first `most` characters of a text; of a longer one, it says that it goes on.
+
+    `unread` characters come after the text, and are not in it.
+    """
+    more = max(0, len(text) - most) + unread
+    return f"{text[:most]}… ({more} more characters)" if more else text
+
+
 def proofless(text: str) -> str:
     """Return a text with payment ids and session ids truncated."""
     return _PROOF.sub(r"\1\2…", text)
@@ -82,11 +92,11 @@ def _body(content: bytes) -> list[str]:
     try:
         body = decode(content, Any)
     except BadMessage:
-        text = printable_lines(redacted(content.decode("utf-8", "replace"))[:_LIMIT])
+        text = printable_lines(cut(redacted(content.decode("utf-8", "replace")), _LIMIT))
         return [f"  {line}" for line in text.split("\n")]
     if isinstance(body, dict) and isinstance(body.get("paymentHeader"), str):
         body = {**body, "paymentHeader": _header(body["paymentHeader"])}
-    return [printable(redacted(msgspec.json.encode(body).decode())[:_LIMIT])]
+    return [printable(cut(redacted(msgspec.json.encode(body).decode()), _LIMIT))]
 
 
 def _header(header: str) -> Any:

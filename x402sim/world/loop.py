@@ -13,10 +13,12 @@ import itertools
 import selectors
 import threading
 from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine
 from concurrent.futures import Executor, Future
 from contextvars import Context
 from typing import Any, TypeVar
+
+from x402sim.clock import is_periodic
 
 T = TypeVar("T")
 GRACE_S = 1.0
@@ -32,7 +34,7 @@ _SAMPLE = 1000
 
 
 class Deadlock(RuntimeError):
-    """Every task waits, and no timer or I/O is pending that could wake one."""
+    """Every task waits, or a story does, and no timer or I/O is pending that could wake it."""
 
 
 class TimeStandsStill(RuntimeError):
@@ -139,6 +141,15 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         if take is None:
             raise error
         take(error)
+
+    def has_timer_besides(self, known: Collection[asyncio.TimerHandle | None]) -> bool:
+        """Tell whether a timer is set that is neither known nor of periodic work."""
+        return any(
+            not timer.cancelled()
+            and not timer._context.get(is_periodic, False)
+            and not any(timer is each for each in known)
+            for timer in self._scheduled  # type: ignore[attr-defined]
+        )
 
     @property
     def grace_s(self) -> float:

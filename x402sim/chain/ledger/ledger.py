@@ -22,6 +22,7 @@ from x402sim.chain.base import (
     Transaction,
     TxReceipt,
 )
+from x402sim.chain.ledger.archive import Archive
 from x402sim.chain.ledger.files import Operation, OperationLog
 from x402sim.chain.ledger.machine import GAS_PRICE_WEI, Machine
 from x402sim.chain.ledger.token import Token
@@ -38,7 +39,10 @@ _CODE = b"\xfe"
 
 
 class LedgerChain:
-    """A chain in memory with one token; a `WorldChain` that offers every control."""
+    """A chain in memory with one token; a `WorldChain` that offers every control.
+
+    With `spill`, the transactions of old blocks are kept in a temporary file, to save memory.
+    """
 
     def __init__(
         self,
@@ -53,6 +57,7 @@ class LedgerChain:
         origin: bytes = b"",
         has_history: bool = False,
         rules: TokenRules | None = None,
+        spill: bool = False,
     ) -> None:
         self.chain_id = network.chain_id
         self.token = network.asset
@@ -65,6 +70,7 @@ class LedgerChain:
             genesis_s,
             balances or {},
             {owner: PLENTY_WEI, **(native or {})},
+            Archive() if spill else None,
         )
         self.watchers: list[Callable[[], Awaitable[None]]] = []
         """Functions to call after every operation."""
@@ -73,7 +79,8 @@ class LedgerChain:
         try:
             self.machine = self._open()
         except BaseException:
-            self.close()
+            if self._log:
+                self._log.close()
             raise
 
     # --- what every chain offers -----------------------------------------------------
@@ -90,11 +97,11 @@ class LedgerChain:
 
     async def transaction(self, tx_hash: Hash) -> Transaction | None:
         """Return a transaction, mined or waiting."""
-        return self.machine.state.transactions.get(tx_hash)
+        return self.machine.transaction(tx_hash)
 
     async def receipt(self, tx_hash: Hash) -> TxReceipt | None:
         """Return the receipt of a mined transaction."""
-        return self.machine.state.receipts.get(tx_hash)
+        return self.machine.receipt(tx_hash)
 
     async def logs(self, wanted: LogFilter) -> list[Log]:
         """Return the logs that pass the filter, oldest first."""
@@ -125,7 +132,7 @@ class LedgerChain:
 
     async def wait(self, tx_hash: Hash, timeout_s: float) -> TxReceipt:
         """Return the receipt once the transaction is mined; raises `TimeoutError`."""
-        receipt = self.machine.state.receipts.get(tx_hash)
+        receipt = self.machine.receipt(tx_hash)
         if receipt:
             return receipt
         waiter: asyncio.Future[TxReceipt] = asyncio.get_running_loop().create_future()
@@ -236,15 +243,17 @@ class LedgerChain:
     async def reset(self) -> None:
         """Revert to block 0. The automine setting is kept."""
         automine = self.machine.automine
+        self.machine.close()
         self.machine = self._begin()
         if not automine:
             await self._apply("automine", False)
         await self._notify()
 
     def close(self) -> None:
-        """Close the file, if there is one."""
+        """Close the files, if there are any."""
         if self._log:
             self._log.close()
+        self.machine.close()
 
     # --- operations ------------------------------------------------------------------
 

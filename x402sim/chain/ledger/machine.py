@@ -18,6 +18,7 @@ from x402sim.chain.base import (
     TxReceipt,
 )
 from x402sim.chain.ledger import gas
+from x402sim.chain.ledger.archive import Archive, Mined
 from x402sim.chain.ledger.log_index import LogIndex
 from x402sim.chain.ledger.state import State
 from x402sim.chain.ledger.token import Frame, Token
@@ -41,6 +42,7 @@ class Machine:
         genesis_s: int,
         balances: Mapping[Address, int],
         native: Mapping[Address, int],
+        archive: Archive | None = None,
     ) -> None:
         self.token = token
         self.state = State()
@@ -53,6 +55,8 @@ class Machine:
         self._last_snapshot = 0
         self._reorgs = 0
         self._log_index = LogIndex()
+        self._archive, self._archived = archive, 0
+        """Where the transactions of old blocks go, and how many blocks are there."""
         for account, amount_base in balances.items():
             self.state.put(self.state.balances, account, amount_base)
         self.state.native.update(native)
@@ -183,8 +187,24 @@ class Machine:
         last = min(wanted.to_block, self.state.head.number)
         numbers = self._log_index.blocks(wanted, max(0, wanted.from_block), last)
         blocks = (self.state.blocks[n] for n in numbers)
-        receipts = (self.state.receipts[tx] for block in blocks for tx in block.tx_hashes)
-        return [log for receipt in receipts for log in receipt.logs if _passes(log, wanted)]
+        receipts = (self.receipt(tx) for block in blocks for tx in block.tx_hashes)
+        return [log for each in filter(None, receipts) for log in each.logs if _passes(log, wanted)]
+
+    def transaction(self, tx_hash: Hash) -> Transaction | None:
+        """Return a transaction, mined or waiting."""
+        return self.state.transactions.get(tx_hash) or (self._mined(tx_hash) or (None, None))[0]
+
+    def receipt(self, tx_hash: Hash) -> TxReceipt | None:
+        """Return the receipt of a mined transaction."""
+        return self.state.receipts.get(tx_hash) or (self._mined(tx_hash) or (None, None))[1]
+
+    def _mined(self, tx_hash: Hash) -> Mined | None:
+        return self._archive.get(tx_hash) if self._archive is not None else None
+
+    def close(self) -> None:
+        """Delete the archive of old transactions, if there is one."""
+        if self._archive is not None:
+            self._archive.close()
 
     # --- blocks ----------------------------------------------------------------------
 
@@ -259,6 +279,16 @@ class Machine:
         oldest = number - KEPT_BLOCKS
         self._block_marks = {n: m for n, m in self._block_marks.items() if n > oldest}
         self.state.forget(min(self._block_marks.values()))
+        if self._archive is not None:
+            self._move_to_archive(self._archive, oldest)
+
+    def _move_to_archive(self, archive: Archive, last: int) -> None:
+        """Move the transactions of all blocks up to the last one that is final."""
+        state = self.state
+        for number in range(self._archived, last + 1):
+            for tx_hash in state.blocks[number].tx_hashes:
+                archive.put((state.transactions.pop(tx_hash), state.receipts.pop(tx_hash)))
+        self._archived = max(self._archived, last + 1)
 
     def _execute(self, tx: Transaction, now_s: int, gas_before: int, logs_before: int) -> TxReceipt:
         """Run one transaction; its sender pays the gas even if it reverts."""

@@ -15,7 +15,7 @@ from eth_account import Account
 from x402sim.chain.base import ChainError
 from x402sim.chain.node.evm import JsonRpcNode, NodeGone
 from x402sim.chain.rpc.jsonrpc import Json, read_quantity
-from x402sim.protocol.crypto import Address, Hash, checksum, from_hex, parse_address, to_hex
+from x402sim.protocol.crypto import Address, Hash, checksum, parse_address, parse_key, to_hex
 
 GAS_HEADROOM = 1.25
 """The factor by which we bid above the base fee, in case it rises before the next block. A price
@@ -152,6 +152,6 @@ def read_keys(text: str) -> list[bytes]:
     """Return private keys from comma-separated 0x-hex; raises `ValueError` that shows no key."""
     keys = [key.strip() for key in text.split(",") if key.strip()]
     try:
-        return [from_hex(key, 32) for key in keys]
+        return [parse_key(key) for key in keys]
     except ValueError:
         raise ValueError("expected private keys as 0x and 64 hex digits, with commas") from None

@@ -1,9 +1,10 @@
 """What does a run look like? Its plots, ready for a paper, a notebook or a report.
 
-Every plot is a function that takes a run or a journal (`outcomes`: several) and, if you
-like, matplotlib axes to draw on; it returns the axes. Without axes it makes a figure of its
-own, `axes.figure`: save it with `savefig`, or let a notebook show it. Times are virtual
-seconds since the run began, or the minutes, hours or days that suit its length.
+Every plot is a function that takes a run or a journal (`outcomes`: several; `bands`: the
+summary of a sweep) and, if you like, matplotlib axes to draw on; it returns the axes. Without
+axes it makes a figure of its own, `axes.figure`: save it with `savefig`, or let a notebook show
+it. Times are virtual seconds since the run began, or the minutes, hours or days that suit its
+length.
 
 To add a plot, write the function in the file that fits (`money`, `timing`, `diagram`,
 `matrix`; `figure` has the style), import it here, and add a row to `PLOTS`: reports and
@@ -17,6 +18,7 @@ from matplotlib.axes import Axes
 
 from x402sim.journal import Journal
 from x402sim.report import frames
+from x402sim.report.plots.bands import bands
 from x402sim.report.plots.diagram import sequence
 from x402sim.report.plots.figure import png
 from x402sim.report.plots.matrix import outcomes
@@ -30,6 +32,7 @@ __all__ = [
     "Plot",
     "backlog",
     "balances",
+    "bands",
     "draw_all",
     "latency",
     "outcomes",

@@ -21,7 +21,7 @@ from x402sim.report.plots.figure import (
     width_in,
 )
 from x402sim.report.plots.rows import Row, rows
-from x402sim.report.reading import SERVICES, Reading, Source, journal_of
+from x402sim.report.reading import Reading, Source, journal_of
 from x402sim.report.trace import CHAIN
 
 ROWS = 40
@@ -29,7 +29,6 @@ ROWS = 40
 MOST_PAYERS = 4
 """The most lanes for payers; further payers share the last one."""
 ROW_IN, LEAST_ROW_IN = 0.19, 0.155
-_PARTS = (*sorted(SERVICES), "facilitator", "explorer", CHAIN)
 _OTHERS = "other payers"
 _WORD, _ALARM = "#efefef", "#f8dccb"
 _ARROW, _TEXT = 0.38, -0.06
@@ -53,7 +52,8 @@ def sequence(
     Blue: 2xx; orange: 402 Payment Required; vermillion: anything else. #1, s1, a1 are payment
     ids, sessions and authorizations, numbered as they appear.
     """
-    every = rows(Reading(journal_of(source)))
+    reading = Reading(journal_of(source))
+    every = rows(reading)
     if ax is None:
         count = max(2, min(len(every), rows_shown or ROWS))
         ax = prepare(None, height_mm=(count * ROW_IN + 0.75) * 25.4)
@@ -64,7 +64,7 @@ def sequence(
     shown = every[first : first + count]
     if not shown:
         return empty_axes(ax, "no exchange")
-    _Diagram(ax, shown).draw()
+    _Diagram(ax, shown, _parts(reading)).draw()
     if len(shown) < len(every):
         caption = f"rows {first + 1} to {first + len(shown)} of {len(every)}"
         ax.set_xlabel(caption, size=font_size(ax), color=GREY)
@@ -82,10 +82,10 @@ def _first(every: list[Row], exchange: int, count: int) -> int:
 class _Diagram:
     """Draws rows on axes: lanes from left to right, rows from top to bottom."""
 
-    def __init__(self, ax: Axes, shown: list[Row]) -> None:
+    def __init__(self, ax: Axes, shown: list[Row], parts: list[str]) -> None:
         self._ax, self._rows = ax, shown
         self._size = font_size(ax) - 0.5
-        self._lanes = _lanes(shown)
+        self._lanes = _lanes(shown, parts)
         self._at = {name: x for x, name in enumerate(dict.fromkeys(self._lanes.values()))}
 
     def draw(self) -> None:
@@ -194,7 +194,12 @@ _COLOURS = {None: BLACK, "served": BLUE, "paid": BLUE, "payment required": ORANG
 """By outcome; any other outcome is vermillion."""
 
 
-def _lanes(shown: list[Row]) -> dict[str, str]:
+def _parts(reading: Reading) -> list[str]:
+    """Return all parties but the payers, from left to right."""
+    return [*sorted(reading.services), *reading.facilitators, "explorer", CHAIN]
+
+
+def _lanes(shown: list[Row], parts: list[str]) -> dict[str, str]:
     """Return the lane of each party in these rows: payers first, in order of appearance."""
     there = dict.fromkeys(
         name
@@ -202,7 +207,7 @@ def _lanes(shown: list[Row]) -> dict[str, str]:
         for name in (row.line.left, row.line.right)
         if name is not None and name != "world"
     )
-    payers = [name for name in there if name not in _PARTS]
+    payers = [name for name in there if name not in parts]
     own = payers if len(payers) <= MOST_PAYERS else payers[: MOST_PAYERS - 1]
     lanes = {name: name if name in own else _OTHERS for name in payers}
-    return lanes | {name: name for name in _PARTS if name in there}
+    return lanes | {name: name for name in parts if name in there}

@@ -5,10 +5,10 @@ and exchanges that are repeated (one, or two in turn) are drawn once, with a cou
 payer's exchanges have two rows each unless they are many.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 
-from x402sim.report.reading import SERVICES, Reading
+from x402sim.report.reading import Reading
 from x402sim.report.trace import Line, lines
 
 MANY = 3
@@ -58,9 +58,8 @@ class Numbers:
 
 def rows(reading: Reading) -> list[Row]:
     """Return the rows of the diagram; what an answer says anyway has no row of its own."""
-    return list(
-        _folded(_paired([each for each in lines(reading, Numbers()) if not each.in_answer]))
-    )
+    told = [each for each in lines(reading, Numbers()) if not each.in_answer]
+    return list(_folded(_paired(told), reading.services))
 
 
 def _paired(lines: list[Line]) -> list[Row]:
@@ -76,26 +75,26 @@ def _paired(lines: list[Line]) -> list[Row]:
     return paired
 
 
-def _folded(paired: list[Row]) -> Iterator[Row]:
+def _folded(paired: list[Row], services: Collection[str]) -> Iterator[Row]:
     """Yield rows, with what is repeated drawn once and counted."""
     n = 0
     while n < len(paired):
-        period, times = _repeats(paired, n)
+        period, times = _repeats(paired, n, services)
         if times > 1:
             yield from (replace(row, times=times) for row in paired[n : n + period])
         else:
-            yield from _apart(paired[n])
+            yield from _apart(paired[n], services)
         n += period * times
 
 
-def _repeats(paired: list[Row], start: int) -> tuple[int, int]:
+def _repeats(paired: list[Row], start: int, services: Collection[str]) -> tuple[int, int]:
     """Return how many rows from here on are repeated, and how many times they come."""
     for period in (1, 2):
         first = [_looks(row) for row in paired[start : start + period]]
         times = 1
         while first == [_looks(row) for row in _block(paired, start + times * period, period)]:
             times += 1
-        is_service = all(row.line.left in SERVICES for row in _block(paired, start, period))
+        is_service = all(row.line.left in services for row in _block(paired, start, period))
         if times >= (2 if is_service else MANY):
             return period, times
     return 1, 1
@@ -110,9 +109,9 @@ def _looks(row: Row) -> tuple[object, ...]:
     return (row.line.left, row.line.right, row.text) if row.answer else (row.line.seq,)
 
 
-def _apart(row: Row) -> Iterator[Row]:
+def _apart(row: Row, services: Collection[str]) -> Iterator[Row]:
     """Yield a row by itself; a payer's exchange as the two messages it is."""
-    if row.answer is None or row.line.left in SERVICES:
+    if row.answer is None or row.line.left in services:
         yield row
     else:
         yield from (Row(row.line), Row(row.answer))

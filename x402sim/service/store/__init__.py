@@ -16,13 +16,14 @@ from x402sim.service.store.session_budgets import Sessions
 
 
 class Store:
-    """The database of one service; `file` None keeps it in memory.
+    """The database of one service; `file` None keeps it in memory, or with `spill` in a temporary
+    file once it is large.
 
     Raises `sqlite3.Error` if the file cannot be used.
     """
 
-    def __init__(self, file: Path | None = None) -> None:
-        self.database = Database(file)
+    def __init__(self, file: Path | None = None, *, spill: bool = False) -> None:
+        self.database = Database(file, spill=spill)
         self.sessions = Sessions(self.database)
         self.payments = Payments(self.database, self.sessions)
 

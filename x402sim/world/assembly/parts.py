@@ -4,63 +4,39 @@ The parts communicate over HTTP even in one process: a transport of the service'
 each request to the right ASGI application, so that any of them can be replaced by a third party's.
 """
 
-import ssl
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cache
-from typing import get_args
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 import httpx
-import msgspec
 from starlette.applications import Starlette
 from starlette.types import ASGIApp
 
-from x402sim import web
 from x402sim.chain.base import WorldChain
 from x402sim.clock import Clock, SkewedClock
-from x402sim.events import Part, ServiceEvent, ServiceName
+from x402sim.events import MOST_SERVICES, ServiceName, service_name
 from x402sim.explorer.app import explorer_app
 from x402sim.explorer.index import Index
 from x402sim.facilitator.app import facilitator_app
 from x402sim.facilitator.engine import Facilitator
 from x402sim.journal import Journal
 from x402sim.payer.wallet import Wallet
-from x402sim.protocol.networks import Network
-from x402sim.rng import Rng, Stream
-from x402sim.service.background import Phases
-from x402sim.service.entitlements import Entitlements
-from x402sim.service.issue import Issuer
-from x402sim.service.settings import Settings
-from x402sim.service.setup import Setup
-from x402sim.service.state import Service, waits
+from x402sim.protocol.crypto import Address
+from x402sim.rng import Stream
+from x402sim.service.state import Service
 from x402sim.service.store import Store
-from x402sim.service.upstream.explorer import ExplorerClient
-from x402sim.service.upstream.facilitator import FacilitatorClient
-from x402sim.service.upstream.rpc import RpcClient
 from x402sim.spec.needs import Need
 from x402sim.world.assembly.chain_recorder import Watch
-from x402sim.world.assembly.process import Process, paths_of
+from x402sim.world.assembly.deploy import Deploy, Deployed, MakeLink, plain_link
+from x402sim.world.assembly.process import Process
 from x402sim.world.assembly.recipe import Recipe
+from x402sim.world.assembly.site import Site
 from x402sim.world.chains.accounts import Accounts
 from x402sim.world.chains.backend import ChainRequest, OpenChain
 from x402sim.world.transport.faults import Faults, Victim
-from x402sim.world.transport.link import Asgi
-from x402sim.world.transport.middleware import faulty
 
 JOURNAL_LIMIT = 100_000
-ACTORS = ("service", "facilitator", "explorer", "chain")
-"""The actors whose clocks can be skewed."""
 WORLD_OFFERS = frozenset({Need.FAULTS, Need.WORLD})
 SERVICE_OFFERS = frozenset({Need.SESSIONS, Need.AGENTS, Need.LLMS, Need.RECORD, Need.SESSION_VIEW})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Deployed:
-    """One service of a world: its process, its application with faults, and its HTTP client."""
-
-    process: Process
-    app: ASGIApp
-    http: httpx.AsyncClient
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,91 +47,70 @@ class Parts:
     journal: Journal
     chain: WorldChain
     watch: Watch
-    process: Process
     clocks: Mapping[str, SkewedClock]
     faults: Faults
     index: Index
     accounts: tuple[Wallet, ...]
     offers: frozenset[Need]
     """The needs that this world meets, in real or virtual time."""
-    service_app: ASGIApp
-    facilitator_app: ASGIApp
-    explorer_app: ASGIApp
-    rpc_app: ASGIApp
-    http: httpx.AsyncClient
     recipe: Recipe
     blocks: Stream
     """Draws when blocks come."""
-    deploy: Callable[[ServiceName], Deployed]
-    """Builds another service, which is not started: same merchant and wallet, own database."""
-    services: dict[ServiceName, Deployed] = field(default_factory=dict)
-    """The services by name; `deploy_another` adds one."""
+    deploy: Deploy
+    services: dict[ServiceName, Deployed]
+    """The services by name; the first is the one that payers use unless they are sent away."""
+
+    @property
+    def process(self) -> Process:
+        """The first service's process."""
+        return self._first.process
 
     @property
     def service(self) -> Service:
-        """The running service; each crash replaces it."""
-        return self.process.service
+        """The first service as it runs; each crash replaces it."""
+        return self._first.process.service
+
+    @property
+    def http(self) -> httpx.AsyncClient:
+        """The first service's HTTP client."""
+        return self._first.http
+
+    @property
+    def service_app(self) -> ASGIApp:
+        """The first service's application, with faults."""
+        return self._first.app
+
+    @property
+    def facilitator_app(self) -> ASGIApp:
+        """The first facilitator's application, with faults."""
+        return self._first.outside[self.recipe.facilitator]
+
+    @property
+    def explorer_app(self) -> ASGIApp:
+        """The explorer's application, with faults."""
+        return self._first.outside["explorer"]
+
+    @property
+    def rpc_app(self) -> ASGIApp:
+        """The node's JSON-RPC, with faults."""
+        return self._first.outside["rpc"]
+
+    @property
+    def _first(self) -> Deployed:
+        return self.services[self.recipe.first]
 
     def deploy_another(self) -> ServiceName:
-        """Start another service; return its name. Raises `ValueError` if there are three."""
-        name: ServiceName
-        for name in get_args(ServiceName):
-            if name not in self.services:
-                self.services[name] = self.deploy(name)
-                self.services[name].process.start_background()
-                return name
-        raise ValueError(f"a world has at most {len(self.services)} services")
+        """Start another service with the first one's merchant and wallet; return its name.
 
-
-MakeLink = Callable[[ServiceName, Part, ASGIApp], httpx.AsyncBaseTransport]
-"""Makes a service's link to one part ("facilitator", "explorer", "rpc") from its application."""
-
-
-def plain_link(_: str, __: str, app: ASGIApp) -> httpx.AsyncBaseTransport:
-    """Return a link without faults and without latency."""
-    return Asgi(app)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Site:
-    """What all parts of one world share during the build."""
-
-    recipe: Recipe
-    clock: Clock
-    clocks: Mapping[str, SkewedClock]
-    journal: Journal
-    faults: Faults
-    rng: Rng
-    """Draws values that must never repeat, so it is unseeded if something outlives the world."""
-    keys: Rng
-    """Draws the keys, which depend on the seed in every world."""
-
-    def phases(self, name: ServiceName, settings: Settings) -> Phases:
-        """Return when a service's periodic work begins: at the settings' phase, or drawn."""
-
-        def phase(work: str, interval_s: float) -> float:
-            if settings.phase is not None:
-                return settings.phase
-            return self.rng.stream(f"phase of {work} of {name}").uniform(0, interval_s)
-
-        return phase
-
-    def with_faults(
-        self,
-        name: Victim,
-        app: ASGIApp,
-        paths: Sequence[str],
-        crash: Callable[[], None] | None = None,
-    ) -> ASGIApp:
-        """Return a part's application with fault injection and recording around it.
-
-        `paths` are those it serves; a fault for any other is an error. `crash` kills the service
-        that is asked or asks, by default the first.
+        Raises `ValueError` if there are too many.
         """
-        self.faults.routed(name, paths)
-        return web.recorded(
-            faulty(app, name, self.faults, self.clock, crash), name, self.journal, self.clock
-        )
+        if len(self.services) >= MOST_SERVICES:
+            raise ValueError(f"a world has at most {MOST_SERVICES} services")
+        names = (service_name(number) for number in range(2, MOST_SERVICES + 1))
+        name = next(each for each in names if each not in self.services)
+        self.services[name] = self.deploy.copy(name, self.service.setup)
+        self.services[name].process.start_background()
+        return name
 
 
 def build(
@@ -168,33 +123,26 @@ def build(
 
     Raises `sqlite3.Error` or `ChainError` if the file or the chain cannot be used.
     """
-    site = _site(recipe, clock or Clock(), Journal(JOURNAL_LIMIT) if journal is None else journal)
-    accounts = Accounts.drawn(site.keys)
-    store = Store(recipe.file)
+    journal = Journal(JOURNAL_LIMIT) if journal is None else journal
+    site = Site.of(recipe, clock or Clock(), journal)
+    accounts = Accounts.drawn(site.keys, list(recipe.facilitators))
+    store = Store(recipe.file, spill=recipe.spill)
     secret = store.secret("ids", site.rng.secret("ids"))
     opened = _open_chain(site, accounts, store, secret)
     watch = Watch(opened.chain, site.journal, site.clock)
-    index = Index(opened.chain, site.clocks["explorer"], recipe.explorer_lag_s)
-    parts = _outside(site, opened, index)
-    outside = {name: site.with_faults(name, app, paths_of(app)) for name, app in parts.items()}
-    http = _client("service", outside, link)
-    setup = _setup(recipe, opened.network, site.keys.secret("service"), secret)
-    process = Process(
-        _service(site, setup, store, http), recipe.hooks, site.phases("service", setup.settings)
-    )
-    site.faults.on_crash = process.crash
-    service_app = _service_with_faults(site, process)
-
-    def deploy(name: ServiceName) -> Deployed:
-        own = replace(setup, secret=site.rng.secret(f"ids of {name}"))
-        return _another(site, name, own, parts, link)
-
+    explorer = recipe.explorer
+    index = Index(opened.chain, site.clocks["explorer"], explorer.lag_s, explorer.interval_s)
+    outside = _outside(site, opened, accounts, index)
+    deploy = Deploy(site=site, network=opened.network, parts=outside, link=link)
+    services = {recipe.first: deploy.first(store, secret)}
+    for name in recipe.services:
+        if name not in services:
+            services[name] = deploy.named(name)
     return Parts(
         clock=site.clock,
         journal=site.journal,
         chain=opened.chain,
         watch=watch,
-        process=process,
         clocks=site.clocks,
         faults=site.faults,
         index=index,
@@ -202,57 +150,14 @@ def build(
         offers=opened.offers
         | WORLD_OFFERS
         | (SERVICE_OFFERS if recipe.has_service else frozenset()),
-        service_app=service_app,
-        facilitator_app=outside["facilitator"],
-        explorer_app=outside["explorer"],
-        rpc_app=outside["rpc"],
-        http=http,
         recipe=recipe,
         blocks=site.rng.stream("blocks"),
         deploy=deploy,
-        services={"service": Deployed(process=process, app=service_app, http=http)},
+        services=services,
     )
 
 
-def _another(
-    site: _Site,
-    name: ServiceName,
-    setup: Setup,
-    parts: Mapping[Victim, Starlette],
-    link: MakeLink,
-) -> Deployed:
-    """Return another service with a database of its own; a crash for it leaves the others alone."""
-
-    def crash() -> None:
-        process.crash()
-
-    outside = {
-        part: site.with_faults(part, app, paths_of(app), crash) for part, app in parts.items()
-    }
-    http = _client(name, outside, link)
-    process = Process(
-        _service(site, setup, Store(), http, name),
-        site.recipe.hooks,
-        site.phases(name, setup.settings),
-    )
-    app = site.with_faults(name, process, process.paths, crash)
-    return Deployed(process=process, app=app, http=http)
-
-
-def _site(recipe: Recipe, clock: Clock, journal: Journal) -> _Site:
-    rng = Rng(None if recipe.is_persistent else recipe.seed)
-    return _Site(
-        recipe=recipe,
-        clock=clock,
-        clocks={actor: SkewedClock(clock) for actor in ACTORS},
-        journal=journal,
-        faults=Faults(rng.stream("faults"), clock.now),
-        rng=rng,
-        keys=Rng(recipe.seed or 0),
-    )
-
-
-def _open_chain(site: _Site, accounts: Accounts, store: Store, secret: bytes) -> OpenChain:
+def _open_chain(site: Site, accounts: Accounts, store: Store, secret: bytes) -> OpenChain:
     """Open the chain, and advance the world's clock to its newest block."""
     recipe = site.recipe
     try:
@@ -268,6 +173,7 @@ def _open_chain(site: _Site, accounts: Accounts, store: Store, secret: bytes) ->
                 unlocked=recipe.unlocked,
                 token_rules=recipe.token_rules,
                 without_token_rules=recipe.without_token_rules,
+                spill=recipe.spill,
             )
         )
     except BaseException:
@@ -279,100 +185,30 @@ def _open_chain(site: _Site, accounts: Accounts, store: Store, secret: bytes) ->
     return opened
 
 
-def _outside(site: _Site, opened: OpenChain, index: Index) -> dict[Victim, Starlette]:
+def _outside(
+    site: Site, opened: OpenChain, accounts: Accounts, index: Index
+) -> dict[Victim, Starlette]:
     """Return the applications that a service calls, without faults."""
-    recipe, clock = site.recipe, site.clocks["facilitator"]
-    facilitator = recipe.hooks.facilitator(
-        Facilitator(
+    recipe = site.recipe
+    apps: dict[Victim, Starlette] = {"explorer": explorer_app(index), "rpc": opened.rpc_app}
+
+    def facilitator(name: str, account: Address) -> Starlette:
+        clock = site.clocks[name]
+        made = Facilitator(
             chain=opened.chain,
             clock=clock,
             network=opened.network,
-            account=opened.facilitator,
+            account=account,
             started_s=clock.now(),
             rules=recipe.rules("verification"),
+            settings=recipe.facilitators[name],
         )
-    )
-    return {
-        "facilitator": facilitator_app(facilitator),
-        "explorer": explorer_app(index),
-        "rpc": opened.rpc_app,
+        return facilitator_app(recipe.hooks.facilitator(made))
+
+    wallets = accounts.facilitators
+    own = {
+        name: wallets[name].address_bytes if recipe.chain.is_virtual else opened.facilitator
+        for name in recipe.facilitators
     }
-
-
-def _service_with_faults(site: _Site, process: Process) -> ASGIApp:
-    if site.recipe.has_service:
-        return site.with_faults("service", process, process.paths)
-    return site.with_faults("service", _no_service, ())
-
-
-def _client(
-    service: ServiceName, outside: Mapping[Victim, ASGIApp], link: MakeLink
-) -> httpx.AsyncClient:
-    """Return the HTTP client with which a service calls the other parts."""
-    return httpx.AsyncClient(
-        mounts={_url(name): link(service, name, app) for name, app in outside.items()},
-        trust_env=False,
-        verify=_certificates(),
-        timeout=None,  # noqa: S113 - the service has timeouts of its own
-    )
-
-
-@cache
-def _certificates() -> ssl.SSLContext:
-    """Return the certificates to trust; reading them takes longer than building a world."""
-    return httpx.create_ssl_context(trust_env=False)
-
-
-def _service(
-    site: _Site,
-    setup: Setup,
-    store: Store,
-    http: httpx.AsyncClient,
-    name: ServiceName = "service",
-) -> Service:
-    journal, clock = site.journal, site.clock
-    ids = "payment ids" if name == "service" else f"payment ids of {name}"
-
-    def record(event: ServiceEvent) -> None:
-        if name != "service":
-            event = msgspec.structs.replace(event, actor=name)
-        journal.record(clock.now_ms(), event)
-
-    return Service(
-        setup=setup,
-        clock=site.clocks["service"],
-        store=store,
-        issuer=Issuer(setup, site.rng.stream(ids)),
-        entitlements=Entitlements(setup.settings.entitlement_lifetime_s),
-        facilitator=FacilitatorClient(http, setup),
-        explorer=ExplorerClient(http, setup),
-        rpc=RpcClient(http, setup),
-        pending_waits=waits(*setup.settings.pending_wait_s),
-        refund_waits=waits(*setup.settings.refund_wait_s),
-        record=record,
-        settlement_rules=site.recipe.rules("settlement"),
-        freshness_rules=site.recipe.rules("freshness"),
-        rng=site.rng,
-    )
-
-
-def _setup(recipe: Recipe, network: Network, private_key: bytes, secret: bytes) -> Setup:
-    setup = Setup(
-        private_key=private_key,
-        secret=secret,
-        facilitator_url=_url("facilitator"),
-        explorer_url=_url("explorer"),
-        rpc_url=_url("rpc"),
-        network=network,
-        settings=recipe.settings_of("service"),
-    )
-    return recipe.hooks.setup(setup)
-
-
-_no_service = web.error(
-    404, "No service here", "this is the world of x402sim serve --no-service; see GET /_sim"
-)
-
-
-def _url(name: str) -> str:
-    return f"http://{name}.local"
+    own[recipe.facilitator] = opened.facilitator
+    return {name: facilitator(name, account) for name, account in own.items()} | apps

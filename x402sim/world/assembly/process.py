@@ -12,6 +12,7 @@ from starlette.applications import Starlette
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
+from x402sim.clock import periodic_context
 from x402sim.service.app import service_app
 from x402sim.service.background import Phases, in_step, run_background
 from x402sim.service.state import Service, restarted
@@ -68,7 +69,9 @@ class Process:
         self._has_background = True
         phases = in_step if self.crashes else self._phases
         self._background = asyncio.create_task(
-            run_background(self.service, phases), name="the service's background work"
+            run_background(self.service, phases),
+            name="the service's background work",
+            context=periodic_context(),
         )
 
     def crash(self) -> None:

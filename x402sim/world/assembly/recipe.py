@@ -7,6 +7,8 @@ from typing import Any
 
 from x402sim.chain.ledger.token_rules import CANCEL, RECEIVE, TRANSFER, TokenRules
 from x402sim.events import ServiceName
+from x402sim.explorer.settings import ExplorerSettings
+from x402sim.facilitator.settings import FacilitatorSettings
 from x402sim.protocol.networks import Network
 from x402sim.protocol.rules import FRESHNESS, SETTLEMENT, VERIFICATION, without
 from x402sim.service.settings import Settings
@@ -44,8 +46,11 @@ class Recipe:
     """The settings of each service, by name. By default one, whose intervals start at once."""
     decisions: Decisions | None = None
     """The decisions of every service; None for those of its settings."""
-    explorer_lag_s: float = 0.0
-    """Seconds until the explorer shows a block, after the block's time."""
+    facilitators: Mapping[str, FacilitatorSettings] = field(
+        default_factory=lambda: {"facilitator": FacilitatorSettings()}
+    )
+    """The settings of each facilitator, by name."""
+    explorer: ExplorerSettings = field(default_factory=ExplorerSettings)
     unlocked: bool = True
     """Whether the RPC signs transactions for the ten funded accounts."""
     has_service: bool = True
@@ -60,6 +65,8 @@ class Recipe:
     """Seconds between sweeps of expired sessions and pending payments; None is the default."""
     without: tuple[tuple[str, str], ...] = ()
     """Rules to leave out, to test which check notices: (name in `TABLES`, clause)."""
+    spill: bool = False
+    """Whether what a long run remembers is kept in temporary files, to save memory."""
     hooks: Hooks = NO_HOOKS
     """Functions that change the settings, the service, its application or the facilitator."""
 
@@ -80,7 +87,7 @@ class Recipe:
 
     def settings_of(self, name: ServiceName) -> Settings:
         """Return the settings of a service; those of the first for a name without any."""
-        settings = self.services.get(name) or next(iter(self.services.values()))
+        settings = self.services.get(name, self.services[self.first])
         if self.decisions is not None:
             settings = replace(settings, decisions=self.decisions)
         if self.sweep_s is not None:
@@ -88,6 +95,16 @@ class Recipe:
                 settings, session_sweep_s=self.sweep_s, reconcile_interval_s=self.sweep_s
             )
         return settings
+
+    @property
+    def first(self) -> ServiceName:
+        """The name of the first service."""
+        return next(iter(self.services))
+
+    @property
+    def facilitator(self) -> str:
+        """The name of the first facilitator."""
+        return next(iter(self.facilitators))
 
     @property
     def is_persistent(self) -> bool:

@@ -38,6 +38,8 @@ class ChainRequest:
     token_rules: TokenRules
     without_token_rules: tuple[str, ...]
     """The tables of `token_rules` that have rules left out."""
+    spill: bool = False
+    """Whether a long history is kept in temporary files, to save memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,6 +32,7 @@ class Ledger:
             file=_chain_file(request.file),
             database=request.file,
             rules=request.token_rules,
+            spill=request.spill,
         )
         funded = [wallet.address_bytes for wallet in accounts.funded]
         return OpenChain(

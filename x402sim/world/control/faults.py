@@ -19,7 +19,7 @@ async def add(context: Context, asked: Any) -> Any:
     """Inject a fault: {"victim": "facilitator", "does": "lose answer"}."""
     try:
         fault = read_fault(asked)
-        if fault.victim == "service" or fault.does in ("crash before", "crash after"):
+        if fault.victim in context.parts.services or fault.does in ("crash before", "crash after"):
             require_service(context.parts, f'"{fault.does}" of "{fault.victim}"')
         context.parts.faults.add(fault)
     except ValueError as wrong:
@@ -33,7 +33,7 @@ async def clear(context: Context, _: Nothing) -> Any:
     parts.faults.clear()
     for clock in parts.clocks.values():
         clock.skew_s = 0.0
-    parts.index.lag_s = parts.recipe.explorer_lag_s
+    parts.index.lag_s = parts.recipe.explorer.lag_s
     if chain.rewinding:
         await chain.rewinding.force_revert(0)
     if chain.mining:

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
 from x402sim.chain.base import ChainError
+from x402sim.clock import periodic_context
 from x402sim.world.assembly.parts import Parts
 from x402sim.world.chains.block_times import FixedBlocks
 
@@ -20,8 +21,9 @@ async def running(parts: Parts) -> AsyncIterator[None]:
     if parts.chain.mining:
         await parts.chain.mining.set_automine(parts.recipe.blocks is None)
     if parts.recipe.has_service:
-        parts.process.start_background()
-    beating = asyncio.create_task(_beat(parts))
+        for each in parts.services.values():
+            each.process.start_background()
+    beating = asyncio.create_task(_beat(parts), context=periodic_context())
     try:
         yield
     finally:

@@ -27,7 +27,6 @@ from x402sim.world.control.limits import JOURNAL_ANSWER_BYTES, WORLD_ANSWER_BYTE
 from x402sim.world.control.messages import Who
 from x402sim.world.loop import run_anywhere
 from x402sim.world.stages.stage import OpenStage, Plan
-from x402sim.world.transport.latency import constant
 from x402sim.world.transport.link import Links
 
 T = TypeVar("T")
@@ -58,6 +57,8 @@ class Deployment:
             raise ValueError(f"a URL is {wanted}, not {self.url!r}: {wrong}") from None
         if url.scheme not in ("http", "https") or not url.host or (url.port or 0) > MAX_PORT:
             raise ValueError(f"a URL is {wanted}, not {self.url!r}")
+
+    builds_world = False
 
     @property
     def name(self) -> str:
@@ -96,7 +97,7 @@ class Deployment:
                     to_service=lambda: _bounded(self.limits),
                     base_url=self.url,
                     offers=offers | {Need.FUNDS} if funded else offers,
-                    latency=plan.latency.get("service", constant(0)),
+                    latency_to=plan.latency_to,
                     control=control if who else None,
                     advance=_advancing(control, clock),
                     to_facilitator=(lambda: _bounded(self.limits)) if who else None,

@@ -24,7 +24,6 @@ from x402sim.world.control.app import control_app
 from x402sim.world.loop import VirtualLoop, most_common, run_anywhere, run_virtual
 from x402sim.world.server.running import running
 from x402sim.world.stages.stage import START_S, Door, OpenStage, Plan
-from x402sim.world.transport.latency import constant
 from x402sim.world.transport.link import Asgi, Link, Links
 
 T = TypeVar("T")
@@ -37,6 +36,7 @@ class InProcess:
     """Play in this process, in virtual time where the chain allows it."""
 
     name = "in-process"
+    builds_world = True
 
     def require(self, chain: ChainBackend) -> None:
         """Accept any chain."""
@@ -70,7 +70,12 @@ class OwnWorld:
         """Return the stage; payers reach each service through the door to its application."""
         parts = self.parts
         to_service, base_url = await open_door(parts.service_app)
-        others: dict[Part, Door] = {}
+        first = parts.recipe.first
+        others: dict[Part, Door] = {
+            name: await open_door(each.app)
+            for name, each in parts.services.items()
+            if name != first
+        }
 
         async def another_service() -> ServiceName:
             name = parts.deploy_another()
@@ -86,11 +91,12 @@ class OwnWorld:
             to_service=to_service,
             base_url=base_url,
             offers=parts.offers | virtual | {Need.OTHER_SERVICES},
-            latency=self.plan.latency.get("service", constant(0)),
+            latency_to=self.plan.latency_to,
             control=self.control,
             advance=parts.clock.sleep,
             parts=parts,
             another_service=another_service,
+            first=first,
             others=others,
             to_facilitator=lambda: Asgi(parts.facilitator_app),
             facilitator_url="http://facilitator.local",
@@ -118,9 +124,9 @@ async def _world(plan: Plan, journal: Journal) -> AsyncIterator[OwnWorld]:
         links = Links(clock, journal)
 
     def link(caller: ServiceName, name: Part, app: ASGIApp) -> Link:
-        latency = plan.latency.get(name, constant(0))
-        wire = f"wire to {name}" if caller == "service" else f"wire from {caller} to {name}"
-        return Link(links, caller, name, Asgi(app), latency, rng.stream(wire))
+        is_first = caller == plan.recipe.first
+        wire = f"wire to {name}" if is_first else f"wire from {caller} to {name}"
+        return Link(links, caller, name, Asgi(app), plan.latency_to(name), rng.stream(wire))
 
     parts = build(plan.recipe, clock, link, journal)
     control = httpx.AsyncClient(

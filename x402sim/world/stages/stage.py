@@ -9,16 +9,17 @@ from typing import Any, Protocol, TypeVar
 import httpx
 
 from x402sim.clock import Clock
-from x402sim.events import Part, ServiceName
+from x402sim.events import OUTSIDE, Part, ServiceName
 from x402sim.journal import Journal
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.networks import Network
 from x402sim.rng import Rng
 from x402sim.spec.needs import Need
+from x402sim.suggest import unknown
 from x402sim.world.assembly.parts import Parts
 from x402sim.world.assembly.recipe import Recipe
 from x402sim.world.chains.backend import ChainBackend
-from x402sim.world.transport.latency import Latency
+from x402sim.world.transport.latency import Latency, constant
 from x402sim.world.transport.link import Link, Links
 
 T = TypeVar("T")
@@ -37,6 +38,13 @@ class Plan:
     journal: Path | None = None
     """The file of the journal; None keeps it in memory."""
 
+    def latency_to(self, part: Part) -> Latency:
+        """Return the latency of messages to a part: its own, or that of its kind, or none."""
+        kind = "facilitator" if part in self.recipe.facilitators else "service"
+        if part in OUTSIDE:
+            kind = part
+        return self.latency.get(part) or self.latency.get(kind) or constant(0)
+
 
 Door = tuple[Callable[[], httpx.AsyncBaseTransport], str]
 """How payers reach a service: a function that makes a transport to it, and its base URL."""
@@ -54,7 +62,8 @@ class OpenStage:
     to_service: Callable[[], httpx.AsyncBaseTransport]
     base_url: str
     offers: frozenset[Need]
-    latency: Latency
+    latency_to: Callable[[ServiceName], Latency]
+    """Returns the latency of messages to a service."""
     control: httpx.AsyncClient | None
     """A client of the control API; None without one."""
     advance: Callable[[float], Awaitable[None]]
@@ -63,8 +72,10 @@ class OpenStage:
     """The world's parts, if it runs in this process."""
     another_service: Callable[[], Awaitable[ServiceName]] | None = None
     """Starts another service and returns its name; only in a world of our own."""
+    first: ServiceName = "service"
+    """The name of the service that payers use unless they are sent to another."""
     others: Mapping[Part, Door] = field(default_factory=dict)
-    """The doors of the services that were started so."""
+    """The doors of the other services."""
     to_facilitator: Callable[[], httpx.AsyncBaseTransport] | None = None
     facilitator_url: str = ""
     funded: Wallet | None = None
@@ -73,13 +84,20 @@ class OpenStage:
     """Reads a remote world's journal, from an event's number on."""
 
     def client(self, caller: str, to: Part = "service") -> httpx.AsyncClient:
-        """Return a caller's HTTP client for a service or the facilitator."""
+        """Return a caller's HTTP client for a service or the facilitator.
+
+        Raises `ValueError` for a service that is not there.
+        """
+        if to in ("service", self.first):
+            to = self.first
+        elif to != "facilitator" and to not in self.others:
+            raise ValueError(unknown("service", to, [self.first, *self.others]))
         make, url = self.others.get(to, (self.to_service, self.base_url))
         if to == "facilitator":
             assert self.to_facilitator is not None
             make, url = self.to_facilitator, self.facilitator_url
         stream = self.rng.stream(f"wire from {caller} to {to}")
-        link = Link(self.links, caller, to, make(), self.latency, stream)
+        link = Link(self.links, caller, to, make(), self.latency_to(to), stream)
         return httpx.AsyncClient(transport=link, base_url=url, timeout=PAYER_TIMEOUT_S)
 
     def wallet(self, name: str) -> Wallet:
@@ -96,6 +114,10 @@ class Stage(Protocol):
     @property
     def name(self) -> str:
         """The name on the command line."""
+
+    @property
+    def builds_world(self) -> bool:
+        """Whether it builds the world itself, so that the world can be configured."""
 
     def require(self, chain: ChainBackend) -> None:
         """Raise `ValueError` if this stage cannot use this chain."""

@@ -33,6 +33,7 @@ class Tcp:
     """Play over TCP on this machine, in virtual time."""
 
     name = "tcp"
+    builds_world = True
 
     def require(self, chain: ChainBackend) -> None:
         """Raise `ValueError` for a chain in real time."""

@@ -1,52 +1,85 @@
-"""Fails a story that waits forever: one without a request in a month of simulated time.
+"""Fails a story that waits forever: one that nothing can wake, or that is idle for a month.
 
-Blocks, sweeps and the indexer keep virtual time moving, so the loop itself never deadlocks. It also
-ends a story in which time stands still.
+Blocks, sweeps and the indexer keep virtual time moving, so the loop itself never deadlocks: a story
+is stuck as soon as nothing but such periodic work is left. It also ends a story in which time
+stands still.
 """
 
 import asyncio
+from collections.abc import Collection
 from types import TracebackType
-from typing import get_args
 
-from x402sim.events import Part, TimeAdvanced
+from x402sim.clock import Clock
+from x402sim.events import AnswerReceived, NoAnswer, Part, RequestSent, TimeAdvanced
 from x402sim.journal import Entry
-from x402sim.world.loop import TimeStandsStill, VirtualLoop
+from x402sim.world.loop import Deadlock, TimeStandsStill, VirtualLoop
 
 IDLE_TIMEOUT_S = 31 * 86400
 """A month of simulated time."""
-_WITHOUT_THE_STORY = frozenset((*get_args(Part), "chain"))
+LOOK_S, AGAIN_S = 600, 1
+"""Simulated seconds between two looks at what could wake the story; and until the second one."""
 
 
 class IdleTimeout:
     """A context manager around a story, and a listener of its journal.
 
-    Raises `TimeoutError` after a month without a request; time that the story advances itself
-    (`LiveWorld.advance`) does not count. Raises the loop's `TimeStandsStill` into the story, so
-    that the journal is kept.
+    Raises `Deadlock` if nothing but periodic work is left, and `TimeoutError` after a month without
+    a request; time that the story advances itself (`LiveWorld.advance`) does not count. Raises the
+    loop's `TimeStandsStill` into the story, so that the journal is kept.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock, parts: Collection[Part]) -> None:
+        """Listen; `parts` are the actors that go on without the story."""
+        self._clock = clock
+        self._parts = frozenset((*parts, "chain"))
         self._loop = asyncio.get_running_loop()
         self._limit = asyncio.timeout(None)
         self._until = self._loop.time() + IDLE_TIMEOUT_S
-        self._timer = self._loop.call_at(self._until, self._check_idle)
-        self._standstill: TimeStandsStill | None = None
+        self._timer = self._loop.call_at(self._loop.time() + LOOK_S, self._look)
+        self._asked: set[int] = set()
+        """The exchanges of the story that are in flight."""
+        self._is_suspect = False
+        self._newest_s = self._loop.time()
+        self._stopped_by: Deadlock | TimeStandsStill | None = None
 
     def __call__(self, entry: Entry) -> None:
         """Restart the timeout if the event is the story's own."""
-        if entry.event.actor not in _WITHOUT_THE_STORY:
-            event = entry.event
-            asked_s = event.seconds if isinstance(event, TimeAdvanced) else 0
-            self._until = max(self._until, self._loop.time() + asked_s + IDLE_TIMEOUT_S)
+        event = entry.event
+        if event.actor in self._parts:
+            return
+        asked_s = event.seconds if isinstance(event, TimeAdvanced) else 0
+        self._newest_s = self._loop.time()
+        self._until = max(self._until, self._newest_s + asked_s + IDLE_TIMEOUT_S)
+        if isinstance(event, RequestSent):
+            self._asked.add(event.exchange)
+        elif isinstance(event, AnswerReceived | NoAnswer):
+            self._asked.discard(event.exchange)
 
-    def _check_idle(self) -> None:
-        if self._loop.time() < self._until:
-            self._timer = self._loop.call_at(self._until, self._check_idle)
+    def _look(self) -> None:
+        """Stop the story if it is stuck at two looks, between which all that is ready has run."""
+        now_s = self._loop.time()
+        is_stuck = self._is_stuck()
+        if is_stuck and self._is_suspect:
+            self._stop(Deadlock(
+                f"nothing can wake the story, which did nothing since {self._newest_s:.3f} s: only "
+                "blocks, sweeps and the indexer are left"
+            ))  # fmt: skip
+        elif now_s >= self._until:
+            self._limit.reschedule(now_s)
         else:
-            self._limit.reschedule(self._loop.time())
+            self._is_suspect = is_stuck
+            next_s = min(self._until, now_s + (AGAIN_S if is_stuck else LOOK_S))
+            self._timer = self._loop.call_at(next_s, self._look)
 
-    def _stop(self, standstill: TimeStandsStill) -> None:
-        self._standstill = standstill
+    def _is_stuck(self) -> bool:
+        """Tell whether no request is in flight, and no timer but those of periodic work is set."""
+        if not isinstance(self._loop, VirtualLoop) or self._asked or self._loop.must_wait:
+            return False
+        ours = (self._timer, self._clock.alarm)
+        return not self._clock.is_awaited and not self._loop.has_timer_besides(ours)
+
+    def _stop(self, error: "Deadlock | TimeStandsStill") -> None:
+        self._stopped_by = error
         self._limit.reschedule(self._loop.time())
 
     async def __aenter__(self) -> None:
@@ -66,8 +99,8 @@ class IdleTimeout:
         try:
             await self._limit.__aexit__(kind, error, trace)
         except TimeoutError:
-            if self._standstill is not None:
-                raise self._standstill from error
+            if self._stopped_by is not None:
+                raise self._stopped_by from error
             raise TimeoutError(
                 f"the scenario made no request for {IDLE_TIMEOUT_S // 3600} hours of simulated time"
             ) from error

@@ -6,6 +6,7 @@ and the database; only what was served is read from an answer.
 """
 
 from collections.abc import Callable, Iterator
+from sys import intern
 from typing import assert_never
 
 from x402sim import events
@@ -13,6 +14,10 @@ from x402sim.journal import Entry
 from x402sim.service.store import Store
 from x402sim.world.assembly.parts import Parts
 
+Moved = tuple[str, str, int]
+"""A transfer: from, to, base units."""
+Use = tuple[bytes, bytes]
+"""The nonce of an authorization, and the transaction that used it."""
 Broken = tuple[str, str, str]
 """A broken invariant: its clause, the expected and the actual value."""
 CONSERVED = "invariant/value-conserved"
@@ -28,16 +33,19 @@ class Invariants:
     def __init__(self, parts: Parts, broken: Callable[[str, str, str], None]) -> None:
         self._parts, self._broken = parts, broken
         self._supply = parts.watch.supply_base
-        self._moved: dict[str, list[tuple[str, str, int]]] = {}
-        """The transfers of each transaction: from, to, base units."""
+        """The supply at first, and what was minted since."""
+        self._moved: dict[bytes, tuple[Moved, ...]] = {}
+        """The transfers of each transaction."""
         self._minted: dict[str, int] = {}
+        """The base units that each transaction has minted."""
         self._is_settled = True
-        self._presented: dict[str, set[str]] = {}
-        self._offered: dict[str, set[str]] = {}
+        self._presented: dict[bytes, tuple[str, ...]] = {}
+        """The payment ids that each authorization was presented for."""
+        self._offered: dict[str, tuple[bytes, ...]] = {}
         """The authorizations that were presented for each payment id."""
-        self._paid: dict[str, dict[str, str]] = {}
+        self._paid: dict[str, tuple[Use, ...]] = {}
         """The authorizations that stand for each payment id, and their transactions."""
-        self._used: set[str] = set()
+        self._used: set[bytes] = set()
         """The authorizations that were ever used to pay."""
         self._shown: dict[int, str] = {}
         """The payment ids that open requests show."""
@@ -72,8 +80,7 @@ class Invariants:
     def _look_at_exchange(self, event: events.ExchangeEvent) -> Iterator[Broken]:
         match event:
             case events.RequestSent(authorization=str(authorization), payment_id=str(payment_id)):
-                self._presented.setdefault(authorization, set()).add(payment_id)
-                self._offered.setdefault(payment_id, set()).add(authorization)
+                self._offer(_packed(authorization), payment_id)
             case events.RequestSent(method="POST", payment_id=str(payment_id)):
                 self._shown[event.exchange] = payment_id
             case events.AnswerReceived() | events.NoAnswer():
@@ -85,10 +92,16 @@ class Invariants:
             case _:
                 assert_never(event)
 
+    def _offer(self, authorization: bytes, payment_id: str) -> None:
+        ids = self._presented.get(authorization, ())
+        if payment_id not in ids:
+            self._presented[authorization] = (*ids, payment_id)
+            self._offered[payment_id] = (*self._offered.get(payment_id, ()), authorization)
+
     def _served_if_paid(self, event: events.AnswerReceived, payment_id: str) -> Iterator[Broken]:
         """Check that a payment id that is served was paid, by a header that was presented."""
         offered = self._offered.get(payment_id)
-        if event.status in (200, 201) and offered and not offered & self._used:
+        if event.status in (200, 201) and offered and self._used.isdisjoint(offered):
             yield SERVED_IF_PAID, "a transfer before it is served", f"none for {payment_id}"
 
     def _look_at_chain(self, event: events.ChainEvent) -> Iterator[Broken]:
@@ -96,11 +109,15 @@ class Invariants:
             case events.Transfer():
                 self._count(event)
             case events.TransactionUndone():
-                self._minted.pop(event.tx_hash, None)
-                self._moved.pop(event.tx_hash, None)
-                for paid in self._paid.values():
-                    for authorization in [a for a, tx in paid.items() if tx == event.tx_hash]:
-                        del paid[authorization]
+                tx = _packed(event.tx_hash)
+                self._supply -= self._minted.pop(event.tx_hash, 0)
+                self._moved.pop(tx, None)
+                undone = [
+                    each for each, uses in self._paid.items() if any(u[1] == tx for u in uses)
+                ]
+                for payment_id in undone:
+                    uses = self._paid[payment_id]
+                    self._paid[payment_id] = tuple(use for use in uses if use[1] != tx)
             case events.AuthorizationConsumed():
                 yield from self._paid_once(event)
             case events.TransactionMined():
@@ -127,9 +144,11 @@ class Invariants:
 
     def _count(self, event: events.Transfer) -> None:
         """Record the transfers and mints of each transaction."""
-        sender, to, amount_base = event.sender.lower(), event.to.lower(), int(event.amount_base)
-        self._moved.setdefault(event.tx_hash, []).append((sender, to, amount_base))
+        sender, to = intern(event.sender.lower()), intern(event.to.lower())
+        tx, amount_base = _packed(event.tx_hash), int(event.amount_base)
+        self._moved[tx] = (*self._moved.get(tx, ()), (sender, to, amount_base))
         if int(sender, 16) == 0:
+            self._supply += amount_base
             self._minted[event.tx_hash] = self._minted.get(event.tx_hash, 0) + amount_base
 
     def _conserved(self) -> Iterator[Broken]:
@@ -137,8 +156,7 @@ class Invariants:
         if self._is_settled:
             return
         self._is_settled = True
-        minted = self._supply + sum(self._minted.values())
-        held = self._parts.watch.supply_base
+        minted, held = self._supply, self._parts.watch.supply_base
         if held != minted:
             yield CONSERVED, f"{minted} base units", f"{held} base units"
 
@@ -157,7 +175,7 @@ class Invariants:
         stored = self._store(event.actor).payments.get(event.payment_id)
         if stored is None:
             return
-        moved, record = self._moved.get(event.tx_hash.lower(), []), stored.record
+        moved, record = list(self._moved.get(_packed(event.tx_hash), ())), stored.record
         wanted = record.from_address.lower(), record.to_address.lower(), int(record.amount)
         if wanted not in moved:
             yield GRANTED_IF_PAID, f"a transfer of {wanted}", f"{moved} for {record.payment_id}"
@@ -166,15 +184,31 @@ class Invariants:
         """Return the database of a service."""
         return self._parts.services[service].process.service.store
 
+    def _known(self, text: str) -> bytes:
+        """Return an authorization as it is held already, which saves a copy, or else anew."""
+        authorization = _packed(text)
+        ids = self._presented.get(authorization, ())
+        held = self._offered[ids[0]] if ids else ()
+        return next((each for each in held if each == authorization), authorization)
+
     def _paid_once(self, event: events.AuthorizationConsumed) -> Iterator[Broken]:
         """Check that at most one of the authorizations for a single payment id was settled."""
+        authorization = self._known(event.authorization)
         if event.use == "used":
-            self._used.add(event.authorization)
-        ids = self._presented.get(event.authorization, set())
+            self._used.add(authorization)
+        ids = self._presented.get(authorization, ())
         if event.use != "used" or len(ids) != 1:
             return
         (payment_id,) = ids
-        paid = self._paid.setdefault(payment_id, {})
-        paid[event.authorization] = event.tx_hash
-        if len(paid) > 1:
-            yield PAID_ONCE, "at most 1 transfer", f"{len(paid)} transfers for {payment_id}"
+        others = [use for use in self._paid.get(payment_id, ()) if use[0] != authorization]
+        self._paid[payment_id] = (*others, (authorization, _packed(event.tx_hash)))
+        if others:
+            yield PAID_ONCE, "at most 1 transfer", f"{len(others) + 1} transfers for {payment_id}"
+
+
+def _packed(text: str) -> bytes:
+    """Return the bytes of a hash or a nonce: half as much memory as its hex digits."""
+    try:
+        return bytes.fromhex(text.removeprefix("0x"))
+    except ValueError:
+        return text.encode()

@@ -6,7 +6,7 @@ marked (needs "…") works only on stages that meet that need (`x402sim.spec.nee
 
 import math
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from typing import Any, get_args
 
@@ -21,18 +21,16 @@ from x402sim.payer.session import SessionAuth
 from x402sim.printable import described, printable
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import ZERO_ADDRESS, checksum, parse_address, to_hex
+from x402sim.protocol.messages import Agent
 from x402sim.protocol.networks import Network
 from x402sim.rng import Stream
-from x402sim.service import indexer
-from x402sim.suggest import unknown
-from x402sim.world.assembly.process import Process
 from x402sim.world.control.messages import Sent, Transfer
 from x402sim.world.population import group
 from x402sim.world.population.arrivals import Arrivals
 from x402sim.world.population.behaviours import Behaviour, Buy
 from x402sim.world.population.group import Population
 from x402sim.world.stages.stage import OpenStage
-from x402sim.world.story import serialize
+from x402sim.world.story import market, serialize
 from x402sim.world.story.before import Before
 from x402sim.world.story.clause_ids import require_clause
 from x402sim.world.story.facilitator import asked_as_a_service
@@ -92,6 +90,8 @@ class LiveWorld:
         """
         if name in self._names:
             raise ValueError(f"there is a payer named {name!r} already; names are unique")
+        if name in market.parts_of(self.stage):
+            raise ValueError(f"there is a part named {name!r}: give the payer another name")
         self._names.add(name)
         wallet = self.stage.wallet(name)
         self.record(events.PayerJoined(name=name, address=wallet.address))
@@ -137,15 +137,23 @@ class LiveWorld:
         return self.stage.control is not None and self.stage.funded is None
 
     async def another_service(self) -> events.ServiceName:
-        """Start another service; return its name, "service 2" or "service 3".
+        """Start another service; return its name, such as "service 2".
 
-        It has the merchant, the server wallet, the chain and the facilitator of the first, and its
-        own database and id secret (needs "other services"). `payer.at(name)` pays there; faults
-        and crashes take the name.
+        It has the merchant, the server wallet and the settings of the first, and its own database
+        and id secret (needs "other services"). `payer.at(name)` pays there.
         """
         if self.stage.another_service is None:
             raise RuntimeError(f"{self.stage.base_url} has one service: another cannot be started")
         return await self.stage.another_service()
+
+    @property
+    def services(self) -> tuple[events.ServiceName, ...]:
+        """The names of the services; payers use the first unless they are sent to another."""
+        return self.stage.first, *self.stage.others
+
+    async def agents(self, service: events.ServiceName = "service") -> list[Agent]:
+        """Return the agents that a service lists, with prices and reputations (4.3/list)."""
+        return await market.agents(self.stage, service)
 
     def client(self, payer: Payer, auth: PaymentAuth | SessionAuth) -> httpx.AsyncClient:
         """Return an httpx client of a payer that pays with `auth`."""
@@ -201,15 +209,17 @@ class LiveWorld:
         """Reset faults, clock skews, the explorer's lag, forced reverts and mining."""
         await self._control("POST", "faults/clear")
 
-    async def skew(self, actor: events.Skewable, seconds: float) -> None:
+    async def skew(self, actor: events.Part, seconds: float) -> None:
         """Skew the clock of the service, the facilitator, the explorer or the chain.
 
-        Raises `ValueError` for any other actor.
+        Services and facilitators with names have clocks of their own. Raises `ValueError`.
         """
-        if actor not in get_args(events.Skewable):
-            raise ValueError(unknown("actor", actor, get_args(events.Skewable)))
+        market.require_clock(self.stage, actor)
         self.record(events.ClockSkewed(victim=actor, seconds=seconds))
-        await self._control("POST", "clock/skew", {"actor": actor, "seconds": seconds})
+        if actor in get_args(events.Skewable):
+            await self._control("POST", "clock/skew", {"actor": actor, "seconds": seconds})
+        elif self.stage.parts is not None:
+            self.stage.parts.clocks[actor].skew_s = seconds
 
     async def explorer_lag(self, seconds: float) -> None:
         """Show each block in the explorer `seconds` late (needs "faults")."""
@@ -218,12 +228,12 @@ class LiveWorld:
 
     async def crash(self, victim: events.ServiceName = "service") -> None:
         """Kill a service; returns when it has restarted on its database, 1 second later."""
+        victim = self.stage.first if victim == "service" else victim
         self.record(events.ServiceCrashed(victim=victim))
-        if victim == "service":
+        if victim == self.stage.first:
             await self._control("POST", "crash")
         else:
-            self._other(victim).crash()
-            await self._other(victim).runs()
+            await market.crash(self.stage, victim)
 
     # --- the chain -------------------------------------------------------------------
 
@@ -264,39 +274,30 @@ class LiveWorld:
         """Send a call of the token from its owner, who may pause it and blacklist accounts."""
         return await self.transact(str(self.before.token_owner), data)
 
-    @asynccontextmanager
-    async def paused(self) -> AsyncIterator[None]:
+    def paused(self) -> AbstractAsyncContextManager[None]:
         """Pause the token for the length of a `with` block (needs "fiat token")."""
-        await self.token_owner(to_hex(abi.PAUSE))
-        try:
-            yield
-        finally:
-            await self.token_owner(to_hex(abi.UNPAUSE))
+        return self._between(abi.PAUSE, abi.UNPAUSE)
 
-    @asynccontextmanager
-    async def blacklisted(self, address: str) -> AsyncIterator[None]:
+    def blacklisted(self, address: str) -> AbstractAsyncContextManager[None]:
         """Blacklist an address for the length of a `with` block (needs "fiat token")."""
         account = parse_address(address)
-        await self.token_owner(to_hex(abi.calldata(abi.BLACKLIST, account)))
+        on, off = (abi.calldata(each, account) for each in (abi.BLACKLIST, abi.UNBLACKLIST))
+        return self._between(on, off)
+
+    @asynccontextmanager
+    async def _between(self, on: bytes, off: bytes) -> AsyncIterator[None]:
+        await self.token_owner(to_hex(on))
         try:
             yield
         finally:
-            await self.token_owner(to_hex(abi.calldata(abi.UNBLACKLIST, account)))
+            await self.token_owner(to_hex(off))
 
     async def run_indexer(self, of: events.ServiceName = "service") -> dict[str, Any]:
         """Run the payment indexer of a service now; return its counts."""
-        if of == "service":
+        if of in ("service", self.stage.first):
             done: dict[str, Any] = await self._control("POST", "indexer/run")
             return done
-        counts: dict[str, Any] = msgspec.to_builtins(await indexer.run(self._other(of).service))
-        return counts
-
-    def _other(self, name: events.ServiceName) -> Process:
-        """Return a service that `another_service` started; raises `ValueError` for another name."""
-        parts = self.stage.parts
-        if parts is None or name not in parts.services:
-            raise ValueError(f"there is no {name!r} here; `another_service` starts one")
-        return parts.services[name].process
+        return await market.run_indexer(self.stage, of)
 
     async def ask_facilitator(
         self,

@@ -3,10 +3,12 @@
 from dataclasses import dataclass
 
 from x402sim import events, tracebacks
+from x402sim.world.story.forgotten import forgotten_awaits
 from x402sim.world.story.idle_timeout import IdleTimeout
 from x402sim.world.story.invariants import Invariants
 from x402sim.world.story.live import LiveWorld
-from x402sim.world.story.scenario import Scenario, source_of
+from x402sim.world.story.market import parts_of
+from x402sim.world.story.scenario import Scenario, file_of, source_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,11 +85,12 @@ async def _error(live: LiveWorld, scenario: Scenario, *, has_invariants: bool) -
     stage = live.stage
     if stage.parts is not None and has_invariants:
         stage.links.journal.listeners.append(Invariants(stage.parts, live.report_broken))
-    idle_timeout = IdleTimeout()
+    idle_timeout = IdleTimeout(live.clock, parts_of(live.stage))
     stage.links.journal.listeners.append(idle_timeout)
     try:
-        async with idle_timeout:
-            await scenario.play(live)
+        with forgotten_awaits(file_of(scenario)):
+            async with idle_timeout:
+                await scenario.play(live)
     except Exception as error:  # noqa: BLE001 - whatever the story raises is its outcome
         live.record(events.StoryRaised(trace=tracebacks.lines(error)))
         return tracebacks.summary(error)

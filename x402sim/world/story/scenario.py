@@ -77,15 +77,20 @@ def scenario_of(story: Scenario | Story) -> Scenario:
     return Scenario(name, name.replace("_", " "), (), "", (), story)
 
 
+def file_of(scenario: Scenario) -> str:
+    """Return the path of the file in which a story is written; empty if it is no function."""
+    code = getattr(inspect.unwrap(scenario.play), "__code__", None)
+    return code.co_filename if code else ""
+
+
 def source_of(scenario: Scenario) -> str:
     """Return what `find` needs, in the folder of its file, to find a scenario again.
 
     It is empty if the story is not at the top level of a file.
     """
-    code = getattr(inspect.unwrap(scenario.play), "__code__", None)
-    if code is None or not Path(code.co_filename).is_file():
+    file, name = Path(file_of(scenario)), getattr(inspect.unwrap(scenario.play), "__name__", "")
+    if not file.is_file():
         return ""
-    file, name = Path(code.co_filename), code.co_name
     if file.resolve() == _folder() / f"{scenario.name}.py":
         return scenario.name
     if name not in _globals(scenario.play):

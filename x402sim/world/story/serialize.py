@@ -5,15 +5,24 @@ from dataclasses import fields
 from typing import Any
 
 from x402sim.events import Scalar
+from x402sim.explorer.settings import ExplorerSettings
+from x402sim.facilitator.settings import FacilitatorSettings
 from x402sim.printable import described
 from x402sim.protocol.networks import MAINNET
 from x402sim.service.settings import Settings
 from x402sim.spec.decisions import Decisions
 
+Configuration = Decisions | ExplorerSettings | FacilitatorSettings | Settings
+"""Options whose fields are written only if they differ from the default."""
+
 
 def options(**given: Any) -> dict[str, str]:
-    """Return the given options of a world, as Python source."""
-    return {name: _python(value) for name, value in given.items() if value}
+    """Return the options of a world that are given and no default, as Python source."""
+    return {name: _python(value) for name, value in given.items() if value and _differs(value)}
+
+
+def _differs(value: Any) -> bool:
+    return not isinstance(value, Configuration) or value != type(value)()
 
 
 def _python(value: Any) -> str:
@@ -21,10 +30,14 @@ def _python(value: Any) -> str:
         return "MAINNET"
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{key!r}: {_python(each)}" for key, each in value.items()) + "}"
-    return _changed(value) if isinstance(value, Decisions | Settings) else described(value)
+    return (
+        _changed(value)
+        if isinstance(value, Decisions | ExplorerSettings | FacilitatorSettings | Settings)
+        else described(value)
+    )
 
 
-def _changed(value: Decisions | Settings) -> str:
+def _changed(value: Configuration) -> str:
     """Return a call that makes an object, with the fields only that differ from the default."""
     default = type(value)()
     pairs = [(each.name, getattr(value, each.name)) for each in fields(value)]

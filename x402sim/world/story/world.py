@@ -2,11 +2,13 @@
 
 from __future__ import annotations  # so that help(World) shows short names of types
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from x402sim.clock import stopwatch
+from x402sim.explorer.settings import ExplorerSettings
+from x402sim.facilitator.settings import FacilitatorSettings
 from x402sim.protocol.networks import TESTNET, Network
 from x402sim.report.run import Run, finished
 from x402sim.service.settings import Settings
@@ -20,10 +22,15 @@ from x402sim.world.stages.in_process import InProcess
 from x402sim.world.stages.parse import parse_stage
 from x402sim.world.stages.stage import OpenStage, Plan, Stage
 from x402sim.world.story import serialize
+from x402sim.world.story.configure import (
+    explorer_of,
+    facilitators_of,
+    require_own_world,
+    services_of,
+)
 from x402sim.world.story.live import LiveWorld
 from x402sim.world.story.play import Description, play_on
 from x402sim.world.story.scenario import Scenario, Story, find, scenario_of
-from x402sim.world.story.shops import shops
 from x402sim.world.transport.latency import LatencySpec, latency_of
 
 RECEIVERS = ("service", "facilitator", "explorer", "rpc")
@@ -48,17 +55,30 @@ class World:
         X402SIM_CHAIN_KEYS). Objects: `Ledger()`, `Anvil()`, `Node(url, token=..., deploy=...)`.
     latency
         Latency in seconds of one message in one direction, by who receives the request:
-        "service", "facilitator", "explorer", "rpc". A number; (median, sigma) of a lognormal;
-        a list of measured seconds; a frozen distribution of scipy.stats, or anything with its
-        `ppf` or `rvs`; or a function of a random stream. Default: none.
+        "service", "facilitator", "explorer", "rpc", or the name of one service or facilitator.
+        A number; (median, sigma) of a lognormal; a list of measured seconds; a frozen distribution
+        of scipy.stats, or anything with its `ppf` or `rvs`; or a function of a random stream.
+        Default: none.
     block_time_s
         Seconds between blocks, 0.01 to 86400; by default each transaction is mined immediately.
         The first block comes at a time drawn from the seed. Objects: `FixedBlocks(5, phase=0)`,
         `JitteredBlocks(5, 0.2)`, `PoissonBlocks(5)`.
+    explorer
+        `ExplorerSettings` of the explorer.
     explorer_lag_s
-        Seconds after its time until the explorer shows a block; default 0.
+        Seconds after its time until the explorer shows a block; short for
+        `explorer=ExplorerSettings(lag_s=...)`.
     service
         `Settings` of the service: its price, intervals, limits, policies and decisions.
+    services
+        Several services: `Settings` by name, 1 to 20, each with a merchant, a server wallet and a
+        database of its own. Payers use the first unless they are sent to another
+        (`payer.at(name)`).
+    facilitator
+        `FacilitatorSettings` of the facilitator.
+    facilitators
+        Several facilitators: `FacilitatorSettings` by name, each with an account of its own.
+        `Settings(facilitator=name)` chooses one; services use the first by default.
     decisions
         Other choices where the specification is silent, as a `Decisions` object, of every
         service; short for the same field of `Settings`.
@@ -99,6 +119,10 @@ class World:
         block_time_s: float | BlockTimes | None = None,
         explorer_lag_s: float = 0.0,
         service: Settings | None = None,
+        services: Mapping[str, Settings] | None = None,
+        facilitator: FacilitatorSettings | None = None,
+        facilitators: Mapping[str, FacilitatorSettings] | None = None,
+        explorer: ExplorerSettings | None = None,
         decisions: Decisions | None = None,
         network: Network | None = None,
         without: tuple[tuple[str, str], ...] = (),
@@ -111,35 +135,41 @@ class World:
         _require("network", network, Network, type(None))
         _require("invariants", invariants, bool)
         _require("journal", journal, str, Path, type(None))
-        self.seed = seed
-        self.on = parse_stage(on) if isinstance(on, str) else on
+        self.seed, self.on = seed, parse_stage(on) if isinstance(on, str) else on
         self.chain = parse_chain(chain) if isinstance(chain, str) else chain
         self.on.require(self.chain)
-        self._network = network
+        configured: dict[str, Any] = {
+            "service": service, "services": services, "explorer": explorer,
+            "facilitator": facilitator, "facilitators": facilitators,
+        }  # fmt: skip
+        require_own_world(self.on, configured)
+        sellers = services_of(service, services, decisions)
+        desks = facilitators_of(facilitator, facilitators, sellers)
         self._plan = Plan(
             recipe=Recipe(
                 network=network or TESTNET,
                 seed=seed,
-                services=shops(service, None),
-                decisions=decisions,
-                explorer_lag_s=explorer_lag_s,
+                services=sellers,
+                facilitators=desks,
+                explorer=explorer_of(explorer, explorer_lag_s),
                 chain=self.chain,
                 block_time_s=_blocks(block_time_s),
                 without=without,
+                spill=journal is not None,
             ),
             journal=None if journal is None else Path(journal),
-            latency={to: _latency(to, spec) for to, spec in (latency or {}).items()},
+            latency=_latencies(latency or {}, (*RECEIVERS, *sellers, *desks)),
         )
         self._options = serialize.options(
             latency=dict(latency or {}),
             block_time_s=block_time_s,
             explorer_lag_s=explorer_lag_s,
-            service=None if service == Settings() else service,
+            **configured,
             decisions=decisions,
             network=None if network == TESTNET else network,
             without=without,
         )
-        self._has_invariants = invariants
+        self._network, self._has_invariants = network, invariants
 
     def play(self, story: Scenario | Story | str) -> Run:
         """Play a scenario, the shipped scenario of this name, or any `async def story(world)`.
@@ -198,9 +228,14 @@ def _blocks(given: float | BlockTimes | None) -> BlockTimes | None:
     return FixedBlocks(given)
 
 
+def _latencies(given: Mapping[str, LatencySpec], receivers: Sequence[str]) -> dict[str, Any]:
+    for to in given:
+        if to not in receivers:
+            raise ValueError(f"latency: {unknown('part', to, dict.fromkeys(receivers))}")
+    return {to: _latency(to, spec) for to, spec in given.items()}
+
+
 def _latency(to: str, spec: LatencySpec) -> Any:
-    if to not in RECEIVERS:
-        raise ValueError(f"latency: {unknown('part', to, RECEIVERS)}")
     try:
         return latency_of(spec)
     except ValueError as wrong:

@@ -78,7 +78,6 @@ class Fault(
     work_done: bool | UnsetType = UNSET
 
     def __post_init__(self) -> None:
-        _require_known("victim", self.victim, get_args(Victim))
         _require_known("kind of fault", self.does, get_args(FaultKind))
         for name, kind in _field_types().items():
             value = getattr(self, name)
@@ -196,8 +195,11 @@ class Faults:
     def add(self, fault: Fault, when: When | None = None) -> None:
         """Add a fault; earlier faults have precedence.
 
-        Raises `ValueError` if no path of the victim ends with the fault's.
+        Raises `ValueError` for a victim that the world lacks, and if no path of the victim ends
+        with the fault's.
         """
+        if self._paths:
+            _require_known("victim", fault.victim, list(self._paths))
         paths = self._paths.get(fault.victim, ())
         if paths and not any(_may_end_with(path, fault) for path in paths):
             endings = dict.fromkeys("/" + "/".join(_ending(path, fault)[1:]) for path in paths)

@@ -1,0 +1,179 @@
+"""What a payer's policies decide: retries, sessions and budgets, without a world."""
+
+import asyncio
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from x402sim.payer.policies.budget import Bill
+from x402sim.policies import (
+    AtMost,
+    AtMostEach,
+    AtMostPer,
+    GiveUp,
+    NewAuthorization,
+    NoLimit,
+    OpenSessions,
+    PayEach,
+    PayerPolicy,
+    ReusePayment,
+    SameAuthorization,
+    SameThenNew,
+    SessionAfter,
+    StartOver,
+)
+
+LOST, FINAL, PAID = "lost", "final", "paid"
+
+
+class Order:
+    """An order whose payments are answered as the test says; it writes down what is done."""
+
+    def __init__(self, *answers: str) -> None:
+        self.answers, self.done, self.last = list(answers), list[str](), ""
+
+    @property
+    def is_paid(self) -> bool:
+        return self.last == PAID
+
+    @property
+    def is_over(self) -> bool:
+        return self.last == FINAL
+
+    async def pay(self) -> None:
+        self.last = self.answers.pop(0)
+        self.done.append("pay")
+
+    async def sign_again(self) -> None:
+        self.done.append("sign")
+
+    async def ask_again(self) -> None:
+        self.done.append("ask")
+
+    async def wait(self, seconds: float) -> None:
+        self.done.append(f"wait {seconds:g}")
+
+
+@pytest.mark.parametrize(
+    ("policy", "answers", "done"),
+    [
+        (GiveUp(), [LOST, PAID], "pay"),
+        (SameAuthorization(), [PAID], "pay"),
+        (SameAuthorization(), [LOST, LOST, PAID], "pay, wait 5, pay, wait 5, pay"),
+        (SameAuthorization(times=1, wait_s=2), [LOST, LOST, PAID], "pay, wait 2, pay"),
+        (SameAuthorization(), [FINAL, PAID], "pay"),
+        (SameThenNew(), [LOST, FINAL, PAID], "pay, wait 5, pay, wait 5, sign, pay"),
+        (SameThenNew(times=1), [FINAL, FINAL, PAID], "pay, wait 5, sign, pay"),
+        (NewAuthorization(), [LOST, PAID], "pay, wait 5, sign, pay"),
+        (NewAuthorization(times=0), [LOST, PAID], "pay"),
+        (StartOver(), [LOST, FINAL, PAID], "pay, wait 5, ask, pay, wait 5, ask, pay"),
+    ],
+    ids=str,
+)
+def test_how_an_order_is_paid(policy: Any, answers: list[str], done: str) -> None:
+    order = Order(*answers)
+    asyncio.run(policy.pay(order))
+    assert ", ".join(order.done) == done
+
+
+class Shopper:
+    """A shopper whose payments and sessions are served so many times."""
+
+    def __init__(self, good_for: int) -> None:
+        self._good_for, self._left = good_for, {"payment": 0, "session": 0}
+        self.done, self.payments, self.is_served = list[str](), 0, False
+
+    async def _show(self, proof: str) -> None:
+        self.is_served = self._left[proof] > 0
+        self._left[proof] -= self.is_served
+        self.done.append(f"{proof}{'' if self.is_served else ' refused'}")
+
+    async def show_payment(self) -> None:
+        if self.payments:
+            await self._show("payment")
+
+    async def show_session(self) -> None:
+        if "open 0.10 for 3600" in self.done:
+            await self._show("session")
+
+    async def buy(self) -> None:
+        self.payments, self._left["payment"] = self.payments + 1, self._good_for
+        self.done.append("buy")
+        await self._show("payment")
+
+    async def open_session(self, deposit: str, duration_s: int) -> None:
+        self.payments, self._left["session"] = self.payments + 1, self._good_for
+        self.done.append(f"open {deposit} for {duration_s}")
+        self.is_served = False
+
+
+@pytest.mark.parametrize(
+    ("policy", "done"),
+    [
+        (PayEach(), "buy, payment, buy, payment, buy, payment"),
+        (ReusePayment(), "buy, payment, payment, payment refused, buy, payment"),
+        (
+            OpenSessions(),
+            "open 0.10 for 3600, session, session, session refused, open 0.10 for 3600, session",
+        ),
+        (SessionAfter(payments=1), "buy, payment, open 0.10 for 3600, session, session"),
+    ],
+    ids=str,
+)
+def test_how_three_requests_are_paid_for(policy: Any, done: str) -> None:
+    shopper = Shopper(good_for=2)
+
+    async def fetch_three() -> None:
+        for _ in range(3):
+            await policy.fetch(shopper)
+            assert shopper.is_served
+            shopper.is_served = False
+
+    asyncio.run(fetch_three())
+    assert ", ".join(shopper.done) == done
+
+
+@pytest.mark.parametrize(
+    ("budget", "price", "signed", "lately", "allowed"),
+    [
+        (NoLimit(), "1e9", "1e9", "1e9", True),
+        (AtMost("1.00"), "0.01", "0.99", "0", True),
+        (AtMost("1.00"), "0.02", "0.99", "0", False),
+        (AtMostEach("0.05"), "0.05", "9", "9", True),
+        (AtMostEach("0.05"), "0.06", "0", "0", False),
+        (AtMostPer("0.10", 60), "0.01", "9", "0.09", True),
+        (AtMostPer("0.10", 60), "0.01", "9", "0.10", False),
+    ],
+    ids=str,
+)
+def test_what_a_budget_allows(
+    budget: Any, price: str, signed: str, lately: str, allowed: bool
+) -> None:
+    bill = Bill(
+        price=Decimal(price), signed=Decimal(signed), signed_since=lambda _: Decimal(lately)
+    )
+    assert budget.allows(bill) is allowed
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda: AtMost(1.0), 'total: expected tokens as text, such as "1.00", got 1.0'),  # type: ignore[arg-type]
+        (lambda: AtMost("much"), "total: expected tokens as text"),
+        (lambda: AtMostEach("-1"), "price: expected tokens as text"),
+        (lambda: AtMostPer("1.00", 0), "seconds: expected a time above 0, got 0"),
+        (lambda: PayerPolicy(retry=AtMost("1")), "retry: expected an object with the method 'pay'"),  # type: ignore[arg-type]
+        (lambda: PayerPolicy(budget=AtMost), "budget: .* such as NoLimit\\(\\), got AtMost"),  # type: ignore[arg-type]
+    ],
+)
+def test_an_impossible_policy_is_refused(make: Callable[[], object], says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        make()
+
+
+def test_a_policy_prints_what_differs_from_the_default() -> None:
+    assert repr(PayerPolicy()) == "PayerPolicy()"
+    changed = PayerPolicy(retry=SameAuthorization(times=1), budget=NoLimit())
+    assert repr(changed) == "PayerPolicy(retry=SameAuthorization(times=1, wait_s=5.0))"

@@ -1,0 +1,59 @@
+"""Bands: means with their intervals, one line for each other parameter."""
+
+import pandas as pd
+import pytest
+
+from x402sim import summarize
+from x402sim.report.plots import bands
+
+
+@pytest.fixture
+def table() -> pd.DataFrame:
+    rows = [
+        {"rate": rate, "policy": policy, "seed": seed, "delay_s": rate * factor + seed}
+        for rate in (1, 10, 100)
+        for policy, factor in (("naive", 1), ("careful", 2))
+        for seed in range(5)
+    ]
+    return summarize(pd.DataFrame(rows), by=["rate", "policy"])
+
+
+def test_a_line_and_a_band_for_each_value(table: pd.DataFrame) -> None:
+    ax = bands(table.sample(frac=1, random_state=1), "rate", "delay_s", by="policy")
+    lines = {line.get_linestyle(): line.get_xydata().tolist() for line in ax.get_lines()}
+    assert sorted(map(sorted, lines.values())) == [
+        [[1, 3], [10, 12], [100, 102]], [[1, 4], [10, 22], [100, 202]]
+    ]  # fmt: skip
+    assert len(ax.collections) == 2
+    low = table.loc[table["policy"] == "naive", "low"].to_numpy()
+    heights = {round(y, 6) for each in ax.collections for _, y in each.get_paths()[0].vertices}
+    assert {round(y, 6) for y in low} <= heights
+    assert ax.get_xscale() == "log"
+    assert ax.get_ylabel() == "delay (s)"
+    legend = ax.get_legend()
+    assert legend is not None
+    assert {text.get_text() for text in legend.get_texts()} == {"policy naive", "policy careful"}
+
+
+def test_every_value_on_the_x_axis_is_named(table: pd.DataFrame) -> None:
+    for x, names in (("rate", ["1", "10", "100"]), ("policy", ["naive", "careful"])):
+        ax = bands(table, x, "delay_s", by="policy" if x == "rate" else "rate")
+        ax.figure.canvas.draw()
+        assert [text.get_text() for text in ax.get_xticklabels()] == names
+
+
+def test_the_band_may_have_the_rows_instead(table: pd.DataFrame) -> None:
+    one = table[table["policy"] == "naive"]
+    interval, rows = (bands(one, "rate", "delay_s", band=band) for band in (("low", "high"), ("q05", "q95")))  # fmt: skip
+    heights = [ax.collections[0].get_paths()[0].vertices[:, 1] for ax in (interval, rows)]
+    assert heights[1].max() > heights[0].max()
+
+
+def test_what_the_table_does_not_have_is_named(table: pd.DataFrame) -> None:
+    with pytest.raises(ValueError, match="unknown result 'dealy_s'; did you mean 'delay_s'"):
+        bands(table, "rate", "dealy_s")
+    with pytest.raises(ValueError, match=r"unknown column 'result'.*what x402sim.summarize"):
+        bands(table[["rate"]], "rate", "delay_s")
+    many = pd.DataFrame({"n": range(6), "seed": 0, "x": 1.0, "m": 1})
+    with pytest.raises(ValueError, match="n has 6 values, of which 5 can be told apart"):
+        bands(summarize(many, by=["n", "m"], values="x"), "m", "x", by="n")

@@ -1,0 +1,350 @@
+"""What each policy of a service does, and what a policy of the user's own can do."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from x402sim import Fault, LiveWorld, Run, Settings, World, events
+from x402sim.policies import (
+    AskOnce,
+    ClaimAfterSettle,
+    ClaimAfterVerify,
+    ClaimFirst,
+    ClaimUnseen,
+    FailToServe,
+    Forget,
+    NeverRefund,
+    PayBack,
+    ReconcileLater,
+    RefundAtExpiry,
+    RefundLater,
+    RefundLessFee,
+    ServeBeforeSettle,
+    ServeIndexed,
+    ServicePolicy,
+    SettleAgain,
+    SkipVerify,
+    VerifyFirst,
+    VerifyFrom,
+    VerifySome,
+)
+from x402sim.protocol.refusals import Finding
+from x402sim.world.story.invariants import PAID_ONCE, SERVED_IF_PAID
+
+Story = Callable[[LiveWorld], Awaitable[None]]
+LOST = Fault(victim="facilitator", does="lose answer", path="/settle")
+UNREACHABLE = "Facilitator unreachable"
+
+
+def run_with(story: Story, invariants: bool = True, **policy: Any) -> Run:
+    settings = Settings(policy=ServicePolicy(**policy), phase=0)
+    return World(seed=1, service=settings, invariants=invariants).play(story)
+
+
+def play(story: Story, **policy: Any) -> Run:
+    """Play a story whose asserts must hold at a service with this policy."""
+    run = run_with(story, **policy)
+    assert run.outcome == "passed", (run.reason, [c for c in run.checked if not c.ok])
+    return run
+
+
+def found(run: Run, kind: type[Any]) -> list[Any]:
+    return [entry.event for entry in run.journal if isinstance(entry.event, kind)]
+
+
+def asked(run: Run, to: str) -> list[str]:
+    """Return what the service asked a part, in order."""
+    sent = found(run, events.RequestSent)
+    return [
+        each.path.rpartition("/")[2] for each in sent if (each.actor, each.to) == ("service", to)
+    ]
+
+
+# --- lost answers ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("policy", "first", "later"),
+    [
+        (None, (200, None), 200),
+        (ReconcileLater(), (502, False), 200),
+        (AskOnce(), (200, None), 200),
+        (SettleAgain(), (200, None), 200),
+        (SettleAgain(then=Forget()), (502, True), 402),
+        (Forget(), (502, True), 402),
+    ],
+    ids=repr,
+)
+def test_a_lost_answer(policy: Any, first: tuple[int, bool | None], later: int) -> None:
+    async def story(world: LiveWorld) -> None:
+        alice = await world.payer("alice", balance="1.00")
+        await world.fault(LOST)
+        required = await alice.ask()
+        paid = await alice.pay(required)
+        assert (paid.status, paid.body.get("final")) == first
+        await world.advance(60)
+        assert (await alice.ask(payment_id=required.payment_id)).status == later
+        assert await alice.balance() == 990_000
+
+    play(story, **({"lost_answer": policy} if policy else {}))
+
+
+def test_a_lost_request_is_settled_again() -> None:
+    async def story(world: LiveWorld) -> None:
+        alice = await world.payer("alice", balance="1.00")
+        await world.fault(Fault(victim="facilitator", does="lose request", path="/settle", times=2))
+        began_s = world.clock.now()
+        assert (await alice.buy()).status == 200
+        assert world.clock.now() - began_s == pytest.approx(2 * 1.5)
+
+    run = play(story, lost_answer=SettleAgain(wait_s=1.5, then=Forget()))
+    assert asked(run, "facilitator") == ["verify", "settle", "settle", "settle"]
+
+
+def test_a_payment_that_a_crash_left_pending_is_forgotten() -> None:
+    async def story(world: LiveWorld) -> None:
+        alice = await world.payer("alice", balance="1.00")
+        await world.fault(Fault(victim="facilitator", does="crash after", path="/settle"))
+        required = await alice.ask()
+        assert (await alice.pay(required)).status is None
+        await world.advance(60)
+        assert await alice.payment(required.payment_id) == {
+            "error": "Unknown payment",
+            "reason": "No settlement of this payment id is stored.",
+        }
+        assert await alice.balance() == 990_000
+
+    play(story, lost_answer=Forget())
+
+
+def test_a_careful_payer_is_charged_twice_by_a_service_that_forgets() -> None:
+    async def story(world: LiveWorld) -> None:
+        alice = await world.payer("alice", balance="1.00")
+        await world.fault(LOST)
+        required = await alice.ask()
+        first = await alice.pay(required)
+        assert (first.error, first.body["final"]) == (UNREACHABLE, True)
+        assert (await alice.pay(required)).status == 200
+        assert await alice.balance() == 980_000
+
+    run = run_with(story, lost_answer=Forget())
+    assert [check.clause for check in run.checked if not check.ok] == [PAID_ONCE]
+    assert run_with(story, lost_answer=Forget(), invariants=False).outcome == "passed"
+
+
+# --- verification and the claim ----------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("policy", "calls"),
+    [
+        (VerifyFirst(), ["verify", "settle"]),
+        (SkipVerify(), ["settle"]),
+        (VerifySome(1), ["verify", "settle"]),
+        (VerifySome(0), ["settle"]),
+        (VerifyFrom(10_000), ["verify", "settle"]),
+        (VerifyFrom(10_001), ["settle"]),
+    ],
+    ids=repr,
+)
+def test_whether_a_payment_is_verified(policy: Any, calls: list[str]) -> None:
+    async def story(world: LiveWorld) -> None:
+        alice = await world.payer("alice", balance="1.00")
+        assert (await alice.buy()).status == 200
+
+    assert asked(play(story, verify=policy), "facilitator") == calls
+
+
+def test_a_share_of_the_payments_is_verified() -> None:
+    async def story(world: LiveWorld) -> None:
+        alice = await world.payer("alice", balance="9.00")
+        for _ in range(200):
+            assert (await alice.buy()).status == 200
+
+    calls = asked(play(story, verify=VerifySome(0.3)), "facilitator")
+    assert calls.count("settle") == 200
+    assert calls.count("verify") == pytest.approx(60, abs=20)
+
+
+@pytest.mark.parametrize(
+    ("policy", "at_verify", "at_settle"),
+    [
+        (ClaimFirst(), "pending", "pending"),
+        (ClaimAfterVerify(), None, "pending"),
+        (ClaimAfterSettle(), None, None),
+        (ClaimUnseen(), "pending", "pending"),
+    ],
+    ids=repr,
+)
+def test_when_the_claim_is_written(
+    policy: Any, at_verify: str | None, at_settle: str | None
+) -> None:
+    seen: list[str | None] = []
+
+    async def story(world: LiveWorld) -> None:
+        parts = world.stage.parts
+        assert parts is not None
+        alice = await world.payer("alice", balance="1.00")
+        required = await alice.ask()
+
+        def look(request: Any) -> None:
+            if request.victim == "facilitator":
+                stored = parts.service.store.payments.get(required.payment_id)
+                seen.append(stored.record.status if stored else None)
+
+        await world.fault(look)
+        assert (await alice.pay(required)).status == 200
+        assert (await alice.ask(payment_id=required.payment_id)).status == 200
+
+    run = play(story, claim=policy)
+    assert seen == [at_verify, at_settle]
+    assert ("eth_call" in asked(run, "rpc")) is not isinstance(policy, ClaimUnseen)
+
+
+# --- refunds -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("policy", "refunded", "at_s"),
+    [
+        (RefundAtExpiry(), [40_000], 60),
+        (RefundLater(100), [40_000], 160),
+        (RefundLessFee(15_000), [25_000], 60),
+        (RefundLessFee(40_000), [], None),
+        (NeverRefund(), [], None),
+    ],
+    ids=repr,
+)
+def test_what_is_refunded(policy: Any, refunded: list[int], at_s: float | None) -> None:
+    async def story(world: LiveWorld) -> None:
+        alice = await world.payer("alice", balance="1.00")
+        session = await alice.open_session("0.05", 60)
+        assert (await alice.ask(session_id=session.body["sessionId"])).status == 200
+        await world.advance(1000)
+        assert await alice.balance() == 1_000_000 - 50_000 + sum(refunded)
+
+    run = play(story, refund=policy)
+    paid = [each for each in run.journal if isinstance(each.event, events.SessionRefunded)]
+    assert [each.event.amount_base for each in paid] == refunded
+    began_ms = next(iter(run.journal)).at_ms
+    for each in paid:
+        assert at_s is not None
+        assert at_s <= (each.at_ms - began_ms) / 1000 <= at_s + 10
+
+
+# --- what is served ----------------------------------------------------------------------
+
+
+def test_the_indexer_has_to_find_a_payment_first() -> None:
+    async def story(world: LiveWorld) -> None:
+        alice = await world.payer("alice", balance="1.00")
+        paid = await alice.buy()
+        assert (await alice.ask(payment_id=paid.payment_id)).status == 402
+        session = await alice.ask_session("0.05", 600)
+        await alice.pay(session)
+        await world.run_indexer()
+        assert (await alice.ask(payment_id=paid.payment_id)).status == 200
+        opened = await alice.ask_session("0.05", 600, payment_id=session.payment_id)
+        assert (await alice.ask(session_id=opened.body["sessionId"])).status == 200
+
+    play(story, serve=ServeIndexed())
+
+
+def test_it_serves_before_the_settlement_and_may_never_be_paid() -> None:
+    async def story(world: LiveWorld) -> None:
+        alice = await world.payer("alice", balance="1.00")
+        bad = alice.sign(required := await alice.ask(), by=(await world.payer("bob")).wallet)
+        assert (await alice.pay(required, bad)).error == "Invalid signature"
+        assert (await alice.ask(payment_id=required.payment_id)).status == 402
+        await world.fault(Fault(victim="facilitator", does="refuse", path="/settle"))
+        assert (await alice.pay(required)).status == 502
+        assert (await alice.ask(payment_id=required.payment_id)).status == 200
+        await world.advance(600)
+        assert (await alice.ask(payment_id=required.payment_id)).status == 402
+        assert await alice.balance() == 1_000_000
+
+    run = run_with(story, serve=ServeBeforeSettle())
+    assert [check.clause for check in run.checked if not check.ok] == [SERVED_IF_PAID]
+    assert run_with(story, serve=ServeBeforeSettle(), invariants=False).outcome == "passed"
+
+
+def test_a_failing_seller_fails_the_same_payments_again() -> None:
+    async def story(world: LiveWorld) -> None:
+        alice = await world.payer("alice", balance="9.00")
+        served = 0
+        for _ in range(200):
+            paid = await alice.buy()
+            first, again = [(await alice.ask(payment_id=paid.payment_id)).status for _ in "12"]
+            assert first == again
+            served += first == 200
+        assert served == pytest.approx(140, abs=20)
+        assert await alice.balance() == 9_000_000 - 200 * 10_000
+
+    play(story, serve=FailToServe(0.3))
+
+
+def test_a_failing_seller_fails_whole_sessions_and_refunds_them() -> None:
+    async def story(world: LiveWorld) -> None:
+        alice = await world.payer("alice", balance="9.00")
+        paid = await alice.ask_session("0.05", 60)
+        await alice.pay(paid)
+        assert (await alice.ask_session("0.05", 60, payment_id=paid.payment_id)).status == 402
+        await world.advance(100)
+        assert await alice.balance() == 9_000_000
+
+    play(story, serve=FailToServe(1))
+
+
+# --- a policy of the user's own ----------------------------------------------------------
+
+
+class AskThrice:
+    """Ask the chain three times, a minute apart."""
+
+    async def resolve(self, payment: Any) -> None:
+        for _ in range(3):
+            if await payment.ask_chain() is not Finding.UNKNOWN:
+                return
+            await payment.wait(60)
+
+
+class HalfBack:
+    def refund(self, session: Any) -> PayBack:
+        return PayBack(session.unspent_base // 2, after_s=30)
+
+
+def test_an_own_policy_is_an_object_with_the_method() -> None:
+    async def story(world: LiveWorld) -> None:
+        alice = await world.payer("alice", balance="1.00")
+        await world.fault(LOST)
+        await world.fault(Fault(victim="rpc", does="refuse", contains="eth_getLogs", times=2))
+        assert (await alice.buy()).status is None, "the payer waits for 90 s"
+        await alice.open_session("0.05", 60)
+        await world.advance(400)
+        assert await alice.balance() == 1_000_000 - 10_000 - 25_000
+
+    run = play(story, lost_answer=AskThrice(), refund=HalfBack())
+    (begin,) = found(run, events.Begin)
+    assert begin.options["service"] == (
+        "Settings(phase=0, policy=ServicePolicy(lost_answer=AskThrice(...), refund=HalfBack(...)))"
+    )
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda: ServicePolicy(lost_answer=Forget), "lost_answer: expected an object with the method 'resolve', such as Reconcile\\(\\), got Forget"),
+        (lambda: ServicePolicy(serve=NeverRefund()), "serve: expected an object with the method 'serves'"),
+        (lambda: Settings(policy=Forget()), "policy: expected ServicePolicy, got Forget\\(\\)"),
+        (lambda: FailToServe(1.1), "probability: expected a probability from 0 to 1, got 1.1"),
+        (lambda: VerifySome(-0.1), "probability: expected a probability"),
+        (lambda: VerifyFrom(0.5), "least_base: expected base units, a whole number from 0, got 0.5"),
+        (lambda: RefundLater(-1), "delay_s: expected seconds from 0, got -1"),
+        (lambda: RefundLessFee(-1), "fee_base: expected base units"),
+        (lambda: SettleAgain(wait_s=-1), "wait_s: expected seconds from 0"),
+    ],
+)  # fmt: skip
+def test_an_impossible_policy_is_refused(make: Any, says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        make()

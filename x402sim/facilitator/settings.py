@@ -1,0 +1,27 @@
+"""The settings of one facilitator of a world."""
+
+import math
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FacilitatorSettings:
+    """The settings of a facilitator. Raises `ValueError` for an impossible value.
+
+    receipt_timeout_s
+        Seconds that it waits for a transaction to be mined; then settle answers 504.
+    simulates
+        Whether it simulates a call before it sends it. If not, a transfer that the token refuses
+        is mined nevertheless, and costs the facilitator its gas.
+    """
+
+    receipt_timeout_s: float = 120
+    simulates: bool = True
+
+    def __post_init__(self) -> None:
+        timeout = self.receipt_timeout_s
+        is_number = isinstance(timeout, int | float) and not isinstance(timeout, bool)
+        if not is_number or not 0 < timeout < math.inf:
+            raise ValueError(f"receipt_timeout_s: expected a number above 0, got {timeout!r}")
+        if not isinstance(self.simulates, bool):
+            raise ValueError(f"simulates: expected True or False, got {self.simulates!r}")

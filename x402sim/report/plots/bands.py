@@ -1,0 +1,129 @@
+"""How does a result depend on a parameter? Means with a band, one line for each other parameter."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+from pandas.api.types import is_numeric_dtype
+
+from x402sim.report.plots.figure import (
+    LINES,
+    empty_axes,
+    label_axes,
+    legend,
+    line_sample,
+    plain,
+    prepare,
+    styled,
+    width_in,
+)
+from x402sim.suggest import unknown
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+_LEAST_TICK_IN = 0.45
+_WIDE = 20
+"""The x axis is logarithmic if the largest value is so many times the smallest one."""
+
+
+@styled
+def bands(
+    table: "DataFrame",
+    x: str,
+    y: str,
+    *,
+    by: str | None = None,
+    band: tuple[str, str] = ("low", "high"),
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw the mean of a result against a parameter, with a band around it.
+
+    `table` is what `x402sim.summarize` returns, `x` a parameter, `y` one of its results, and `by`
+    another parameter: one line for each of its values, at most five. The band is the confidence
+    interval of the mean; with `band=("q05", "q95")` it has nine tenths of the rows.
+
+    Raises `ValueError` for a column or a result that the table does not have, and for more lines
+    than can be told apart.
+    """
+    _require(table, (x, "result", "mean", *band, *([by] if by else [])))
+    results = table["result"].unique()
+    if y not in results:
+        raise ValueError(unknown("result", y, results))
+    rows = table[table["result"] == y]
+    groups = [(None, rows)] if by is None else list(rows.groupby(by, sort=False))
+    if len(groups) > len(LINES):
+        raise ValueError(f"{by} has {len(groups)} values, of which {len(LINES)} can be told apart")
+    ax = prepare(ax)
+    if rows.empty:
+        return empty_axes(ax, "no results")
+    at = _positions(rows[x])
+    for (_, group), (colour, dashes) in zip(groups, LINES, strict=False):
+        xs = np.array([at[value] for value in group[x]])
+        order = np.argsort(xs)
+        sorted_group = group.iloc[order]
+        low, mean, high = (sorted_group[name] for name in (band[0], "mean", band[1]))
+        ax.fill_between(xs[order], low, high, color=colour, alpha=0.18, lw=0)
+        ax.plot(xs[order], mean, color=colour, ls=dashes, lw=1.4, marker="o", ms=3.5)
+    _x_axis(ax, at, is_number=is_numeric_dtype(rows[x]))
+    label_axes(ax, titled(x), titled(y))
+    if by is not None:
+        legend(ax, [
+            line_sample(_named(by, value), colour, dashes)
+            for (value, _), (colour, dashes) in zip(groups, LINES, strict=False)
+        ])  # fmt: skip
+    return ax
+
+
+def _require(table: "DataFrame", names: tuple[str, ...]) -> None:
+    for name in names:
+        if name not in table.columns:
+            hint = " (draw what x402sim.summarize returns)" if "mean" not in table.columns else ""
+            raise ValueError(unknown("column", name, table.columns) + hint)
+
+
+def _positions(values: Any) -> dict[Any, float]:
+    """Return where each value is on the x axis: a number at itself, a text at its rank."""
+    if is_numeric_dtype(values):
+        return {value: float(value) for value in values.unique()}
+    return {value: float(n) for n, value in enumerate(values.unique())}
+
+
+def _x_axis(ax: Axes, at: dict[Any, float], *, is_number: bool) -> None:
+    """Name the values on the x axis, as many as there is room for; use a log axis for wide ones."""
+    places = sorted(at.values())
+    if is_number and places[0] > 0 and places[-1] / places[0] > _WIDE:
+        ax.set_xscale("log")
+        ax.xaxis.set_minor_locator(NullLocator())
+    room = max(2, int(width_in(ax) / _LEAST_TICK_IN))
+    if len(places) <= room:
+        names = {place: _shown(value) for value, place in at.items()}
+        ax.xaxis.set_major_locator(FixedLocator(places))
+        ax.xaxis.set_major_formatter(FuncFormatter(lambda place, _: names.get(place, "")))
+    if not is_number:
+        ax.set_xlim(-0.3, len(places) - 0.7)
+
+
+def _shown(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else plain(value)
+
+
+def _named(name: str, value: Any) -> str:
+    """Return a parameter and its value for a legend: "length 60 s"."""
+    words, unit = _words(name)
+    return " ".join(part for part in (words, _shown(value), unit) if part)
+
+
+def titled(name: str) -> str:
+    """Return a column's name for a label: "delay_s" is "delay (s)"."""
+    words, unit = _words(name)
+    return f"{words} ({unit})" if unit else words
+
+
+def _words(name: str) -> tuple[str, str]:
+    """Return the words of a column's name, and the unit that it ends with, if it has one."""
+    for suffix, unit in (("_per_s", "1/s"), ("_ms", "ms"), ("_s", "s")):
+        if name.endswith(suffix):
+            return name.removesuffix(suffix).replace("_", " "), unit
+    return name.replace("_", " "), ""

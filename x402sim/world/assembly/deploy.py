@@ -1,0 +1,164 @@
+"""Builds one service of a world: its setup, its collaborators, and the process around them."""
+
+import ssl
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+
+import httpx
+import msgspec
+from starlette.applications import Starlette
+from starlette.types import ASGIApp
+
+from x402sim import web
+from x402sim.events import Part, ServiceEvent, ServiceName
+from x402sim.protocol.networks import Network
+from x402sim.service.entitlements import Entitlements
+from x402sim.service.issue import Issuer
+from x402sim.service.setup import Setup
+from x402sim.service.state import Service, waits
+from x402sim.service.store import Store
+from x402sim.service.upstream.explorer import ExplorerClient
+from x402sim.service.upstream.facilitator import FacilitatorClient
+from x402sim.service.upstream.rpc import RpcClient
+from x402sim.world.assembly.process import Process, paths_of
+from x402sim.world.assembly.site import Site
+from x402sim.world.transport.faults import Victim
+from x402sim.world.transport.link import Asgi
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deployed:
+    """One service of a world: its process, its application with faults, and its HTTP client."""
+
+    process: Process
+    app: ASGIApp
+    http: httpx.AsyncClient
+    outside: Mapping[Victim, ASGIApp]
+    """What it calls, with faults that crash it."""
+
+
+MakeLink = Callable[[ServiceName, Part, ASGIApp], httpx.AsyncBaseTransport]
+"""Makes a service's link to one part ("facilitator", "explorer", "rpc") from its application."""
+
+
+def plain_link(_: str, __: str, app: ASGIApp) -> httpx.AsyncBaseTransport:
+    """Return a link without faults and without latency."""
+    return Asgi(app)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deploy:
+    """Builds services on one site; `parts` are what they call, without faults."""
+
+    site: Site
+    network: Network
+    parts: Mapping[Victim, Starlette]
+    link: MakeLink
+
+    def first(self, store: Store, secret: bytes) -> Deployed:
+        """Return the first service, on the world's database; an unnamed crash is for it."""
+        recipe = self.site.recipe
+        key = self.site.keys.secret("service")
+        return self._deployed(recipe.first, self._setup(recipe.first, key, secret), store)
+
+    def named(self, name: ServiceName) -> Deployed:
+        """Return another service of the recipe: its own merchant, server wallet and database."""
+        key = self.site.keys.secret(f"service {name}")
+        setup = self._setup(name, key, self.site.rng.secret(f"ids of {name}"))
+        return self._deployed(name, setup, Store(spill=self.site.recipe.spill))
+
+    def copy(self, name: ServiceName, setup: Setup) -> Deployed:
+        """Return a service with another's setup, and its own id secret and database."""
+        own = replace(setup, secret=self.site.rng.secret(f"ids of {name}"))
+        return self._deployed(name, own, Store(spill=self.site.recipe.spill))
+
+    def _deployed(self, name: ServiceName, setup: Setup, store: Store) -> Deployed:
+        """Return a service; a crash for it leaves the others alone."""
+        site, recipe = self.site, self.site.recipe
+        is_first = name == recipe.first
+
+        def crash() -> None:
+            process.crash()
+
+        outside = {
+            part: site.with_faults(part, app, paths_of(app), crash)
+            for part, app in self.parts.items()
+        }
+        http = httpx.AsyncClient(
+            mounts={url_of(part): self.link(name, part, app) for part, app in outside.items()},
+            trust_env=False,
+            verify=_certificates(),
+            timeout=None,  # noqa: S113 - the service has timeouts of its own
+        )
+        process = Process(
+            _service(site, setup, store, http, name),
+            recipe.hooks,
+            site.phases(name, setup.settings),
+        )
+        if is_first:
+            site.faults.on_crash = crash
+        if is_first and not recipe.has_service:
+            app = site.with_faults(name, _no_service, (), crash)
+        else:
+            app = site.with_faults(name, process, process.paths, crash)
+        return Deployed(process=process, app=app, http=http, outside=outside)
+
+    def _setup(self, name: ServiceName, private_key: bytes, secret: bytes) -> Setup:
+        recipe = self.site.recipe
+        settings = recipe.settings_of(name)
+        setup = Setup(
+            private_key=private_key,
+            secret=secret,
+            facilitator_url=url_of(settings.facilitator or recipe.facilitator),
+            explorer_url=url_of("explorer"),
+            rpc_url=url_of("rpc"),
+            network=self.network,
+            settings=settings,
+        )
+        return recipe.hooks.setup(setup)
+
+
+def _service(
+    site: Site, setup: Setup, store: Store, http: httpx.AsyncClient, name: ServiceName
+) -> Service:
+    journal, clock, recipe = site.journal, site.clock, site.recipe
+    ids = "payment ids" if name == recipe.first else f"payment ids of {name}"
+
+    def record(event: ServiceEvent) -> None:
+        if name != "service":
+            event = msgspec.structs.replace(event, actor=name)
+        journal.record(clock.now_ms(), event)
+
+    return Service(
+        setup=setup,
+        clock=site.clocks.get(name, site.clocks["service"]),
+        store=store,
+        issuer=Issuer(setup, site.rng.stream(ids)),
+        entitlements=Entitlements(setup.settings.entitlement_lifetime_s),
+        facilitator=FacilitatorClient(http, setup),
+        explorer=ExplorerClient(http, setup),
+        rpc=RpcClient(http, setup),
+        pending_waits=waits(*setup.settings.pending_wait_s),
+        refund_waits=waits(*setup.settings.refund_wait_s),
+        record=record,
+        settlement_rules=recipe.rules("settlement"),
+        freshness_rules=recipe.rules("freshness"),
+        rng=site.rng,
+    )
+
+
+@cache
+def _certificates() -> ssl.SSLContext:
+    """Return the certificates to trust; reading them takes longer than building a world."""
+    return httpx.create_ssl_context(trust_env=False)
+
+
+_no_service = web.error(
+    404, "No service here", "this is the world of x402sim serve --no-service; see GET /_sim"
+)
+
+
+def url_of(part: Part) -> str:
+    """Return the base URL at which the services of a world call a part."""
+    return f"http://{part}.local"

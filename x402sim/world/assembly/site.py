@@ -1,0 +1,80 @@
+"""What all parts of one world share while it is built: clocks, journal, faults, randomness."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from starlette.types import ASGIApp
+
+from x402sim import web
+from x402sim.clock import Clock, SkewedClock
+from x402sim.events import ServiceName
+from x402sim.journal import Journal
+from x402sim.rng import Rng
+from x402sim.service.background import Phases
+from x402sim.service.settings import Settings
+from x402sim.world.assembly.recipe import Recipe
+from x402sim.world.transport.faults import Faults, Victim
+from x402sim.world.transport.middleware import faulty
+
+ACTORS = ("service", "facilitator", "explorer", "chain")
+"""The actors whose clocks can be skewed; others have names of their own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Site:
+    """What the parts of one world share."""
+
+    recipe: Recipe
+    clock: Clock
+    clocks: Mapping[str, SkewedClock]
+    journal: Journal
+    faults: Faults
+    rng: Rng
+    """Draws values that must never repeat, so it is unseeded if something outlives the world."""
+    keys: Rng
+    """Draws the keys, which depend on the seed in every world."""
+
+    @classmethod
+    def of(cls, recipe: Recipe, clock: Clock, journal: Journal) -> "Site":
+        """Return the site of a world; each service and facilitator has a clock of its own."""
+        rng = Rng(None if recipe.is_persistent else recipe.seed)
+        clocks = {actor: SkewedClock(clock) for actor in ACTORS}
+        clocks[recipe.first], clocks[recipe.facilitator] = clocks["service"], clocks["facilitator"]
+        for name in (*recipe.services, *recipe.facilitators):
+            clocks.setdefault(name, SkewedClock(clock))
+        return cls(
+            recipe=recipe,
+            clock=clock,
+            clocks=clocks,
+            journal=journal,
+            faults=Faults(rng.stream("faults"), clock.now),
+            rng=rng,
+            keys=Rng(recipe.seed or 0),
+        )
+
+    def phases(self, name: ServiceName, settings: Settings) -> Phases:
+        """Return when a service's periodic work begins: at the settings' phase, or drawn."""
+
+        def phase(work: str, interval_s: float) -> float:
+            if settings.phase is not None:
+                return settings.phase
+            return self.rng.stream(f"phase of {work} of {name}").uniform(0, interval_s)
+
+        return phase
+
+    def with_faults(
+        self,
+        name: Victim,
+        app: ASGIApp,
+        paths: Sequence[str],
+        crash: Callable[[], None] | None = None,
+    ) -> ASGIApp:
+        """Return a part's application with fault injection and recording around it.
+
+        `paths` are those it serves; a fault for any other is an error. `crash` kills the service
+        that is asked or asks, by default the first.
+        """
+        self.faults.routed(name, paths)
+        return web.recorded(
+            faulty(app, name, self.faults, self.clock, crash), name, self.journal, self.clock
+        )

@@ -1,0 +1,76 @@
+"""Which coroutines did a story forget to await? `world.fault(...)` alone injects no fault.
+
+Python finds out when it discards such a coroutine, and calls a function of `warnings`, by name.
+That function is wrapped, once; outside of a story it does what it always did. A warning would not
+do: it is shown once for each line, and filters are shared by all threads.
+"""
+
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from types import CoroutineType, FrameType
+from typing import Any
+
+from x402sim import tracebacks
+
+_CALLED_BY_PYTHON = "_warn_unawaited_coroutine"
+_found: ContextVar[list[str] | None] = ContextVar("forgotten coroutines", default=None)
+
+
+class ForgottenAwait(RuntimeError):
+    """A story called a coroutine function, and did not await what that returned."""
+
+
+@contextmanager
+def forgotten_awaits(file: str) -> Iterator[None]:
+    """Raise `ForgottenAwait` at the end of the block, if a coroutine in it was never awaited.
+
+    `file` is where the story is written: the line is told if it is in there.
+    """
+    _wrap()
+    found: list[str] = []
+    token = _found.set(found)
+    try:
+        yield
+    finally:
+        _found.reset(token)
+    if found:
+        raise ForgottenAwait(f"{'; '.join(_placed(each, file) for each in found)}: write `await`")
+
+
+def _wrap() -> None:
+    """Wrap the function that Python calls, unless it is wrapped."""
+    original = getattr(warnings, _CALLED_BY_PYTHON, None)
+    if original is None or getattr(original, "__module__", None) == __name__:
+        return
+
+    def note(coroutine: "CoroutineType[Any, Any, Any]") -> None:
+        found = _found.get()
+        if found is None:
+            original(coroutine)
+        else:
+            found.append(f"coroutine {coroutine.__qualname__!r} was never awaited{_frames()}")
+
+    setattr(warnings, _CALLED_BY_PYTHON, note)
+
+
+def _frames() -> str:
+    """Return where Python is, from the newest frame: "\\0FILE:LINE\\0FILE:LINE"."""
+    frame: FrameType | None = sys._getframe(2)
+    lines = []
+    while frame is not None:
+        lines.append(f"\0{frame.f_code.co_filename}:{frame.f_lineno}")
+        frame = frame.f_back
+    return "".join(lines)
+
+
+def _placed(noted: str, file: str) -> str:
+    """Return what was noted, with the newest line in this file."""
+    text, *frames = noted.split("\0")
+    for each in frames:
+        where, _, line = each.rpartition(":")
+        if where == file:
+            return f"{text} ({tracebacks.shown(file)}:{line})"
+    return text

@@ -1,0 +1,62 @@
+"""Who sells in a world? The parts by name, and the agents that each service lists."""
+
+from typing import Any, get_args
+
+import msgspec
+
+from x402sim import events
+from x402sim.protocol.messages import Agent, AgentList, decode
+from x402sim.service import indexer
+from x402sim.suggest import unknown
+from x402sim.world.assembly.process import Process
+from x402sim.world.stages.stage import OpenStage
+
+VISITOR = "visitor"
+"""Who asks for the agents of a service, if the story does."""
+
+
+def parts_of(stage: OpenStage) -> frozenset[events.Part]:
+    """Return the names of all that acts without the story: services, facilitators, and so on."""
+    parts = stage.parts
+    named = (*parts.services, *parts.recipe.facilitators) if parts else ()
+    return frozenset((*named, stage.first, *stage.others, *events.OUTSIDE, "service", "chain"))
+
+
+async def agents(stage: OpenStage, service: events.ServiceName) -> list[Agent]:
+    """Ask a service for its agents (4.3/list); raises `BadMessage` for another answer."""
+    async with stage.client(VISITOR, service) as http:
+        answer = await http.get("/api/agents")
+    listed: AgentList = decode(answer.content, AgentList)
+    return listed.agents
+
+
+def require_clock(stage: OpenStage, actor: events.Part) -> None:
+    """Raise `ValueError` for an actor without a clock of its own."""
+    named = stage.parts.clocks if stage.parts else {}
+    known = dict.fromkeys((*get_args(events.Skewable), *named))
+    if actor not in known:
+        raise ValueError(unknown("actor", actor, known))
+
+
+async def crash(stage: OpenStage, service: events.ServiceName) -> None:
+    """Crash a service but the first; return when it runs again."""
+    process = _process_of(stage, service)
+    process.crash()
+    await process.runs()
+
+
+async def run_indexer(stage: OpenStage, service: events.ServiceName) -> dict[str, Any]:
+    """Run the indexer of a service but the first; return its counts."""
+    counts: dict[str, Any] = msgspec.to_builtins(
+        await indexer.run(_process_of(stage, service).service)
+    )
+    return counts
+
+
+def _process_of(stage: OpenStage, service: events.ServiceName) -> Process:
+    """Return the process of a service in a world of our own; raises `ValueError`."""
+    parts = stage.parts
+    if parts is None or service not in parts.services:
+        known = (stage.first, *stage.others)
+        raise ValueError(f"{unknown('service', service, known)}; `another_service` starts one more")
+    return parts.services[service].process
