@@ -6,6 +6,7 @@ import httpx
 
 from x402sim.payer.wallet import Wallet
 from x402sim.spec.ground import derived
+from x402sim.suite import malformed
 from x402sim.suite.check import check
 from x402sim.suite.expect import expect, expect_not_served, expect_served, expect_withheld, require
 from x402sim.suite.indexing import buy_late, turn_s, tx_hash
@@ -46,6 +47,29 @@ async def no_other_method_is_free(probe: Probe) -> None:
             query = str(httpx.QueryParams(body))
             answer = await probe.send(method, f"{endpoint.path}?{query}", json=body)
             expect_withheld(answer)
+
+
+WRONG_TOO = derived(
+    "1: A client calls a protected endpoint",
+    "1: The service answers 402",
+    "1: The service returns the protected content",
+    step="A request that is wrong in itself has no proof of payment either: however it is refused, "
+    "it is not answered with the content.",
+)
+
+
+@check("1/unpaid-402", ground=WRONG_TOO, baseline="unpaid")
+async def no_wrong_request_is_free(probe: Probe) -> None:
+    """No body of a wrong form, type or value gives away the content without proof of payment."""
+    for each in await malformed.without_proof(probe):
+        expect_withheld(each.answer, each.said)
+
+
+@check("1/unpaid-402", ground=WRONG_TOO, baseline="unpaid")
+async def no_body_made_up_is_free(probe: Probe) -> None:
+    """No random JSON gives away the content without proof of payment."""
+    for each in await malformed.sent(probe, "made up"):
+        expect_withheld(each.answer, each.said)
 
 
 @check("1/sign-settle-repeat", needs="funds", pays=1)

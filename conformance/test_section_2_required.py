@@ -8,6 +8,7 @@ from x402sim.protocol.money import to_base, to_decimal
 from x402sim.spec.ground import derived, explicit
 from x402sim.suite.answers import Challenge, TargetAnswer, read_402
 from x402sim.suite.check import check
+from x402sim.suite.departures import SHAPE
 from x402sim.suite.expect import expect, require
 from x402sim.suite.probe import Probe
 from x402sim.suite.target import at
@@ -147,6 +148,7 @@ async def the_resource_is_the_path(probe: Probe) -> None:
     """The resource is the path of the requested endpoint."""
     resource, endpoint = (await _requirements(probe)).get("resource"), probe.target.protected
     asked = probe.setting.http.base_url.path.rstrip("/") + endpoint.path
+    probe.by_target("protected.resource")
     if resource != asked:  # a service behind a gateway may know its own part of the path only
         expect("resource", resource, endpoint.resource or endpoint.path)
 
@@ -187,6 +189,7 @@ async def the_description_need_not_be_sent_back(probe: Probe) -> None:
 async def a_402_says_what_it_is(probe: Probe) -> None:
     """A 402 has the fixed error text, a payment id and the requirements."""
     answer, places = await _required(probe), probe.target.payment_required
+    probe.by_target(*SHAPE)
     if places.error:
         expect("error", answer.at(places.error), places.error_text)
     payment_id, wanted = answer.at(places.payment_id), answer.requirements
@@ -198,6 +201,7 @@ async def a_402_says_what_it_is(probe: Probe) -> None:
 async def a_402_names_its_network_twice(probe: Probe) -> None:
     """The network of a 402 is the network of its requirements."""
     answer, places = await _required(probe), probe.target.payment_required
+    probe.by_target("payment_required.network")
     if places.network:
         named = at(answer.requirements, "/network")
         expect("network", answer.at(places.network), named)
@@ -220,6 +224,7 @@ async def a_deposits_message_states_its_amount(probe: Probe) -> None:
 def _states_amount(probe: Probe, challenge: Challenge) -> None:
     """Fail unless the message of a 402 states its amount; 10,000 is as good as 10000."""
     place = probe.target.payment_required.message
+    probe.by_target("payment_required.message")
     if place:
         message = challenge.answer.at(place)
         text = BETWEEN_THOUSANDS.sub("", message) if isinstance(message, str) else ""

@@ -119,8 +119,9 @@ async def _expect_refunds(
             "sessions.refund_within_s, or give --patient"
         )
     refunds = await probe.world.received(session.paid.payer)
-    deposit = session.paid.challenge.amount_base
-    expect(f"refunds of a deposit of {deposit}, on the ledger", refunds, wanted)
+    deposit, receipt = session.paid.challenge.amount_base, session.paid.receipt
+    what = f"refunds of a deposit of {deposit}, on the ledger"
+    expect(what, refunds, wanted, show=receipt.show)
 
 
 @check(

@@ -27,6 +27,7 @@ MAX_REDIRECTS = 5
 @check("4.3/list", needs="agents", pays=1)
 async def the_agents_are_listed(probe: Probe) -> None:
     """GET /api/agents answers 200; the shape of the list is not given."""
+    probe.by_target("agents.path")
     answer = await _agents(probe)
     expect("status", answer.status, 200)
 
@@ -110,6 +111,7 @@ def _absolute(probe: Probe, url: str) -> httpx.URL:
 @check("4.5/llms-txt", needs="llms")
 async def the_index_is_plain_text(probe: Probe) -> None:
     """The documentation index is plain text, not HTML or JSON, and names a page."""
+    probe.by_target("llms.path")
     index = await _index(probe)
     kind = index.headers.get("content-type", "text/plain").lower()
     is_text = kind.startswith("text/") and "html" not in kind

@@ -19,6 +19,7 @@ async def a_quote_has_its_price(probe: Probe) -> None:
     price_base = probe.target.protected.amount_base
     if not price_base:
         raise Skipped("the target file says that the price is open")
+    probe.by_target("protected.amount_base")
     asked = (await probe.challenge()).amount_base
     expect("maxAmountRequired", asked, price_base)
 
@@ -52,6 +53,7 @@ async def a_quote_has_its_fields(probe: Probe) -> None:
     answer = await probe.ask(payment_id=paid.challenge.payment_id)
     expect("status", answer.status, 200)
     endpoint = probe.target.protected
+    probe.by_target("protected.content", "protected.fields")
     content = answer.at(endpoint.content)
     if not isinstance(content, dict):
         require(f"an object at {endpoint.content}", not endpoint.fields, answer.summary)

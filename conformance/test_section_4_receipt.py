@@ -53,6 +53,7 @@ async def the_receipt_has_its_fields(probe: Probe) -> None:
     """A receipt is a 200 with success true, the payment's id and a hash of 32 bytes."""
     challenge, receipt = await _receipt(probe)
     places = probe.target.receipt
+    probe.by_target("receipt.success", "receipt.payment_id", "receipt.tx_hash")
     if places.success:
         require("success true", receipt.at(places.success) is True, receipt.summary)
     if places.payment_id:
@@ -69,6 +70,7 @@ async def the_timestamp_is_in_milliseconds(probe: Probe) -> None:
     place = probe.target.receipt.timestamp
     if not place:
         raise Skipped("the target file says that receipts have no timestamp")
+    probe.by_target("receipt.timestamp")
     _, receipt = await _receipt(probe)
     value, now_ms = receipt.at(place), probe.clock.now_ms()
     whole = value.is_integer() if isinstance(value, float) else type(value) is int

@@ -8,6 +8,7 @@ from x402sim.protocol.money import to_base
 from x402sim.spec.ground import derived, ours, silent
 from x402sim.suite.answers import TargetAnswer, read_402
 from x402sim.suite.check import check
+from x402sim.suite.departures import SHAPE
 from x402sim.suite.examples import examples
 from x402sim.suite.expect import expect, expect_served, require
 from x402sim.suite.probe import Probe
@@ -46,6 +47,7 @@ async def a_session_asks_for_its_deposit(probe: Probe) -> None:
     """A request for a session gets a 402 with the body of 2.2 and the deposit as amount."""
     answer, places = await probe.ask_session(DEPOSIT), probe.target.payment_required
     expect("status", answer.status, 402)
+    probe.by_target(*SHAPE)
     if places.error:
         expect("error", answer.at(places.error), places.error_text)
     payment_id, wanted = answer.at(places.payment_id), answer.requirements
@@ -74,6 +76,7 @@ async def the_deposit_is_for_the_session_on_the_same_network(probe: Probe) -> No
     wanted = read_402(await probe.ask_session(DEPOSIT)).requirements
     expect("the network of the deposit", wanted.get("network"), quote.get("network"))
     resource, path = wanted.get("resource"), target.sessions.path
+    probe.by_target("protected.resource")
     is_url = target.protected.resource not in ("", target.protected.path)
     is_named = isinstance(resource, str) and (
         resource.endswith(path) if is_url else resource == path

@@ -11,9 +11,11 @@ from x402sim.protocol.crypto import to_hex
 from x402sim.protocol.header import authorization_of, decode_header
 from x402sim.protocol.money import to_decimal
 from x402sim.spec.ground import derived, silent
+from x402sim.suite import malformed
 from x402sim.suite.answers import TargetAnswer
 from x402sim.suite.check import check
-from x402sim.suite.expect import expect, expect_not_served, expect_refused, require
+from x402sim.suite.departures import SHAPE
+from x402sim.suite.expect import expect, expect_not_served, expect_refused, expect_withheld, require
 from x402sim.suite.probe import Probe
 from x402sim.suite.verdict import Inconclusive
 
@@ -32,6 +34,7 @@ async def no_proof_no_content(probe: Probe) -> None:
     """A request without a valid proof of payment gets a 402 for this resource."""
     places, challenge = probe.target.payment_required, await probe.challenge()
     wanted = challenge.requirements
+    probe.by_target(*SHAPE)
     for payment_id in (None, "pay_invented", challenge.payment_id):
         answer = await probe.ask(payment_id=payment_id)
         expect_not_served(answer, is_402=True)
@@ -42,6 +45,13 @@ async def no_proof_no_content(probe: Probe) -> None:
             expect("the error", answer.at(places.error), places.error_text)
         for field in ("asset", "maxAmountRequired", "resource"):
             expect(field, asked.get(field), wanted.get(field))
+
+
+@check("7/payment-required", baseline="unpaid")
+async def a_malformed_proof_is_none(probe: Probe) -> None:
+    """Malformed values of X-Payment-Id and X-Session-Id open nothing."""
+    for each in await malformed.sent(probe, "proofs"):
+        expect_withheld(each.answer, each.said)
 
 
 @check("7/payment-required", baseline="unpaid", needs="sessions")

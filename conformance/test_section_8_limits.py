@@ -24,6 +24,7 @@ async def the_price_of_a_quote(probe: Probe) -> None:
     price_base = probe.target.protected.amount_base
     if not price_base:
         raise Skipped("the target file says that the price is open")
+    probe.by_target("protected.amount_base")
     asked = (await probe.challenge()).requirements["maxAmountRequired"]
     expect("maxAmountRequired", asked, str(price_base))
 
@@ -34,6 +35,7 @@ async def how_long_requirements_are_valid(probe: Probe) -> None:
     timeout_s = probe.target.payment_required.max_timeout_s
     if timeout_s is None:
         raise Skipped("the target file leaves the timeout open")
+    probe.by_target("payment_required.max_timeout_s")
     asked = (await probe.challenge()).requirements.get("maxTimeoutSeconds")
     is_integer = isinstance(asked, int) and not isinstance(asked, bool)
     require(f"maxTimeoutSeconds {timeout_s}", is_integer and asked == timeout_s, asked)

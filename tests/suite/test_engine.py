@@ -160,6 +160,12 @@ def test_the_worst_case_of_an_id_is_its_outcome() -> None:
         ([("MUST", "passed"), ("SHOULD", "failed")], True, 1),
         ([("MUST", "passed"), ("MUST", "skipped"), ("MUST", "observed")], False, 0),
         ([("MUST", "skipped")], False, 2),
+        ([("MUST", "skipped"), ("SHOULD", "passed")], False, 2),
+        ([("MUST", "observed")], False, 0),
+        ([("SHOULD", "inconclusive"), ("SHOULD", "inconclusive")], False, 0),
+        ([("SHOULD", "inconclusive"), ("SHOULD", "passed")], True, 2),
+        ([("SHOULD", "failed"), ("SHOULD", "skipped")], False, 0),
+        ([("SHOULD", "skipped")], False, 2),
         ([], False, 2),
     ],
 )  # fmt: skip

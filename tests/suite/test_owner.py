@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
 
 from tests.suite.gateway import API_KEY, NAME, Certificate, Gateway, running, self_signed
 from tests.suite.test_command import Duo, conformance
@@ -214,6 +216,52 @@ def test_a_service_of_another_world_is_one_line(duo: Duo) -> None:
         assert f"{other.ready['facilitator']}" in said
     finally:
         other.close()
+
+
+class BrokenPay(Gateway):
+    """A settlement endpoint that asks nobody."""
+
+    said: tuple[int, str] = (0, "")
+
+    async def answer(self, request: Request) -> Response:
+        if request.url.path == "/api/pay":
+            status, text = self.said
+            return JSONResponse({"error": text}, status)
+        return await self.forward(request, request.url.path)
+
+
+OWN = [(422, "expected 10001, got 10000"), (500, "Internal Server Error")]
+CUT_OFF = [(502, "Bad Gateway"), (500, "fetch failed"), (500, "connect ECONNREFUSED 10.0.0.1:80")]
+
+
+@pytest.mark.parametrize("said", OWN)
+@pytest.mark.parametrize("has_world", [True, False])
+def test_a_broken_settlement_is_judged(
+    duo: Duo, tmp_path: Path, said: tuple[int, str], has_world: bool
+) -> None:
+    report = tmp_path / "report.json"
+    with running(BrokenPay(duo.url, api_key=None)) as gateway:
+        gateway.said = said
+        means = ("--world", duo.ready["control"]) if has_world else ()
+        done = conformance(
+            gateway.url, *means, *FEW, "--json", str(report), env={} if has_world else key_of(duo)
+        )
+    results = {each["id"]: each for each in json.loads(report.read_text())["results"]}
+    assert results["spec/2.2/body"]["outcome"] == "passed"
+    assert results["spec/1/unpaid-402"]["outcome"] == "passed"
+    settled = results["spec/1/sign-settle-repeat"]["outcome"]
+    assert settled == ("failed" if has_world or said[0] < 500 else "inconclusive")
+    assert done.returncode == (1 if settled == "failed" else 2)
+    assert ("has refused it by itself" in " ".join(done.stderr.split())) is has_world
+
+
+@pytest.mark.parametrize("said", CUT_OFF)
+def test_a_service_without_a_facilitator_is_one_line(duo: Duo, said: tuple[int, str]) -> None:
+    with running(BrokenPay(duo.url, api_key=None)) as gateway:
+        gateway.said = said
+        found = line(gateway.url, "--world", duo.ready["control"])
+    assert "the world's facilitator was not asked" in found
+    assert said[1] in found
 
 
 def test_another_path_is_one_line(duo: Duo) -> None:

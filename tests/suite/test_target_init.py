@@ -16,7 +16,7 @@ from starlette.routing import Route
 
 from tests.suite.gateway import API_KEY, NAME, Gateway, running
 from tests.suite.test_command import Duo, conformance
-from x402sim.suite.target import Target, load
+from x402sim.suite.target import PaymentRequiredShape, Target, load
 
 
 @pytest.fixture(scope="module")
@@ -108,18 +108,32 @@ def test_another_dialect_is_described(tmp_path: Path) -> None:
         )
     assert (target.protected.path, target.protected.method) == ("/api/data", "GET")
     assert target.protected.amount_base == 250_000
-    assert target.protected.resource == "https://shop.example/api/data"
+    assert target.protected.resource == "", "it departs from 4.2, so it is left to the checks"
+    text = file.read_text()
+    assert '# resource = "https://shop.example/api/data"' in text
+    told = " ".join(line.strip("# ") for line in text.splitlines())
+    assert "4.2: “Its resource is the path of this endpoint.”" in told
     places = target.payment_required
     assert (places.requirements, places.asset) == ("/accepts", "0x" + "22" * 20)
     assert places.payment_id == "/accepts/0/extra/paymentId"
-    assert (places.error, places.error_text) == ("/error", HOSTILE)
-    assert (places.network, places.message, places.max_timeout_s) == ("", "", 60)
+    assert places == PaymentRequiredShape(
+        requirements="/accepts",
+        asset="0x" + "22" * 20,
+        payment_id="/accepts/0/extra/paymentId",
+        description=False,
+    ), "its texts and times depart from 2.2 and 8"
     assert target.pay.spelling == "base64"
-    assert not target.sessions.exists
-    assert not target.agents.exists
-    assert not target.llms.exists
-    assert "\x1b" not in file.read_text()
-    assert judged.returncode == 0, judged.stdout + judged.stderr
+    assert target.sessions.exists, "1 says that there are sessions: its checks fail"
+    assert target.agents.exists
+    assert target.llms.exists
+    for key in ("error_text", "network", "message", "max_timeout_s", "exists"):
+        assert f"# {key} = " in text
+    assert told.count("because nothing can be read") == 3
+    assert "\x1b" not in text
+    failed = {
+        each["id"] for each in json.loads(judged.stdout)["results"] if each["outcome"] == "failed"
+    }
+    assert failed == {"spec/2.1/resource", "spec/2.2/body"}
     without_it = conformance_line(app)
     assert "target init" in without_it
 

@@ -37,9 +37,10 @@ def init(
 
     Each key says how its value was found; what only a payment would show is left as a comment.
     """
-    from x402sim.suite.look import as_toml, look
+    from x402sim.suite.look import look
     from x402sim.suite.options import Options, access
     from x402sim.suite.remote import NotReady
+    from x402sim.suite.target_toml import as_toml
 
     file = Path(output)
     try:

@@ -62,6 +62,11 @@ class TargetAnswer:
         return self.at(self.target.protected.content) is not None
 
     @property
+    def is_late(self) -> bool:
+        """Whether there was no answer in time."""
+        return self.broken.endswith(("Timeout", "TooSlow"))
+
+    @property
     def summary(self) -> str:
         """The answer in one line, without secrets."""
         if self.broken:

@@ -24,6 +24,7 @@ from x402sim.suite import target as targets
 from x402sim.suite.check import DOCUMENT, KINDS, Check
 from x402sim.suite.demands import FILE
 from x402sim.suite.engine import all_checks, folder, matching, run
+from x402sim.suite.in_full import lacking, not_in_full
 from x402sim.suite.plan import is_left
 from x402sim.suite.preflight import examine
 from x402sim.suite.remote import Access, NotReady, reach
@@ -276,6 +277,8 @@ def play(access: Access, wanted: Wanted) -> int:
     write(access, started, results, wanted)
     if STDOUT not in map(str, wanted.files.values()):
         printing.show_results(results, wanted.strict)
-    with printing.unread(console):
-        console.print(done)
-    return INTERRUPTED if interrupted else conclude(results, wanted.strict)
+    lacks = lacking(results, access.require)
+    for line in [*(not_in_full(results) if access.world_url else ()), *lacks, done]:
+        tell(line)
+    code = conclude(results, wanted.strict)
+    return INTERRUPTED if interrupted else NO_VERDICT if code == HELD and lacks else code

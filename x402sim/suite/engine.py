@@ -32,11 +32,14 @@ from x402sim.suite.verdict import (
 _WORST = (
     Outcome.FAILED,
     Outcome.INCONCLUSIVE,
-    Outcome.PASSED,
     Outcome.OBSERVED,
+    Outcome.PASSED,
     Outcome.SKIPPED,
 )
 """The order of outcomes: the first one among an id's cases is the id's outcome."""
+
+HOLDS = (Outcome.PASSED, Outcome.OBSERVED)
+"""The outcomes that a baseline makes doubtful, if it is refused at the end of the run."""
 
 
 def folder() -> Path:
@@ -97,7 +100,7 @@ async def run(
     state = state or RunState()
     waiting: list[tuple[Result, set[Baseline]]] = []
     async for result, baselines in _run_cases(setting, state, checks, on_begin):
-        if baselines and result.outcome is Outcome.PASSED:
+        if baselines and result.outcome in HOLDS:
             waiting.append((result, baselines))
         else:
             yield result
@@ -193,10 +196,13 @@ def _of_id(cases: list[Check], done: dict[Check, Result]) -> tuple[Result, set[B
 
     in_order = sorted(cases, key=place)
     worst = done[in_order[0]]
-    passed = [case for case in cases if done[case].outcome is Outcome.PASSED]
+    passed = [case for case in cases if done[case].outcome in HOLDS]
+    observed = [done[case].actual for case in cases if done[case].outcome is Outcome.OBSERVED]
+    is_observed = worst.outcome is Outcome.OBSERVED
     judged = sum(done[case].outcome is not Outcome.SKIPPED for case in cases)
     result = msgspec.structs.replace(
         worst,
+        actual="; ".join(dict.fromkeys(filter(None, observed))) if is_observed else worst.actual,
         seconds=round(sum(done[case].seconds for case in cases), 3),
         cases=tuple(each for case in in_order for each in done[case].cases),
         in_part=f"{judged} of {len(cases)} cases" if 0 < judged < len(cases) else "",
@@ -215,17 +221,21 @@ async def run_case(setting: Setting, state: RunState, case: Check) -> Result:
         elapsed = stopwatch()
         probe = Probe(setting, state)
         outcome, reason, expected, actual = Outcome.PASSED, "", "", ""
+        has_begun, show = False, None
         try:
             _require_needs(setting, case)
             if case.baseline:
                 await _require_baseline(setting, state, case.baseline)
+            has_begun = True
             await case.run(probe)
-            if probe.observed:
-                outcome, actual = Outcome.OBSERVED, "; ".join(probe.observed)
+            observed = probe.observed + _as_the_target_says(probe)
+            if observed:
+                outcome, actual = Outcome.OBSERVED, "; ".join(observed)
         except CheckFailed as failed:
             outcome = Outcome.FAILED
             prefix = f"{failed.what}: " if failed.what else ""
             expected, actual = prefix + str(failed.expected), str(failed.actual)
+            show = failed.show
         except Inconclusive as unclear:
             outcome, reason = Outcome.INCONCLUSIVE, str(unclear)
         except Skipped as skipped:
@@ -242,11 +252,26 @@ async def run_case(setting: Setting, state: RunState, case: Check) -> Result:
             expected=redact.redacted(expected, setting.payer) or None,
             actual=redact.redacted(actual, setting.payer) or None,
             reason=redact.redacted(reason, setting.payer),
-            exchange=probe.last.show() if probe.last and outcome is Outcome.FAILED else "",
+            exchange=_exchange(probe, outcome, show),
             seconds=round(elapsed(), 3),
             ground=case.ground,
+            has_begun=has_begun,
         )
     return _of_case(setting, case, found)
+
+
+def _exchange(probe: Probe, outcome: Outcome, show: Callable[[], str] | None) -> str:
+    """Return the exchange behind a case that was not completed, or has failed."""
+    if outcome not in (Outcome.FAILED, Outcome.INCONCLUSIVE):
+        return ""
+    show = show or (probe.last.show if probe.last else None)
+    return show() if show else ""
+
+
+def _as_the_target_says(probe: Probe) -> list[str]:
+    """Return what was judged by keys of the target file that depart from the specification."""
+    told = [str(each) for each in dict.fromkeys(probe.departed)]
+    return [f"as the target file says: {'; '.join(told)}"] if told else []
 
 
 def _of_case(setting: Setting, case: Check, found: CaseResult) -> Result:

@@ -3,7 +3,6 @@
 Each finding says how it was made; what only a payment would show is left as a comment.
 """
 
-import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -15,32 +14,12 @@ from x402sim.printable import printable
 from x402sim.protocol.money import to_base
 from x402sim.suite.answers import decoded
 from x402sim.suite.remote import NotReady
-from x402sim.suite.target import Target
+from x402sim.suite.target_toml import DEFAULT, Finding, Looked
 from x402sim.suite.wire import Pace, Wire, client, wait_s
 
-DEFAULT = Target()
 SMALL = ("0.01", "0.10", "1.00", "5.00", "10.00")
 """Deposits to try, the smallest first."""
-WIDTH = 80
 ABSENT = (404, 405, 410, 501)
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One key of a target file: its value and how it was found; no value if it was not."""
-
-    key: str
-    value: Any
-    how: str
-    is_sure: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class Looked:
-    """What was found out: the base URL, and the findings for each table of a target file."""
-
-    base_url: str
-    tables: dict[str, list[Finding]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +30,8 @@ class _Seen:
     path: str
     sent: dict[str, Any]
     body: Any
+    kind: str
+    """Its Content-Type."""
 
 
 async def look(url: str, wire: Wire, note: Callable[[str], None] = lambda text: None) -> Looked:
@@ -101,16 +82,18 @@ async def _find_402(url: str, ask: Callable[..., Any]) -> tuple[str, _Seen]:
     own = [("GET", {}), *(("POST", order) for order in orders), ("POST", {})]
     usual = [("POST", order) for order in orders]
     tried = []
-    path = parsed.path.rstrip("/")
-    places = [(path, own, str(parsed.copy_with(path="/")).rstrip("/"))] if path else []
-    places.append((path + DEFAULT.protected.path, usual, url.rstrip("/")))
+    given = parsed.path.rstrip("/")
+    places = [(given, own, str(parsed.copy_with(path="/")).rstrip("/"))] if given else []
+    places.append((given + DEFAULT.protected.path, usual, url.rstrip("/")))
     for where, attempts, base_url in places:
         for method, body in attempts:
             full = str(parsed.copy_with(path=where))
             answer = await ask(method, full, body if method == "POST" else None)
             if answer.status_code == 402:
                 prefix = httpx.URL(base_url).path.rstrip("/")
-                seen = _Seen(method, where.removeprefix(prefix), body, decoded(answer.content))
+                kind = printable(answer.headers.get("content-type", "")[:80]) or "no Content-Type"
+                path = where.removeprefix(prefix)
+                seen = _Seen(method, path, body, decoded(answer.content), kind)
                 return base_url, seen
             tried.append(f"{method} {where} {answer.status_code}")
     raise NotReady(
@@ -145,12 +128,17 @@ def _protected(seen: _Seen, prefix: str) -> list[Finding]:
 def _required(seen: _Seen) -> Iterator[Finding]:
     """Yield where the parts of the 402 are."""
     place, wanted = _requirements(seen.body)
+    if wanted is None:
+        raise NotReady(
+            f"{seen.method} {seen.path} answers 402 ({seen.kind}), with no payment requirements: "
+            "no object in it has payTo and maxAmountRequired; give the URL of a protected endpoint"
+        )
     several = _several(seen.body, place)
     payment_id = _find(seen.body, lambda _, value: _begins(value, "pay_"))
     yield Finding("requirements", several or place, _said(place, "the object with payTo"))
     yield Finding("payment_id", payment_id, _said(payment_id, "the string pay_…"))
     if several:
-        named = str((wanted or {}).get("asset"))
+        named = str(wanted.get("asset"))
         yield Finding("asset", named, "several are accepted; this is the first")
     own = _without(seen.body, place)
     text = own.get("error") if isinstance(own, dict) else None
@@ -158,17 +146,17 @@ def _required(seen: _Seen) -> Iterator[Finding]:
     yield Finding("error", "/error" if is_text else "", _said("/error" if is_text else "", "error"))
     if is_text and text != DEFAULT.payment_required.error_text:
         yield Finding("error_text", text, "the text at /error")
-    network, amount = (wanted or {}).get("network"), str((wanted or {}).get("maxAmountRequired"))
+    network, amount = wanted.get("network"), str(wanted.get("maxAmountRequired"))
     again = _find(own, lambda _, value: value == network and isinstance(value, str))
     yield Finding("network", again, _said(again, "the network once more"))
     message = _find(own, lambda name, value: name == "message" and isinstance(value, str)) or _find(
         own, lambda _, value: isinstance(value, str) and amount in value and value != amount
     )
     yield Finding("message", message, _said(message, "the message"))
-    timeout_s = (wanted or {}).get("maxTimeoutSeconds")
+    timeout_s = wanted.get("maxTimeoutSeconds")
     if type(timeout_s) is int:
         yield Finding("max_timeout_s", timeout_s, "the 402's maxTimeoutSeconds")
-    if wanted is not None and not wanted.get("description"):
+    if not wanted.get("description"):
         yield Finding("description", False, "the requirements of the 402 have none")
 
 
@@ -294,39 +282,3 @@ async def _llms(ask: Callable[..., Any]) -> list[Finding]:
 
 def _got(path: str, answer: httpx.Response) -> str:
     return f"GET {path} answered {answer.status_code}"
-
-
-# --- the file ----------------------------------------------------------------------------------
-
-
-def as_toml(looked: Looked, name: str) -> str:
-    """Return a target file of the findings; what is not sure is a comment."""
-    lines = [
-        f"# What could be found out about {looked.base_url} without paying, and how. A line that",
-        "# begins with # was not seen: check it. All keys: see conformance/README.md.",
-        "",
-        f"name = {json.dumps(name)}",
-    ]
-    for table, findings in looked.tables.items():
-        lines += ["", f"[{table}]"]
-        for each in findings:
-            line = f"{'' if each.is_sure else '# '}{each.key} = {_toml(each.value)}"
-            how = f"# {printable(each.how)}"
-            is_short = max(len(line), 36) + len(how) < WIDTH
-            lines += [f"{line:36} {how}"] if is_short else [how, line]
-    return "\n".join(lines) + "\n"
-
-
-def _toml(value: Any) -> str:
-    """Return a value in TOML, on one line."""
-    match value:
-        case dict():
-            inner = ", ".join(f"{json.dumps(key)} = {_toml(each)}" for key, each in value.items())
-            return "{ " + inner + " }" if inner else "{}"
-        case list():
-            return f"[{', '.join(_toml(each) for each in value)}]"
-        case str():
-            text = json.dumps(value, ensure_ascii=False)
-            return "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in text)
-        case _:
-            return json.dumps(value)

@@ -23,6 +23,7 @@ from x402sim.protocol.refusals import Refusal
 from x402sim.spec.needs import Need
 from x402sim.suite.answers import Challenge, TargetAnswer, read_402
 from x402sim.suite.check import HOW_TO_PROVIDE, Baseline, Check
+from x402sim.suite.departures import departures
 from x402sim.suite.engine import folder, try_baseline
 from x402sim.suite.plan import Plan, costs, make_plan
 from x402sim.suite.probe import BAD_BODY, Probe
@@ -38,12 +39,19 @@ REQUIRABLE = {
     "world": Need.WORLD,
     "clock": Need.CLOCK,
     "restart": Need.RESTART,
+    "refunds": Need.WORLD,
 }
-"""What --require can demand."""
+"""What --require can demand; refunds, moreover, when they are due (`_undue`)."""
 INIT = "python -m x402sim target init"
 BALANCE_OF = "0x70a08231"
 """The selector of balanceOf(address)."""
-_BROKE = re.compile(r"was not settled: 5\d\d")
+BAD_GATEWAY = (502, 503, 504)
+_CUT_OFF = re.compile(
+    r"facilitator|upstream|econn|enotfound|eai_again|getaddrinfo|fetch failed|timed? ?out"
+    r"|connect(ion)? (error|refused|failed|attempt)|unreachable|no route",
+    re.IGNORECASE,
+)
+"""What a service says that cannot reach its facilitator, in an answer 5xx."""
 _UNTRUSTED = re.compile(r"certificate verify failed: ([^(\]]+)")
 
 
@@ -88,6 +96,7 @@ async def _examine(setting: Setting, checks: list[Check], require: tuple[str, ..
         setting=replace(setting, left_out={**plan.left_out, **setting.left_out}),
         state=state,
         plan=plan,
+        notes=_departing(setting),
     )
     pays = any(Need.FUNDS in case.needs or Need.WORLD in case.needs for case in checks)
     if challenge is None or not pays or setting.missing(Need.FUNDS):
@@ -95,16 +104,42 @@ async def _examine(setting: Setting, checks: list[Check], require: tuple[str, ..
     _require_same_time(setting, answer)
     if setting.control is None:
         await _require_money(probe, challenge, plan)
-    return replace(ready, notes=await _pay_once(probe))
+    return replace(ready, notes=(*ready.notes, *await _pay_once(probe)))
+
+
+def _departing(setting: Setting) -> tuple[str, ...]:
+    keys = list(departures(setting.target))
+    if not keys:
+        return ()
+    return (
+        f"the target file departs from the specification ({', '.join(keys)}): what is judged by "
+        "these keys is observed, and not passed",
+    )
 
 
 def _require_needs(setting: Setting, require: tuple[str, ...]) -> None:
-    missing = [name for name in require if setting.missing(REQUIRABLE[name])]
-    if missing:
-        how = "; ".join(HOW_TO_PROVIDE[REQUIRABLE[name]] for name in missing)
+    lacks = {
+        name: HOW_TO_PROVIDE[REQUIRABLE[name]]
+        for name in require
+        if setting.missing(REQUIRABLE[name])
+    }
+    if "refunds" in require and (undue := _undue(setting)):
+        lacks.setdefault("refunds", undue)
+    if lacks:
+        missing, how = list(lacks), "; ".join(dict.fromkeys(lacks.values()))
         empty = os.environ.get("X402SIM_PAYER_KEY") == "" and "payments" in missing
         note = " (X402SIM_PAYER_KEY is set, and empty)" if empty else ""
         raise NotReady(f"--require {','.join(missing)}: this run lacks {how}{note}")
+
+
+def _undue(setting: Setting) -> str:
+    """Return why a refund that is missing cannot be judged; empty if it can be."""
+    if setting.missing(Need.SESSIONS):
+        return HOW_TO_PROVIDE[Need.SESSIONS]
+    is_known = setting.advance is not None or setting.target.sessions.refund_within_s > 0
+    if is_known or setting.patient:
+        return ""
+    return "the time of a refund: set sessions.refund_within_s in the target file, or --patient"
 
 
 # --- reachable, and of this dialect ------------------------------------------------------
@@ -281,19 +316,28 @@ async def _pay_once(probe: Probe) -> tuple[str, ...]:
     with_world = setting.control is not None and setting.advance is None
     since = await probe.world.next_event() if with_world else 0
     problem = state.baselines[Baseline.PAYMENT] = await try_baseline(probe, Baseline.PAYMENT)
-    if setting.control is None and problem:
-        if Refusal.INSUFFICIENT_BALANCE.text in problem:
-            raise NotReady(f"the payer lacks money; {problem}")
-        if _BROKE.search(problem):
-            raise NotReady(f"{_base(setting)}: {problem}; does its facilitator answer?")
+    lacks_money = problem is not None and Refusal.INSUFFICIENT_BALANCE.text in problem
+    is_cut_off = problem is not None and probe.last is not None and _is_cut_off(probe.last)
+    if setting.control is None and lacks_money:
+        raise NotReady(f"the payer lacks money; {problem}")
+    if setting.control is None and is_cut_off:
+        raise NotReady(f"{_base(setting)}: {problem}; does its facilitator answer?")
     if not with_world or await _was_asked(probe, since):
         return ()
     assert setting.control is not None
     world = str(setting.control.base_url).rstrip("/").removesuffix("/_sim")
     unused = f"the world's facilitator was not asked ({world}/facilitator)"
-    if problem:
+    if is_cut_off or lacks_money:  # the world has given the payer money: another world is asked
         raise NotReady(f"{unused}, and {problem}; set FACILITATOR_URL of the service to it")
+    if problem:
+        return (f"{problem}; {unused}, so the service has refused it by itself",)
     return (f"a payment was settled, but {unused}: does the service use another?",)
+
+
+def _is_cut_off(answer: TargetAnswer) -> bool:
+    """Tell whether a service that cannot reach its facilitator answers so."""
+    is_broken = answer.broken != "" or answer.status in BAD_GATEWAY
+    return is_broken or (answer.status >= 500 and _CUT_OFF.search(answer.text) is not None)
 
 
 async def _was_asked(probe: Probe, since: int) -> bool:

@@ -26,7 +26,7 @@ from x402sim.suite.verdict import CaseResult, Outcome, Result
 COLUMNS = 79
 WIDTH = 66
 """The width of a quotation: with its indent, a line has less than 80 columns."""
-_NEEDS = {need: name for name, need in REQUIRABLE.items()}
+_NEEDS = {need: name for name, need in reversed(REQUIRABLE.items())}
 """The needs as --require calls them."""
 _COLORS = {
     Outcome.PASSED: "green",

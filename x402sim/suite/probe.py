@@ -26,6 +26,7 @@ from x402sim.suite.answers import (
 )
 from x402sim.suite.chain_view import ChainView
 from x402sim.suite.control_api import ControlApi, eventually
+from x402sim.suite.departures import Departure, departures
 from x402sim.suite.money import Money
 from x402sim.suite.setting import RunState, Setting
 from x402sim.suite.turns import RestartFailed
@@ -57,6 +58,7 @@ class Probe:
         self.chain = ChainView(setting)
         self.money = Money(setting, state, self.world)
         self.observed: list[str] = []
+        self.departed: list[Departure] = []
         self.last: TargetAnswer | None = None
 
     # --- time --------------------------------------------------------------------------
@@ -109,6 +111,14 @@ class Probe:
         """Report what the target does where the specification is silent."""
         self.observed.append(text)
 
+    def by_target(self, *keys: str) -> None:
+        """Say by which keys of the target file an answer is judged ("pay.spelling").
+
+        If one departs from the specification, a case that passes is observed.
+        """
+        found = departures(self.target)
+        self.departed += [found[key] for key in keys if key in found]
+
     async def send(
         self,
         method: str,
@@ -144,7 +154,10 @@ class Probe:
             self.last = TargetAnswer(self.target, 0, httpx.Headers(), "", None, show, broken)
             if may_break:
                 return self.last
-            raise Inconclusive(f"{method} {path} was not answered: {wire.why(error)}") from error
+            is_large = content is not None and len(content) > 1000
+            size = f" with a body of {len(content or b'')} bytes" if is_large else ""
+            why = wire.why(error)
+            raise Inconclusive(f"{method} {path}{size} was not answered: {why}") from error
         self.last = TargetAnswer(
             self.target,
             response.status_code,

@@ -93,3 +93,5 @@ class RunState:
     turns: Turns = field(default_factory=Turns)
     """Which check may act now."""
     pace: Pace = field(default_factory=Pace)
+    malformed: dict[str, Any] = field(default_factory=dict)
+    """What came of the bad requests, by their group (`suite.malformed`)."""

@@ -1,5 +1,6 @@
 """The outcomes of a check, the exceptions that end it, and the results of a case and of an id."""
 
+from collections.abc import Callable
 from enum import StrEnum
 from typing import Any, Literal
 
@@ -20,15 +21,20 @@ class Outcome(StrEnum):
     INCONCLUSIVE = "inconclusive"
     """The check could not be completed, which is not a pass."""
     OBSERVED = "observed"
-    """The specification is silent; the result describes the target."""
+    """The specification is silent, or the target file departs from it; the result says what is."""
 
 
 class CheckFailed(Exception):
-    """The target breaks the clause."""
+    """The target breaks the clause.
 
-    def __init__(self, what: str, expected: Any, actual: Any) -> None:
+    `show` renders the exchange behind it; without it, that is the last one.
+    """
+
+    def __init__(
+        self, what: str, expected: Any, actual: Any, show: Callable[[], str] | None = None
+    ) -> None:
         super().__init__(what, expected, actual)
-        self.what, self.expected, self.actual = what, expected, actual
+        self.what, self.expected, self.actual, self.show = what, expected, actual, show
 
 
 class Inconclusive(Exception):
@@ -53,6 +59,8 @@ class CaseResult(msgspec.Struct, frozen=True, kw_only=True):
     exchange: str = ""
     seconds: float = 0.0
     ground: Ground | None = None
+    has_begun: bool = False
+    """Whether it was tried: what it needs was there."""
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):

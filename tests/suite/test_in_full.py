@@ -1,0 +1,83 @@
+"""What was not judged in full is said, by id, and --require can demand that refunds were."""
+
+import asyncio
+from typing import Any
+
+import httpx
+import msgspec
+import pytest
+
+from x402sim import TESTNET
+from x402sim.clock import Clock
+from x402sim.policies import NeverRefund, ServicePolicy
+from x402sim.rng import Rng
+from x402sim.service.settings import Settings
+from x402sim.suite.engine import all_checks
+from x402sim.suite.in_full import lacking, not_in_full
+from x402sim.suite.local import judge
+from x402sim.suite.preflight import examine
+from x402sim.suite.remote import NotReady
+from x402sim.suite.setting import Setting
+from x402sim.suite.target import SessionsEndpoint, Target
+from x402sim.suite.verdict import Outcome, Result
+from x402sim.world.assembly.recipe import Recipe
+
+REFUNDS = [case for case in all_checks() if case.id == "spec/3/expiry-refund"]
+
+
+def judged(refund_within_s: int, **options: Any) -> Result:
+    """Judge the refunds of a service that refunds nothing, whose clock nobody turns."""
+    never = Settings(policy=ServicePolicy(refund=NeverRefund()))
+    sessions = SessionsEndpoint(duration_unit_s=1, refund_within_s=refund_within_s)
+    (result,) = judge(
+        Recipe(network=TESTNET, seed=1, services={"service": never}),
+        target=Target(sessions=sessions), checks=REFUNDS, has_clock=False, patient=False,
+    )  # fmt: skip
+    return result
+
+
+def test_a_must_that_was_judged_in_part_is_named() -> None:
+    result = judged(0)
+    assert result.outcome is Outcome.PASSED
+    (said,) = not_in_full([result])
+    assert said.startswith("not judged in full (2 of 3 cases): spec/3/expiry-refund, a MUST: ")
+    assert "set sessions.refund_within_s" in said
+    assert lacking([result], ()) == []
+    (lacks,) = lacking([result], ("refunds",))
+    assert lacks.startswith("--require refunds: spec/3/expiry-refund was not judged in full")
+
+
+def test_with_the_key_a_refund_that_never_comes_fails() -> None:
+    result = judged(10)
+    assert result.outcome is Outcome.FAILED
+    assert not_in_full([result]) == lacking([result], ("refunds",)) == []
+
+
+@pytest.mark.parametrize(
+    ("refund_within_s", "patient", "has_world", "said"),
+    [
+        (0, False, True, "set sessions.refund_within_s in the target file, or --patient"),
+        (10, False, False, "give --world"),
+        (10, False, True, None),
+        (0, True, True, None),
+    ],
+)
+def test_refunds_can_be_required(
+    refund_within_s: int, patient: bool, has_world: bool, said: str | None
+) -> None:
+    async def main() -> None:
+        async with httpx.AsyncClient(base_url="http://127.0.0.1:9") as http:
+            sessions = SessionsEndpoint(refund_within_s=refund_within_s)
+            setting = Setting(
+                target=msgspec.structs.replace(Target(), sessions=sessions), http=http,
+                clock=Clock(), rng=Rng(1), control=http if has_world else None, patient=patient,
+            )  # fmt: skip
+            await examine(setting, REFUNDS, ("refunds",))
+
+    with pytest.raises(NotReady) as raised:
+        asyncio.run(main())
+    if said is None:
+        assert "no answer from" in str(raised.value), "nothing is lacking; nobody is there"
+    else:
+        assert "--require refunds: this run lacks" in str(raised.value)
+        assert said in str(raised.value)

@@ -1,0 +1,157 @@
+"""Bad requests: one that gives the content away, one that is never answered, one that is refused."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from tests.mutants.middleware import Answer, Request, Serve, answer, middleware
+from x402sim import TESTNET
+from x402sim.bounded import Limits
+from x402sim.clock import Clock
+from x402sim.rng import Rng
+from x402sim.service.state import Service
+from x402sim.suite.check import check
+from x402sim.suite.engine import all_checks, run
+from x402sim.suite.expect import require
+from x402sim.suite.local import judge
+from x402sim.suite.malformed import BODIES, LARGE, MIB, send_bad
+from x402sim.suite.probe import Probe
+from x402sim.suite.setting import RunState, Setting
+from x402sim.suite.target import Target
+from x402sim.suite.verdict import Outcome, Result
+from x402sim.suite.wire import Wire, client
+from x402sim.world.assembly.recipe import Recipe
+
+MUST = ("spec/1/unpaid-402", "spec/7/payment-required")
+KIT = ("kit/7/malformed-body", "kit/7/malformed-proof")
+
+
+def free_for(gives: Callable[[Request], bool]) -> Any:
+    """Change a service so that it serves some requests without payment."""
+
+    async def handler(_: Service, request: Request, serve: Serve) -> Answer:
+        if request.path == "/api/perp/quote" and gives(request):
+            return answer(200, {"quote": {"pair": "BTC-USD"}})
+        return await serve(request)
+
+    return middleware(handler)
+
+
+CHECKS = [case for case in all_checks() if case.id in (*MUST, *KIT)]
+OURS = next(case.ground for case in CHECKS if case.id in KIT)
+GIFTS: dict[str, Callable[[Request], bool]] = {
+    "a size of zero": lambda request: (
+        (request.json or {}).get("sizeUsd") == 0 if isinstance(request.json, dict) else False
+    ),
+    "no JSON": lambda request: request.body == BODIES["no JSON"],
+    "another type": lambda request: request.headers.get("content-type") == "text/plain",
+    "a null id": lambda request: request.headers.get("x-payment-id") == "null",
+}
+
+
+@pytest.mark.parametrize("gift", GIFTS)
+def test_content_for_a_bad_request_breaks_a_must_of_section_1_or_7(gift: str) -> None:
+    recipe = free_for(GIFTS[gift])(Recipe(network=TESTNET, seed=1))
+    failed = {each.id: each for each in judge(recipe, checks=CHECKS) if each.outcome == "failed"}
+    must = MUST[1] if "id" in gift else MUST[0]
+    assert must in failed
+    assert failed[must].level == "MUST"
+    assert "no protected content for " in str(failed[must].expected)
+    assert failed[must].ground is not None
+    assert failed[must].ground.is_binding
+    assert '"quote"' in failed[must].exchange, "the exchange is the one that failed"
+
+
+# --- over TCP ---------------------------------------------------------------------------------
+
+REQUIRED = b'{"error": "Payment Required"}'
+
+
+async def read_head(reader: asyncio.StreamReader) -> int:
+    """Read the head of a request; return the size of its body."""
+    head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
+    sizes = [line for line in head.split("\r\n") if line.startswith("content-length:")]
+    return int(sizes[0].split(":")[1]) if sizes else 0
+
+
+def server(*, on_large: str) -> Callable[[Any, Any], Coroutine[Any, Any, None]]:
+    """Return a server that says 402, but closes on a large body, or never answers it."""
+    dead = False
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal dead
+        size = await read_head(reader)
+        if size >= LARGE and on_large == "hang":
+            await asyncio.sleep(30)
+        elif size >= LARGE:
+            dead = on_large == "crash"
+            writer.transport.abort()
+            return
+        elif not dead:
+            await reader.readexactly(size)
+            head = f"HTTP/1.1 402 P\r\ncontent-length: {len(REQUIRED)}\r\nconnection: close\r\n\r\n"
+            writer.write(head.encode() + REQUIRED)
+            await writer.drain()
+        writer.close()
+
+    return serve
+
+
+@check("7/malformed-body", document="kit", ground=OURS)
+async def a_large_body(probe: Probe) -> None:
+    """A large body is refused, or answered."""
+    sent = await send_bad(probe, "a mebibyte", "POST", "/api/pay", content=b"A" * MIB)
+    what = f"an answer to {sent.said}"
+    require(what, sent.is_answered and sent.lives, sent.answer.summary, sent.answer.show)
+
+
+@check("7/malformed-body", document="kit", ground=OURS)
+async def a_plain_request(probe: Probe) -> None:
+    """A large body that must be answered."""
+    await probe.send("POST", "/api/pay", content=b"A" * MIB)
+
+
+def over_tcp(on_large: str, case: Any) -> Result:
+    async def main() -> Result:
+        async with await asyncio.start_server(server(on_large=on_large), "127.0.0.1", 0) as it:
+            url = f"http://127.0.0.1:{it.sockets[0].getsockname()[1]}"
+            async with client(url, Wire(limits=Limits(deadline_s=0.5))) as http:
+                setting = Setting(target=Target(), http=http, clock=Clock(), rng=Rng(1))
+                (result,) = [each async for each in run(setting, [case], state=RunState())]
+                return result
+
+    return asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("on_large", "outcome"), [("close", "passed"), ("hang", "failed"), ("crash", "failed")]
+)
+def test_a_large_body_may_be_refused_early_but_not_be_hung_on(on_large: str, outcome: str) -> None:
+    result = over_tcp(on_large, a_large_body)
+    assert result.outcome == outcome
+    if outcome == "failed":
+        assert "a mebibyte, POST /api/pay, 1048592 bytes" in str(result.expected)
+
+
+def test_an_exchange_that_broke_is_in_the_report_with_its_size() -> None:
+    result = over_tcp("close", a_plain_request)
+    assert result.outcome is Outcome.INCONCLUSIVE
+    assert "POST /api/pay with a body of 1048576 bytes was not answered: " in result.reason
+    assert "('')" not in result.reason
+    assert "<no answer: " in result.exchange
+    assert len(result.exchange) < 5000
+
+
+def test_what_goes_to_the_protected_endpoint_is_sent_once() -> None:
+    asked: list[Request] = []
+
+    async def handler(_: Service, request: Request, serve: Serve) -> Answer:
+        asked.append(request)
+        return await serve(request)
+
+    judge(middleware(handler)(Recipe(network=TESTNET, seed=1)), checks=CHECKS)
+    times = [each.body for each in asked if each.path == "/api/perp/quote"]
+    assert times.count(BODIES["no JSON"]) == 1
+    assert len([each for each in asked if each.headers.get("x-payment-id") == "null"]) == 1

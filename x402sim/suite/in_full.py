@@ -1,0 +1,40 @@
+"""Which MUST was judged in part only, because of what the target did or its file leaves out?
+
+What needs other means (a payer, a world, a clock, patience) is not meant: its reason says so.
+"""
+
+from collections.abc import Iterable, Iterator
+
+from x402sim.suite.verdict import CaseResult, Outcome, Result
+
+REFUNDS = "spec/3/expiry-refund"
+"""The id that --require refunds is about."""
+
+
+def not_in_full(results: Iterable[Result]) -> list[str]:
+    """Return a line for each MUST of which a case began and could not be judged."""
+    return [
+        f"not judged in full ({result.in_part or 'no case'}): {result.id}, a MUST: {each.reason}"
+        for result in results
+        if result.level == "MUST" and result.outcome not in (Outcome.FAILED, Outcome.INCONCLUSIVE)
+        for each in _begun(result)
+    ]
+
+
+def lacking(results: Iterable[Result], require: tuple[str, ...]) -> list[str]:
+    """Return why a run did not judge what --require demands: refunds, at the end only."""
+    if "refunds" not in require:
+        return []
+    return [
+        f"--require refunds: {result.id} was not judged in full: {each.reason}"
+        for result in results
+        if result.id == REFUNDS
+        for each in result.cases
+        if each.outcome is Outcome.SKIPPED
+    ]
+
+
+def _begun(result: Result) -> Iterator[CaseResult]:
+    for case in result.cases:
+        if case.outcome is Outcome.SKIPPED and case.has_begun:
+            yield case

@@ -1,0 +1,208 @@
+"""What is sent to a service that is no proper request, and what came of it.
+
+What goes to the protected endpoint is sent once in a run: one check asks whether the content was
+given away, another whether the service has kept standing.
+"""
+
+import json
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from x402sim.suite.answers import TargetAnswer
+from x402sim.suite.examples import examples
+from x402sim.suite.probe import JSON, Probe
+
+MIB = 1 << 20
+LARGE = 1 << 16
+"""In bytes. A service may close the connection on a body of this size, without reading it."""
+
+BODIES: dict[str, bytes] = {
+    "nothing": b"",
+    "a blank": b" ",
+    "half an object": b'{"pair": "BTC',
+    "no JSON": b"pair=BTC-USD&side=long",
+    "two objects": b"{}{}",
+    "a comma too many": b'{"pair": "BTC-USD",}',
+    "single quotes": b"{'pair': 'BTC-USD'}",
+    "null": b"null",
+    "true": b"true",
+    "a string": b'"pair"',
+    "a number": b"1e999",
+    "not a number": b'{"leverage": NaN, "sizeUsd": -Infinity}',
+    "a huge number": b'{"leverage": 1' + b"0" * 5000 + b', "duration": 1' + b"0" * 400 + b"}",
+    "an array": b"[[], {}]",
+    "an empty object": b"{}",
+    "the same key twice": b'{"pair": "BTC-USD", "pair": 7}',
+    "deep arrays": b"[" * 100_000,
+    "deep objects": b'{"a":' * 50_000,
+    "no UTF-8": b"\xc3\x28{}",
+    "half a surrogate": rb'{"pair": "\ud800", "paymentId": "\udfff"}',
+    "a zero character": rb'{"pair": "\u0000", "paymentId": "pay_\u0000"}',
+    "UTF-16": '{"pair": "BTC-USD"}'.encode("utf-16"),
+    "a byte order mark": b"\xef\xbb\xbf{}",
+    "a mebibyte": b'{"pair": "' + b"A" * MIB + b'"}',
+    "names of the language": b'{"__proto__": {"paid": true}, "constructor": {"prototype": {}}}',
+}
+CONTENT_TYPES = (
+    *("text/plain", "application/x-www-form-urlencoded", "application/xml", "a/b/c", ""),
+    *("multipart/form-data", "application/json; charset=utf-7", "application/json; charset=x"),
+)
+INSTEAD_OF_A_NUMBER: tuple[Any, ...] = (
+    *(None, True, 0, -1, -1.5, 10**30, 1e308, "", "1e400", ["x"], {}),
+)
+INSTEAD_OF_A_STRING: tuple[Any, ...] = (
+    *(None, 0, True, "", "A" * 10_000, "\0", "1e400", "9" * 20 + ".00", ["x"], {}),
+)
+"""Values of the wrong type or size."""
+
+PROOFS: tuple[str | bytes, ...] = (
+    *("", "null", "0", "pay_", "session_", "pay_%00", "{}", "[]", "a,b", ";", '"', "a\tb"),
+    *("pay_" + "A" * 5000, b"pay_\xff\xfe", "pay_é".encode(), b"\x80" * 64),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A bad request, said in words, its size in bytes, and its answer."""
+
+    said: str
+    size: int
+    answer: TargetAnswer
+    lives: bool = True
+    """Whether the service answers the request after one that it did not answer."""
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether there is an answer; a large body may be refused by closing the connection."""
+        is_closed = not self.answer.is_late
+        return not self.answer.broken or (is_closed and self.size >= LARGE)
+
+
+async def send_bad(
+    probe: Probe,
+    said: str,
+    method: str,
+    path: str,
+    *,
+    content: bytes,
+    headers: Mapping[str, str | bytes] = JSON,
+) -> Sent:
+    """Send a bad request; a small one that is not answered, twice."""
+    size = len(content) + sum(map(len, headers.values()))
+    about = f"{said}, {method} {path}" + (f", {size} bytes" if size > 1000 else "")
+    answer = await probe.send(method, path, content=content, headers=headers, may_break=True)
+    if answer.broken and not answer.is_late and size < LARGE:
+        answer = await probe.send(method, path, content=content, headers=headers, may_break=True)
+    if not answer.broken:
+        return Sent(about, size, answer)
+    after = await probe.ask(may_break=True)
+    return Sent(about, size, answer, lives=not after.broken)
+
+
+# --- to the protected endpoint, without proof ---------------------------------------------
+
+
+async def without_proof(probe: Probe) -> list[Sent]:
+    """Return everything bad that is sent to the protected endpoint without proof of payment."""
+    groups = ("unreadable", "content types", "wrong types")
+    return [each for group in groups for each in await sent(probe, group)]
+
+
+async def sent(probe: Probe, group: str) -> list[Sent]:
+    """Return the requests of one group, which are sent once in a run."""
+    known = probe.state.malformed
+    if group not in known:
+        known[group] = [each async for each in GROUPS[group](probe)]
+    return list(known[group])
+
+
+Group = Callable[[Probe], AsyncIterator[Sent]]
+
+
+async def _order(probe: Probe, said: str, content: bytes, headers: Any = JSON) -> Sent:
+    endpoint = probe.target.protected
+    return await send_bad(
+        probe, said, endpoint.method, endpoint.path, content=content, headers=headers
+    )
+
+
+def _takes_bodies(probe: Probe) -> bool:
+    return probe.target.protected.method != "GET"
+
+
+async def _unreadable(probe: Probe) -> AsyncIterator[Sent]:
+    for said, content in BODIES.items() if _takes_bodies(probe) else ():
+        yield await _order(probe, said, content)
+
+
+async def _of_another_type(probe: Probe) -> AsyncIterator[Sent]:
+    body = msgspec.json.encode(_usual(probe))
+    for kind in CONTENT_TYPES if _takes_bodies(probe) else ():
+        yield await _order(probe, f"Content-Type {kind!r}", body, {"Content-Type": kind})
+
+
+async def _of_wrong_types(probe: Probe) -> AsyncIterator[Sent]:
+    for said, body in twisted(_usual(probe)) if _takes_bodies(probe) else ():
+        yield await _order(probe, said, msgspec.json.encode(body))
+
+
+async def _made_up(probe: Probe) -> AsyncIterator[Sent]:
+    for content in made_up(8) if _takes_bodies(probe) else ():
+        yield await _order(probe, f"{content[:80]!r}", content)
+
+
+async def _proofs(probe: Probe) -> AsyncIterator[Sent]:
+    body = msgspec.json.encode(_usual(probe))
+    for header, proofs in (("X-Payment-Id", PROOFS), ("X-Session-Id", PROOFS[::2])):
+        for proof in (*proofs, "A" * MIB):
+            yield await _order(probe, f"{header}: {proof[:40]!r}", body, {**JSON, header: proof})
+
+
+def _usual(probe: Probe) -> dict[str, Any]:
+    return probe.state.body or probe.target.protected.bodies[0]
+
+
+GROUPS: dict[str, Group] = {
+    "unreadable": _unreadable,
+    "content types": _of_another_type,
+    "wrong types": _of_wrong_types,
+    "made up": _made_up,
+    "proofs": _proofs,
+}
+
+
+# --- what is bad --------------------------------------------------------------------------
+
+
+def twisted(
+    body: dict[str, Any], at_most: int = 99, first: int = 0
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield an object with one field missing or of a wrong type, for each field.
+
+    Each field gets `at_most` some of the values, and the next field the next ones.
+    """
+    for number, (name, value) in enumerate(body.items(), first):
+        yield f"no {name}", {key: body[key] for key in body if key != name}
+        wrong = INSTEAD_OF_A_STRING if isinstance(value, str) else INSTEAD_OF_A_NUMBER
+        for turn in range(min(at_most, len(wrong))):
+            each = wrong[(at_most * number + turn) % len(wrong)]
+            yield f"{name} = {str(each)[:40]!r}", {**body, name: each}
+        if isinstance(value, dict):
+            for path, inner in twisted(value, max(at_most // 2, 1), number):
+                yield f"{name}: {path}", {**body, name: inner}
+
+
+def made_up(number: int) -> Iterator[bytes]:
+    """Yield random JSON."""
+
+    def anything(st: Any) -> Any:
+        text = st.text(alphabet="aZ0-_.:/%$<>{}[]'\"\\ \0\n\u00e9\u2603\U0001f600", max_size=20)
+        leaves = st.none() | st.booleans() | st.integers() | st.floats() | text
+        names = st.sampled_from(["pair", "leverage", "paymentId", "paymentHeader", "maxSpend"])
+        return st.recursive(leaves, lambda each: st.lists(each) | st.dictionaries(names, each))
+
+    for example in examples(number, anything):
+        yield json.dumps(example).encode()

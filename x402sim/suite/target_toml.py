@@ -1,0 +1,135 @@
+"""How is what was found out about a service written as a target file?
+
+A value that departs from a sentence of the specification is no choice that a service has: it is
+left as a comment that names the sentence, so that the checks judge it.
+"""
+
+import json
+import textwrap
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from x402sim.printable import printable
+from x402sim.suite.departures import Departure, departures
+from x402sim.suite.target import Target
+
+DEFAULT = Target()
+WIDTH = 80
+NEEDED = ("payment_required.payment_id", "payment_required.requirements", "pay.spelling")
+"""Keys that are written even if they depart: without them, nothing can be read or paid."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One key of a target file: its value and how it was found; no value if it was not."""
+
+    key: str
+    value: Any
+    how: str
+    is_sure: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """What was found out: the base URL, and the findings for each table of a target file."""
+
+    base_url: str
+    tables: dict[str, list[Finding]]
+
+
+_UNSEEN = {
+    "protected.second_pair": "another pair that is quoted",
+    "sessions.claim_path": "where a paid session is claimed, with {paymentId}",
+    "sessions.id": "where the session id is: a JSON pointer or a header; empty: anywhere",
+    "sessions.shortest": "the shortest duration that is accepted; its end is waited for",
+    "sessions.duration_unit_s": "the seconds in one unit of duration; without it, 3/expiry-refund "
+    "is judged in part",
+    "sessions.refund_within_s": "the seconds from the end of a session to its refund, at most; "
+    "without it, 3/expiry-refund is judged in part",
+    "sessions.view": "the path of a session's state, with {sessionId}",
+    "record.path": "the path of a stored payment, with {paymentId}",
+    "indexer.interval_s": "the seconds between two runs of the payment indexer",
+}
+"""The keys that no request shows, and what they mean."""
+
+
+def as_toml(looked: Looked, name: str) -> str:
+    """Return a target file of the findings; what is not sure or departs is a comment."""
+    tables = _with_unseen(looked.tables)
+    departing = _departing(tables)
+    lines = [
+        f"# What could be found out about {looked.base_url} without paying, and how.",
+        "# A line that begins with # was not seen, or departs from the specification: the",
+        "# comment says which. All keys: see conformance/README.md.",
+        "",
+        f"name = {json.dumps(name)}",
+    ]
+    for table, findings in tables.items():
+        lines += ["", f"[{table}]"]
+        for each in findings:
+            lines += _written(each, departing.get(f"{table}.{each.key}"))
+    return "\n".join(lines) + "\n"
+
+
+def _with_unseen(tables: dict[str, list[Finding]]) -> dict[str, list[Finding]]:
+    """Return the tables with the keys that no request shows, unless there are no sessions."""
+    full = {table: list(findings) for table, findings in tables.items()}
+    has_sessions = any(each.key == "path" for each in full.get("sessions", ()))
+    for key, meaning in _UNSEEN.items():
+        table, name = key.split(".")
+        if table == "sessions" and not has_sessions:
+            continue
+        default = getattr(getattr(DEFAULT, table), name)
+        full.setdefault(table, []).append(Finding(name, default, meaning, False))
+    return full
+
+
+def _departing(tables: dict[str, list[Finding]]) -> dict[str, Departure]:
+    sure = {
+        table: {each.key: each.value for each in findings if each.is_sure}
+        for table, findings in tables.items()
+    }
+    return departures(msgspec.convert(sure, Target))
+
+
+def _written(found: Finding, departure: Departure | None) -> Iterator[str]:
+    """Yield the lines of one key."""
+    line, how = f"{found.key} = {_toml(found.value)}", printable(found.how)
+    if departure is None:
+        line = line if found.is_sure else f"# {line}"
+        if max(len(line), 36) + len(how) + 3 <= WIDTH:
+            yield f"{line:36} # {how}"
+            return
+        yield from _comment(how)
+        yield line
+    elif departure.key in NEEDED:
+        yield from _comment(
+            f"{how}; this departs from {departure.sentence} It is set, because nothing can be read "
+            "or paid without it."
+        )
+        yield line
+    else:
+        yield from _comment(f"{how}; left out, because it departs from {departure.sentence}")
+        yield f"# {line}"
+
+
+def _comment(text: str) -> list[str]:
+    return [f"# {line}" for line in textwrap.wrap(text, WIDTH - 2, break_on_hyphens=False)]
+
+
+def _toml(value: Any) -> str:
+    """Return a value in TOML, on one line."""
+    match value:
+        case dict():
+            inner = ", ".join(f"{json.dumps(key)} = {_toml(each)}" for key, each in value.items())
+            return "{ " + inner + " }" if inner else "{}"
+        case list():
+            return f"[{', '.join(_toml(each) for each in value)}]"
+        case str():
+            text = json.dumps(value, ensure_ascii=False)
+            return "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in text)
+        case _:
+            return json.dumps(value)
