@@ -7,11 +7,12 @@ from x402sim.payer.wallet import Wallet
 from x402sim.protocol.crypto import HALF_ORDER, ZERO_ADDRESS, Address
 from x402sim.protocol.header import authorization_of, decode_header, encode_header
 from x402sim.protocol.networks import Network
-from x402sim.spec.ground import silent
+from x402sim.spec.ground import explicit, silent
 from x402sim.suite.answers import Challenge
 from x402sim.suite.check import check
 from x402sim.suite.expect import expect_not_served, expect_refused
 from x402sim.suite.probe import Probe
+from x402sim.suite.verdict import CheckFailed
 
 INVALID = "Invalid signature"
 ANOTHER_TOKEN = Address(bytes.fromhex("5fbdb2315678afecb367f032d93f642f64180aa3"))
@@ -33,11 +34,28 @@ BROKEN: dict[str, Callable[[bytes], bytes]] = {
 }
 
 
-async def _refused(probe: Probe, header: str, *texts: str) -> None:
-    """Pay a new 402 with a header; fail unless it is refused and grants nothing."""
+PROVES = explicit(
+    "5: The signature proves",
+    "4.1: If it is not valid, settlement fails",
+    "7: Invalid signature",
+)
+"""The demand, and the sentences that give the error's text."""
+
+
+async def _refused(probe: Probe, header: str, *texts: str, what: str) -> None:
+    """Pay a new 402 with a header; fail unless it is refused and grants nothing.
+
+    `what` says what is wrong with the header.
+    """
     challenge = await probe.challenge()
-    expect_refused(await probe.settle(challenge, header), *texts)
-    expect_not_served(await probe.ask(payment_id=challenge.payment_id), is_402=True)
+    answer = await probe.settle(challenge, header)
+    try:
+        expect_refused(answer, *texts)
+        expect_not_served(await probe.ask(payment_id=challenge.payment_id), is_402=True)
+    except CheckFailed as failed:
+        raise CheckFailed(
+            f"{what}: {failed.what}", failed.expected, failed.actual, failed.show
+        ) from failed
 
 
 def _resigned(
@@ -49,15 +67,16 @@ def _resigned(
     return encode_header(auth, change(signature), network, probe.target.pay.spelling)
 
 
-@check("5/signature-proves", baseline="payment", needs="funds", pays=1)
+@check("5/signature-proves", ground=PROVES, baseline="payment", needs="funds", pays=1)
 async def signed_with_another_key(probe: Probe) -> None:
     """An authorization signed with another key than the payer's is refused."""
     challenge, payer = await probe.challenge(), await probe.money.payer()
-    await _refused(probe, probe.money.sign(challenge, payer, by=probe.money.stranger()), INVALID)
+    header = probe.money.sign(challenge, payer, by=probe.money.stranger())
+    await _refused(probe, header, INVALID, what="signed with another key")
     await probe.world.expect_payments(payer)
 
 
-@check("5/signature-proves", baseline="payment", needs="funds", pays=3)
+@check("5/signature-proves", ground=PROVES, baseline="payment", needs="funds", pays=3)
 async def a_field_was_changed_after_signing(probe: Probe) -> None:
     """An authorization with any field changed after signing is refused."""
     challenge, payer, other = (
@@ -65,48 +84,53 @@ async def a_field_was_changed_after_signing(probe: Probe) -> None:
         await probe.money.payer(),
         await probe.money.payer(),
     )
-    for header in _changed(probe, challenge, payer, other):
-        await _refused(probe, header, INVALID)
+    for field, header in _changed(probe, challenge, payer, other):
+        await _refused(probe, header, INVALID, what=f"{field} changed after signing")
     await probe.world.expect_payments(payer)
     await probe.world.expect_payments(other)
 
 
-def _changed(probe: Probe, challenge: Challenge, payer: Wallet, other: Wallet) -> Iterator[str]:
-    """Yield headers that would be valid if the payer had signed their contents."""
+def _changed(
+    probe: Probe, challenge: Challenge, payer: Wallet, other: Wallet
+) -> Iterator[tuple[str, str]]:
+    """Yield changed fields, and headers that would be valid if the payer had signed them so."""
     header = probe.money.sign(challenge, payer)
     auth, _ = authorization_of(decode_header(header))
-    yield probe.money.forge(challenge, header, valid_after=auth.valid_after + 30)
-    yield probe.money.forge(challenge, header, valid_before=auth.valid_before - 60)
-    yield probe.money.forge(challenge, header, nonce=auth.nonce[::-1])
+    yield "validAfter", probe.money.forge(challenge, header, valid_after=auth.valid_after + 30)
+    yield "validBefore", probe.money.forge(challenge, header, valid_before=auth.valid_before - 60)
+    yield "nonce", probe.money.forge(challenge, header, nonce=auth.nonce[::-1])
     if other.address != payer.address:
-        yield probe.money.forge(challenge, header, from_=other.address_bytes)
+        yield "from", probe.money.forge(challenge, header, from_=other.address_bytes)
     for_one = probe.money.sign(challenge, payer, value=1)
-    yield probe.money.forge(challenge, for_one, value=challenge.amount_base)
+    yield "value", probe.money.forge(challenge, for_one, value=challenge.amount_base)
     for_self = probe.money.sign(challenge, payer, to=payer.address)
-    yield probe.money.forge(challenge, for_self, to=str(challenge.requirements["payTo"]))
+    yield "to", probe.money.forge(challenge, for_self, to=str(challenge.requirements["payTo"]))
 
 
-@check("5/signature-proves", baseline="payment", needs="funds", pays=4)
+@check("5/signature-proves", ground=PROVES, baseline="payment", needs="funds", pays=4)
 async def signed_for_another_token(probe: Probe) -> None:
     """A signature for another chain or token is refused, even if the header names the right one."""
     challenge, payer = await probe.challenge(), await probe.money.payer()
-    for elsewhere in DOMAINS.values():
+    for name, elsewhere in DOMAINS.items():
         header = probe.money.sign(
             challenge, payer, network=elsewhere(probe.money.network(challenge))
         )
-        await _refused(probe, probe.money.forge(challenge, header), INVALID)
+        forged = probe.money.forge(challenge, header)
+        await _refused(probe, forged, INVALID, what=f"signed for {name}")
     await probe.world.expect_payments(payer)
 
 
-@check("5/signature-proves", baseline="payment", needs="funds", pays=1)
+@check("5/signature-proves", ground=PROVES, baseline="payment", needs="funds", pays=1)
 async def a_broken_signature(probe: Probe) -> None:
     """A signature that is truncated, too long, empty or malformed is refused."""
     challenge, payer = await probe.challenge(), await probe.money.payer()
     header = probe.money.sign(challenge, payer)
-    for change in BROKEN.values():
-        await _refused(probe, _resigned(probe, challenge, header, change))
+    for name, change in BROKEN.items():
+        resigned = _resigned(probe, challenge, header, change)
+        await _refused(probe, resigned, what=f"a signature of {name}")
     from_zero = probe.money.forge(challenge, header, from_=ZERO_ADDRESS)
-    await _refused(probe, _resigned(probe, challenge, from_zero, BROKEN["zeros"]))
+    zeros = _resigned(probe, challenge, from_zero, BROKEN["zeros"])
+    await _refused(probe, zeros, what="from address zero, and a signature of zeros")
     await probe.world.expect_payments(payer)
 
 

@@ -16,7 +16,9 @@ own object with that method does as well.
     sessions     PayEach, ReusePayment, OpenSessions, SessionAfter
     budget       NoLimit, AtMost, AtMostEach, AtMostPer
 
-The first of each line is the default.
+The first of each line is the default. `Settings(reputation=...)` is one of `MatchedPayments` (the
+default), `ServedPayments` and `ServedShare`. At which service a payer buys is a function of the
+shops: `cheapest`, `best_reputation`, `mixed(share)`, or one of your own, for `payer.choose(rule)`.
 """
 
 from x402sim.payer.policies import PayerPolicy
@@ -29,6 +31,7 @@ from x402sim.payer.policies.retry import (
     StartOver,
 )
 from x402sim.payer.policies.sessions import OpenSessions, PayEach, ReusePayment, SessionAfter
+from x402sim.payer.shops import Choose, Shop, best_reputation, cheapest, mixed
 from x402sim.service.policies import ServicePolicy
 from x402sim.service.policies.lost_answer import (
     AskOnce,
@@ -59,12 +62,14 @@ from x402sim.service.policies.settling import (
     VerifyFrom,
     VerifySome,
 )
+from x402sim.service.reputation import MatchedPayments, ServedPayments, ServedShare, Track
 
 __all__ = [
     "AskOnce",
     "AtMost",
     "AtMostEach",
     "AtMostPer",
+    "Choose",
     "ClaimAfterSettle",
     "ClaimAfterVerify",
     "ClaimFirst",
@@ -73,6 +78,7 @@ __all__ = [
     "FailToServe",
     "Forget",
     "GiveUp",
+    "MatchedPayments",
     "NeverRefund",
     "NewAuthorization",
     "NoLimit",
@@ -91,12 +97,19 @@ __all__ = [
     "ServeBeforeSettle",
     "ServeIndexed",
     "ServeSettled",
+    "ServedPayments",
+    "ServedShare",
     "ServicePolicy",
     "SessionAfter",
     "SettleAgain",
+    "Shop",
     "SkipVerify",
     "StartOver",
+    "Track",
     "VerifyFirst",
     "VerifyFrom",
     "VerifySome",
+    "best_reputation",
+    "cheapest",
+    "mixed",
 ]

@@ -273,7 +273,7 @@ DEFECTS: dict[str, tuple[Break, set[str]]] = {
         {"8/cache-sweep", "8/cache-lifetime"},
     ),
     "reputations never change": (
-        swapped(Payments, "update_reputation", lambda _: None),
+        swapped(Payments, "update_reputation", lambda *_: None),
         {"6/reputation"},
     ),
 }

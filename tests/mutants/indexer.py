@@ -11,6 +11,7 @@ from tests.mutants.reconciliation import FAR_S
 from tests.mutants.settlement import RECORD
 from tests.mutants.wrapper import Wrapper, altered, collaborator
 from x402sim.protocol.crypto import parse_address
+from x402sim.service.reputation import Reputation
 from x402sim.service.state import Service
 from x402sim.service.upstream.calls import Unavailable
 from x402sim.service.upstream.transactions import OnChain
@@ -126,7 +127,7 @@ class FailureEndsTheRun(Wrapper):
 class ReputationStays(Wrapper):
     """A store that does not count."""
 
-    def update_reputation(self) -> None:
+    def update_reputation(self, reputation: Reputation) -> None:
         return
 
 
@@ -144,7 +145,7 @@ class StatusIsIndexed(Wrapper):
         is_indexed = stored is not None and stored.record.status == "indexed"
         return not is_indexed and bool(self.inner.grants(payment_id, resource))
 
-    def update_reputation(self) -> None:
+    def update_reputation(self, reputation: Reputation) -> None:
         return
 
 

@@ -16,6 +16,7 @@ from notebooks.execute import METADATA, executed, notebooks, read
 from tests.evm import find
 from tests.mutants.honest import HONEST
 from tests.mutants.rows import MUTANTS
+from x402sim import backends, policies, population
 from x402sim.chain.ledger import gas
 from x402sim.chain.node.anvil import VARIABLE
 from x402sim.suite import local
@@ -26,6 +27,9 @@ IDS = [file.stem for file in FILES]
 OTHERS = {"pandas", "matplotlib", "httpx", "IPython", *sys.stdlib_module_names}
 PUBLIC = {
     "x402sim": set(x402sim.__all__),
+    "x402sim.backends": set(backends.__all__),
+    "x402sim.policies": set(policies.__all__),
+    "x402sim.population": set(population.__all__),
     "x402sim.report": {"frames", "plots"},
     "x402sim.suite.local": set(local.__all__),
 }
@@ -41,8 +45,9 @@ def code_cells(notebook: Any) -> list[Any]:
 # --- as they are saved -------------------------------------------------------------------
 
 
-def test_there_are_seven() -> None:
-    assert [name[:2] for name in IDS] == ["01", "02", "03", "04", "05", "06", "07"]
+def test_they_are_numbered_and_each_has_claims() -> None:
+    assert [name[:2] for name in IDS] == [f"{n:02}" for n in range(1, len(IDS) + 1)]
+    assert sorted(CLAIMS) == [name[:2] for name in IDS]
 
 
 def imported(code: str) -> Iterator[tuple[str, str]]:
@@ -252,6 +257,37 @@ def on_a_real_chain(answers: dict[str, Any]) -> None:
     assert answers["gas"]["cancellation"] == pytest.approx(MEASURED["cancellation"]["gas"], abs=48)
 
 
+def your_own_study(answers: dict[str, Any]) -> None:
+    assert answers["orders"] == 8 * 25 * 5
+    assert answers["cells"] == 8
+    assert answers["theory_inside"] >= 7
+    assert answers["slope"] == pytest.approx(0.5, abs=0.06)
+
+
+def sweeps(answers: dict[str, Any]) -> None:
+    assert len(answers["delays_in_step"]) == 2
+    assert answers["mean_in_step_s"] - answers["half_width_in_step_s"] > 7.5 + 1
+    assert answers["mean_s"] == pytest.approx(7.5, abs=0.6)
+    assert answers["range_in_step_s"] > 2 * answers["range_s"]
+    assert answers["gain_s"] == pytest.approx(0.2266, abs=3 * answers["error_common_s"])
+    assert 3 * answers["error_common_s"] < answers["error_independent_s"]
+
+
+def policies_compared(answers: dict[str, Any]) -> None:
+    assert answers["intervals"] == 15
+    assert answers["intervals_with_the_expectation"] >= 13
+    assert answers["largest_error_of_shares"] < 0.06
+    assert answers["unserved_at_forget_0.2"] == pytest.approx(0.2, abs=0.07)
+    assert answers["unserved_at_ask_once_0.2"] == pytest.approx(0.1, abs=0.05)
+    assert answers["unserved_at_reconcile"] == 0
+    assert answers["charges_at_reconcile"] == [1.0]
+    expected = (1 - 0.2**4) / (1 - 0.2)
+    assert answers["expected_charges"] == pytest.approx(expected, abs=0.001)
+    assert answers["charges_at_forget"] == pytest.approx([expected] * 3, abs=0.1)
+    assert answers["charged_twice_at_forget"] == pytest.approx(0.2, abs=0.07)
+    assert answers["unserved_same_authorization"] == answers["unserved_at_forget_0.2"]
+
+
 CLAIMS: dict[str, Claim] = {
     "01": one_paid_request,
     "02": when_things_break,
@@ -260,4 +296,7 @@ CLAIMS: dict[str, Claim] = {
     "05": lost_answers,
     "06": conformance_report,
     "07": on_a_real_chain,
+    "08": your_own_study,
+    "09": sweeps,
+    "11": policies_compared,
 }

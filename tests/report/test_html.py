@@ -122,7 +122,7 @@ def test_the_overview_counts_outcomes_and_checks(page: Reader) -> None:
     assert "✓ 2 passed, ✗ 1 failed, \N{EN DASH} 1 skipped; 5 of 7 checks held." in page.words
     assert len(page.all("details")) == 4
     links = [str(link["href"]) for link in page.all("a")]
-    assert links == ["#replayed", "#failing", "#sessions", "#elsewhere"]
+    assert links == 2 * ["#replayed", "#failing", "#sessions", "#elsewhere"]
     assert {link[1:] for link in links} <= {each.get("id") for _, each in page.elements}
 
 
@@ -152,7 +152,29 @@ def test_only_plots_with_content_are_shown(page: Reader) -> None:
     captions = [str(image["alt"]).split(":")[0].split(".")[0] for image in page.all("img")]
     assert sum(c.startswith("Remaining budget of each session") for c in captions) == 1
     assert sum(c.startswith("Requests and answers in order") for c in captions) == 3
-    assert sum(c.startswith("Checks that held") for c in captions) == 1
+
+
+def test_the_matrix_has_a_cell_for_each_checked_clause(page: Reader) -> None:
+    cells = [each for each in page.all("td") if each.get("title")]
+    clauses = {
+        check.clause for name in ("replayed", "failing", "sessions") for check in run(name).checked
+    }
+    heads = page.words.split("failed (cross), by scenario and clause.")[1].split()
+    assert set(heads[1 : 1 + len(clauses)]) == clauses
+    failed = [str(cell["title"]) for cell in cells if cell["class"] == "failed"]
+    assert sorted(failed) == sorted({c.clause for c in run("failing").checked if not c.ok})
+    assert len(cells) == sum(
+        len({check.clause for check in run(name).checked})
+        for name in ("replayed", "failing", "sessions")
+    )
+
+
+def test_pictures_are_dark_on_a_dark_page_and_tables_fit_a_narrow_one() -> None:
+    text = html.page([run("replayed").summary])
+    dark = text.split("@media (prefers-color-scheme: dark)")[-1]
+    assert "filter: invert(" in dark.split("}")[0]
+    narrow = text.split("@media (max-width: 40rem)")[1]
+    assert ".runs tr { display: grid;" in narrow
 
 
 def test_anchors_are_unique() -> None:

@@ -16,9 +16,10 @@ from matplotlib.text import Text
 from msgspec import structs
 
 from tests.report.stories import NAMES, run, skipped
-from x402sim import Run, World
+from x402sim import LiveWorld, Run, World
 from x402sim.events import AnswerReceived, RequestSent
 from x402sim.journal import Journal
+from x402sim.population import Every, Session
 from x402sim.report import plots
 from x402sim.report.plots import figure
 from x402sim.report.plots.figure import BLACK, BLUE, GREY, ORANGE, VERMILLION
@@ -151,7 +152,7 @@ def test_each_exchange_has_its_arrows(name: str) -> None:
 
 def test_arrows_point_from_sender_to_receiver() -> None:
     ax = plots.sequence(run("replayed"))
-    x = {label.get_text(): at for at, label in enumerate(ax.get_xticklabels())}
+    x = dict(zip((t.get_text() for t in ax.get_xticklabels()), ax.get_xticks(), strict=True))
     ask, answer = named(ax, "request")["1"], named(ax, "answer")["1"]
     assert (ask.xyann[0], ask.xy[0]) == (x["alice"], x["service"])
     assert (answer.xyann[0], answer.xy[0]) == (x["service"], x["alice"])
@@ -324,6 +325,45 @@ def test_budgets_burn_down_as_the_frame_says() -> None:
     assert ax.get_ylim()[0] == 0
 
 
+async def many(world: LiveWorld) -> None:
+    behaviour = Session(deposit="0.05", requests=3, wait=(60, 0.5), duration_s=900)
+    await world.population(12, arrivals=Every(100), behaviour=behaviour, balance="1.00")
+    await world.advance(1800)
+
+
+def test_many_sessions_are_bands_of_quantiles_over_their_age() -> None:
+    found = World(seed=3).play(many)
+    ax = plots.session_burn_down(found)
+    assert {gid for each in ax.get_children() if (gid := each.get_gid())} == {
+        "band 5 to 95 %", "band 25 to 75 %", "median",
+    }  # fmt: skip
+    assert len(ax.lines) == 1
+    (median,) = ax.lines
+    ages, budgets = median.get_xdata(), median.get_ydata()
+    assert (budgets[0], budgets[-1]) == (0.04, 0), "the first request comes at once"
+    assert list(budgets) == sorted(budgets, reverse=True)
+    assert 15 <= ages[-1] <= 16
+    assert ax.get_xlabel() == "time since it was opened (min)"
+    frame = found.sessions
+    half = frame["t_s"] - frame.groupby("session_id", observed=True)["t_s"].transform("first")
+    left = frame[half <= 300].groupby("session_id", observed=True)["remaining"].last().median()
+    assert budgets[np.searchsorted(ages, 5, side="right") - 1] == pytest.approx(left)
+    names = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert names == ["median of 12 sessions", "middle half", "5th to 95th percentile"]
+
+
+def test_the_colours_of_the_sequence_and_of_latencies_have_legends() -> None:
+    def names(ax: Axes) -> list[str]:
+        return [text.get_text() for text in ax.get_legend().get_texts()]
+
+    assert names(plots.sequence(run("replayed"))) == [
+        "2xx", "402 Payment Required", "any other answer",
+    ]  # fmt: skip
+    assert names(plots.sequence(run("lost")))[-1] == "no answer"
+    callees = ["service", "facilitator", "rpc", "median", "single answers"]
+    assert names(plots.latency(run("replayed"))) == callees
+
+
 # --- time and the indexer ------------------------------------------------------------
 
 
@@ -435,3 +475,19 @@ def test_money_that_moves_without_a_payment_is_plotted() -> None:
     journal = World().play("token_rules").journal
     names = [plot.name for plot in plots.PLOTS if plot.has_content(journal)]
     assert "balances" in names
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("width_mm", [80, 160])
+def test_no_text_of_the_sequence_crosses_a_lane(name: str, width_mm: int) -> None:
+    ax = plots.sequence(run(name), figure.new_axes(width_mm, 120))
+    ax.figure.canvas.draw()
+    (lanes,) = named(ax, "lanes").values()
+    xs = [ax.transData.transform((path.vertices[0][0], 0))[0] for path in lanes.get_paths()]
+    words = {round(bar.get_y() + bar.get_height() / 2, 2) for bar in named(ax, "word").values()}
+    between = [text for text in ax.texts if round(text.xy[1], 2) not in words and text.get_text()]
+    assert len(between) > 2
+    for text in between:
+        box = text.get_window_extent()
+        crossed = [x for x in xs if box.x0 + 1 < x < box.x1 - 1]
+        assert not crossed, f"{text.get_text()!r} crosses {len(crossed)} lanes"

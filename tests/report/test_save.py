@@ -35,8 +35,9 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_run_has_all_its_files(saved: Path) -> None:
     frames = {f"{name}.{kind}" for name in TABLES for kind in ("csv", "parquet")}
-    drawn = {f"{each.name}.png" for each in PLOTS if each.has_content(run("sessions").journal)}
-    assert len(drawn) >= 5
+    shown = [each.name for each in PLOTS if each.has_content(run("sessions").journal)]
+    drawn = {f"{name}.{kind}" for name in shown for kind in ("png", "svg", "pdf")}
+    assert len(shown) >= 5
     assert {*contents(saved)} == frames | drawn | {"journal.ndjson", "report.html"}
     assert Run.load(saved / "journal.ndjson").sha256 == run("sessions").sha256
 
@@ -130,3 +131,12 @@ def test_the_error_names_the_missing_packages(
     ):
         with pytest.raises(ModuleNotFoundError, match=message):
             use()
+
+
+def test_plots_for_papers_are_vectors_with_text_that_can_be_selected(saved: Path) -> None:
+    for file in saved.glob("*.pdf"):
+        assert file.read_bytes().startswith(b"%PDF-")
+        assert b"/Type3" not in file.read_bytes(), "TrueType, as journals ask"
+    svgs = list(saved.glob("*.svg"))
+    assert len(svgs) == len(list(saved.glob("*.pdf"))) >= 5
+    assert all(b"<svg" in file.read_bytes() for file in svgs)

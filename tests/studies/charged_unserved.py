@@ -12,7 +12,7 @@ PAYER = policies.PayerPolicy(retry=policies.SameAuthorization(times=9, wait_s=20
 NODE_FAILS = Fault(victim="rpc", does="refuse", contains="eth_getLogs", probability=0.5, times=None)
 
 
-def experiment(*, service: str, p: float, seed: int, payers: int = 100) -> dict[str, int]:
+def experiment(*, service: str, p: float, seed: int, payers: int = 60) -> dict[str, int]:
     lost = Fault(
         victim="facilitator", does="lose answer", path="/settle", probability=p, times=None
     )

@@ -50,6 +50,9 @@ def test_a_must_that_was_judged_in_part_is_named() -> None:
 def test_with_the_key_a_refund_that_never_comes_fails() -> None:
     result = judged(10)
     assert result.outcome is Outcome.FAILED
+    assert result.exchange.startswith("POST http"), "it is the payment of the deposit"
+    assert "/api/pay\n" in result.exchange
+    assert '"paymentHeader":{"from":' in result.exchange
     assert not_in_full([result]) == lacking([result], ("refunds",)) == []
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from tests.suite.gateway import API_KEY, NAME, Certificate, Gateway, running, self_signed
 from tests.suite.test_command import Duo, conformance
@@ -262,6 +262,36 @@ def test_a_service_without_a_facilitator_is_one_line(duo: Duo, said: tuple[int, 
         found = line(gateway.url, "--world", duo.ready["control"])
     assert "the world's facilitator was not asked" in found
     assert said[1] in found
+
+
+class Site(Gateway):
+    """A web server that answers everything with a page."""
+
+    status = 200
+
+    async def answer(self, request: Request) -> Response:
+        return HTMLResponse("<!doctype html><title>Welcome to nginx!</title>", self.status)
+
+
+@pytest.mark.parametrize("status", [200, 402])
+def test_a_site_is_no_service_and_one_line(status: int) -> None:
+    with running(Site("")) as site:
+        site.status = status
+        said = line(site.url)
+    assert f"are answered {status} (text/html; charset=utf-8), and not in JSON" in said
+    assert "no service of this specification" in said
+
+
+def test_a_service_that_gives_pages_away_is_judged(duo: Duo) -> None:
+    class Free(Gateway):
+        async def answer(self, request: Request) -> Response:
+            if request.url.path == "/api/perp/quote":
+                return HTMLResponse("<p>here you are")
+            return await self.forward(request, request.url.path)
+
+    with running(Free(duo.url, api_key=None)) as gateway:
+        done = conformance(gateway.url, "--only", "1/unpaid-402")
+    assert done.returncode == 1, done.stderr
 
 
 def test_another_path_is_one_line(duo: Duo) -> None:

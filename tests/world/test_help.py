@@ -6,12 +6,16 @@ import inspect
 import pytest
 
 import x402sim
-from x402sim import Fault, World, backends
+from x402sim import Fault, World, backends, policies
+from x402sim.payer import policies as of_payer
+from x402sim.service import policies as of_service
 from x402sim.world.story import world
 from x402sim.world.transport import faults
 
 
-@pytest.mark.parametrize("module", [world, faults], ids=lambda each: each.__name__)
+@pytest.mark.parametrize(
+    "module", [world, faults, of_service, of_payer], ids=lambda each: each.__name__
+)
 def test_the_examples_run(module) -> None:
     result = doctest.testmod(module)
     assert result.attempted > 0
@@ -28,6 +32,19 @@ def test_every_public_name_has_a_docstring() -> None:
     for name in x402sim.__all__:
         value = getattr(x402sim, name)
         assert name.isupper() or inspect.getdoc(value), name
+
+
+def test_the_documentation_of_the_policies_names_them_all_and_the_default_first() -> None:
+    text = inspect.getdoc(policies) or ""
+    for name in policies.__all__:
+        assert name in text or name in ("EndedSession", "PayBack"), name
+        assert inspect.getdoc(getattr(policies, name)), name
+    for policy in (policies.ServicePolicy(), policies.PayerPolicy()):
+        for field in policy.__struct_fields__:
+            default = type(getattr(policy, field)).__name__
+            (line,) = (each for each in text.splitlines() if each.split()[:1] == [field])
+            assert line.split()[1].rstrip(",") == default
+            assert len(line.split()) >= 1 + 4, "a default and three others"
 
 
 def test_the_backends_are_loaded_by_name() -> None:

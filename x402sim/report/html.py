@@ -12,7 +12,8 @@ from struct import unpack
 from typing import Any
 
 from x402sim.report import plots
-from x402sim.report.plots.figure import DPI, png
+from x402sim.report.plots.figure import DPI
+from x402sim.report.plots.matrix import held_clauses
 from x402sim.report.render import render
 from x402sim.report.summary import Summary
 from x402sim.report.trace import failed_checks
@@ -62,6 +63,11 @@ class _View:
     images: list[_Image]
 
     @property
+    def held(self) -> dict[str, bool]:
+        """Whether all checks of each clause held."""
+        return held_clauses(self.run)
+
+    @property
     def glyph(self) -> str:
         return _GLYPHS.get(self.run.outcome, "?")
 
@@ -98,7 +104,8 @@ def page(
         counts=[(name, _GLYPHS[name], outcomes.count(name)) for name in _GLYPHS],
         held=sum(run.held for run in runs),
         checks=sum(len(run.checked) for run in runs),
-        matrix=_image(plots.OUTCOMES_CAPTION, png(plots.outcomes(runs).figure)) if runs else None,
+        clauses=plots.clauses_of(runs),
+        matrix_caption=plots.OUTCOMES_CAPTION,
         version=VERSION,
     )
 

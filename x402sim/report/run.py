@@ -7,18 +7,16 @@ none of them imports this module.
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from x402sim.events import Check, StoryRaised
 from x402sim.journal import Journal
 from x402sim.report import need_extra
 from x402sim.report.summary import Summary
-
-if TYPE_CHECKING:
-    from pandas import DataFrame
+from x402sim.report.table import Table
 
 _MOST_SHOWN = 5
 """Failed checks that the text of a `RunFailed` has."""
@@ -51,12 +49,25 @@ class Run:
     """One run of one scenario: its outcome, its checks, and its journal as frames and reports.
 
     `on` is the stage it was played on, `real_s` how many seconds of real time it took. The
-    frames' columns are documented in `x402sim.report.frames`. A run can be pickled.
+    frames' columns are documented in `help(Run.outcomes)` and so on. A run can be pickled.
     """
 
     journal: Journal
     on: str = ""
     real_s: float | None = None
+    labels: tuple[tuple[str, Any], ...] = ()
+    """The first columns of every frame, the same in each row; see `label`."""
+
+    outcomes = Table("One row for each order: asked, charged, served, refunded, and at what cost.")
+    steps = Table("One row for each exchange of a payer.")
+    checks = Table("One row for each check.")
+    transfers = Table("One row for each movement of the token.")
+    payments = Table("One row for each payment id that was issued or used.")
+    sessions = Table("One row for each change of each session's budget.")
+    latency = Table("One row for each exchange between any two parts.")
+    balances = Table("One row for each change of each party's balance.")
+    backlog = Table("One row for each run of the payment indexer.")
+    transactions = Table("One row for each transaction that was mined, with the gas it used.")
 
     @cached_property
     def summary(self) -> Summary:
@@ -114,58 +125,21 @@ class Run:
         """The command that plays it again, or the Python expression; see `Summary.command`."""
         return self.summary.command
 
-    @property
-    def outcomes(self) -> "DataFrame":
-        """One row for each order: asked, charged, served, refunded, and at what cost."""
-        return _frames().outcomes(self.journal)
+    def label(self, **labels: Any) -> "Run":
+        """Return this run with label columns in front of every frame, to tell runs apart.
 
-    @property
-    def steps(self) -> "DataFrame":
-        """One row for each exchange of a payer."""
-        return _frames().steps(self.journal)
+        >>> from x402sim import World
+        >>> run = World().play("replay").label(policy="naive", seed=0)
+        >>> list(run.checks.columns)[:3]
+        ['policy', 'seed', 'clause']
 
-    @property
-    def checks(self) -> "DataFrame":
-        """One row for each check."""
-        return _frames().checks(self.journal)
-
-    @property
-    def transfers(self) -> "DataFrame":
-        """One row for each movement of the token."""
-        return _frames().transfers(self.journal)
-
-    @property
-    def payments(self) -> "DataFrame":
-        """One row for each payment id that was issued or used."""
-        return _frames().payments(self.journal)
-
-    @property
-    def sessions(self) -> "DataFrame":
-        """One row for each change of each session's budget."""
-        return _frames().sessions(self.journal)
-
-    @property
-    def latency(self) -> "DataFrame":
-        """One row for each exchange between any two parts."""
-        return _frames().latency(self.journal)
-
-    @property
-    def balances(self) -> "DataFrame":
-        """One row for each change of each party's balance."""
-        return _frames().balances(self.journal)
-
-    @property
-    def backlog(self) -> "DataFrame":
-        """One row for each run of the payment indexer."""
-        return _frames().backlog(self.journal)
-
-    @property
-    def transactions(self) -> "DataFrame":
-        """One row for each transaction that was mined, with the gas it used."""
-        return _frames().transactions(self.journal)
+        `pd.concat` of labelled frames needs no keys. A frame raises `ValueError` for a label that
+        is one of its columns.
+        """
+        return replace(self, labels=(*self.labels, *labels.items()))
 
     def save(self, folder: str | Path) -> Path:
-        """Write journal, frames, plots and report.html into a folder; return the folder.
+        """Write journal, frames, plots (PNG, SVG, PDF) and report.html into a folder; return it.
 
         Raises `ModuleNotFoundError` without the extra `report`, and `OSError`.
         """
@@ -208,13 +182,6 @@ class Run:
         summary = self.summary
         held = f"{summary.held} of {len(summary.checked)} checks held"
         return f"Run({summary.name}: {summary.outcome}, {held})"
-
-
-def _frames() -> Any:
-    need_extra()
-    from x402sim.report import frames
-
-    return frames
 
 
 def _unpickled(ndjson: bytes, on: str, real_s: float | None) -> Run:

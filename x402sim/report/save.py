@@ -1,4 +1,6 @@
-"""Which files does a run become? Frames as CSV and Parquet, plots as PNG, journal, report.html.
+"""Which files does a run become? Its journal, frames as CSV and Parquet, plots, report.html.
+
+The plots are PNG; those of one run for itself also SVG and PDF, for papers.
 
 The same run gives the same bytes.
 """
@@ -14,7 +16,7 @@ from pandas.api.types import is_object_dtype
 
 from x402sim.report import html, plots
 from x402sim.report.frames import TABLES
-from x402sim.report.plots.figure import png
+from x402sim.report.plots.figure import pdf, png, svg
 from x402sim.report.summary import Summary
 
 _ARROW_TYPES = {
@@ -27,7 +29,7 @@ _ARROW_TYPES = {
 
 def save_run(run: Summary, folder: Path) -> Path:
     """Write a run's journal, frames, plots and report.html into a folder; return the folder."""
-    drawn = _save_one(run, folder)
+    drawn = _save_one(run, folder, for_papers=True)
     _write_page([run], folder, {run.sha256: drawn}, None)
     return folder
 
@@ -48,16 +50,21 @@ def save_runs(
     return folder
 
 
-def _save_one(run: Summary, folder: Path) -> dict[str, bytes]:
+def _save_one(run: Summary, folder: Path, *, for_papers: bool = False) -> dict[str, bytes]:
+    """Write a run's files; `for_papers`, the plots also as SVG and PDF. Return them as PNG."""
     folder.mkdir(parents=True, exist_ok=True)
     run.journal.save(folder / "journal.ndjson")
     for name, table in TABLES.items():
         frame = table(run.journal)
         frame.to_csv(folder / f"{name}.csv", index=False, lineterminator="\n")
         pq.write_table(_arrow(frame), folder / f"{name}.parquet")
-    drawn = plots.draw_all(run.journal)
+    figures = plots.figures(run.journal)
+    drawn = {name: png(figure) for name, figure in figures.items()}
     for name, image in drawn.items():
         (folder / f"{name}.png").write_bytes(image)
+        if for_papers:
+            (folder / f"{name}.svg").write_bytes(svg(figures[name]))
+            (folder / f"{name}.pdf").write_bytes(pdf(figures[name]))
     return drawn
 
 

@@ -6,11 +6,13 @@ Clauses: 4.3/list, 2.7/agent.
 from x402sim.protocol.crypto import checksum
 from x402sim.protocol.messages import Agent
 from x402sim.service.issue import QUOTE
+from x402sim.service.reputation import Track
 from x402sim.service.state import Service
 
 
 def agents(service: Service) -> list[Agent]:
     """Return the agents, their resources, prices and reputations (4.3/list, 2.7/agent)."""
+    known = service.store.payments.reputation(QUOTE)
     return [
         Agent(
             id="perp-quotes",
@@ -19,6 +21,6 @@ def agents(service: Service) -> list[Agent]:
             resource=QUOTE,
             price=str(service.setup.quote_price_base),
             pay_to=checksum(service.setup.pay_to),
-            reputation=service.store.payments.reputation(QUOTE),
+            reputation=service.settings.reputation.of(Track()) if known is None else known,
         )
     ]

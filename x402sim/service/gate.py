@@ -23,6 +23,7 @@ class Pass(msgspec.Struct, frozen=True):
     resource: str
     amount_base: int
     session_id: str | None = None
+    payment_id: str | None = None
 
 
 def find_pass(
@@ -37,7 +38,7 @@ def find_pass(
     def by_payment() -> Pass | None:
         if payment_id is None or not is_entitled(service, payment_id, resource):
             return None
-        return Pass(resource, amount_base)
+        return Pass(resource, amount_base, payment_id=payment_id)
 
     def by_session() -> Pass | None:
         if session_id is None:
@@ -121,8 +122,13 @@ def _is_indexed(service: Service, payment_id: str) -> bool:
 
 
 def spend(service: Service, granted: Pass) -> bool:
-    """Debit the session of a pass (5/session-debit); False if it cannot pay any more."""
+    """Debit the session of a pass (5/session-debit); False if it cannot pay any more.
+
+    A payment that is served is marked as such, if the reputation counts that.
+    """
     if granted.session_id is None:
+        if granted.payment_id is not None and service.settings.reputation.counts_served:
+            service.store.payments.mark_served(granted.payment_id, granted.resource)
         return True
     released = service.store.sessions.debit(
         granted.session_id, granted.amount_base, granted.resource, service.clock.now_ms()

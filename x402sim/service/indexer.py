@@ -56,7 +56,7 @@ async def run(service: Service) -> IndexerRun:
     results = [await _index(service, stored) for stored in batch]
     changed = await look_again(service)
     if changed or "matched" in results or "reverted" in results:
-        payments.update_reputation()
+        payments.update_reputation(settings.reputation)
     counts = {name: results.count(name) for name in ("matched", "reverted", "unknown")}
     done = IndexerRun(
         asked=len(batch),

@@ -10,8 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from x402sim.bounded import MIB
+from x402sim.printable import described
 from x402sim.protocol.money import to_base
 from x402sim.service.policies import ServicePolicy
+from x402sim.service.reputation import MatchedPayments, Reputation
 from x402sim.spec.decisions import Decisions
 
 MOST_DECIMALS = 77
@@ -68,6 +70,8 @@ class Settings:
     log_search_blocks: int | None = None
     """How many blocks back to search for a lost settlement; None for the whole chain."""
 
+    reputation: Reputation = MatchedPayments()  # noqa: RUF009 - frozen, without state
+    """What the reputations in the list of agents are (6/reputation)."""
     facilitator: str | None = None
     """The name of the facilitator that it uses; None for the world's first."""
     phase: float | None = None
@@ -94,6 +98,11 @@ class Settings:
             _number("phase", self.phase, least=0)
         if not isinstance(self.decisions, Decisions):
             raise ValueError(f"decisions: expected Decisions, got {self.decisions!r}")
+        if isinstance(self.reputation, type) or not hasattr(self.reputation, "of"):
+            raise ValueError(
+                "reputation: expected an object with the method 'of', such as MatchedPayments(), "
+                f"got {described(self.reputation)}"
+            )
         if not isinstance(self.policy, ServicePolicy):
             raise ValueError(f"policy: expected ServicePolicy, got {self.policy!r}")
 

@@ -278,7 +278,10 @@ def play(access: Access, wanted: Wanted) -> int:
     if STDOUT not in map(str, wanted.files.values()):
         printing.show_results(results, wanted.strict)
     lacks = lacking(results, access.require)
-    for line in [*(not_in_full(results) if access.world_url else ()), *lacks, done]:
+    for line in [*(not_in_full(results) if access.world_url else ()), *lacks]:
         tell(line)
+    tell(done)
+    if interrupted:
+        return INTERRUPTED
     code = conclude(results, wanted.strict)
-    return INTERRUPTED if interrupted else NO_VERDICT if code == HELD and lacks else code
+    return NO_VERDICT if code == HELD and lacks else code

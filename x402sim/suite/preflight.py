@@ -174,6 +174,8 @@ def _no_answer(error: httpx.TransportError, setting: Setting) -> str:
 
 async def _foreign(probe: Probe, answer: TargetAnswer) -> str | None:
     """Return why this is no service to judge, and what to do; None if it is one."""
+    if await _is_site(probe, answer):
+        return _no_service(probe, answer)
     endpoint, said = probe.target.protected, answer.summary
     asked = f"{endpoint.method} {endpoint.path}"
     match answer.status:
@@ -196,6 +198,24 @@ async def _foreign(probe: Probe, answer: TargetAnswer) -> str | None:
             return f"{asked} answers {said}; is the service up, behind what answers here?"
         case _:
             return None
+
+
+async def _is_site(probe: Probe, answer: TargetAnswer) -> bool:
+    """Tell whether neither the resource nor the settlement endpoint says anything in JSON."""
+    if answer.body is not None or not (answer.status == 402 or 200 <= answer.status < 300):
+        return False
+    paid = await probe.send("POST", probe.target.pay.path, json={})
+    return paid.body is None and (paid.status == 402 or 200 <= paid.status < 300)
+
+
+def _no_service(probe: Probe, answer: TargetAnswer) -> str:
+    kind = answer.headers.get("content-type", "no Content-Type")[:60]
+    endpoint = probe.target.protected
+    return (
+        f"{endpoint.method} {endpoint.path} and POST {probe.target.pay.path} are answered "
+        f"{answer.status} ({kind}), and not in JSON: no service of this specification; give the "
+        f"base URL of one, or a target file with its paths ({INIT} URL writes one)"
+    )
 
 
 def _other_dialect(probe: Probe, answer: TargetAnswer) -> str | None:

@@ -156,8 +156,8 @@ class Probe:
                 return self.last
             is_large = content is not None and len(content) > 1000
             size = f" with a body of {len(content or b'')} bytes" if is_large else ""
-            why = wire.why(error)
-            raise Inconclusive(f"{method} {path}{size} was not answered: {why}") from error
+            why = f"{method} {path}{size} was not answered: {wire.why(error)}"
+            raise Inconclusive(why) from error
         self.last = TargetAnswer(
             self.target,
             response.status_code,

@@ -13,6 +13,7 @@ To add a plot, write the function in the file that fits (`money`, `timing`, `dia
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from matplotlib.axes import Axes
 
@@ -21,7 +22,7 @@ from x402sim.report import frames
 from x402sim.report.plots.bands import bands
 from x402sim.report.plots.diagram import sequence
 from x402sim.report.plots.figure import png
-from x402sim.report.plots.matrix import outcomes
+from x402sim.report.plots.matrix import clauses_of, outcomes
 from x402sim.report.plots.money import balances, session_burn_down
 from x402sim.report.plots.timing import backlog, latency
 from x402sim.report.reading import Reading
@@ -33,6 +34,7 @@ __all__ = [
     "backlog",
     "balances",
     "bands",
+    "clauses_of",
     "draw_all",
     "latency",
     "outcomes",
@@ -92,13 +94,13 @@ PLOTS = (
     ),
     Plot(
         "session_burn_down",
-        "Remaining budget of each session.",
+        "Remaining budget of each session; of more than five, the median and bands of quantiles.",
         session_burn_down,
         lambda journal: _takes_time(journal) and not frames.sessions(journal).empty,
     ),
     Plot(
         "latency",
-        "Latency by service and request. Dot: median; thick line: middle half; thin line: 5th to "
+        "Latency by service and request. Ring: median; thick line: middle half; thin line: 5th to "
         "95th percentile; ticks: single answers.",
         latency,
         _has_latency,
@@ -113,10 +115,15 @@ PLOTS = (
 OUTCOMES_CAPTION = "Checks that held (tick) and checks that failed (cross), by scenario and clause."
 
 
-def draw_all(journal: Journal, names: Sequence[str] | None = None) -> dict[str, bytes]:
-    """Return the plots that have content, as PNG by name; with `names`, only those."""
+def figures(journal: Journal, names: Sequence[str] | None = None) -> dict[str, Any]:
+    """Return the figures of the plots that have content, by name; with `names`, only those."""
     return {
-        each.name: png(each.draw(journal).figure)
+        each.name: each.draw(journal).figure
         for each in PLOTS
         if (names is None or each.name in names) and each.has_content(journal)
     }
+
+
+def draw_all(journal: Journal, names: Sequence[str] | None = None) -> dict[str, bytes]:
+    """Return the plots that have content, as PNG by name; with `names`, only those."""
+    return {name: png(drawn) for name, drawn in figures(journal, names).items()}

@@ -12,14 +12,19 @@ from x402sim.report.plots.figure import (
     LIGHT,
     ORANGE,
     VERMILLION,
+    WIDTH_MM,
+    NotebookFigure,
     empty_axes,
     font_size,
     height_in,
+    line_sample,
+    mark_sample,
     plain,
     prepare,
     styled,
     width_in,
 )
+from x402sim.report.plots.lanes import PAD, Place, lay_out
 from x402sim.report.plots.rows import Row, rows
 from x402sim.report.reading import Reading, Source, journal_of
 from x402sim.report.trace import CHAIN
@@ -33,7 +38,16 @@ _OTHERS = "other payers"
 _WORD, _ALARM = "#efefef", "#f8dccb"
 _ARROW, _TEXT = 0.38, -0.06
 """The offsets of an arrow and of its text from the middle of the row, in rows; down is positive."""
-_MASK = {"facecolor": "white", "edgecolor": "none", "pad": 0.6}
+_LETTER = 0.55
+"""The mean width of a letter, as a share of the size of the text."""
+_LEFT_SHARE = 0.02
+_TIMES_IN = 0.72
+"""The width of the times and of their label, left of the lanes."""
+_MOST_MM = 240
+"""The widest figure that is made here; texts that need more are cut."""
+_NARROW_IN = 4.0
+_OWN_SIZE = 7.5
+"""The size of texts in points in a figure made here."""
 
 
 @styled
@@ -54,20 +68,25 @@ def sequence(
     """
     reading = Reading(journal_of(source))
     every = rows(reading)
-    if ax is None:
+    given = None if ax is None else prepare(ax)
+    if given is None:
         count = max(2, min(len(every), rows_shown or ROWS))
-        ax = prepare(None, height_mm=(count * ROW_IN + 0.75) * 25.4)
     else:
-        ax = prepare(ax)
-        count = rows_shown or max(5, int(height_in(ax) / LEAST_ROW_IN))
+        count = rows_shown or max(5, int(height_in(given) / LEAST_ROW_IN))
     first = _first(every, exchange, count)
     shown = every[first : first + count]
+    lanes = _lanes(shown, _parts(reading))
+    height_mm = (count * ROW_IN + 0.9) * 25.4
+    ax = given or prepare(None, height_mm=height_mm, width_mm=_width_mm(shown, lanes))
     if not shown:
         return empty_axes(ax, "no exchange")
-    _Diagram(ax, shown, _parts(reading)).draw()
-    if len(shown) < len(every):
+    diagram = _Diagram(ax, shown, lanes)
+    diagram.draw()
+    is_cut = len(shown) < len(every)
+    diagram.draw_legend(below_pt=1.5 * font_size(ax) if is_cut else 0)
+    if is_cut:
         caption = f"rows {first + 1} to {first + len(shown)} of {len(every)}"
-        ax.set_xlabel(caption, size=font_size(ax), color=GREY)
+        ax.set_xlabel(caption, size=font_size(ax), color=GREY, labelpad=1)
     return ax
 
 
@@ -79,14 +98,37 @@ def _first(every: list[Row], exchange: int, count: int) -> int:
     return 0 if begins < count else min(begins - count // 2, len(every) - count)
 
 
+def _width_mm(shown: list[Row], lanes: dict[str, str]) -> float:
+    """Return the width of a figure of our own, so that the texts fit if they can."""
+    letters = sum(lay_out(shown, lanes, _heads(lanes)).needs)
+    wanted_in = letters * _LETTER * _OWN_SIZE / 72 + _TIMES_IN
+    return max(WIDTH_MM, min(_MOST_MM, wanted_in * (1 + _LEFT_SHARE) * 25.4))
+
+
+def _heads(lanes: dict[str, str]) -> list[str]:
+    return ["\n".join(wrap(plain(name), 14)[:3]) for name in dict.fromkeys(lanes.values())]
+
+
+def _room_in(ax: Axes) -> float:
+    """Return the width between the first lane and the right end, once the layout is done."""
+    figure = ax.figure
+    whole_in = width_in(ax)
+    if isinstance(figure, NotebookFigure) and len(figure.axes) == 1:
+        whole_in = figure.get_figwidth() - _TIMES_IN
+    return whole_in / (1 + _LEFT_SHARE)
+
+
 class _Diagram:
     """Draws rows on axes: lanes from left to right, rows from top to bottom."""
 
-    def __init__(self, ax: Axes, shown: list[Row], parts: list[str]) -> None:
+    def __init__(self, ax: Axes, shown: list[Row], lanes: dict[str, str]) -> None:
         self._ax, self._rows = ax, shown
         self._size = font_size(ax) - 0.5
-        self._lanes = _lanes(shown, parts)
-        self._at = {name: x for x, name in enumerate(dict.fromkeys(self._lanes.values()))}
+        self._lanes = lanes
+        self._heads = _heads(self._lanes)
+        self._layout = lay_out(shown, self._lanes, self._heads)
+        self._xs = self._layout.xs(_room_in(ax) * 72 / self._size / _LETTER)
+        self._at = dict(zip(dict.fromkeys(self._lanes.values()), self._xs, strict=False))
 
     def draw(self) -> None:
         self._draw_lanes()
@@ -97,18 +139,20 @@ class _Diagram:
         for artist in set(self._ax.get_children()) - before:
             artist.set_in_layout(False)  # it is inside anyway, and laying it out takes time
 
-    def _x(self, name: str) -> int:
+    def _x(self, name: str) -> float:
         return self._at[self._lanes[name]]
 
     def _draw_lanes(self) -> None:
-        ax, last = self._ax, len(self._at) - 1
-        ax.set_xlim(-0.12, last + 0.3)
+        ax, xs = self._ax, list(self._at.values())
+        width = self._xs[-1]
+        ax.set_xlim(-_LEFT_SHARE * width, width)
         ax.set_ylim(len(self._rows) - 0.4, -0.85)
         ax.spines[:].set_visible(False)
-        ax.vlines(range(last + 1), -0.85, len(self._rows) - 0.4, colors=LIGHT, lw=0.8, zorder=0)
+        ends = -0.85, len(self._rows) - 0.4
+        ax.vlines(xs, *ends, colors=LIGHT, lw=0.8, zorder=0, gid="lanes")
         ax.xaxis.tick_top()
-        heads = ["\n".join(wrap(plain(name), 14)[:3]) for name in self._at]
-        ax.set_xticks(range(last + 1), heads, size=font_size(ax), weight="bold", parse_math=False)
+        heads = self._heads
+        ax.set_xticks(xs, heads, size=font_size(ax), weight="bold", parse_math=False)
         ax.tick_params(axis="x", length=0, pad=2)
         if width_in(ax) < 0.75 * len(heads):
             for head in ax.get_xticklabels()[1::2]:
@@ -145,7 +189,7 @@ class _Diagram:
                 middle, y + _ARROW, marker="x", ms=5, zorder=4, mew=1.4, color=VERMILLION,
                 gid=f"cross {line.exchange}",
             )  # fmt: skip
-            end = middle  # type: ignore[assignment]
+            end = middle
         heads = "<|-|>" if row.answer else "-|>"
         colour = _COLOURS.get(row.outcome, VERMILLION)
         style = "-" if line.kind == "lost" else f"{heads},head_width=0.16,head_length=0.35"
@@ -157,15 +201,12 @@ class _Diagram:
                 "linestyle": "-" if line.kind == "request" or row.answer else (0, (3, 2)),
             },
         )  # fmt: skip
-        self._write(min(left, right), y + _TEXT, row.text, 4)
+        self._write(y + _TEXT, row.text, self._layout.places[y])
 
     def _draw_action(self, y: int, row: Row) -> None:
         x = self._x(row.line.left)
         self._ax.plot(x, y, marker="D", ms=3.2, color=BLACK, gid=f"action {row.line.seq}")
-        if row.line.left == CHAIN:
-            self._write(x, y, row.text, -6)
-        else:
-            self._write(x, y, row.text, 6)
+        self._write(y, row.text, self._layout.places[y])
 
     def _draw_word(self, y: int, row: Row) -> None:
         """Write an action of the story, or a failure, across all lanes."""
@@ -174,22 +215,49 @@ class _Diagram:
             y - 0.42, y + 0.42, color=_ALARM if is_alarm else _WORD, lw=0, zorder=0.5,
             gid=f"word {row.line.seq}",
         )  # fmt: skip
-        self._write(0, y, ("✗ " if is_alarm else "") + row.text, 4, mask=False)
+        text = ("✗ " if is_alarm else "") + row.text
+        self._annotate(0, y, _cut(text, int(self._xs[-1])), 4)
 
-    def _write(self, x: float, y: float, text: str, gap_pt: int, *, mask: bool = True) -> None:
-        """Write beside a lane, right of it or (negative gap) left of it; cut what does not fit."""
-        text = plain(text)
-        if gap_pt > 0:
-            room_in = width_in(self._ax) * (1 - x / (len(self._at) - 0.5))
-            most = max(12, int(room_in * 72 / self._size / 0.56))
-            text = text if len(text) <= most else text[: most - 1] + "…"
+    def _write(self, y: float, text: str, place: Place) -> None:
+        """Write between two lanes; cut what does not fit."""
+        left, right = self._xs[place.gap : place.gap + 2]
+        x = right if place.is_at_right else left
+        text = _cut(text, max(1, int(right - left - PAD)))
+        self._annotate(x, y, text, -6 if place.is_at_right else 5)
+
+    def _annotate(self, x: float, y: float, text: str, gap_pt: int) -> None:
         self._ax.annotate(
             text, (x, y), xytext=(gap_pt, 0), textcoords="offset points", size=self._size,
-            ha="left" if gap_pt > 0 else "right", va="center_baseline",
-            bbox=_MASK if mask else None, zorder=2, annotation_clip=False,
+            ha="left" if gap_pt > 0 else "right", va="center_baseline", zorder=2,
+            annotation_clip=False,
         )  # fmt: skip
 
+    def draw_legend(self, below_pt: float) -> None:
+        """Explain the colours that are there, so many points below the diagram."""
+        outcomes = {row.outcome for row in self._rows if row.line.kind == "answer" or row.answer}
+        colours = {_COLOURS.get(outcome, VERMILLION) for outcome in outcomes}
+        is_lost = any(row.line.kind == "lost" for row in self._rows)
+        handles = [
+            *(line_sample(name, c, (0, (3, 2))) for c, name in _ANSWERS.items() if c in colours),
+            *([mark_sample("no answer", "x", VERMILLION, VERMILLION)] if is_lost else []),
+        ]
+        if handles:
+            self._ax.legend(
+                handles=handles, loc="upper left", frameon=False,
+                bbox_to_anchor=(0, -below_pt / 72 / height_in(self._ax)),
+                ncols=2 if width_in(self._ax) < _NARROW_IN else len(handles),
+                fontsize=font_size(self._ax), handlelength=2.2, handletextpad=0.4,
+                columnspacing=1.2, borderaxespad=0.3,
+            )  # fmt: skip
 
+
+def _cut(text: str, most: int) -> str:
+    """Return a text on one line of at most so many letters."""
+    text = plain(text)
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+_ANSWERS = {BLUE: "2xx", ORANGE: "402 Payment Required", VERMILLION: "any other answer"}
 _COLOURS = {None: BLACK, "served": BLUE, "paid": BLUE, "payment required": ORANGE}
 """By outcome; any other outcome is vermillion."""
 

@@ -37,6 +37,7 @@ _STYLE: Any = {
     "axes.facecolor": "white",
     "savefig.facecolor": "white",
     "svg.hashsalt": "x402sim",
+    "pdf.fonttype": 42,
 }
 _UNITS = ((2 * 86_400, 86_400, "d"), (2 * 3600, 3600, "h"), (300, 60, "min"), (0, 1, "s"))
 
@@ -189,6 +190,11 @@ def png(figure: Any, dpi: int = DPI) -> bytes:
 def svg(figure: Any) -> bytes:
     """Return a figure as SVG; the same figure gives the same bytes."""
     return _bytes(figure, "svg", metadata={"Date": None, "Creator": None})
+
+
+def pdf(figure: Any) -> bytes:
+    """Return a figure as PDF; the same figure gives the same bytes."""
+    return _bytes(figure, "pdf", metadata={"CreationDate": None, "Creator": None, "Producer": None})
 
 
 def _bytes(figure: Any, form: str, **options: Any) -> bytes:

@@ -37,10 +37,7 @@ def outcomes(runs: Sequence[Source], ax: Axes | None = None) -> Axes:
     that clause. A cross before a name: the scenario failed, by a check or by an exception.
     """
     summaries = [Summary(journal_of(run)) for run in runs]
-    clauses = sorted(
-        {check.clause for summary in summaries for check in summary.checked},
-        key=_by_section,
-    )
+    clauses = clauses_of(summaries)
     names = _labels(summaries)
     if ax is None:
         longest = max(map(len, names), default=0) * 0.075, max(map(len, clauses), default=0) * 0.075
@@ -57,6 +54,20 @@ def outcomes(runs: Sequence[Source], ax: Axes | None = None) -> Axes:
     for y, summary in enumerate(summaries):
         _draw_run(ax, y, summary, clauses)
     return ax
+
+
+def clauses_of(summaries: Sequence[Summary]) -> list[str]:
+    """Return every clause that these runs check, as in the specification."""
+    found = {check.clause for summary in summaries for check in summary.checked}
+    return sorted(found, key=_by_section)
+
+
+def held_clauses(summary: Summary) -> dict[str, bool]:
+    """Return whether all checks of each clause held."""
+    held: dict[str, bool] = {}
+    for check in summary.checked:
+        held[check.clause] = held.get(check.clause, True) and check.ok
+    return held
 
 
 def _labels(summaries: Sequence[Summary]) -> list[str]:
@@ -110,10 +121,7 @@ def _draw_run(ax: Axes, y: int, summary: Summary, clauses: list[str]) -> None:
         )  # fmt: skip
         text = plain(f"\N{EN DASH} skipped: {summary.reason}")
         ax.text(-0.3, y, text, va="center", size=letters, color=BLACK)
-    held: dict[str, bool] = {}
-    for check in summary.checked:
-        held[check.clause] = held.get(check.clause, True) and check.ok
-    for clause, ok in held.items():
+    for clause, ok in held_clauses(summary).items():
         glyph, fill, ink = _GLYPHS["passed" if ok else "failed"]
         x = clauses.index(clause)
         ax.bar(x, 0.8, 0.8, y - 0.4, color=fill, gid=f"{'passed' if ok else 'failed'} {clause}")

@@ -9,6 +9,7 @@ from matplotlib.axes import Axes
 from x402sim.protocol.money import to_decimal
 from x402sim.report import frames
 from x402sim.report.plots.figure import (
+    BLUE,
     GREY,
     LIGHT,
     LINES,
@@ -25,7 +26,7 @@ from x402sim.report.plots.figure import (
 from x402sim.report.reading import MINT, Reading, Source, journal_of
 
 MOST_LINES = len(LINES)
-"""More parties are drawn as one total, more sessions as thin grey lines."""
+"""More parties are drawn as one total, more sessions as bands."""
 Points = list[tuple[float, int]]
 """The points of a line: (seconds, base units)."""
 
@@ -93,6 +94,8 @@ def _payers_together(held: dict[str, Points]) -> dict[str, Points]:
     return {**first, f"{len(others)} others": together}
 
 
+_OUTER, _INNER = "#dcebf5", "#9cc8e3"
+_MOST_POINTS = 2000
 _MARKS = {"opened": "o", "expired": "v", "refunded": "s"}
 
 
@@ -100,8 +103,8 @@ _MARKS = {"opened": "o", "expired": "v", "refunded": "s"}
 def session_burn_down(source: Source, ax: Axes | None = None) -> Axes:
     """Draw each session's remaining budget over time.
 
-    Disc: opened; triangle: expired; square: refunded. More than five sessions are thin grey
-    lines without marks.
+    Disc: opened; triangle: expired; square: refunded. More than five sessions are drawn together,
+    over the time since each was opened: their median, middle half, and 5th to 95th percentile.
     """
     reading = Reading(journal_of(source))
     table = frames.sessions(journal_of(source))
@@ -109,10 +112,12 @@ def session_burn_down(source: Source, ax: Axes | None = None) -> Axes:
     if table.empty:
         return empty_axes(ax, "no sessions")
     groups = [group for _, group in table.groupby("session_id", observed=True, sort=False)]
-    unit_s = time_axis(ax, float(table["t_s"].max()), y=f"remaining budget ({reading.symbol})")
-    are_few = len(groups) <= MOST_LINES
-    looks = LINES[: len(groups)] if are_few else [(GREY, "-")] * len(groups)
-    names = [group["payer"].iloc[0] for group in groups] if are_few else [f"{len(groups)} sessions"]
+    budget = f"remaining budget ({reading.symbol})"
+    if len(groups) > MOST_LINES:
+        return _draw_bands(ax, groups, budget)
+    unit_s = time_axis(ax, float(table["t_s"].max()), y=budget)
+    looks = LINES[: len(groups)]
+    names = [group["payer"].iloc[0] for group in groups]
     for group, (colour, dashes) in zip(groups, looks, strict=True):
         _draw_session(ax, group, unit_s, colour, dashes)
     legend(ax, [
@@ -120,8 +125,35 @@ def session_burn_down(source: Source, ax: Axes | None = None) -> Axes:
         *(
             mark_sample(name, marker, GREY if name == "opened" else "white")
             for name, marker in _MARKS.items()
-            if are_few and (table["event"] == name).any()
+            if (table["event"] == name).any()
         ),
+    ])  # fmt: skip
+    ax.set_ylim(bottom=0)
+    return ax
+
+
+def _draw_bands(ax: Axes, groups: list[Any], budget: str) -> Axes:
+    """Draw quantiles of all sessions over the time since each was opened."""
+    ages = [(group["t_s"] - group["t_s"].iloc[0]).to_numpy() for group in groups]
+    lefts = [group["remaining"].to_numpy(dtype="float64") for group in groups]
+    at_s = np.unique(np.concatenate(ages))
+    if len(at_s) > _MOST_POINTS:
+        at_s = np.linspace(0, at_s[-1], _MOST_POINTS)
+    held = np.array([
+        left[np.searchsorted(age, at_s, side="right") - 1]
+        for age, left in zip(ages, lefts, strict=True)
+    ])  # fmt: skip
+    unit_s = time_axis(ax, float(at_s[-1]), y=budget)
+    ax.set_xlabel(ax.get_xlabel().replace("virtual time", "time since it was opened"))
+    low, first, middle, third, high = np.percentile(held, [5, 25, 50, 75, 95], axis=0)
+    xs = at_s / unit_s
+    ax.fill_between(xs, low, high, step="post", color=_OUTER, lw=0, gid="band 5 to 95 %")
+    ax.fill_between(xs, first, third, step="post", color=_INNER, lw=0, gid="band 25 to 75 %")
+    ax.step(xs, middle, where="post", color=BLUE, lw=1.4, gid="median")
+    legend(ax, [
+        line_sample(f"median of {len(groups)} sessions", BLUE, "-"),
+        mark_sample("middle half", "s", _INNER, _INNER),
+        mark_sample("5th to 95th percentile", "s", _OUTER, _OUTER),
     ])  # fmt: skip
     ax.set_ylim(bottom=0)
     return ax
@@ -129,9 +161,6 @@ def session_burn_down(source: Source, ax: Axes | None = None) -> Axes:
 
 def _draw_session(ax: Axes, group: Any, unit_s: float, colour: str, dashes: Any) -> None:
     xs, ys = group["t_s"].to_numpy() / unit_s, group["remaining"].to_numpy(dtype="float64")
-    if colour == GREY:
-        ax.step(xs, ys, where="post", color=colour, lw=0.7, alpha=0.6)
-        return
     ax.step(xs, ys, where="post", color=colour, lw=1.4, ls=dashes)
     for name, marker in _MARKS.items():
         there = (group["event"] == name).to_numpy()

@@ -19,6 +19,7 @@ from x402sim.report.plots.figure import (
     font_size,
     label_axes,
     legend,
+    line_sample,
     mark_sample,
     plain,
     prepare,
@@ -37,7 +38,7 @@ _COLOURS = {"service": BLUE, "facilitator": VERMILLION, "explorer": GREEN, "rpc"
 def latency(source: Source, ax: Axes | None = None) -> Axes:
     """Draw the latency of each part, one row for each kind of request.
 
-    Dot: median; thick line: middle half; thin line: 5th to 95th percentile; faint ticks: single
+    Ring: median; thick line: middle half; thin line: 5th to 95th percentile; faint ticks: single
     answers. Unanswered requests are counted in the row's text.
     """
     table = frames.latency(journal_of(source))
@@ -54,6 +55,12 @@ def latency(source: Source, ax: Axes | None = None) -> Axes:
     ax.set_yticks([])
     ax.spines["left"].set_visible(False)
     label_axes(ax, f"latency ({unit})", "")
+    callees = dict.fromkeys(to for to, _, _ in groups)
+    legend(ax, [
+        *(line_sample(to, _COLOURS.get(to, BLACK), "-") for to in callees),
+        mark_sample("median", "o", "white"),
+        mark_sample("single answers", "|", GREY),
+    ])  # fmt: skip
     return ax
 
 

@@ -17,6 +17,7 @@ from x402sim.service.policies.settling import Claim, ClaimFirst, Verify, VerifyF
 class ServicePolicy(msgspec.Struct, frozen=True, kw_only=True):
     """What a service does about lost answers, verification, its claim, refunds and requests.
 
+    >>> from x402sim.policies import Forget
     >>> ServicePolicy(lost_answer=Forget())
     ServicePolicy(lost_answer=Forget())
     """

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from x402sim.protocol.refusals import Finding
-from x402sim.service.policies.numbers import require_seconds
+from x402sim.service.policies.bounds import require_seconds
 
 
 class PendingPayment(Protocol):

@@ -6,7 +6,7 @@ Clauses: 3/expiry-refund, 5/cache-first, 5/stored-records.
 from dataclasses import dataclass
 from typing import Protocol
 
-from x402sim.service.policies.numbers import require_amount, require_seconds, require_share
+from x402sim.service.policies.bounds import require_amount, require_seconds, require_share
 
 
 class Proof(Protocol):

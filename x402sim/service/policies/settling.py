@@ -6,7 +6,7 @@ Clauses: 4.1/order, 4.1/verify-signature.
 from dataclasses import dataclass
 from typing import Protocol
 
-from x402sim.service.policies.numbers import require_amount, require_share
+from x402sim.service.policies.bounds import require_amount, require_share
 
 
 class UnverifiedPayment(Protocol):

@@ -59,6 +59,33 @@ CREATE INDEX IF NOT EXISTS shallow_refunds ON refunds(timestamp)
 CREATE TABLE IF NOT EXISTS secrets(name TEXT PRIMARY KEY, value BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS reputation(resource_url TEXT PRIMARY KEY, payments INTEGER NOT NULL);
 """
+_MATCHED = "{row}.status = 'settled' AND {row}.block_number IS NOT NULL"
+_WAS, _IS = _MATCHED.format(row="old"), _MATCHED.format(row="new")
+_SERVED = "EXISTS(SELECT 1 FROM served WHERE payment_id = {row}.payment_id)"
+_FORGET = f"""
+    BEGIN UPDATE matched SET payments = payments - 1, served = served - {_SERVED.format(row="old")}
+    WHERE resource_url = old.resource_url; END"""
+COUNTS = (
+    "CREATE TABLE served(payment_id TEXT PRIMARY KEY, resource_url TEXT NOT NULL) WITHOUT ROWID",
+    "CREATE TABLE matched(resource_url TEXT PRIMARY KEY, payments INTEGER NOT NULL, "
+    "served INTEGER NOT NULL)",
+    f"""CREATE TRIGGER payment_matched AFTER UPDATE OF status, block_number ON payments
+    WHEN ({_IS}) AND NOT ({_WAS})
+    BEGIN INSERT INTO matched VALUES (new.resource_url, 1, {_SERVED.format(row="new")})
+    ON CONFLICT(resource_url) DO UPDATE
+    SET payments = payments + 1, served = served + excluded.served; END""",
+    f"""CREATE TRIGGER payment_unmatched AFTER UPDATE OF status, block_number ON payments
+    WHEN ({_WAS}) AND NOT ({_IS}) {_FORGET}""",
+    f"CREATE TRIGGER payment_deleted AFTER DELETE ON payments WHEN {_WAS} {_FORGET}",
+    f"""CREATE TRIGGER payment_served AFTER INSERT ON served
+    WHEN EXISTS(SELECT 1 FROM payments AS new_one WHERE payment_id = new.payment_id
+    AND {_MATCHED.format(row="new_one")})
+    BEGIN UPDATE matched SET served = served + 1 WHERE resource_url = new.resource_url; END""",
+    "INSERT INTO matched SELECT resource_url, count(*), 0 FROM payments "
+    "WHERE status = 'settled' AND block_number IS NOT NULL GROUP BY resource_url",
+)
+"""Counts of the payments that are in a block, which the database itself keeps up to date: counting
+them anew took longer with every payment. A file without them gets them when it is opened."""
 _TABLES = ("reputation", "refunds", "debits", "sessions", "payments")
 
 
@@ -96,6 +123,9 @@ class Database:
                     f"its tables are of version {version}, this x402sim reads version "
                     f"{SCHEMA_VERSION}: use a new file, or the x402sim that wrote this one"
                 )
+            if self.one("SELECT 1 FROM sqlite_master WHERE name = 'matched'") is None:
+                for statement in COUNTS:
+                    self.execute(statement)
 
     def _create(self) -> None:
         for statement in SCHEMA.split(";"):
@@ -147,7 +177,7 @@ class Database:
     def clear(self) -> None:
         """Delete every row, but not the secrets."""
         with self.transaction():
-            for table in _TABLES:
+            for table in (*_TABLES, "served", "matched"):
                 self.execute(f"DELETE FROM {table}")
 
     def counts(self) -> dict[str, int]:

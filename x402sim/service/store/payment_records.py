@@ -16,6 +16,7 @@ from x402sim.protocol.crypto import Address, checksum
 from x402sim.protocol.header import PresentedPayment
 from x402sim.protocol.messages import PaymentRecord, PaymentRequirements
 from x402sim.protocol.money import MAX_STORED
+from x402sim.service.reputation import Reputation, Track
 from x402sim.service.store.database import Database
 from x402sim.service.store.session_budgets import NewSession, Sessions
 
@@ -317,16 +318,24 @@ class Payments:
             attempt,
         )
 
-    def update_reputation(self) -> None:
-        """Count the settled payments that are in a block, per resource (6/reputation)."""
+    def mark_served(self, payment_id: str, resource: str) -> None:
+        """Record that a payment was served, once."""
+        sql = "INSERT OR IGNORE INTO served VALUES (?, ?)"
+        self._db.execute(sql, payment_id, resource)
+
+    def update_reputation(self, reputation: Reputation) -> None:
+        """Set the reputation of each resource from its payments that are in a block (6/reputation).
+
+        It costs the same however many payments there are.
+        """
+        matched = self._db.execute("SELECT * FROM matched WHERE payments > 0").fetchall()
         with self._db.transaction():
             self._db.execute("DELETE FROM reputation")
-            self._db.execute(
-                "INSERT INTO reputation SELECT resource_url, count(*) FROM payments "
-                "WHERE status = 'settled' AND block_number IS NOT NULL GROUP BY resource_url"
-            )
+            for resource, payments, served in matched:
+                value = reputation.of(Track(payments, served))
+                self._db.execute("INSERT INTO reputation VALUES (?, ?)", resource, value)
 
-    def reputation(self, resource: str) -> int:
-        """Return how many payments for a resource are in a block."""
+    def reputation(self, resource: str) -> int | None:
+        """Return the reputation of a resource at the last update; None without one."""
         row = self._db.one("SELECT payments FROM reputation WHERE resource_url = ?", resource)
-        return int(row[0]) if row else 0
+        return int(row[0]) if row else None

@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from x402sim.payer.shops import Choose
 from x402sim.rng import Stream
 from x402sim.world.story.payer import Payer
 from x402sim.world.transport.latency import LatencySpec, latency_of
@@ -18,6 +19,8 @@ PAID = (200, 409)
 class Buy:
     """Request a quote, pay for it, and request it again with the payment id; `times` times.
 
+    at
+        The name of the service, or a rule that chooses one for each order, such as `cheapest`.
     wait
         Seconds between two orders: whatever a latency can be, such as a number, (median, sigma) of
         a lognormal, or a list of measured seconds.
@@ -25,6 +28,7 @@ class Buy:
 
     times: int = 1
     wait: LatencySpec = 0.0
+    at: str | Choose | None = None
 
     def __post_init__(self) -> None:
         _require("times", self.times)
@@ -36,12 +40,13 @@ class Buy:
         for number in range(self.times):
             if number:
                 await payer.world.clock.sleep(wait(rng))
-            required = await payer.ask()
+            shop = await payer.sent_to(self.at)
+            required = await shop.ask()
             if required.status != ASKED:
                 continue
-            paid = await payer.pay(required)
+            paid = await shop.pay(required)
             if paid.status in PAID:
-                await payer.ask(payment_id=required.payment_id)
+                await shop.ask(payment_id=required.payment_id)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

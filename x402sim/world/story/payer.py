@@ -9,6 +9,7 @@ from coincurve import PrivateKey
 from x402sim.clock import Clock
 from x402sim.events import ServiceName
 from x402sim.payer.policies import PayerPolicy
+from x402sim.payer.shops import Choose, Shop
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import from_hex, parse_address, sign, to_hex
@@ -25,7 +26,9 @@ from x402sim.protocol.messages import (
 )
 from x402sim.protocol.money import to_base
 from x402sim.protocol.networks import Network
+from x402sim.rng import Stream
 from x402sim.world.control.messages import Sent
+from x402sim.world.story import shopping
 from x402sim.world.story.answers import Answer as Answer
 from x402sim.world.story.orders import Account, Shopper
 
@@ -53,6 +56,13 @@ class PayerWorld(Protocol):
     async def transact(self, sender: str, data: str) -> Sent:
         """Send a call of the token from an account."""
 
+    @property
+    def services(self) -> tuple[ServiceName, ...]:
+        """The names of the services."""
+
+    def rng(self, name: str) -> Stream:
+        """Return a random stream for the story."""
+
     def connect(self, name: str, to: ServiceName = "service") -> httpx.AsyncClient:
         """Return a payer's HTTP client of a service."""
 
@@ -67,11 +77,13 @@ class Payer:
         wallet: Wallet,
         http: httpx.AsyncClient,
         account: Account | None = None,
+        tour: "shopping.Tour[Payer] | None" = None,
     ) -> None:
         self.world, self.name, self.wallet = world, name, wallet
         self.http = http
         self._account = account or Account(PayerPolicy())
         self._shopper = Shopper(self, self._account)
+        self._tour: shopping.Tour[Payer] = tour or shopping.Tour()
         self.skew_s = 0.0
         """Seconds by which this payer's clock is ahead of the true time."""
 
@@ -82,10 +94,29 @@ class Payer:
 
     def at(self, service: ServiceName) -> "Payer":
         """Return this payer at another service of the world: `await alice.at(other).ask()`."""
-        http = self.world.connect(self.name, service)
-        there = Payer(self.world, self.name, self.wallet, http, self._account)
+        there = self._tour.been.get(service)
+        if there is None:
+            http = self.world.connect(self.name, service)
+            there = Payer(self.world, self.name, self.wallet, http, self._account, self._tour)
+            self._tour.been[service] = there
         there.skew_s = self.skew_s
         return there
+
+    async def shops(self) -> list[Shop]:
+        """Ask every service for its agents; return those that answer, in an order that is drawn."""
+        if self._tour.order is None:
+            self._tour.order = self.world.rng(f"shops of {self.name}")
+        buyers: dict[ServiceName, shopping.Buyer] = {
+            name: self.at(name) for name in self.world.services
+        }
+        return await shopping.look_around(buyers, self._tour.order)
+
+    async def choose(self, rule: Choose) -> "Payer":
+        """Return this payer at the service that a rule chooses: `await alice.choose(cheapest)`.
+
+        Raises `PaymentFailed` if no service lists an agent, `ValueError` for a name that is none.
+        """
+        return self.at(shopping.chosen(rule, await self.shops()))
 
     def now_s(self) -> int:
         """Return the time by this payer's clock, in Unix seconds."""
@@ -157,21 +188,30 @@ class Payer:
         )
         return await self.send("POST", "/api/pay", json=body)
 
-    async def buy(self) -> Answer:
+    async def buy(self, *, at: ServiceName | Choose | None = None) -> Answer:
         """Request a quote, pay as the policy says, and return the last answer of /api/pay.
 
-        Raises `PaymentFailed` without a 402, and `SpendingCapExceeded` beyond the budget.
+        `at` is the name of another service, or a rule that chooses one (`choose`). Raises
+        `PaymentFailed` without a 402, and `SpendingCapExceeded` beyond the budget.
         """
-        order = await self._shopper.order(self.ask)
+        there = await self.sent_to(at)
+        order = await there._shopper.order(there.ask)
         return order.last
 
-    async def fetch(self) -> Answer:
+    async def fetch(self, *, at: ServiceName | Choose | None = None) -> Answer:
         """Get one quote as the policy says; return the last answer, whose status is 200 if served.
 
         It pays for it and shows the payment id, or spends a session. Without a 402, or after a
-        final refusal, the answer is that one. Raises `SpendingCapExceeded` beyond the budget.
+        final refusal, the answer is that one. `at` is as in `buy`. Raises `SpendingCapExceeded`
+        beyond the budget.
         """
-        return await self._shopper.fetch()
+        return await (await self.sent_to(at))._shopper.fetch()
+
+    async def sent_to(self, at: ServiceName | Choose | None) -> "Payer":
+        """Return this payer at the service of a name, or that a rule chooses; None is this one."""
+        if at is None:
+            return self
+        return self.at(at) if isinstance(at, str) else await self.choose(at)
 
     async def open_session(self, max_spend: str, duration: int) -> Answer:
         """Pay a deposit as the policy says, and return the answer that names the session.

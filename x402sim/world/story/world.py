@@ -162,9 +162,7 @@ class World:
         )
         self._options = serialize.options(
             latency=dict(latency or {}),
-            block_time_s=block_time_s,
-            explorer_lag_s=explorer_lag_s,
-            **configured,
+            **{"block_time_s": block_time_s, "explorer_lag_s": explorer_lag_s, **configured},
             decisions=decisions,
             network=None if network == TESTNET else network,
             without=without,

@@ -1,0 +1,35 @@
+"""The frames of a run: documented by column, labelled, and read only."""
+
+import inspect
+import pydoc
+
+import pandas as pd
+import pytest
+
+from tests.report.stories import run
+from x402sim import Run
+from x402sim.report.frames import TABLES
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_help_has_the_columns_of_a_frame(name: str) -> None:
+    table = vars(Run)[name]
+    assert inspect.getdoc(table) == inspect.getdoc(TABLES[name])
+    assert "| column |" in pydoc.render_doc(getattr(Run, name), renderer=pydoc.plaintext)
+
+
+def test_labels_are_the_first_columns_and_tell_runs_apart() -> None:
+    runs = [run(name).label(policy=name, seed=7) for name in ("replayed", "lost")]
+    both = pd.concat([each.outcomes for each in runs])
+    assert list(both.columns)[:3] == ["policy", "seed", "order"]
+    assert set(both["policy"]) == {"replayed", "lost"}
+    assert len(both) == sum(len(each.outcomes) for each in runs)
+    assert list(runs[0].label(more=1).checks.columns)[:4] == ["policy", "seed", "more", "clause"]
+    assert next(iter(run("lost").checks.columns)) == "clause"
+    with pytest.raises(ValueError, match="clause"):
+        _ = run("lost").label(clause=1).checks
+
+
+def test_a_frame_cannot_be_set() -> None:
+    with pytest.raises(AttributeError, match="outcomes"):
+        run("lost").outcomes = 1

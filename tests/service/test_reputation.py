@@ -1,0 +1,141 @@
+"""Reputations: what the rules say, and that the database's counts are right and cost nothing."""
+
+import random
+import sqlite3
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from x402sim import Settings, Wallet
+from x402sim.policies import MatchedPayments, ServedPayments, ServedShare, Track
+from x402sim.protocol.eip3009 import Authorization
+from x402sim.protocol.header import encode_header, present
+from x402sim.protocol.messages import PaymentRequirements
+from x402sim.protocol.networks import TESTNET
+from x402sim.service.store import Store
+from x402sim.service.store.payment_records import Claim
+
+_NUMBERS = count(1)
+PAYER = Wallet(b"p" * 32)
+
+
+def settled(store: Store, resource: str = "/a") -> tuple[int, str]:
+    """Store a settled payment; return its attempt and its id."""
+    number = next(_NUMBERS)
+    auth = Authorization(
+        from_=PAYER.address_bytes, to=PAYER.address_bytes, value=1,
+        valid_after=0, valid_before=10, nonce=number.to_bytes(32),
+    )  # fmt: skip
+    header = encode_header(auth, PAYER.sign(auth, TESTNET.domain), TESTNET)
+    issued = PaymentRequirements(
+        scheme="exact", network=TESTNET.name, pay_to=PAYER.address, asset=PAYER.address,
+        max_amount_required="1", max_timeout_seconds=300, resource=resource,
+    )  # fmt: skip
+    claimed = store.payments.insert_pending(
+        Claim(
+            payment_id=f"pay_{number}",
+            payment=present(header),
+            issued=issued,
+            timestamp_ms=number,
+            duration=0,
+            can_pay=True,
+            seen_unused=True,
+        )
+    )
+    assert claimed is not None
+    assert store.payments.mark_settled(claimed.attempt, f"0x{number}", None)
+    return claimed.attempt, claimed.record.payment_id
+
+
+def tracks(store: Store) -> dict[str, tuple[int, int]]:
+    """Return matched and served payments of each resource, counted anew."""
+    sql = (
+        "SELECT resource_url, count(*), sum(payment_id IN (SELECT payment_id FROM served)) "
+        "FROM payments WHERE status = 'settled' AND block_number IS NOT NULL GROUP BY resource_url"
+    )
+    return {url: (matched, served) for url, matched, served in store.database.execute(sql)}
+
+
+def kept(store: Store) -> dict[str, tuple[int, int]]:
+    """Return what the database has counted."""
+    sql = "SELECT resource_url, payments, served FROM matched WHERE payments > 0"
+    return {url: (matched, served) for url, matched, served in store.database.execute(sql)}
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_counts_follow_every_move_of_a_payment(seed: int) -> None:
+    rng, store = random.Random(seed), Store()
+    payments = [settled(store, rng.choice(("/a", "/b"))) for _ in range(6)]
+    for _ in range(300):
+        attempt, payment_id = rng.choice(payments)
+        stored = store.payments.attempt(attempt)
+        assert stored is not None
+        record = stored.record
+        match rng.randrange(5):
+            case 0 if record.status == "settled":
+                store.payments.set_block(attempt, "0x1", 5, is_deep=rng.random() < 0.5)
+            case 1:
+                store.payments.mark_served(payment_id, record.resource_url)
+            case 2 if record.status == "settled":
+                store.payments.undo(attempt)
+            case 3 if record.status == "pending":
+                store.payments.mark_settled(attempt, "0x2", None)
+            case 4 if record.status != "failed" and rng.random() < 0.1:
+                store.payments.fail(attempt, 1)
+            case _:
+                continue
+        assert kept(store) == tracks(store)
+    store.clear()
+    assert kept(store) == tracks(store) == {}
+    store.close()
+
+
+def test_an_older_file_is_counted_when_it_is_opened(tmp_path: Path) -> None:
+    file = tmp_path / "older.db"
+    store = Store(file)
+    for number in range(3):
+        store.payments.set_block(settled(store)[0], f"0x{number}", 7)
+    for kind, name in store.database.execute(
+        "SELECT type, name FROM sqlite_master WHERE name IN ('matched', 'served') "
+        "OR type = 'trigger' ORDER BY type DESC"
+    ).fetchall():
+        store.database.execute(f"DROP {kind} {name}")
+    store.close()
+    older = Store(file)
+    assert kept(older) == {"/a": (3, 0)}
+    older.payments.update_reputation(MatchedPayments())
+    assert older.payments.reputation("/a") == 3
+    older.close()
+
+
+def test_an_update_costs_the_same_however_many_payments_there_are() -> None:
+    def steps(payments: int) -> int:
+        """Return how many instructions of SQLite one update takes."""
+        store = Store()
+        for _ in range(payments):
+            store.payments.set_block(settled(store)[0], "0x1", 5)
+        taken = [0]
+
+        def step() -> int:
+            taken[0] += 1
+            return 0
+
+        connection: sqlite3.Connection = store.database._connection
+        connection.set_progress_handler(step, 1)
+        store.payments.update_reputation(MatchedPayments())
+        connection.set_progress_handler(None, 0)
+        store.close()
+        return taken[0]
+
+    assert steps(400) == steps(4)
+
+
+def test_each_rule_says_what_it_counts() -> None:
+    new, good, bad = Track(), Track(matched=98, served=98), Track(matched=98, served=49)
+    assert [MatchedPayments().of(each) for each in (new, good, bad)] == [0, 98, 98]
+    assert [ServedPayments().of(each) for each in (new, good, bad)] == [0, 98, 49]
+    assert [ServedShare().of(each) for each in (new, good, bad)] == [500, 990, 500]
+    assert not MatchedPayments().counts_served
+    with pytest.raises(ValueError, match="reputation: expected an object with the method 'of'"):
+        Settings(reputation=MatchedPayments)  # type: ignore[arg-type]

@@ -1,0 +1,211 @@
+"""A payer of a story follows its policy: what it sends, what it signs for, and what it is charged."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from x402sim import (
+    Fault,
+    LiveWorld,
+    PaymentFailed,
+    Run,
+    Settings,
+    SpendingCapExceeded,
+    World,
+    events,
+)
+from x402sim.policies import (
+    AtMost,
+    AtMostEach,
+    AtMostPer,
+    Forget,
+    NewAuthorization,
+    OpenSessions,
+    PayerPolicy,
+    ReusePayment,
+    SameAuthorization,
+    SameThenNew,
+    ServicePolicy,
+    SessionAfter,
+    StartOver,
+)
+from x402sim.population import Every
+
+Story = Callable[[LiveWorld], Awaitable[None]]
+LOST = Fault(victim="service", does="lose answer", path="/api/pay")
+
+
+def play(story: Story, **options: Any) -> Run:
+    """Play a story whose asserts must hold."""
+    run = World(seed=1, **options).play(story)
+    assert run.outcome == "passed", (run.reason, [c for c in run.checked if not c.ok])
+    return run
+
+
+def paths(run: Run) -> list[str]:
+    """Return what the payer asked the service for, in order."""
+    sent = (entry.event for entry in run.journal)
+    return [
+        each.path.rpartition("/")[2]
+        for each in sent
+        if isinstance(each, events.RequestSent) and each.to == "service"
+    ]
+
+
+def test_without_a_policy_a_payer_tries_once() -> None:
+    async def story(world: LiveWorld) -> None:
+        alice = await world.payer("alice", balance="1.00")
+        await world.fault(LOST)
+        assert (await alice.buy()).status is None
+        assert (await alice.fetch()).status == 200
+
+    assert paths(play(story)) == ["quote", "pay", "quote", "pay", "quote"]
+
+
+@pytest.mark.parametrize(
+    ("retry", "charged", "asked"),
+    [
+        (SameAuthorization(), 10_000, "quote pay pay quote"),
+        (SameThenNew(), 10_000, "quote pay pay quote"),
+        (NewAuthorization(), 10_000, "quote pay pay quote"),
+        (StartOver(), 20_000, "quote pay quote pay quote"),
+    ],
+    ids=repr,
+)
+def test_the_answer_to_a_payer_is_lost(retry: Any, charged: int, asked: str) -> None:
+    async def story(world: LiveWorld) -> None:
+        alice = await world.payer("alice", balance="1.00", policy=PayerPolicy(retry=retry))
+        await world.fault(LOST)
+        assert (await alice.fetch()).status == 200
+        assert await alice.balance() == 1_000_000 - charged
+
+    run = play(story)
+    assert paths(run) == asked.split()
+    notes = [e.event for e in run.journal if isinstance(e.event, events.Note)]
+    assert notes[0].data == {"payer": "alice", "policy": f"PayerPolicy(retry={retry!r})"}
+
+
+def test_a_payer_waits_between_its_tries() -> None:
+    async def story(world: LiveWorld) -> None:
+        policy = PayerPolicy(retry=SameAuthorization(times=2, wait_s=7))
+        alice = await world.payer("alice", balance="1.00", policy=policy)
+        await world.fault(Fault(victim="facilitator", does="refuse", path="/settle", times=2))
+        began_s = world.clock.now()
+        assert (await alice.buy()).status == 200
+        assert world.clock.now() - began_s == pytest.approx(14)
+
+    play(story)
+
+
+def test_after_a_final_refusal_the_payment_is_not_shown() -> None:
+    async def story(world: LiveWorld) -> None:
+        alice = await world.payer("alice", balance="1.00")
+        await world.fault(Fault(victim="facilitator", does="lose answer", path="/settle"))
+        answer = await alice.fetch()
+        assert (answer.error, answer.body["final"]) == ("Facilitator unreachable", True)
+
+    forgetful = Settings(policy=ServicePolicy(lost_answer=Forget()))
+    assert paths(play(story, service=forgetful)) == ["quote", "pay"]
+
+
+def test_no_402_is_an_answer_of_fetch_and_an_error_of_buy() -> None:
+    async def story(world: LiveWorld) -> None:
+        alice = await world.payer("alice", balance="1.00")
+        await world.fault(Fault(victim="service", does="lose answer", path="/quote", times=2))
+        assert (await alice.fetch()).status is None
+        with pytest.raises(PaymentFailed, match="no 402 to pay"):
+            await alice.buy()
+
+    play(story)
+
+
+@pytest.mark.parametrize(
+    ("sessions", "asked"),
+    [
+        (ReusePayment(), "quote pay quote quote quote"),
+        (
+            OpenSessions(deposit="0.02", duration_s=60),
+            "create pay create quote quote quote create pay create quote",
+        ),
+        (
+            SessionAfter(payments=1, deposit="0.02", duration_s=60),
+            "quote pay quote create pay create quote quote",
+        ),
+    ],
+    ids=repr,
+)
+def test_three_quotes(sessions: Any, asked: str) -> None:
+    async def story(world: LiveWorld) -> None:
+        policy = PayerPolicy(sessions=sessions)
+        alice = await world.payer("alice", balance="1.00", policy=policy)
+        assert [(await alice.fetch()).status for _ in range(3)] == [200, 200, 200]
+
+    assert paths(play(story)) == asked.split()
+
+
+@pytest.mark.parametrize(
+    ("budget", "served"),
+    [(AtMost("0.03"), 3), (AtMostEach("0.009999"), 0), (AtMostPer("0.02", 60), 4)],
+    ids=repr,
+)
+def test_a_budget(budget: Any, served: int) -> None:
+    async def story(world: LiveWorld) -> None:
+        alice = await world.payer("alice", balance="1.00", policy=PayerPolicy(budget=budget))
+        there = alice.at(await world.another_service())
+        count, said = 0, []
+        for turn in range(6):
+            try:
+                count += (await (alice, there)[turn % 2].fetch()).status == 200
+            except SpendingCapExceeded as over:
+                said.append(str(over))
+            await world.advance(20)
+        assert count == served
+        assert len(said) == 6 - served
+        assert all(f"{budget!r}; nothing was signed" in text for text in said)
+        assert await alice.balance() == 1_000_000 - served * 10_000
+
+    play(story)
+
+
+def test_a_deposit_counts_against_the_budget() -> None:
+    async def story(world: LiveWorld) -> None:
+        policy = PayerPolicy(budget=AtMost("0.05"))
+        alice = await world.payer("alice", balance="1.00", policy=policy)
+        await alice.open_session("0.05", 60)
+        with pytest.raises(SpendingCapExceeded, match=r"asks for 0\.01, 0\.05 is signed for"):
+            await alice.buy()
+
+    play(story)
+
+
+def test_a_population_has_a_policy() -> None:
+    async def story(world: LiveWorld) -> None:
+        await world.fault(
+            Fault(victim="service", does="lose answer", path="/pay", times=None, probability=0.5)
+        )
+        policy = PayerPolicy(retry=SameAuthorization(times=20))
+        await world.population(
+            20, arrivals=Every(1), behaviour=lambda payer, _: payer.fetch(), policy=policy
+        )
+
+    orders = play(story).outcomes
+    assert orders["served"].all()
+    assert orders["attempts"].max() > 1
+    assert (orders["paid_base"] == 10_000).all()
+
+
+class OneRequest:
+    """A policy of the user's own: ask, and never pay."""
+
+    async def fetch(self, shopper: Any) -> None:
+        await shopper.show_payment()
+
+
+def test_a_policy_that_sends_no_request_says_so() -> None:
+    async def story(world: LiveWorld) -> None:
+        alice = await world.payer("alice", policy=PayerPolicy(sessions=OneRequest()))
+        with pytest.raises(RuntimeError, match=r"OneRequest\(...\) has sent no request"):
+            await alice.fetch()
+
+    play(story)

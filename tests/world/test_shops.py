@@ -1,0 +1,129 @@
+"""Payers choose among services by price and reputation, and reputation finds out who fails."""
+
+import asyncio
+
+import pytest
+
+from x402sim import Fault, LiveWorld, Payer, Settings, World, events
+from x402sim.policies import (
+    Choose,
+    FailToServe,
+    MatchedPayments,
+    ServedShare,
+    ServicePolicy,
+    Shop,
+    best_reputation,
+    cheapest,
+    mixed,
+)
+from x402sim.population import Buy, Every
+from x402sim.service.reputation import Reputation
+
+
+def shop(name: str, price_base: int, reputation: int) -> Shop:
+    return Shop(name=name, price_base=price_base, reputation=reputation, pay_to="0x")
+
+
+SHOPS = [shop("a", 10, 5), shop("b", 20, 9), shop("c", 12, 8), shop("d", 10, 5)]
+
+
+@pytest.mark.parametrize(
+    ("rule", "name"),
+    [(cheapest, "a"), (best_reputation, "b"), (mixed(0), "a"), (mixed(1), "b"), (mixed(0.5), "c")],
+    ids=["cheapest", "best reputation", "price only", "reputation only", "both"],
+)
+def test_a_rule_chooses_a_shop(rule: Choose, name: str) -> None:
+    assert rule(SHOPS) == name
+    assert rule(list(reversed(SHOPS))) == ("d" if name == "a" else name)
+
+
+def test_a_payer_buys_where_a_rule_sends_it() -> None:
+    async def story(world: LiveWorld) -> None:
+        alice = await world.payer("alice", balance="1.00")
+        seen = {each.name: each for each in await alice.shops()}
+        assert {name: each.price_base for name, each in seen.items()} == {"a": 20_000, "b": 10_000}
+        (agent,) = await world.agents("a")
+        assert (agent.price, agent.pay_to) == ("20000", seen["a"].pay_to)
+        assert (await alice.buy(at=cheapest)).status == 200
+        assert (await alice.buy(at="a")).status == 200
+        there = await alice.choose(lambda shops: max(shops, key=lambda it: it.price_base).name)
+        assert (await there.ask()).price_base == 20_000
+        assert (await alice.fetch(at="b")).status == 200
+        assert alice.at("b") is alice.at("b")
+        with pytest.raises(ValueError, match="chose no shop: unknown shop 'z'"):
+            await alice.buy(at=lambda shops: "z")
+        await world.fault(Fault(victim="b", does="refuse", path="/agents", times=None))
+        assert [each.name for each in await alice.shops()] == ["a"]
+        assert await world.balance(agent.pay_to) == 20_000
+
+    run = World(services={"a": Settings(quote_price="0.02"), "b": Settings()}).play(story)
+    assert run.outcome == "passed", run.reason
+    sold = [e.event.actor for e in run.journal if isinstance(e.event, events.PaymentSettled)]
+    assert sold == ["b", "a", "b"]
+
+
+def test_equal_shops_are_chosen_equally_often() -> None:
+    async def story(world: LiveWorld) -> None:
+        alice = await world.payer("alice")
+        for _ in range(60):
+            chosen.append(cheapest(await alice.shops()))
+
+    chosen: list[str] = []
+    run = World(services={name: Settings() for name in "abc"}).play(story)
+    assert run.outcome == "passed", run.reason
+    assert min(chosen.count(name) for name in "abc") > 10
+
+
+HOURS = 2
+
+
+def served_share(reputation: Reputation, choose: Choose, seed: int) -> float:
+    """Return the share of the orders of the second hour that are paid and served."""
+    failing = ServicePolicy(serve=FailToServe(probability=0.8))
+    services = {
+        "honest": Settings(reputation=reputation),
+        "failing": Settings(reputation=reputation, policy=failing),
+    }
+
+    async def story(world: LiveWorld) -> None:
+        late = world.clock.now() + 3600
+
+        async def visit(payer: Payer, _: object) -> None:
+            there = await payer.choose(choose)
+            paid = await there.buy()
+            answer = await there.ask(payment_id=paid.payment_id)
+            if world.clock.now() >= late:
+                served.append(answer.status == 200)
+
+        await world.population(10, arrivals=Every(200), behaviour=visit, until_s=HOURS * 3600)
+
+    served: list[bool] = []
+    run = World(services=services, seed=seed).play(story)
+    assert run.outcome == "passed", run.reason
+    return sum(served) / len(served)
+
+
+def test_a_reputation_that_counts_what_was_served_finds_a_failing_seller() -> None:
+    assert all(served_share(ServedShare(), best_reputation, seed) == 1 for seed in range(3))
+
+
+def test_a_reputation_that_counts_payments_does_not() -> None:
+    """Who sells most keeps selling: by luck it is the failing seller as often as the honest one."""
+    shares = [served_share(MatchedPayments(), best_reputation, seed) for seed in range(6)]
+    assert any(share < 0.5 for share in shares)
+    assert any(share == 1 for share in shares)
+
+
+def test_a_population_buys_by_a_rule() -> None:
+    async def story(world: LiveWorld) -> None:
+        buying = Buy(at=cheapest)
+        await asyncio.gather(
+            world.population(3, arrivals=Every(10), behaviour=buying, name="thrifty"),
+            world.population(3, arrivals=Every(10), behaviour=Buy(at="dear"), name="loyal"),
+        )
+
+    services = {"dear": Settings(quote_price="0.09"), "cheap": Settings()}
+    run = World(services=services).play(story)
+    assert run.outcome == "passed", run.reason
+    sold = [e.event for e in run.journal if isinstance(e.event, events.PaymentSettled)]
+    assert sorted(each.actor for each in sold) == ["cheap"] * 3 + ["dear"] * 3

@@ -1,0 +1,99 @@
+"""Where are the lanes of the sequence diagram? As far apart as the texts between them need.
+
+No text crosses a lane: each has its place in one gap between two lanes, and is cut if the gap is
+too narrow. Widths are in letters of the diagram's texts.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+from x402sim.report.plots.rows import Row
+from x402sim.report.trace import CHAIN
+
+PAD = 2.5
+"""Letters of room beside a text."""
+_HEAD = 1.25
+"""The width of a letter of a lane's head, which is bold and larger."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the text of a row is: in the gap right of lane `gap`, at its left or right end."""
+
+    gap: int
+    is_at_right: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Lanes:
+    """The letters that each gap needs, and the place of each row's text.
+
+    The last gap is the margin right of the last lane.
+    """
+
+    needs: tuple[float, ...]
+    places: Mapping[int, Place]
+
+    def xs(self, letters: float) -> tuple[float, ...]:
+        """Return the x of each lane and of the right end, on a width of so many letters."""
+        return (0.0, *accumulate(_fit(self.needs, letters)))
+
+
+def lay_out(rows: Sequence[Row], lanes: Mapping[str, str], heads: Sequence[str]) -> Lanes:
+    """Give each text the gap that has to grow least for it.
+
+    `lanes` gives the lane's name of each party, `heads` are these names from left to right.
+    """
+    at = {name: number for number, name in enumerate(dict.fromkeys(lanes.values()))}
+    needs = [_between(heads, number) for number in range(len(at) - 1)] + [PAD]
+    spans = {n: span for n, row in enumerate(rows) if (span := _span(row, lanes, at))}
+    places: dict[int, Place] = {}
+    for n, (first, last, is_at_right) in sorted(spans.items(), key=lambda item: _width(item[1])):
+        gap = max(range(first, last), key=lambda g: needs[g])
+        needs[gap] = max(needs[gap], len(rows[n].text) + PAD)
+        places[n] = Place(gap, is_at_right)
+    return Lanes(tuple(needs), places)
+
+
+def _span(
+    row: Row, lanes: Mapping[str, str], at: Mapping[str, int]
+) -> tuple[int, int, bool] | None:
+    """Return the gaps that a row's text can be in, from one to before another; None for a word."""
+    line = row.line
+    if line.kind in ("world", "alarm"):
+        return None
+    left = at[lanes[line.left]]
+    if line.kind == "action":
+        is_at_right = line.left == CHAIN and left > 0
+        return (left - 1, left, True) if is_at_right else (left, left + 1, False)
+    right = at[lanes[str(line.right)]]
+    first, last = sorted((left, right))
+    return first, max(last, first + 1), False
+
+
+def _width(span: tuple[int, int, bool]) -> int:
+    return span[1] - span[0]
+
+
+def _between(heads: Sequence[str], number: int) -> float:
+    """Return the least gap right of a lane, so that the heads of two lanes stay apart."""
+    longest = [max(map(len, head.split("\n"))) for head in heads[number : number + 2]]
+    return sum(longest) / 2 * _HEAD + PAD
+
+
+def _fit(needs: Sequence[float], letters: float) -> list[float]:
+    """Return widths of this sum: as needed and an equal share of the rest, or the widest cut."""
+    spare = letters - sum(needs)
+    if spare >= 0:
+        *gaps, margin = needs
+        return [*(need + spare / max(1, len(gaps)) for need in gaps), margin]
+    low, high = 0.0, max(needs)
+    for _ in range(40):
+        middle = (low + high) / 2
+        low, high = (low, middle) if _capped(needs, middle) > letters else (middle, high)
+    return [min(need, low) for need in needs]
+
+
+def _capped(needs: Iterable[float], most: float) -> float:
+    return sum(min(need, most) for need in needs)
