@@ -222,12 +222,14 @@ def _case(suite: ET.Element, result: dict[str, Any], strict: bool) -> None:
         case _:
             assert result["outcome"] == "passed"
             if left := not_judged(result):
-                ET.SubElement(case, "system-out").text = "\n".join([headline(result), *_left(left)])
+                ET.SubElement(case, "system-out").text = "\n".join(
+                    [headline(result), *left_out(left)]
+                )
 
 
-def _left(cases: Results) -> list[str]:
+def left_out(cases: Results) -> list[str]:
     """Return the cases that were not judged in lines, each with its reason."""
-    return [f"not judged: {case['title']}: {case['reason']}" for case in cases]
+    return [f"not judged: {case['title'].rstrip('.')}: {case['reason']}" for case in cases]
 
 
 def explained(result: dict[str, Any]) -> str:
@@ -239,7 +241,7 @@ def explained(result: dict[str, Any]) -> str:
         if case["exchange"]:
             parts += ["", case["exchange"]]
     if left := not_judged(result):
-        parts += ["", *_left(left)]
+        parts += ["", *left_out(left)]
     return "\n".join([*parts, "", f"run it again: {result['rerun']}"])
 
 

@@ -15,6 +15,7 @@ from x402sim.report.conformance import (
     failures,
     grounds,
     headline,
+    left_out,
     not_judged,
     readable,
     summary,
@@ -84,9 +85,7 @@ def _observed(result: dict[str, Any]) -> str:
 
 def _left_out(result: dict[str, Any]) -> str:
     """Return which cases were not judged, and why."""
-    return "\n".join(
-        f"not judged: {case['title']}: {case['reason']}" for case in not_judged(result)
-    )
+    return "\n".join(left_out(not_judged(result)))
 
 
 def _detail(result: dict[str, Any]) -> dict[str, Any]:
