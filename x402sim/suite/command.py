@@ -27,7 +27,7 @@ from x402sim.suite.engine import all_checks, folder, matching, run
 from x402sim.suite.in_full import lacking, not_in_full
 from x402sim.suite.preflight import examine
 from x402sim.suite.remote import Access, NotReady, reach
-from x402sim.suite.verdict import Outcome, Result
+from x402sim.suite.verdict import STOPPED, Outcome, Result
 
 HELD, FOUND_SOMETHING, NO_VERDICT = 0, 1, 2
 """Exit codes: every MUST held; a MUST failed; wrong usage, unreachable or inconclusive."""
@@ -153,7 +153,8 @@ def conclude(results: list[Result], strict: bool) -> int:
     counting = [result for result in results if printing.counts(result, strict)]
     if any(result.outcome is Outcome.FAILED for result in counting):
         return FOUND_SOMETHING
-    if any(result.outcome is Outcome.INCONCLUSIVE for result in counting):
+    has_stopped = any(result.reason.startswith(STOPPED) for result in results)
+    if has_stopped or any(result.outcome is Outcome.INCONCLUSIVE for result in counting):
         return NO_VERDICT
     was_judged = any(result.outcome is not Outcome.SKIPPED for result in counting or results)
     return HELD if was_judged else NO_VERDICT

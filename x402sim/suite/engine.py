@@ -97,6 +97,10 @@ async def run(
             waiting.append((result, baselines))
         else:
             yield result
+    if state.stopped:
+        for result, _ in waiting:
+            yield _unconfirmed(result, state.stopped)
+        return
     repeated: dict[Baseline, str | None] = {}
     for result, baselines in waiting:
         for baseline in sorted(baselines - set(repeated)):
@@ -192,6 +196,11 @@ def _of_id(cases: list[Check], done: dict[Check, Result]) -> tuple[Result, set[B
     return result, {case.baseline for case in passed if case.baseline}
 
 
+def _unconfirmed(result: Result, why: str) -> Result:
+    """Return a result whose baseline cannot be repeated any more."""
+    return msgspec.structs.replace(result, outcome=Outcome.SKIPPED, reason=why, actual=None)
+
+
 def _doubt(result: Result, broken: list[str]) -> Result:
     reason = f"the baseline was refused when repeated at the end of the run ({'; '.join(broken)})"
     return msgspec.structs.replace(result, outcome=Outcome.INCONCLUSIVE, reason=reason)
@@ -206,6 +215,8 @@ async def run_case(setting: Setting, state: RunState, case: Check) -> Result:
         has_begun, show = False, None
         try:
             _require_needs(setting, case)
+            if state.stopped:
+                raise Skipped(state.stopped)
             if case.baseline:
                 await _require_baseline(setting, state, case.baseline)
             has_begun = True
@@ -220,6 +231,8 @@ async def run_case(setting: Setting, state: RunState, case: Check) -> Result:
             show = failed.show
         except Inconclusive as unclear:
             outcome, reason = Outcome.INCONCLUSIVE, str(unclear)
+            if state.stopped:  # the same reason for all, so that it is said once
+                outcome, reason = Outcome.SKIPPED, state.stopped
         except Skipped as skipped:
             outcome, reason = Outcome.SKIPPED, str(skipped)
         except Exception as bug:  # noqa: BLE001 - a bug of one check must not end the run
