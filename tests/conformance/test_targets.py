@@ -10,7 +10,13 @@ import pytest
 
 from tests.conformance.paywall import DEFECTS, Paywall
 from x402sim import TESTNET
-from x402sim.suite.command import FOUND_SOMETHING, HELD, NO_VERDICT, find_target
+from x402sim.suite.command import (
+    FOUND_SOMETHING,
+    HELD,
+    INTERRUPTED,
+    NO_VERDICT,
+    find_target,
+)
 from x402sim.suite.engine import all_checks, folder, run
 from x402sim.suite.local import judge
 from x402sim.suite.setting import Setting
@@ -57,7 +63,8 @@ def test_every_key_is_documented_with_its_default() -> None:
 
 def test_every_outcome_and_exit_code_is_documented() -> None:
     assert list(documented("outcome")) == [str(outcome) for outcome in Outcome]
-    assert list(documented("exit code")) == [str(n) for n in (HELD, FOUND_SOMETHING, NO_VERDICT)]
+    codes = (HELD, FOUND_SOMETHING, NO_VERDICT, INTERRUPTED)
+    assert list(documented("exit code")) == [str(code) for code in codes]
 
 
 def test_the_default_file_has_every_key() -> None:
@@ -81,13 +88,13 @@ def test_an_empty_file_is_the_default_with_the_files_name(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (b"pth = 1", "`pth`"),
-        (b"[protected]\npth = '/x'", "unknown field `pth` - at `$.protected`"),
-        (b"[protected]\namount_base = '1'", "$.protected.amount_base"),
-        (b"[pay]\nspelling = 'base32'", "$.pay.spelling"),
-        (b"[protected.fields]\npair = 'text'", "$.protected.fields"),
-        (b"[statuses]\n'Invalid signature' = 400", "$.statuses"),
-        (b"[sessions]\nexists = 'no'", "$.sessions.exists"),
+        (b"pth = 1", "pth is no key of a target file"),
+        (b"[protected]\npth = '/x'", "protected.pth is no key of a target file"),
+        (b"[protected]\namount_base = '1'", ": protected.amount_base: "),
+        (b"[pay]\nspelling = 'base32'", ": pay.spelling: "),
+        (b"[protected.fields]\npair = 'text'", ": protected.fields: "),
+        (b"[statuses]\n'Invalid signature' = 400", ": statuses: "),
+        (b"[sessions]\nexists = 'no'", ": sessions.exists: "),
         (b"name = \n", "line 1"),
         (b"name = 'a'\nname = 'b'\n", "line 2"),
         (b"name = '\xff'", "utf-8"),

@@ -46,6 +46,7 @@ def code_cells(notebook: Any) -> list[Any]:
 
 
 def test_they_are_numbered_and_each_has_claims() -> None:
+    assert [name[:2] for name in IDS] == [f"{n:02}" for n in range(1, len(IDS) + 1)]
     assert sorted(CLAIMS) == [name[:2] for name in IDS]
 
 
@@ -256,6 +257,22 @@ def on_a_real_chain(answers: dict[str, Any]) -> None:
     assert answers["gas"]["cancellation"] == pytest.approx(MEASURED["cancellation"]["gas"], abs=48)
 
 
+def your_own_study(answers: dict[str, Any]) -> None:
+    assert answers["orders"] == 8 * 25 * 5
+    assert answers["cells"] == 8
+    assert answers["theory_inside"] >= 7
+    assert answers["slope"] == pytest.approx(0.5, abs=0.06)
+
+
+def sweeps(answers: dict[str, Any]) -> None:
+    assert len(answers["delays_in_step"]) == 2
+    assert answers["mean_in_step_s"] - answers["half_width_in_step_s"] > 7.5 + 1
+    assert answers["mean_s"] == pytest.approx(7.5, abs=0.6)
+    assert answers["range_in_step_s"] > 2 * answers["range_s"]
+    assert answers["gain_s"] == pytest.approx(0.2266, abs=3 * answers["error_common_s"])
+    assert 3 * answers["error_common_s"] < answers["error_independent_s"]
+
+
 def policies_compared(answers: dict[str, Any]) -> None:
     assert answers["intervals"] == 15
     assert answers["intervals_with_the_expectation"] >= 13
@@ -279,5 +296,7 @@ CLAIMS: dict[str, Claim] = {
     "05": lost_answers,
     "06": conformance_report,
     "07": on_a_real_chain,
+    "08": your_own_study,
+    "09": sweeps,
     "11": policies_compared,
 }

@@ -83,7 +83,7 @@ def test_a_failure_behind_the_gateway_shows_no_key_and_repeats_every_option(
     wanted = (
         f"python -m x402sim conformance {gateway.url} --target {target} --budget 0.5 --strict "
         f"--header '{NAME}:<hidden>' --cacert {certificate.file} --timeout 20 --rate 50 "
-        "--requirement spec/8/quote-price"
+        "--only spec/8/quote-price"
     )
     assert result["rerun"] == wanted
     assert API_KEY not in done.stdout + done.stderr + told(folder)
@@ -386,7 +386,14 @@ def test_a_skipped_id_has_its_reason_in_the_report(duo: Duo) -> None:
         (["--header", "X-Payment-Id:secret-value"], "the suite sets this header itself"),
         (["--cacert", "/nowhere.pem"], "--cacert /nowhere.pem: expected a file of PEM"),
         (["--rate", "0"], "--rate is a number of requests in a second"),
-        (["--timeout", "0"], "must be more than 0"),
+        (["--timeout", "0"], "--timeout is a number of seconds above 0, not 0"),
+        (["--timeout", "-1"], "--timeout is a number of seconds above 0, not -1"),
+        (["--max-answer-bytes", "0"], "--max-answer-bytes is a number of bytes above 0"),
+        (["--pay-to", "0x1234"], "--pay-to: expected 0x and 40 hex digits, got '0x1234'"),
+        (["--budget", "lots"], "--budget: "),
+        (["--payer-key", "0x1234"], "--payer-key: a private key is 0x and 64 hex digits"),
+        (["--only", "2.99"], "Possible: 1, 2.1, 2.2"),
+        (["--only", "2.99"], "spec, kit, silent"),
         (["--world", "http://a:secret-value@h"], "take no user name"),
     ],
 )

@@ -73,7 +73,7 @@ def test_the_junit_report_keeps_its_schema(results: list[dict[str, Any]]) -> Non
     document = report.as_junit(URL, STARTED, results)
     xmlschema.XMLSchema(HERE / "junit.xsd").validate(BytesIO(document))
     read = JUnitXml.fromstring(document)
-    counts = report.summary(results)
+    counts = report.summary([each for each in results if each["level"] == "MUST"])
     assert (read.tests, read.failures, read.errors) == (
         len(results), counts["failed"], counts["inconclusive"],
     )  # fmt: skip
@@ -195,9 +195,57 @@ def test_every_format_says_how_much_was_judged() -> None:
     outcomes = [case["outcome"] for case in told["results"][1]["cases"]]
     assert outcomes == ["passed", "skipped"]
     for name, text in texts.items():
-        assert "(3 of 4 cases)" in text, name
-        assert name == "SARIF" or "passed (1 of 2 cases)" in text, name
-    assert "skipped: give --world" in texts["HTML"]
+        assert "failed (2 of 4 cases, 1 not judged)" in text.replace("\n", " "), name
+        assert name == "SARIF" or "passed (1 of 2 cases, 1 not judged)" in text, name
+        assert "not judged: it is left out: give --world" in text, name
+
+
+def test_an_id_whose_baseline_broke_later_does_not_count_its_cases() -> None:
+    result = {**with_cases()[1], "outcome": "inconclusive"}
+    assert report.headline(result) == "inconclusive"
+
+
+# --- what counts for the exit code ---------------------------------------------------
+
+
+def of_shoulds() -> list[dict[str, Any]]:
+    results = [
+        Result(id="kit/7/a", level="SHOULD", section="7", outcome=Outcome.FAILED, title="t",
+               expected="1", actual="2", rerun="again"),
+        Result(id="kit/7/b", level="SHOULD", section="7", outcome=Outcome.INCONCLUSIVE, title="t",
+               reason="no answer"),
+        Result(id="spec/7/c", level="MUST", section="7", outcome=Outcome.PASSED, title="t"),
+    ]  # fmt: skip
+    return [msgspec.to_builtins(result) for result in results]
+
+
+def test_what_does_not_count_is_no_failure_and_no_error_in_junit() -> None:
+    document = report.as_junit(URL, STARTED, of_shoulds())
+    xmlschema.XMLSchema(HERE / "junit.xsd").validate(BytesIO(document))
+    read = JUnitXml.fromstring(document)
+    assert (read.tests, read.failures, read.errors, read.skipped) == (3, 0, 0, 2)
+    text = document.decode()
+    assert "failed SHOULD (does not count without --strict): expected 1, got 2" in text
+    assert "inconclusive SHOULD (does not count without --strict): no answer" in text
+    assert "run it again: again" in text
+    strict = JUnitXml.fromstring(report.as_junit(URL, STARTED, of_shoulds(), strict=True))
+    assert (strict.failures, strict.errors, strict.skipped) == (1, 1, 0)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "strict", "outcome", "why"),
+    [
+        ("abc", False, "passed", "No MUST clause failed: 1 held, 0 skipped."),
+        ("abc", True, "failed", "Failed MUST and SHOULD clauses: 1."),
+        ("bc", True, "inconclusive", "No verdict. Inconclusive MUST and SHOULD checks: 1."),
+        ("ab", False, "passed", "No MUST clause was asked for: 1 others were judged."),
+        ("b", False, "inconclusive", "No verdict: nothing could be checked (1 inconclusive)."),
+    ],
+)
+def test_a_verdict_says_why(wanted: str, strict: bool, outcome: str, why: str) -> None:
+    results = [each for each in of_shoulds() if each["id"][-1] in wanted]
+    assert report.verdict(results, strict) == (outcome, why)
+    assert why in page(URL, STARTED, results, strict=strict)
 
 
 def test_reports_with_cases_keep_their_schemas() -> None:

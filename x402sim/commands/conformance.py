@@ -57,7 +57,9 @@ Budget = Annotated[
 Mainnet = Annotated[bool, typer.Option("--allow-mainnet", help="Allow payments with real money.")]
 Patient = Annotated[
     bool,
-    typer.Option("--patient", help="Wait for what takes minutes, too: about six in all."),
+    typer.Option(
+        "--patient", help="Wait for what takes minutes, too: a run takes about six minutes."
+    ),
 ]
 Restart = Annotated[
     str | None,
@@ -75,7 +77,7 @@ Only = Annotated[
         "--requirement",
         metavar="PREFIX",
         help="Check only clause ids (see `--list`) with this prefix, such as 5 or 7/nonce; "
-        "repeatable.",
+        "repeatable, or separated by commas.",
     ),
 ]
 List = Annotated[
@@ -129,13 +131,14 @@ JsonFile = Annotated[
     typer.Option("--json", metavar="FILE", help="Write a JSON report to FILE; - for stdout."),
 ]
 JUnitFile = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Write a JUnit XML report to FILE.")
+    Path | None,
+    typer.Option(metavar="FILE", help="Write a JUnit XML report to FILE; - for stdout."),
 ]
 HtmlFile = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Write an HTML report to FILE.")
+    Path | None, typer.Option(metavar="FILE", help="Write an HTML report to FILE; - for stdout.")
 ]
 SarifFile = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Write a SARIF report to FILE.")
+    Path | None, typer.Option(metavar="FILE", help="Write a SARIF report to FILE; - for stdout.")
 ]
 
 
@@ -186,11 +189,15 @@ def conformance(
         if show_list:
             return printing.show_list(checks)
         means = replace(_means(context), skip=command.skipped(checks, skip or []))
+        files = {"json": json_file, "junit": junit, "html": html, "sarif": sarif}
+        wanted = command.Wanted(
+            checks=checks,
+            strict=strict,
+            files={kind: file for kind, file in files.items() if file is not None},
+        )
+        command.require_places(wanted)
     except (ValueError, OSError) as error:
         raise give_up(error) from error
-    wanted = command.Wanted(
-        checks=checks, strict=strict, json=json_file, junit=junit, html=html, sarif=sarif
-    )
     try:
         code = command.play(means, wanted)
     except OSError as error:

@@ -62,8 +62,8 @@ def sweep(
     the mean of each result with its 95 % confidence interval, a bootstrap over seeds.
 
     With --out, DIR keeps one Parquet file a task, so that an interrupted sweep goes on with the
-    same command; at the end it has all rows in results.parquet and the summary in summary.csv.
-    Exit code 1: at least one point failed; the output has its error, and the line that replays it.
+    same command; at the end, all rows are in results.parquet and the summary in summary.csv. Exit
+    code 1: at least one point failed; the output has its error, and the line that replays it.
 
     Examples:
 
@@ -75,18 +75,21 @@ def sweep(
             frame = _played(
                 experiment, values or [], seeds, (dask, workers), out, common=not independent
             )
-        failed = frame[frame["error"].notna()]
         keys = [text.partition("=")[0] for text in values or []]
         _print_results(frame, keys, out, as_json=as_json)
     except Misuse as misuse:
         raise give_up(misuse) from misuse
     except KeyboardInterrupt:
-        again = "the same command goes on from there" if out else "with --out it could go on"
-        typer.echo(f"x402sim: interrupted; {again}", err=True)
-        raise typer.Exit(_INTERRUPTED) from None
-    if len(failed):
-        _print_failures(failed)
+        raise _interrupted(out) from None
+    if frame["error"].notna().any():
+        _print_failures(frame[frame["error"].notna()])
         raise typer.Exit(NOT_ALL_HELD)
+
+
+def _interrupted(out: Path | None) -> typer.Exit:
+    again = "the same command goes on from there" if out else "with --out it could go on"
+    typer.echo(f"x402sim: interrupted; {again}", err=True)
+    return typer.Exit(_INTERRUPTED)
 
 
 def _played(

@@ -19,7 +19,10 @@ def program(case: Case) -> str:
     if has_fault:
         imports.insert(0, "from x402sim import Fault")
     lines = [*imports, "", f"played = play({_code(case, 0)})"]
-    lines += ["print(*played.violations, sep='\\n')", "print(played.journal.sha256())"]
+    lines += [
+        "print(*played.violations, sep='\\n')",
+        "print('journal sha256', played.journal.sha256())",
+    ]
     return "\n".join(lines) + "\n"
 
 

@@ -72,10 +72,51 @@ def failures(result: dict[str, Any]) -> list[dict[str, Any]]:
     return [case for case in result["cases"] if case["outcome"] == "failed"] or [result]
 
 
+def counts_for_exit(level: str, strict: bool) -> bool:
+    """Tell whether an id counts for the exit code: MUST, and SHOULD if `strict`."""
+    return level == "MUST" or (strict and level == "SHOULD")
+
+
+def verdict(results: Results, strict: bool = False) -> tuple[str, str]:
+    """Return the verdict's outcome (passed, failed, inconclusive), and a sentence that says why.
+
+    Only MUST counts, and SHOULD if `strict`; where nothing that counts was asked for, it is
+    enough that something was judged.
+    """
+    what = "MUST and SHOULD" if strict else "MUST"
+    counting = [each for each in results if counts_for_exit(each["level"], strict)]
+    of, every = summary(counting), summary(results)
+    if of["failed"]:
+        return "failed", f"Failed {what} clauses: {of['failed']}."
+    if of["inconclusive"]:
+        return "inconclusive", f"No verdict. Inconclusive {what} checks: {of['inconclusive']}."
+    judged = every["passed"] + every["failed"] + every["observed"]
+    if not (of["passed"] + of["observed"] if counting else judged):
+        rest = ", ".join(f"{every[name]} {name}" for name in OUTCOMES if every[name])
+        return "inconclusive", f"No verdict: nothing could be checked ({rest})."
+    if not counting:
+        return "passed", f"No {what} clause was asked for: {judged} others were judged."
+    return "passed", f"No {what} clause failed: {of['passed']} held, {of['skipped']} skipped."
+
+
 def headline(result: dict[str, Any]) -> str:
-    """Return the outcome of an id, and how much of it was judged: "passed (1 of 3 cases)"."""
-    part = result.get("in_part")
-    return f"{result['outcome']} ({part})" if part else str(result["outcome"])
+    """Return the outcome of an id with several cases, and in how many of them it was found.
+
+    "failed (2 of 7 cases, 1 not judged)", or "passed (6 of 7 cases, 1 not judged)".
+    """
+    outcome, cases = str(result["outcome"]), result.get("cases") or ()
+    alike = sum(case["outcome"] == outcome for case in cases)
+    left = len(not_judged(result))
+    if len(cases) < 2 or alike in (0, len(cases)):
+        return outcome
+    return f"{outcome} ({alike} of {len(cases)} cases{f', {left} not judged' if left else ''})"
+
+
+def not_judged(result: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the cases of a judged id that were skipped, or could not be completed."""
+    if result["outcome"] not in ("passed", "failed", "observed"):
+        return []
+    return [case for case in result["cases"] if case["outcome"] in ("skipped", "inconclusive")]
 
 
 def told(case: dict[str, Any]) -> list[str]:
@@ -108,40 +149,51 @@ def _as_json(result: dict[str, Any]) -> dict[str, Any]:
     return {**{key: result[key] for key in RESULT_KEYS}, "cases": cases}
 
 
-def as_junit(target: str, started: str, results: Results) -> bytes:
+def as_junit(target: str, started: str, results: Results, *, strict: bool = False) -> bytes:
     """Return the report as JUnit XML: a suite for each section, a case for each id.
 
-    failed becomes a failure, inconclusive an error; skipped and observed become skipped.
+    failed becomes a failure, inconclusive an error; skipped and observed become skipped, and so
+    does what failed or was inconclusive and does not count for the exit code, with all of it in
+    system-out: a CI that reads the report is red when the command is.
     """
     results = readable(results)
-    counts = summary(results)
-    root = ET.Element("testsuites", {"name": "x402sim conformance", **_numbers(counts, results)})
+    root = ET.Element("testsuites", {"name": "x402sim conformance", **_numbers(results, strict)})
     for section in sorted({str(result["section"]) for result in results}):
         mine = [result for result in results if result["section"] == section]
         about = {
             "name": f"section {section}",
             "hostname": printable(target),
             "timestamp": started[:19],
-            "skipped": str(sum(r["outcome"] in ("skipped", "observed") for r in mine)),
+            "skipped": str(sum(_junit_kind(r, strict) == "skipped" for r in mine)),
         }
-        suite = ET.SubElement(root, "testsuite", {**about, **_numbers(summary(mine), mine)})
+        suite = ET.SubElement(root, "testsuite", {**about, **_numbers(mine, strict)})
         for result in mine:
-            _case(suite, result)
+            _case(suite, result, strict)
     ET.indent(root)
     document: bytes = ET.tostring(root, encoding="utf-8", xml_declaration=True)
     return document + b"\n"
 
 
-def _numbers(counts: dict[str, int], results: Results) -> dict[str, str]:
+def _numbers(results: Results, strict: bool) -> dict[str, str]:
+    kinds = Counter(_junit_kind(result, strict) for result in results)
     return {
         "tests": str(len(results)),
-        "failures": str(counts["failed"]),
-        "errors": str(counts["inconclusive"]),
+        "failures": str(kinds["failure"]),
+        "errors": str(kinds["error"]),
         "time": f"{sum(float(result['seconds']) for result in results):.3f}",
     }
 
 
-def _case(suite: ET.Element, result: dict[str, Any]) -> None:
+def _junit_kind(result: dict[str, Any], strict: bool) -> str:
+    """Return the element that an id becomes in JUnit; empty if it passed."""
+    if result["outcome"] == "passed":
+        return ""
+    if not counts_for_exit(result["level"], strict):
+        return "skipped"
+    return {"failed": "failure", "inconclusive": "error"}.get(result["outcome"], "skipped")
+
+
+def _case(suite: ET.Element, result: dict[str, Any], strict: bool) -> None:
     case = ET.SubElement(
         suite,
         "testcase",
@@ -149,21 +201,32 @@ def _case(suite: ET.Element, result: dict[str, Any]) -> None:
         classname=f"conformance.section_{str(result['section']).replace('.', '_')}",
         time=f"{float(result['seconds']):.3f}",
     )
-    match result["outcome"]:
-        case "failed":
-            detail = f"expected {result['expected']}, got {result['actual']}"
+    detail = f"expected {result['expected']}, got {result['actual']}"
+    uncounted = f"{result['outcome']} {result['level']} (does not count without --strict): "
+    match result["outcome"], _junit_kind(result, strict):
+        case "failed", "failure":
             failure = ET.SubElement(case, "failure", message=detail, type=str(result["level"]))
             failure.text = explained(result)
-        case "inconclusive":
+        case "failed", _:
+            ET.SubElement(case, "skipped", message=uncounted + detail)
+            ET.SubElement(case, "system-out").text = explained(result)
+        case "inconclusive", "error":
             ET.SubElement(case, "error", message=str(result["reason"]), type="inconclusive")
-        case "skipped":
+        case "inconclusive", _:
+            ET.SubElement(case, "skipped", message=uncounted + str(result["reason"]))
+        case "skipped", _:
             ET.SubElement(case, "skipped", message=str(result["reason"]))
-        case "observed":
+        case "observed", _:
             ET.SubElement(case, "skipped", message=f"observed: {result['actual']}")
         case _:
             assert result["outcome"] == "passed"
-            if result.get("in_part"):
-                ET.SubElement(case, "system-out").text = headline(result)
+            if left := not_judged(result):
+                ET.SubElement(case, "system-out").text = "\n".join([headline(result), *_left(left)])
+
+
+def _left(cases: Results) -> list[str]:
+    """Return the cases that were not judged in lines, each with its reason."""
+    return [f"not judged: {case['title']}: {case['reason']}" for case in cases]
 
 
 def explained(result: dict[str, Any]) -> str:
@@ -174,6 +237,8 @@ def explained(result: dict[str, Any]) -> str:
         parts += [f"expected: {case['expected']}", f"actual:   {case['actual']}"]
         if case["exchange"]:
             parts += ["", case["exchange"]]
+    if left := not_judged(result):
+        parts += ["", *_left(left)]
     return "\n".join([*parts, "", f"run it again: {result['rerun']}"])
 
 

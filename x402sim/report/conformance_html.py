@@ -15,9 +15,11 @@ from x402sim.report.conformance import (
     failures,
     grounds,
     headline,
+    not_judged,
     readable,
     summary,
     told,
+    verdict,
 )
 from x402sim.report.render import render
 from x402sim.spec.clauses import CLAUSES
@@ -34,10 +36,11 @@ _URGENT, _LEVELS = ("failed", "inconclusive"), ("MUST", "SHOULD", "MAY")
 _TEXTS = {f"spec/{clause.id}": clause.text for clause in CLAUSES}
 
 
-def page(target: str, started: str, results: Results) -> str:
+def page(target: str, started: str, results: Results, *, strict: bool = False) -> str:
     """Return the page: first what failed or was inconclusive, then every section.
 
     `target` is the URL that was judged, `started` an ISO 8601 time.
+    With `strict`, SHOULD counts for the verdict.
     """
     results = readable(results)
     counts = summary(results)
@@ -48,7 +51,7 @@ def page(target: str, started: str, results: Results) -> str:
         target=target,
         started=started,
         total=len(results),
-        verdict=_verdict(results),
+        verdict=verdict(results, strict),
         counts=[(name, MARKS[name], counts[name], _MEANINGS[name]) for name in OUTCOMES],
         urgent=[_detail(result) for result in urgent],
         sections=[(section, _rows(list(found))) for section, found in sections],
@@ -58,19 +61,6 @@ def page(target: str, started: str, results: Results) -> str:
 def _urgency(result: dict[str, Any]) -> tuple[int, int]:
     """Return the place in the list of urgent results: failed MUSTs come first."""
     return _URGENT.index(result["outcome"]), _LEVELS.index(result["level"])
-
-
-def _verdict(results: Results) -> tuple[str, str]:
-    """Return the verdict's outcome and its text."""
-    musts = summary([result for result in results if result["level"] == "MUST"])
-    passed, skipped = musts["passed"], musts["skipped"]
-    if musts["failed"]:
-        return "failed", f"Failed MUST clauses: {musts['failed']}."
-    if musts["inconclusive"]:
-        return "inconclusive", f"No verdict. Inconclusive MUST checks: {musts['inconclusive']}."
-    if not passed:
-        return "inconclusive", "No verdict: nothing could be checked."
-    return "passed", f"No MUST clause failed: {passed} held, {skipped} skipped."
 
 
 def _rows(results: Sequence[dict[str, Any]]) -> list[dict[str, str]]:
@@ -93,9 +83,10 @@ def _observed(result: dict[str, Any]) -> str:
 
 
 def _left_out(result: dict[str, Any]) -> str:
-    """Return why some cases were skipped."""
-    reasons = (case["reason"] for case in result["cases"] if case["outcome"] == "skipped")
-    return "; ".join(dict.fromkeys(f"skipped: {reason}" for reason in reasons))
+    """Return which cases were not judged, and why."""
+    return "\n".join(
+        f"not judged: {case['title']}: {case['reason']}" for case in not_judged(result)
+    )
 
 
 def _detail(result: dict[str, Any]) -> dict[str, Any]:
@@ -108,6 +99,7 @@ def _detail(result: dict[str, Any]) -> dict[str, Any]:
         "level": result["level"],
         "clause": _TEXTS.get(result["id"]),
         "cases": [_case(case) for case in failures(result)],
+        "left_out": _left_out(result),
         "rerun": result["rerun"],
     }
 

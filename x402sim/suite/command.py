@@ -1,11 +1,11 @@
 """`python -m x402sim conformance`: one run of the suite, from options to exit code."""
 
 import asyncio
-import itertools
 import json
+import os
 import sys
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -21,16 +21,19 @@ from x402sim.report import conformance as report
 from x402sim.suggest import unknown
 from x402sim.suite import printing, redact
 from x402sim.suite import target as targets
-from x402sim.suite.check import Check
+from x402sim.suite.check import DOCUMENT, KINDS, Check
 from x402sim.suite.demands import FILE
 from x402sim.suite.engine import all_checks, folder, matching, run
 from x402sim.suite.in_full import lacking, not_in_full
+from x402sim.suite.plan import is_left
 from x402sim.suite.preflight import examine
 from x402sim.suite.remote import Access, NotReady, reach
-from x402sim.suite.verdict import STOPPED, Outcome, Result
+from x402sim.suite.verdict import Outcome, Result
 
-HELD, FOUND_SOMETHING, NO_VERDICT = 0, 1, 2
-"""Exit codes: every MUST held; a MUST failed; wrong usage, unreachable or inconclusive."""
+HELD, FOUND_SOMETHING, NO_VERDICT, INTERRUPTED = 0, 1, 2, 130
+"""Exit codes: every MUST held; a MUST failed; wrong usage, unreachable or inconclusive; Ctrl-C."""
+STDOUT = "-"
+"""The name of a report file that means the standard output."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,10 +42,8 @@ class Wanted:
 
     checks: list[Check]
     strict: bool = False
-    json: Path | None = None
-    junit: Path | None = None
-    html: Path | None = None
-    sarif: Path | None = None
+    files: Mapping[str, Path] = field(default_factory=dict)
+    """Where to write each kind of report: json, junit, html, sarif; - for stdout."""
 
 
 def find_target(name: str) -> targets.Target:
@@ -58,6 +59,8 @@ def find_target(name: str) -> targets.Target:
             f"--target: {unknown('target', name, shipped)}, or the path of a TOML file"
         )
     target = targets.load(file)
+    kept = {name.removeprefix(f"{DOCUMENT}/"): why for name, why in target.not_kept.items()}
+    target = msgspec.structs.replace(target, not_kept=kept)
     clauses = dict.fromkeys(check.clause for check in all_checks())
     for clause in target.not_kept:
         if clause not in clauses:
@@ -72,10 +75,11 @@ def find_target(name: str) -> targets.Target:
 def select(prefixes: Iterable[str]) -> list[Check]:
     """Return the checks whose ids start with any of these; all without any.
 
-    Raises `ValueError` for a prefix that no id has.
+    Several may stand in one text, separated by commas. Raises `ValueError` for a prefix that no
+    id has.
     """
     checks, wanted = all_checks(), set()
-    for prefix in prefixes:
+    for prefix in (part.strip() for text in prefixes for part in text.split(",")):
         found = matching(checks, prefix)
         if not found:
             raise ValueError(
@@ -105,30 +109,70 @@ def skipped(checks: Iterable[Check], options: Iterable[str]) -> dict[str, str]:
 
 
 def _near(clauses: Iterable[str], prefix: str) -> list[str]:
-    """Return the clauses of the section that a prefix names; the sections, if there is none."""
-    section = prefix.removeprefix("spec/").split("/")[0]
+    """Return the clauses of the section that a prefix names; the beginnings, if there is none."""
+    section = prefix.removeprefix(f"{DOCUMENT}/").split("/")[0]
     ids = dict.fromkeys(clauses)
-    return [each for each in ids if each.startswith(f"{section}/")] or sorted(
-        {each.split("/")[0] for each in ids}
-    )
+    sections = sorted({each.split("/")[0] for each in ids} - set(KINDS))
+    return [each for each in ids if each.startswith(f"{section}/")] or [*sections, *KINDS]
 
 
 def judge(
-    access: Access, wanted: Wanted, on_begin: Callable[[str], None] = lambda check_id: None
+    access: Access,
+    wanted: Wanted,
+    on_begin: Callable[[str, int, int], None] = lambda check_id, place, ids: None,
+    on_result: Callable[[Result], None] = lambda result: None,
 ) -> tuple[list[Result], int]:
-    """Run the checks in real time; return results and number of requests; raises `NotReady`."""
+    """Run the checks in real time; return results and number of requests; raises `NotReady`.
+
+    The results are in the order of the checks; `on_result` is called with each as soon as it is
+    certain, `on_begin` with each id of which something can be judged, its place, and how many there
+    are.
+    """
 
     async def main() -> tuple[list[Result], int]:
+        results = []
         async with reach(access) as setting:
             ready = await examine(setting, wanted.checks, access.require)
             printing.announce(ready, access.note)
-            results = [
-                hidden(result, access.secrets)
-                async for result in run(ready.setting, wanted.checks, on_begin, ready.state)
-            ]
-            return results, ready.state.pace.requests
+            runnable = [check for check in wanted.checks if not is_left(ready.setting, check)]
+            ids = list(dict.fromkeys(check.id for check in runnable))
+
+            def begin(check_id: str) -> None:
+                if check_id in ids:
+                    on_begin(check_id, ids.index(check_id) + 1, len(ids))
+
+            async for result in run(ready.setting, wanted.checks, begin, ready.state):
+                results.append(hidden(result, access.secrets))
+                on_result(results[-1])
+            return in_order(results, wanted.checks), ready.state.pace.requests
 
     return asyncio.run(main())
+
+
+def in_order(results: Iterable[Result], checks: Iterable[Check]) -> list[Result]:
+    """Return results in the order of the checks: what waits ends last, and belongs elsewhere."""
+    places = {check_id: place for place, check_id in enumerate(dict.fromkeys(c.id for c in checks))}
+    return sorted(results, key=lambda result: places[result.id])
+
+
+def completed(results: list[Result], checks: list[Check], rerun: str) -> list[Result]:
+    """Return the results of a run that was interrupted: the other ids are inconclusive."""
+    judged = {result.id for result in results}
+    missing = {check.id: check for check in checks if check.id not in judged}
+    rest = [
+        Result(
+            id=check.id,
+            level=check.level,
+            section=check.section,
+            outcome=Outcome.INCONCLUSIVE,
+            title=check.title,
+            reason="the run was interrupted before this was certain",
+            rerun=f"{rerun} --only {check.id}".strip(),
+            ground=check.ground,
+        )
+        for check in missing.values()
+    ]
+    return in_order([*results, *rest], checks)
 
 
 def hidden(result: Result, secrets: tuple[str, ...]) -> Result:
@@ -150,37 +194,50 @@ def hidden(result: Result, secrets: tuple[str, ...]) -> Result:
 
 def conclude(results: list[Result], strict: bool) -> int:
     """Return the exit code of these results."""
-    counting = [result for result in results if printing.counts(result, strict)]
-    if any(result.outcome is Outcome.FAILED for result in counting):
-        return FOUND_SOMETHING
-    has_stopped = any(result.reason.startswith(STOPPED) for result in results)
-    if has_stopped or any(result.outcome is Outcome.INCONCLUSIVE for result in counting):
-        return NO_VERDICT
-    was_judged = any(result.outcome is not Outcome.SKIPPED for result in counting or results)
-    return HELD if was_judged else NO_VERDICT
+    codes = {Outcome.PASSED: HELD, Outcome.FAILED: FOUND_SOMETHING}
+    return codes.get(printing.verdict(results, strict)[0], NO_VERDICT)
+
+
+def require_places(wanted: Wanted) -> None:
+    """Raise `ValueError` unless every report can be written where it is wanted."""
+    if [str(file) for file in wanted.files.values()].count(STDOUT) > 1:
+        raise ValueError("- means stdout, which takes one report only: give the others a FILE")
+    for kind, file in wanted.files.items():
+        if str(file) == STDOUT:
+            continue
+        if file.is_dir():
+            raise ValueError(f"--{kind} {file}: it is a folder; give the path of a file")
+        if not file.parent.is_dir():
+            raise ValueError(f"--{kind} {file}: there is no folder {file.parent}")
+        if not os.access(file if file.exists() else file.parent, os.W_OK):
+            raise ValueError(f"--{kind} {file}: no permission to write it")
 
 
 def write(access: Access, started: str, results: list[Result], wanted: Wanted) -> None:
     """Write the report files that are wanted; raises `OSError`."""
     plain: list[dict[str, Any]] = [msgspec.to_builtins(result) for result in results]
-    if wanted.json is not None:
-        text = json.dumps(report.as_json(access.base_url, started, plain), indent=2) + "\n"
-        if str(wanted.json) == "-":
+    for kind, file in wanted.files.items():
+        text = _as(kind, access.base_url, started, plain, wanted.strict)
+        if str(file) == STDOUT:
             sys.stdout.write(text)
         else:
-            wanted.json.write_text(text, encoding="utf-8")
-    if wanted.junit is not None:
-        wanted.junit.write_bytes(report.as_junit(access.base_url, started, plain))
-    if wanted.sarif is not None:
-        demands = folder() / FILE
-        sarif = json.dumps(
-            report.as_sarif(access.base_url, plain, demands.read_text(encoding="utf-8")), indent=2
-        )
-        wanted.sarif.write_text(sarif + "\n", encoding="utf-8")
-    if wanted.html is not None:
-        from x402sim.report.conformance_html import page
+            file.write_text(text, encoding="utf-8")
 
-        wanted.html.write_text(page(access.base_url, started, plain), encoding="utf-8")
+
+def _as(kind: str, url: str, started: str, plain: list[dict[str, Any]], strict: bool) -> str:
+    """Return a report of one kind as text."""
+    match kind:
+        case "json":
+            return json.dumps(report.as_json(url, started, plain), indent=2) + "\n"
+        case "junit":
+            return report.as_junit(url, started, plain, strict=strict).decode()
+        case "sarif":
+            demands = (folder() / FILE).read_text(encoding="utf-8")
+            return json.dumps(report.as_sarif(url, plain, demands), indent=2) + "\n"
+        case _:
+            from x402sim.report.conformance_html import page
+
+            return page(url, started, plain, strict=strict)
 
 
 def play(access: Access, wanted: Wanted) -> int:
@@ -188,31 +245,43 @@ def play(access: Access, wanted: Wanted) -> int:
     elapsed = stopwatch()
     started = datetime.fromtimestamp(Clock().now(), UTC).isoformat(timespec="seconds")
     console = Console(stderr=True, highlight=False)
-    total, begun = len({check.id for check in wanted.checks}), itertools.count(1)
+    found: list[Result] = []
+    interrupted, section = False, ""
     with console.status("connecting to the target") as status:
 
-        def on_begin(check_id: str) -> None:
-            line = f"{next(begun)} of {total}  {check_id}"
+        def tell(text: str) -> None:
+            with printing.unread(console):
+                console.print(escape(printable(text)))
+
+        def on_begin(check_id: str, place: int, ids: int) -> None:
+            nonlocal section
             if console.is_terminal:
-                status.update(line)
-            else:
-                console.print(line)
+                status.update(f"{place} of {ids}  {check_id}")
+            elif section != (section := check_id.split("/")[1]):
+                tell(f"{place} of {ids}  section {section}")
 
         try:
-            results, requests = judge(access, wanted, on_begin)
+            access = replace(access, tell=tell)
+            results, requests = judge(access, wanted, on_begin, found.append)
+            done = f"{requests} requests in {elapsed():.1f} s"
         except NotReady as error:
             console.print(f"x402sim: {escape(printable(str(error)))}", soft_wrap=True)
             return NO_VERDICT
-    if str(wanted.json) != "-":
-        printing.show_results(results, wanted.strict)
-    for line in not_in_full(results) if access.world_url else ():
-        console.print(escape(printable(line)), soft_wrap=True)
-    lacks = lacking(results, access.require)
-    for line in lacks:
-        console.print(escape(printable(line)), soft_wrap=True)
-    console.print(f"{requests} requests in {elapsed():.1f} s")
+        except KeyboardInterrupt:
+            interrupted = True
+            results = completed(found, wanted.checks, access.rerun)
+            done = (
+                f"interrupted after {elapsed():.1f} s: {len(found)} of {len(results)} ids are "
+                "certain"
+            )
     write(access, started, results, wanted)
+    if STDOUT not in map(str, wanted.files.values()):
+        printing.show_results(results, wanted.strict)
+    lacks = lacking(results, access.require)
+    for line in [*(not_in_full(results) if access.world_url else ()), *lacks]:
+        tell(line)
+    tell(done)
+    if interrupted:
+        return INTERRUPTED
     code = conclude(results, wanted.strict)
-    if code == NO_VERDICT and all(result.outcome is Outcome.SKIPPED for result in results):
-        console.print("nothing was judged: every id was skipped")
     return NO_VERDICT if code == HELD and lacks else code

@@ -16,7 +16,7 @@ import msgspec
 from x402sim.clock import stopwatch
 from x402sim.spec.needs import Need
 from x402sim.suite import redact
-from x402sim.suite.check import HOW_TO_PROVIDE, PATIENCE_S, Baseline, Check
+from x402sim.suite.check import HOW_TO_PROVIDE, KINDS, PATIENCE_S, Baseline, Check
 from x402sim.suite.expect import expect_served
 from x402sim.suite.probe import Probe
 from x402sim.suite.setting import RunState, Setting
@@ -72,8 +72,15 @@ def _module(file: Path) -> ModuleType:
 
 
 def matching(checks: Iterable[Check], prefix: str) -> list[Check]:
-    """Return the checks whose id starts with `prefix`; "spec/" in front may be left out."""
-    return [c for c in checks if c.id.startswith(prefix) or c.id.startswith(f"spec/{prefix}")]
+    """Return the checks whose id starts with `prefix`, in which the document may be left out.
+
+    Without it, they are those of the specification, if it has any.
+    """
+    checks = list(checks)
+    for begin in (prefix, *(f"{document}/{prefix}" for document in KINDS)):
+        if found := [check for check in checks if check.id.startswith(begin)]:
+            return found
+    return []
 
 
 async def run(
@@ -127,6 +134,7 @@ async def _run_cases(
             else:
                 late.append(check_id)
         state.turns.end_the_rest()
+        _tell_of_waiting(setting, tasks)
         restarting = [case for case in tasks if Need.RESTART in case.needs]
         for case in [case for case in tasks if case not in restarting]:
             done[case] = await tasks[case]
@@ -159,6 +167,16 @@ async def _beside(
         for task in tasks.values():
             task.cancel()
         await asyncio.gather(*tasks.values(), return_exceptions=True)
+
+
+def _tell_of_waiting(setting: Setting, tasks: dict[Check, asyncio.Task[Result]]) -> None:
+    """Say which ids still wait, and for how long in all."""
+    left = [case for case, task in tasks.items() if not task.done()]
+    if left:
+        longest_s = max(case.waits(setting) if case.waits else 0 for case in left)
+        ids = ", ".join(dict.fromkeys(case.id for case in left))
+        most = f", which wait for up to {longest_s:.0f} s since the beginning" if longest_s else ""
+        setting.tell(f"everything else is done; waiting for {ids}{most}")
 
 
 def runs_beside(setting: Setting, case: Check) -> bool:
@@ -198,7 +216,7 @@ def _of_id(cases: list[Check], done: dict[Check, Result]) -> tuple[Result, set[B
 
 def _unconfirmed(result: Result, why: str) -> Result:
     """Return a result whose baseline cannot be repeated any more."""
-    return msgspec.structs.replace(result, outcome=Outcome.SKIPPED, reason=why, actual=None)
+    return msgspec.structs.replace(result, outcome=Outcome.INCONCLUSIVE, reason=why, actual=None)
 
 
 def _doubt(result: Result, broken: list[str]) -> Result:
@@ -216,7 +234,7 @@ async def run_case(setting: Setting, state: RunState, case: Check) -> Result:
         try:
             _require_needs(setting, case)
             if state.stopped:
-                raise Skipped(state.stopped)
+                raise Inconclusive(state.stopped)
             if case.baseline:
                 await _require_baseline(setting, state, case.baseline)
             has_begun = True
@@ -231,8 +249,6 @@ async def run_case(setting: Setting, state: RunState, case: Check) -> Result:
             show = failed.show
         except Inconclusive as unclear:
             outcome, reason = Outcome.INCONCLUSIVE, str(unclear)
-            if state.stopped:  # the same reason for all, so that it is said once
-                outcome, reason = Outcome.SKIPPED, state.stopped
         except Skipped as skipped:
             outcome, reason = Outcome.SKIPPED, str(skipped)
         except Exception as bug:  # noqa: BLE001 - a bug of one check must not end the run
@@ -280,7 +296,7 @@ def _of_case(setting: Setting, case: Check, found: CaseResult) -> Result:
         expected=found.expected,
         actual=found.actual,
         reason=found.reason,
-        rerun=f"{setting.rerun} --requirement {case.id}".strip(),
+        rerun=f"{setting.rerun} --only {case.id}".strip(),
         exchange=found.exchange,
         seconds=found.seconds,
         ground=case.ground,
@@ -289,15 +305,15 @@ def _of_case(setting: Setting, case: Check, found: CaseResult) -> Result:
 
 
 def _require_needs(setting: Setting, case: Check) -> None:
+    left_out = setting.left_out.get(case.name)
+    if left_out is not None:
+        raise Skipped(left_out)
     missing = [need for need in case.needs if setting.missing(need)]
     if missing:
         raise Skipped(f"it needs {'; '.join(HOW_TO_PROVIDE[need] for need in missing)}")
     waits_s = case.waits(setting) if case.waits and setting.advance is None else 0
     if waits_s > PATIENCE_S and not setting.patient:
         raise Skipped(f"it waits for {waits_s:.0f} s: give --patient")
-    left_out = setting.left_out.get(case.name)
-    if left_out is not None:
-        raise Skipped(left_out)
     reason = setting.target.not_kept.get(case.clause)
     if reason is not None:
         raise Skipped(f"the target file says that this clause is not kept: {reason}")

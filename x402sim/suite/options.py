@@ -5,11 +5,13 @@ password in a URL) is in no text that this module returns for a report.
 """
 
 import base64
+import math
 import os
 import shlex
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import httpx
 
@@ -34,6 +36,9 @@ _PUBLIC = ("accept", "accept-language", "content-type", "user-agent", "host")
 """Headers whose values are no secrets."""
 _SHORT = 4
 """A shorter value is no secret: hiding it would hide half of every report."""
+
+
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +82,11 @@ def access(options: Options) -> Access:
         raise ValueError("--world and --rpc-url take no user name: give a URL without one")
     if options.rate is not None and not options.rate > 0:
         raise ValueError(f"--rate is a number of requests in a second, not {options.rate:g}")
+    if not (math.isfinite(options.timeout) and options.timeout > 0):
+        raise ValueError(f"--timeout is a number of seconds above 0, not {options.timeout:g}")
+    if options.max_answer_bytes <= 0:
+        least = "--max-answer-bytes is a number of bytes above 0"
+        raise ValueError(f"{least}, not {options.max_answer_bytes}")
     wire = Wire(
         headers=tuple(headers),
         cacert=options.cacert,
@@ -92,9 +102,9 @@ def access(options: Options) -> Access:
         target=target,
         world_url=world,
         rpc_url=rpc_url,
-        payer=Wallet(options.payer_key) if options.payer_key is not None else None,
-        budget_base=to_base(options.budget or BUDGET, TESTNET.decimals),
-        pay_to=parse_address(options.pay_to) if options.pay_to is not None else None,
+        payer=_read("--payer-key", options.payer_key, Wallet),
+        budget_base=_read("--budget", options.budget or BUDGET, _base_units) or 0,
+        pay_to=_read("--pay-to", options.pay_to, parse_address),
         allow_mainnet=options.allow_mainnet,
         seed=options.seed,
         patient=options.patient,
@@ -105,6 +115,18 @@ def access(options: Options) -> Access:
         rerun=again(options, base_url),
         note="" if base_url == told else f"{told} is an endpoint; judging {base_url}",
     )
+
+
+def _read(option: str, text: str | None, parse: Callable[[str], Value]) -> Value | None:
+    """Return an option as `parse` reads it, None without it; raises `ValueError` that names it."""
+    try:
+        return parse(text) if text is not None else None
+    except ValueError as wrong:
+        raise ValueError(f"{option}: {wrong}") from None
+
+
+def _base_units(amount: str) -> int:
+    return to_base(amount, TESTNET.decimals)
 
 
 def again(options: Options, base_url: str) -> str:

@@ -12,6 +12,7 @@ from email.utils import parsedate_to_datetime
 
 import httpx
 
+from x402sim.bounded import AnswerTooSlow
 from x402sim.clock import stopwatch
 from x402sim.events import AnswerSent
 from x402sim.protocol import abi
@@ -29,7 +30,7 @@ from x402sim.suite.probe import BAD_BODY, Probe
 from x402sim.suite.remote import NotReady
 from x402sim.suite.setting import RunState, Setting
 from x402sim.suite.verdict import Inconclusive, Skipped
-from x402sim.suite.wire import Pace
+from x402sim.suite.wire import Pace, why
 
 CLOCKS_AGREE_S = 30.0
 REQUIRABLE = {
@@ -156,7 +157,9 @@ async def _knock(probe: Probe) -> TargetAnswer:
 
 
 def _no_answer(error: httpx.TransportError, setting: Setting) -> str:
-    text = f"{type(error).__name__} {error}".strip()
+    text = why(error)
+    if isinstance(error, AnswerTooSlow):
+        return f"{text}: give more seconds"
     if untrusted := _UNTRUSTED.search(text):
         return (
             f"its certificate is not trusted ({untrusted[1].strip()}); give --cacert FILE with "
@@ -179,6 +182,8 @@ async def _foreign(probe: Probe, answer: TargetAnswer) -> str | None:
         case 402:
             return _other_dialect(probe, answer)
         case 401 | 403 | 407 if await _is_closed(probe):
+            if probe.setting.secrets:
+                return f"the credentials of the URL or of --header are refused, with {said}"
             return f"every request is answered {said}: give --header NAME:VALUE with credentials"
         case 404 | 405:
             return await _elsewhere(probe, answer, asked)

@@ -3,22 +3,31 @@
 What a target answered is in the results: all of their text is printed escaped.
 """
 
+import os
 import textwrap
-from collections import Counter
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
 
+import msgspec
 from rich.console import Console
 from rich.markup import escape
+from rich.text import Text
 
 from x402sim.printable import printable
 from x402sim.protocol.money import to_decimal
+from x402sim.report import conformance as report
 from x402sim.spec.ground import Ground, Kind
 from x402sim.suite.check import Check, clause_text
 from x402sim.suite.demands import by_ground, by_id
-from x402sim.suite.preflight import Ready
+from x402sim.suite.preflight import REQUIRABLE, Ready
 from x402sim.suite.verdict import CaseResult, Outcome, Result
 
+COLUMNS = 79
 WIDTH = 66
 """The width of a quotation: with its indent, a line has less than 80 columns."""
+_NEEDS = {need: name for name, need in REQUIRABLE.items()}
+"""The needs as --require calls them."""
 _COLORS = {
     Outcome.PASSED: "green",
     Outcome.FAILED: "red",
@@ -32,18 +41,19 @@ def show_list(checks: list[Check]) -> None:
     """Print the ids with level and cost, the ground of each case, and the needs."""
     console = Console(soft_wrap=True, highlight=False)
     for check_id, cases in by_id(checks).items():
-        needs = sorted({need for case in cases for need in case.needs})
+        needs = sorted({_NEEDS.get(need, str(need)) for case in cases for need in case.needs})
         pays = sum(case.pays for case in cases)
         cost = f", pays {pays}" if pays else ""
         console.print(f"[bold]{check_id}[/]  {cases[0].level}{cost}")
         if text := clause_text(check_id):
-            console.print(f"  {escape(text)}", style="dim")
+            for line in textwrap.wrap(text, COLUMNS - 2):
+                console.print(f"  {escape(line)}", style="dim")
         for ground, its_cases in by_ground(cases):
             _show_ground(console, ground)
             for case in its_cases:
-                console.print(f"  - {escape(case.title)}")
+                _show(console, "  - ", case.title, "    ")
         if needs:
-            console.print(f"  needs {', '.join(needs)}")
+            _show(console, "  needs ", ", ".join(needs), "    ")
     kinds = Counter(str(check.ground.kind) for check in checks)
     told = ", ".join(f"{kinds[kind]} {kind}" for kind in Kind)
     console.print(f"\n{len(by_id(checks))} ids, {len(checks)} cases: {told}")
@@ -60,7 +70,13 @@ def _show_ground(console: Console, ground: Ground | None) -> None:
 
 def announce(ready: Ready, note: str = "") -> None:
     """Print the plan of a run, before anything else is signed: what it does, and leaves out."""
-    console, plan = Console(stderr=True, highlight=False), ready.plan
+    console = Console(stderr=True, highlight=False)
+    with unread(console):
+        _announce(console, ready, note)
+
+
+def _announce(console: Console, ready: Ready, note: str) -> None:
+    plan = ready.plan
     payer, budget = ready.setting.payer, to_decimal(ready.setting.budget_base, 6)
     for text in (note, *ready.notes):
         if text:
@@ -83,49 +99,114 @@ def announce(ready: Ready, note: str = "") -> None:
         )
 
 
+@contextmanager
+def unread(console: Console) -> Iterator[None]:
+    """Let the run go on, and write its reports, when nobody reads its output any more (`| head`).
+
+    `rich` ends the process then.
+    """
+    try:
+        yield
+    except (BrokenPipeError, SystemExit):
+        console.quiet = True
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, console.file.fileno())
+        os.close(nowhere)
+
+
 def counts(result: Result, strict: bool) -> bool:
     """Tell whether a result counts for the exit code: MUST, and SHOULD if `strict`."""
-    return result.level == "MUST" or (strict and result.level == "SHOULD")
+    return report.counts_for_exit(result.level, strict)
+
+
+def verdict(results: list[Result], strict: bool) -> tuple[Outcome, str]:
+    """Return the verdict of a run, and a sentence that says why."""
+    outcome, why = report.verdict([msgspec.to_builtins(each) for each in results], strict)
+    return Outcome(outcome), why
 
 
 def show_results(results: list[Result], strict: bool) -> None:
-    """Print the failures in full, what was inconclusive or observed, and the numbers."""
+    """Print the failures in full, what was inconclusive or observed, the numbers, the verdict."""
     console = Console(soft_wrap=True, highlight=False)
-    for result in results:
-        if result.outcome is Outcome.FAILED:
-            _show_failure(console, result, strict)
-    for outcome in (Outcome.INCONCLUSIVE, Outcome.OBSERVED):
+    with unread(console):
         for result in results:
-            if result.outcome is outcome:
-                text = result.reason or result.actual or ""
-                console.print(f"[{_COLORS[outcome]}]{outcome}[/] {result.id}: {_shown(text)}")
+            if result.outcome is Outcome.FAILED:
+                _show_failure(console, result, strict)
+        _show_alike(console, results, Outcome.INCONCLUSIVE)
+        for result in results:
+            if result.outcome is Outcome.OBSERVED:
+                _show(console, f"[cyan]observed[/] {result.id}: ", result.actual or "", "  ")
+        for result in results:
+            if result.outcome is Outcome.PASSED and _told(result) != Outcome.PASSED:
+                console.print(f"[dim]{_told(result)} {result.id}[/]")
+                _show_not_judged(console, result)
+        _show_alike(console, results, Outcome.SKIPPED)
+        numbers = Counter(result.outcome for result in results)
+        line = ", ".join(f"[{_COLORS[o]}]{numbers[o]} {o}[/]" for o in Outcome if numbers[o])
+        console.print(f"\n{len(results)} ids: {line}")
+        outcome, why = verdict(results, strict)
+        console.print(f"[{_COLORS[outcome]}]{why}[/]")
+
+
+def _show_alike(console: Console, results: list[Result], outcome: Outcome) -> None:
+    """Print the ids of an outcome; those with the same reason together."""
+    alike: dict[str, list[str]] = defaultdict(list)
     for result in results:
-        if result.in_part and result.outcome is Outcome.PASSED:
-            console.print(f"[dim]passed ({result.in_part}): {result.id}[/]")
-    reasons = Counter(r.reason for r in results if r.outcome is Outcome.SKIPPED)
-    for reason, times in reasons.most_common():
-        console.print(f"[dim]skipped {times}: {_shown(reason)}[/]")
-    numbers = Counter(result.outcome for result in results)
-    line = ", ".join(f"[{_COLORS[o]}]{numbers[o]} {o}[/]" for o in Outcome if numbers[o])
-    console.print(f"\n{len(results)} ids: {line}")
+        if result.outcome is outcome:
+            alike[result.reason].append(result.id)
+    style = _COLORS[outcome]
+    for reason, ids in sorted(alike.items(), key=lambda each: -len(each[1])):
+        if len(ids) == 1:
+            _show(console, f"[{style}]{outcome}[/] {ids[0]}: ", reason, "  ")
+        else:
+            _show(console, f"[{style}]{outcome}[/] {len(ids)}: ", reason, "  ")
+            _show(console, "  ", ", ".join(ids), "  ")
 
 
 def _show_failure(console: Console, result: Result, strict: bool) -> None:
     note = "" if counts(result, strict) else " (does not count without --strict)"
-    part = f" ({result.in_part})" if result.in_part else ""
+    part = _told(result).removeprefix("failed")
     console.print(f"[red bold]failed[/]{part} [bold]{result.id}[/] {result.level}{note}")
     if text := clause_text(result.id):
-        console.print(f"  clause    {escape(text)}")
+        _show(console, "  clause    ", text)
     failures: list[Result | CaseResult] = []
     failures += [case for case in result.cases if case.outcome is Outcome.FAILED]
     for case in failures or [result]:
-        console.print(f"  check     {_shown(case.title)}")
+        _show(console, "  check     ", case.title)
         _show_ground(console, case.ground)
-        console.print(f"  expected  {_shown(str(case.expected))}")
-        console.print(f"  actual    {_shown(str(case.actual))}")
+        _show(console, "  expected  ", str(case.expected))
+        _show(console, "  actual    ", str(case.actual))
         for line in case.exchange.split("\n") if case.exchange else ():
-            console.print(f"  [dim]| {_shown(line)}[/]")
+            _show(console, "  [dim]|[/] ", line, "  [dim]|[/]   ")
+    _show_not_judged(console, result)
     console.print(f"  run it again: {_shown(result.rerun)}\n")
+
+
+def _show_not_judged(console: Console, result: Result) -> None:
+    """Print which cases of an id were not judged, and why."""
+    for case in result.cases:
+        if case.outcome in (Outcome.SKIPPED, Outcome.INCONCLUSIVE):
+            _show(console, "  not judged: ", f"{case.title}: {case.reason}", "    ")
+
+
+def _told(result: Result) -> str:
+    """Return the outcome of an id, and in how many of its cases it was found."""
+    return report.headline(msgspec.to_builtins(result))
+
+
+def _show(console: Console, head: str, text: str, indent: str = " " * 12) -> None:
+    """Print text of another party after a head of ours, in lines of less than 80 columns."""
+    first, rest = Text.from_markup(head).cell_len, Text.from_markup(indent).cell_len
+    lines = textwrap.wrap(
+        printable(text),
+        COLUMNS,
+        initial_indent=" " * first,
+        subsequent_indent=" " * rest,
+        break_on_hyphens=False,
+    )
+    console.print(head + escape(lines[0][first:] if lines else ""))
+    for line in lines[1:]:
+        console.print(indent + escape(line[rest:]))
 
 
 def _shown(text: str) -> str:

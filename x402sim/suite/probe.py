@@ -31,7 +31,7 @@ from x402sim.suite.departures import Departure, departures
 from x402sim.suite.money import Money
 from x402sim.suite.setting import RunState, Setting
 from x402sim.suite.turns import RestartFailed
-from x402sim.suite.verdict import STOPPED, CheckFailed, Inconclusive, Skipped
+from x402sim.suite.verdict import CheckFailed, Inconclusive, Skipped
 
 JSON = {"Content-Type": "application/json"}
 BAD_BODY = (400, 422)
@@ -45,6 +45,8 @@ CENT_BASE = 10_000
 
 STOP_TRIES, STOP_S = 6, 0.5
 """How often, and in which distance, a target is tried that takes no connection any more."""
+TOLD_S = 2.0
+"""A wait of this long is told."""
 WORK_S = 10
 """How long a target works on what is due, once its clock was advanced."""
 
@@ -157,14 +159,16 @@ class Probe:
             self.last = TargetAnswer(self.target, 0, httpx.Headers(), "", None, show, broken)
             if isinstance(error, httpx.ConnectError) and await self._has_stopped():
                 at = datetime.fromtimestamp(self.clock.now(), UTC)
-                self.state.stopped = f"{STOPPED} at {at:%H:%M:%S} UTC: {method} {path}: {broken}"
+                self.state.stopped = (
+                    f"the service stopped answering at {at:%H:%M:%S} UTC: {method} {path}: {broken}"
+                )
                 raise Inconclusive(self.state.stopped) from error
             if may_break:
                 return self.last
             is_large = content is not None and len(content) > 1000
             size = f" with a body of {len(content or b'')} bytes" if is_large else ""
-            why = f"{broken} {error}".strip()
-            raise Inconclusive(f"{method} {path}{size} was not answered: {why}") from error
+            why = f"{method} {path}{size} was not answered: {wire.why(error)}"
+            raise Inconclusive(why) from error
         self.last = TargetAnswer(
             self.target,
             response.status_code,
@@ -208,6 +212,10 @@ class Probe:
             waited_s += wait_s
             if waited_s > wire.PATIENCE_S:
                 break
+            if wait_s >= TOLD_S:
+                self.setting.tell(
+                    f"waiting for {wait_s:.0f} s, as the target asks in its {response.status_code}"
+                )
             pace.hold(self.clock, wait_s)
         raise Inconclusive(
             f"the target answers {response.status_code} and asks to wait {wait_s:.0f} s more, "

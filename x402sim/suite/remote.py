@@ -1,6 +1,6 @@
 """Connects to a target by its URL, in real time, and to its world if one is given."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -12,10 +12,11 @@ from x402sim.payer.wallet import Wallet
 from x402sim.protocol.crypto import Address
 from x402sim.protocol.messages import BadMessage, decode
 from x402sim.rng import Rng
+from x402sim.suite.redact import cut
 from x402sim.suite.restart import restarting
 from x402sim.suite.setting import Setting
 from x402sim.suite.target import Target
-from x402sim.suite.wire import Wire, client
+from x402sim.suite.wire import Wire, client, why
 from x402sim.world.control.limits import WORLD_ANSWER_BYTES
 
 CLOCKS_AGREE_S = 30.0
@@ -55,6 +56,8 @@ class Access:
     rerun: str = ""
     note: str = ""
     """What to tell the user about the options."""
+    tell: Callable[[str], None] = lambda text: None
+    """Tells the user what the run waits for."""
 
 
 @asynccontextmanager
@@ -104,6 +107,7 @@ async def reach(access: Access) -> AsyncIterator[Setting]:
             left_out=access.skip,
             secrets=access.secrets,
             rate=wire.rate,
+            tell=access.tell,
         )
 
 
@@ -115,15 +119,19 @@ def _control_url(world_url: str) -> str:
 
 async def _meet(control: httpx.AsyncClient, clock: SkewedClock, access: Access) -> bool:
     """Set our clock to the world's; tell whether that world runs the target itself."""
+    wanted = f"--world {access.world_url} is not the control API of `x402sim serve`"
     try:
         answer = await control.get("/who")
+    except httpx.TransportError as error:
+        raise NotReady(f"{wanted}: no answer ({why(error)})") from error
+    try:
         who: dict[str, Any] = decode(answer.content, dict[str, Any])
         now_s, has_service = who["now"] / 1000, who["service"]
-    except (httpx.TransportError, BadMessage, LookupError, TypeError, OverflowError) as error:
-        url = access.world_url
-        raise NotReady(
-            f"--world {url} is not the control API of `x402sim serve`: {error!r}"
-        ) from error
+    except (BadMessage, LookupError, TypeError, OverflowError) as error:
+        itself = httpx.URL(access.world_url or "").netloc == httpx.URL(access.base_url).netloc
+        hint = "; it is the service to judge: give the URL of its world" if itself else ""
+        said = cut(f"{answer.status_code} {answer.text}".strip(), 80)
+        raise NotReady(f"{wanted}: /_sim/who answers {said}{hint}") from error
     here = httpx.URL(access.base_url)
     runs_target = bool(has_service) and (here.host, here.port) == (
         control.base_url.host,

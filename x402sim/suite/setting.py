@@ -42,13 +42,15 @@ class Setting:
     patient: bool = False
     allow_mainnet: bool = False
     rerun: str = ""
-    """The command that repeats the run, without --requirement."""
+    """The command that repeats the run, without --only."""
     left_out: Mapping[str, str] = field(default_factory=dict)
     """The cases that are not run, by their `name`, and why."""
     secrets: tuple[str, ...] = ()
     """Texts that no report shows, such as the values of the user's own headers."""
     rate: float | None = None
     """The most requests in a second."""
+    tell: Callable[[str], None] = lambda text: None
+    """Tells the user what the run waits for."""
 
     def __post_init__(self) -> None:
         """Reject cookies, so that requests stay unauthenticated."""

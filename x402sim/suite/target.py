@@ -4,6 +4,7 @@ A target is a TOML file; every key has a default, which follows the specificatio
 a JSON answer are JSON pointers (RFC 6901); "" means that the answer has no such field.
 """
 
+import re
 import tomllib
 from pathlib import Path
 from typing import Any, Literal
@@ -168,9 +169,31 @@ def load(file: Path) -> Target:
     try:
         table = tomllib.loads(file.read_text(encoding="utf-8"))
         target = msgspec.convert(table, Target)
-    except (tomllib.TOMLDecodeError, msgspec.ValidationError, UnicodeDecodeError) as error:
+    except msgspec.ValidationError as error:
+        raise ValueError(f"{file}: {_wrong(str(error))}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{file}: {error}") from error
     return target if "name" in table else msgspec.structs.replace(target, name=file.stem)
+
+
+_WRONG = re.compile(r"(?P<what>.*?)(?: - at `\$\.?(?P<key>.*)`)?")
+_KINDS = {
+    "int": "a whole number", "str": "a text", "bool": "true or false", "object": "a table",
+    "array": "a list", "float": "a number",
+}  # fmt: skip
+
+
+def _wrong(told: str) -> str:
+    """Return what msgspec tells of a table in the words of a target file."""
+    found = _WRONG.fullmatch(told)
+    assert found is not None
+    what, key = found["what"], (found["key"] or "").replace("[...]", "")
+    if unknown_key := re.fullmatch("Object contains unknown field `(.*)`", what):
+        return f"{'.'.join(filter(None, [key, unknown_key[1]]))} is no key of a target file"
+    if kinds := re.fullmatch("Expected `(.*?)(?: \\| null)?`, got `(.*)`", what):
+        wanted, seen = (_KINDS.get(kind, kind) for kind in kinds.groups())
+        return f"{key}: expected {wanted}, got {seen}"
+    return f"{key}: {what[0].lower()}{what[1:]}"
 
 
 def at(body: Any, pointer: str) -> Any:

@@ -24,10 +24,6 @@ class Outcome(StrEnum):
     """The specification is silent, or the target file departs from it; the result says what is."""
 
 
-STOPPED = "the service stopped answering"
-"""How the reason of everything begins that is not judged since."""
-
-
 class CheckFailed(Exception):
     """The target breaks the clause.
 

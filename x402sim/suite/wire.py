@@ -11,7 +11,7 @@ from pathlib import Path
 
 import httpx
 
-from x402sim.bounded import BoundedTransport, Limits
+from x402sim.bounded import AnswerTooLarge, AnswerTooSlow, BoundedTransport, Limits
 from x402sim.clock import Clock
 
 PATIENCE_S = 120.0
@@ -82,6 +82,17 @@ def tls(wire: Wire) -> ssl.SSLContext:
     if wire.insecure:
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     return context
+
+
+def why(error: httpx.TransportError) -> str:
+    """Return why a request was not answered, in the words of the options."""
+    match error:
+        case AnswerTooSlow():
+            return "its answer took longer than --timeout allows"
+        case AnswerTooLarge():
+            return "its answer is larger than --max-answer-bytes allows"
+        case _:
+            return f"{type(error).__name__} {error}".strip()
 
 
 def wait_s(
