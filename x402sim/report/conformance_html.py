@@ -73,7 +73,8 @@ def _rows(results: Sequence[dict[str, Any]]) -> list[dict[str, str]]:
             "id": result["id"],
             "text": _TEXTS.get(result["id"], result["title"]),
             "ground": "\n\n".join(grounds(result)),
-            "note": str(result["reason"] or _observed(result) or _left_out(result)),
+            "note": str(result["reason"] or _observed(result)),
+            "left_out": _left_out(result),
         }
         for result in results
     ]
