@@ -162,7 +162,7 @@ def test_the_worst_case_of_an_id_is_its_outcome() -> None:
         ([("MUST", "skipped")], False, 2),
         ([("MUST", "skipped"), ("SHOULD", "passed")], False, 2),
         ([("MUST", "observed")], False, 0),
-        ([("SHOULD", "inconclusive"), ("SHOULD", "inconclusive")], False, 0),
+        ([("SHOULD", "inconclusive"), ("SHOULD", "inconclusive")], False, 2),
         ([("SHOULD", "inconclusive"), ("SHOULD", "passed")], True, 2),
         ([("SHOULD", "failed"), ("SHOULD", "skipped")], False, 0),
         ([("SHOULD", "skipped")], False, 2),

@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.suite.test_command import Duo
+from tests.suite.test_command import Duo, conformance
 from x402sim.clock import Clock
 from x402sim.spec.needs import Need
 from x402sim.suite.check import Check
@@ -90,6 +90,37 @@ def test_what_is_left_out_is_not_must_and_not_cheap() -> None:
     assert dear.signs_base <= 500_000 or not dear.payments
     assert free.payments == 0
     assert free.runnable_ids > 20, "what costs nothing is checked all the same"
+
+
+@pytest.mark.parametrize("budget", ["0.00", "0.01", "0.03", "0.05", "0.06", "0.20", "1.00", "2.00"])
+@pytest.mark.parametrize("price_base", [PRICE, 20_000, 12_345])
+def test_the_plan_adds_up_and_fits_the_budget(budget: str, price_base: int) -> None:
+    payer = "0x" + "01" * 32
+
+    async def main() -> Any:
+        means = access(Options(base_url="http://127.0.0.1:9", payer_key=payer, budget=budget))
+        async with reach(means) as setting:
+            return plan_of(setting, all_checks(), price_base), setting.budget_base
+
+    plan, budget_base = asyncio.run(main())
+    assert plan.signs_base == plan.payments * price_base + plan.deposits_base <= budget_base
+    taken = {case.name for case in all_checks()} - set(plan.left_out)
+    assert not plan.payments or any(case.pays for case in all_checks() if case.name in taken)
+
+
+@pytest.mark.parametrize("budget", ["0.05", "0.10"])
+def test_the_suites_own_budget_makes_nothing_inconclusive(budget: str) -> None:
+    duo = Duo()
+    key = duo.ready["accounts"][0]["privateKey"]
+    try:
+        done = conformance(
+            duo.url, "--budget", budget, "--only", "3/deposit", "--only", "5/nonce",
+            "--only", "2.6/", "--only", "1/", "--json", "-", env={"X402SIM_PAYER_KEY": key},
+        )  # fmt: skip
+    finally:
+        duo.close()
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert json.loads(done.stdout)["summary"]["inconclusive"] == 0
 
 
 def test_the_duration_follows_rate_and_waits() -> None:

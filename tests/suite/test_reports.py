@@ -196,8 +196,12 @@ def test_every_format_says_how_much_was_judged() -> None:
     assert outcomes == ["passed", "skipped"]
     for name, text in texts.items():
         assert "failed (2 of 4 cases, 1 not judged)" in text.replace("\n", " "), name
-        assert name == "SARIF" or "passed (1 of 2 cases, 1 not judged)" in text, name
-        assert "not judged: it is left out: give --world" in text, name
+        wanted = "passed (1 of 2 cases, 1 not judged)"
+        assert name in ("SARIF", "terminal") or wanted in text, name
+        wanted = "not judged: it is left out: give --world"
+        assert wanted in text, name
+    part = "passed in part: give --world\n  spec/7/invalid-signature (1 of 2 cases)"
+    assert part in texts["terminal"]
 
 
 def test_an_id_whose_baseline_broke_later_does_not_count_its_cases() -> None:
@@ -215,6 +219,7 @@ def of_shoulds() -> list[dict[str, Any]]:
         Result(id="kit/7/b", level="SHOULD", section="7", outcome=Outcome.INCONCLUSIVE, title="t",
                reason="no answer"),
         Result(id="spec/7/c", level="MUST", section="7", outcome=Outcome.PASSED, title="t"),
+        Result(id="kit/7/d", level="SHOULD", section="7", outcome=Outcome.SKIPPED, title="t"),
     ]  # fmt: skip
     return [msgspec.to_builtins(result) for result in results]
 
@@ -223,13 +228,13 @@ def test_what_does_not_count_is_no_failure_and_no_error_in_junit() -> None:
     document = report.as_junit(URL, STARTED, of_shoulds())
     xmlschema.XMLSchema(HERE / "junit.xsd").validate(BytesIO(document))
     read = JUnitXml.fromstring(document)
-    assert (read.tests, read.failures, read.errors, read.skipped) == (3, 0, 0, 2)
+    assert (read.tests, read.failures, read.errors, read.skipped) == (4, 0, 0, 3)
     text = document.decode()
     assert "failed SHOULD (does not count without --strict): expected 1, got 2" in text
     assert "inconclusive SHOULD (does not count without --strict): no answer" in text
     assert "run it again: again" in text
     strict = JUnitXml.fromstring(report.as_junit(URL, STARTED, of_shoulds(), strict=True))
-    assert (strict.failures, strict.errors, strict.skipped) == (1, 1, 0)
+    assert (strict.failures, strict.errors, strict.skipped) == (1, 1, 1)
 
 
 @pytest.mark.parametrize(
@@ -238,8 +243,8 @@ def test_what_does_not_count_is_no_failure_and_no_error_in_junit() -> None:
         ("abc", False, "passed", "No MUST clause failed: 1 held, 0 skipped."),
         ("abc", True, "failed", "Failed MUST and SHOULD clauses: 1."),
         ("bc", True, "inconclusive", "No verdict. Inconclusive MUST and SHOULD checks: 1."),
-        ("ab", False, "passed", "No MUST clause was asked for: 1 others were judged."),
-        ("b", False, "inconclusive", "No verdict: nothing could be checked (1 inconclusive)."),
+        ("ab", False, "passed", "No MUST clause was asked for (1 failed, 1 inconclusive)."),
+        ("d", False, "inconclusive", "No verdict: nothing could be checked (1 skipped)."),
     ],
 )
 def test_a_verdict_says_why(wanted: str, strict: bool, outcome: str, why: str) -> None:

@@ -180,3 +180,41 @@ def test_a_service_without_a_402_is_one_line() -> None:
     assert "no 402 found" in done.stderr
     assert "give the URL of a protected endpoint" in done.stderr
     assert json.dumps(done.stdout) == '""'
+
+
+# --- behind a gateway ----------------------------------------------------------------
+
+
+async def closed(request: Request) -> Response:
+    """A gateway that wants a key: 402 with it, a redirect with another, 401 without one."""
+    match request.headers.get("x-key"):
+        case "good":
+            return JSONResponse({"paymentId": "pay_1", "requirements": requirements("22")}, 402)
+        case "moved":
+            return Response("", 302, headers={"Location": "https://elsewhere.example/api"})
+        case _:
+            return Response("who are you?", 401)
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "said"),
+    [
+        ([], 2, "401); give --header NAME:VALUE with credentials"),
+        (
+            ["--header", "X-Key:bad-secret"],
+            2,
+            "the credentials of the URL or of --header are refused",
+        ),
+        (["--header", "X-Key:moved"], 2, "it redirects to https://elsewhere.example/api"),
+        (["--header", "X-Key:good", "--rate", "500"], 0, "--header 'X-Key:<hidden>' --rate 500"),
+    ],
+)
+def test_behind_a_gateway_it_says_what_to_do(
+    options: list[str], code: int, said: str, tmp_path: Path
+) -> None:
+    app: Any = Starlette(routes=[Route("/{path:path}", closed, methods=["GET", "POST"])])
+    with running(Shop(app)) as it:
+        done = init(it.url, "-o", str(tmp_path / "t.toml"), *options)
+    assert done.returncode == code, done.stderr
+    assert said in done.stdout + done.stderr
+    assert "bad-secret" not in done.stdout + done.stderr

@@ -97,8 +97,8 @@ Require = Annotated[
     list[str] | None,
     typer.Option(
         metavar="NEEDS",
-        help="Exit 2 unless the run has these: payments, chain, world, clock, restart; with "
-        "payments, also the budget for all of them.",
+        help="Exit 2 unless the run has these: payments, chain, world, clock, restart, refunds; "
+        "with payments, also the budget for all of them.",
     ),
 ]
 Header = Annotated[
@@ -190,11 +190,8 @@ def conformance(
             return printing.show_list(checks)
         means = replace(_means(context), skip=command.skipped(checks, skip or []))
         files = {"json": json_file, "junit": junit, "html": html, "sarif": sarif}
-        wanted = command.Wanted(
-            checks=checks,
-            strict=strict,
-            files={kind: file for kind, file in files.items() if file is not None},
-        )
+        places = {kind: file for kind, file in files.items() if file is not None}
+        wanted = command.Wanted(checks=checks, strict=strict, files=places)
         command.require_places(wanted)
     except (ValueError, OSError) as error:
         raise give_up(error) from error

@@ -1,6 +1,7 @@
 """`target init`: look at a service, and write a target file for `conformance`."""
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -38,7 +39,7 @@ def init(
     Each key says how its value was found; what only a payment would show is left as a comment.
     """
     from x402sim.suite.look import look
-    from x402sim.suite.options import Options, access
+    from x402sim.suite.options import Options, access, again
     from x402sim.suite.remote import NotReady
     from x402sim.suite.target_toml import as_toml
 
@@ -46,16 +47,15 @@ def init(
     try:
         if output != "-" and file.exists() and not force:
             raise ValueError(f"{file} exists; give --force to replace it, or --output FILE")
-        means = access(
-            Options(
-                base_url=url,
-                header=tuple(header or ()),
-                cacert=cacert,
-                insecure=insecure,
-                timeout=timeout,
-                rate=rate,
-            )
+        options = Options(
+            base_url=url,
+            header=tuple(header or ()),
+            cacert=cacert,
+            insecure=insecure,
+            timeout=timeout,
+            rate=rate,
         )
+        means = access(options)
         looked = asyncio.run(look(means.given_url, means.wire))
     except (ValueError, NotReady) as problem:
         raise give_up(problem) from problem
@@ -67,4 +67,4 @@ def init(
         file.write_text(text, encoding="utf-8")
     except OSError as error:
         raise give_up(f"cannot write {file}: {error.strerror}") from error
-    typer.echo(f"wrote {file}; python -m x402sim conformance {looked.base_url} --target {file}")
+    typer.echo(f"wrote {file}; {again(replace(options, target=str(file)), looked.base_url)}")

@@ -80,8 +80,7 @@ def counts_for_exit(level: str, strict: bool) -> bool:
 def verdict(results: Results, strict: bool = False) -> tuple[str, str]:
     """Return the verdict's outcome (passed, failed, inconclusive), and a sentence that says why.
 
-    Only MUST counts, and SHOULD if `strict`; where nothing that counts was asked for, it is
-    enough that something was judged.
+    Only MUST counts, and SHOULD if `strict`; something must have been tried.
     """
     what = "MUST and SHOULD" if strict else "MUST"
     counting = [each for each in results if counts_for_exit(each["level"], strict)]
@@ -90,13 +89,15 @@ def verdict(results: Results, strict: bool = False) -> tuple[str, str]:
         return "failed", f"Failed {what} clauses: {of['failed']}."
     if of["inconclusive"]:
         return "inconclusive", f"No verdict. Inconclusive {what} checks: {of['inconclusive']}."
-    judged = every["passed"] + every["failed"] + every["observed"]
-    if not (of["passed"] + of["observed"] if counting else judged):
-        rest = ", ".join(f"{every[name]} {name}" for name in OUTCOMES if every[name])
+    asked = of if counting else every
+    rest = ", ".join(f"{asked[name]} {name}" for name in OUTCOMES if asked[name])
+    if asked["skipped"] == sum(asked.values()):
         return "inconclusive", f"No verdict: nothing could be checked ({rest})."
     if not counting:
-        return "passed", f"No {what} clause was asked for: {judged} others were judged."
-    return "passed", f"No {what} clause failed: {of['passed']} held, {of['skipped']} skipped."
+        return "passed", f"No {what} clause was asked for ({rest})."
+    seen = f", {of['observed']} observed" if of["observed"] else ""
+    held = f"{of['passed']} held{seen}, {of['skipped']} skipped"
+    return "passed", f"No {what} clause failed: {held}."
 
 
 def headline(result: dict[str, Any]) -> str:
@@ -221,12 +222,14 @@ def _case(suite: ET.Element, result: dict[str, Any], strict: bool) -> None:
         case _:
             assert result["outcome"] == "passed"
             if left := not_judged(result):
-                ET.SubElement(case, "system-out").text = "\n".join([headline(result), *_left(left)])
+                ET.SubElement(case, "system-out").text = "\n".join(
+                    [headline(result), *left_out(left)]
+                )
 
 
-def _left(cases: Results) -> list[str]:
+def left_out(cases: Results) -> list[str]:
     """Return the cases that were not judged in lines, each with its reason."""
-    return [f"not judged: {case['title']}: {case['reason']}" for case in cases]
+    return [f"not judged: {case['title'].rstrip('.')}: {case['reason']}" for case in cases]
 
 
 def explained(result: dict[str, Any]) -> str:
@@ -238,7 +241,7 @@ def explained(result: dict[str, Any]) -> str:
         if case["exchange"]:
             parts += ["", case["exchange"]]
     if left := not_judged(result):
-        parts += ["", *_left(left)]
+        parts += ["", *left_out(left)]
     return "\n".join([*parts, "", f"run it again: {result['rerun']}"])
 
 

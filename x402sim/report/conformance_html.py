@@ -15,6 +15,7 @@ from x402sim.report.conformance import (
     failures,
     grounds,
     headline,
+    left_out,
     not_judged,
     readable,
     summary,
@@ -72,7 +73,8 @@ def _rows(results: Sequence[dict[str, Any]]) -> list[dict[str, str]]:
             "id": result["id"],
             "text": _TEXTS.get(result["id"], result["title"]),
             "ground": "\n\n".join(grounds(result)),
-            "note": str(result["reason"] or _observed(result) or _left_out(result)),
+            "note": str(result["reason"] or _observed(result)),
+            "left_out": _left_out(result),
         }
         for result in results
     ]
@@ -84,9 +86,7 @@ def _observed(result: dict[str, Any]) -> str:
 
 def _left_out(result: dict[str, Any]) -> str:
     """Return which cases were not judged, and why."""
-    return "\n".join(
-        f"not judged: {case['title']}: {case['reason']}" for case in not_judged(result)
-    )
+    return "\n".join(left_out(not_judged(result)))
 
 
 def _detail(result: dict[str, Any]) -> dict[str, Any]:

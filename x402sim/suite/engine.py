@@ -104,6 +104,10 @@ async def run(
             waiting.append((result, baselines))
         else:
             yield result
+    if state.stopped:
+        for result, _ in waiting:
+            yield _unconfirmed(result, state.stopped)
+        return
     repeated: dict[Baseline, str | None] = {}
     for result, baselines in waiting:
         for baseline in sorted(baselines - set(repeated)):
@@ -210,6 +214,11 @@ def _of_id(cases: list[Check], done: dict[Check, Result]) -> tuple[Result, set[B
     return result, {case.baseline for case in passed if case.baseline}
 
 
+def _unconfirmed(result: Result, why: str) -> Result:
+    """Return a result whose baseline cannot be repeated any more."""
+    return msgspec.structs.replace(result, outcome=Outcome.INCONCLUSIVE, reason=why, actual=None)
+
+
 def _doubt(result: Result, broken: list[str]) -> Result:
     reason = f"the baseline was refused when repeated at the end of the run ({'; '.join(broken)})"
     return msgspec.structs.replace(result, outcome=Outcome.INCONCLUSIVE, reason=reason)
@@ -224,6 +233,8 @@ async def run_case(setting: Setting, state: RunState, case: Check) -> Result:
         has_begun, show = False, None
         try:
             _require_needs(setting, case)
+            if state.stopped:
+                raise Inconclusive(state.stopped)
             if case.baseline:
                 await _require_baseline(setting, state, case.baseline)
             has_begun = True

@@ -15,7 +15,7 @@ from x402sim.protocol.money import to_base
 from x402sim.suite.answers import decoded
 from x402sim.suite.remote import NotReady
 from x402sim.suite.target_toml import DEFAULT, Finding, Looked
-from x402sim.suite.wire import Pace, Wire, client, wait_s
+from x402sim.suite.wire import Pace, Wire, client, wait_s, why
 
 SMALL = ("0.01", "0.10", "1.00", "5.00", "10.00")
 """Deposits to try, the smallest first."""
@@ -46,15 +46,14 @@ async def look(url: str, wire: Wire, note: Callable[[str], None] = lambda text: 
                 try:
                     answer = await http.request(method, path, json=body)
                 except httpx.TransportError as error:
-                    text = f"{type(error).__name__} {error}".strip()
-                    raise NotReady(f"no answer from {url}: {text}") from error
+                    raise NotReady(f"no answer from {url}: {why(error)}") from error
                 seconds = wait_s(answer, before=before, now_s=clock.now(), may_retry_503=True)
                 if seconds is None or seconds > 60:
                     break
                 pace.hold(clock, seconds)
             return answer
 
-        base_url, seen = await _find_402(url, ask)
+        base_url, seen = await _find_402(url, ask, wire)
         prefix = httpx.URL(base_url).path.rstrip("/")
         at = httpx.URL(base_url).copy_with(path="/")
 
@@ -75,7 +74,7 @@ async def look(url: str, wire: Wire, note: Callable[[str], None] = lambda text: 
         )
 
 
-async def _find_402(url: str, ask: Callable[..., Any]) -> tuple[str, _Seen]:
+async def _find_402(url: str, ask: Callable[..., Any], wire: Wire) -> tuple[str, _Seen]:
     """Return the base URL and a 402 of it: the URL's own, or that of the usual endpoint."""
     parsed = httpx.URL(url)
     orders = DEFAULT.protected.bodies
@@ -96,10 +95,22 @@ async def _find_402(url: str, ask: Callable[..., Any]) -> tuple[str, _Seen]:
                 seen = _Seen(method, path, body, decoded(answer.content), kind)
                 return base_url, seen
             tried.append(f"{method} {where} {answer.status_code}")
+            last = answer
     raise NotReady(
-        f"no 402 found at {url} ({', '.join(dict.fromkeys(tried))}); give the URL of a protected "
-        "endpoint"
+        f"no 402 found at {url} ({', '.join(dict.fromkeys(tried))}); {_instead(last, wire)}"
     )
+
+
+def _instead(answer: httpx.Response, wire: Wire) -> str:
+    """Return what to do about an answer that is no 402."""
+    there = printable(answer.headers.get("location", ""))
+    if answer.status_code in (401, 403, 407):
+        if wire.headers:
+            return "the credentials of the URL or of --header are refused"
+        return "give --header NAME:VALUE with credentials"
+    if 300 <= answer.status_code < 400 and there:
+        return f"it redirects to {there}: give the URL there"
+    return "give the URL of a protected endpoint"
 
 
 # --- the 402 ---------------------------------------------------------------------------------

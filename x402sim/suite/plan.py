@@ -20,6 +20,8 @@ MOST_SESSIONS = 3
 """The most sessions that one case opens."""
 BASELINE_REQUESTS = 2
 """A session of the baseline is worth two requests."""
+BASELINE_TIMES = 2
+"""A baseline is tried before the checks, and after them."""
 USUAL_REQUESTS = 8
 """The requests of a case that was not measured."""
 CENT_BASE = 10_000
@@ -68,9 +70,8 @@ def make_plan(
     """Return the plan of a run in which a protected request costs `price_base`."""
     runnable = [case for case in checks if not is_left(setting, case)]
     spends = setting.payer is not None and setting.control is None
-    fixed_base = _baselines_base(setting, runnable, price_base) if spends else 0
-    taken, left = _fit(setting, runnable, price_base, fixed_base) if spends else (runnable, [])
-    needs_base = fixed_base + sum(cost_base(setting, case, price_base) for case in runnable)
+    taken, left = _fit(setting, runnable, price_base) if spends else (runnable, [])
+    needs_base = _signs_base(setting, runnable, price_base)
     requests = requests_before + sum(_cost(measured, case).requests for case in taken)
     waits_s = sum(_cost(measured, case).waits_s for case in taken)
     gap_s = max(round_trip_s, 1 / setting.rate if setting.rate else 0)
@@ -83,13 +84,9 @@ def make_plan(
         runnable_ids=len({case.id for case in taken}),
         requests=round(requests),
         seconds=waits_s + requests * gap_s,
-        payments=sum(case.pays for case in taken) if spends else 0,
-        deposits_base=sum(_deposit_base(setting, case, price_base) for case in taken)
-        if spends
-        else 0,
-        signs_base=fixed_base + sum(cost_base(setting, case, price_base) for case in taken)
-        if spends
-        else 0,
+        payments=_payments(taken) if spends else 0,
+        deposits_base=_deposits_base(setting, taken, price_base) if spends else 0,
+        signs_base=_signs_base(setting, taken, price_base) if spends else 0,
         needs_base=needs_base if spends else 0,
         left_out={case.name: why for case in left},
     )
@@ -111,32 +108,50 @@ def _deposit_base(setting: Setting, case: Check, price_base: int) -> int:
     return sessions * (-(-per_session_base // CENT_BASE) * CENT_BASE)
 
 
-def _baselines_base(setting: Setting, cases: Iterable[Check], price_base: int) -> int:
-    """Return what the baselines sign for: each is tried before the checks and after them."""
-    names = {case.baseline for case in cases}
+def _signs_base(setting: Setting, cases: Iterable[Check], price_base: int) -> int:
+    """Return the most that cases and their baselines sign for."""
+    cases = list(cases)
+    return _payments(cases) * price_base + _deposits_base(setting, cases, price_base)
+
+
+def _payments(cases: Iterable[Check]) -> int:
+    """Return the payments of cases; the baseline is tried before the checks and after them."""
+    cases = list(cases)
+    has_baseline = any(_spends(case) for case in cases)
+    return sum(case.pays for case in cases) + BASELINE_TIMES * has_baseline
+
+
+def _deposits_base(setting: Setting, cases: Iterable[Check], price_base: int) -> int:
+    """Return the deposits of cases, and of the baseline's sessions."""
+    cases = list(cases)
     wanted_base = max(BASELINE_REQUESTS * price_base, to_base(setting.target.sessions.smallest, 6))
     session_base = -(-wanted_base // CENT_BASE) * CENT_BASE
-    payment_base = price_base if any(case.pays or case.deposits != "0" for case in cases) else 0
-    return 2 * payment_base + 2 * session_base * (Baseline.SESSION in names)
+    times = BASELINE_TIMES * any(case.baseline is Baseline.SESSION for case in cases)
+    return times * session_base + sum(_deposit_base(setting, case, price_base) for case in cases)
 
 
-def _fit(
-    setting: Setting, cases: list[Check], price_base: int, spent_base: int
-) -> tuple[list[Check], list[Check]]:
-    """Return the cases that fit the budget and those that do not: MUST first, then the cheap."""
+def _spends(case: Check) -> bool:
+    is_paid = case.baseline in (Baseline.PAYMENT, Baseline.SESSION)
+    return is_paid or case.pays > 0 or case.deposits != "0"
+
+
+def _fit(setting: Setting, cases: list[Check], price_base: int) -> tuple[list[Check], list[Check]]:
+    """Return the cases that fit the budget and those that do not: MUST first, then the cheap.
+
+    What is kept fits with its baselines, so that the repetition at the end can be paid, too.
+    """
+    free = [case for case in cases if not _spends(case)]
     dear = sorted(
-        cases, key=lambda case: (_LEVELS[case.level], cost_base(setting, case, price_base))
+        (case for case in cases if _spends(case)),
+        key=lambda case: (_LEVELS[case.level], cost_base(setting, case, price_base)),
     )
-    left = []
+    taken: list[Check] = []
     for case in dear:
-        case_base = cost_base(setting, case, price_base)
-        if case_base and spent_base + case_base > setting.budget_base:
-            left.append(case)
-        else:
-            spent_base += case_base
-    names = {case.name for case in left}
-    fits = [case for case in cases if case.name not in names]
-    return fits, [case for case in cases if case.name in names]
+        if _signs_base(setting, [*taken, case], price_base) <= setting.budget_base:
+            taken.append(case)
+    names = {case.name for case in (*free, *taken)}
+    fits = [case for case in cases if case.name in names]
+    return fits, [case for case in cases if case.name not in names]
 
 
 def is_left(setting: Setting, case: Check) -> bool:

@@ -104,6 +104,8 @@ async def _examine(setting: Setting, checks: list[Check], require: tuple[str, ..
     _require_same_time(setting, answer)
     if setting.control is None:
         await _require_money(probe, challenge, plan)
+        if not plan.payments:  # nothing fits the budget, so nothing is paid
+            return ready
     return replace(ready, notes=(*ready.notes, *await _pay_once(probe)))
 
 

@@ -26,8 +26,9 @@ from x402sim.suite.verdict import CaseResult, Outcome, Result
 COLUMNS = 79
 WIDTH = 66
 """The width of a quotation: with its indent, a line has less than 80 columns."""
-_NEEDS = {need: name for name, need in REQUIRABLE.items()}
+_NEEDS = {need: name for name, need in reversed(REQUIRABLE.items())}
 """The needs as --require calls them."""
+_NOT_JUDGED = (Outcome.SKIPPED, Outcome.INCONCLUSIVE)
 _COLORS = {
     Outcome.PASSED: "green",
     Outcome.FAILED: "red",
@@ -136,10 +137,7 @@ def show_results(results: list[Result], strict: bool) -> None:
         for result in results:
             if result.outcome is Outcome.OBSERVED:
                 _show(console, f"[cyan]observed[/] {result.id}: ", result.actual or "", "  ")
-        for result in results:
-            if result.outcome is Outcome.PASSED and _told(result) != Outcome.PASSED:
-                console.print(f"[dim]{_told(result)} {result.id}[/]")
-                _show_not_judged(console, result)
+        _show_in_part(console, [each for each in results if each.outcome is Outcome.PASSED])
         _show_alike(console, results, Outcome.SKIPPED)
         numbers = Counter(result.outcome for result in results)
         line = ", ".join(f"[{_COLORS[o]}]{numbers[o]} {o}[/]" for o in Outcome if numbers[o])
@@ -182,11 +180,28 @@ def _show_failure(console: Console, result: Result, strict: bool) -> None:
     console.print(f"  run it again: {_shown(result.rerun)}\n")
 
 
+def _show_in_part(console: Console, passed: list[Result]) -> None:
+    """Print which ids have passed in part: case by case what has begun, and else by the reason."""
+    lacks: dict[str, list[str]] = defaultdict(list)
+    for result in passed:
+        left = [case for case in result.cases if case.outcome in _NOT_JUDGED]
+        if any(case.has_begun for case in left):
+            console.print(f"[dim]{_told(result)} {result.id}[/]")
+            _show_not_judged(console, result)
+            continue
+        for reason in dict.fromkeys(case.reason for case in left):
+            part = sum(case.outcome is Outcome.PASSED for case in result.cases)
+            lacks[reason].append(f"{result.id} ({part} of {len(result.cases)} cases)")
+    for reason, ids in sorted(lacks.items(), key=lambda each: -len(each[1])):
+        _show(console, "[dim]passed in part[/]: ", reason, "  ")
+        _show(console, "  ", ", ".join(ids), "  ")
+
+
 def _show_not_judged(console: Console, result: Result) -> None:
     """Print which cases of an id were not judged, and why."""
     for case in result.cases:
-        if case.outcome in (Outcome.SKIPPED, Outcome.INCONCLUSIVE):
-            _show(console, "  not judged: ", f"{case.title}: {case.reason}", "    ")
+        if case.outcome in _NOT_JUDGED:
+            _show(console, "  not judged: ", f"{case.title.rstrip('.')}: {case.reason}", "    ")
 
 
 def _told(result: Result) -> str:

@@ -7,6 +7,7 @@ signatures are in `probe.money`, the world around the target in `probe.world`, i
 
 import itertools
 from collections.abc import Awaitable, Callable, Mapping
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
@@ -42,6 +43,8 @@ OFFER_S = 5.0
 CENT_BASE = 10_000
 """A hundredth of the token, in base units."""
 
+STOP_TRIES, STOP_S = 6, 0.5
+"""How often, and in which distance, a target is tried that takes no connection any more."""
 TOLD_S = 2.0
 """A wait of this long is told."""
 WORK_S = 10
@@ -143,6 +146,8 @@ class Probe:
         except (UnicodeEncodeError, httpx.InvalidURL) as error:
             what = "an id of the target that was to be sent"
             raise CheckFailed(what, "text that a header or a path can have", str(error)) from error
+        if self.state.stopped:
+            raise Inconclusive(self.state.stopped)
         if as_is:
             base = http.base_url.raw_path.rstrip(b"/")
             request.extensions["target"] = base + path.encode()
@@ -152,6 +157,12 @@ class Probe:
             broken = type(error).__name__
             show = partial(redact.exchange, request, None, broken, self.setting.secrets)
             self.last = TargetAnswer(self.target, 0, httpx.Headers(), "", None, show, broken)
+            if isinstance(error, httpx.ConnectError) and await self._has_stopped():
+                at = datetime.fromtimestamp(self.clock.now(), UTC)
+                self.state.stopped = (
+                    f"the service stopped answering at {at:%H:%M:%S} UTC: {method} {path}: {broken}"
+                )
+                raise Inconclusive(self.state.stopped) from error
             if may_break:
                 return self.last
             is_large = content is not None and len(content) > 1000
@@ -168,6 +179,21 @@ class Probe:
         )
         return self.last
 
+    async def _has_stopped(self) -> bool:
+        """Tell whether the target, which has answered before, takes no connection for a while."""
+        if self.setting.advance is not None or not self.state.has_answered:
+            return False
+        for _ in range(STOP_TRIES):
+            await self.clock.sleep(STOP_S)
+            try:
+                await self.setting.http.send(self.setting.http.build_request("GET", "/"))
+            except httpx.ConnectError:
+                continue
+            except httpx.TransportError:
+                return False
+            return False
+        return True
+
     async def _answer(self, request: httpx.Request) -> httpx.Response:
         """Send a request until it is taken; raises `Inconclusive` if the target stays busy."""
         pace, waited_s = self.state.pace, 0.0
@@ -180,6 +206,7 @@ class Probe:
                 now_s=self.clock.now(),
                 may_retry_503=not self.world.has_meddled,
             )
+            self.state.has_answered = True
             if wait_s is None:
                 return response
             waited_s += wait_s

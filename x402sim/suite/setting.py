@@ -93,5 +93,9 @@ class RunState:
     turns: Turns = field(default_factory=Turns)
     """Which check may act now."""
     pace: Pace = field(default_factory=Pace)
+    has_answered: bool = False
+    """Whether the target has answered a request of this run."""
+    stopped: str = ""
+    """When and at which request the target stopped answering; empty while it answers."""
     malformed: dict[str, Any] = field(default_factory=dict)
     """What came of the bad requests, by their group (`suite.malformed`)."""

@@ -1,0 +1,88 @@
+"""A service that stops in the middle of a run: one reason for all that is not judged, and code 2."""
+
+import asyncio
+import socket
+
+from x402sim.clock import Clock
+from x402sim.rng import Rng
+from x402sim.suite import probe as probes
+from x402sim.suite.check import check
+from x402sim.suite.command import NO_VERDICT, conclude
+from x402sim.suite.engine import run
+from x402sim.suite.probe import Probe
+from x402sim.suite.setting import Setting
+from x402sim.suite.target import Target
+from x402sim.suite.verdict import Outcome, Result
+from x402sim.suite.wire import Wire, client
+
+ANSWER = b"HTTP/1.1 404 N\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+
+
+@check("2.1/amount")
+async def asks(probe: Probe) -> None:
+    """It asks once."""
+    await probe.send("GET", "/first")
+
+
+@check("2.1/asset")
+async def asks_again(probe: Probe) -> None:
+    """It asks when nobody is there."""
+    await probe.send("GET", "/second")
+
+
+@check("2.1/network")
+async def asks_too(probe: Probe) -> None:
+    """It asks when nobody was there for a while."""
+    await probe.send("GET", "/third", may_break=True)
+
+
+def judged(answers: int, back_after_s: float | None = None) -> list[Result]:
+    """Run three checks against a server that stops after some answers, and may come back."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    left = answers
+
+    async def main() -> list[Result]:
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            nonlocal left, server
+            await reader.readuntil(b"\r\n\r\n")
+            left -= 1
+            if left == 0:
+                server.close()
+            writer.write(ANSWER)
+            await writer.drain()
+            writer.close()
+            if left == 0 and back_after_s is not None:
+                await asyncio.sleep(back_after_s)
+                server = await asyncio.start_server(serve, "127.0.0.1", port)
+
+        server = await asyncio.start_server(serve, "127.0.0.1", port)
+        async with client(f"http://127.0.0.1:{port}", Wire()) as http:
+            setting = Setting(target=Target(), http=http, clock=Clock(), rng=Rng(1))
+            found = [each async for each in run(setting, [asks, asks_again, asks_too])]
+        server.close()
+        return found
+
+    return asyncio.run(main())
+
+
+def test_a_service_that_stops_is_said_once_with_the_time() -> None:
+    first, second, third = judged(1)
+    assert first.outcome is Outcome.PASSED
+    assert second.outcome is third.outcome is Outcome.INCONCLUSIVE
+    assert second.reason == third.reason
+    assert second.reason.startswith("the service stopped answering at ")
+    assert second.reason.endswith(" UTC: GET /second: ConnectError")
+    assert conclude([first, second, third], strict=False) == NO_VERDICT
+
+
+def test_a_service_that_comes_back_is_judged_further() -> None:
+    first, second, third = judged(1, back_after_s=1.2)
+    assert first.outcome is third.outcome is Outcome.PASSED
+    assert second.outcome is Outcome.INCONCLUSIVE
+    assert "GET /second was not answered: ConnectError" in second.reason
+
+
+def test_a_service_has_a_moment_to_come_back() -> None:
+    assert 2 <= probes.STOP_TRIES * probes.STOP_S <= 5
