@@ -15,6 +15,7 @@ from x402sim.bench.rounds import ROUNDS, Pace, Work, race
 from x402sim.protocol.crypto import keccak256, portable_keccak
 
 PARTS = ("lifecycles", "served", "day", "long")
+DEFAULT = PARTS[:-1]
 RAW, OURS, JOURNAL = "raw signatures", "protocol.crypto", "journal"
 Tell = Callable[[str, float], None]
 """Called with what is being measured, and the share that is done, from 0 to 1."""

@@ -31,7 +31,8 @@ def bench(
         list[str] | None,
         typer.Option(
             metavar="PART",
-            help="Part to measure: lifecycles, served, day or long; repeatable. [default: all]",
+            help="Part to measure: lifecycles, served, day or long; repeatable. "
+            "[default: all but long]",
         ),
     ] = None,
 ) -> None:
@@ -43,13 +44,13 @@ def bench(
       the time that recording the events of a lifecycle takes, compared with each transport.
     - served: 402s per second over loopback TCP, compared with a bare uvicorn.
     - day: a thousand payers for a simulated day, in one process.
-    - long: 100,000 payments in one run with its journal on disk, which takes about ten
-      minutes. The last tenth must cost as much CPU time a payment as the third.
+    - long (only if asked for, as it takes about ten minutes): 100,000 payments in one
+      run with its journal on disk, and the CPU time and memory of a payment in each tenth.
 
     All rounds alternate in one run, and the output has their medians: the ratios hold on
     other machines, the absolute numbers do not.
     """
-    from x402sim.bench.measure import PARTS, Size, measure
+    from x402sim.bench.measure import DEFAULT, PARTS, Size, measure
     from x402sim.commands.progress import Progress
 
     unknown = [name for name in only or [] if name not in PARTS]
@@ -58,7 +59,7 @@ def bench(
     size = Size(seconds=seconds, payers=payers, hours=hours, payments=payments)
     try:
         with quiet(), Progress(1.0, shown=not as_json) as progress:
-            measured = measure(size, only or PARTS, progress.update)
+            measured = measure(size, only or DEFAULT, progress.update)
     except (AssertionError, RuntimeError, OSError) as error:
         typer.echo(f"x402sim: the benchmark failed: {error}", err=True)
         raise typer.Exit(NOT_ALL_HELD) from error
