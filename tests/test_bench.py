@@ -156,7 +156,8 @@ def test_an_unexpected_answer_is_an_error() -> None:
 # --- the command ---------------------------------------------------------------------
 
 
-SMALL = ("--seconds", "0.05", "--payers", "3", "--hours", "2", "--payments", "20")
+SMALL = ("--seconds", "0.05", "--payers", "3", "--hours", "2", "--payments", "20",
+         *(f"--only={part}" for part in measure.PARTS))  # fmt: skip
 
 
 def test_json_has_all_the_numbers() -> None:
@@ -240,6 +241,7 @@ def test_in_a_pipe_there_is_only_the_table() -> None:
 # --- the long run ----------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 def test_a_long_run_counts_its_payments_tenths_and_memory() -> None:
     shares: list[float] = []
     ran = long.simulate(40, shares.append)

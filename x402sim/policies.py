@@ -18,7 +18,8 @@ own object with that method does as well.
 
 The first of each line is the default. `Settings(reputation=...)` is one of `MatchedPayments` (the
 default), `ServedPayments` and `ServedShare`. At which service a payer buys is a function of the
-shops: `cheapest`, `best_reputation`, `mixed(share)`, or one of your own, for `payer.choose(rule)`.
+shops: `cheapest`, `best_reputation`, `mixed(share)`, or one of your own (`Choose` is its type), for
+`payer.choose(rule)`.
 """
 
 from x402sim.payer.policies import PayerPolicy

@@ -19,6 +19,7 @@ from x402sim.protocol.cronos import (
 from x402sim.protocol.messages import (
     MAX_BRACKETS,
     Agent,
+    AgentList,
     BadMessage,
     ErrorBody,
     HeaderPayload,
@@ -118,6 +119,19 @@ WIRE = {
         "price": "10000",
         "payTo": PAY_TO,
         "reputation": 3,
+    },
+    AgentList: {
+        "agents": [
+            {
+                "id": "quotes",
+                "name": "Quotes",
+                "description": "Sells quotes",
+                "resource": "/api/perp/quote",
+                "price": "10000",
+                "payTo": PAY_TO,
+                "reputation": 3,
+            }
+        ]
     },
     RequiredPayment: CORE,
     FacilitatorRequest: {

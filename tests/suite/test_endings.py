@@ -23,10 +23,15 @@ def duo() -> Iterator[Duo]:
 
 
 def begun(*options: str, **more: Any) -> "subprocess.Popen[str]":
-    return subprocess.Popen(
-        [sys.executable, "-m", "x402sim", "conformance", *options],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **more,
-    )  # fmt: skip
+    """Start the suite; Ctrl-C reaches it, though a shell has put the tests in the background."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        return subprocess.Popen(
+            [sys.executable, "-m", "x402sim", "conformance", *options],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **more,
+        )  # fmt: skip
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @pytest.mark.parametrize("closed", ["stdout", "stderr", "both"])

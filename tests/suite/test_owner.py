@@ -137,6 +137,7 @@ def test_a_user_and_password_in_the_url_reach_no_report(duo: Duo, tmp_path: Path
 # --- a rate limit --------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("retry_after", ["1", None])
 def test_a_busy_gateway_is_waited_for(duo: Duo, retry_after: str | None) -> None:
     with running(Gateway(duo.url, every=8, retry_after=retry_after)) as gateway:
@@ -341,6 +342,7 @@ def test_what_is_required_is_there(duo: Duo) -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.thorough
 def test_an_own_key_with_the_default_budget_is_enough(duo: Duo) -> None:
     done = conformance(duo.url, "--json", "-", "--require", "payments", env=key_of(duo))
     results = json.loads(done.stdout)

@@ -21,6 +21,7 @@ from x402sim.suite.wire import Pace, wait_s
 PRICE = 10_000
 
 
+@pytest.mark.thorough
 def test_no_case_signs_for_more_than_the_plan_says() -> None:
     duo = Duo()
     key = duo.ready["accounts"][0]["privateKey"]

@@ -87,6 +87,7 @@ def test_a_url(duo: Duo, tmp_path: Path) -> None:
     assert (tmp_path / "report.html").stat().st_size > 500
 
 
+@pytest.mark.thorough
 def test_a_url_and_a_key(duo: Duo, tmp_path: Path) -> None:
     key = duo.ready["accounts"][1]["privateKey"]
     block = BLOCKS[1].replace("http://127.0.0.1:4021", duo.url)

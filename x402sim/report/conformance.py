@@ -80,7 +80,7 @@ def counts_for_exit(level: str, strict: bool) -> bool:
 def verdict(results: Results, strict: bool = False) -> tuple[str, str]:
     """Return the verdict's outcome (passed, failed, inconclusive), and a sentence that says why.
 
-    Only MUST counts, and SHOULD if `strict`; something must have been tried.
+    Only MUST counts, and SHOULD if `strict`; something must have been judged.
     """
     what = "MUST and SHOULD" if strict else "MUST"
     counting = [each for each in results if counts_for_exit(each["level"], strict)]
@@ -91,7 +91,7 @@ def verdict(results: Results, strict: bool = False) -> tuple[str, str]:
         return "inconclusive", f"No verdict. Inconclusive {what} checks: {of['inconclusive']}."
     asked = of if counting else every
     rest = ", ".join(f"{asked[name]} {name}" for name in OUTCOMES if asked[name])
-    if asked["skipped"] == sum(asked.values()):
+    if asked["skipped"] + asked["inconclusive"] == sum(asked.values()):
         return "inconclusive", f"No verdict: nothing could be checked ({rest})."
     if not counting:
         return "passed", f"No {what} clause was asked for ({rest})."
