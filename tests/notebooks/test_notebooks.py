@@ -189,7 +189,7 @@ def when_things_break(answers: dict[str, Any]) -> None:
     assert answers["checks"] == answers["checks_held"] > 100
     assert answers["ledger_as_expected"]
     assert answers["attempts"] == answers["attempts_paid"] + answers["attempts_refused"]
-    assert answers["attempts_paid"] == 1 + 2 + 1 + 2 + 2 + 105
+    assert answers["attempts_paid"] == 1 + 2 + 1 + 2 + 2 + 106
     assert answers["undetected"] == ["token forgets used nonces"]
     assert answers["defects_detected"] == answers["defects"] - 1 == 6
 
