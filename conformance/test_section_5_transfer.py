@@ -72,6 +72,6 @@ async def a_third_party_is_paid(probe: Probe) -> None:
     payer, friend = await probe.money.payer(), probe.money.stranger().address
     await _refused(probe, payer, to=friend)
     await _refused(probe, payer, {"payTo": friend}, to=friend)
-    token = str((await probe.challenge()).requirements["asset"])
+    token = probe.money.network(await probe.challenge()).asset
     await _refused(probe, payer, to=token)
     await probe.world.expect_payments(payer)

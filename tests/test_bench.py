@@ -260,8 +260,9 @@ def test_a_long_run_with_a_failed_check_has_no_result(monkeypatch: pytest.Monkey
 
 @pytest.mark.thorough
 def test_the_cost_and_the_memory_of_a_payment_do_not_grow() -> None:
+    """A cost that grew with the run would be a multiple; other tests count the work exactly."""
     ran = long.simulate(20_000)
-    assert ran.growth < 1.25, ran.us_each
+    assert ran.growth < 2, ran.us_each
     assert ran.bytes_each is not None
     assert ran.bytes_each <= 4000
 

@@ -109,6 +109,7 @@ class Probe:
                 raise Inconclusive(f"the target was not restarted: {error}") from error
         else:
             raise Skipped("it needs a way to restart the target: give --restart COMMAND")
+        self.state.offers.clear()  # a target may forget what nobody has paid for
 
     def observe(self, text: str) -> None:
         """Report what the target does where the specification is silent."""
