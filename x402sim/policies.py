@@ -17,9 +17,9 @@ own object with that method does as well.
     budget       NoLimit, AtMost, AtMostEach, AtMostPer
 
 The first of each line is the default. `Settings(reputation=...)` is one of `MatchedPayments` (the
-default), `ServedPayments` and `ServedShare`. At which service a payer buys is a function of the
-shops: `cheapest`, `best_reputation`, `mixed(share)`, or one of your own (`Choose` is its type), for
-`payer.choose(rule)`.
+default), `ServedPayments` and `ServedShare`, or one of your own that reads a `Track`. At which
+service a payer buys is a function of the shops (each a `Shop`): `cheapest`, `best_reputation`,
+`mixed(share)`, or one of your own (`Choose` is its type), for `payer.choose(rule)`.
 """
 
 from x402sim.payer.policies import PayerPolicy
