@@ -58,7 +58,7 @@ async def a_lost_answer_is_resolved(probe: Probe) -> None:
     for how, fault in LOST.items():
         challenge, payer = await probe.challenge(), await probe.money.payer()
         header = probe.money.sign(challenge, payer)
-        await probe.world.fault(fault)
+        await probe.world.fault(fault, of=payer)
         await probe.settle(challenge, header, may_break=True)
         await _require_moved(probe, payer, how)
         await _let_in(probe, challenge, header, how)
@@ -72,7 +72,7 @@ async def no_payer_is_charged_twice(probe: Probe) -> None:
         fault = LOST[how]
         challenge, payer = await probe.challenge(), await probe.money.payer()
         header = probe.money.sign(challenge, payer)
-        await _lose(probe, challenge, header, fault)
+        await _lose(probe, challenge, payer, header, fault)
         await _require_moved(probe, payer, how)
         await probe.settle(challenge, probe.money.sign(challenge, payer), may_break=True)
         await probe.world.expect_payments(payer, challenge.amount_base)
@@ -108,7 +108,9 @@ async def a_nonce_used_for_something_else_is_no_payment(probe: Probe) -> None:
     for pays_less, chain in product((False, True), ([], CHAIN_UNREACHABLE)):
         challenge, payer = await probe.challenge(), await probe.money.payer()
         header = probe.money.sign(challenge, payer)
-        for fault in ({**SETTLE, "does": "lose request", "times": None}, *chain):
+        lost = {**SETTLE, "does": "lose request", "times": None}
+        await probe.world.fault(lost, of=payer)
+        for fault in chain:
             await probe.world.fault(fault)
         await probe.settle(challenge, header, may_break=True)
         auth, _ = authorization_of(decode_header(header))
@@ -138,7 +140,7 @@ async def a_lost_answer_is_resolved_by_itself(probe: Probe) -> None:
     for how in ("lose answer", "crash after"):
         challenge, payer = await probe.challenge(), await probe.money.payer()
         header = probe.money.sign(challenge, payer)
-        await _lose(probe, challenge, header, {**SETTLE, "does": how})
+        await _lose(probe, challenge, payer, header, {**SETTLE, "does": how})
         await _require_moved(probe, payer, how)
         await probe.world.clear_faults()
         await probe.world.advance(A_WHILE_S)
@@ -158,7 +160,7 @@ async def a_lost_deposit_makes_its_session(probe: Probe) -> None:
     max_spend = await probe.budget_for(1)
     challenge, payer = read_402(await probe.ask_session(max_spend)), await probe.money.payer()
     header = probe.money.sign(challenge, payer)
-    await probe.world.fault({**SETTLE, "does": "lose answer"})
+    await probe.world.fault({**SETTLE, "does": "lose answer"}, of=payer)
     await probe.settle(challenge, header, may_break=True)
     await _require_moved(probe, payer, "a deposit")
 
@@ -188,20 +190,22 @@ async def a_facilitator_that_is_wrong(probe: Probe) -> None:
         '{"x402Version":1,"event":"payment.failed","network":"cronos-testnet",'
         '"timestamp":"2026-01-01T00:00:00.000Z","error":"Transaction failed on-chain"}'
     )
-    await probe.world.fault({**DONE, "status": 200, "body": body})
+    await probe.world.fault({**DONE, "status": 200, "body": body}, of=payer)
     answer = await probe.settle(challenge, probe.money.sign(challenge, payer), may_break=True)
     after = await probe.ask(payment_id=challenge.payment_id)
     access = "has access" if after.has_content else "has no access"
     probe.observe(f"{answer.summary}; the payer {access}")
 
 
-async def _lose(probe: Probe, challenge: Challenge, header: str, fault: dict[str, Any]) -> None:
+async def _lose(
+    probe: Probe, challenge: Challenge, payer: Wallet, header: str, fault: dict[str, Any]
+) -> None:
     """Settle a payment whose answer is lost, with the chain unreachable from the settlement on.
 
     Before that a target may need the chain, to see whether the authorization is unused.
     """
     await probe.world.post("mining", {"automine": False})
-    await probe.world.fault(fault)
+    await probe.world.fault(fault, of=payer)
     settling = asyncio.create_task(probe.settle(challenge, header, may_break=True))
 
     async def is_asked() -> bool:

@@ -135,7 +135,7 @@ async def no_access_before_the_transfer(probe: Probe) -> None:
     """During the settlement, the payment's id grants nothing."""
     challenge, payer = await probe.challenge(), await probe.money.payer()
     slow = {**SETTLE, "does": "delay request", "seconds": UNDER_WAY_S}
-    await probe.world.fault(slow)
+    await probe.world.fault(slow, of=payer)
     header = probe.money.sign(challenge, payer)
     settling = asyncio.create_task(probe.settle(challenge, header))
     while not settling.done():
@@ -290,7 +290,7 @@ async def the_facilitators_no_is_final(probe: Probe) -> None:
     challenge, payer = await probe.challenge(), await probe.money.payer()
     header = probe.money.sign(challenge, payer)
     no = {**VERIFY, "does": "answer", "status": 200, "body": NOT_VALID, "times": None}
-    await probe.world.fault(no)
+    await probe.world.fault(no, of=payer)
     answer = await probe.settle(challenge, header)
     await _comes_to_nothing(probe, challenge, payer, answer, INVALID_SIGNATURE)
 
@@ -313,7 +313,7 @@ async def without_a_verdict_nothing_is_settled(probe: Probe) -> None:
     for fault in NO_VERDICT.values():
         challenge, payer = await probe.challenge(), await probe.money.payer()
         header = probe.money.sign(challenge, payer)
-        await probe.world.fault({**fault, "times": None})
+        await probe.world.fault({**fault, "times": None}, of=payer)
         await _is_not_settled(probe, challenge, payer, header)
         await probe.world.clear_faults()
 
@@ -349,7 +349,7 @@ async def what_was_not_settled_grants_nothing(probe: Probe) -> None:
     for fault in (said_no, unlike, away):
         challenge, payer = await probe.challenge(), await probe.money.payer()
         header = probe.money.sign(challenge, payer)
-        await probe.world.fault({**fault, "times": None})
+        await probe.world.fault({**fault, "times": None}, of=payer)
         await _is_not_settled(probe, challenge, payer, header)
         await probe.world.clear_faults()
 

@@ -120,7 +120,7 @@ async def without_money_no_record_is_settled(probe: Probe) -> None:
     for failure, fault in FAILURES.items():
         challenge, payer = await probe.challenge(), await probe.money.payer()
         aim = {"victim": "facilitator", "path": "/settle", "times": None}
-        await probe.world.fault({**aim, **fault})
+        await probe.world.fault({**aim, **fault}, of=payer)
         answer = await probe.settle(challenge, probe.money.sign(challenge, payer))
         if await probe.world.transfers(payer):
             raise Inconclusive(f"{failure}, but money has moved")

@@ -172,7 +172,7 @@ async def a_cancelled_authorization_is_no_payment(probe: Probe) -> None:
     challenge, payer = await probe.challenge(), await probe.money.payer()
     header = probe.money.sign(challenge, payer)
     fault = {"victim": "facilitator", "does": "lose request", "path": "/settle", "times": None}
-    await probe.world.fault(fault)
+    await probe.world.fault(fault, of=payer)
     await probe.settle(challenge, header)
     await _cancel(probe, challenge, header, payer)
     await probe.world.clear_faults()

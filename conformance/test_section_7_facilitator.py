@@ -74,7 +74,7 @@ async def _holds(probe: Probe, path: str, failure: Failure, times: int | None) -
     challenge, payer = await probe.challenge(), await probe.money.payer()
     header = probe.money.sign(challenge, payer)
     aim = {"victim": "facilitator", "path": path, "times": times, "does": failure.does}
-    await probe.world.fault({**aim, **failure.more})
+    await probe.world.fault({**aim, **failure.more}, of=payer)
     answer = await probe.settle(challenge, header, may_break=True)
     await probe.world.clear_faults()
     moved = [int(each["amount"]) for each in await probe.world.transfers(payer)]

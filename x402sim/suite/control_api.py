@@ -65,9 +65,13 @@ class ControlApi:
             raise Skipped("it needs the world around the target: give --world")
         return self._setting.control
 
-    async def fault(self, fault: dict[str, Any]) -> None:
-        """Inject a fault, which the engine clears after the check."""
-        await self.post("faults", fault)
+    async def fault(self, fault: dict[str, Any], *, of: Wallet | None = None) -> None:
+        """Inject a fault, which the engine clears after the check.
+
+        `of` is the payer whose payments it strikes. Without it, one of the facilitator also
+        strikes a refund that the target sends meanwhile, for a check that runs beside this one.
+        """
+        await self.post("faults", fault if of is None else {**fault, "contains": of.address})
 
     async def clear_faults(self) -> None:
         """Remove every fault."""
