@@ -258,7 +258,7 @@ def on_a_real_chain(answers: dict[str, Any]) -> None:
     assert answers["outcomes_equal"]
     assert answers["all_passed"]
     assert answers["money_equal"]
-    assert answers["transfers"] == 113 + 1 + 7
+    assert answers["transfers"] == 114 + 1 + 7
     assert answers["events"] > 3000
     assert answers["events_that_differ"] == 0
     assert answers["gas_equal"]
