@@ -24,8 +24,8 @@ from x402sim.chain.base import (
 )
 from x402sim.chain.ledger.archive import Archive
 from x402sim.chain.ledger.files import Operation, OperationLog
+from x402sim.chain.ledger.frame import Token
 from x402sim.chain.ledger.machine import GAS_PRICE_WEI, Machine
-from x402sim.chain.ledger.token import Token
 from x402sim.chain.ledger.token_rules import TokenRules
 from x402sim.clock import Clock
 from x402sim.protocol import abi

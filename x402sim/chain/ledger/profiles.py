@@ -130,10 +130,18 @@ _LACKS = frozenset(
         abi.TRANSFER_TYPEHASH,
         abi.RECEIVE_TYPEHASH,
         abi.CANCEL_TYPEHASH,
+        abi.BURN,
+        abi.CONFIGURE_MINTER,
+        abi.REMOVE_MINTER,
+        abi.MASTER_MINTER,
+        abi.PAUSER,
+        abi.BLACKLISTER,
+        abi.IS_MINTER,
+        abi.MINTER_ALLOWANCE,
     )
 )
 
-FIAT_TOKEN = TokenRules()
+CIRCLE = TokenRules()
 OPENZEPPELIN = TokenRules(
     transfer=(_SIGNED, _OPEN, _UNUSED),
     receive=(_SIGNED, _PAYEE_CALLS, _OPEN, _UNUSED),
@@ -142,6 +150,10 @@ OPENZEPPELIN = TokenRules(
     mint=_MINT,
     move=_MOVE,
     lacks=_LACKS,
+    contract="openzeppelin",
+    has_minters=False,
+    asks_wallets=False,
+    is_strict=True,
 )
-PROFILES = {"fiat_token": FIAT_TOKEN, "openzeppelin": OPENZEPPELIN}
+PROFILES = {"circle": CIRCLE, "openzeppelin": OPENZEPPELIN}
 """The profiles by name."""
