@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.chain.helpers import ALICE, MALLORY, OWNER, SHOP, cancel_call, nonce
+from tests.chain.helpers import ALICE, MALLORY, OWNER, RELAYER, SHOP, cancel_call, nonce
 from tests.evm.helpers import Town
 from tests.evm.measure import CONTRACTS, flows, measure, paid, table, v_of, with_v
 from x402sim.protocol import abi
@@ -83,6 +83,7 @@ def test_calls_without_a_row_are_charged_exactly_too(each_town: Town):
         calls |= {
             "a payment as bytes that the payer sends": (pay("7", packed=True), ALICE),
             "a new minter": (abi.calldata(abi.CONFIGURE_MINTER, shop, 7), OWNER),
+            "a mint to a new holder who is no minter": (abi.mint(RELAYER.address_bytes, 7), OWNER),
             "all that a minter may": (abi.mint(alice, 7), SHOP),
             "paused": (abi.PAUSE, OWNER),
             "paused again": (abi.PAUSE, OWNER),

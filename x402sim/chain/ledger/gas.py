@@ -25,6 +25,8 @@ CALLDATA_NONZERO = 16
 """EIP-2028's prices of one byte."""
 KNOWN_ACCOUNT = 2_500
 """EIP-2929: by how much it is cheaper to look at an account that the transaction has touched."""
+KNOWN_SLOT = 2_000
+"""EIP-2929: by how much it is cheaper to read a slot once more."""
 
 FLOWS = {
     abi.TRANSFER_WITH_AUTHORIZATION: "settlement",
