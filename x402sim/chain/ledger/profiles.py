@@ -1,10 +1,11 @@
 """The two token profiles of the ledger: Circle's (the default) and OpenZeppelin's.
 
-`fiat_token` follows the source of FiatToken v2.2. `openzeppelin` follows the contract in
-`chain/contract`, based on OpenZeppelin's ERC3009, which our anvil runs; tests compare this profile
-with the EVM. Both accept and refuse the same payments, and differ in:
+`circle` is FiatToken v2.2 behind its proxy. `openzeppelin` is the contract in `chain/contract`,
+based on OpenZeppelin's ERC3009, which our anvil runs. Tests compare each profile with its contract
+on an EVM. Both accept and refuse the same payments, except to the token's own address, and differ
+in:
 
-| | `fiat_token` | `openzeppelin` |
+| | `circle` | `openzeppelin` |
 |---|---|---|
 | revert reason | a sentence | a custom error with values |
 | order of checks | (payee), window, nonce, signature | signature, (payee), window, nonce |
@@ -12,11 +13,15 @@ with the EVM. Both accept and refuse the same payments, and differ in:
 | v not 27 or 28, or no key | two texts | one, `ECDSAInvalidSignature` |
 | window with bit 47 set at both ends | seconds | numbers of blocks |
 | signature as `bytes` | overloads for any length | no such functions |
+| unused bits of an argument | ignored | reverts without a reason |
 | pause, blacklist | yes | no such functions |
-| a payer that is a contract | EIP-1271 (the ledger has no contracts) | refused |
+| payment to the token's own address | refused: blacklisted | accepted |
+| a payer that is a contract | EIP-1271 | refused |
 | typehashes | getters | no such functions |
+| minting | minters with allowances, event `Mint` | the owner |
 | minting 0 | refused | succeeds with an event |
-| largest supply | 2**255 - 1 | 2**256 - 1 |
+| most | 2**255 - 1 an account | 2**256 - 1 in all |
+| gas of a payment | 85,732 | 65,855 |
 
 In both, the edges of the window are outside it; a cancellation uses the nonce and has no window;
 transferWithAuthorization and receiveWithAuthorization need different signatures but share one
