@@ -143,6 +143,24 @@ def common(domain: Domain) -> list[Flow]:
             ALICE,
         ),
         Flow("refused: signature", "a payment signed by another", pay("k", by=MALLORY)),
+        Flow("refused: receipt", "a receipt that is not sent by the payee", pay("t", receive=True)),
+        Flow("refused: receipt, used nonce", "a receipt made twice", pay("b", receive=True), SHOP),
+        Flow(
+            "refused: receipt, signature",
+            "a receipt signed by another",
+            pay("u", receive=True, by=MALLORY),
+            SHOP,
+        ),
+        Flow(
+            "refused: cancellation, used nonce",
+            "a cancellation of a used nonce",
+            cancel_call(nonce("b"), domain=domain),
+        ),
+        Flow(
+            "refused: cancellation, signature",
+            "a cancellation signed by another",
+            cancel_call(nonce("v"), by=MALLORY, domain=domain),
+        ),
     ]
 
 
@@ -185,24 +203,6 @@ def of_circle(domain: Domain) -> list[Flow]:
             spoiled("r", lambda s: b"\xff" * 32 + s[32:]),
         ),
         Flow("refused: to nobody", "a payment to the zero address", to_nobody),
-        Flow("refused: receipt", "a receipt that is not sent by the payee", pay("t", receive=True)),
-        Flow("refused: receipt, used nonce", "a receipt made twice", pay("b", receive=True), SHOP),
-        Flow(
-            "refused: receipt, signature",
-            "a receipt signed by another",
-            pay("u", receive=True, by=MALLORY),
-            SHOP,
-        ),
-        Flow(
-            "refused: cancellation, used nonce",
-            "a cancellation of a used nonce",
-            cancel_call(nonce("b"), domain=domain),
-        ),
-        Flow(
-            "refused: cancellation, signature",
-            "a cancellation signed by another",
-            cancel_call(nonce("v"), by=MALLORY, domain=domain),
-        ),
         Flow(
             "refused: transfer to nobody",
             "ERC-20's transfer to the zero address",

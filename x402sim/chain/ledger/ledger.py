@@ -304,7 +304,7 @@ class LedgerChain:
         if owner != self.owner:
             raise ChainError("the file was made with another seed")
         if origin != self._origin:
-            raise ChainError("the file's chain belongs to another database")
+            raise ChainError("the file's chain belongs to another database, or has another token")
         if self._log:
             self._log.require_as_new_as_database()
 

@@ -29,12 +29,16 @@ nonce; a revert changes no state; zero value and paying oneself are valid. Claus
 5/signature-proves, 5/nonce-once, 5/window.
 """
 
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
 from x402sim.chain.ledger.token_rules import Movement, Spend, TokenRules
 from x402sim.chain.reverts import error
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import HALF_ORDER, ZERO_ADDRESS, BadSignature, recover
 from x402sim.protocol.money import MAX_UINT256
-from x402sim.protocol.rules import Rule, Rules
+from x402sim.protocol.rules import Rule, Rules, without
 
 BLOCK_NUMBERS = 1 << 47
 """With this bit set at both ends of a window, the ends are block numbers."""
@@ -162,3 +166,15 @@ OPENZEPPELIN = TokenRules(
 )
 PROFILES = {"circle": CIRCLE, "openzeppelin": OPENZEPPELIN}
 """The profiles by name."""
+
+
+def token_rules(profile: str, left_out: Iterable[tuple[str, str]] = ()) -> TokenRules:
+    """Return a profile without some rows, given by (name of the table, clause).
+
+    Raises `KeyError` if the profile has no such row.
+    """
+    rules = PROFILES[profile]
+    for table, clause in left_out:
+        changed: dict[str, Any] = {table: without(getattr(rules, table), clause)}
+        rules = replace(rules, **changed)
+    return rules
