@@ -25,7 +25,7 @@ class Ledger:
             request.network,
             request.clock,
             owner=accounts.owner.address_bytes,
-            balances=accounts.balances,
+            balances=request.balances,
             native=accounts.native,
             has_history=request.has_payments,
             origin=hashlib.sha256(b"origin" + request.secret).digest(),
