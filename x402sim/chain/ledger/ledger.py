@@ -27,6 +27,7 @@ from x402sim.chain.ledger.archive import Archive
 from x402sim.chain.ledger.files import Operation, OperationLog
 from x402sim.chain.ledger.machine import GAS_PRICE_WEI, Machine
 from x402sim.chain.ledger.operations import OPERATIONS, signed_of
+from x402sim.chain.ledger.storage import word_at
 from x402sim.chain.ledger.token import Token
 from x402sim.chain.ledger.token_rules import TokenRules
 from x402sim.clock import Clock
@@ -163,8 +164,8 @@ class LedgerChain:
         """Return the number of transactions an account has sent, in the newest state waiting ones
         included; raises `ChainError` for the block.
         """
-        with self.machine.at(block) as is_newest:
-            return self.machine.sent(account, and_waiting=is_newest)
+        with self.machine.at(block):
+            return self.machine.sent(account, and_waiting=block is None)
 
     async def code(self, account: Address, block: int | None = None) -> bytes:
         """Return one placeholder byte for the token, nothing for any other account; raises
@@ -172,6 +173,17 @@ class LedgerChain:
         """
         with self.machine.at(block):
             return _CODE if account == self.token else b""
+
+    async def storage(self, account: Address, slot: bytes, block: int | None = None) -> bytes:
+        """Return a word of a contract's storage, zero for any other account; raises `ChainError`
+        for the block.
+        """
+        with self.machine.at(block):
+            return word_at(self.machine.state, self.machine.token, account, slot)
+
+    def pending_block(self) -> Block:
+        """Return the block that would be mined now, with the transactions that wait."""
+        return self.machine.pending_block(self._clock.now_s())
 
     async def gas_price(self) -> int:
         """Return the price of one unit of gas in wei."""

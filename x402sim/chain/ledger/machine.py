@@ -186,6 +186,13 @@ class Machine:
         waiting = (state.transactions[tx_hash] for tx_hash in state.waiting)
         return min((tx.nonce for tx in waiting if tx.call.sender == account), default=count)
 
+    def pending_block(self, at_s: int) -> Block:
+        """Return the block that would be mined now, without a hash and not executed."""
+        head = self.state.head
+        waiting = tuple(self._in_order_of_arrival())
+        time_s = max(at_s, head.timestamp_s)
+        return Block(head.number + 1, Hash(bytes(32)), head.hash, time_s, waiting, 0)
+
     def call(self, call: Call, at_s: int) -> tuple[bytes, int]:
         """Run a call and discard its effects; return its result and gas. Raises `Reverted`."""
         if call.to != self.token.network.asset:
