@@ -81,13 +81,16 @@ def _chain_id(domain: Json) -> Json:
 
 
 def _digest(typed: Json) -> bytes:
+    from eth_abi.exceptions import EncodingError
     from eth_account.messages import encode_typed_data
     from eth_utils.exceptions import ValidationError
 
+    refusals = (
+        *(ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError),
+        *(EncodingError, ValidationError),
+    )
     try:
         message = encode_typed_data(full_message=typed)
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as wrong:
-        raise BadParams(f"typed data: {wrong}; got {shown(typed)}") from wrong
-    except ValidationError as wrong:
+    except refusals as wrong:
         raise BadParams(f"typed data: {wrong}; got {shown(typed)}") from wrong
     return keccak256(b"\x19" + message.version + message.header + message.body)
