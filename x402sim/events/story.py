@@ -48,6 +48,13 @@ class PayerJoined(_Story, frozen=True, kw_only=True):
     address: str
 
 
+class ServiceJoined(_Story, frozen=True, kw_only=True):
+    """Written first for each service, after `begin`, if there are several: who is paid there."""
+
+    name: ServiceName
+    merchant: str
+
+
 class TimeAdvanced(_Story, frozen=True, kw_only=True):
     """Written when a story advances time, before it advances."""
 

@@ -213,7 +213,9 @@ def _by_story(event: events.StoryEvent) -> tuple[Kind, str | None]:
         case events.Note(name=name, data=data):
             facts = "".join(f" {key}={value}" for key, value in data.items() if value)
             return "world", name + facts
-        case events.Begin() | events.End() | events.PayerJoined() | events.Check():
+        case events.Begin() | events.End() | events.Check():
+            return "world", None
+        case events.ServiceJoined() | events.PayerJoined():
             return "world", None
         case _:
             assert_never(event)

@@ -56,6 +56,9 @@ def _begin(live: LiveWorld, scenario: Scenario, description: Description) -> Non
             source=None if source == scenario.name else source,
         )
     )
+    if live.stage.others:
+        for name, merchant in live.merchants.items():
+            live.record(events.ServiceJoined(name=name, merchant=merchant))
 
 
 async def _outcome(
