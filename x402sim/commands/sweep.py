@@ -24,32 +24,40 @@ _INTERRUPTED = 130
 _MOST_SHOWN = 10
 
 
+_Experiment = Annotated[
+    str, typer.Argument(metavar="FILE.py:FUNCTION", help="The experiment, a plain function.")
+]
+_Values = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", metavar="KEY=A,B,C", help="Values of a parameter; give it for each parameter."
+    ),
+]
+_Seeds = Annotated[
+    str,
+    typer.Option(metavar="N", help="N seeds from 0 on; A:B is from A to B - 1; A: is A alone."),
+]
+_Workers = Annotated[
+    int | None,
+    typer.Option(help="Processes; 0 plays in this one.  [default: one a CPU]", min=0, max=256),
+]
+_Dask = Annotated[
+    str | None,
+    typer.Option(metavar="ADDRESS", help="Play on the Dask cluster with this scheduler."),
+]
+_Out = Annotated[
+    Path | None,
+    typer.Option(metavar="DIR", help="Write results to DIR, and resume what is there."),
+]
+
+
 def sweep(
-    experiment: Annotated[
-        str, typer.Argument(metavar="FILE.py:FUNCTION", help="The experiment, a plain function.")
-    ],
-    values: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set", metavar="KEY=A,B,C", help="Values of a parameter; give it for each parameter."
-        ),
-    ] = None,
-    seeds: Annotated[
-        str,
-        typer.Option(metavar="N", help="N seeds from 0 on; A:B is from A to B - 1; A: is A alone."),
-    ] = "200",
-    workers: Annotated[
-        int | None,
-        typer.Option(help="Processes; 0 plays in this one.  [default: one a CPU]", min=0, max=256),
-    ] = None,
-    dask: Annotated[
-        str | None,
-        typer.Option(metavar="ADDRESS", help="Play on the Dask cluster with this scheduler."),
-    ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Write results to DIR, and resume what is there."),
-    ] = None,
+    experiment: _Experiment,
+    values: _Values = None,
+    seeds: _Seeds = "200",
+    workers: _Workers = None,
+    dask: _Dask = None,
+    out: _Out = None,
     independent: Annotated[
         bool, typer.Option("--independent", help="Give each cell seeds of its own.")
     ] = False,
