@@ -135,8 +135,9 @@ class Check(_Story, frozen=True, kw_only=True):
 class StoryRaised(_Story, frozen=True, kw_only=True):
     """Written when a story raises an exception, with its trace.
 
-    A line is a frame, "FILE:LINE in FUNCTION: CODE", the newest last. The frames of its cause come
-    before, and the errors of a group, each with its own frames, after it.
+    A line is a frame, "FILE:LINE in FUNCTION: CODE", the newest last; frames of x402sim and of
+    libraries that lead to the story's are left out. The frames of its cause come before, and the
+    errors of a group, each with its own frames, after it. It is empty if no frame is the story's.
     """
 
     trace: tuple[str, ...]
