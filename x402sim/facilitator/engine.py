@@ -23,6 +23,12 @@ from x402sim.protocol.networks import Network
 from x402sim.protocol.rules import VERIFICATION, Invalid, Rules, Verification, first_broken
 
 
+MINED_REASONS = (Cause.EARLY, Cause.LATE)
+"""Why a mined transaction failed, where its reason is told: what a node cannot see when it tries
+the call, as it does so at the time of its newest block. Any other failed on the chain.
+"""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facilitator:
     """A facilitator: its chain, its account and its rules."""
@@ -95,17 +101,23 @@ async def settle(facilitator: Facilitator, asked: Asked) -> SettleResult:
         tx_hash = await facilitator.chain.send(call)
         receipt = await facilitator.chain.wait(tx_hash, facilitator.settings.receipt_timeout_s)
     except Reverted as reverted:
-        seen = cause(str(reverted))
-        if seen is Cause.WINDOW:  # this token does not distinguish early and late
-            seen = await _early_or_late(facilitator, payment.authorization)
-        return NotTransferred(seen)
+        return await _refused(facilitator, payment.authorization, str(reverted))
     except ChainUnavailable:
         raise
     except ChainError:  # it was not sent, or another transaction replaced it
         return NotTransferred(Cause.OTHER)
-    if not receipt.succeeded:
-        return NotTransferred(Cause.OTHER)
+    if receipt.revert_reason is not None:
+        outcome = await _refused(facilitator, payment.authorization, receipt.revert_reason)
+        return outcome if outcome.why in MINED_REASONS else NotTransferred(Cause.OTHER)
     return Transferred(payment.authorization, receipt.tx_hash, receipt.block_number)
+
+
+async def _refused(facilitator: Facilitator, auth: Authorization, reason: str) -> NotTransferred:
+    """Return the outcome for a revert reason."""
+    seen = cause(reason)
+    if seen is Cause.WINDOW:  # this token does not distinguish early and late
+        seen = await _early_or_late(facilitator, auth)
+    return NotTransferred(seen)
 
 
 async def _early_or_late(facilitator: Facilitator, auth: Authorization) -> Cause:
