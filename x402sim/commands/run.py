@@ -26,23 +26,25 @@ if TYPE_CHECKING:
 
 _STYLES = {"passed": "", "failed": "bold red", "skipped": "yellow"}
 
+Names = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="NAME",
+        help="Scenarios: names (see `list`), FILE.py, or FILE.py:FUNCTION. [default: all]",
+    ),
+]
+Stage = Annotated[
+    str,
+    typer.Option(
+        help="Stage to play on: in-process, tcp (real sockets), or the URL of a running service.",
+        metavar="STAGE",
+    ),
+]
+
 
 def run(
-    names: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="NAME",
-            help="Scenarios: names (see `list`), FILE.py, or FILE.py:FUNCTION. [default: all]",
-        ),
-    ] = None,
-    on: Annotated[
-        str,
-        typer.Option(
-            help="Stage to play on: in-process, tcp (real sockets), or the URL of a running "
-            "service.",
-            metavar="STAGE",
-        ),
-    ] = "in-process",
+    names: Names = None,
+    on: Stage = "in-process",
     chain: Chain = "ledger",
     token: Token = None,
     network: NetworkName = None,
