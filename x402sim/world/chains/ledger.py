@@ -29,8 +29,9 @@ class Ledger:
             balances=accounts.balances,
             native=accounts.native,
             has_history=request.has_payments,
+            accounts=accounts.origin,
             origin=hashlib.sha256(b"origin" + request.secret).digest(),
-            file=_chain_file(request.file),
+            file=chain_file(request.file) if request.file else None,
             database=request.file,
             rules=request.token_rules,
             spill=request.spill,
@@ -53,5 +54,6 @@ class Ledger:
         )
 
 
-def _chain_file(file: Path | None) -> Path | None:
-    return file.with_name(file.name + ".chain") if file else None
+def chain_file(file: Path) -> Path:
+    """Return the file of the chain that belongs to a database."""
+    return file.with_name(file.name + ".chain")
