@@ -12,6 +12,8 @@ from x402sim.commands.common import (
     AsJson,
     Chain,
     Misuse,
+    NetworkFile,
+    NetworkName,
     Token,
     give_up,
     quiet,
@@ -24,25 +26,29 @@ if TYPE_CHECKING:
 
 _STYLES = {"passed": "", "failed": "bold red", "skipped": "yellow"}
 
+Names = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="NAME",
+        help="Scenarios: names (see `list`), FILE.py, or FILE.py:FUNCTION. [default: all]",
+    ),
+]
+Stage = Annotated[
+    str,
+    typer.Option(
+        help="Stage to play on: in-process, tcp (real sockets), or the URL of a running service.",
+        metavar="STAGE",
+    ),
+]
+
 
 def run(
-    names: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="NAME",
-            help="Scenarios: names (see `list`), FILE.py, or FILE.py:FUNCTION. [default: all]",
-        ),
-    ] = None,
-    on: Annotated[
-        str,
-        typer.Option(
-            help="Stage to play on: in-process, tcp (real sockets), or the URL of a running "
-            "service.",
-            metavar="STAGE",
-        ),
-    ] = "in-process",
+    names: Names = None,
+    on: Stage = "in-process",
     chain: Chain = "ledger",
     token: Token = None,
+    network: NetworkName = None,
+    network_file: NetworkFile = None,
     seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
     out: Annotated[
         Path | None,
@@ -80,7 +86,8 @@ def run(
 
     try:
         with quiet():
-            where = playing.where(on=on, chain=chain, token=token, seed=seed)
+            place = playing.where(on=on, chain=chain, token=token, seed=seed)
+            where = playing.on_network(place, network, network_file)
             code = _run(names or [], where, out, as_json, keep_going)
     except Misuse as misuse:
         raise give_up(misuse) from misuse

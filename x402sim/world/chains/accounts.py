@@ -11,8 +11,8 @@ from x402sim.protocol.crypto import Address
 from x402sim.rng import Rng
 
 ACCOUNTS, MOST_ACCOUNTS = 10, 100
-ACCOUNT_BALANCE_BASE = 1_000_000_000
-"""The initial balance of each account: 1000.00 tokens."""
+ACCOUNT_BALANCE = 1000
+"""The initial balance of each account, in whole tokens."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,11 +64,6 @@ class Accounts:
         if self.mnemonic is None and len(self.funded) == ACCOUNTS:
             return b""
         return hashlib.sha256(b"".join(wallet.address_bytes for wallet in self.funded)).digest()
-
-    @property
-    def balances(self) -> dict[Address, int]:
-        """Their initial token balances, in base units."""
-        return {wallet.address_bytes: ACCOUNT_BALANCE_BASE for wallet in self.funded}
 
     @property
     def native(self) -> dict[Address, int]:

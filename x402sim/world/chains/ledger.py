@@ -26,7 +26,7 @@ class Ledger:
             request.network,
             request.clock,
             owner=accounts.owner.address_bytes,
-            balances=accounts.balances,
+            balances=request.balances,
             native=accounts.native,
             has_history=request.has_payments,
             accounts=accounts.origin,

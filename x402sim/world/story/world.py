@@ -2,7 +2,7 @@
 
 from __future__ import annotations  # so that help(World) shows short names of types
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ from x402sim.world.story.configure import (
 )
 from x402sim.world.story.live import LiveWorld
 from x402sim.world.story.play import Description, play_on
+from x402sim.world.story.quiet import quiet_service
 from x402sim.world.story.scenario import Scenario, Story, find, scenario_of
 from x402sim.world.transport.latency import LatencySpec, latency_of
 
@@ -183,6 +184,10 @@ class World:
 
     async def _play(self, scenario: Scenario) -> Run:
         elapsed = stopwatch()
+        with quiet_service():
+            return await self._played(scenario, elapsed)
+
+    async def _played(self, scenario: Scenario, elapsed: Callable[[], float]) -> Run:
         async with self.on.open(self._plan) as stage:
             live = await LiveWorld.on(stage, self._network_on(stage))
             try:
