@@ -25,10 +25,10 @@ from x402sim.chain.base import (
 from x402sim.chain.ledger.admission import admit
 from x402sim.chain.ledger.archive import Archive
 from x402sim.chain.ledger.files import Operation, OperationLog
+from x402sim.chain.ledger.frame import Token
 from x402sim.chain.ledger.machine import GAS_PRICE_WEI, Machine
 from x402sim.chain.ledger.operations import OPERATIONS, signed_of
 from x402sim.chain.ledger.storage import word_at
-from x402sim.chain.ledger.token import Token
 from x402sim.chain.ledger.token_rules import TokenRules
 from x402sim.clock import Clock
 from x402sim.protocol import abi
@@ -332,7 +332,7 @@ class LedgerChain:
         if accounts != ([self._accounts] if self._accounts else []):
             raise ChainError("the file was made with other accounts: another phrase or number")
         if origin != self._origin:
-            raise ChainError("the file's chain belongs to another database")
+            raise ChainError("the file's chain belongs to another database, or has another token")
         if self._log:
             self._log.require_as_new_as_database()
 

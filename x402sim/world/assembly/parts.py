@@ -176,7 +176,6 @@ def _open_chain(site: Site, accounts: Accounts, store: Store, secret: bytes) -> 
                 file=recipe.file,
                 has_block_time=recipe.blocks is not None,
                 unlocked=recipe.unlocked,
-                token_rules=recipe.token_rules,
                 without_token_rules=recipe.without_token_rules,
                 spill=recipe.spill,
             )

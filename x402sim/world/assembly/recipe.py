@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from x402sim.chain.ledger.token_rules import CANCEL, RECEIVE, TRANSFER, TokenRules
+from x402sim.chain.ledger.token_rules import CANCEL, RECEIVE, TRANSFER
 from x402sim.events import ServiceName
 from x402sim.explorer.settings import ExplorerSettings
 from x402sim.facilitator.settings import FacilitatorSettings
@@ -127,11 +127,6 @@ class Recipe:
         return rules
 
     @property
-    def token_rules(self) -> TokenRules:
-        """The token's tables without the rules this recipe leaves out."""
-        return TokenRules(**{name: self.rules(name) for name in TOKEN_TABLES})
-
-    @property
-    def without_token_rules(self) -> tuple[str, ...]:
-        """The token's tables that have rules left out."""
-        return tuple(name for name, _ in self.without if name in TOKEN_TABLES)
+    def without_token_rules(self) -> tuple[tuple[str, str], ...]:
+        """The token's rules that are left out: (name of the table, clause)."""
+        return tuple(each for each in self.without if each[0] in TOKEN_TABLES)
