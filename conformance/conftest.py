@@ -37,6 +37,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--pay-to", help="merchant address that a 402 must name")
     group.addoption("--budget", help="most that the payer may sign for in all, in tokens")
     group.addoption("--allow-mainnet", action="store_true", help="pay with real money")
+    group.addoption("--network-file", type=Path, help="TOML file of networks to pay on")
     group.addoption("--patient", action="store_true", help="wait minutes, too")
     group.addoption("--restart", help="shell command that restarts the service")
     group.addoption(
@@ -159,6 +160,7 @@ def _access(config: pytest.Config) -> Access:
             pay_to=option("--pay-to"),
             budget=option("--budget"),
             allow_mainnet=option("--allow-mainnet"),
+            network_file=option("--network-file"),
             patient=option("--patient"),
             restart=option("--restart"),
             header=tuple(option("--header")),

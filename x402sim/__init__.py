@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from x402sim.payer.errors import PaymentFailed, SpendingCapExceeded
     from x402sim.payer.session import SessionAuth
     from x402sim.payer.wallet import Wallet
-    from x402sim.protocol.networks import MAINNET, TESTNET, Network
+    from x402sim.protocol.networks import BASE_SEPOLIA, MAINNET, TESTNET, Network
     from x402sim.report.run import Run
     from x402sim.service.settings import Settings
     from x402sim.spec.decisions import Decisions
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 __version__ = VERSION
 __all__ = [
+    "BASE_SEPOLIA",
     "MAINNET",
     "TESTNET",
     "Answer",
@@ -57,6 +58,7 @@ __all__ = [
 ]
 
 _HOME = {
+    "BASE_SEPOLIA": "protocol.networks",
     "MAINNET": "protocol.networks",
     "TESTNET": "protocol.networks",
     "Answer": "world.story.payer",

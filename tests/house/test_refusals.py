@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from x402sim.protocol.networks import TESTNET
 from x402sim.protocol.refusals import Refusal, RequestError, status_of
 from x402sim.service.docs import pages
 from x402sim.service.docs.openapi import openapi
@@ -55,7 +56,7 @@ def test_no_report_reads_prose(file):
 
 @BOTH
 def test_every_error_is_on_the_errors_page(choices):
-    text = pages.page("errors", choices, "http://service.test")
+    text = pages.page("errors", choices, TESTNET, "http://service.test")
     for error in ERRORS:
         never = error is RequestError.SESSION_CANNOT_PAY and choices.short_session_status == 402
         row = f"| `{error.text}` | {status_of(error, choices)} |"
@@ -65,7 +66,7 @@ def test_every_error_is_on_the_errors_page(choices):
 @BOTH
 @pytest.mark.parametrize("refusal", Refusal, ids=lambda refusal: refusal.name)
 def test_every_refusal_is_in_the_openapi_document(choices, refusal):
-    api = openapi(decisions=choices, price_base=1, network="cronos-testnet", version="1")
+    api = openapi(decisions=choices, price_base=1, network=TESTNET, version="1")
     answers = api["paths"]["/api/pay"]["post"]["responses"]
     answer = answers[str(status_of(refusal, choices))]
     assert f"`{refusal.text}` (7): {refusal.row.cause}" in answer["description"]

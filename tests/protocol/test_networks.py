@@ -2,7 +2,7 @@ import pytest
 
 from x402sim.protocol.crypto import checksum
 from x402sim.protocol.eip3009 import Domain
-from x402sim.protocol.networks import MAINNET, NETWORKS, TESTNET, network_named
+from x402sim.protocol.networks import BASE_SEPOLIA, MAINNET, NETWORKS, TESTNET, network_named
 
 
 @pytest.mark.clause("2.8/networks")
@@ -36,9 +36,17 @@ def test_a_network_is_as_published(network, name, chain_id, asset, symbol, versi
     assert network.domain == Domain("Bridged USDC (Stargate)", version, chain_id, network.asset)
 
 
+def test_base_sepolia_is_what_the_public_clients_know():
+    """The version 2 default asset of the public SDKs, and its version 1 name."""
+    assert (BASE_SEPOLIA.name, BASE_SEPOLIA.caip2) == ("base-sepolia", "eip155:84532")
+    assert checksum(BASE_SEPOLIA.asset) == "0x036CbD53842c5426634e7929541eC2318f3dCF7e"
+    assert BASE_SEPOLIA.domain == Domain("USDC", "2", 84532, BASE_SEPOLIA.asset)
+    assert [each.is_test for each in NETWORKS.values()] == [True, False, True]
+
+
 @pytest.mark.clause("2.8/networks")
 def test_a_network_is_found_by_its_name():
-    assert [network_named(name) for name in NETWORKS] == [TESTNET, MAINNET]
+    assert [network_named(name) for name in NETWORKS] == [TESTNET, MAINNET, BASE_SEPOLIA]
 
 
 @pytest.mark.clause("2.8/networks")

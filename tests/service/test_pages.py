@@ -17,7 +17,7 @@ from x402sim.protocol import messages, states
 from x402sim.protocol.crypto import checksum
 from x402sim.protocol.header import read_header
 from x402sim.protocol.messages import RequiredPayment, SettlementRequest
-from x402sim.protocol.networks import NETWORKS
+from x402sim.protocol.networks import MAINNET, NETWORKS, TESTNET, Network
 from x402sim.protocol.refusals import Refusal, status_of
 from x402sim.protocol.rules import VERIFICATION, Verification, first_broken
 from x402sim.service.docs import pages
@@ -43,13 +43,15 @@ BOTH = pytest.mark.parametrize("choices", [Decisions(), alternatives()], ids=["o
 
 
 OURS = Decisions()
+OWN = Network("my-net", 4711, b"\xab" * 20, 'The "Dollar"', "MYD", "3", 18)
+"""A network of the user's, whose token has 18 decimals and a name that needs quoting."""
 
 
 def page(name: str, choices: Decisions) -> str | None:
-    return pages.page(name, choices, "http://service.test")
+    return pages.page(name, choices, TESTNET, "http://service.test")
 
 
-def document(choices: Decisions = OURS, network: str = "cronos-testnet") -> dict:
+def document(choices: Decisions = OURS, network: Network = TESTNET) -> dict:
     text = msgspec.json.encode(
         openapi(decisions=choices, price_base=10_000, network=network, version="1.2.3")
     )
@@ -163,11 +165,18 @@ def test_the_clauses_page_has_every_clause():
         assert f"| `{clause.id}` |" in text
 
 
-@pytest.mark.parametrize("network", NETWORKS.values(), ids=list(NETWORKS))
+EVERY_NETWORK = pytest.mark.parametrize(
+    "network", [*NETWORKS.values(), OWN], ids=[*NETWORKS, "own"]
+)
+
+
+@EVERY_NETWORK
 def test_the_script_of_the_payment_flow_signs_a_valid_payment(tmp_path, network):
-    script = sign_script()
-    assert f"```python\n{script}```" in page("payment-flow", Decisions())
-    required = document(network=network.name)["paths"]["/api/perp/quote"]["post"]["responses"]
+    script = sign_script(network)
+    flow = pages.page("payment-flow", Decisions(), network, "http://service.test")
+    assert f"```python\n{script}```" in flow
+    assert f"a\ntoken with {network.decimals} decimals" in flow
+    required = document(network=network)["paths"]["/api/perp/quote"]["post"]["responses"]
     example = required["402"]["content"]["application/json"]["example"]
     (tmp_path / "sign.py").write_text(script)
     (tmp_path / "402.json").write_text(json.dumps(example))
@@ -275,7 +284,7 @@ def check_example(api: dict, schema: dict, example) -> int:
 
 
 @BOTH
-@pytest.mark.parametrize("network", list(NETWORKS))
+@EVERY_NETWORK
 def test_every_example_is_a_message(choices, network):
     api = document(choices, network)
     checked = 0
@@ -309,13 +318,11 @@ def test_patterns_are_those_of_ecma_script():
 
 
 def test_the_price_and_the_network_are_the_deployments():
-    api = openapi(decisions=Decisions(), price_base=25, network="cronos-mainnet", version="1")
+    api = openapi(decisions=Decisions(), price_base=25, network=MAINNET, version="1")
     responses = api["paths"]["/api/perp/quote"]["post"]["responses"]
     body = responses["402"]["content"]["application/json"]["example"]
     assert body["paymentRequirements"]["maxAmountRequired"] == "25"
     assert body["network"] == body["paymentRequirements"]["network"] == "cronos-mainnet"
-    with pytest.raises(ValueError, match="unknown network"):
-        openapi(decisions=Decisions(), price_base=25, network="nowhere", version="1")
 
 
 # --- the interactive page ------------------------------------------------------------

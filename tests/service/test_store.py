@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from x402sim.service.issue import AGENTS, QUOTE, RESOURCES, SESSIONS
+from x402sim.service.issue import AGENTS, MARKET, QUOTE, RESOURCES, SESSIONS
 from x402sim.service.store import Store
 
 
@@ -67,7 +67,7 @@ def test_a_file_of_another_version_is_refused_with_what_to_do(tmp_path):
 def test_the_numbers_in_payment_ids_never_change():
     """A payment id that was issued carries its resource's number: see `issue.RESOURCES`."""
     numbers = {path: resource.number for path, resource in RESOURCES.items()}
-    assert numbers == {QUOTE: 0, SESSIONS: 1, AGENTS: 2}
+    assert numbers == {QUOTE: 0, SESSIONS: 1, AGENTS: 2, MARKET: 3}
 
 
 def filled(payments: int) -> Store:

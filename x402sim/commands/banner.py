@@ -7,7 +7,6 @@ from rich.console import Console
 from rich.table import Table
 
 from x402sim.protocol.money import to_decimal
-from x402sim.protocol.networks import network_named
 from x402sim.world.control.messages import Ready
 
 _ORDER = {"pair": "BTC-USD", "side": "long", "leverage": 10, "sizeUsd": 1000}
@@ -37,10 +36,9 @@ def show(ready: Ready, db: Path | None) -> None:
         ],
     )
     console.print("\n[bold]Accounts[/]  (the keys are public: never use them on a real chain)")
-    decimals = network_named(ready.network).decimals
     for number, account in enumerate(ready.accounts):
-        funds = to_decimal(int(account.balance), decimals)
-        console.print(f"({number}) {account.address}  {funds} tokens")
+        funds = to_decimal(int(account.balance), ready.token.decimals)
+        console.print(f"({number}) {account.address}  {funds} {ready.token.symbol}")
         console.print(f"    [dim]{account.private_key}[/]")
     order = json.dumps(_ORDER, separators=(",", ":"))
     console.print("\n[bold]Try[/]")

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -23,6 +24,23 @@ Token = Annotated[
     typer.Option(
         help="Token contract on the node, if not the network's own; needs `--chain URL`.",
         metavar="ADDRESS",
+    ),
+]
+NetworkName = Annotated[
+    str | None,
+    typer.Option(
+        help="Network: cronos-testnet (chain id 338), cronos-mainnet (25), base-sepolia (84532), "
+        "or one of --network-file. [default: cronos-testnet, or the file's only network]",
+        metavar="NAME",
+        show_default=False,
+    ),
+]
+NetworkFile = Annotated[
+    Path | None,
+    typer.Option(
+        help="TOML file of more networks, a table `[[network]]` for each: name, chain_id, asset, "
+        "token_name, token_symbol, token_version, decimals.",
+        metavar="FILE",
     ),
 ]
 Host = Annotated[str, typer.Option(help="Address to listen on.")]

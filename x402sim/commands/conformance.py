@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from x402sim.commands.common import give_up
+from x402sim.commands.common import NetworkFile, give_up
 
 if TYPE_CHECKING:
     from x402sim.suite.remote import Access
@@ -154,6 +154,7 @@ def conformance(
     pay_to: PayTo = None,
     budget: Budget = None,
     allow_mainnet: Mainnet = False,
+    network_file: NetworkFile = None,
     strict: Strict = False,
     patient: Patient = False,
     restart: Restart = None,

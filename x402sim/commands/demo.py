@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from x402sim.commands.common import NOT_ALL_HELD, AsJson
+from x402sim.commands.common import NOT_ALL_HELD, AsJson, NetworkFile, NetworkName, give_up
 
 if TYPE_CHECKING:
     from x402sim.commands.demo_story import Step
@@ -16,11 +16,18 @@ WIDTH = 62
 
 def demo(
     seed: Annotated[int, typer.Option(help="Random seed of the accounts.")] = 0,
+    network: NetworkName = None,
+    network_file: NetworkFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Pay for a quote through every component, and print each step."""
     from x402sim.commands.demo_story import Step, play
+    from x402sim.network_file import choose_network
 
+    try:
+        chosen = choose_network(network, network_file)
+    except ValueError as error:
+        raise give_up(error) from error
     steps: list[Step] = []
 
     def on_step(step: Step) -> None:
@@ -28,7 +35,7 @@ def demo(
         if not as_json:
             _print_step(len(steps), step)
 
-    all_ok = play(seed, on_step)
+    all_ok = play(seed, chosen, on_step)
     if as_json:
         facts = [{"title": step.title, "ok": step.ok, **step.facts} for step in steps]
         typer.echo(json.dumps({"ok": all_ok, "steps": facts}, indent=2))

@@ -25,7 +25,7 @@ from x402sim.protocol.messages import (
     encode,
 )
 from x402sim.protocol.money import to_decimal
-from x402sim.protocol.networks import Network, network_named
+from x402sim.protocol.networks import Network
 from x402sim.world.server.local import LocalServer
 
 ORDER = {"pair": "BTC-USD", "side": "long", "leverage": 10, "sizeUsd": 1000}
@@ -46,15 +46,12 @@ class _Demo:
 
     server: LocalServer
     http: httpx.Client
+    network: Network
     step: Callable[..., None]
 
     @property
     def payer(self) -> Wallet:
         return self.server.wallets[0]
-
-    @property
-    def network(self) -> Network:
-        return network_named(self.server.info.network)
 
     def shown(self, amount_base: int) -> str:
         """Return an amount with the token's symbol."""
@@ -75,7 +72,7 @@ class _Demo:
         return found
 
 
-def play(seed: int, on_step: Callable[[Step], None]) -> bool:
+def play(seed: int, network: Network, on_step: Callable[[Step], None]) -> bool:
     """Pay for a quote; call `on_step` with every step. Returns whether all succeeded."""
     all_ok = True
 
@@ -84,8 +81,11 @@ def play(seed: int, on_step: Callable[[Step], None]) -> bool:
         all_ok = all_ok and ok
         on_step(Step(title, ok, facts))
 
-    with LocalServer(seed=seed) as server, httpx.Client(base_url=server.url) as http:
-        demo = _Demo(server, http, step)
+    with (
+        LocalServer(seed=seed, network=network) as server,
+        httpx.Client(base_url=server.url) as http,
+    ):
+        demo = _Demo(server, http, network, step)
         before = demo.balances()
         step(
             "The world is up",
@@ -120,7 +120,7 @@ def _ask(demo: _Demo) -> PaymentRequired:
 
 
 def _sign(demo: _Demo, wanted: PaymentRequirements) -> str:
-    header = demo.payer.payment_header(wanted, Clock().now_s())
+    header = demo.payer.payment_header(wanted, Clock().now_s(), network=demo.network)
     demo.step(
         "The payer signs an EIP-3009 authorization, off-chain",
         header.startswith("0x"),

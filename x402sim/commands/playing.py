@@ -7,7 +7,7 @@ import hashlib
 import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,8 @@ import httpx
 
 from x402sim.chain.base import ChainError
 from x402sim.commands.common import Misuse
+from x402sim.network_file import choose_network
+from x402sim.protocol.networks import Network
 from x402sim.report.reading import Reading
 from x402sim.report.run import Run
 from x402sim.world.chains.backend import ChainBackend
@@ -97,17 +99,20 @@ def _loading(what: str) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """The stage and the chain to play on, the token there, and the seed."""
+    """The stage, the chain and the network to play on, the token there, and the seed."""
 
     on: Stage
     chain: ChainBackend
     token: str | None = None
     seed: int = 0
+    network: Network | None = None
+    """None for the stage's own: the default, or that of a deployment."""
+    network_file: Path | None = None
 
     @property
     def world(self) -> World:
         """A new world; raises `ValueError` if stage and chain cannot be combined."""
-        return World(seed=self.seed, on=self.on, chain=self.chain)
+        return World(seed=self.seed, on=self.on, chain=self.chain, network=self.network)
 
     @property
     def options(self) -> str:
@@ -115,7 +120,10 @@ class Where:
         is_default = self.chain == DEFAULT_CHAIN
         chain = "" if is_default else f" --chain {shlex.quote(self.chain.name)}"
         token = "" if self.token is None else f" --token {shlex.quote(self.token)}"
-        return f"--on {shlex.quote(self.on.name)}{chain}{token} --seed {self.seed}"
+        network = "" if self.network is None else f" --network {self.network.name}"
+        file = "" if self.network_file is None else shlex.quote(str(self.network_file))
+        network += f" --network-file {file}" if file else ""
+        return f"--on {shlex.quote(self.on.name)}{chain}{token}{network} --seed {self.seed}"
 
 
 def where(*, on: str, chain: str, token: str | None, seed: int) -> Where:
@@ -130,6 +138,16 @@ def where(*, on: str, chain: str, token: str | None, seed: int) -> Where:
     except ValueError as error:
         raise Misuse(f"--on: {error}") from error
     return found
+
+
+def on_network(place: Where, name: str | None, file: Path | None) -> Where:
+    """Return the same place on a network, if one is named; raises `Misuse`."""
+    if name is None and file is None:
+        return place
+    try:
+        return replace(place, network=choose_network(name, file), network_file=file)
+    except ValueError as error:
+        raise Misuse(f"--network: {error}") from error
 
 
 def play(chosen: Chosen, where: Where) -> Played:

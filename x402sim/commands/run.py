@@ -12,6 +12,8 @@ from x402sim.commands.common import (
     AsJson,
     Chain,
     Misuse,
+    NetworkFile,
+    NetworkName,
     Token,
     give_up,
     quiet,
@@ -43,6 +45,8 @@ def run(
     ] = "in-process",
     chain: Chain = "ledger",
     token: Token = None,
+    network: NetworkName = None,
+    network_file: NetworkFile = None,
     seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
     out: Annotated[
         Path | None,
@@ -80,7 +84,8 @@ def run(
 
     try:
         with quiet():
-            where = playing.where(on=on, chain=chain, token=token, seed=seed)
+            place = playing.where(on=on, chain=chain, token=token, seed=seed)
+            where = playing.on_network(place, network, network_file)
             code = _run(names or [], where, out, as_json, keep_going)
     except Misuse as misuse:
         raise give_up(misuse) from misuse

@@ -13,8 +13,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
-from x402sim.commands.common import Chain, Host, Port, Token, give_up
-from x402sim.protocol.networks import TESTNET, network_named
+from x402sim.commands.common import (
+    Chain,
+    Host,
+    NetworkFile,
+    NetworkName,
+    Port,
+    Token,
+    give_up,
+)
 
 if TYPE_CHECKING:
     from x402sim.world.assembly.parts import Parts
@@ -34,12 +41,6 @@ Db = Annotated[
 Seed = Annotated[
     int | None,
     typer.Option(help="Seed of the account keys. Without --db, also of payment ids."),
-]
-NetworkName = Annotated[
-    str,
-    typer.Option(
-        help="Network: cronos-testnet (chain id 338) or cronos-mainnet (25).", metavar="NAME"
-    ),
 ]
 BlockTime = Annotated[
     float | None,
@@ -87,7 +88,8 @@ def serve(
     port: Port = 4020,
     db: Db = None,
     seed: Seed = None,
-    network: NetworkName = TESTNET.name,
+    network: NetworkName = None,
+    network_file: NetworkFile = None,
     block_time: BlockTime = None,
     chain: Chain = "ledger",
     token: Token = None,
@@ -109,6 +111,7 @@ def serve(
     With `--chain URL`, X402SIM_CHAIN_KEYS lists private keys, separated by commas: the first
     pays for gas, and the token owner's key, if listed, mints for payers.
     """
+    from x402sim.network_file import choose_network
     from x402sim.world.assembly.recipe import Recipe
     from x402sim.world.chains.parse import parse_chain
     from x402sim.world.server import serve as server
@@ -129,7 +132,7 @@ def serve(
             allow_origins=tuple(allow_origin or ()),
         )
         recipe = Recipe(
-            network=network_named(network),
+            network=choose_network(network, network_file),
             seed=seed,
             file=db,
             unlocked=listen.is_local,

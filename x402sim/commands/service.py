@@ -4,11 +4,23 @@ import os
 import signal
 import sqlite3
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from x402sim.commands.common import Host, Port, give_up
+from x402sim.commands.common import Host, NetworkFile, NetworkName, Port, give_up
+
+if TYPE_CHECKING:
+    from x402sim.protocol.networks import Network
+
+
+def _network(name: str | None, file: Path | None) -> "Network | None":
+    """Return the network of the options; None leaves it to NETWORK. Raises `ValueError`."""
+    from x402sim.network_file import choose_network
+
+    if name is None and file is None:
+        return None
+    return choose_network(name or os.environ.get("NETWORK") or None, file)
 
 
 def service(
@@ -22,14 +34,16 @@ def service(
             "Without it, a restart forgets them.",
         ),
     ] = None,
+    network: NetworkName = None,
+    network_file: NetworkFile = None,
 ) -> None:
     """Start the service only, against an external facilitator, explorer and node.
 
     Environment variables configure it: PRIVATE_KEY (the server wallet, which receives
     deposits and pays refunds), FACILITATOR_URL, EXPLORER_URL and RPC_URL are required;
-    NETWORK, MERCHANT_ADDRESS, TOKEN_ADDRESS and FINAL_DEPTH (blocks on top of a payment until a
-    reorganisation is not expected: 12) have defaults. `serve --no-service` prints
-    the settings for a simulated world. Ctrl-C stops the service.
+    NETWORK (--network replaces it), MERCHANT_ADDRESS, TOKEN_ADDRESS and FINAL_DEPTH (blocks on
+    top of a payment until a reorganisation is not expected: 12) have defaults.
+    `serve --no-service` prints the settings for a simulated world. Ctrl-C stops the service.
     """
     from x402sim.service.setup import setup_from_env
     from x402sim.world.server import listen as at
@@ -37,7 +51,7 @@ def service(
     from x402sim.world.server.serve import run
 
     try:
-        setup = setup_from_env(os.environ)
+        setup = setup_from_env(os.environ, _network(network, network_file))
         listen = at.Listen(host=host, port=port)
         sock = at.listening_socket(listen)
         process, http = standalone.open_service(setup, db)

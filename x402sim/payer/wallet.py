@@ -15,7 +15,7 @@ from x402sim.protocol.eip3009 import Authorization, Domain, cancel_digest, trans
 from x402sim.protocol.header import Spelling, encode_header
 from x402sim.protocol.messages import PaymentRequirements
 from x402sim.protocol.money import parse_base
-from x402sim.protocol.networks import Network, network_named
+from x402sim.protocol.networks import TESTNET, Network
 
 if TYPE_CHECKING:
     from eth_account.signers.local import LocalAccount
@@ -132,13 +132,17 @@ class Wallet:
         requirements: PaymentRequirements,
         now_s: int,
         *,
-        network: Network | None = None,
+        network: Network = TESTNET,
         spelling: Spelling = "hex",
     ) -> str:
         """Return a signed payment header for these requirements (2.3/hex-header).
 
-        Raises `ValueError` if the network is unknown or a field cannot be read.
+        Raises `ValueError` if they are for another network or a field cannot be read.
         """
-        network = network or network_named(requirements.network)
+        if requirements.network != network.name:
+            raise ValueError(
+                f"the requirements are for {requirements.network[:80]!r}, and the token of "
+                f"{network.name!r} would be signed for: give their network as `network`"
+            )
         auth = self.authorize(requirements, now_s)
         return encode_header(auth, self.sign(auth, network.domain), network, spelling)

@@ -1,9 +1,15 @@
 """The networks of section 2.8: chain id, token contract and its EIP-712 domain.
 
+Three are known by name; any other is a row in a file of the user's. A `Network` is handed on: its
+name is looked up where an option or a file is read, and nowhere else.
 Clauses: 2.8/networks.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Annotated
+
+import msgspec
 
 from x402sim.protocol.crypto import Address, parse_address
 from x402sim.protocol.eip3009 import Domain
@@ -26,6 +32,16 @@ class Network:
         """The token's EIP-712 domain."""
         return Domain(self.token_name, self.token_version, self.chain_id, self.asset)
 
+    @property
+    def caip2(self) -> str:
+        """The network's name in x402 version 2 (CAIP-2), such as "eip155:84532"."""
+        return f"eip155:{self.chain_id}"
+
+    @property
+    def is_test(self) -> bool:
+        """Whether its chain id is that of a known test network, whose money is worth nothing."""
+        return self.chain_id in TEST_CHAIN_IDS
+
 
 TESTNET = Network(
     name="cronos-testnet",
@@ -43,13 +59,67 @@ MAINNET = Network(
     token_symbol="USDC.e",  # noqa: S106
     token_version="2",  # noqa: S106 - see decision 2.8/mainnet-domain
 )
-NETWORKS = {network.name: network for network in (TESTNET, MAINNET)}
+BASE_SEPOLIA = Network(
+    name="base-sepolia",
+    chain_id=84532,
+    asset=parse_address("0x036CbD53842c5426634e7929541eC2318f3dCF7e"),
+    token_name="USDC",  # noqa: S106
+    token_symbol="USDC",  # noqa: S106
+    token_version="2",  # noqa: S106
+)
+"""The test network that the public x402 clients and servers know by default."""
+NETWORKS: Mapping[str, Network] = {
+    network.name: network for network in (TESTNET, MAINNET, BASE_SEPOLIA)
+}
+TEST_CHAIN_IDS = frozenset({338, 84532, 11155111, 1337, 31337})
+"""Cronos testnet, Base Sepolia, Sepolia, and what local nodes use."""
 
 
-def network_named(name: str) -> Network:
+def network_named(name: str, networks: Mapping[str, Network] = NETWORKS) -> Network:
     """Return the network of that name (2.8/networks); raises `ValueError` naming those known."""
     try:
-        return NETWORKS[name]
+        return networks[name]
     except KeyError:
-        known = ", ".join(NETWORKS)
+        known = ", ".join(networks)
         raise ValueError(f"unknown network {name!r}; known networks: {known}") from None
+
+
+class NetworkRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A network in a file of the user's; the address is 0x and 40 hex digits."""
+
+    name: Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9][a-z0-9-]{0,62}\Z")]
+    chain_id: Annotated[int, msgspec.Meta(ge=1, le=2**53 - 1)]
+    asset: str
+    token_name: Annotated[str, msgspec.Meta(min_length=1, max_length=100)]
+    token_symbol: Annotated[str, msgspec.Meta(min_length=1, max_length=20)]
+    token_version: Annotated[str, msgspec.Meta(min_length=1, max_length=20)]
+    decimals: Annotated[int, msgspec.Meta(ge=0, le=36)]
+
+
+class NetworkTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The content of a file of networks: rows `[[network]]`."""
+
+    network: Annotated[list[NetworkRow], msgspec.Meta(min_length=1)]
+
+
+def networks_of(table: NetworkTable) -> dict[str, Network]:
+    """Return the networks of a file by name; raises `ValueError` that names the row."""
+    found: dict[str, Network] = {}
+    for row in table.network:
+        if row.name in found or row.name in NETWORKS:
+            where = "twice in the file" if row.name in found else "built in: choose another name"
+            raise ValueError(f"network {row.name!r} is {where}")
+        try:
+            asset = parse_address(row.asset)
+        except ValueError as wrong:
+            raise ValueError(f"network {row.name!r}: asset: {wrong}") from None
+        found[row.name] = Network(
+            name=row.name,
+            chain_id=row.chain_id,
+            asset=asset,
+            token_name=row.token_name,
+            token_symbol=row.token_symbol,
+            token_version=row.token_version,
+            decimals=row.decimals,
+        )
+    return found

@@ -1,28 +1,29 @@
 """Issues payment requirements (the 402) without storing anything.
 
-A payment id is a MAC + the encrypted terms; the MAC is also the cipher's IV. The terms are
-resource, amount, expiry and a session's duration, after a random salt. The MAC covers them,
-and this deployment's network, asset and payee. So an unpaid request costs no memory, ids
-survive a restart, no two are equal, nobody can guess one, and the service rejects an id that
-was invented or issued elsewhere.
+A payment id is sealed (`protocol.seal`). Its content is a salt, which is random, and the terms:
+resource, amount, expiry and a session's duration. The seal covers this deployment's network, asset
+and payee, too. So an unpaid request costs no memory, ids survive a restart, no two are equal,
+nobody can guess one, and the service rejects an id that was invented or issued elsewhere. The id of
+a payment in one step has a salt that is derived from its authorization, so it is always the same.
 Clauses: 2.1/*, 2.2/*, 8/timeout.
 """
 
-import base64
 import hmac
-import re
 import struct
 
 import msgspec
 
 from x402sim.protocol.crypto import checksum
+from x402sim.protocol.eip3009 import Authorization
 from x402sim.protocol.messages import PaymentRequired, PaymentRequirements
+from x402sim.protocol.seal import CONTENT_BYTES, Seal
 from x402sim.rng import Stream
 from x402sim.service.setup import Setup
 
 QUOTE = "/api/perp/quote"
 SESSIONS = "/api/sessions/create"
 AGENTS = "/api/agents"
+MARKET = "/api/perp/market"
 
 
 class Resource(msgspec.Struct, frozen=True):
@@ -36,6 +37,7 @@ RESOURCES = {
     QUOTE: Resource(0, "A quote for a perpetual position"),
     SESSIONS: Resource(1, "The deposit of a session budget"),
     AGENTS: Resource(2, "The list of agents"),
+    MARKET: Resource(3, "A snapshot of the perpetual market"),
 }
 """The resources for sale, by path.
 
@@ -46,10 +48,10 @@ is removed leaves a gap.
 _PATHS = {resource.number: path for path, resource in RESOURCES.items()}
 
 PREFIX = "pay_"
-_SPELLING = re.compile("pay_[A-Za-z0-9_-]{60}")
-_MAC_BYTES = 16
 _TERMS = struct.Struct(">BQQI")  # the resource's number, amount, expiry, duration
-_SALT_BYTES = 45 - _MAC_BYTES - _TERMS.size  # 45 bytes are 60 letters of base64 without padding
+_SALT_BYTES = CONTENT_BYTES - _TERMS.size
+LARGEST = 2**64 - 1
+"""The largest amount and the latest expiry of terms."""
 
 
 class Terms(msgspec.Struct, frozen=True):
@@ -67,15 +69,16 @@ class Issuer:
     def __init__(self, setup: Setup, salts: Stream) -> None:
         self._setup = setup
         self._salts = salts
-        self._key = hmac.digest(setup.id_secret, b"payment ids", "sha256")
-        self._context = "|".join(
+        key = hmac.digest(setup.id_secret, b"payment ids", "sha256")
+        context = "|".join(
             (
                 setup.network.name,
                 setup.network.asset.hex(),
                 setup.pay_to.hex(),
                 str(setup.settings.max_timeout_s),
             )
-        ).encode()
+        )
+        self._key, self._seal = key, Seal(key, context.encode())
 
     def issue(
         self, resource: str, amount_base: int, now_s: int, duration: int = 0
@@ -88,7 +91,7 @@ class Issuer:
         requirements = self.requirements(terms)
         return PaymentRequired(
             error="Payment Required",
-            payment_id=self._seal(terms),
+            payment_id=self._sealed(terms, self._salts.randbytes(_SALT_BYTES)),
             payment_requirements=requirements,
             message=f"Payment of {amount_base} base units is required to access {resource}",
             network=requirements.network,
@@ -117,28 +120,23 @@ class Issuer:
 
         None if it was not issued here, or its resource was removed.
         """
-        if not _SPELLING.fullmatch(payment_id):
+        content = self._seal.open(payment_id[4:]) if payment_id.startswith(PREFIX) else None
+        if content is None:
             return None
-        raw = base64.urlsafe_b64decode(payment_id.removeprefix(PREFIX))
-        mac, sealed = raw[:_MAC_BYTES], raw[_MAC_BYTES:]
-        plain = self._cipher(mac, sealed)
-        if not hmac.compare_digest(mac, self._mac(plain)):
-            return None
-        number, amount_base, expires_s, duration = _TERMS.unpack(plain[_SALT_BYTES:])
+        number, amount_base, expires_s, duration = _TERMS.unpack(content[_SALT_BYTES:])
         path = _PATHS.get(number)
         return Terms(path, amount_base, expires_s, duration) if path else None
 
-    def _seal(self, terms: Terms) -> str:
+    def derive(self, resource: str, auth: Authorization) -> str:
+        """Return the id of a payment in one step: one authorization, for one resource.
+
+        Its amount is at most `LARGEST`. The terms expire with the authorization.
+        """
+        said = hmac.digest(self._key, b"one step" + auth.from_ + auth.nonce, "sha256")
+        terms = Terms(resource, auth.value, min(auth.valid_before, LARGEST))
+        return self._sealed(terms, said[:_SALT_BYTES])
+
+    def _sealed(self, terms: Terms, salt: bytes) -> str:
         number = RESOURCES[terms.resource].number
         packed = _TERMS.pack(number, terms.amount_base, terms.expires_s, terms.duration)
-        plain = self._salts.randbytes(_SALT_BYTES) + packed
-        mac = self._mac(plain)
-        return PREFIX + base64.urlsafe_b64encode(mac + self._cipher(mac, plain)).decode()
-
-    def _mac(self, plain: bytes) -> bytes:
-        return hmac.digest(self._key, self._context + plain, "sha256")[:_MAC_BYTES]
-
-    def _cipher(self, mac: bytes, text: bytes) -> bytes:
-        """Encipher or decipher at most 32 bytes under the MAC of their plain text."""
-        stream = hmac.digest(self._key, b"cipher" + mac, "sha256")[: len(text)]
-        return (int.from_bytes(text) ^ int.from_bytes(stream)).to_bytes(len(text))
+        return PREFIX + self._seal.seal(salt + packed)

@@ -113,14 +113,16 @@ class Setup:
         return self.recipient or self.wallet
 
 
-def setup_from_env(env: Mapping[str, str]) -> Setup:
+def setup_from_env(env: Mapping[str, str], network: Network | None = None) -> Setup:
     """Return the setup named in section 2.8 from environment variables (2.8/settings).
 
     PRIVATE_KEY, FACILITATOR_URL, EXPLORER_URL and RPC_URL are needed; NETWORK,
-    MERCHANT_ADDRESS, TOKEN_ADDRESS and FINAL_DEPTH (blocks, default 12) have defaults. Raises
-    `ValueError` naming the variable that is missing, empty or wrong.
+    MERCHANT_ADDRESS, TOKEN_ADDRESS and FINAL_DEPTH (blocks, default 12) have defaults. A
+    `network` given here replaces NETWORK. Raises `ValueError` naming the variable that is
+    missing, empty or wrong.
     """
-    network = _read(env, "NETWORK", network_named) if env.get("NETWORK") else TESTNET
+    if network is None:
+        network = _read(env, "NETWORK", network_named) if env.get("NETWORK") else TESTNET
     if env.get("TOKEN_ADDRESS"):
         network = replace(network, asset=_read(env, "TOKEN_ADDRESS", parse_address))
     return Setup(

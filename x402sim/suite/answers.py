@@ -1,6 +1,6 @@
 """The target's answers as data: an answer, a 402, a settled payment, an open session."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,7 +9,6 @@ import httpx
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.messages import BadMessage, decode
 from x402sim.protocol.money import parse_base
-from x402sim.protocol.networks import NETWORKS
 from x402sim.suite import redact
 from x402sim.suite.target import Target, at
 from x402sim.suite.verdict import Inconclusive
@@ -32,6 +31,8 @@ class TargetAnswer:
     body: Any
     show: Callable[[], str]
     broken: str = ""
+    networks: Collection[str] = ()
+    """The names of the networks that can be paid on: of several requirements, one is chosen."""
 
     def at(self, pointer: str) -> Any:
         """Return the value at a JSON pointer of the body; None if there is none."""
@@ -41,7 +42,7 @@ class TargetAnswer:
     def requirements(self) -> Any:
         """The payment requirements of a 402; of several, those to pay (see the target file)."""
         wanted = self.at(self.target.payment_required.requirements)
-        return _choose(wanted, self.target) if isinstance(wanted, list) else wanted
+        return _choose(wanted, self.target, self.networks) if isinstance(wanted, list) else wanted
 
     @property
     def session_id(self) -> str | None:
@@ -131,13 +132,13 @@ def read_402(answer: TargetAnswer) -> Challenge:
     return Challenge(answer, payment_id, wanted)
 
 
-def _choose(several: list[Any], target: Target) -> Any:
+def _choose(several: list[Any], target: Target, networks: Collection[str]) -> Any:
     """Return the requirements to pay: those for the target file's asset, or the first known."""
     asset = target.payment_required.asset.lower()
     for each in several:
         if isinstance(each, dict):
             named = str(each.get("asset")).lower() == asset
-            if named if asset else each.get("network") in NETWORKS:
+            if named if asset else each.get("network") in networks:
                 return each
     return several[0] if several and not asset else None
 

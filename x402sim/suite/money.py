@@ -11,7 +11,7 @@ from x402sim.protocol.eip3009 import Authorization
 from x402sim.protocol.header import Spelling, authorization_of, decode_header, encode_header
 from x402sim.protocol.messages import PaymentRequirements
 from x402sim.protocol.money import to_decimal
-from x402sim.protocol.networks import MAINNET, Network, network_named
+from x402sim.protocol.networks import Network, network_named
 from x402sim.protocol.refusals import Refusal
 from x402sim.suite.answers import Challenge, TargetAnswer
 from x402sim.suite.control_api import ControlApi
@@ -44,11 +44,13 @@ class Money:
     def network(self, challenge: Challenge) -> Network:
         """Return the network of a 402, with the token it names; raises `Inconclusive`."""
         try:
-            network = network_named(str(challenge.requirements.get("network")))
+            network = network_named(
+                str(challenge.requirements.get("network")), self._setting.networks
+            )
             asset = parse_address(str(challenge.requirements.get("asset")))
         except ValueError as error:
             raise Inconclusive(f"the 402 cannot be paid: {error}") from error
-        if network.chain_id == MAINNET.chain_id and not self._setting.allow_mainnet:
+        if self._setting.is_real_money(network):
             raise Skipped("it would pay on mainnet; give --allow-mainnet to pay with real money")
         return replace(network, asset=asset)
 

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 import httpx
 
 from x402sim.bounded import Limits
+from x402sim.network_file import known_networks
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.crypto import parse_address
 from x402sim.protocol.money import to_base
@@ -53,6 +54,7 @@ class Options:
     pay_to: str | None = None
     budget: str | None = None
     allow_mainnet: bool = False
+    network_file: Path | None = None
     strict: bool = False
     patient: bool = False
     restart: str | None = None
@@ -106,6 +108,7 @@ def access(options: Options) -> Access:
         budget_base=_read("--budget", options.budget or BUDGET, _base_units) or 0,
         pay_to=_read("--pay-to", options.pay_to, parse_address),
         allow_mainnet=options.allow_mainnet,
+        networks=known_networks(options.network_file),
         seed=options.seed,
         patient=options.patient,
         restart=options.restart,
@@ -143,6 +146,7 @@ def again(options: Options, base_url: str) -> str:
         "--pay-to": options.pay_to,
         "--budget": options.budget,
         "--allow-mainnet": options.allow_mainnet,
+        "--network-file": options.network_file,
         "--strict": options.strict,
         "--patient": options.patient,
         "--restart": options.restart,

@@ -18,7 +18,6 @@ from x402sim.events import AnswerSent
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import to_hex
 from x402sim.protocol.money import to_decimal
-from x402sim.protocol.networks import MAINNET, NETWORKS
 from x402sim.protocol.refusals import Refusal
 from x402sim.spec.needs import Need
 from x402sim.suite.answers import Challenge, TargetAnswer, read_402
@@ -300,15 +299,17 @@ async def _require_money(probe: Probe, challenge: Challenge, plan: Plan) -> None
     setting, payer = probe.setting, probe.setting.payer
     assert payer is not None
     name = challenge.requirements.get("network")
-    if name == MAINNET.name and not setting.allow_mainnet:
+    network = setting.networks.get(name) if isinstance(name, str) else None
+    if network is not None and setting.is_real_money(network):
         raise NotReady(
             f"the 402 asks for real money, on {name}: give --allow-mainnet to pay up to "
             f"{to_decimal(plan.signs_base, 6)} tokens, or no --payer-key"
         )
-    if name not in NETWORKS:
+    if network is None:
         raise NotReady(
             f"the 402 asks for the network {name!r}, on which nothing can be signed (known: "
-            f"{', '.join(NETWORKS)}); judge it without --payer-key"
+            f"{', '.join(setting.networks)}); describe it in --network-file, or judge the service "
+            "without --payer-key"
         )
     if setting.rpc is None:
         return

@@ -177,6 +177,7 @@ class Probe:
             redact.without(response.text, self.setting.secrets),
             decoded(response.content),
             partial(redact.exchange, request, response, "", self.setting.secrets),
+            networks=self.setting.networks,
         )
         return self.last
 

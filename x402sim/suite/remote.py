@@ -3,14 +3,14 @@
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import httpx
 
 from x402sim.clock import Clock, SkewedClock
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.crypto import Address
-from x402sim.protocol.messages import BadMessage, decode
+from x402sim.protocol.messages import decode
+from x402sim.protocol.networks import NETWORKS, Network
 from x402sim.rng import Rng
 from x402sim.suite.redact import cut
 from x402sim.suite.restart import restarting
@@ -18,6 +18,7 @@ from x402sim.suite.setting import Setting
 from x402sim.suite.target import Target
 from x402sim.suite.wire import Wire, client, why
 from x402sim.world.control.limits import WORLD_ANSWER_BYTES
+from x402sim.world.control.messages import Who, network_of
 
 CLOCKS_AGREE_S = 30.0
 
@@ -43,6 +44,8 @@ class Access:
     budget_base: int = 0
     pay_to: Address | None = None
     allow_mainnet: bool = False
+    networks: Mapping[str, Network] = field(default_factory=lambda: NETWORKS)
+    """The networks that can be paid on, by the name that a 402 gives."""
     seed: int | None = None
     patient: bool = False
     restart: str | None = None
@@ -70,6 +73,7 @@ async def reach(access: Access) -> AsyncIterator[Setting]:
         )
         clock = SkewedClock(Clock())
         control = runs_target = None
+        networks = access.networks
         rpc_url = access.rpc_url
         if access.world_url is not None:
             control_url = _control_url(access.world_url)
@@ -78,7 +82,8 @@ async def reach(access: Access) -> AsyncIterator[Setting]:
             control = await stack.enter_async_context(
                 client(control_url, replace(wire, limits=limits))
             )
-            runs_target = await _meet(control, clock, access)
+            runs_target, theirs = await _meet(control, clock, access)
+            networks = {theirs.name: theirs, **networks}
             rpc_url = rpc_url or control_url.removesuffix("/_sim") + "/rpc"
 
         async def advance(seconds: float) -> None:
@@ -103,6 +108,7 @@ async def reach(access: Access) -> AsyncIterator[Setting]:
             else None,
             patient=access.patient,
             allow_mainnet=access.allow_mainnet,
+            networks=networks,
             rerun=access.rerun,
             left_out=access.skip,
             secrets=access.secrets,
@@ -117,23 +123,25 @@ def _control_url(world_url: str) -> str:
     return url if url.endswith("/_sim") else url + "/_sim"
 
 
-async def _meet(control: httpx.AsyncClient, clock: SkewedClock, access: Access) -> bool:
-    """Set our clock to the world's; tell whether that world runs the target itself."""
+async def _meet(
+    control: httpx.AsyncClient, clock: SkewedClock, access: Access
+) -> tuple[bool, Network]:
+    """Set our clock to the world's; tell whether that world runs the target, and its network."""
     wanted = f"--world {access.world_url} is not the control API of `x402sim serve`"
     try:
         answer = await control.get("/who")
     except httpx.TransportError as error:
         raise NotReady(f"{wanted}: no answer ({why(error)})") from error
     try:
-        who: dict[str, Any] = decode(answer.content, dict[str, Any])
-        now_s, has_service = who["now"] / 1000, who["service"]
-    except (BadMessage, LookupError, TypeError, OverflowError) as error:
+        who: Who = decode(answer.content, Who)
+        now_s, network = who.now / 1000, network_of(who)
+    except (ValueError, OverflowError) as error:
         itself = httpx.URL(access.world_url or "").netloc == httpx.URL(access.base_url).netloc
         hint = "; it is the service to judge: give the URL of its world" if itself else ""
         said = cut(f"{answer.status_code} {answer.text}".strip(), 80)
         raise NotReady(f"{wanted}: /_sim/who answers {said}{hint}") from error
     here = httpx.URL(access.base_url)
-    runs_target = bool(has_service) and (here.host, here.port) == (
+    runs_target = who.service and (here.host, here.port) == (
         control.base_url.host,
         control.base_url.port,
     )
@@ -143,4 +151,4 @@ async def _meet(control: httpx.AsyncClient, clock: SkewedClock, access: Access) 
             f"the world's clock differs from this machine's by {clock.skew_s:.0f} s, and the "
             "target uses this machine's; restart the world"
         )
-    return runs_target
+    return runs_target, network

@@ -10,6 +10,7 @@ import httpx
 from x402sim.clock import Clock
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.crypto import Address
+from x402sim.protocol.networks import MAINNET, NETWORKS, Network
 from x402sim.rng import Rng
 from x402sim.spec.needs import Need
 from x402sim.suite.target import Target
@@ -41,6 +42,8 @@ class Setting:
     restart: Callable[[], Awaitable[None]] | None = None
     patient: bool = False
     allow_mainnet: bool = False
+    networks: Mapping[str, Network] = field(default_factory=lambda: NETWORKS)
+    """The networks that can be paid on, by the name that a 402 gives."""
     rerun: str = ""
     """The command that repeats the run, without --only."""
     left_out: Mapping[str, str] = field(default_factory=dict)
@@ -55,6 +58,14 @@ class Setting:
     def __post_init__(self) -> None:
         """Reject cookies, so that requests stay unauthenticated."""
         self.http.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=[]))
+
+    def is_real_money(self, network: Network) -> bool:
+        """Tell whether a network's money may be real, and nobody has allowed to pay with it.
+
+        On a chain of the user's own, a world's money is not.
+        """
+        is_play = network.is_test or (self.control is not None and network != MAINNET)
+        return not is_play and not self.allow_mainnet
 
     def missing(self, need: Need) -> bool:
         """Tell whether this setting lacks what a check needs."""

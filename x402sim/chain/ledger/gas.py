@@ -25,11 +25,14 @@ import msgspec
 
 from x402sim.chain.reverts import Cause, cause
 from x402sim.protocol import abi
+from x402sim.protocol.raw_transaction import SignedTransaction
 
 TRANSACTION = 21_000
 CALLDATA_ZERO = 4
 CALLDATA_NONZERO = 16
 """EIP-2028's prices of one byte."""
+LISTED_ADDRESS, LISTED_SLOT = 2_400, 1_900
+"""EIP-2930's prices of one entry of an access list."""
 
 FLOWS = {
     abi.TRANSFER_WITH_AUTHORIZATION: "settlement",
@@ -80,6 +83,13 @@ def intrinsic(data: bytes) -> int:
     """Return a transaction's intrinsic gas, charged before any code runs."""
     zeros = data.count(0)
     return TRANSACTION + CALLDATA_ZERO * zeros + CALLDATA_NONZERO * (len(data) - zeros)
+
+
+def intrinsic_of(signed: SignedTransaction) -> int:
+    """Return a signed transaction's intrinsic gas, its access list included."""
+    slots = sum(len(slots) for _, slots in signed.access_list)
+    listed = LISTED_ADDRESS * len(signed.access_list) + LISTED_SLOT * slots
+    return intrinsic(signed.data) + listed
 
 
 def accepted(data: bytes) -> int:

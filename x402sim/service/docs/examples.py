@@ -23,7 +23,7 @@ from x402sim.protocol.messages import (
     encode,
 )
 from x402sim.protocol.money import to_decimal
-from x402sim.protocol.networks import network_named
+from x402sim.protocol.networks import Network
 from x402sim.service.docs.schemas import Json
 from x402sim.spec.decisions import Decisions
 
@@ -33,31 +33,32 @@ _PAYER = "0x70997970C51812dc3A010C7d01b50e0d17dc79C8"
 _PAY_TO = "0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266"
 _TX_HASH = "0x" + "5e1d3a7b" * 8
 _TIME_MS = 1_767_225_600_000
-_DEPOSIT_BASE = 1_000_000
 
 
-def examples_of(decisions: Decisions, price_base: int, network: str) -> Json:
+def examples_of(decisions: Decisions, price_base: int, network: Network) -> Json:
     """Return one valid example of each message, by the name of its schema."""
     examples = {
         **_payment_examples(price_base, network),
         **_quote_examples(decisions, price_base),
-        **_session_examples(decisions, price_base),
+        **_session_examples(decisions, price_base, network.decimals),
     }
     return {name: plain(message) for name, message in examples.items()}
 
 
-def _payment_examples(price_base: int, network: str) -> dict[str, msgspec.Struct]:
+def _payment_examples(price_base: int, network: Network) -> dict[str, msgspec.Struct]:
     """Return the payments required, and how that of a quote goes on."""
     quote = _required("/api/perp/quote", price_base, "A quote for a perpetual position", network)
     deposit = "The deposit of a session budget"
     sent_back = msgspec.structs.replace(quote.payment_requirements, description=msgspec.UNSET)
     return {
         "PaymentRequired": quote,
-        "DepositRequired": _required("/api/sessions/create", _DEPOSIT_BASE, deposit, network),
+        "DepositRequired": _required(
+            "/api/sessions/create", _deposit_base(network.decimals), deposit, network
+        ),
         "AgentsRequired": _required("/api/agents", price_base, "The list of agents", network),
         "SettlementRequest": SettlementRequest(
             payment_id=PAYMENT_ID,
-            payment_header=_payment_header(network, sent_back.asset, price_base),
+            payment_header=_payment_header(network, price_base),
             payment_requirements=sent_back,
         ),
         "Receipt": Receipt(
@@ -102,44 +103,54 @@ def _quote_examples(decisions: Decisions, price_base: int) -> dict[str, msgspec.
     }
 
 
-def _session_examples(decisions: Decisions, price_base: int) -> dict[str, msgspec.Struct]:
+def _session_examples(
+    decisions: Decisions, price_base: int, decimals: int
+) -> dict[str, msgspec.Struct]:
     """Return a session of an hour, of which one quote has been paid."""
+    deposit_base = _deposit_base(decimals)
     return {
         "SessionRequest": SessionRequest(
-            max_spend=to_decimal(_DEPOSIT_BASE, 6), duration=3600 // decisions.duration_unit_s
+            max_spend=to_decimal(deposit_base, decimals), duration=3600 // decisions.duration_unit_s
         ),
         "SessionView": SessionView(
             session_id=SESSION_ID,
-            deposited=str(_DEPOSIT_BASE),
+            deposited=str(deposit_base),
             released=str(price_base),
-            remaining=str(_DEPOSIT_BASE - price_base),
+            remaining=str(deposit_base - price_base),
             expires_at=_TIME_MS + 3_600_000,
             status="active",
         ),
     }
 
 
-def _required(resource: str, amount_base: int, description: str, network: str) -> PaymentRequired:
-    """Return the 402 of a resource; raises `ValueError` for a network that is not known."""
+def _deposit_base(decimals: int) -> int:
+    """Return the deposit of the examples: 1.00 token, in base units."""
+    return int(10**decimals)
+
+
+def _required(
+    resource: str, amount_base: int, description: str, network: Network
+) -> PaymentRequired:
+    """Return the 402 of a resource."""
     return PaymentRequired(
         error="Payment Required",
         payment_id=PAYMENT_ID,
         payment_requirements=PaymentRequirements(
             scheme="exact",
-            network=network,
+            network=network.name,
             pay_to=_PAY_TO,
-            asset=checksum(network_named(network).asset),
+            asset=checksum(network.asset),
             max_amount_required=str(amount_base),
             max_timeout_seconds=300,
             resource=resource,
             description=description,
         ),
         message=f"Payment of {amount_base} base units is required to access {resource}",
-        network=network,
+        network=network.name,
     )
 
 
-def _payment_header(network: str, asset: str, amount_base: int) -> str:
+def _payment_header(network: Network, amount_base: int) -> str:
     """Return a well-formed payment header; its signature is of zeros, and so invalid."""
     payload = HeaderPayload(
         from_=_PAYER,
@@ -149,9 +160,9 @@ def _payment_header(network: str, asset: str, amount_base: int) -> str:
         valid_before=_TIME_MS // 1000 + 300,
         nonce="0x" + "00" * 32,
         signature="0x" + "00" * 65,
-        asset=asset,
+        asset=checksum(network.asset),
     )
-    header = PaymentHeader(x402_version=1, scheme="exact", network=network, payload=payload)
+    header = PaymentHeader(x402_version=1, scheme="exact", network=network.name, payload=payload)
     return "0x" + encode(header).hex()
 
 

@@ -6,6 +6,7 @@ API are in `operations`, the schemas in `schemas`, the examples in `examples`.
 
 from typing import Any
 
+from x402sim.protocol.networks import Network
 from x402sim.protocol.refusals import RequestError
 from x402sim.service.docs.examples import examples_of
 from x402sim.service.docs.operations import TAGS, api_paths
@@ -16,11 +17,10 @@ from x402sim.service.docs.templates import render
 from x402sim.spec.decisions import Decisions
 
 
-def openapi(*, decisions: Decisions, price_base: int, network: str, version: str) -> Json:
+def openapi(*, decisions: Decisions, price_base: int, network: Network, version: str) -> Json:
     """Return the OpenAPI 3.1 document of a service under these decisions.
 
-    `price_base` is the quote's price in base units. Raises `ValueError` for a network
-    that is not known.
+    `price_base` is the quote's price in base units of the network's token.
     """
     examples = examples_of(decisions, price_base, network)
     return {
@@ -29,14 +29,14 @@ def openapi(*, decisions: Decisions, price_base: int, network: str, version: str
             "title": "Pay-per-request API service",
             "version": version,
             "summary": "HTTP 402, paid with the x402 protocol and an EIP-3009 authorization.",
-            "description": render("openapi.md", network=network).rstrip(),
+            "description": render("openapi.md", network=network.name).rstrip(),
             "license": {"name": "MIT", "identifier": "MIT"},
         },
         "servers": [{"url": ".", "description": "The address this document was read from"}],
         "tags": [{"name": name, "description": about} for name, about in TAGS.items()],
         "paths": {
-            **api_paths(decisions, price_base, examples),
-            **_documentation_paths(decisions, network),
+            **api_paths(decisions, price_base, network, examples),
+            **_documentation_paths(decisions, network.name),
         },
         "components": {
             "schemas": schemas(decisions),

@@ -5,6 +5,7 @@ statuses come from the decisions in force.
 """
 
 from x402sim.protocol.money import to_decimal
+from x402sim.protocol.networks import Network
 from x402sim.protocol.refusals import RequestError
 from x402sim.service.docs.examples import PAYMENT_ID, SESSION_ID
 from x402sim.service.docs.pages import decision_named, in_force
@@ -31,10 +32,10 @@ TAGS = {
 }
 
 
-def api_paths(decisions: Decisions, price_base: int, examples: Json) -> Json:
+def api_paths(decisions: Decisions, price_base: int, network: Network, examples: Json) -> Json:
     """Return the paths of the API; `price_base` is the quote's price in base units."""
     return {
-        "/api/perp/quote": {"post": _quote(decisions, price_base, examples)},
+        "/api/perp/quote": {"post": _quote(decisions, price_base, network, examples)},
         "/api/pay": {"post": _pay(decisions, examples)},
         "/api/payments/{paymentId}": {"get": _payment(decisions, examples)},
         "/api/sessions/create": {"post": _create_session(decisions, examples)},
@@ -43,8 +44,8 @@ def api_paths(decisions: Decisions, price_base: int, examples: Json) -> Json:
     }
 
 
-def _quote(decisions: Decisions, price_base: int, examples: Json) -> Json:
-    price = f"{price_base} base units ({to_decimal(price_base, 6)} token)"
+def _quote(decisions: Decisions, price_base: int, network: Network, examples: Json) -> Json:
+    price = f"{price_base} base units ({to_decimal(price_base, network.decimals)} token)"
     return {
         "tags": ["Paid requests"],
         "operationId": "quote",

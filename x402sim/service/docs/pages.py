@@ -9,7 +9,7 @@ Clauses: 4.5/llms-txt.
 from collections.abc import Callable
 
 from x402sim.protocol import states
-from x402sim.protocol.networks import NETWORKS
+from x402sim.protocol.networks import Network
 from x402sim.protocol.refusals import Refusal, RequestError, status_of
 from x402sim.service.docs.templates import render
 from x402sim.spec.clauses import CLAUSES
@@ -42,22 +42,24 @@ def interactive_page() -> str:
     return render("docs.html", pages=_ABOUT)
 
 
-def page(name: str, decisions: Decisions, base: str) -> str | None:
+def page(name: str, decisions: Decisions, network: Network, base: str) -> str | None:
     """Return the Markdown page of that name, or None where there is none (4.5/llms-txt).
 
-    The name is as the index links it ("errors.md"), or without its ending. `base` is the
-    address of the service, for the commands.
+    The name is as the index links it ("errors.md"), or without its ending. `network`
+    and `base`, the address of the service, are for the commands.
     """
     slug = name.removesuffix(".md")
     words = _WORDS.get(slug)
     if words is None:
         return None
-    return f"# {_ABOUT[slug][0]}\n\n" + render(f"{slug}.md", base=base, **words(decisions))
+    return f"# {_ABOUT[slug][0]}\n\n" + render(
+        f"{slug}.md", base=base, network=network, **words(decisions)
+    )
 
 
-def sign_script() -> str:
+def sign_script(network: Network) -> str:
     """Return the payment flow's Python script: the body of a 402 in, that of /api/pay out."""
-    return render("sign.py.txt", networks=NETWORKS.values())
+    return render("sign.py.txt", network=network)
 
 
 def decision_named(slug: str) -> Decision:
@@ -84,7 +86,6 @@ def in_force(decision: Decision, decisions: Decisions) -> str:
 def _payment_flow(decisions: Decisions) -> dict[str, object]:
     return {
         "side": decisions.sides[0],
-        "networks": NETWORKS.values(),
         "pending": Refusal.PENDING.text,
         "unreachable": Refusal.UNREACHABLE.text,
         "already_settled": Refusal.ALREADY_SETTLED.text,

@@ -44,7 +44,10 @@ async def llms(request: Request) -> Response:
 
 async def markdown(service: Service, request: Request) -> Response:
     """GET /docs/NAME.md: one documentation page."""
-    text = page(request.path_params["name"], service.settings.decisions, _base(request))
+    setup = service.setup
+    text = page(
+        request.path_params["name"], setup.settings.decisions, setup.network, _base(request)
+    )
     if text is None:
         raise web.refused(RequestError.NOT_FOUND, "see /llms.txt for the documentation pages")
     return Response(text, media_type="text/markdown")
@@ -57,7 +60,7 @@ async def openapi_json(service: Service, _: Request) -> Response:
         openapi(
             decisions=setup.settings.decisions,
             price_base=setup.quote_price_base,
-            network=setup.network.name,
+            network=setup.network,
             version=VERSION,
         )
     )

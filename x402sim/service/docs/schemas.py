@@ -61,8 +61,7 @@ _FIELDS: Mapping[str, Mapping[str, str]] = {
         "network": "Network selector.",
         "payTo": "Merchant wallet address: the service provider receives the payment.",
         "asset": "Address of the stablecoin token contract on the selected network.",
-        "maxAmountRequired": "Amount in base units of the token, which has 6 decimals. "
-        "It must match exactly.",
+        "maxAmountRequired": "Amount in base units of the token. It must match exactly.",
         "maxTimeoutSeconds": "Validity timeout of the requirement in seconds.",
         "resource": "Path of the protected endpoint the payment is for.",
         "description": "Optional text, present in the 402 and absent from the settlement request.",

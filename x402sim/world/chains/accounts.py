@@ -9,8 +9,8 @@ from x402sim.protocol.crypto import Address
 from x402sim.rng import Rng
 
 ACCOUNTS = 10
-ACCOUNT_BALANCE_BASE = 1_000_000_000
-"""The initial balance of each account: 1000.00 tokens."""
+ACCOUNT_BALANCE = 1000
+"""The initial balance of each account, in whole tokens."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,11 +36,6 @@ class Accounts:
     def facilitator(self) -> Wallet:
         """The first facilitator."""
         return next(iter(self.facilitators.values()))
-
-    @property
-    def balances(self) -> dict[Address, int]:
-        """Their initial token balances, in base units."""
-        return {wallet.address_bytes: ACCOUNT_BALANCE_BASE for wallet in self.funded}
 
     @property
     def native(self) -> dict[Address, int]:

@@ -42,7 +42,7 @@ class Anvil:
             network,
             clock,
             owner=accounts.owner.address_bytes,
-            balances=accounts.balances,
+            balances=request.balances,
             native=accounts.native,
         )
         return OpenChain(

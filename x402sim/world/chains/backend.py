@@ -16,7 +16,7 @@ from x402sim.clock import Clock
 from x402sim.protocol.crypto import Address
 from x402sim.protocol.networks import Network
 from x402sim.spec.needs import Need
-from x402sim.world.chains.accounts import Accounts
+from x402sim.world.chains.accounts import ACCOUNT_BALANCE, Accounts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +40,12 @@ class ChainRequest:
     """The tables of `token_rules` that have rules left out."""
     spill: bool = False
     """Whether a long history is kept in temporary files, to save memory."""
+
+    @property
+    def balances(self) -> dict[Address, int]:
+        """The funded accounts' initial token balances, in the network's base units."""
+        balance_base = ACCOUNT_BALANCE * 10**self.network.decimals
+        return {wallet.address_bytes: balance_base for wallet in self.accounts.funded}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from x402sim.chain.ledger.ledger import LedgerChain
 from x402sim.chain.rpc.app import rpc_app
+from x402sim.protocol.crypto import from_hex
 from x402sim.spec.needs import Need
 from x402sim.world.chains.backend import ChainRequest, OpenChain
 
@@ -25,7 +26,7 @@ class Ledger:
             request.network,
             request.clock,
             owner=accounts.owner.address_bytes,
-            balances=accounts.balances,
+            balances=request.balances,
             native=accounts.native,
             has_history=request.has_payments,
             origin=hashlib.sha256(b"origin" + request.secret).digest(),
@@ -34,12 +35,12 @@ class Ledger:
             rules=request.token_rules,
             spill=request.spill,
         )
-        funded = [wallet.address_bytes for wallet in accounts.funded]
+        keys = [from_hex(wallet.private_key, 32) for wallet in accounts.funded]
         return OpenChain(
             chain=chain,
             network=request.network,
             facilitator=accounts.facilitator.address_bytes,
-            rpc_app=rpc_app(chain, accounts=funded, unlocked=request.unlocked),
+            rpc_app=rpc_app(chain, keys=keys, unlocked=request.unlocked),
             offers=frozenset(
                 {
                     Need.FUNDS,

@@ -66,7 +66,7 @@ class Node:
         from x402sim.chain.rpc.node import node_rpc_app
 
         network, keys = self._network(request.network), keys_of(self.keys, os.environ)
-        balances = request.accounts.balances
+        balances = request.balances
 
         async def connect() -> ExternalChain:
             chain = await ExternalChain.open(

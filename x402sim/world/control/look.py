@@ -19,7 +19,7 @@ async def who(context: Context, _: Nothing) -> Any:
         token_owner=checksum(parts.chain.owner),
         chain=parts.recipe.chain.kind,
         network=setup.network.name,
-        token=_token(setup.network),
+        token=token_info(setup.network),
         offers=sorted(parts.offers),
         now=parts.clock.now_ms(),
         journal=parts.journal.length,
@@ -27,7 +27,8 @@ async def who(context: Context, _: Nothing) -> Any:
     )
 
 
-def _token(network: Network) -> TokenInfo:
+def token_info(network: Network) -> TokenInfo:
+    """Return what a payer must know to sign for the network's token."""
     return TokenInfo(
         chain_id=network.chain_id,
         name=network.token_name,

@@ -6,7 +6,9 @@ Amounts are base units as decimal strings, hashes and addresses are 0x-hex.
 
 import msgspec
 
+from x402sim.protocol.crypto import parse_address
 from x402sim.protocol.messages import Wire
+from x402sim.protocol.networks import Network
 
 
 class TokenInfo(Wire, frozen=True):
@@ -34,6 +36,19 @@ class Who(Wire, frozen=True):
     service: bool
 
 
+def network_of(who: Who) -> Network:
+    """Return the network that a world is on; raises `ValueError` for a bad address."""
+    return Network(
+        name=who.network,
+        chain_id=who.token.chain_id,
+        asset=parse_address(who.asset),
+        token_name=who.token.name,
+        token_symbol=who.token.symbol,
+        token_version=who.token.version,
+        decimals=who.token.decimals,
+    )
+
+
 class Account(Wire, frozen=True):
     """A funded account."""
 
@@ -59,6 +74,7 @@ class Ready(Wire, frozen=True):
     network: str
     chain: str
     chain_id: int
+    token: TokenInfo
     accounts: list[Account]
 
 

@@ -44,6 +44,10 @@ class Accounts(msgspec.Struct, frozen=True):
     accounts: list[str]
 
 
+MAX_MINTED = 1_000_000_000
+"""The most tokens that a faucet gives at once, if that is more than the service can store."""
+
+
 async def faucet(context: Context, asked: Faucet) -> Any:
     """Mint tokens to an address: {"address": "0x…", "amount": "100.00"}.
 
@@ -51,11 +55,12 @@ async def faucet(context: Context, asked: Faucet) -> Any:
     """
     parts = context.parts
     account = account_of(asked.address)
+    decimals = parts.service.setup.network.decimals
     try:
-        amount_base = to_base(asked.amount, parts.service.setup.network.decimals)
+        amount_base = to_base(asked.amount, decimals)
     except ValueError as error:
         raise bad_body(str(error)) from error
-    if not 0 < amount_base <= MAX_STORED:
+    if not 0 < amount_base <= max(MAX_STORED, MAX_MINTED * 10**decimals):
         raise bad_body(f"cannot mint {amount_base} base units")
     await minting(parts).fund(account, amount_base)
     await mine_now(parts)

@@ -13,7 +13,7 @@ from x402sim.protocol.crypto import checksum
 from x402sim.world.assembly.parts import Parts, build
 from x402sim.world.assembly.recipe import Recipe
 from x402sim.world.control.context import merchant
-from x402sim.world.control.look import funded_accounts
+from x402sim.world.control.look import funded_accounts, token_info
 from x402sim.world.control.messages import Ready
 from x402sim.world.server.http import Server
 from x402sim.world.server.listen import Listen, base_url, listening_socket
@@ -52,6 +52,7 @@ async def ready_message(parts: Parts, listen: Listen, url: str) -> Ready:
         network=setup.network.name,
         chain=parts.recipe.chain.kind,
         chain_id=setup.network.chain_id,
+        token=token_info(setup.network),
         accounts=await funded_accounts(parts),
     )
 

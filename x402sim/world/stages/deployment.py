@@ -16,15 +16,13 @@ from x402sim.bounded import BoundedTransport, Limits
 from x402sim.clock import Clock, SkewedClock
 from x402sim.journal import Journal
 from x402sim.payer.wallet import Wallet
-from x402sim.protocol.crypto import parse_address
 from x402sim.protocol.messages import BadMessage, decode
-from x402sim.protocol.networks import Network
 from x402sim.rng import Rng
 from x402sim.spec.needs import Need
 from x402sim.world.chains.backend import ChainBackend
 from x402sim.world.chains.parse import DEFAULT_CHAIN
 from x402sim.world.control.limits import JOURNAL_ANSWER_BYTES, WORLD_ANSWER_BYTES
-from x402sim.world.control.messages import Who
+from x402sim.world.control.messages import Who, network_of
 from x402sim.world.loop import run_anywhere
 from x402sim.world.stages.stage import OpenStage, Plan
 from x402sim.world.transport.link import Links
@@ -93,7 +91,7 @@ class Deployment:
                     clock=clock,
                     rng=Rng(None),
                     links=Links(clock, journal),
-                    network=_network(who) if who else None,
+                    network=network_of(who) if who else None,
                     to_service=lambda: _bounded(self.limits),
                     base_url=self.url,
                     offers=offers | {Need.FUNDS} if funded else offers,
@@ -143,19 +141,6 @@ def _who(answer: httpx.Response) -> Who | None:
 def _offers(who: Who | None) -> frozenset[Need]:
     """Return the needs that a world meets; names that this version lacks are ignored."""
     return frozenset(need for need in Need if who is not None and need in who.offers)
-
-
-def _network(who: Who) -> Network:
-    """Return the network that a world is on."""
-    return Network(
-        name=who.network,
-        chain_id=who.token.chain_id,
-        asset=parse_address(who.asset),
-        token_name=who.token.name,
-        token_symbol=who.token.symbol,
-        token_version=who.token.version,
-        decimals=who.token.decimals,
-    )
 
 
 def _advancing(

@@ -8,12 +8,16 @@ from x402sim.events import Scalar
 from x402sim.explorer.settings import ExplorerSettings
 from x402sim.facilitator.settings import FacilitatorSettings
 from x402sim.printable import described
-from x402sim.protocol.networks import MAINNET
+from x402sim.protocol.networks import BASE_SEPOLIA, MAINNET
 from x402sim.service.settings import Settings
 from x402sim.spec.decisions import Decisions
 
 Configuration = Decisions | ExplorerSettings | FacilitatorSettings | Settings
 """Options whose fields are written only if they differ from the default."""
+
+
+_NETWORKS = {"MAINNET": MAINNET, "BASE_SEPOLIA": BASE_SEPOLIA}
+"""The networks that have a public name; the default is never written."""
 
 
 def options(**given: Any) -> dict[str, str]:
@@ -26,8 +30,9 @@ def _differs(value: Any) -> bool:
 
 
 def _python(value: Any) -> str:
-    if value == MAINNET:
-        return "MAINNET"
+    for name, network in _NETWORKS.items():
+        if value == network:
+            return name
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{key!r}: {_python(each)}" for key, each in value.items()) + "}"
     return (

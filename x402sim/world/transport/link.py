@@ -63,7 +63,11 @@ class Asgi(httpx.AsyncBaseTransport):
                 answered.set_result(outcome)
 
         async def receive() -> Message:
-            return next(incoming, {"type": "http.disconnect"})
+            message = next(incoming, None)
+            if message is not None:
+                return message
+            await asyncio.wait([answered])  # the caller hangs up when it has its answer
+            return {"type": "http.disconnect"}
 
         async def send(message: Message) -> None:
             if message["type"] == "http.response.start":

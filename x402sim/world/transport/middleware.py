@@ -5,7 +5,7 @@ is cut off, or longer than any part reads: it passes as it comes.
 """
 
 from collections.abc import Awaitable, Callable
-from typing import Any, assert_never
+from typing import assert_never
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -41,9 +41,9 @@ def faulty(
         asked = scope["path"].encode() + b"?" + scope["query_string"] + b"\n" + body
         fault = faults.next_for(victim, scope["path"], asked)
         if fault is None:
-            await app(scope, _once(body), send)
+            await app(scope, _replayed(messages, receive), send)
         else:
-            request = _Request(app, scope, body, send)
+            request = _Request(app, scope, body, receive, send)
             await _strike(fault, crash or faults.on_crash, clock, request)
 
     return middleware
@@ -52,17 +52,24 @@ def faulty(
 class _Request:
     """A buffered request, which can be passed to the victim more than once."""
 
-    def __init__(self, app: ASGIApp, scope: Scope, body: bytes, send: Send) -> None:
-        self._app, self._scope, self._body, self.send = app, scope, body, send
+    def __init__(
+        self, app: ASGIApp, scope: Scope, body: bytes, receive: Receive, send: Send
+    ) -> None:
+        self._app, self._scope, self._body = app, scope, body
+        self._receive, self.send = receive, send
 
-    async def work(self) -> list[Message]:
-        """Pass the request to the victim; return its answer."""
+    async def work(self, *, is_heard: bool = True) -> list[Message]:
+        """Pass the request to the victim; return its answer.
+
+        If nobody will get the answer, the victim can see that the client has hung up.
+        """
         answer: list[Message] = []
 
         async def keep(message: Message) -> None:
             answer.append(message)
 
-        await self._app(self._scope, _once(self._body), keep)
+        body: Message = {"type": "http.request", "body": self._body, "more_body": False}
+        await self._app(self._scope, _replayed([body], self._receive if is_heard else _gone), keep)
         return answer
 
     async def abort(self, how: str) -> None:
@@ -76,7 +83,7 @@ async def _strike(fault: Fault, crash: Callable[[], None], clock: Clock, request
         case "lose request" | "refuse":
             await request.abort("refused" if fault.does == "refuse" else "lost")
         case "lose answer":
-            await request.work()
+            await request.work(is_heard=False)
             await request.abort("lost")
         case "delay request":
             await clock.sleep(value_of(fault, "seconds"))
@@ -87,16 +94,16 @@ async def _strike(fault: Fault, crash: Callable[[], None], clock: Clock, request
             await _answer(request, answer)
         case "answer":
             if value_of(fault, "work_done"):
-                await request.work()
+                await request.work(is_heard=False)
             await _answer(request, _made_up(fault))
         case "truncate":
             await _answer(request, _half(await request.work()))
         case "duplicate":
-            await request.work()
+            await request.work(is_heard=False)
             await _answer(request, await request.work())
         case "crash before" | "crash after":
             if fault.does == "crash after":
-                await request.work()
+                await request.work(is_heard=False)
             crash()
             await request.abort("lost")
         case _ as unknown_kind:
@@ -159,11 +166,5 @@ def _replayed(messages: list[Message], rest: Receive) -> Receive:
     return receive
 
 
-def _once(body: bytes) -> Receive:
-    """Return a `receive` that gives the whole body, then `http.disconnect`."""
-    messages: list[Any] = [{"type": "http.request", "body": body, "more_body": False}]
-
-    async def receive() -> Message:
-        return messages.pop() if messages else {"type": "http.disconnect"}
-
-    return receive
+async def _gone() -> Message:
+    return {"type": "http.disconnect"}

@@ -1,0 +1,121 @@
+"""A file of networks: what it may say, what it is refused for, and the commands that read it."""
+
+import json
+from contextlib import ExitStack
+from pathlib import Path
+
+import httpx
+import pytest
+from typer.testing import CliRunner
+
+from tests.serve.driver import Running
+from x402sim import MAINNET, TESTNET, Network
+from x402sim.cli import app
+from x402sim.network_file import choose_network, known_networks
+
+ROW = """
+[[network]]
+name = "my-net"
+chain_id = 4711
+asset = "0xabababababababababababababababababababab"
+token_name = "My Dollar"
+token_symbol = "MYD"
+token_version = "3"
+decimals = 18
+"""
+OWN = Network("my-net", 4711, b"\xab" * 20, "My Dollar", "MYD", "3", 18)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "networks.toml"
+    path.write_text(ROW)
+    return path
+
+
+def test_a_row_is_a_network(file: Path) -> None:
+    assert known_networks(file)["my-net"] == OWN == choose_network(None, file)
+    assert OWN.caip2 == "eip155:4711"
+    assert choose_network("cronos-mainnet", file) == MAINNET
+    assert choose_network(None, None) == TESTNET
+
+
+def test_of_several_networks_one_is_chosen(file: Path) -> None:
+    file.write_text(ROW + ROW.replace("my-net", "other"))
+    assert choose_network("other", file).name == "other"
+    with pytest.raises(ValueError, match="has several networks: choose one with --network"):
+        choose_network(None, file)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (("my-net", "cronos-testnet"), "'cronos-testnet' is built in"),
+        (("my-net", "My Net"), r"matching regex.*name"),
+        (("4711", "0"), r">= 1.*chain_id"),
+        (("4711", '"4711"'), r"Expected `int`, got `str`.*chain_id"),
+        (("0xab", "0xa"), "'my-net': asset: "),
+        (("decimals = 18", ""), "missing required field `decimals`"),
+        (("decimals", "decimal"), "`decimal`"),
+        (("18", "-1"), r">= 0.*decimals"),
+        (("My Dollar", ""), "token_name"),
+        (("[[network]]", "[network]"), "Expected `array`"),
+        ((ROW, ""), "missing required field `network`"),
+        ((ROW, ROW + ROW), "'my-net' is twice in the file"),
+        (("decimals = 18", "decimals ="), "networks.toml: "),
+    ],
+)
+def test_a_bad_row_is_refused_and_named(file: Path, change: tuple[str, str], said: str) -> None:
+    file.write_text(ROW.replace(*change))
+    with pytest.raises(ValueError, match=said) as refused:
+        choose_network(None, file)
+    assert str(file) in str(refused.value)
+
+
+def test_a_missing_file_is_one_line(tmp_path: Path) -> None:
+    for command in (["serve"], ["demo"], ["run", "replay"], ["conformance", "http://127.0.0.1:1"]):
+        done = CliRunner().invoke(app, [*command, "--network-file", str(tmp_path / "none.toml")])
+        assert done.exit_code == 2, done.output
+        assert done.stderr.count("\n") == 1
+        assert "none.toml: No such file" in done.stderr
+
+
+def test_run_plays_on_a_network_and_says_how_to_repeat_it(file: Path) -> None:
+    done = CliRunner().invoke(app, ["run", "replay", "--network-file", str(file), "--json"])
+    assert done.exit_code == 0, done.output
+    done = CliRunner().invoke(app, ["run", "replay", "--network", "base-sepolia"])
+    assert done.exit_code == 0, done.output
+    done = CliRunner().invoke(app, ["run", "replay", "--network", "base"])
+    assert (done.exit_code, "base-sepolia" in done.stderr) == (2, True)
+
+
+def test_demo_pays_in_the_networks_token(file: Path) -> None:
+    done = CliRunner().invoke(app, ["demo", "--network-file", str(file), "--json"])
+    assert done.exit_code == 0, done.output
+    steps = json.loads(done.stdout)["steps"]
+    assert steps[1]["price"] == "10000000000000000 base units = 0.01 MYD"
+    assert steps[4]["payer"] == "1000.00 MYD -> 999.99 MYD"
+
+
+def test_serve_service_and_conformance_take_a_file(file: Path) -> None:
+    """The service runs against a world of the same network, and the suite pays on it."""
+    file.write_text(ROW.replace("decimals = 18", "decimals = 6"))  # as the specification demands
+    with ExitStack() as running:
+        options = ("--port", "0", "--network-file", str(file))
+        world = Running("serve", *options, "--no-service", "--json")
+        running.callback(world.close)
+        ready = json.loads(world.line())
+        assert ready["token"]["name"] == "My Dollar"
+        env = {
+            "PRIVATE_KEY": ready["accounts"][-1]["privateKey"],
+            "FACILITATOR_URL": ready["facilitator"],
+            "EXPLORER_URL": ready["explorer"],
+            "RPC_URL": ready["rpc"],
+        }
+        service = Running("service", *options, env=env)
+        running.callback(service.close)
+        url = service.line().split()[3].rstrip(";")
+        assert httpx.get(f"{url}/healthz", trust_env=False).json()["network"] == "my-net"
+        judged = ["conformance", url, "--world", ready["control"], "--only", "1/sign-settle-repeat"]
+        done = CliRunner().invoke(app, judged)
+        assert done.exit_code == 0, done.output

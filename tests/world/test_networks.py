@@ -1,0 +1,102 @@
+"""A network is handed on: one that no table knows works everywhere, with its own decimals."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.evm import find
+from x402sim import BASE_SEPOLIA, LiveWorld, LocalServer, Network, PaymentAuth, SessionAuth, World
+from x402sim.backends import Anvil
+from x402sim.payer.wallet import Wallet
+from x402sim.protocol.crypto import checksum
+from x402sim.world.chains.backend import ChainBackend
+from x402sim.world.server.listen import Listen
+from x402sim.world.stages.deployment import Deployment
+
+ORDER = {"pair": "BTC-USD", "side": "long", "leverage": 10, "sizeUsd": 1000}
+OWN = Network("my-net", 4711, b"\xab" * 20, "My Dollar", "MYD", "3", 18)
+TWO = Network("two-digits", 31337, b"\xcd" * 20, "Cents", "CENT", "1", 2)
+CHAINS: dict[str, Callable[[], ChainBackend | str]] = {
+    "ledger": lambda: "ledger",
+    "anvil": lambda: Anvil(find.anvil()),
+}
+
+
+@pytest.mark.clause("2.8/networks")
+@pytest.mark.parametrize("chain", CHAINS)
+@pytest.mark.parametrize("network", [OWN, TWO, BASE_SEPOLIA], ids=lambda each: each.name)
+def test_a_network_of_the_users_serves_pays_and_documents(network: Network, chain: str) -> None:
+    with (
+        LocalServer(network=network, chain=CHAINS[chain](), seed=1) as server,
+        httpx.Client(base_url=server.url, trust_env=False) as http,
+    ):
+        pages = ["/openapi.json", "/docs", "/healthz", "/llms.txt"]
+        pages += [f"/docs/{name}.md" for name in ("payment-flow", "sessions", "errors")]
+        assert {path: http.get(path).status_code for path in pages} == dict.fromkeys(pages, 200)
+        asked = http.post("/api/perp/quote", json=ORDER).json()["paymentRequirements"]
+        assert asked["network"] == network.name
+        assert asked["asset"] == checksum(network.asset)
+        assert asked["maxAmountRequired"] == str(10 ** (network.decimals - 2))
+        assert server.info.token.decimals == network.decimals
+        assert server.info.accounts[0].balance == str(1000 * 10**network.decimals)
+        auth = PaymentAuth(server.wallets[0], network=network, max_amount="0.01")
+        assert http.post("/api/perp/quote", json=ORDER, auth=auth).status_code == 200
+        budget = SessionAuth(server.wallets[1], network=network, max_spend="1.00", duration=600)
+        assert http.post("/api/perp/quote", json=ORDER, auth=budget).status_code == 200
+        chain_id = {"jsonrpc": "2.0", "id": 1, "method": "eth_chainId", "params": []}
+        answer = http.post(server.rpc_url, json=chain_id).json()
+        assert int(answer["result"], 16) == network.chain_id
+
+
+@pytest.mark.parametrize("name", ["replay", "wrong_amount", "session_exhaustion"])
+def test_scenarios_hold_on_a_token_of_18_decimals(name: str) -> None:
+    run = World(network=OWN).play(name)
+    assert (run.outcome, run.reason) == ("passed", "")
+    assert b'"decimals":18' in run.journal.ndjson()
+
+
+def test_the_faucet_gives_tokens_of_18_decimals() -> None:
+    with LocalServer(network=OWN) as server:
+        asked = {"address": server.wallets[0].address, "amount": "1000.00"}
+        given = httpx.post(f"{server.control_url}/faucet", json=asked)
+        assert given.json()["balance"] == str(2000 * 10**18)
+        refused = httpx.post(f"{server.control_url}/faucet", json={**asked, "amount": "9" * 10})
+        assert (refused.status_code, "cannot mint" in refused.text) == (400, True)
+
+
+def test_a_database_keeps_amounts_of_18_decimals(tmp_path: Path) -> None:
+    for _ in range(2):
+        with LocalServer(network=OWN, file=tmp_path / "world.db") as server:
+            auth = PaymentAuth(server.wallets[0], network=OWN)
+            answer = httpx.post(f"{server.url}/api/perp/quote", json=ORDER, auth=auth)
+            assert answer.status_code == 200
+            left = server.info.accounts[0].balance
+    assert left == str(1000 * 10**18 - 10**16)
+
+
+def test_a_deployment_without_control_is_paid_on_a_network_of_the_users() -> None:
+    bare = LocalServer(network=OWN)
+    bare._listen = Listen(host="0.0.0.0", port=0)
+    with bare:
+        stage = Deployment(bare.url, payer_key=bare.parts.accounts[0].private_key)
+
+        async def buys(world: LiveWorld) -> None:
+            alice = await world.payer("alice", balance="1.00")
+            world.expect((await alice.buy()).status, 200, "4.1/receipt")
+
+        run = World(on=stage, network=OWN).play(buys)
+    assert (run.outcome, run.reason) == ("passed", "")
+
+
+def test_a_wallet_signs_for_the_network_that_it_is_given() -> None:
+    with LocalServer(network=OWN) as server:
+        asked = httpx.post(f"{server.url}/api/perp/quote", json=ORDER).content
+    from x402sim.protocol.messages import PaymentRequired, decode
+
+    wanted = decode(asked, PaymentRequired).payment_requirements
+    wallet = Wallet(b"\x01" * 32)
+    assert wallet.payment_header(wanted, 1_800_000_000, network=OWN).startswith("0x")
+    with pytest.raises(ValueError, match="for 'my-net', and the token of 'cronos-testnet' would"):
+        wallet.payment_header(wanted, 1_800_000_000)

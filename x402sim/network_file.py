@@ -1,0 +1,53 @@
+"""Which networks does a user's file describe, and which one is chosen?
+
+The file is TOML, one table `[[network]]` for each: name, chain_id, asset, token_name, token_symbol,
+token_version and decimals. The name is the network's name in x402 version 1.
+"""
+
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from x402sim.protocol.networks import (
+    NETWORKS,
+    TESTNET,
+    Network,
+    NetworkTable,
+    network_named,
+    networks_of,
+)
+
+
+def read_networks(file: Path) -> dict[str, Network]:
+    """Return the networks of a file by name; raises `ValueError` that says what is wrong there."""
+    try:
+        table = msgspec.convert(tomllib.loads(file.read_text(encoding="utf-8")), NetworkTable)
+        return networks_of(table)
+    except OSError as error:
+        raise ValueError(f"cannot read {file}: {error.strerror}") from error
+    except (msgspec.ValidationError, ValueError) as wrong:
+        raise ValueError(f"{file}: {wrong}") from None
+
+
+def known_networks(file: Path | None) -> Mapping[str, Network]:
+    """Return the built-in networks and those of a file; raises `ValueError`."""
+    return NETWORKS if file is None else {**NETWORKS, **read_networks(file)}
+
+
+def choose_network(name: str | None, file: Path | None) -> Network:
+    """Return the network of that name, which may stand in a file.
+
+    Without a name it is the file's only network, or the Cronos testnet without a file. Raises
+    `ValueError`.
+    """
+    known = known_networks(file)
+    if name is not None:
+        return network_named(name, known)
+    if file is None:
+        return TESTNET
+    own = [network for each, network in known.items() if each not in NETWORKS]
+    if len(own) > 1:
+        raise ValueError(f"{file} has several networks: choose one with --network")
+    return own[0]
