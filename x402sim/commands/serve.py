@@ -90,6 +90,10 @@ AllowOrigin = Annotated[
         metavar="URL",
     ),
 ]
+ReadyAsJson = Annotated[
+    bool,
+    typer.Option("--json", help="Print one JSON object with URLs and accounts when ready."),
+]
 
 
 def serve(
@@ -108,10 +112,7 @@ def serve(
     control_token: ControlToken = None,
     allow_origin: AllowOrigin = None,
     no_service: NoService = False,
-    as_json: Annotated[
-        bool,
-        typer.Option("--json", help="Print one JSON object with URLs and accounts when ready."),
-    ] = False,
+    as_json: ReadyAsJson = False,
 ) -> None:
     """Start a local mock server: service, facilitator, explorer and chain on one port.
 
