@@ -125,7 +125,12 @@ def build(
     """
     journal = Journal(JOURNAL_LIMIT) if journal is None else journal
     site = Site.of(recipe, clock or Clock(), journal)
-    accounts = Accounts.drawn(site.keys, list(recipe.facilitators))
+    accounts = Accounts.drawn(
+        site.keys,
+        list(recipe.facilitators),
+        mnemonic=recipe.mnemonic,
+        count=recipe.account_count,
+    )
     store = Store(recipe.file, spill=recipe.spill)
     secret = store.secret("ids", site.rng.secret("ids"))
     opened = _open_chain(site, accounts, store, secret)

@@ -51,8 +51,9 @@ class Ledger:
             balances=request.balances,
             native=accounts.native,
             has_history=request.has_payments,
+            accounts=accounts.origin,
             origin=hashlib.sha256(_ORIGIN[self.token] + request.secret).digest(),
-            file=_chain_file(request.file),
+            file=chain_file(request.file) if request.file else None,
             database=request.file,
             rules=rules,
             spill=request.spill,
@@ -75,5 +76,6 @@ class Ledger:
             ) from None
 
 
-def _chain_file(file: Path | None) -> Path | None:
-    return file.with_name(file.name + ".chain") if file else None
+def chain_file(file: Path) -> Path:
+    """Return the file of the chain that belongs to a database."""
+    return file.with_name(file.name + ".chain")
