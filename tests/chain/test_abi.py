@@ -24,6 +24,7 @@ FUNCTIONS = {
     "PAUSER": "pauser()",
     "BLACKLISTER": "blacklister()",
     "IS_MINTER": "isMinter(address)",
+    "IS_VALID_SIGNATURE": "isValidSignature(bytes32,bytes)",
     "MINTER_ALLOWANCE": "minterAllowance(address)",
     "UNPAUSE": "unpause()",
     "BLACKLIST": "blacklist(address)",

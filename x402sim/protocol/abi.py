@@ -55,6 +55,7 @@ BLACKLISTER = selector("blacklister()")
 IS_MINTER = selector("isMinter(address)")
 MINTER_ALLOWANCE = selector("minterAllowance(address)")
 BALANCE_OF = selector("balanceOf(address)")
+IS_VALID_SIGNATURE = selector("isValidSignature(bytes32,bytes)")
 AUTHORIZATION_STATE = selector("authorizationState(address,bytes32)")
 DOMAIN_SEPARATOR = selector("DOMAIN_SEPARATOR()")
 PAUSED = selector("paused()")
@@ -82,6 +83,8 @@ NAMES = {
 }
 """The name of each function that changes state, by selector."""
 
+VALID_SIGNATURE = IS_VALID_SIGNATURE + bytes(28)
+"""What a contract answers to isValidSignature if a signature is its own (EIP-1271)."""
 _ERROR = selector("Error(string)")
 
 
@@ -109,6 +112,11 @@ def calldata(function: bytes, *arguments: int | bytes) -> bytes:
 def balance_of(account: Address) -> bytes:
     """Return the calldata of balanceOf."""
     return calldata(BALANCE_OF, account)
+
+
+def is_valid_signature(digest: bytes, signature: bytes) -> bytes:
+    """Return the calldata of EIP-1271's isValidSignature."""
+    return calldata(IS_VALID_SIGNATURE, digest, 2 * 32) + _tail(signature)
 
 
 def authorization_state(authorizer: Address, nonce: bytes) -> bytes:

@@ -89,6 +89,8 @@ class Prices:
         self._unchanged = (costs["settlement of nothing"] - usual) // 2
         self.to_oneself = costs["settlement to oneself"] - usual
         """The extra gas of a payment to oneself, relative to one to another holder; negative."""
+        self.of_wallet = costs.get("settlement of a wallet", usual) - usual
+        """The extra gas of a payer that is a smart wallet."""
         self.new_flag = self._first - self._unchanged
         """The extra gas of setting a flag, relative to writing one that is set."""
 

@@ -34,6 +34,10 @@ class State:
         self.blacklisted: dict[Address, bool] = {}
         self.minter_allowances: dict[Address, int] = {}
         """How much each minter of Circle's token may still mint, in base units."""
+        self.codes: dict[Address, bytes] = {}
+        """The code of each contract, the token's included."""
+        self.slots: dict[tuple[Address, bytes], bytes] = {}
+        """The words that were set in the storage of contracts other than the token."""
         self.switches: dict[str, bool] = {}
         self.native: dict[Address, int] = {}
         self.account_nonces: dict[Address, int] = {}
