@@ -4,30 +4,16 @@ Each field of `Decisions` is one question the specification leaves open: its
 default is our choice, and its metadata says what was asked, what else could have
 been chosen and why we chose so. A service is built from one frozen `Decisions`
 object, so an experiment can run the other choice: `Decisions(payment_id_first=False)`.
-`FIXED` holds the choices that have no second, equally good value to switch to.
+`FIXED` holds the choices that have no second, equally good value to switch to, and
+`dialect_decisions` those about the words of other systems.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """One "not shown" of the specification.
-
-    `id` is section/slug; `field` names the switch in `Decisions`, or is None.
-    `alternative` is the other value of that switch.
-    """
-
-    id: str
-    question: str
-    choice: str
-    alternatives: str
-    reason: str
-    field: str | None = None
-    default: object = None
-    alternative: object = None
+from x402sim.spec.decision import Decision
+from x402sim.spec.dialect_decisions import DIALECTS
 
 
 def _decide(
@@ -378,7 +364,7 @@ def decisions() -> Iterator[Decision]:
     """Yield every decision, the switchable ones first."""
     for each in fields(Decisions):
         yield Decision(field=each.name, default=each.default, **each.metadata)
-    yield from FIXED
+    yield from (*FIXED, *DIALECTS)
 
 
 def alternatives() -> Decisions:
