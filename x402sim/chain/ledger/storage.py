@@ -6,13 +6,13 @@ read costs as much as there are values. Slots that the ledger has nothing for ar
 
 from collections.abc import Iterator
 
+from x402sim.chain.ledger.frame import Token
 from x402sim.chain.ledger.state import State
-from x402sim.chain.ledger.token import Token
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address, keccak256
 
 OWNER, PAUSER, BLACKLISTER, NAME, SYMBOL, DECIMALS, CURRENCY, MASTER_MINTER = 0, 1, 2, 4, 5, 6, 7, 8
-BALANCES, SUPPLY, MINTERS, USED = 9, 11, 12, 16
+BALANCES, SUPPLY, MINTERS, MINTER_ALLOWANCES, USED = 9, 11, 12, 13, 16
 BLACKLISTED = 1 << 255
 """The bit of a balance that blacklists its account."""
 
@@ -37,7 +37,9 @@ def _words(state: State, token: Token) -> Iterator[tuple[bytes, bytes]]:
     yield word(CURRENCY), _short("USD")
     yield word(MASTER_MINTER), word(b"\1" + owner)
     yield word(SUPPLY), word(state.supply)
-    yield _entry(MINTERS, owner), word(1)
+    for minter, allowance_base in state.minter_allowances.items():
+        yield _entry(MINTERS, minter), word(1)
+        yield _entry(MINTER_ALLOWANCES, minter), word(allowance_base)
     for account in dict.fromkeys((*state.balances, *state.blacklisted)):
         flag = BLACKLISTED if state.blacklisted.get(account) else 0
         yield _entry(BALANCES, account), word(state.balances.get(account, 0) | flag)
