@@ -1,0 +1,148 @@
+"""The standard's wire: what is written is what the specification shows, and what is read back."""
+
+import base64
+import json
+
+import pytest
+
+from x402sim import BASE_SEPOLIA, Wallet
+from x402sim.protocol import x402
+from x402sim.protocol.messages import BadMessage, PaymentRequirements, encode
+from x402sim.protocol.x402 import RequirementsV1, RequirementsV2
+
+ALICE = Wallet(b"\x01" * 32, nonces=lambda: b"\x02" * 32)
+PAY_TO = "0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266"
+ASSET = "0x036CbD53842c5426634e7929541eC2318f3dCF7e"
+URL = "http://127.0.0.1:4020/api/perp/quote"
+WANTED = PaymentRequirements(
+    scheme="exact", network="base-sepolia", pay_to=PAY_TO, asset=ASSET,
+    max_amount_required="10000", max_timeout_seconds=300, resource="/api/perp/quote",
+    description="A quote",
+)  # fmt: skip
+FIRST = x402.requirements_v1(WANTED, BASE_SEPOLIA, url=URL)
+SECOND = x402.requirements_v2(WANTED, BASE_SEPOLIA)
+AUTH = ALICE.authorize(WANTED, 1_800_000_000)
+SIGNATURE = ALICE.sign(AUTH, BASE_SEPOLIA.domain)
+BOTH = pytest.mark.parametrize(("version", "accepted"), [(1, FIRST), (2, SECOND)])
+
+
+def plain(message: object) -> dict:
+    return json.loads(encode(message))
+
+
+def test_requirements_are_named_as_each_version_names_them() -> None:
+    domain = {"name": "USDC", "version": "2"}
+    assert plain(FIRST) == {
+        "scheme": "exact", "network": "base-sepolia", "maxAmountRequired": "10000",
+        "asset": ASSET, "payTo": PAY_TO, "maxTimeoutSeconds": 300, "resource": URL,
+        "description": "A quote", "mimeType": "application/json", "extra": domain,
+    }  # fmt: skip
+    assert plain(SECOND) == {
+        "scheme": "exact", "network": "eip155:84532", "amount": "10000", "asset": ASSET,
+        "payTo": PAY_TO, "maxTimeoutSeconds": 300, "extra": domain,
+    }  # fmt: skip
+
+
+@BOTH
+def test_a_payment_is_read_as_it_was_written(version, accepted) -> None:
+    text = x402.encode_payment(AUTH, SIGNATURE, accepted, x402.Resource(url=URL))
+    sent = json.loads(base64.b64decode(text))
+    assert set(sent["payload"]) == {"signature", "authorization"}
+    assert {type(each) for each in sent["payload"]["authorization"].values()} == {str}
+    assert sent["payload"]["authorization"]["validBefore"] == str(AUTH.valid_before)
+    assert set(sent) - {"payload"} == (
+        {"x402Version", "scheme", "network"} if version == 1
+        else {"x402Version", "accepted", "resource"}
+    )  # fmt: skip
+    payment = x402.read_payment(version, text)
+    signed = payment.signed
+    assert (signed.authorization, signed.signature) == (AUTH, SIGNATURE)
+    assert (signed.scheme, signed.network) == ("exact", accepted.network)
+    assert payment.accepted == (accepted if isinstance(accepted, RequirementsV2) else None)
+    assert payment.version == version
+    assert signed.asset == (ASSET if version == 2 else "")
+
+
+@BOTH
+def test_url_safe_base64_is_read_too(version, accepted) -> None:
+    text = x402.encode_payment(AUTH, SIGNATURE, accepted)
+    spelled = text.replace("+", "-").replace("/", "_")
+    assert x402.read_payment(version, f" {spelled} ") == x402.read_payment(version, text)
+
+
+def spoilt(version: int, place: str, value: object) -> str:
+    accepted = FIRST if version == 1 else SECOND
+    sent = json.loads(base64.b64decode(x402.encode_payment(AUTH, SIGNATURE, accepted)))
+    here = sent
+    *path, last = place.split(".")
+    for name in path:
+        here = here[name]
+    if value is None:
+        del here[last]
+    else:
+        here[last] = value
+    return base64.b64encode(json.dumps(sent).encode()).decode()
+
+
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        ("x402Version", 3),
+        ("x402Version", None),
+        ("payload", {}),
+        ("payload", None),
+        ("payload.signature", "0x0"),
+        ("payload.signature", None),
+        ("payload.authorization.from", "0x00"),
+        ("payload.authorization.value", "1e4"),
+        ("payload.authorization.value", 10000),
+        ("payload.authorization.value", str(2**256)),
+        ("payload.authorization.validAfter", "-1"),
+        ("payload.authorization.validBefore", 1_800_000_300),
+        ("payload.authorization.nonce", "0x00"),
+    ],
+)
+def test_what_cannot_be_read_is_refused(version: int, place: str, value: object) -> None:
+    with pytest.raises(BadMessage):
+        x402.read_payment(version, spoilt(version, place, value))
+
+
+@pytest.mark.parametrize("text", ["", "{}", "é", "AA=A", "bm8gSlNPTg=="])
+def test_what_is_no_base64_json_is_refused(text: str) -> None:
+    for read in (x402.read_required, x402.read_settlement, lambda it: x402.read_payment(2, it)):
+        with pytest.raises(BadMessage):
+            read(text)
+
+
+def test_the_other_version_is_no_payment() -> None:
+    with pytest.raises(BadMessage):
+        x402.read_payment(2, x402.encode_payment(AUTH, SIGNATURE, FIRST))
+    with pytest.raises(BadMessage):
+        x402.read_payment(1, x402.encode_payment(AUTH, SIGNATURE, SECOND))
+
+
+def test_absent_fields_are_left_out_and_null_is_read() -> None:
+    """Clients of version 1 refuse null where a field may be absent, and others send it."""
+    assert plain(x402.Settlement(success=True, transaction="0x1", network="n", payer="0x2")) == {
+        "success": True, "transaction": "0x1", "network": "n", "payer": "0x2",
+    }  # fmt: skip
+    assert plain(x402.Settlement(success=False, error_reason="x")) == {
+        "success": False, "transaction": "", "network": "", "errorReason": "x",
+    }  # fmt: skip
+    told = {**plain(SECOND), "extra": None}
+    assert x402.payment_of(
+        2, json.dumps({"x402Version": 2, "accepted": told, "payload": json.loads(
+            base64.b64decode(x402.encode_payment(AUTH, SIGNATURE, SECOND)))["payload"],
+            "extensions": None, "resource": None}).encode(),
+    ).accepted.extra is None  # fmt: skip
+
+
+def test_a_402_is_read_as_it_was_written() -> None:
+    required = x402.RequiredV2(
+        x402_version=2, accepts=[SECOND], resource=x402.Resource(url=URL), error="pay"
+    )
+    assert x402.read_required(x402.to_base64(required)) == required
+    body = x402.RequiredV1(x402_version=1, accepts=[FIRST], error="pay")
+    assert plain(body)["accepts"] == [plain(FIRST)]
+    assert isinstance(body.accepts[0], RequirementsV1)

@@ -1,0 +1,341 @@
+"""The wire of the x402 standard, versions 1 and 2, scheme "exact" on EVM chains.
+
+Headers, messages, and what is read from a payment. Version 1 names networks ("base-sepolia") and
+puts the requirements into the body of a 402; version 2 names chains ("eip155:84532") and puts them
+into a header. Every header is base64 of JSON. A facilitator's answers are here, too; its words for
+refusals are in `x402_reasons`.
+"""
+
+import base64
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from x402sim.protocol.crypto import checksum, from_hex, parse_address, to_hex
+from x402sim.protocol.eip3009 import Authorization
+from x402sim.protocol.header import SignedPayment
+from x402sim.protocol.messages import BadMessage, PaymentRequirements, Wire, decode, encode
+from x402sim.protocol.money import parse_base
+from x402sim.protocol.networks import Network
+
+Version = Literal[1, 2]
+VERSIONS: tuple[Version, ...] = (1, 2)
+SCHEME = "exact"
+PAYMENT_HEADERS: dict[Version, str] = {1: "X-PAYMENT", 2: "PAYMENT-SIGNATURE"}
+"""The request header that carries a payment."""
+RESPONSE_HEADERS: dict[Version, str] = {1: "X-PAYMENT-RESPONSE", 2: "PAYMENT-RESPONSE"}
+"""The response header that tells what became of it."""
+REQUIRED_HEADER = "PAYMENT-REQUIRED"
+"""The header of a 402 in version 2."""
+
+
+# --- requirements --------------------------------------------------------------------
+
+
+class RequirementsV1(Wire, frozen=True, omit_defaults=True):
+    """One way to pay, as a 402 of version 1 offers it; `resource` is a URL."""
+
+    scheme: str
+    network: str
+    max_amount_required: str
+    asset: str
+    pay_to: str
+    max_timeout_seconds: int
+    resource: str = ""
+    description: str | None = None
+    mime_type: str | None = None
+    output_schema: dict[str, Any] | None = None
+    extra: dict[str, Any] | None = None
+
+
+class RequirementsV2(Wire, frozen=True, omit_defaults=True):
+    """One way to pay, as a 402 of version 2 offers it, and as its payer accepted it."""
+
+    scheme: str
+    network: str
+    amount: str
+    asset: str
+    pay_to: str
+    max_timeout_seconds: int
+    extra: dict[str, Any] | None = None
+
+
+AnyRequirements = RequirementsV1 | RequirementsV2
+
+
+class Resource(Wire, frozen=True, omit_defaults=True):
+    """What a payment is for, in version 2."""
+
+    url: str
+    description: str | None = None
+    mime_type: str | None = None
+
+
+class RequiredV1(Wire, frozen=True, omit_defaults=True):
+    """The body of a 402 in version 1."""
+
+    x402_version: Literal[1]
+    accepts: list[RequirementsV1]
+    error: str | None = None
+
+
+class RequiredV2(Wire, frozen=True, omit_defaults=True):
+    """The header of a 402 in version 2."""
+
+    x402_version: Literal[2]
+    accepts: list[RequirementsV2]
+    resource: Resource | None = None
+    error: str | None = None
+    extensions: dict[str, Any] | None = None
+
+
+AnyRequired = RequiredV1 | RequiredV2
+
+
+def requirements_v1(
+    wanted: PaymentRequirements, network: Network, *, url: str, mime_type: str = "application/json"
+) -> RequirementsV1:
+    """Return our requirements in version 1; `url` is the whole URL of their resource."""
+    return RequirementsV1(
+        scheme=wanted.scheme,
+        network=network.name,
+        max_amount_required=wanted.max_amount_required,
+        asset=wanted.asset,
+        pay_to=wanted.pay_to,
+        max_timeout_seconds=wanted.max_timeout_seconds,
+        resource=url,
+        description=wanted.description or "",
+        mime_type=mime_type,
+        extra=domain_of(network),
+    )
+
+
+def requirements_v2(wanted: PaymentRequirements, network: Network) -> RequirementsV2:
+    """Return our requirements in version 2."""
+    return RequirementsV2(
+        scheme=wanted.scheme,
+        network=network.caip2,
+        amount=wanted.max_amount_required,
+        asset=wanted.asset,
+        pay_to=wanted.pay_to,
+        max_timeout_seconds=wanted.max_timeout_seconds,
+        extra=domain_of(network),
+    )
+
+
+def domain_of(network: Network) -> dict[str, Any]:
+    """Return the `extra` that names the token's EIP-712 domain, which every payer signs."""
+    return {"name": network.token_name, "version": network.token_version}
+
+
+def network_name(version: Version, network: Network) -> str:
+    """Return what a version calls a network."""
+    return network.name if version == 1 else network.caip2
+
+
+# --- a payment -----------------------------------------------------------------------
+
+
+class AuthorizationFields(Wire, frozen=True):
+    """An EIP-3009 authorization: every number a decimal string, the rest 0x-hex."""
+
+    from_: str = msgspec.field(name="from")
+    to: str
+    value: str
+    valid_after: str
+    valid_before: str
+    nonce: str
+
+
+class ExactPayload(Wire, frozen=True):
+    """The payload of the scheme "exact" on EVM chains."""
+
+    signature: str
+    authorization: AuthorizationFields
+
+
+class PaymentV1(Wire, frozen=True):
+    """A payment in version 1; it does not name its token."""
+
+    x402_version: Literal[1]
+    scheme: str
+    network: str
+    payload: ExactPayload
+
+
+class PaymentV2(Wire, frozen=True, omit_defaults=True):
+    """A payment in version 2, with the requirements that its payer accepted."""
+
+    x402_version: Literal[2]
+    accepted: RequirementsV2
+    payload: ExactPayload
+    resource: Resource | None = None
+    extensions: dict[str, Any] | None = None
+
+
+class StandardPayment(msgspec.Struct, frozen=True, kw_only=True):
+    """What a payment says: `accepted` and `resource` in version 2 only.
+
+    `signed.network` is as that version writes it, and `signed.asset` is empty in version 1.
+    """
+
+    version: Version
+    signed: SignedPayment
+    accepted: RequirementsV2 | None = None
+    resource: Resource | None = None
+
+
+def read_payment(version: Version, text: str) -> StandardPayment:
+    """Read the header of a payment; raises `BadMessage`."""
+    return payment_of(version, from_base64(text))
+
+
+def payment_of(version: Version, body: bytes) -> StandardPayment:
+    """Read the JSON of a payment; raises `BadMessage`."""
+    if version == 1:
+        first: PaymentV1 = decode(body, PaymentV1)
+        return StandardPayment(
+            version=1, signed=_signed(first.scheme, first.network, "", first.payload)
+        )
+    second: PaymentV2 = decode(body, PaymentV2)
+    accepted = second.accepted
+    return StandardPayment(
+        version=2,
+        signed=_signed(accepted.scheme, accepted.network, accepted.asset, second.payload),
+        accepted=accepted,
+        resource=second.resource,
+    )
+
+
+def encode_payment(
+    auth: Authorization,
+    signature: bytes,
+    accepted: AnyRequirements,
+    resource: Resource | None = None,
+) -> str:
+    """Return the payment header for a signed authorization, in the version of `accepted`."""
+    payload = ExactPayload(
+        signature=to_hex(signature),
+        authorization=AuthorizationFields(
+            from_=checksum(auth.from_),
+            to=checksum(auth.to),
+            value=str(auth.value),
+            valid_after=str(auth.valid_after),
+            valid_before=str(auth.valid_before),
+            nonce=to_hex(auth.nonce),
+        ),
+    )
+    match accepted:
+        case RequirementsV1(scheme=scheme, network=network):
+            return to_base64(
+                PaymentV1(x402_version=1, scheme=scheme, network=network, payload=payload)
+            )
+        case RequirementsV2():
+            return to_base64(
+                PaymentV2(x402_version=2, accepted=accepted, payload=payload, resource=resource)
+            )
+
+
+def _signed(scheme: str, network: str, asset: str, payload: ExactPayload) -> SignedPayment:
+    fields = payload.authorization
+    try:
+        auth = Authorization(
+            from_=parse_address(fields.from_),
+            to=parse_address(fields.to),
+            value=parse_base(fields.value),
+            valid_after=parse_base(fields.valid_after),
+            valid_before=parse_base(fields.valid_before),
+            nonce=from_hex(fields.nonce, 32),
+        )
+        signature = from_hex(payload.signature, max(0, len(payload.signature) - 2) // 2)
+    except ValueError as error:
+        raise BadMessage(f"bad payload: {error}") from error
+    return SignedPayment(
+        scheme=scheme, network=network, asset=asset, authorization=auth, signature=signature
+    )
+
+
+# --- what became of it ---------------------------------------------------------------
+
+
+class Settlement(Wire, frozen=True, omit_defaults=True):
+    """What became of a payment: the header of a response, and a facilitator's answer to settle.
+
+    `transaction` is empty unless one was sent; with `error_reason` "settlement_pending" it may
+    still succeed.
+    """
+
+    success: bool
+    transaction: str = msgspec.field(default_factory=str)
+    network: str = msgspec.field(default_factory=str)
+    payer: str | None = None
+    error_reason: str | None = None
+    error_message: str | None = None
+
+
+# --- the facilitator -----------------------------------------------------------------
+
+
+class FacilitatorRequest(Wire, frozen=True):
+    """The body of verify and settle, its parts not read yet."""
+
+    x402_version: Annotated[int, Meta(ge=0)]
+    payment_payload: msgspec.Raw
+    payment_requirements: msgspec.Raw
+
+
+class Verified(Wire, frozen=True, omit_defaults=True):
+    """The answer of verify."""
+
+    is_valid: bool
+    invalid_reason: str | None = None
+    invalid_message: str | None = None
+    payer: str | None = None
+
+
+class SupportedKind(Wire, frozen=True, omit_defaults=True):
+    """One kind of payment that a facilitator settles."""
+
+    x402_version: Version
+    scheme: str
+    network: str
+    extra: dict[str, Any] | None = None
+
+
+class Supported(Wire, frozen=True):
+    """The answer of supported; `signers` are its accounts by family of chains."""
+
+    kinds: list[SupportedKind]
+    extensions: list[str]
+    signers: dict[str, list[str]]
+
+
+# --- headers -------------------------------------------------------------------------
+
+_URL_SAFE = str.maketrans("-_", "+/")
+
+
+def to_base64(message: Wire) -> str:
+    """Return a message as the text of a header."""
+    return base64.b64encode(encode(message)).decode()
+
+
+def from_base64(text: str) -> bytes:
+    """Return the JSON in the text of a header; raises `BadMessage`."""
+    try:
+        return base64.b64decode(text.strip().translate(_URL_SAFE), validate=True)
+    except ValueError as error:  # binascii.Error, or a character that is not ASCII
+        raise BadMessage(f"the header is no base64: {error}") from error
+
+
+def read_required(text: str) -> RequiredV2:
+    """Read the header of a 402 of version 2; raises `BadMessage`."""
+    required: RequiredV2 = decode(from_base64(text), RequiredV2)
+    return required
+
+
+def read_settlement(text: str) -> Settlement:
+    """Read the header that tells what became of a payment; raises `BadMessage`."""
+    settlement: Settlement = decode(from_base64(text), Settlement)
+    return settlement
