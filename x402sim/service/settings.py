@@ -33,6 +33,9 @@ class Settings:
 
     quote_price: str = "0.01"
     """The price of a quote (8/quote-price)."""
+    one_step: bool = True
+    """Whether protected endpoints take a payment in the request itself, as the x402 standard does:
+    in X-PAYMENT or PAYMENT-SIGNATURE (5/one-step)."""
     max_timeout_s: int = 300
     """How long a 402 can be paid for (8/timeout)."""
     entitlement_lifetime_s: float = 24 * 3600
