@@ -1,4 +1,4 @@
-"""One question that the specification leaves open, and the answer."""
+"""What is a decision: one question that the specification leaves open, and our answer?"""
 
 from dataclasses import dataclass
 
