@@ -78,7 +78,7 @@ class Desk:
     """A facilitator on a ledger with one of the token profiles, called over HTTP."""
 
     def __init__(
-        self, account: Wallet = RELAYER, *, profile: str = "fiat_token", **changes: Any
+        self, account: Wallet = RELAYER, *, profile: str = "circle", **changes: Any
     ) -> None:
         self.driver = LedgerDriver(rules=PROFILES[profile])
         self.facilitator = Facilitator(
