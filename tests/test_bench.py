@@ -10,12 +10,13 @@ import sys
 from statistics import median
 from typing import Any
 
+import pandas as pd
 import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
 from tests.serve.driver import environment
-from x402sim.bench import day, lifecycle, long, measure, served, signatures
+from x402sim.bench import day, lifecycle, long, measure, served, signatures, sweeping
 from x402sim.bench.lifecycle import TRANSPORTS, Totals
 from x402sim.bench.recording import Recorder
 from x402sim.bench.rounds import ROUNDS, Pace, race
@@ -156,8 +157,10 @@ def test_an_unexpected_answer_is_an_error() -> None:
 # --- the command ---------------------------------------------------------------------
 
 
+QUICK = measure.PARTS[:-1]
+"""A sweep starts three processes: one test does, which is enough."""
 SMALL = ("--seconds", "0.05", "--payers", "3", "--hours", "2", "--payments", "20",
-         *(f"--only={part}" for part in measure.PARTS))  # fmt: skip
+         *(f"--only={part}" for part in QUICK))  # fmt: skip
 
 
 def test_json_has_all_the_numbers() -> None:
@@ -165,7 +168,7 @@ def test_json_has_all_the_numbers() -> None:
     assert done.exit_code == 0, done.output
     assert done.stderr == ""
     found = json.loads(done.stdout)
-    assert list(found) == ["machine", *measure.PARTS]
+    assert list(found) == ["machine", *QUICK]
     assert set(found["machine"]) == {"python", "implementation", "system", "cpus", "keccak"}
     lifecycles, servers = found["lifecycles"], found["served"]
     assert [pace["name"] for pace in lifecycles["paces"]] == [
@@ -215,11 +218,12 @@ def test_only_what_is_asked_for_is_measured() -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("--only", "moon"), "unknown part 'moon'. Possible: lifecycles, served, day, long"),
+        (("--only", "moon"), "unknown part 'moon'. Possible: lifecycles, served, day, long, sweep"),
         (("--payers", "0"), "--payers"),
         (("--hours", "0"), "--hours"),
         (("--seconds", "0"), "--seconds"),
         (("--payments", "9"), "--payments"),
+        (("--points", "0"), "--points"),
     ],
 )
 def test_misuse(arguments: tuple[str, ...], says: str) -> None:
@@ -265,6 +269,27 @@ def test_the_cost_and_the_memory_of_a_payment_do_not_grow() -> None:
     assert ran.growth < 2, ran.us_each
     assert ran.bytes_each is not None
     assert ran.bytes_each <= 4000
+
+
+# --- the sweep -------------------------------------------------------------------------
+
+
+def test_a_sweep_is_measured_in_one_process_and_in_two() -> None:
+    done = bench("--only", "sweep", "--points", "3")
+    assert done.exit_code == 0, done.output
+    head, one, two = done.stdout.splitlines()[2:]
+    assert head == "3 points of a sweep, in fresh processes"
+    one_s, two_s = (float(line[20:].split(" s, ")[0]) for line in (one, two))
+    assert one.startswith("  one process       ")
+    assert one.endswith(" ms each")
+    assert float(two.split()[-4]) == pytest.approx(one_s / two_s, rel=0.2)
+
+
+def test_other_results_in_two_processes_are_no_measurement(monkeypatch: pytest.MonkeyPatch) -> None:
+    frames = iter([pd.DataFrame({"value": [1]}), pd.DataFrame({"value": [2]})])
+    monkeypatch.setattr(sweeping, "sweep", lambda *_, **__: next(frames))
+    with pytest.raises(RuntimeError, match="other results than one"):
+        sweeping.measure(1)
 
 
 # --- the journal -----------------------------------------------------------------------

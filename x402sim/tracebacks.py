@@ -1,21 +1,32 @@
-"""How is an exception shown? With file and line, its causes, and the errors inside a group.
+"""How is an exception shown? With the user's file and line, its causes, and the errors in a group.
 
-No line names an absolute path, so that the same failure reads the same on every machine.
+A frame of x402sim or of a library is shown only if no frame of the user's code comes after it. No
+line names an absolute path, so that the same failure reads the same on every machine.
 """
 
+import sysconfig
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
 
 _PACKAGE = Path(__file__).parent
+_SCENARIOS = _PACKAGE / "scenarios"
+_LIBRARIES = tuple(
+    (Path(sysconfig.get_path(name)), Path(shown))
+    for name, shown in (("purelib", ""), ("platlib", ""), ("stdlib", "python"))
+)
 
 
 def summary(error: BaseException) -> str:
-    """Return the type and the text of an error; of a group, those of the errors in it, too."""
+    """Return the type and the text of an error, with its notes.
+
+    Of a group, those of the errors in it, too; of a group of one, just those of that one.
+    """
     text = f"{type(error).__name__}: {error}"
     if isinstance(error, BaseExceptionGroup):
-        text += ": " + "; ".join(summary(each) for each in error.exceptions)
-    return text
+        inner = "; ".join(summary(each) for each in error.exceptions)
+        text = inner if len(error.exceptions) == 1 else f"{text}: {inner}"
+    return text + "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
 
 
 def place(error: BaseException, file: str) -> str:
@@ -27,22 +38,32 @@ def place(error: BaseException, file: str) -> str:
     return ""
 
 
-def lines(error: BaseException) -> tuple[str, ...]:
+def lines(error: BaseException, *, skip: str = "") -> tuple[str, ...]:
     """Return the trace of an error, oldest frame first: "study.py:12 in story: the code".
 
     Its cause comes before it; the errors of a group come after it, each with its type and text.
+    `skip` is a file whose frames are left out.
     """
-    before = lines(error.__cause__) if error.__cause__ else ()
-    frames = traceback.extract_tb(error.__traceback__)
-    own = (f"{shown(each.filename)}:{each.lineno} in {each.name}: {each.line}" for each in frames)
-    return (*before, *own, *_nested(error))
+    before = lines(error.__cause__, skip=skip) if error.__cause__ else ()
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename != skip]
+    ours = [number for number, frame in enumerate(frames) if is_users(shown(frame.filename))]
+    last = ours[-1] if ours else -1
+    is_group = isinstance(error, BaseExceptionGroup)
+    kept = [f for n, f in enumerate(frames) if n in ours or (n > last and not is_group)]
+    own = (f"{shown(each.filename)}:{each.lineno} in {each.name}: {each.line}" for each in kept)
+    return (*before, *own, *_nested(error, skip))
 
 
-def _nested(error: BaseException) -> Iterator[str]:
-    if isinstance(error, BaseExceptionGroup):
-        for number, each in enumerate(error.exceptions, 1):
-            yield f"error {number} of {len(error.exceptions)}: {type(each).__name__}: {each}"
-            yield from (f"  {line}" for line in lines(each))
+def _nested(error: BaseException, skip: str) -> Iterator[str]:
+    """Yield the traces of the errors in a group; that of the only one needs no heading."""
+    if not isinstance(error, BaseExceptionGroup):
+        return
+    if len(error.exceptions) == 1:
+        yield from lines(error.exceptions[0], skip=skip)
+        return
+    for number, each in enumerate(error.exceptions, 1):
+        yield f"error {number} of {len(error.exceptions)}: {type(each).__name__}: {each}"
+        yield from (f"  {line}" for line in lines(each, skip=skip))
 
 
 def _all(error: BaseException) -> Iterator[BaseException]:
@@ -54,8 +75,16 @@ def _all(error: BaseException) -> Iterator[BaseException]:
 
 
 def shown(file: str) -> str:
-    """Return a file's name as it is shown: of x402sim's own, with its package."""
+    """Return a file's name as it is shown: of the user's, no more; of others, with its package."""
     path = Path(file)
-    if path.is_relative_to(_PACKAGE):
+    if path.is_relative_to(_PACKAGE) and not path.is_relative_to(_SCENARIOS):
         return path.relative_to(_PACKAGE.parent).as_posix()
-    return path.name
+    for folder, prefix in _LIBRARIES:
+        if path.is_relative_to(folder):
+            return (prefix / path.relative_to(folder)).as_posix()
+    return f"python/{path.name}" if file.startswith("<frozen ") else path.name
+
+
+def is_users(name: str) -> bool:
+    """Tell whether a file, as it is shown, is in no part of x402sim, Python or a library."""
+    return "/" not in name

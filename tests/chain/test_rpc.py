@@ -7,19 +7,30 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass
 from typing import Any
 
-import httpx
 import pytest
 import uvicorn
-from coincurve import PrivateKey
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from web3 import HTTPProvider, Web3
 from web3.exceptions import ContractLogicError, TransactionNotFound, Web3RPCError
 
-from x402sim.chain.base import Call, Log, LogFilter
+from tests.chain.asking import (
+    ALICE,
+    ALICE_KEY,
+    NONCE,
+    OWNER,
+    OWNER_KEY,
+    PAYMENT,
+    SHOP,
+    START_S,
+    UNKNOWN,
+    Http,
+    Rpc,
+    new_ledger,
+)
+from x402sim.chain.base import Log, LogFilter
 from x402sim.chain.ledger.ledger import LedgerChain
 from x402sim.chain.ledger.machine import KEPT_STATES
 from x402sim.chain.rpc import jsonrpc
@@ -27,82 +38,9 @@ from x402sim.chain.rpc.app import MAX_BATCH, rpc_app, rpc_route
 from x402sim.chain.rpc.methods import METHODS
 from x402sim.clock import Clock
 from x402sim.protocol import abi
-from x402sim.protocol.crypto import Address, Hash, address_of, checksum, keccak256, sign, to_hex
-from x402sim.protocol.eip3009 import Authorization, transfer_digest
+from x402sim.protocol.crypto import Address, Hash, checksum, keccak256, to_hex
 from x402sim.protocol.networks import TESTNET
 from x402sim.web import MAX_BODY_BYTES, application
-
-START_S = 1_800_000_000
-OWNER = Address(b"\x01" * 20)
-ALICE_KEY = PrivateKey(b"\x0a" * 32)
-ALICE = address_of(ALICE_KEY.public_key)
-SHOP = Address(b"\x03" * 20)
-NONCE = b"\x07" * 32
-AUTHORIZATION = Authorization(ALICE, SHOP, 10_000, START_S - 60, START_S + 300, NONCE)
-SIGNATURE = sign(transfer_digest(AUTHORIZATION, TESTNET.domain), ALICE_KEY)
-PAYMENT = Call(OWNER, TESTNET.asset, abi.transfer_with_authorization(AUTHORIZATION, SIGNATURE))
-UNKNOWN = to_hex(b"\xee" * 32)
-
-
-def new_ledger() -> LedgerChain:
-    clock = Clock(lambda: float(START_S))
-    return LedgerChain(TESTNET, clock, owner=OWNER, balances={ALICE: 1_000_000})
-
-
-class Http:
-    """An application, asked in this process; what it raises fails the test."""
-
-    def __init__(self, app: Any) -> None:
-        self._app = app
-
-    def request(self, method: str, url: str, **more: Any) -> httpx.Response:
-        async def ask() -> httpx.Response:
-            transport = httpx.ASGITransport(self._app)
-            async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
-                return await client.request(method, url, **more)
-
-        return asyncio.run(ask())
-
-    def get(self, url: str, **more: Any) -> httpx.Response:
-        return self.request("GET", url, **more)
-
-    def post(self, url: str, **more: Any) -> httpx.Response:
-        return self.request("POST", url, **more)
-
-
-@dataclass
-class Rpc:
-    """A ledger and a way to ask it; an exception in the application fails the test."""
-
-    ledger: LedgerChain
-    http: Http
-
-    def post(self, body: Any) -> Any:
-        content = body if isinstance(body, bytes) else json.dumps(body).encode()
-        response = self.http.post("/", content=content)
-        assert response.status_code == 200
-        return response.json()
-
-    def ask(self, method: str, *params: Any) -> Any:
-        reply = self.post({"jsonrpc": "2.0", "id": 7, "method": method, "params": list(params)})
-        assert (reply["jsonrpc"], reply["id"]) == ("2.0", 7)
-        return reply
-
-    def result(self, method: str, *params: Any) -> Any:
-        reply = self.ask(method, *params)
-        assert "error" not in reply, reply
-        return reply["result"]
-
-    def error(self, method: str, *params: Any) -> Any:
-        reply = self.ask(method, *params)
-        assert "result" not in reply, reply
-        return reply["error"]
-
-    def send(self, call: Call = PAYMENT) -> Hash:
-        return asyncio.run(self.ledger.send(call))
-
-    def run(self, operation: Any) -> Any:
-        return asyncio.run(operation)
 
 
 @pytest.fixture
@@ -114,7 +52,7 @@ def rpc() -> Rpc:
 @pytest.fixture
 def unlocked() -> Rpc:
     ledger = new_ledger()
-    return Rpc(ledger, Http(rpc_app(ledger, accounts=[OWNER], unlocked=True)))
+    return Rpc(ledger, Http(rpc_app(ledger, keys=[OWNER_KEY.secret], unlocked=True)))
 
 
 # --- HTTP ----------------------------------------------------------------------------
@@ -191,9 +129,9 @@ def test_deep_nesting_at_the_edge_of_the_stack_is_an_error_too(rpc: Rpc) -> None
 
 
 def test_an_unknown_method_error_says_where_methods_are_listed(rpc: Rpc) -> None:
-    error = rpc.error("eth_sendRawTransaction", "0x00")
+    error = rpc.error("eth_signTransaction", "0x00")
     assert error["code"] == -32601
-    assert "eth_sendRawTransaction" in error["message"]
+    assert "eth_signTransaction" in error["message"]
     assert "GET" in error["message"]
 
 
@@ -257,7 +195,7 @@ _JUNK = st.recursive(
 @settings(max_examples=400, deadline=None)
 @given(method=st.sampled_from(sorted(METHODS)), params=st.lists(_JUNK, max_size=4) | _JUNK)
 def test_no_parameters_break_the_server(method: str, params: Any) -> None:
-    http = Http(rpc_app(new_ledger(), accounts=[OWNER], unlocked=True))
+    http = Http(rpc_app(new_ledger(), keys=[OWNER_KEY.secret], unlocked=True))
     body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
     response = http.post("/", json=body)
     assert response.status_code == 200
@@ -317,7 +255,7 @@ def test_blocks_by_tag_number_and_hash(rpc: Rpc) -> None:
     block = rpc.result("eth_getBlockByNumber", "0x1", False)
     assert block["transactions"] == [tx_hash]
     assert (block["number"], block["timestamp"]) == ("0x1", hex(START_S))
-    for tag in ("latest", "pending", "safe", "finalized"):
+    for tag in ("latest", "safe", "finalized"):
         assert rpc.result("eth_getBlockByNumber", tag, False) == block
     assert rpc.result("eth_getBlockByHash", block["hash"], False) == block
     genesis = rpc.result("eth_getBlockByNumber", "earliest", False)
@@ -355,15 +293,15 @@ def _transfer_topics(sender: bytes) -> list[Any]:
     ("wanted", "count"),
     [
         ({}, 0),  # the newest block only, which is empty
-        ({"fromBlock": "0x0"}, 3),
-        ({"fromBlock": "earliest", "toBlock": "latest"}, 3),
+        ({"fromBlock": "0x0"}, 4),
+        ({"fromBlock": "earliest", "toBlock": "latest"}, 4),
         ({"fromBlock": "0x1", "toBlock": "0x1"}, 2),
-        ({"fromBlock": "0x0", "toBlock": "0x" + "f" * 64}, 3),
+        ({"fromBlock": "0x0", "toBlock": "0x" + "f" * 64}, 4),
         ({"fromBlock": "0x9", "toBlock": "0x10"}, 0),
-        ({"fromBlock": "0x0", "address": to_hex(TESTNET.asset)}, 3),
-        ({"fromBlock": "0x0", "address": [to_hex(SHOP), checksum(TESTNET.asset)]}, 3),
+        ({"fromBlock": "0x0", "address": to_hex(TESTNET.asset)}, 4),
+        ({"fromBlock": "0x0", "address": [to_hex(SHOP), checksum(TESTNET.asset)]}, 4),
         ({"fromBlock": "0x0", "address": to_hex(SHOP)}, 0),
-        ({"fromBlock": "0x0", "topics": []}, 3),
+        ({"fromBlock": "0x0", "topics": []}, 4),
         ({"fromBlock": "0x0", "topics": _transfer_topics(ALICE)}, 1),
         ({"fromBlock": "0x0", "topics": _transfer_topics(SHOP)}, 0),
         ({"fromBlock": "0x0", "topics": [to_hex(abi.TRANSFER_EVENT), None]}, 2),
@@ -376,7 +314,7 @@ def _transfer_topics(sender: bytes) -> list[Any]:
             3,
         ),
         ({"fromBlock": "0x0", "topics": [[to_hex(abi.AUTHORIZATION_USED), UNKNOWN]]}, 1),
-        ({"fromBlock": "0x0", "topics": [[None, UNKNOWN]]}, 3),
+        ({"fromBlock": "0x0", "topics": [[None, UNKNOWN]]}, 4),
         ({"fromBlock": "0x0", "topics": [None] * 4}, 0),  # no log has four topics
     ],
 )
@@ -561,7 +499,7 @@ def _sending(**more: Any) -> dict[str, Any]:
 
 def test_an_unlocked_account_sends(unlocked: Rpc) -> None:
     assert unlocked.result("eth_accounts") == [to_hex(OWNER)]
-    fields = _sending(gas="0x30d40", gasPrice="0x1", nonce="0x0", chainId="0x152")
+    fields = _sending(gas="0x30d40", gasPrice="0x48c27395000", nonce="0x0", chainId="0x152")
     tx_hash = unlocked.result("eth_sendTransaction", fields)
     assert unlocked.result("eth_getTransactionReceipt", tx_hash)["status"] == "0x1"
     assert int(unlocked.result("eth_call", _balance_of(SHOP)), 16) == 10_000
@@ -572,8 +510,11 @@ def test_an_unlocked_account_sends(unlocked: Rpc) -> None:
     [
         (_sending(**{"from": to_hex(ALICE)}), -32000, to_hex(ALICE)),
         (_sending(**{"from": None}), -32602, "from"),
-        (_sending(nonce="0x5"), -32000, "nonce is 5, but must be 0"),
-        (_sending(chainId="0x19"), -32000, "chainId is 25, but must be 338"),
+        (_sending(nonce="0x5"), -32000, "nonce too high: address"),
+        (_sending(chainId="0x19"), -32000, "invalid chain id for signer: have 25 want 338"),
+        (_sending(gasPrice="0x1"), -32000, "max fee per gas less than block base fee"),
+        (_sending(gas="0x5208"), -32000, "intrinsic gas too low"),
+        (_sending(gasPrice="0x1", maxFeePerGas="0x1"), -32000, "both gasPrice and"),
         (_sending(to=None), -32602, "contracts cannot be created"),
     ],
 )
@@ -588,7 +529,7 @@ def test_an_invalid_transaction_is_not_sent(
 
 def test_a_locked_chain_takes_no_transaction() -> None:
     ledger = new_ledger()
-    rpc = Rpc(ledger, Http(rpc_app(ledger, accounts=[OWNER])))
+    rpc = Rpc(ledger, Http(rpc_app(ledger, keys=[OWNER_KEY.secret])))
     error = rpc.error("eth_sendTransaction", _sending())
     assert error["code"] == -32000
     assert "unlocked" in error["message"]
@@ -597,7 +538,7 @@ def test_a_locked_chain_takes_no_transaction() -> None:
 
 def test_an_account_that_cannot_pay_for_gas_gets_an_error() -> None:
     ledger = new_ledger()
-    rpc = Rpc(ledger, Http(rpc_app(ledger, accounts=[ALICE], unlocked=True)))
+    rpc = Rpc(ledger, Http(rpc_app(ledger, keys=[ALICE_KEY.secret], unlocked=True)))
     error = rpc.error("eth_sendTransaction", _sending(**{"from": to_hex(ALICE)}))
     assert error["code"] == -32000
     assert "insufficient funds" in error["message"]
@@ -629,7 +570,7 @@ def web3() -> Iterator[Web3]:
     """web3.py, talking HTTP to a ledger in which Alice has paid the shop once."""
     ledger = new_ledger()
     asyncio.run(ledger.send(PAYMENT))
-    app = application([rpc_route("/rpc", ledger, accounts=[OWNER], unlocked=True)])
+    app = application([rpc_route("/rpc", ledger, keys=[OWNER_KEY.secret], unlocked=True)])
     server = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="off", ws="none"))
     with closing(socket.create_server(("127.0.0.1", 0))) as listener:  # connections queue here
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})

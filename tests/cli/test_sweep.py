@@ -41,12 +41,12 @@ def test_it_prints_means_with_intervals(study: Path) -> None:
     done = run(f"{study}:delay", "--set", "rate=1,4", "--set", "mode=fast", "--seeds", 5)
     assert done.exit_code == 0, done.output
     head, *rows = [line.split() for line in done.stdout.splitlines()]
-    assert head == ["rate", "mode", "result", "seeds", "mean", "low", "high"]
-    assert [row[:5] for row in rows] == [
-        ["1", "fast", "x", "5", "12"], ["1", "fast", "ok", "5", "0.6"],
-        ["4", "fast", "x", "5", "42"], ["4", "fast", "ok", "5", "0.6"],
+    assert head == ["rate", "mode", "result", "seeds", "failed", "mean", "low", "high"]
+    assert [row[:6] for row in rows] == [
+        ["1", "fast", "x", "5", "0", "12"], ["1", "fast", "ok", "5", "0", "0.6"],
+        ["4", "fast", "x", "5", "0", "42"], ["4", "fast", "ok", "5", "0", "0.6"],
     ]  # fmt: skip
-    assert all(float(row[5]) < float(row[4]) < float(row[6]) for row in rows)
+    assert all(float(row[6]) < float(row[5]) < float(row[7]) for row in rows)
     assert max(map(len, done.stdout.splitlines())) <= 80
 
 
@@ -63,7 +63,7 @@ def test_a_failure_is_told_with_the_line_that_replays_it(study: Path) -> None:
         [sys.executable, *command[1:]], capture_output=True, text=True, check=False
     )
     assert again.returncode == 1
-    assert "1 point failed" in again.stderr
+    assert "the only point failed" in again.stderr
 
 
 def test_a_folder_has_all_rows_and_the_summary_and_is_resumed(study: Path, tmp_path: Path) -> None:
@@ -78,11 +78,62 @@ def test_a_folder_has_all_rows_and_the_summary_and_is_resumed(study: Path, tmp_p
     assert summary.loc[summary["rate"] == 2, "failed"].tolist() == [2, 2]
     more = run(f"{study}:delay", "--set", "rate=1", "--seeds", 8, "--out", out)
     assert more.exit_code == 0
-    assert len(pd.read_parquet(out / "results.parquet")) == 8
     study.write_text(STUDY.replace("rate == 2", "rate == 3"))
     changed = run(f"{study}:delay", "--set", "rate=1", "--seeds", 8, "--out", out)
     assert changed.exit_code == 2
     assert "results of another sweep (the source of the experiment" in changed.stderr
+
+
+def test_a_folder_keeps_the_rows_of_earlier_calls(study: Path, tmp_path: Path) -> None:
+    """Fewer values or seeds than before: the files have all that is in the folder, in any order."""
+    out = tmp_path / "out"
+    call = (f"{study}:delay", "--out", out, "--set")
+    run(*call, "rate=1,2", "--seeds", 6)
+    done = run(*call, "rate=1", "--seeds", 8)
+    assert len(done.stdout.splitlines()) == 3, "the table has what was asked for"
+    assert "14 points of all sweeps" in done.stderr
+    rows, summary = pd.read_parquet(out / "results.parquet"), pd.read_csv(out / "summary.csv")
+    points = [(1, seed) for seed in range(8)] + [(2, seed) for seed in range(6)]
+    assert list(zip(rows["rate"], rows["seed"], strict=True)) == points
+    assert summary[["rate", "result", "seeds"]].values.tolist() == [
+        [1, "x", 8], [1, "ok", 8], [2, "x", 4], [2, "ok", 4],
+    ]  # fmt: skip
+    run(*call, "rate=0.5", "--seeds", "3:")
+    rows = pd.read_parquet(out / "results.parquet")
+    assert list(zip(rows["rate"], rows["seed"], strict=True)) == [(0.5, 3), *points]
+
+
+def test_a_folder_of_other_parameters_is_refused(study: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    run(f"{study}:delay", "--set", "rate=1", "--seeds", 2, "--out", out)
+    before = (out / "results.parquet").read_bytes()
+    done = run(f"{study}:delay", "--set", "rate=1", "--set", "mode=x", "--seeds", 2, "--out", out)
+    assert done.exit_code == 2
+    assert (
+        "results of another sweep (the list of parameters was rate, is mode, rate)" in done.stderr
+    )
+    assert (out / "results.parquet").read_bytes() == before
+
+
+def test_if_every_point_fails_the_table_is_missing_and_the_errors_are_said(study: Path) -> None:
+    done = run(f"{study}:delay", "--set", "rate=2", "--seeds", "3:")
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert done.stderr.startswith("x402sim: the only point failed:\n")
+    study.write_text(STUDY.replace("seed in (3, 5)", "seed >= 0"))
+    done = run(f"{study}:delay", "--set", "rate=2", "--seeds", 3)
+    assert done.stderr.startswith("x402sim: all 3 points failed. The first one:\n")
+    assert "no summary" not in done.stderr
+
+
+def test_an_interval_needs_two_seeds_and_the_command_says_so(study: Path) -> None:
+    done = run(f"{study}:number", "--seeds", "7:")
+    assert done.stdout.splitlines()[1].split() == ["value", "1", "0", "7", "-", "-"]
+    assert done.stderr == "x402sim: - is an interval that cannot be told: it needs two seeds\n"
+
+
+def test_the_help_says_how_one_seed_is_given() -> None:
+    text = " ".join(CliRunner().invoke(app, ["sweep", "--help"]).stdout.replace("│", "").split())
+    assert "A: is A alone" in text
 
 
 def test_json_and_seeds_without_parameters(study: Path) -> None:
@@ -101,7 +152,7 @@ def test_json_and_seeds_without_parameters(study: Path) -> None:
         (["{study}:delay", "--set", "rate"], "KEY=A,B,C is needed, not 'rate'"),
         (["{study}:delay", "--set", "ratte=1"], "did you mean 'rate'"),
         (["{study}:number", "--seeds", "many"], "--seeds: N or A:B is needed"),
-        (["{study}:number", "--seeds", "0"], "seeds: whole numbers"),
+        (["{study}:number", "--seeds", "0"], "seeds: a number of seeds"),
     ],
 )
 def test_wrong_usage_is_said_in_one_line(study: Path, arguments: list[str], says: str) -> None:

@@ -43,11 +43,16 @@ def slow(folder: str, n: int, seed: int) -> int:
     return counted(folder, n, seed)
 
 
-def flawed(n: int, seed: int) -> float:
+def flawed(n: int, seed: int, m: int = 0) -> float:
     """Raise for some points."""
     if n == 2 and seed in (3, 5):
         raise KeyError(f"seed {seed}")
     return seed / n
+
+
+def always_flawed(n: int, seed: int) -> float:
+    """Raise for every point."""
+    raise KeyError(f"seed {seed}")
 
 
 def deadly(n: int, seed: int) -> int:

@@ -82,7 +82,7 @@ def test_the_command_plays_on_a_cluster(client: Any, tmp_path: Path) -> None:
     )
     assert done.exit_code == 0, done.output
     assert [line.split() for line in done.stdout.splitlines()] == [
-        ["n", "result", "seeds", "mean", "low", "high"],
-        ["1", "value", "4", "2", "2", "2"],
-        ["2", "value", "4", "4", "4", "4"],
+        ["n", "result", "seeds", "failed", "mean", "low", "high"],
+        ["1", "value", "4", "0", "2", "2", "2"],
+        ["2", "value", "4", "0", "4", "4", "4"],
     ]

@@ -63,6 +63,17 @@ def test_without_them_each_cell_has_seeds_of_its_own() -> None:
     assert alone["seed"].tolist() == frame.loc[frame["n"] == 2, "seed"].tolist()
 
 
+def test_a_number_of_seeds_is_a_range() -> None:
+    """As on the command line, where `--seeds 3` plays 0, 1 and 2."""
+    frame = sweep(studies.flawed, {"n": [1]}, seeds=3, workers=0)
+    assert frame["seed"].tolist() == [0, 1, 2]
+    for wrong in (0, -1, True, 2.0, "3", [1.5], None):
+        with pytest.raises(
+            ValueError, match="seeds: a number of seeds from 1 on, or whole numbers"
+        ):
+            sweep(studies.flawed, {"n": [1]}, seeds=wrong, workers=0)  # type: ignore[arg-type]
+
+
 def test_an_experiment_may_return_a_frame() -> None:
     frame = sweep(studies.as_frame, {"rate": [1, 2]}, seeds=[3, 0, 1], workers=0)
     assert frame["seed"].tolist() == [3, 3, 3, 1] * 2
@@ -102,7 +113,7 @@ def test_an_experiment_that_does_not_fit_is_refused_before_it_is_played() -> Non
         sweep(studies.wait, {"ratte": [1.0]}, workers=0)
     with pytest.raises(TypeError, match="plain function"):
         sweep(story, {"n": [1]}, workers=0)
-    with pytest.raises(ValueError, match="seeds: whole numbers"):
+    with pytest.raises(ValueError, match="seeds: a number of seeds"):
         sweep(studies.wait, RATES, seeds=[], workers=0)
     with pytest.raises(ValueError, match="not both"):
         sweep(studies.wait, RATES, workers=2, executor=ThreadPoolExecutor(1))
@@ -215,6 +226,11 @@ def test_a_failure_is_raised_at_the_end_and_loses_nothing_else() -> None:
     assert frame["value"].notna().sum() == 18
 
 
+def test_if_every_point_fails_it_says_so() -> None:
+    with pytest.raises(SweepFailed, match=r"^All 3 points failed. The first one:\n"):
+        sweep(studies.always_flawed, {"n": [1]}, range(3), workers=0)
+
+
 def test_a_failure_is_recorded_with_the_line_that_replays_it() -> None:
     frame = sweep(studies.flawed, {"n": [1, 2]}, range(10), workers=0, on_error="record")
     failed = frame[frame["error"].notna()]
@@ -297,6 +313,12 @@ def test_a_file_is_named_by_parameters_and_seeds_and_can_be_read_alone(tmp_path:
     assert pd.read_parquet(file).drop(columns=["error", "trace", "replay"]).to_dict("records") == [
         {"n": 4, "seed": 7, "value": 1.75}
     ]
+
+
+def test_results_of_other_parameters_are_not_mixed(tmp_path: Path) -> None:
+    sweep(studies.flawed, {"n": [1]}, [0], workers=0, out=tmp_path)
+    with pytest.raises(ValueError, match=r"of parameters was n, is m, n\): choose another folder"):
+        sweep(studies.flawed, {"n": [1], "m": [2]}, [0], workers=0, out=tmp_path)
 
 
 def test_results_of_another_experiment_are_not_mixed(tmp_path: Path) -> None:

@@ -34,6 +34,7 @@ NAMES = {kind.__name__: name_of(kind) for kind in KINDS}
 FORMAT = """
 begin: scenario title seed start_ms network decimals symbol chain options merchant token_owner source
 end: outcome reason
+service joined: name merchant
 payer joined: name address
 time advanced: seconds
 fault injected: victim does path contains skip times probability seconds status body content_type work_done

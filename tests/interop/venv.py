@@ -6,26 +6,20 @@ Nothing is skipped: what cannot be installed fails its tests.
 """
 
 import fcntl
-import json
-import os
 import subprocess
 import sys
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from tests.serve.driver import Running
+from tests.interop import programs
 
 FOLDER = Path(__file__).parent / "python"
 REQUIREMENTS = FOLDER / "requirements.txt"
 VENV = FOLDER / ".venv"
 INSTALLED = VENV / "installed.txt"
 INSTALL_TIMEOUT_S = 110
-RUN_TIMEOUT_S = 60
-NO_PROXY = {"NO_PROXY": "*", "no_proxy": "*"}
 
 
 class NotInstalled(Exception):
@@ -71,41 +65,16 @@ def _run(command: list[str]) -> None:
         raise NotInstalled(f"{' '.join(command)} failed:\n{done.stderr.strip()}")
 
 
-def command(program: str, *arguments: str) -> list[str]:
+def command(program: str) -> list[str]:
     """Return the command of python/PROGRAM; -E keeps PYTHONPATH, and so our package, away."""
-    return [str(python()), "-E", str(FOLDER / program), *arguments]
+    return [str(python()), "-E", str(FOLDER / program)]
 
 
 def run(program: str, told: dict[str, Any]) -> Any:
-    """Run python/PROGRAM, which reads one JSON value, and return the JSON value that it prints.
-
-    It gets `told` on stdin. If it fails, the assertion shows what it wrote.
-    """
-    done = subprocess.run(
-        command(program),
-        input=json.dumps(told),
-        capture_output=True,
-        text=True,
-        timeout=RUN_TIMEOUT_S,
-        env={**os.environ, **NO_PROXY},
-    )
-    assert done.returncode == 0, f"{program} failed:\n{done.stdout}\n{done.stderr}"
-    return json.loads(done.stdout.splitlines()[-1])
+    """Run python/PROGRAM; see `programs.run`."""
+    return programs.run(command(program), told)
 
 
-@contextmanager
-def serving(program: str, told: dict[str, Any]) -> Iterator[str]:
-    """Run python/PROGRAM, a server, until the block ends; yield the URL that it prints first.
-
-    It gets a file with `told` as its only argument. If it fails, the assertion shows what it wrote.
-    """
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "told.json"
-        file.write_text(json.dumps(told))
-        process = Running(program=command(program, str(file)), env=NO_PROXY)
-        try:
-            url = process.line().strip()
-            assert url, f"{program} did not start:\n{process.errors()}"
-            yield url
-        finally:
-            process.close()
+def serving(program: str, told: dict[str, Any]) -> AbstractContextManager[str]:
+    """Run python/PROGRAM, a server; see `programs.serving`."""
+    return programs.serving(command(program), told)

@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import json
+import logging
 import pickle
 import re
 import subprocess
@@ -13,7 +15,8 @@ from typing import Any
 import pytest
 
 from x402sim import Fault, Journal, LiveWorld, Run, World
-from x402sim.events import End, StoryRaised
+from x402sim.events import End, NoAnswer, StoryRaised
+from x402sim.population import Every
 from x402sim.report.run import RunFailed
 
 HERE = Path(__file__).name
@@ -84,6 +87,59 @@ def test_a_group_tells_every_error_in_it_with_file_and_line() -> None:
         'inner: {}["nothing"]', 'inner: raise ValueError("two things went wrong") from error'
     ]  # fmt: skip
     assert all(place.startswith(f"  {HERE}:") for place, _, _ in first)
+
+
+async def broken_visit(payer: Any, rng: Any) -> None:
+    await payer.buy()
+    {}["nothing"]
+
+
+def test_an_error_in_a_visit_is_told_by_the_users_line_first_and_without_our_frames() -> None:
+    async def story(world: LiveWorld) -> None:
+        await world.population(3, arrivals=Every(1), behaviour=broken_visit)
+
+    run = World(seed=1).play(story)
+    assert run.reason == "KeyError: 'nothing' (in a visit of payer 1)"
+    head, *frames, again = str(RunFailed(run)).split("\n  ")
+    line = broken_visit.__code__.co_firstlineno + 2
+    assert head == f"'story' failed with seed 1: {run.reason}, at {HERE}:{line}"
+    assert [re.sub(r":\d+ ", ": ", frame) for frame in frames] == [
+        f"{HERE}: in story: await world.population(3, arrivals=Every(1), behaviour=broken_visit)",
+        f'{HERE}: in broken_visit: {{}}["nothing"]',
+    ]
+    assert again.startswith("play it again")
+
+
+def test_the_frames_after_the_users_last_one_say_what_refused() -> None:
+    async def story(world: LiveWorld) -> None:
+        await world.advance(-1)
+
+    first, *others = trace(World().play(story))
+    assert re.fullmatch(rf"{HERE}:\d+ in story: await world.advance\(-1\)", first)
+    assert others
+    assert all(line.startswith("x402sim/world/story/live.py:") for line in others)
+
+
+def test_an_error_in_the_library_of_python_is_told_by_the_users_line() -> None:
+    async def story(world: LiveWorld) -> None:
+        json.loads("{")
+
+    told = RunFailed(World().play(story))
+    assert told.place == f"{HERE}:{story.__code__.co_firstlineno + 1}"
+
+
+def test_a_plain_function_is_no_story() -> None:
+    def notasync(world: LiveWorld) -> None: ...
+
+    run = World().play(notasync)  # type: ignore[arg-type]
+    line = notasync.__code__.co_firstlineno
+    assert run.reason == (
+        f"TypeError: notasync ({HERE}:{line}) is no story, since it returned None: "
+        "write `async def notasync(world)`"
+    )
+    assert trace(run) == ()
+    assert RunFailed(run).place == ""
+    assert World().play(lambda world: forgetful(world)).reason.startswith("ForgottenAwait")
 
 
 @pytest.mark.parametrize("name", ["replay", "lost_answer"])
@@ -219,6 +275,28 @@ def test_it_is_found_in_a_task_and_in_a_variable_too() -> None:
     assert "'Payer.balance' was never awaited" in reason
 
 
+@pytest.mark.parametrize(
+    "misuse",
+    [
+        lambda world: world.payer("alice").buy(),
+        lambda world: world.payer("alice") + 1,
+        lambda world: world.payer("alice")[0],
+        lambda world: len(world.payer("alice")),
+    ],
+)
+def test_an_error_that_follows_from_a_forgotten_await_says_so(
+    misuse: Any, recwarn: pytest.WarningsRecorder
+) -> None:
+    async def story(world: LiveWorld) -> None:
+        misuse(world)
+
+    run = World().play(story)
+    where = rf"( \({HERE}:\d+\))?"  # an AttributeError keeps it until it is handled
+    told = rf"\(coroutine 'LiveWorld.payer' was never awaited{where}: write `await`\)$"
+    assert re.search(told, run.reason)
+    assert not recwarn.list
+
+
 def test_threads_do_not_see_each_others_forgotten_awaits() -> None:
     async def careful(world: LiveWorld) -> None:
         await (await world.payer("alice", balance="1.00")).buy()
@@ -226,6 +304,35 @@ def test_threads_do_not_see_each_others_forgotten_awaits() -> None:
     with ThreadPoolExecutor(4) as threads:
         runs = list(threads.map(World().play, [forgetful, careful] * 6))
     assert [run.outcome for run in runs] == ["failed", "passed"] * 6
+
+
+# --- what the simulated service logs ------------------------------------------------------
+
+
+async def broken_node(world: LiveWorld) -> None:
+    await (await world.payer("alice", balance="1.00")).buy()
+    await world.fault(Fault(victim="rpc", does="refuse", times=None))
+    await world.fault(Fault(victim="explorer", does="refuse", times=None))
+    await world.advance(1200)
+
+
+@pytest.mark.parametrize("on", ["in-process", "tcp"])
+def test_a_fault_of_the_story_is_in_the_journal_and_not_on_stderr(
+    on: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    run = World(on=on).play(broken_node)
+    lost = [each.event for each in run.journal if isinstance(each.event, NoAnswer)]
+    assert {each.to for each in lost} >= {"explorer"}
+    assert caplog.records == []
+
+
+def test_who_asks_for_the_warnings_gets_them(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, logger="x402sim"):
+        World().play(broken_node)
+    assert any("did not answer" in record.getMessage() for record in caplog.records)
+    caplog.clear()
+    logging.getLogger("x402sim").warning("outside of a story")
+    assert [record.getMessage() for record in caplog.records] == ["outside of a story"]
 
 
 def test_outside_of_a_story_python_warns_as_ever() -> None:

@@ -28,7 +28,8 @@ def test_each_service_has_its_price_its_merchant_and_its_database(on: str) -> No
         assert (await cheap.ask(payment_id=second.payment_id)).status == 200
         assert (await dear.ask(payment_id=second.payment_id)).status == 402
         assert await world.balance(second.requirements["payTo"]) == 20_000
-        assert await world.earned() == 50_000
+        assert await world.earned("dear") == await world.earned("service") == 50_000
+        assert await world.earned() == 70_000
         session = await cheap.open_session("0.10", duration=60)
         assert (await cheap.ask(session_id=session.body["sessionId"])).status == 200
         await world.advance(120)
@@ -53,7 +54,7 @@ def test_the_report_knows_who_is_who() -> None:
 
     run = World(services=SHOPS, facilitators=DESKS).play(story)
     assert set(run.steps["payer"]) == {"alice"}
-    assert list(run.transfers["to"])[-2:] == ["merchant", "cheap"]
+    assert list(run.transfers["to"])[-2:] == ["dear", "cheap"]
     assert len(run.payments.query("status == 'settled'")) == 2
 
 

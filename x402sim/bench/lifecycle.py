@@ -222,6 +222,8 @@ class _DirectFacilitator(FacilitatorClient):
     async def settle(self, payment: PresentedPayment, requirements: PaymentRequirements) -> Outcome:
         """Have the facilitator settle."""
         result = await engine.settle(self._facilitator, _asked(payment, requirements))
+        if isinstance(result, engine.Pending):
+            raise TimeoutError(f"{to_hex(result.tx_hash)} is not mined yet")
         if not isinstance(result, engine.Transferred):
             return NotMoved(Refusal.FAILED, result.why.value)
         auth = result.authorization

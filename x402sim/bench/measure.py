@@ -8,14 +8,15 @@ from dataclasses import dataclass
 from os import cpu_count
 from typing import Any
 
-from x402sim.bench import day, lifecycle, long, served, signatures
+from x402sim.bench import day, lifecycle, long, served, signatures, sweeping
 from x402sim.bench.lifecycle import Transport
 from x402sim.bench.recording import Recorder
 from x402sim.bench.rounds import ROUNDS, Pace, Work, race
 from x402sim.protocol.crypto import keccak256, portable_keccak
 
-PARTS = ("lifecycles", "served", "day", "long")
-DEFAULT = PARTS[:-1]
+PARTS = ("lifecycles", "served", "day", "long", "sweep")
+DEFAULT = PARTS[:3]
+"""The parts that take less than a minute together."""
 RAW, OURS, JOURNAL = "raw signatures", "protocol.crypto", "journal"
 Tell = Callable[[str, float], None]
 """Called with what is being measured, and the share that is done, from 0 to 1."""
@@ -23,14 +24,15 @@ Tell = Callable[[str, float], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Size:
-    """How much to measure: seconds for each comparison, the day's payers and hours, and
-    the payments of the long run.
+    """How much to measure: seconds for each comparison, the day's payers and hours, the payments
+    of the long run, and the points of the sweep.
     """
 
     seconds: float = 10.0
     payers: int = 1000
     hours: float = 24.0
     payments: int = 100_000
+    points: int = 4000
 
 
 def measure(size: Size, parts: Collection[str] = PARTS, tell: Tell = lambda *_: None) -> Any:
@@ -123,9 +125,17 @@ def _long(size: Size, tell: Callable[[float], None]) -> dict[str, Any]:
     return {name: getattr(ran, name) for name in ran.__dataclass_fields__} | {"growth": ran.growth}
 
 
+def _sweep(size: Size, tell: Callable[[float], None]) -> dict[str, Any]:
+    swept = sweeping.measure(size.points, tell)
+    return {name: getattr(swept, name) for name in swept.__dataclass_fields__} | {
+        "ratio": swept.ratio
+    }
+
+
 _MEASURES: dict[str, Callable[[Size, Callable[[float], None]], dict[str, Any]]] = {
     "lifecycles": _lifecycles,
     "served": _served,
     "day": _day,
     "long": _long,
+    "sweep": _sweep,
 }

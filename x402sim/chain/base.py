@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from x402sim.protocol.crypto import Address, Hash
+from x402sim.protocol.raw_transaction import LEGACY, SignedTransaction
 
 
 class ChainError(Exception):
@@ -48,7 +49,11 @@ class Log:
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """A transaction, mined or not: the block fields are None while it is in the mempool."""
+    """A transaction, mined or not: the block fields are None while it is in the mempool.
+
+    `gas_price` is what it pays for a unit of gas, in wei. `signed` is None if the chain sent it
+    for an account without a signature.
+    """
 
     hash: Hash
     call: Call
@@ -58,6 +63,7 @@ class Transaction:
     block_number: int | None = None
     block_hash: Hash | None = None
     index: int | None = None
+    signed: SignedTransaction | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +80,7 @@ class TxReceipt:
     cumulative_gas_used: int
     logs: tuple[Log, ...]
     revert_reason: str | None
+    type: int = LEGACY
 
     @property
     def succeeded(self) -> bool:

@@ -27,12 +27,13 @@ def bench(
     payers: Annotated[int, typer.Option(help="Payers of the simulated day.", min=1)] = 1000,
     hours: Annotated[float, typer.Option(help="Simulated hours of the day.", min=0.01)] = 24.0,
     payments: Annotated[int, typer.Option(help="Payments of the long run.", min=10)] = 100_000,
+    points: Annotated[int, typer.Option(help="Points of the sweep.", min=1)] = 4000,
     only: Annotated[
         list[str] | None,
         typer.Option(
             metavar="PART",
-            help="Part to measure: lifecycles, served, day or long; repeatable. "
-            "[default: all but long]",
+            help="Part to measure: lifecycles, served, day, long or sweep; repeatable. "
+            "[default: the first three]",
         ),
     ] = None,
 ) -> None:
@@ -46,6 +47,8 @@ def bench(
     - day: a thousand payers for a simulated day, in one process.
     - long (only if asked for, as it takes about ten minutes): 100,000 payments in one
       run with its journal on disk, and the CPU time and memory of a payment in each tenth.
+    - sweep (only if asked for, as it takes a minute or two): `x402sim.sweep` of 4,000 points
+      in one fresh process, and in two. A busy machine makes the ratio smaller.
 
     All rounds alternate in one run, and the output has their medians: the ratios hold on
     other machines, the absolute numbers do not.
@@ -56,10 +59,12 @@ def bench(
     unknown = [name for name in only or [] if name not in PARTS]
     if unknown:
         raise give_up(f"--only: {unknown_name('part', unknown[0], PARTS)}")
-    size = Size(seconds=seconds, payers=payers, hours=hours, payments=payments)
+    size = Size(seconds=seconds, payers=payers, hours=hours, payments=payments, points=points)
     try:
         with quiet(), Progress(1.0, shown=not as_json) as progress:
             measured = measure(size, only or DEFAULT, progress.update)
+    except ModuleNotFoundError as error:
+        raise give_up(f"--only sweep: {error}") from error
     except (AssertionError, RuntimeError, OSError) as error:
         typer.echo(f"x402sim: the benchmark failed: {error}", err=True)
         raise typer.Exit(NOT_ALL_HELD) from error
@@ -85,6 +90,8 @@ def _lines(measured: dict[str, Any]) -> list[str]:
         lines += ["", *_day(measured["day"])]
     if "long" in measured:
         lines += ["", *_long(measured["long"])]
+    if "sweep" in measured:
+        lines += ["", *_sweep(measured["sweep"])]
     return lines
 
 
@@ -125,4 +132,13 @@ def _long(long: dict[str, Any]) -> list[str]:
         f"  growth            {long['growth']:.2f} times, from the third tenth to the last",
         f"  memory a payment  {'unknown' if held is None else f'{held / 1000:.1f} kB'}",
         f"journal sha256 {long['journal_sha256']}",
+    ]
+
+
+def _sweep(swept: dict[str, Any]) -> list[str]:
+    points = swept["points"]
+    return [
+        f"{points:,} points of a sweep, in fresh processes",
+        f"  one process       {swept['one_s']:.1f} s, {1000 * swept['one_s'] / points:.1f} ms each",
+        f"  two processes     {swept['two_s']:.1f} s, {swept['ratio']:.2f} times as fast",
     ]

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from x402sim.commands.playing import Played, combined_sha256
 from x402sim.events import Check, StoryRaised
 from x402sim.printable import printable
+from x402sim.report.run import RunFailed
 from x402sim.report.summary import OUTCOMES
 from x402sim.report.trace import failed_checks
 from x402sim.spec.clauses import CLAUSES
@@ -65,7 +66,7 @@ def failure(played: Played) -> Iterator[str]:
     """Yield a scenario that failed: its failed checks, or its error."""
     run = played.run
     yield _fill(f"FAILED {run.name}: {run.title}", 0)
-    yield _fill(run.reason, 2)
+    yield _fill(RunFailed(run).told, 2)
     broken = failed_checks(run.journal)
     last_exchange = None
     for check, trace in broken[:MAX_CHECKS]:
@@ -75,7 +76,7 @@ def failure(played: Played) -> Iterator[str]:
     if len(broken) > MAX_CHECKS:
         yield f"\n  and {len(broken) - MAX_CHECKS} more; --json prints them all"
     for entry in run.journal:
-        if isinstance(entry.event, StoryRaised):
+        if isinstance(entry.event, StoryRaised) and entry.event.trace:
             yield "\n  the scenario raised it here:"
             yield from (_cut(f"    {frame}") for frame in entry.event.trace)
     yield f"\n  run it again: {played.again}"

@@ -24,31 +24,40 @@ _INTERRUPTED = 130
 _MOST_SHOWN = 10
 
 
+_Experiment = Annotated[
+    str, typer.Argument(metavar="FILE.py:FUNCTION", help="The experiment, a plain function.")
+]
+_Values = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", metavar="KEY=A,B,C", help="Values of a parameter; give it for each parameter."
+    ),
+]
+_Seeds = Annotated[
+    str,
+    typer.Option(metavar="N", help="N seeds from 0 on; A:B is from A to B - 1; A: is A alone."),
+]
+_Workers = Annotated[
+    int | None,
+    typer.Option(help="Processes; 0 plays in this one.  [default: one a CPU]", min=0, max=256),
+]
+_Dask = Annotated[
+    str | None,
+    typer.Option(metavar="ADDRESS", help="Play on the Dask cluster with this scheduler."),
+]
+_Out = Annotated[
+    Path | None,
+    typer.Option(metavar="DIR", help="Write results to DIR, and resume what is there."),
+]
+
+
 def sweep(
-    experiment: Annotated[
-        str, typer.Argument(metavar="FILE.py:FUNCTION", help="The experiment, a plain function.")
-    ],
-    values: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set", metavar="KEY=A,B,C", help="Values of a parameter; give it for each parameter."
-        ),
-    ] = None,
-    seeds: Annotated[
-        str, typer.Option(metavar="N", help="Seeds 0 to N - 1, or from A up to B with A:B.")
-    ] = "200",
-    workers: Annotated[
-        int | None,
-        typer.Option(help="Processes; 0 plays in this one.  [default: one a CPU]", min=0, max=256),
-    ] = None,
-    dask: Annotated[
-        str | None,
-        typer.Option(metavar="ADDRESS", help="Play on the Dask cluster with this scheduler."),
-    ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Write results to DIR, and resume what is there."),
-    ] = None,
+    experiment: _Experiment,
+    values: _Values = None,
+    seeds: _Seeds = "200",
+    workers: _Workers = None,
+    dask: _Dask = None,
+    out: _Out = None,
     independent: Annotated[
         bool, typer.Option("--independent", help="Give each cell seeds of its own.")
     ] = False,
@@ -62,27 +71,38 @@ def sweep(
     the mean of each result with its 95 % confidence interval, a bootstrap over seeds.
 
     With --out, DIR keeps one Parquet file a task, so that an interrupted sweep goes on with the
-    same command; at the end, all rows are in results.parquet and the summary in summary.csv. Exit
-    code 1: at least one point failed; the output has its error, and the line that replays it.
+    same command. Later calls may add values and seeds: results.parquet has all rows in DIR, and
+    summary.csv summarizes them; the table that is printed has what this call asks for.
+
+    Exit code 1: at least one point failed; the output has its error, and the line that replays it.
 
     Examples:
 
     - `x402sim sweep study.py:delay --set rate=0.1,0.5,2 --set limit=60,600 --seeds 200`
     - `x402sim sweep study.py:delay --set rate=0.1 --dask tcp://10.0.0.1:8786 --out results`
     """
+    keys = [text.partition("=")[0] for text in values or []]
     try:
+        function = _function(experiment)
         with quiet():
             frame = _played(
-                experiment, values or [], seeds, (dask, workers), out, common=not independent
+                function,
+                experiment,
+                values or [],
+                seeds,
+                (dask, workers),
+                out,
+                common=not independent,
             )
-        keys = [text.partition("=")[0] for text in values or []]
-        _print_results(frame, keys, out, as_json=as_json)
+        if out is not None:
+            _write(function, keys, out, _points(frame, keys))
     except Misuse as misuse:
         raise give_up(misuse) from misuse
     except KeyboardInterrupt:
         raise _interrupted(out) from None
+    _print_results(frame, keys, as_json=as_json)
     if frame["error"].notna().any():
-        _print_failures(frame[frame["error"].notna()])
+        _print_failures(frame)
         raise typer.Exit(NOT_ALL_HELD)
 
 
@@ -93,6 +113,7 @@ def _interrupted(out: Path | None) -> typer.Exit:
 
 
 def _played(
+    function: Callable[..., Any],
     experiment: str,
     values: Sequence[str],
     seeds: str,
@@ -101,11 +122,10 @@ def _played(
     *,
     common: bool,
 ) -> "DataFrame":
-    """Play the sweep; raises `Misuse` for what cannot be played."""
+    """Play the sweep of a function, which `experiment` names; raises `Misuse`."""
     from x402sim.experiments.grid import cells
     from x402sim.experiments.sweep import play
 
-    function = _function(experiment)
     numbers = _seeds(seeds)
 
     def replay(cell: "Cell") -> str:
@@ -189,28 +209,49 @@ def _executor(dask: str | None) -> Iterator[Any]:
         yield client
 
 
-def _print_results(
-    frame: "DataFrame", keys: Sequence[str], out: Path | None, *, as_json: bool
-) -> None:
-    """Print the summary; write it and all rows, if there is a folder."""
-    from x402sim.experiments.summary import summarize
+def _write(function: Callable[..., Any], keys: Sequence[str], out: Path, played: int) -> None:
+    """Write all rows of a folder and their summary; say so if they are more than were played.
 
-    rows = frame.drop(columns="trace")
+    Raises `Misuse` for tables that cannot be one frame.
+    """
+    from x402sim.experiments.folder import Folder
+    from x402sim.experiments.frame import whole_frame
+
+    folder = Folder(out, function, keys)
     try:
-        table = summarize(rows, by=list(keys))
-    except ValueError as error:  # nothing but texts, or nothing but failures
-        table = None
-        typer.echo(f"x402sim: no summary: {error}", err=True)
-    if out is not None:
-        rows.to_parquet(out / "results.parquet", index=False)
-        if table is not None:
-            table.to_csv(out / "summary.csv", index=False, lineterminator="\n")
+        rows = whole_frame(list(folder.tables()), keys).drop(columns="trace")
+    except (TypeError, ValueError) as error:
+        raise Misuse(f"{out}: {error}") from error
+    folder.write("results.parquet", rows.to_parquet(index=False))
+    table = _summary(rows, keys)
+    if table is not None:
+        csv = table.to_csv(index=False, lineterminator="\n")
+        folder.write("summary.csv", csv.encode())
+    if (points := _points(rows, keys)) > played:
+        typer.echo(f"x402sim: the files in {out} have the {points} points of all sweeps", err=True)
+
+
+def _summary(rows: "DataFrame", keys: Sequence[str]) -> "DataFrame | None":
+    """Return the summary; None if there is no number."""
+    from x402sim.experiments.summary import results_of, summarize
+
+    return summarize(rows, by=list(keys)) if results_of(rows, keys) else None
+
+
+def _print_results(frame: "DataFrame", keys: Sequence[str], *, as_json: bool) -> None:
+    """Print the summary, or why there is none."""
+    table = _summary(frame, keys)
     if as_json:
         text = "[]" if table is None else table.to_json(orient="records")
         typer.echo(json.dumps({"points": _points(frame, keys), "summary": json.loads(text)}))
     elif table is not None:
-        shown = table[[*keys, "result", "seeds", "mean", "low", "high"]]
-        typer.echo(printable_table(shown))
+        columns = ["result", "seeds", "failed", "mean", "low", "high"]
+        typer.echo(printable_table(table[[*keys, *columns]]))
+        if table["low"].isna().any():
+            text = "- is an interval that cannot be told: it needs two seeds"
+            typer.echo(f"x402sim: {text}", err=True)
+    elif frame["error"].isna().any():
+        typer.echo("x402sim: no summary: the results have no numbers", err=True)
 
 
 def _points(frame: "DataFrame", keys: Sequence[str]) -> int:
@@ -222,16 +263,24 @@ def printable_table(table: "DataFrame") -> str:
     columns = []
     for name in table.columns:
         is_number = table[name].dtype.kind in "if"
-        texts = [f"{v:.4g}" if is_number else printable(str(v)) for v in table[name]]
+        texts = [_number(v) if is_number else printable(str(v)) for v in table[name]]
         width = max(map(len, [str(name), *texts]))
         align = ">" if is_number else "<"
         columns.append([f"{text:{align}{width}}" for text in [str(name), *texts]])
     return "\n".join("  ".join(cells).rstrip() for cells in zip(*columns, strict=True))
 
 
-def _print_failures(failed: "DataFrame") -> None:
-    count = "1 point" if len(failed) == 1 else f"{len(failed)} points"
-    typer.echo(f"\nx402sim: {count} failed. The first one:", err=True)
+def _number(value: float) -> str:
+    return "-" if value != value else f"{value:.4g}"
+
+
+def _print_failures(frame: "DataFrame") -> None:
+    """Print the first failure in full, and how to replay it and a few more."""
+    from x402sim.experiments.sweep import failures
+
+    failed = frame[frame["error"].notna()]
+    head = failures(frame)
+    typer.echo(f"x402sim: {head[0].lower()}{head[1:]}", err=True)
     for line in str(failed["trace"].iloc[0]).splitlines():
         typer.echo(f"  {printable(line)}", err=True)
     for _, row in failed.head(_MOST_SHOWN).iterrows():

@@ -72,6 +72,7 @@ from x402sim.events.story import (
     PayerJoined,
     RevertsForced,
     ServiceCrashed,
+    ServiceJoined,
     StoryRaised,
     TimeAdvanced,
 )
@@ -118,6 +119,7 @@ __all__ = [
     "Seconds",
     "ServiceCrashed",
     "ServiceEvent",
+    "ServiceJoined",
     "ServiceName",
     "SessionDebited",
     "SessionOpened",
@@ -142,7 +144,7 @@ Intervention = (
     | MiningSwitched | ChainReorganised | MempoolDropped | RevertsForced
 )  # fmt: skip
 """Actions of a story on its world."""
-StoryEvent = Begin | End | PayerJoined | Intervention | Check | StoryRaised | Note
+StoryEvent = Begin | End | ServiceJoined | PayerJoined | Intervention | Check | StoryRaised | Note
 """Events of a story or its world; the actor is "world"."""
 ChainEvent = TransactionMined | Transfer | AuthorizationConsumed | TransactionUndone
 """Events of the chain; the actor is "chain"."""

@@ -48,6 +48,13 @@ class PayerJoined(_Story, frozen=True, kw_only=True):
     address: str
 
 
+class ServiceJoined(_Story, frozen=True, kw_only=True):
+    """Written first for each service, after `begin`, if there are several: who is paid there."""
+
+    name: ServiceName
+    merchant: str
+
+
 class TimeAdvanced(_Story, frozen=True, kw_only=True):
     """Written when a story advances time, before it advances."""
 
@@ -128,8 +135,9 @@ class Check(_Story, frozen=True, kw_only=True):
 class StoryRaised(_Story, frozen=True, kw_only=True):
     """Written when a story raises an exception, with its trace.
 
-    A line is a frame, "FILE:LINE in FUNCTION: CODE", the newest last. The frames of its cause come
-    before, and the errors of a group, each with its own frames, after it.
+    A line is a frame, "FILE:LINE in FUNCTION: CODE", the newest last; frames of x402sim and of
+    libraries that lead to the story's are left out. The frames of its cause come before, and the
+    errors of a group, each with its own frames, after it. It is empty if no frame is the story's.
     """
 
     trace: tuple[str, ...]

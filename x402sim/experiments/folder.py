@@ -4,13 +4,14 @@ import hashlib
 import inspect
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from x402sim.experiments.batches import Task
+from x402sim.experiments.grid import labels_of
 from x402sim.experiments.tables import Done, decoded
 from x402sim.version import VERSION
 
@@ -30,11 +31,13 @@ class Folder:
     """The folder of one sweep, made if it does not exist.
 
     Raises `ValueError` if it has results of another experiment, or of another version of it, and
-    `OSError` if it cannot be made.
+    `OSError` if it cannot be made. `tables` raises it for results of other parameters.
     """
 
-    def __init__(self, path: Path, experiment: Callable[..., Any]) -> None:
-        self.path = path
+    def __init__(
+        self, path: Path, experiment: Callable[..., Any], parameters: Sequence[str]
+    ) -> None:
+        self.path, self._parameters = path, sorted(parameters)
         path.mkdir(parents=True, exist_ok=True)
         ours = Manifest(getattr(experiment, "__name__", "experiment"), _source_sha256(experiment))
         file = path / MANIFEST
@@ -47,11 +50,14 @@ class Folder:
             ("x402sim", theirs.x402sim, ours.x402sim),
             ("the source of the experiment, sha256", theirs.source_sha256, ours.source_sha256),
         ):
-            if seen != wanted:
-                raise ValueError(
-                    f"{path} has results of another sweep ({what} was {seen}, is {wanted}): choose "
-                    "another folder, or delete this one"
-                )
+            self._require(what, seen, wanted)
+
+    def _require(self, what: str, seen: str, wanted: str) -> None:
+        if seen != wanted:
+            raise ValueError(
+                f"{self.path} has results of another sweep ({what} was {seen}, is {wanted}): "
+                "choose another folder, or delete this one"
+            )
 
     def tables(self) -> Iterator[Done]:
         """Yield the tables of the tasks that are done; raises `ValueError` for a broken file."""
@@ -61,11 +67,21 @@ class Folder:
             except ValueError as error:
                 raise ValueError(f"{file}: {error}; delete it") from error
             if done is not None:
+                seen, wanted = sorted(labels_of(done.cell)), self._parameters
+                self._require("the list of parameters", _listed(seen), _listed(wanted))
                 yield done
 
     def save(self, task: Task, parquet: bytes) -> None:
         """Write the table of a task, whole or not at all."""
-        _write(self.path / name_of(task), parquet)
+        self.write(name_of(task), parquet)
+
+    def write(self, name: str, content: bytes) -> None:
+        """Write a file, whole or not at all."""
+        _write(self.path / name, content)
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names) or "empty"
 
 
 def name_of(task: Task) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from x402sim.experiments.grid import RESERVED, Cell
+from x402sim.experiments.grid import RESERVED, Cell, Label, labels_of
 from x402sim.experiments.tables import Done, joined
 
 if TYPE_CHECKING:
@@ -35,6 +35,28 @@ def chosen(tables: Sequence[Done], wanted: Mapping[str, Sequence[int]]) -> list[
                 taken[done.cell] |= new
                 found.append((done, new))
     return found
+
+
+def whole_frame(tables: Sequence[Done], parameters: Sequence[str]) -> "DataFrame":
+    """Return the rows of all points of these tables, ordered by the parameters' labels and seeds.
+
+    `parameters` are the names of all parameters, in the order of the columns.
+    """
+    wanted: dict[str, set[int]] = {}
+    for done in tables:
+        wanted.setdefault(done.cell, set()).update(done.seeds)
+    labels = [labels_of(key) for key in wanted]
+    labels.sort(key=lambda each: [_rank(each[name]) for name in parameters])
+    cells = [
+        Cell(number, {name: each[name] for name in parameters}, {})
+        for number, each in enumerate(labels)
+    ]
+    return frame_of(tables, cells, {key: sorted(seeds) for key, seeds in wanted.items()})
+
+
+def _rank(label: Label) -> tuple[bool, float, str]:
+    """Return what labels are ordered by: numbers as numbers, then texts and None."""
+    return (False, label, "") if isinstance(label, int | float) else (True, 0, str(label))
 
 
 def frame_of(

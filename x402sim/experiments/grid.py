@@ -34,6 +34,11 @@ class Cell:
         return msgspec.json.encode(self.labels, order="sorted").decode()
 
 
+def labels_of(key: str) -> dict[str, Label]:
+    """Return the labels of a cell from its key, sorted by name."""
+    return msgspec.json.decode(key, type=dict[str, Label])
+
+
 def cells(grid: Grid) -> list[Cell]:
     """Return the cells of a grid: of a mapping, the first parameter varies slowest.
 

@@ -42,7 +42,8 @@ def summarize(
 
     The interval is a bootstrap over seeds (2,000 resamples, percentiles): rows of one seed, which
     are not independent, are drawn together. With 10 seeds a 95 % interval covers the mean about
-    90 times in 100; from 30 on it keeps its word. The same frame gives the same numbers.
+    90 times in 100; from 30 on it keeps its word. It needs two seeds: `low` and `high` of one seed
+    are NaN, and so is `std` of one row. The same frame gives the same numbers.
 
     Raises `ValueError` for a column that does not exist, and for a confidence outside 0 to 1.
     """
@@ -71,13 +72,18 @@ def summarize(
 def _values(frame: "DataFrame", keys: list[str], values: str | Sequence[str] | None) -> list[str]:
     if values is not None:
         return [values] if isinstance(values, str) else list(values)
-    from pandas.api.types import is_numeric_dtype
-
-    names = [name for name in frame.columns if name not in (*keys, *RESERVED)]
-    found = [str(name) for name in names if is_numeric_dtype(frame[name])]
+    found = results_of(frame, keys)
     if not found:
         raise ValueError(f"no column has numbers to summarize: {', '.join(frame.columns)}")
     return found
+
+
+def results_of(frame: "DataFrame", keys: Sequence[str]) -> list[str]:
+    """Return the columns of numbers that are not parameters (`keys`) or columns of every sweep."""
+    from pandas.api.types import is_numeric_dtype
+
+    names = [name for name in frame.columns if name not in (*keys, *RESERVED)]
+    return [str(name) for name in names if is_numeric_dtype(frame[name])]
 
 
 def _named(quantile: float) -> str:

@@ -2,8 +2,9 @@
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import index
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, TypeGuard
 
 from x402sim.experiments.grid import Cell, Grid, cells, require_fit, seeds_of
 from x402sim.report import need_extra
@@ -35,7 +36,7 @@ class SweepFailed(Exception):
 def sweep(
     experiment: Callable[..., Any],
     grid: Grid,
-    seeds: Iterable[int] = range(200),
+    seeds: int | Iterable[int] = 200,
     executor: Any = None,
     *,
     workers: int | None = None,
@@ -51,10 +52,12 @@ def sweep(
     It may be written in a notebook.
     grid: the values of each parameter, `{"rate": [0.1, 0.2], "policy": {"naive": Forget()}}`, all
     combined. An object needs a label, as in `policy`. Or a list of cells, each a dict.
+    seeds: how many, from 0 on, so that 200 is `range(200)`; or which, such as `range(200, 400)`.
     executor: any `concurrent.futures.Executor`, or a `distributed.Client` of a Dask cluster. By
     default new processes are started: `workers`, or one a CPU. 0 plays in this process.
     out: a folder for one Parquet file a task. If a sweep is interrupted, the same call goes on
-    from there, and plays again what failed. More values and seeds may be added later.
+    from there, and plays again what failed. More values and seeds may be added later. The frame
+    has what this call asks for; `python -m x402sim sweep` writes all that a folder has.
     common_random_numbers: play all cells with the same seeds, so that they differ by their
     parameters only, and differences are precise. False draws other seeds for each cell.
     on_error: "raise" raises `SweepFailed` after all else was played; "record" keeps failed points
@@ -82,7 +85,7 @@ def sweep(
 def play(
     experiment: Callable[..., Any],
     found: Sequence[Cell],
-    seeds: Iterable[int],
+    seeds: int | Iterable[int],
     where: tuple[Any, int | None],
     out: str | Path | None,
     *,
@@ -111,13 +114,25 @@ def _require(on_error: OnError) -> None:
         raise ValueError(f'on_error: "raise" or "record", not {on_error!r}')
 
 
-def _whole(seeds: Iterable[int]) -> list[int]:
-    found = list(seeds)
-    if not found or not all(isinstance(each, int) and 0 <= each < 2**63 for each in found):
-        raise ValueError(f"seeds: whole numbers from 0 on are needed, at least one, not {seeds!r}")
+def _whole(seeds: object) -> list[int]:
+    """Return the seeds in order; raises `ValueError`."""
+    given = range(index(seeds)) if _is_seed(seeds) else seeds
+    found = list(given) if isinstance(given, Iterable) else []
+    if not found or not all(map(_is_seed, found)):
+        raise ValueError(
+            "seeds: a number of seeds from 1 on, or whole numbers from 0 on are needed, "
+            f"not {seeds!r}"
+        )
     if len(set(found)) < len(found):
         raise ValueError("seeds: each is played once, but one is given twice")
-    return found
+    return list(map(index, found))
+
+
+def _is_seed(value: object) -> TypeGuard[SupportsIndex]:
+    """Tell whether it is a whole number from 0 on, of Python or of numpy."""
+    if isinstance(value, bool) or not isinstance(value, SupportsIndex):
+        return False
+    return 0 <= index(value) < 2**63
 
 
 def _play(
@@ -139,7 +154,7 @@ def _play(
     from x402sim.experiments.tables import decoded
     from x402sim.experiments.worker import Work, packed, packed_values
 
-    folder = None if out is None else Folder(out, experiment)
+    folder = None if out is None else Folder(out, experiment, list(found[0].labels))
     tables = [] if folder is None else [each for each in folder.tables() if each.cell in wanted]
     done = {key: {s for t in tables if t.cell == key for s in t.seeds if s not in t.failed}
             for key in wanted}  # fmt: skip
@@ -198,10 +213,23 @@ def checked(frame: "DataFrame", on_error: OnError) -> "DataFrame":
     traces, frame = failed["trace"], frame.drop(columns="trace")
     if on_error == "record":
         return frame
-    count = "1 point" if len(failed) == 1 else f"{len(failed)} points"
-    lines = [f"{count} failed. The first one:", traces.iloc[0], ""]
+    lines = [failures(frame), traces.iloc[0], ""]
     for error, again in list(zip(failed["error"], failed["replay"], strict=True))[:_MOST_SHOWN]:
         lines += [str(error), f"  {again}"]
     if len(failed) > _MOST_SHOWN:
         lines.append(f'and {len(failed) - _MOST_SHOWN} more: on_error="record" returns them all')
     raise SweepFailed(frame, "\n".join(lines))
+
+
+def failures(frame: "DataFrame") -> str:
+    """Return how many points of a frame failed, as the head of a list of them."""
+    failed = int(frame["error"].notna().sum())
+    match failed, len(frame) - failed:
+        case 1, 0:
+            return "The only point failed:"
+        case 1, _:
+            return "1 point failed:"
+        case _, 0:
+            return f"All {failed} points failed. The first one:"
+        case _:
+            return f"{failed} points failed. The first one:"

@@ -22,9 +22,16 @@ def topic(signature: str) -> bytes:
 TRANSFER_EVENT = topic("Transfer(address,address,uint256)")
 AUTHORIZATION_USED = topic("AuthorizationUsed(address,bytes32)")
 AUTHORIZATION_CANCELED = topic("AuthorizationCanceled(address,bytes32)")
+MINT_EVENT = topic("Mint(address,address,uint256)")
+BURN_EVENT = topic("Burn(address,uint256)")
+MINTER_CONFIGURED = topic("MinterConfigured(address,uint256)")
+MINTER_REMOVED = topic("MinterRemoved(address)")
 
 TRANSFER = selector("transfer(address,uint256)")
 MINT = selector("mint(address,uint256)")
+BURN = selector("burn(uint256)")
+CONFIGURE_MINTER = selector("configureMinter(address,uint256)")
+REMOVE_MINTER = selector("removeMinter(address)")
 PAUSE = selector("pause()")
 UNPAUSE = selector("unpause()")
 BLACKLIST = selector("blacklist(address)")
@@ -42,6 +49,11 @@ DECIMALS = selector("decimals()")
 VERSION = selector("version()")
 TOTAL_SUPPLY = selector("totalSupply()")
 OWNER = selector("owner()")
+MASTER_MINTER = selector("masterMinter()")
+PAUSER = selector("pauser()")
+BLACKLISTER = selector("blacklister()")
+IS_MINTER = selector("isMinter(address)")
+MINTER_ALLOWANCE = selector("minterAllowance(address)")
 BALANCE_OF = selector("balanceOf(address)")
 AUTHORIZATION_STATE = selector("authorizationState(address,bytes32)")
 DOMAIN_SEPARATOR = selector("DOMAIN_SEPARATOR()")
@@ -54,6 +66,9 @@ CANCEL_TYPEHASH = selector("CANCEL_AUTHORIZATION_TYPEHASH()")
 NAMES = {
     TRANSFER: "transfer",
     MINT: "mint",
+    BURN: "burn",
+    CONFIGURE_MINTER: "configureMinter",
+    REMOVE_MINTER: "removeMinter",
     PAUSE: "pause",
     UNPAUSE: "unpause",
     BLACKLIST: "blacklist",

@@ -50,10 +50,10 @@ def transfers(journal: Journal) -> pd.DataFrame:
     | --- | --- | --- |
     | t_s, at | float64, UTC | when it was mined |
     | block, tx | Int64, string | where |
-    | sender, to | category | a payer's name, "merchant", "token owner", "mint" (the zero address), or the address |
+    | sender, to | category | a payer's name, "merchant" (of several services, the service's name), "token owner", "mint" (the zero address), or the address |
     | sender_address, to_address | string | their addresses |
     | amount_base, amount | Int64, float64 | how much |
-    | kind | category | payment: to the merchant by a signed authorization; refund: from the merchant by one; mint; other |
+    | kind | category | payment: to a merchant by a signed authorization; refund: from a merchant by one; mint; other |
     | undone | bool | whether a reorganisation took it back |
     """  # noqa: E501 - a table
     reading = Reading(journal)
@@ -78,8 +78,11 @@ def _transfer(
     kind = "other"
     if sender == MINT:
         kind = "mint"
-    elif signed_by.get(transfer.tx_hash) == transfer.sender and "merchant" in (sender, to):
-        kind = "payment" if to == "merchant" else "refund"
+    elif signed_by.get(transfer.tx_hash) == transfer.sender:
+        if to in reading.merchants:
+            kind = "payment"
+        elif sender in reading.merchants:
+            kind = "refund"
     return [
         *reading.when(entry),
         transfer.block,
@@ -216,11 +219,11 @@ def balances(journal: Journal) -> pd.DataFrame:
     | column | dtype | meaning |
     | --- | --- | --- |
     | t_s, at | float64, UTC | when |
-    | party | category | who: a payer's name, "merchant", or an address |
+    | party | category | who: a payer's name, "merchant" (of several services, the service's name), or an address |
     | tx | string | the transaction that moved it, or that a reorganisation undid |
     | change_base, change | Int64, float64 | by how much, negative if it fell |
     | balance_base, balance | Int64, float64 | the balance after it |
-    """
+    """  # noqa: E501 - a table
     reading = Reading(journal)
     held: dict[str, int] = {}
     rows = []

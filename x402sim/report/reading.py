@@ -13,8 +13,8 @@ from x402sim.events import (
     Event,
     NoAnswer,
     PayerJoined,
-    PaymentSettled,
     RequestSent,
+    ServiceJoined,
     TransactionUndone,
     Transfer,
     service_name,
@@ -27,6 +27,8 @@ SERVICES = frozenset(service_name(number + 1) for number in range(MOST_SERVICES)
 """The services of any journal; a world may have others, with names of their own."""
 MINT = "mint"
 """The name of the zero address: tokens come from there, and go there to be burnt."""
+MERCHANT = "merchant"
+"""The name of the merchant of a world with one service."""
 DECIMALS = 6
 """Of the token, if the journal does not say."""
 
@@ -192,29 +194,23 @@ class Reading:
     def _names(self) -> dict[str, str]:
         """Who has which address, in lower case; the first to have it keeps it."""
         known = {f"0x{0:040x}": MINT}
+        for _, service in self.of(ServiceJoined):
+            known[service.merchant.lower()] = service.name
         if self.begin and self.begin.merchant:
-            known[self.begin.merchant.lower()] = "merchant"
+            known.setdefault(self.begin.merchant.lower(), MERCHANT)
         if self.begin and self.begin.token_owner:
             known[self.begin.token_owner.lower()] = "token owner"
         for _, payer in self.of(PayerJoined):
             known.setdefault(payer.address.lower(), payer.name)
-        return known | {
-            merchant: service
-            for merchant, service in self._merchants()
-            if known.get(merchant) != "merchant"
-        }
+        return known
 
-    def _merchants(self) -> Iterator[tuple[str, str]]:
-        """Yield the merchants of the services that have names: who gets what they settle."""
-        named = self.services - SERVICES
-        by_tx = {each.tx_hash: each for _, each in self.of(PaymentSettled) if each.actor in named}
-        for _, transfer in self.of(Transfer):
-            settled = by_tx.get(transfer.tx_hash)
-            if settled is not None and settled.payer.lower() == transfer.sender.lower():
-                yield transfer.to.lower(), settled.actor
+    @cached_property
+    def merchants(self) -> frozenset[str]:
+        """The names of all merchants: of several services their names, of one "merchant"."""
+        return frozenset(each.name for _, each in self.of(ServiceJoined)) or frozenset({MERCHANT})
 
     def name(self, address: str) -> str:
-        """Return who has this address: a payer's name, "merchant", "mint"; or the address."""
+        """Return who has this address: a name, one of `merchants`, "mint"; or the address."""
         return self._names.get(address.lower(), address)
 
     @cached_property

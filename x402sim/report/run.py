@@ -17,6 +17,7 @@ from x402sim.journal import Journal
 from x402sim.report import need_extra
 from x402sim.report.summary import Summary
 from x402sim.report.table import Table
+from x402sim.tracebacks import is_users
 
 _MOST_SHOWN = 5
 """Failed checks that the text of a `RunFailed` has."""
@@ -33,14 +34,19 @@ class RunFailed(Exception):
         self.run = run
 
     def __str__(self) -> str:
-        return "\n  ".join(_failure(self.run))
+        return "\n  ".join(_failure(self))
+
+    @property
+    def told(self) -> str:
+        """Why the run failed, and where: "KeyError: 'x', at study.py:12"."""
+        return f"{self.run.reason}, at {self.place}" if self.place else self.run.reason
 
     @property
     def place(self) -> str:
         """The file and line of the story that raised, "study.py:12"; empty if none did."""
         raised = [each.event for each in self.run.journal if isinstance(each.event, StoryRaised)]
         frames = [line.strip().partition(" in ") for event in raised for line in event.trace]
-        ours = [place for place, is_frame, _ in frames if is_frame and _is_users(place)]
+        ours = [place for place, is_frame, _ in frames if is_frame and is_users(place)]
         return ours[-1] if ours else ""
 
 
@@ -188,14 +194,10 @@ def _unpickled(ndjson: bytes, on: str, real_s: float | None) -> Run:
     return Run(journal=Journal.load(ndjson), on=on, real_s=real_s)
 
 
-def _is_users(place: str) -> bool:
-    """Tell whether "FILE:LINE" is in no part of x402sim."""
-    return not place.startswith("x402sim/") and ".py:" in place
-
-
-def _failure(run: Run) -> Iterator[str]:
-    """Yield the lines that tell why a run failed."""
-    yield f"{run.name!r} failed with seed {run.seed}: {run.reason}"
+def _failure(error: RunFailed) -> Iterator[str]:
+    """Yield the lines that tell why a run failed; the first one says where."""
+    run = error.run
+    yield f"{run.name!r} failed with seed {run.seed}: {error.told}"
     failed = [check for check in run.checked if not check.ok]
     for check in failed[:_MOST_SHOWN]:
         yield f"{check.clause}: expected {check.expected!r}, got {check.actual!r}"

@@ -209,11 +209,13 @@ def _by_story(event: events.StoryEvent) -> tuple[Kind, str | None]:
             text = f"{event.clause} failed: expected {event.expected!r}, actual {event.actual!r}"
             return "alarm", text
         case events.StoryRaised(trace=trace):
-            return "alarm", f"the story broke: {trace[-1]}"
+            return "alarm", f"the story broke: {trace[-1]}" if trace else "the story broke"
         case events.Note(name=name, data=data):
             facts = "".join(f" {key}={value}" for key, value in data.items() if value)
             return "world", name + facts
-        case events.Begin() | events.End() | events.PayerJoined() | events.Check():
+        case events.Begin() | events.End() | events.Check():
+            return "world", None
+        case events.ServiceJoined() | events.PayerJoined():
             return "world", None
         case _:
             assert_never(event)

@@ -22,10 +22,13 @@ from x402sim.chain.base import (
     Transaction,
     TxReceipt,
 )
+from x402sim.chain.ledger.admission import admit
 from x402sim.chain.ledger.archive import Archive
 from x402sim.chain.ledger.files import Operation, OperationLog
+from x402sim.chain.ledger.frame import Token
 from x402sim.chain.ledger.machine import GAS_PRICE_WEI, Machine
-from x402sim.chain.ledger.token import Token
+from x402sim.chain.ledger.operations import OPERATIONS, signed_of
+from x402sim.chain.ledger.storage import word_at
 from x402sim.chain.ledger.token_rules import TokenRules
 from x402sim.clock import Clock
 from x402sim.protocol import abi
@@ -41,7 +44,8 @@ _CODE = b"\xfe"
 class LedgerChain:
     """A chain in memory with one token; a `WorldChain` that offers every control.
 
-    With `spill`, the transactions of old blocks are kept in a temporary file, to save memory.
+    `origin` and `accounts` say which database and which first balances its file belongs to. With
+    `spill`, the transactions of old blocks are kept in a temporary file, to save memory.
     """
 
     def __init__(
@@ -55,6 +59,7 @@ class LedgerChain:
         file: Path | None = None,
         database: Path | None = None,
         origin: bytes = b"",
+        accounts: bytes = b"",
         has_history: bool = False,
         rules: TokenRules | None = None,
         spill: bool = False,
@@ -62,7 +67,7 @@ class LedgerChain:
         self.chain_id = network.chain_id
         self.token = network.asset
         self.owner = owner
-        self._origin = origin
+        self._origin, self._accounts = origin, accounts
         self._has_history = has_history
         self._clock = clock
         self._new_machine: Callable[[int], Machine] = lambda genesis_s: Machine(
@@ -130,6 +135,15 @@ class LedgerChain:
         tx_hash: Hash = await self._apply("send", call.sender, call.to, call.data, str(call.value))
         return tx_hash
 
+    async def send_signed(self, raw: bytes) -> Hash:
+        """Put a signed transaction into the mempool, given as the bytes that nodes exchange.
+
+        Raises `ChainError` in the words of real nodes.
+        """
+        admit(self.machine.state, self.chain_id, signed_of(raw))  # nothing refused is logged
+        tx_hash: Hash = await self._apply("raw", raw)
+        return tx_hash
+
     async def wait(self, tx_hash: Hash, timeout_s: float) -> TxReceipt:
         """Return the receipt once the transaction is mined; raises `TimeoutError`."""
         receipt = self.machine.receipt(tx_hash)
@@ -152,8 +166,8 @@ class LedgerChain:
         """Return the number of transactions an account has sent, in the newest state waiting ones
         included; raises `ChainError` for the block.
         """
-        with self.machine.at(block) as is_newest:
-            return self.machine.sent(account, and_waiting=is_newest)
+        with self.machine.at(block):
+            return self.machine.sent(account, and_waiting=block is None)
 
     async def code(self, account: Address, block: int | None = None) -> bytes:
         """Return one placeholder byte for the token, nothing for any other account; raises
@@ -161,6 +175,17 @@ class LedgerChain:
         """
         with self.machine.at(block):
             return _CODE if account == self.token else b""
+
+    async def storage(self, account: Address, slot: bytes, block: int | None = None) -> bytes:
+        """Return a word of a contract's storage, zero for any other account; raises `ChainError`
+        for the block.
+        """
+        with self.machine.at(block):
+            return word_at(self.machine.state, self.machine.token, account, slot)
+
+    def pending_block(self) -> Block:
+        """Return the block that would be mined now, with the transactions that wait."""
+        return self.machine.pending_block(self._clock.now_s())
 
     async def gas_price(self) -> int:
         """Return the price of one unit of gas in wei."""
@@ -279,7 +304,8 @@ class LedgerChain:
         """Return a new machine, and log its genesis."""
         at_s = self._clock.now_s()
         if self._log:
-            self._log.begin(at_s, self.chain_id, self.owner, self._origin)
+            accounts = [self._accounts] if self._accounts else []
+            self._log.begin(at_s, self.chain_id, self.owner, self._origin, *accounts)
         return self._new_machine(at_s)
 
     def _replay(self, operations: list[Operation]) -> Machine:
@@ -289,7 +315,7 @@ class LedgerChain:
         machine = self._new_machine(genesis_s)
         for at_s, name, arguments in operations[1:]:
             try:
-                _OPERATIONS[name](machine, at_s, *arguments)
+                OPERATIONS[name](machine, at_s, *arguments)
             except ChainError:
                 continue  # the operation failed when it was logged, and fails again
         return machine
@@ -298,13 +324,15 @@ class LedgerChain:
         """Raise `ChainError` unless the log belongs to this network, seed and database, and is as
         new as the database.
         """
-        chain_id, owner, origin = arguments
+        chain_id, owner, origin, *accounts = arguments
         if chain_id != self.chain_id:
             raise ChainError(f"the file holds chain {chain_id}, not {self.chain_id}")
         if owner != self.owner:
             raise ChainError("the file was made with another seed")
+        if accounts != ([self._accounts] if self._accounts else []):
+            raise ChainError("the file was made with other accounts: another phrase or number")
         if origin != self._origin:
-            raise ChainError("the file's chain belongs to another database")
+            raise ChainError("the file's chain belongs to another database, or has another token")
         if self._log:
             self._log.require_as_new_as_database()
 
@@ -313,7 +341,7 @@ class LedgerChain:
         at_s = self._clock.now_s()
         if self._log:
             self._log.write(at_s, name, *arguments)
-        result = _OPERATIONS[name](self.machine, at_s, *arguments)
+        result = OPERATIONS[name](self.machine, at_s, *arguments)
         await self._notify()
         return result
 
@@ -332,47 +360,3 @@ class LedgerChain:
             for waiter in self._waiters.pop(tx_hash):
                 if not waiter.done():
                     waiter.set_result(receipts[tx_hash])
-
-
-def _send(machine: Machine, at_s: int, sender: bytes, to: bytes, data: bytes, value: str) -> Hash:
-    return machine.send(at_s, Call(Address(sender), Address(to), data, int(value)))
-
-
-def _automine(machine: Machine, at_s: int, on: bool) -> None:
-    machine.automine = on
-    if on and machine.state.waiting:
-        machine.mine(at_s, 1)
-
-
-def _drop(machine: Machine, _: int) -> None:
-    machine.drop()
-
-
-def _force_revert(machine: Machine, _: int, calls: int) -> None:
-    machine.forced_reverts = calls
-
-
-def _set_native_balance(machine: Machine, _: int, account: bytes, amount_wei: str) -> None:
-    machine.state.put(machine.state.native, Address(account), int(amount_wei))
-
-
-def _snapshot(machine: Machine, _: int) -> int:
-    return machine.snapshot()
-
-
-def _revert(machine: Machine, _: int, snapshot: int) -> None:
-    machine.revert(snapshot)
-
-
-# These names are stored in files: renaming one makes older files unreadable.
-_OPERATIONS: dict[str, Callable[..., Any]] = {
-    "send": _send,
-    "automine": _automine,
-    "mine": Machine.mine,
-    "drop": _drop,
-    "doom": _force_revert,
-    "endow": _set_native_balance,
-    "snapshot": _snapshot,
-    "revert": _revert,
-    "reorg": Machine.reorg,
-}

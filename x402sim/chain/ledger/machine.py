@@ -18,15 +18,20 @@ from x402sim.chain.base import (
     TxReceipt,
 )
 from x402sim.chain.ledger import gas
+from x402sim.chain.ledger.admission import BASE_FEE_WEI, admit
 from x402sim.chain.ledger.archive import Archive, Mined
+from x402sim.chain.ledger.frame import Frame, Token
 from x402sim.chain.ledger.log_index import LogIndex
 from x402sim.chain.ledger.state import State
-from x402sim.chain.ledger.token import Frame, Token
+from x402sim.chain.ledger.token import run
 from x402sim.protocol.crypto import Address, Hash, keccak256
+from x402sim.protocol.money import MAX_UINT256
+from x402sim.protocol.raw_transaction import LEGACY, SignedTransaction
 
 GAS_LIMIT = 200_000
-GAS_PRICE_WEI = 5_000 * 10**9
-"""5000 gwei, Cronos's minimum."""
+GAS_PRICE_WEI = BASE_FEE_WEI
+"""What a transaction without a signature pays: the base fee, and no tip."""
+OUT_OF_GAS = "out of gas"
 KEPT_BLOCKS = 1024
 """At least this many of the newest blocks can be reorganised."""
 KEPT_STATES = 128
@@ -60,6 +65,9 @@ class Machine:
         for account, amount_base in balances.items():
             self.state.put(self.state.balances, account, amount_base)
         self.state.native.update(native)
+        if token.rules.has_minters:
+            self.state.minter_allowances[token.owner] = MAX_UINT256
+            self.state.blacklisted[token.network.asset] = True
         self._add_block(genesis_s, [])
 
     # --- operations ------------------------------------------------------------------
@@ -79,6 +87,18 @@ class Machine:
             )
         tx = self._transaction(call, self.state.account_nonces.get(call.sender, 0))
         self._enqueue(tx)
+        if self.automine:
+            self.mine(at_s, 1)
+        return tx.hash
+
+    def send_signed(self, at_s: int, signed: SignedTransaction) -> Hash:
+        """Put a signed transaction into the mempool, as `send`; raises `ChainError`."""
+        tx, rival = admit(self.state, self.token.network.chain_id, signed)
+        rank = self.state.waiting[rival.hash] if rival else None
+        if rival:
+            self.state.remove(self.state.waiting, rival.hash)
+            self.state.remove(self.state.transactions, rival.hash)
+        self._enqueue(tx, rank)
         if self.automine:
             self.mine(at_s, 1)
         return tx.hash
@@ -171,13 +191,21 @@ class Machine:
         waiting = (state.transactions[tx_hash] for tx_hash in state.waiting)
         return min((tx.nonce for tx in waiting if tx.call.sender == account), default=count)
 
+    def pending_block(self, at_s: int) -> Block:
+        """Return the block that would be mined now, without a hash and not executed."""
+        head = self.state.head
+        waiting = tuple(self._in_order_of_arrival())
+        time_s = max(at_s, head.timestamp_s)
+        return Block(head.number + 1, Hash(bytes(32)), head.hash, time_s, waiting, 0)
+
     def call(self, call: Call, at_s: int) -> tuple[bytes, int]:
         """Run a call and discard its effects; return its result and gas. Raises `Reverted`."""
         if call.to != self.token.network.asset:
             return b"", gas.intrinsic(call.data)
         mark = self.state.mark()
         try:
-            result, frame = self.token.run(self.state, call, max(at_s, self.state.head.timestamp_s))
+            now_s = max(at_s, self.state.head.timestamp_s)
+            result, frame = run(self.token, self.state, call, now_s)
         finally:
             self.state.undo(mark)
         return result, gas.intrinsic(call.data) + frame.gas_used
@@ -225,11 +253,12 @@ class Machine:
     def _in_order_of_arrival(self) -> list[Hash]:
         return sorted(self.state.waiting, key=self.state.waiting.__getitem__)
 
-    def _enqueue(self, tx: Transaction) -> None:
+    def _enqueue(self, tx: Transaction, rank: int | None = None) -> None:
+        """Put a transaction into the mempool, last or at the rank of the one it replaces."""
         state, sender = self.state, tx.call.sender
         self._arrivals += 1
         state.put(state.transactions, tx.hash, tx)
-        state.put(state.waiting, tx.hash, self._arrivals)
+        state.put(state.waiting, tx.hash, self._arrivals if rank is None else rank)
         state.put(
             state.account_nonces, sender, max(tx.nonce + 1, state.account_nonces.get(sender, 0))
         )
@@ -293,19 +322,24 @@ class Machine:
     def _execute(self, tx: Transaction, now_s: int, gas_before: int, logs_before: int) -> TxReceipt:
         """Run one transaction; its sender pays the gas even if it reverts."""
         state, call = self.state, tx.call
-        gas_used, reason = gas.intrinsic(call.data), None
+        intrinsic = gas.intrinsic_of(tx.signed) if tx.signed else gas.intrinsic(call.data)
+        gas_used, reason = intrinsic, None
         frame: Frame | None = None
         mark = state.mark()
         try:
             if call.to == self.token.network.asset:
                 self._revert_if_forced()
-                _, frame = self.token.run(state, call, now_s)
+                _, frame = run(self.token, state, call, now_s)
                 gas_used += frame.gas_used
+            if gas_used > tx.gas_limit:
+                raise Reverted(OUT_OF_GAS)
             self._pay(call.sender, call.to, call.value)
         except Reverted as reverted:
             state.undo(mark)
             reason, frame = str(reverted), None
-            gas_used += gas.refused(call.data, reason)
+            gas_used = intrinsic + self.token.prices.refused(call.data, reason)
+            if gas_used > tx.gas_limit or reason == OUT_OF_GAS:
+                gas_used, reason = tx.gas_limit, OUT_OF_GAS
         fee = min(gas_used * tx.gas_price, state.native.get(call.sender, 0))
         state.put(state.native, call.sender, state.native.get(call.sender, 0) - fee)
         assert tx.block_number is not None
@@ -328,6 +362,7 @@ class Machine:
             cumulative_gas_used=gas_before + gas_used,
             logs=logs,
             revert_reason=reason,
+            type=tx.signed.type if tx.signed else LEGACY,
         )
 
     def _revert_if_forced(self) -> None:

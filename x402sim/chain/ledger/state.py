@@ -32,6 +32,8 @@ class State:
         """The token's total supply in base units: the sum of all balances."""
         self.authorizations: dict[tuple[Address, bytes], Used] = {}
         self.blacklisted: dict[Address, bool] = {}
+        self.minter_allowances: dict[Address, int] = {}
+        """How much each minter of Circle's token may still mint, in base units."""
         self.switches: dict[str, bool] = {}
         self.native: dict[Address, int] = {}
         self.account_nonces: dict[Address, int] = {}

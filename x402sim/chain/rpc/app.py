@@ -10,18 +10,21 @@ import re
 from collections.abc import Awaitable, Sequence
 from typing import Any
 
+from coincurve import PrivateKey
 from msgspec import Raw
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from x402sim.chain.base import Chain, ChainError, Reverted
+from x402sim.chain.base import ChainError, Reverted
+from x402sim.chain.ledger.ledger import LedgerChain
 from x402sim.chain.ledger.machine import KEPT_STATES
+from x402sim.chain.rpc.context import RpcContext
 from x402sim.chain.rpc.jsonrpc import BadParams, Json, error, is_id, result, shown, why_invalid
-from x402sim.chain.rpc.methods import METHODS, Method, RpcContext
+from x402sim.chain.rpc.methods import METHODS, Method
 from x402sim.protocol import abi
-from x402sim.protocol.crypto import Address, to_hex
+from x402sim.protocol.crypto import address_of, to_hex
 from x402sim.protocol.messages import BadMessage, decode, encode
 from x402sim.web import answer, application, read_body
 
@@ -43,7 +46,8 @@ def documentation() -> str:
         (
             "Ethereum JSON-RPC 2.0, a subset. POST one call or a batch here, for example",
             '    {"jsonrpc": "2.0", "id": 1, "method": "eth_blockNumber", "params": []}',
-            "The tags latest, pending, safe and finalized all mean the newest block.",
+            "The tags latest, safe and finalized all mean the newest block; pending means its",
+            "state too, with the transactions that wait where they are counted or listed.",
             f"State is kept for the newest {KEPT_STATES} blocks.",
             "",
             *rows,
@@ -144,14 +148,15 @@ async def _answer_batch(context: RpcContext, requests: list[Any]) -> list[Raw]:
 
 
 def rpc_route(
-    path: str, chain: Chain, *, accounts: Sequence[Address] = (), unlocked: bool = False
+    path: str, chain: LedgerChain, *, keys: Sequence[bytes] = (), unlocked: bool = False
 ) -> Route:
     """Return the one route that answers JSON-RPC at `path`, with and without a final slash.
 
-    GET answers the list of methods. Transactions are accepted only if `unlocked`, and only from
-    `accounts`.
+    GET answers the list of methods. `keys` are those of the accounts to list; only if `unlocked`
+    does it sign with them.
     """
-    context = RpcContext(chain, tuple(accounts), unlocked)
+    accounts = {address_of(PrivateKey(key).public_key): key for key in keys}
+    context = RpcContext(chain, accounts, unlocked)
 
     async def rpc(request: Request) -> Response:
         if request.method != "POST":
@@ -166,8 +171,8 @@ def rpc_route(
     return route
 
 
-def rpc_app(chain: Chain, *, accounts: Sequence[Address] = (), unlocked: bool = False) -> Starlette:
+def rpc_app(chain: LedgerChain, *, keys: Sequence[bytes] = (), unlocked: bool = False) -> Starlette:
     """Return an application that answers JSON-RPC at its root. Within another application use
     `rpc_route` instead: Starlette's Mount does not answer the mounted path without a final slash.
     """
-    return application([rpc_route("/", chain, accounts=accounts, unlocked=unlocked)])
+    return application([rpc_route("/", chain, keys=keys, unlocked=unlocked)])

@@ -1,7 +1,7 @@
 """Converts chain objects to Ethereum's JSON-RPC objects, and parses parameters; all pure.
 
 Bytes are lower-case hex as geth writes them, addresses too; quantities are hex without leading
-zeros. Fields that the chain lacks (tries, uncles, a miner) are zero or empty.
+zeros. Fields that the chain lacks (tries, uncles, a miner, blobs) are zero or empty.
 """
 
 import re
@@ -9,17 +9,19 @@ from collections.abc import Sequence
 from typing import Any
 
 from x402sim.chain.base import Block, Call, Log, Transaction, TxReceipt
+from x402sim.chain.ledger.admission import BLOCK_GAS_LIMIT
 from x402sim.protocol.crypto import ZERO_ADDRESS, Address, Hash, from_hex, keccak256, to_hex
 from x402sim.protocol.messages import encode
+from x402sim.protocol.raw_transaction import LEGACY, SignedTransaction
 
 Json = dict[str, Any]
-BLOCK_GAS_LIMIT = 30_000_000
 MAX_TOPICS = 4
 NEWEST_TAGS = ("latest", "pending", "safe", "finalized")
-"""All mean the newest block: blocks are final immediately, as on Cronos."""
+"""All mean the newest state: blocks are final immediately, as on Cronos."""
 
 _ZERO_HASH = to_hex(bytes(32))
 _NO_UNCLES = to_hex(keccak256(b"\xc0"))
+_EMPTY_TRIE = to_hex(keccak256(b"\x80"))
 _HEADER_BYTES = 540
 _QUANTITY = re.compile("0x(0|[1-9a-fA-F][0-9a-fA-F]{0,63})")
 
@@ -89,8 +91,8 @@ def bloom(logs: Sequence[Log]) -> bytes:
 def transaction_object(tx: Transaction, chain_id: int) -> Json:
     """Return a transaction; its three block fields are null while it waits to be mined.
 
-    The chain stores no signatures of transactions, so `v`, `r` and `s` are 0x0, and the sender
-    cannot be recovered from them.
+    One that the chain sent without a signature has 0x0 as `v`, `r` and `s`: the sender cannot be
+    recovered from them.
     """
     return {
         "hash": to_hex(tx.hash),
@@ -104,11 +106,33 @@ def transaction_object(tx: Transaction, chain_id: int) -> Json:
         "gas": quantity(tx.gas_limit),
         "gasPrice": quantity(tx.gas_price),
         "input": to_hex(tx.call.data),
-        "type": "0x0",
         "chainId": quantity(chain_id),
-        "v": "0x0",
-        "r": "0x0",
-        "s": "0x0",
+        **(_signature(tx.signed) if tx.signed else _UNSIGNED),
+    }
+
+
+_UNSIGNED = {"type": "0x0", "v": "0x0", "r": "0x0", "s": "0x0"}
+
+
+def _signature(signed: SignedTransaction) -> Json:
+    """Return the fields of a signed transaction that depend on its type."""
+    fields = {
+        "type": quantity(signed.type),
+        "v": quantity(signed.v),
+        "r": quantity(signed.r),
+        "s": quantity(signed.s),
+    }
+    if signed.type == LEGACY:
+        return fields
+    return {
+        **fields,
+        "yParity": quantity(signed.v),
+        "maxFeePerGas": quantity(signed.max_fee_wei),
+        "maxPriorityFeePerGas": quantity(signed.max_tip_wei),
+        "accessList": [
+            {"address": to_hex(account), "storageKeys": list(map(to_hex, slots))}
+            for account, slots in signed.access_list
+        ],
     }
 
 
@@ -143,7 +167,7 @@ def receipt_object(receipt: TxReceipt) -> Json:
         "effectiveGasPrice": quantity(receipt.gas_price),
         "logs": [log_object(log) for log in receipt.logs],
         "logsBloom": to_hex(bloom(receipt.logs)),
-        "type": "0x0",
+        "type": quantity(receipt.type),
     }
 
 
@@ -181,7 +205,20 @@ def block_object(
         "stateRoot": _ZERO_HASH,
         "receiptsRoot": _ZERO_HASH,
         "transactionsRoot": _ZERO_HASH,
+        "withdrawals": [],
+        "withdrawalsRoot": _EMPTY_TRIE,
+        "blobGasUsed": "0x0",
+        "excessBlobGas": "0x0",
+        "parentBeaconBlockRoot": _ZERO_HASH,
     }
+
+
+def pending_block_object(
+    block: Block, *, transactions: Sequence[str | Json], base_fee_wei: int
+) -> Json:
+    """Return the block that would be mined now; what only mining gives it is null."""
+    found = block_object(block, transactions=transactions, logs=(), base_fee_wei=base_fee_wei)
+    return {**found, "hash": None, "nonce": None, "logsBloom": None, "miner": None}
 
 
 # --- parameters in -------------------------------------------------------------------
@@ -218,6 +255,20 @@ def read_bytes(value: Any, what: str = "data") -> bytes:
     if not isinstance(value, str):
         raise BadParams(f"{what}: expected 0x and pairs of hex digits, got {shown(value)}")
     return _fixed(value, max(0, len(value) - 1) // 2, what)
+
+
+def read_slot(value: Any) -> bytes:
+    """Return the 32 bytes of a storage slot, from a quantity or 64 hex digits; `BadParams`."""
+    if isinstance(value, str) and len(value) == 66:
+        return read_hash(value, "a slot")
+    return read_quantity(value, "a slot").to_bytes(32)
+
+
+def read_text(value: Any, what: str) -> str:
+    """Return a string; raises `BadParams`."""
+    if isinstance(value, str):
+        return value
+    raise BadParams(f"{what}: expected a string, got {shown(value)}")
 
 
 def read_bool(value: Any, what: str) -> bool:

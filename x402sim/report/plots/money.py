@@ -1,5 +1,6 @@
 """How do plots show money? The parties' balances, and the budgets of sessions."""
 
+from collections.abc import Sequence
 from itertools import accumulate, pairwise
 from typing import Any
 
@@ -36,15 +37,19 @@ def balances(source: Source, ax: Axes | None = None, *, with_funding: bool = Fal
     """Draw each party's net gain or loss on the chain over time.
 
     Minted tokens are left out, so that small payments stay visible; `with_funding` includes
-    them. If the parties are too many to tell apart, all but the merchant are one line.
+    them. If the parties are too many to tell apart, all but the merchants are one line, and then
+    the merchants are another.
     """
     reading = Reading(journal_of(source))
     held = _held(reading, with_funding)
     ax = prepare(ax)
     if not held:
         return empty_axes(ax, "no transfers")
+    sellers = [name for name in held if name in reading.merchants]
     if len(held) > MOST_LINES:
-        held = _payers_together(held)
+        held = _together(held, [name for name in held if name not in sellers], "others")
+    if len(held) > MOST_LINES:
+        held = _together(held, sellers, "merchants")
     last_s = reading.length_s
     scale = 10**reading.decimals
     sign = "" if with_funding else "+"
@@ -68,7 +73,7 @@ def balances(source: Source, ax: Axes | None = None, *, with_funding: bool = Fal
 
 
 def _held(reading: Reading, with_funding: bool) -> dict[str, Points]:
-    """Return each party's balance after each transfer, the merchant first."""
+    """Return each party's balance after each transfer, merchants first."""
     lines: dict[str, Points] = {}
     for moved in reading.movements():
         sender, to = reading.name(moved.transfer.sender), reading.name(moved.transfer.to)
@@ -79,19 +84,21 @@ def _held(reading: Reading, with_funding: bool) -> dict[str, Points]:
             line = lines.setdefault(party, [(0.0, 0)])
             if MINT not in (sender, to) or with_funding:
                 line.append((at_s, line[-1][1] + change))
-    return dict(sorted(lines.items(), key=lambda item: item[0] != "merchant"))
+    return dict(sorted(lines.items(), key=lambda item: item[0] not in reading.merchants))
 
 
-def _payers_together(held: dict[str, Points]) -> dict[str, Points]:
-    """Return the merchant's line, and one line for the total of all others."""
-    others = [line for name, line in held.items() if name != "merchant"]
+def _together(held: dict[str, Points], names: Sequence[str], what: str) -> dict[str, Points]:
+    """Return the lines with one line in the place of these: their total, "12 others"."""
+    if len(names) < 2:
+        return held
     changes = sorted(
-        (after[0], after[1] - before[1]) for line in others for before, after in pairwise(line)
+        (after[0], after[1] - before[1]) for name in names for before, after in pairwise(held[name])
     )
     totals = accumulate(change for _, change in changes)
     together = [(0.0, 0), *((at_s, y) for (at_s, _), y in zip(changes, totals, strict=True))]
-    first = {"merchant": held["merchant"]} if "merchant" in held else {}
-    return {**first, f"{len(others)} others": together}
+    apart = {name: line for name, line in held.items() if name not in names}
+    total = {f"{len(names)} {what}": together}
+    return total | apart if what == "merchants" else apart | total
 
 
 _OUTER, _INNER = "#dcebf5", "#9cc8e3"

@@ -50,5 +50,5 @@ async def _beat(parts: Parts) -> None:
             failed = None
         except ChainError as error:  # a node may recover, and a disk get space again
             if str(error) != failed:
-                logging.getLogger(__name__).warning("the chain: %s", error)
+                logging.getLogger("x402sim").warning("the chain: %s", error)
             failed = str(error)

@@ -1,6 +1,7 @@
 """What was the state of the world before the story began? Stories count from there."""
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
@@ -17,16 +18,19 @@ class Before:
     pay_to: str | None = None
     """The merchant's address."""
     token_owner: str | None = None
-    earned_base: int = 0
-    """The merchant's balance, in base units."""
+    held_base: Mapping[str, int] = field(default_factory=dict)
+    """The balances of the merchants, in base units, by address."""
     tx_hashes: frozenset[str] = frozenset()
     """The transactions that had transferred tokens."""
     journal: int = 0
     """The number of events in the world's journal."""
 
     @classmethod
-    async def seen_by(cls, control: httpx.AsyncClient) -> "Before":
-        """Ask the control API; raises `ConnectionError` if it refuses."""
+    async def seen_by(cls, control: httpx.AsyncClient, others: Iterable[str] = ()) -> "Before":
+        """Ask the control API; `others` are merchants but the first service's.
+
+        Raises `ConnectionError` if it refuses.
+        """
 
         async def ask(method: str, path: str, body: Any = None) -> Any:
             answer = await control.request(method, path, json=body or {})
@@ -35,12 +39,13 @@ class Before:
             return answer.json()
 
         who = msgspec.convert(await ask("GET", "/who"), Who)
-        (earned,) = await ask("POST", "/balances", {"accounts": [who.pay_to]})
+        accounts = [who.pay_to, *others]
+        held = await ask("POST", "/balances", {"accounts": accounts})
         moved = msgspec.convert(await ask("GET", "/transfers"), list[Transfer])
         return cls(
             pay_to=who.pay_to,
             token_owner=who.token_owner,
-            earned_base=int(earned),
+            held_base=dict(zip(accounts, map(int, held), strict=True)),
             tx_hashes=frozenset(each.tx_hash for each in moved),
             journal=who.journal,
         )

@@ -6,6 +6,7 @@ do: it is shown once for each line, and filters are shared by all threads.
 """
 
 import sys
+import traceback
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,20 +25,43 @@ class ForgottenAwait(RuntimeError):
 
 
 @contextmanager
-def forgotten_awaits(file: str) -> Iterator[None]:
-    """Raise `ForgottenAwait` at the end of the block, if a coroutine in it was never awaited.
+def forgotten_awaits(file: str) -> Iterator[list[str]]:
+    """Find the coroutines that are never awaited in a block; after it, the list names them.
 
-    `file` is where the story is written: the line is told if it is in there.
+    `file` is where the story is written: the line is told if it is in there. If the block raises,
+    the exception has a note of them, since it may follow from that.
     """
     _wrap()
     found: list[str] = []
+    told: list[str] = []
     token = _found.set(found)
     try:
-        yield
+        yield told
+    except Exception as error:
+        placed = [_placed(each, file) for each in found]
+        _let_go(error)  # where that happens is not where it was forgotten
+        told.extend(_told([*placed, *(_placed(each, "") for each in found[len(placed) :])]))
+        if told:
+            error.add_note("; ".join(told))
+        raise
     finally:
         _found.reset(token)
-    if found:
-        raise ForgottenAwait(f"{'; '.join(_placed(each, file) for each in found)}: write `await`")
+    told.extend(_told([_placed(each, file) for each in found]))
+
+
+def _told(placed: list[str]) -> list[str]:
+    """Return what was found; the last one says what to do."""
+    return [*placed[:-1], f"{placed[-1]}: write `await`"] if placed else []
+
+
+def _let_go(error: BaseException) -> None:
+    """Discard what an error's frames hold, which may be a coroutine."""
+    if isinstance(error, BaseExceptionGroup):
+        for each in error.exceptions:
+            _let_go(each)
+    if isinstance(error, AttributeError):
+        error.obj = None
+    traceback.clear_frames(error.__traceback__)
 
 
 def _wrap() -> None:

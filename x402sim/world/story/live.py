@@ -18,7 +18,7 @@ from x402sim.clock import Clock
 from x402sim.payer.auth import PaymentAuth
 from x402sim.payer.policies import PayerPolicy
 from x402sim.payer.session import SessionAuth
-from x402sim.printable import described, printable
+from x402sim.printable import described
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import ZERO_ADDRESS, checksum, parse_address, to_hex
 from x402sim.protocol.messages import Agent
@@ -30,7 +30,7 @@ from x402sim.world.population.arrivals import Arrivals
 from x402sim.world.population.behaviours import Behaviour, Buy
 from x402sim.world.population.group import Population
 from x402sim.world.stages.stage import OpenStage
-from x402sim.world.story import market, serialize
+from x402sim.world.story import control_api, market, serialize
 from x402sim.world.story.before import Before
 from x402sim.world.story.clause_ids import require_clause
 from x402sim.world.story.facilitator import asked_as_a_service
@@ -56,7 +56,9 @@ class LiveWorld:
     async def on(cls, stage: OpenStage, network: Network) -> "LiveWorld":
         """Return the live world on an open stage; transfers and earnings count from now."""
         control = stage.control
-        return cls(stage, network, Before() if control is None else await Before.seen_by(control))
+        others = market.merchants(stage).values()
+        before = await Before.seen_by(control, others) if control else Before()
+        return cls(stage, network, before)
 
     async def close(self) -> None:
         """Close the payers' connections."""
@@ -72,8 +74,13 @@ class LiveWorld:
 
     @property
     def merchant(self) -> str:
-        """The merchant's address (2.1/pay-to)."""
+        """The merchant's address (2.1/pay-to), of the first service."""
         return str(self.before.pay_to)
+
+    @property
+    def merchants(self) -> dict[events.ServiceName, str]:
+        """The merchant's address of each service."""
+        return {self.stage.first: self.merchant} | market.merchants(self.stage)
 
     def rng(self, name: str) -> Stream:
         """Return a random stream for the story, seeded with the world's seed and `name`."""
@@ -113,6 +120,8 @@ class LiveWorld:
         name: str = "payer",
     ) -> Population:
         """Play the visits of `n` payers, "payer 1" and so on; return after the last visit ends.
+
+        Sessions that were opened may end later: `await world.advance(...)` lets them be refunded.
 
         Without `until_s`, each payer comes once. With it, visits begin for that many seconds: at
         Poisson arrivals each is of a payer drawn at random, else they come in turn. A visit runs
@@ -325,9 +334,15 @@ class LiveWorld:
         (held,) = await self._control("POST", "balances", {"accounts": [address]})
         return int(held)
 
-    async def earned(self) -> int:
-        """Return the merchant's earnings since the story began, in base units."""
-        return await self.balance(self.merchant) - self.before.earned_base
+    async def earned(self, service: events.ServiceName | None = None) -> int:
+        """Return what the merchants have earned since the story began, in base units.
+
+        With a service's name, only its merchant. Services that share one share its earnings.
+        Raises `ValueError` for the name of no service.
+        """
+        of = sorted(market.accounts(self.stage, self.merchants, service))
+        before = self.before.held_base
+        return sum([await self.balance(each) - before.get(each, 0) for each in of])
 
     async def transfers(
         self, sender: Payer | None = None, *, to: Payer | None = None
@@ -355,15 +370,9 @@ class LiveWorld:
         an unknown clause.
         """
         require_clause(clause, "expect")
-        self.record(
-            events.Check(
-                clause=clause,
-                ok=bool(actual == expected),
-                expected=serialize.value(expected),
-                actual=serialize.value(actual),
-                exchange=(about.exchange if about else self.last_exchange) or None,
-            )
-        )
+        values = {"expected": serialize.value(expected), "actual": serialize.value(actual)}
+        exchange = about.exchange if about else self.last_exchange
+        self._check(clause, bool(actual == expected), exchange, values)
 
     def note(self, name: str, /, **data: Any) -> None:
         """Write a note of your own to the journal: a name and JSON data.
@@ -374,26 +383,17 @@ class LiveWorld:
 
     def report_broken(self, clause: str, expected: str, actual: str) -> None:
         """Record a broken invariant as a failed check."""
-        self.record(
-            events.Check(
-                clause=clause,
-                ok=False,
-                expected=expected,
-                actual=actual,
-                exchange=self.last_exchange or None,
-            )
-        )
+        values = {"expected": expected, "actual": actual}
+        self._check(clause, False, self.last_exchange, values)
+
+    def _check(self, clause: str, ok: bool, exchange: int, values: dict[str, Any]) -> None:
+        """Record a check; the exchange 0 is none."""
+        self.record(events.Check(clause=clause, ok=ok, exchange=exchange or None, **values))
 
     # --- the control API -----------------------------------------------------------
 
     async def _control(self, method: str, path: str, body: Any = None) -> Any:
-        control = self.stage.control
-        if control is None:
-            raise RuntimeError(f"{self.stage.base_url} has no control API, which {path!r} needs")
-        answer = await control.request(method, f"/{path}", json=body or {})
-        if answer.status_code != 200:
-            raise RuntimeError(f"the world refused {path!r}: {printable(answer.text)}")
-        return answer.json()
+        return await control_api.asked(self.stage, method, path, body)
 
     def record(self, event: events.StoryEvent) -> None:
         """Write an event of the story to the journal."""

@@ -1,10 +1,12 @@
 """Who sells in a world? The parts by name, and the agents that each service lists."""
 
+from collections.abc import Mapping
 from typing import Any, get_args
 
 import msgspec
 
 from x402sim import events
+from x402sim.protocol.crypto import checksum
 from x402sim.protocol.messages import Agent, AgentList, decode
 from x402sim.service import indexer
 from x402sim.suggest import unknown
@@ -28,6 +30,20 @@ async def agents(stage: OpenStage, service: events.ServiceName) -> list[Agent]:
         answer = await http.get("/api/agents")
     listed: AgentList = decode(answer.content, AgentList)
     return listed.agents
+
+
+def merchants(stage: OpenStage) -> dict[events.ServiceName, str]:
+    """Return the merchant's address of each service but the first."""
+    services = stage.parts.services if stage.parts else {}
+    return {name: checksum(services[name].process.service.setup.pay_to) for name in stage.others}
+
+
+def accounts(stage: OpenStage, merchants: Mapping[str, str], service: str | None) -> frozenset[str]:
+    """Return the addresses of all merchants, or of one service's; raises `ValueError`."""
+    name = stage.first if service == "service" else service
+    if name is not None and name not in merchants:
+        raise ValueError(unknown("service", name, merchants))
+    return frozenset(merchants.values() if name is None else [merchants[name]])
 
 
 def require_clock(stage: OpenStage, actor: events.Part) -> None:

@@ -1,14 +1,17 @@
 """Plays a story: records its beginning, its errors and its outcome."""
 
+from collections.abc import Awaitable
 from dataclasses import dataclass
+from inspect import isawaitable
 
 from x402sim import events, tracebacks
-from x402sim.world.story.forgotten import forgotten_awaits
+from x402sim.printable import described
+from x402sim.world.story.forgotten import ForgottenAwait, forgotten_awaits
 from x402sim.world.story.idle_timeout import IdleTimeout
 from x402sim.world.story.invariants import Invariants
 from x402sim.world.story.live import LiveWorld
 from x402sim.world.story.market import parts_of
-from x402sim.world.story.scenario import Scenario, file_of, source_of
+from x402sim.world.story.scenario import Scenario, file_of, place_of, source_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +59,9 @@ def _begin(live: LiveWorld, scenario: Scenario, description: Description) -> Non
             source=None if source == scenario.name else source,
         )
     )
+    if live.stage.others:
+        for name, merchant in live.merchants.items():
+            live.record(events.ServiceJoined(name=name, merchant=merchant))
 
 
 async def _outcome(
@@ -88,13 +94,27 @@ async def _error(live: LiveWorld, scenario: Scenario, *, has_invariants: bool) -
     idle_timeout = IdleTimeout(live.clock, parts_of(live.stage))
     stage.links.journal.listeners.append(idle_timeout)
     try:
-        with forgotten_awaits(file_of(scenario)):
+        with forgotten_awaits(file_of(scenario)) as forgotten:
             async with idle_timeout:
-                await scenario.play(live)
+                await _started(scenario, live)
+        if forgotten:
+            raise ForgottenAwait("; ".join(forgotten))
     except Exception as error:  # noqa: BLE001 - whatever the story raises is its outcome
-        live.record(events.StoryRaised(trace=tracebacks.lines(error)))
+        live.record(events.StoryRaised(trace=tracebacks.lines(error, skip=__file__)))
         return tracebacks.summary(error)
     finally:
         if stage.control is not None:
             await live.heal()
     return None
+
+
+def _started(scenario: Scenario, live: LiveWorld) -> Awaitable[None]:
+    """Call a story; raises `TypeError` unless there is something to await."""
+    started: object = scenario.play(live)
+    if isawaitable(started):
+        return started
+    name = getattr(scenario.play, "__name__", scenario.name)
+    raise TypeError(
+        f"{name}{place_of(scenario)} is no story, since it returned {described(started)}: "
+        f"write `async def {name}(world)`"
+    )

@@ -12,6 +12,7 @@ from typing import Any, overload
 
 from x402sim.spec.needs import Need, parse_needs
 from x402sim.suggest import unknown
+from x402sim.tracebacks import shown
 from x402sim.world.story.clause_ids import require_clause
 
 Story = Callable[[Any], Awaitable[None]]
@@ -81,6 +82,12 @@ def file_of(scenario: Scenario) -> str:
     """Return the path of the file in which a story is written; empty if it is no function."""
     code = getattr(inspect.unwrap(scenario.play), "__code__", None)
     return code.co_filename if code else ""
+
+
+def place_of(scenario: Scenario) -> str:
+    """Return where a story is written, " (study.py:12)"; empty if it is no function."""
+    code = getattr(inspect.unwrap(scenario.play), "__code__", None)
+    return f" ({shown(code.co_filename)}:{code.co_firstlineno})" if code else ""
 
 
 def source_of(scenario: Scenario) -> str:

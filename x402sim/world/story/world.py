@@ -2,7 +2,7 @@
 
 from __future__ import annotations  # so that help(World) shows short names of types
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ from x402sim.world.story.configure import (
 )
 from x402sim.world.story.live import LiveWorld
 from x402sim.world.story.play import Description, play_on
+from x402sim.world.story.quiet import quiet_service
 from x402sim.world.story.scenario import Scenario, Story, find, scenario_of
 from x402sim.world.transport.latency import LatencySpec, latency_of
 
@@ -50,9 +51,11 @@ class World:
         socket), or the URL of a running service (real time). Objects: `InProcess()`, `Tcp()`,
         `Deployment(url)`.
     chain
-        Chain backend: "ledger" (in memory, the default), "anvil" (a real EVM that is
-        started and stopped; extra `evm`), or the URL of a JSON-RPC node (real time; keys in
-        X402SIM_CHAIN_KEYS). Objects: `Ledger()`, `Anvil()`, `Node(url, token=..., deploy=...)`.
+        Chain backend: "ledger" (in memory, with Circle's token; the default),
+        "ledger-openzeppelin" (with the token that anvil runs), "anvil" (a real EVM that is started
+        and stopped; extra `evm`), or the URL of a JSON-RPC node (real time; keys in
+        X402SIM_CHAIN_KEYS). Objects: `Ledger(token="openzeppelin")`, `Anvil()`,
+        `Node(url, token=..., deploy=...)`.
     latency
         Latency in seconds of one message in one direction, by who receives the request:
         "service", "facilitator", "explorer", "rpc", or the name of one service or facilitator.
@@ -183,6 +186,10 @@ class World:
 
     async def _play(self, scenario: Scenario) -> Run:
         elapsed = stopwatch()
+        with quiet_service():
+            return await self._played(scenario, elapsed)
+
+    async def _played(self, scenario: Scenario, elapsed: Callable[[], float]) -> Run:
         async with self.on.open(self._plan) as stage:
             live = await LiveWorld.on(stage, self._network_on(stage))
             try:

@@ -1,0 +1,90 @@
+"""A ledger behind JSON-RPC, asked in this process."""
+
+import asyncio
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+from coincurve import PrivateKey
+
+from x402sim.chain.base import Call
+from x402sim.chain.ledger.ledger import LedgerChain
+from x402sim.clock import Clock
+from x402sim.protocol import abi
+from x402sim.protocol.crypto import Address, Hash, address_of, sign, to_hex
+from x402sim.protocol.eip3009 import Authorization, transfer_digest
+from x402sim.protocol.networks import TESTNET
+
+START_S = 1_800_000_000
+OWNER_KEY = PrivateKey(b"\x01" * 32)
+OWNER = address_of(OWNER_KEY.public_key)
+ALICE_KEY = PrivateKey(b"\x0a" * 32)
+ALICE = address_of(ALICE_KEY.public_key)
+SHOP = Address(b"\x03" * 20)
+NONCE = b"\x07" * 32
+AUTHORIZATION = Authorization(ALICE, SHOP, 10_000, START_S - 60, START_S + 300, NONCE)
+SIGNATURE = sign(transfer_digest(AUTHORIZATION, TESTNET.domain), ALICE_KEY)
+PAYMENT = Call(OWNER, TESTNET.asset, abi.transfer_with_authorization(AUTHORIZATION, SIGNATURE))
+UNKNOWN = to_hex(b"\xee" * 32)
+
+
+def new_ledger() -> LedgerChain:
+    clock = Clock(lambda: float(START_S))
+    return LedgerChain(TESTNET, clock, owner=OWNER, balances={ALICE: 1_000_000})
+
+
+class Http:
+    """An application, asked in this process; what it raises fails the test."""
+
+    def __init__(self, app: Any) -> None:
+        self._app = app
+
+    def request(self, method: str, url: str, **more: Any) -> httpx.Response:
+        async def ask() -> httpx.Response:
+            transport = httpx.ASGITransport(self._app)
+            async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+                return await client.request(method, url, **more)
+
+        return asyncio.run(ask())
+
+    def get(self, url: str, **more: Any) -> httpx.Response:
+        return self.request("GET", url, **more)
+
+    def post(self, url: str, **more: Any) -> httpx.Response:
+        return self.request("POST", url, **more)
+
+
+@dataclass
+class Rpc:
+    """A ledger and a way to ask it; an exception in the application fails the test."""
+
+    ledger: LedgerChain
+    http: Http
+
+    def post(self, body: Any) -> Any:
+        content = body if isinstance(body, bytes) else json.dumps(body).encode()
+        response = self.http.post("/", content=content)
+        assert response.status_code == 200
+        return response.json()
+
+    def ask(self, method: str, *params: Any) -> Any:
+        reply = self.post({"jsonrpc": "2.0", "id": 7, "method": method, "params": list(params)})
+        assert (reply["jsonrpc"], reply["id"]) == ("2.0", 7)
+        return reply
+
+    def result(self, method: str, *params: Any) -> Any:
+        reply = self.ask(method, *params)
+        assert "error" not in reply, reply
+        return reply["result"]
+
+    def error(self, method: str, *params: Any) -> Any:
+        reply = self.ask(method, *params)
+        assert "result" not in reply, reply
+        return reply["error"]
+
+    def send(self, call: Call = PAYMENT) -> Hash:
+        return asyncio.run(self.ledger.send(call))
+
+    def run(self, operation: Any) -> Any:
+        return asyncio.run(operation)

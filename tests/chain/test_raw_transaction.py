@@ -1,0 +1,149 @@
+"""Signed transactions: what eth-account writes is read, and nothing else is."""
+
+from typing import Any
+
+import pytest
+import rlp as reference
+from coincurve import PrivateKey
+from eth_account import Account
+from hypothesis import given
+from hypothesis import strategies as st
+
+from x402sim.protocol import rlp
+from x402sim.protocol.crypto import Address, address_of, checksum
+from x402sim.protocol.raw_transaction import BadTransaction, Unsigned, read, signed_by
+
+KEY = PrivateKey(b"\x0a" * 32)
+SENDER = address_of(KEY.public_key)
+TO = Address(b"\x03" * 20)
+ITEMS = st.recursive(
+    st.binary(max_size=80), lambda inner: st.lists(inner, max_size=4), max_leaves=8
+)
+
+
+def legacy(**changes: Any) -> bytes:
+    return _signed({"gasPrice": 10**9}, changes)
+
+
+def dynamic(**changes: Any) -> bytes:
+    return _signed({"type": 2, "maxFeePerGas": 10**10, "maxPriorityFeePerGas": 7}, changes)
+
+
+def _signed(fees: dict[str, Any], changes: dict[str, Any]) -> bytes:
+    fields = {"to": checksum(TO), "value": 5, "gas": 21_000, "nonce": 3, "chainId": 338}
+    fields |= fees | {"data": b"\x01\x00"} | changes
+    asked = {name: value for name, value in fields.items() if value is not None}
+    return bytes(Account.sign_transaction(asked, KEY.secret).raw_transaction)
+
+
+def _depth(item: Any) -> int:
+    return 0 if isinstance(item, bytes) else 1 + max(map(_depth, item), default=0)
+
+
+@given(ITEMS)
+def test_rlp_is_that_of_the_reference(item: Any) -> None:
+    encoded = rlp.encode(item)
+    assert encoded == reference.encode(item)
+    if _depth(item) <= rlp.MAX_DEPTH:
+        assert rlp.decode(encoded) == item
+
+
+@given(st.binary(max_size=80) | ITEMS.map(reference.encode).map(lambda raw: raw[:-1] or b""))
+def test_rlp_takes_what_the_reference_takes(data: bytes) -> None:
+    def decoded(decode: Any) -> Any:
+        try:
+            return decode(data)
+        except (ValueError, reference.DecodingError):
+            return None
+
+    ours, wanted = decoded(rlp.decode), decoded(reference.decode)
+    assert ours == wanted or (ours is None and _depth(wanted) > rlp.MAX_DEPTH)
+
+
+def test_lists_are_not_nested_for_ever() -> None:
+    deep = b"\xc0"
+    for _ in range(300):
+        deep = reference.codec.length_prefix(len(deep), 192) + deep
+    with pytest.raises(ValueError, match="too deeply"):
+        rlp.decode(deep)
+
+
+def test_a_legacy_transaction_of_eth_account() -> None:
+    raw = legacy()
+    tx = read(raw)
+    assert (tx.type, tx.chain_id, tx.nonce, tx.gas_limit) == (0, 338, 3, 21_000)
+    assert (tx.to, tx.value, tx.data, tx.sender) == (TO, 5, b"\x01\x00", SENDER)
+    assert tx.max_fee_wei == tx.max_tip_wei == tx.price_wei(1) == 10**9
+    assert tx.v in (35 + 2 * 338, 36 + 2 * 338)
+    assert tx.hash == bytes(Account.sign_transaction({
+        "to": checksum(TO), "value": 5, "gas": 21_000, "nonce": 3, "chainId": 338,
+        "gasPrice": 10**9, "data": b"\x01\x00"}, KEY.secret).hash)  # fmt: skip
+
+
+def test_a_transaction_of_type_2_of_eth_account() -> None:
+    slots = [{"address": checksum(TO), "storageKeys": ["0x" + "11" * 32]}]
+    tx = read(dynamic(accessList=slots))
+    assert (tx.type, tx.max_fee_wei, tx.max_tip_wei, tx.sender) == (2, 10**10, 7, SENDER)
+    assert tx.access_list == ((TO, (b"\x11" * 32,)),)
+    assert tx.price_wei(10**9) == 10**9 + 7
+    assert tx.price_wei(10**10) == 10**10
+    assert read(dynamic(to=None)).to is None
+
+
+@given(st.binary(max_size=40), st.integers(0, 2**64 - 1), st.integers(0, 2**200))
+def test_what_we_sign_eth_account_reads(data: bytes, nonce: int, value: int) -> None:
+    for price in (None, 10**9):
+        asked = Unsigned(
+            chain_id=338,
+            nonce=nonce,
+            gas_price_wei=price,
+            max_tip_wei=0,
+            max_fee_wei=9,
+            gas_limit=30_000,
+            to=TO,
+            value=value,
+            data=data,
+        )
+        raw = signed_by(KEY, asked)
+        assert Account.recover_transaction(raw) == checksum(SENDER)
+        tx = read(raw)
+        assert (tx.sender, tx.nonce, tx.value, tx.data) == (SENDER, nonce, value, data)
+
+
+@pytest.mark.parametrize(
+    ("raw", "says"),
+    [
+        (b"", "typed transaction too short"),
+        (b"\x01\xc0", "transaction type not supported"),
+        (b"\x03\xc0", "transaction type not supported"),
+        (b"\x02", "unexpected end of input"),
+        (b"\x02\xc0", "too few elements"),
+        (b"\x02\x80", "expected input list"),
+        (b"\xc0", "too few elements"),
+        (legacy() + b"\0", "more than one value"),
+        (legacy()[:-1], "exceeds available input length"),
+        (reference.encode([b"\1"] * 10), "too many elements"),
+        (reference.encode([b"\0\1", *[b"\1"] * 8]), "non-canonical integer|invalid transaction v"),
+        (reference.encode([b"", b"\1", b"\1", b"\1", b"", b"", b"\x1b", b"\1", b"\1"]), "EIP-155"),
+        (legacy(chainId=None), "only replay-protected"),
+    ],
+)
+def test_what_is_no_transaction_is_refused_in_the_words_of_geth(raw: bytes, says: str) -> None:
+    with pytest.raises(BadTransaction, match=says):
+        read(raw)
+
+
+def test_a_high_s_and_an_unknown_parity_are_refused() -> None:
+    *fields, v, r, s = reference.decode(dynamic()[1:])
+    order = 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141
+    other = b"" if v else b"\1"
+    high = (order - int.from_bytes(s)).to_bytes(32)
+    for signature in ([other, r, high], [b"\2", r, s], [v, r, b""], [v, b"", s]):
+        with pytest.raises(BadTransaction, match="invalid sender"):
+            read(b"\2" + reference.encode([*fields, *signature]))
+
+
+@given(st.binary(max_size=200) | st.binary(max_size=60).map(lambda tail: b"\2\xf8" + tail))
+def test_no_bytes_break_it(raw: bytes) -> None:
+    with pytest.raises(BadTransaction):
+        read(raw)

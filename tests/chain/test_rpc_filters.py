@@ -1,0 +1,137 @@
+"""Filters over JSON-RPC: each change once, none lost, and not for ever."""
+
+from typing import Any
+
+import pytest
+
+from tests.chain.asking import ALICE, OWNER_KEY, PAYMENT, SHOP, Http, Rpc, new_ledger
+from x402sim.chain.base import Call
+from x402sim.chain.rpc import filters
+from x402sim.chain.rpc.app import rpc_app
+from x402sim.protocol import abi
+from x402sim.protocol.crypto import to_hex
+from x402sim.protocol.networks import TESTNET
+
+TRANSFERS = {"address": to_hex(TESTNET.asset), "topics": [to_hex(abi.TRANSFER_EVENT)]}
+NOT_FOUND = {"code": -32000, "message": "filter not found"}
+
+
+@pytest.fixture
+def rpc() -> Rpc:
+    ledger = new_ledger()
+    return Rpc(ledger, Http(rpc_app(ledger, keys=[OWNER_KEY.secret], unlocked=True)))
+
+
+def changes(rpc: Rpc, name: str) -> Any:
+    return rpc.result("eth_getFilterChanges", name)
+
+
+def test_a_filter_of_logs_tells_of_each_log_once(rpc: Rpc) -> None:
+    rpc.run(rpc.ledger.fund(ALICE, 5))
+    name = rpc.result("eth_newFilter", TRANSFERS)
+    assert changes(rpc, name) == []
+    rpc.send()
+    rpc.run(rpc.ledger.mine(3))
+    (log,) = changes(rpc, name)
+    assert (log["blockNumber"], log["removed"]) == ("0x2", False)
+    assert log == rpc.result("eth_getLogs", {**TRANSFERS, "blockHash": log["blockHash"]})[0]
+    assert changes(rpc, name) == []
+    everything = rpc.result("eth_newFilter", {"fromBlock": "0x0"})
+    assert changes(rpc, everything) == [], "changes are from now on"
+    assert len(rpc.result("eth_getFilterLogs", everything)) == 4
+
+
+@pytest.mark.parametrize(
+    ("wanted", "count"),
+    [({"fromBlock": "0x3"}, 0), ({"toBlock": "0x1"}, 2), ({"address": to_hex(SHOP)}, 0)],
+)
+def test_a_filter_keeps_to_its_range_and_address(rpc: Rpc, wanted: Any, count: int) -> None:
+    name = rpc.result("eth_newFilter", wanted)
+    rpc.run(rpc.ledger.fund(ALICE, 5))
+    rpc.run(rpc.ledger.fund(ALICE, 5))
+    assert len(changes(rpc, name)) == count
+
+
+def test_blocks_and_arriving_transactions(rpc: Rpc) -> None:
+    blocks = rpc.result("eth_newBlockFilter")
+    arriving = rpc.result("eth_newPendingTransactionFilter")
+    first = to_hex(rpc.send())
+    rpc.run(rpc.ledger.set_automine(False))
+    second = to_hex(rpc.send())
+    assert changes(rpc, arriving) == [first, second]
+    newest = rpc.result("eth_getBlockByNumber", "latest")["hash"]
+    assert changes(rpc, blocks) == [newest]
+    rpc.run(rpc.ledger.mine())
+    assert changes(rpc, arriving) == []
+    assert len(changes(rpc, blocks)) == 1
+    for name in (blocks, arriving):
+        assert rpc.error("eth_getFilterLogs", name) == NOT_FOUND
+
+
+def test_a_reorganisation_removes_logs_and_tells_of_the_new_ones(rpc: Rpc) -> None:
+    logs, blocks = rpc.result("eth_newFilter", TRANSFERS), rpc.result("eth_newBlockFilter")
+    payment = rpc.send()
+    rpc.run(rpc.ledger.mine())
+    (before,) = changes(rpc, logs)
+    passed = changes(rpc, blocks)
+    rpc.run(rpc.ledger.reorg(2))
+    gone, again = changes(rpc, logs)
+    assert gone == {**before, "removed": True}
+    assert (again["blockNumber"], again["removed"]) == ("0x2", False)
+    assert again["transactionHash"] == to_hex(payment)
+    replaced = changes(rpc, blocks)
+    assert len(replaced) == 2
+    assert not set(replaced) & set(passed)
+    rpc.run(rpc.ledger.reorg(1, [payment]))
+    (lost,) = changes(rpc, logs)
+    assert lost == {**again, "removed": True}
+    assert changes(rpc, logs) == []
+
+
+def test_a_reset_is_noticed(rpc: Rpc) -> None:
+    name = rpc.result("eth_newBlockFilter")
+    rpc.run(rpc.ledger.mine(3))
+    assert len(changes(rpc, name)) == 3
+    rpc.run(rpc.ledger.reset())
+    assert changes(rpc, name) == []
+    rpc.run(rpc.ledger.mine())
+    assert len(changes(rpc, name)) == 1
+
+
+def test_uninstalling(rpc: Rpc) -> None:
+    name = rpc.result("eth_newBlockFilter")
+    assert rpc.result("eth_uninstallFilter", name) is True
+    assert rpc.result("eth_uninstallFilter", name) is False
+    assert rpc.error("eth_getFilterChanges", name) == NOT_FOUND
+    assert rpc.error("eth_getFilterChanges", 1)["code"] == -32602
+
+
+def test_filters_end_when_nobody_asks(rpc: Rpc, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = rpc.result("eth_newBlockFilter")
+    monkeypatch.setattr(filters, "MAX_AGE_S", -1)
+    assert rpc.error("eth_getFilterChanges", name) == NOT_FOUND
+
+
+def test_the_number_of_filters_is_bounded(rpc: Rpc, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(filters, "MAX_FILTERS", 3)
+    names = [rpc.result("eth_newBlockFilter") for _ in range(3)]
+    changes(rpc, names[0])  # the second is now the one that was not asked about for longest
+    names.append(rpc.result("eth_newBlockFilter"))
+    assert rpc.error("eth_getFilterChanges", names[1]) == NOT_FOUND
+    for name in (names[0], *names[2:]):
+        assert changes(rpc, name) == []
+
+
+def test_what_a_filter_remembers_is_bounded(rpc: Rpc) -> None:
+    name = rpc.result("eth_newFilter", {})
+    rpc.run(rpc.ledger.mine(500))
+    rpc.send(Call(PAYMENT.sender, TESTNET.asset, abi.transfer(SHOP, 0)))
+    assert len(changes(rpc, name)) == 1
+    rpc.run(rpc.ledger.reorg(501))
+    assert [log["removed"] for log in changes(rpc, name)] == [True, False]
+
+
+def test_a_filter_by_block_hash_is_refused(rpc: Rpc) -> None:
+    error = rpc.error("eth_newFilter", {"blockHash": "0x" + "1" * 64})
+    assert error["code"] == -32602
+    assert "eth_getLogs" in error["message"]

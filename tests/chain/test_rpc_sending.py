@@ -1,0 +1,231 @@
+"""Signed transactions over JSON-RPC: what the mempool takes, what it refuses, what they cost."""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from eth_account import Account
+
+from tests.chain.asking import ALICE, OWNER_KEY, PAYMENT, SHOP, START_S, Http, Rpc
+from x402sim.chain.ledger.admission import BASE_FEE_WEI, MAX_BYTES
+from x402sim.chain.ledger.ledger import PLENTY_WEI, LedgerChain
+from x402sim.chain.rpc.app import rpc_app
+from x402sim.clock import Clock
+from x402sim.protocol.crypto import address_of, checksum, to_hex
+from x402sim.protocol.networks import TESTNET
+
+BOB_KEY = b"\x0b" * 32
+BOB = Account.from_key(BOB_KEY).address
+BOB_BYTES = bytes.fromhex(BOB[2:])
+TOKEN = checksum(TESTNET.asset)
+
+
+def ledger(file: Path | None = None) -> LedgerChain:
+    clock = Clock(lambda: float(START_S))
+    owner = address_of(OWNER_KEY.public_key)
+    native: Any = {BOB_BYTES: 10**24}
+    return LedgerChain(
+        TESTNET, clock, owner=owner, balances={ALICE: 1_000_000}, native=native, file=file
+    )
+
+
+@pytest.fixture
+def rpc() -> Iterator[Rpc]:
+    chain = ledger()
+    yield Rpc(chain, Http(rpc_app(chain)))
+    chain.close()
+
+
+def signed(key: bytes = BOB_KEY, **changes: Any) -> str:
+    fields: dict[str, Any] = {"to": TOKEN, "value": 0, "gas": 200_000, "nonce": 0, "chainId": 338}
+    fields |= {"data": PAYMENT.data} | changes
+    if "gasPrice" not in fields:
+        fees = {"maxFeePerGas": 2 * BASE_FEE_WEI, "maxPriorityFeePerGas": 10**9}
+        fields = {"type": 2, **fees, **fields}
+    kept = {name: value for name, value in fields.items() if value is not None}
+    return to_hex(Account.sign_transaction(kept, key).raw_transaction)
+
+
+def test_a_transaction_of_type_2(rpc: Rpc) -> None:
+    raw = signed()
+    tx_hash = rpc.result("eth_sendRawTransaction", raw)
+    receipt = rpc.result("eth_getTransactionReceipt", tx_hash)
+    assert (receipt["status"], receipt["type"], receipt["from"]) == ("0x1", "0x2", BOB.lower())
+    assert int(receipt["effectiveGasPrice"], 16) == BASE_FEE_WEI + 10**9
+    tx = rpc.result("eth_getTransactionByHash", tx_hash)
+    assert (tx["type"], tx["maxFeePerGas"], tx["accessList"]) == ("0x2", hex(2 * BASE_FEE_WEI), [])
+    assert tx["maxPriorityFeePerGas"] == hex(10**9)
+    assert tx["gasPrice"] == receipt["effectiveGasPrice"]
+    assert tx["v"] == tx["yParity"] in ("0x0", "0x1")
+    assert rpc.result("eth_getRawTransactionByHash", tx_hash) == raw
+    left = int(rpc.result("eth_getBalance", BOB), 16)
+    assert 10**24 - left == int(receipt["gasUsed"], 16) * (BASE_FEE_WEI + 10**9)
+    history = rpc.result("eth_feeHistory", "0x1", "latest", [0, 100])
+    assert history["reward"] == [[hex(10**9)] * 2]
+    assert rpc.result("eth_getBlockReceipts", "latest") == [receipt]
+
+
+def test_a_transaction_of_type_0_moves_native_coin(rpc: Rpc) -> None:
+    to = checksum(SHOP)
+    raw = signed(gasPrice=BASE_FEE_WEI, to=to, value=7, data=b"", gas=21_000)
+    receipt = rpc.result("eth_getTransactionReceipt", rpc.result("eth_sendRawTransaction", raw))
+    assert (receipt["status"], receipt["type"], receipt["gasUsed"]) == ("0x1", "0x0", "0x5208")
+    assert int(rpc.result("eth_getBalance", to), 16) == 7
+    tx = rpc.result("eth_getTransactionByHash", receipt["transactionHash"])
+    assert int(tx["v"], 16) in (35 + 2 * 338, 36 + 2 * 338)
+    assert int(tx["r"], 16)
+    assert int(tx["s"], 16)
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"chainId": 1}, "invalid chain id for signer: have 1 want 338"),
+        ({"nonce": 1}, f"nonce too high: address {BOB}, tx: 1 state: 0"),
+        ({"gas": 21_000}, "intrinsic gas too low: gas 21000, minimum needed"),
+        ({"gas": 30_000_001}, "exceeds block gas limit"),
+        ({"maxFeePerGas": 1, "maxPriorityFeePerGas": 0}, "max fee per gas less than block base"),
+        ({"gasPrice": 1}, "maxFeePerGas: 1, baseFee: 5000000000000"),
+        ({"maxPriorityFeePerGas": 3 * BASE_FEE_WEI}, "max priority fee per gas higher than max"),
+        ({"value": 10**24}, f"insufficient funds for gas * price + value: balance {10**24}, tx"),
+        ({"key": b"\x0c" * 32}, "insufficient funds for gas * price + value: balance 0"),
+        ({"to": None}, "contracts cannot be created here"),
+        ({"data": b"\1" * MAX_BYTES, "gas": 29_000_000}, "oversized data: transaction size"),
+        ({"chainId": None, "gasPrice": 10**13}, "only replay-protected (EIP-155)"),
+        (
+            {"gas": 60_000, "accessList": [{"address": TOKEN, "storageKeys": ["0x" + "1" * 64] * 30}]},
+            "intrinsic gas too low",
+        ),
+    ],
+)  # fmt: skip
+def test_a_refused_transaction_leaves_no_trace(
+    rpc: Rpc, changes: dict[str, Any], says: str
+) -> None:
+    error = rpc.error("eth_sendRawTransaction", signed(**changes))
+    assert error["code"] == -32000
+    assert says in error["message"]
+    assert rpc.result("eth_blockNumber") == "0x0"
+
+
+def test_a_nonce_is_used_once(rpc: Rpc) -> None:
+    raw = signed()
+    rpc.result("eth_sendRawTransaction", raw)
+    again = rpc.error("eth_sendRawTransaction", raw)
+    assert again["message"] == "nonce too low: next nonce 1, tx nonce 0"
+    rpc.result("eth_sendRawTransaction", signed(nonce=1))
+    assert rpc.result("eth_getTransactionCount", BOB) == "0x2"
+
+
+def test_junk_is_refused(rpc: Rpc) -> None:
+    for junk in ("0x", "0x01c0", "0xc0", "0x02"):
+        assert rpc.error("eth_sendRawTransaction", junk)["code"] == -32000
+    for junk in (5, None, "02", "0xzz"):
+        assert rpc.error("eth_sendRawTransaction", junk)["code"] == -32602
+
+
+def test_waiting_transactions_are_counted_listed_and_replaced(rpc: Rpc) -> None:
+    rpc.run(rpc.ledger.set_automine(False))
+    first = signed(gasPrice=BASE_FEE_WEI)
+    old = rpc.result("eth_sendRawTransaction", first)
+    second = rpc.result("eth_sendRawTransaction", signed(nonce=1, to=checksum(SHOP), data=b""))
+    assert rpc.error("eth_sendRawTransaction", first)["message"] == "already known"
+    cheap = signed(gasPrice=BASE_FEE_WEI * 109 // 100)
+    error = rpc.error("eth_sendRawTransaction", cheap)
+    assert error["message"] == "replacement transaction underpriced"
+    new = rpc.result("eth_sendRawTransaction", signed(gasPrice=BASE_FEE_WEI * 11 // 10))
+    counts = [rpc.result("eth_getTransactionCount", BOB, tag) for tag in ("latest", "pending")]
+    assert counts == ["0x0", "0x2"]
+    assert rpc.result("eth_getTransactionByHash", old) is None
+    pending = rpc.result("eth_getBlockByNumber", "pending", False)
+    assert (pending["number"], pending["hash"]) == ("0x1", None)
+    assert pending["transactions"] == [new, second]
+    assert pending["parentHash"] == rpc.result("eth_getBlockByNumber", "latest")["hash"]
+    full = rpc.result("eth_getBlockByNumber", "pending", True)
+    assert [tx["hash"] for tx in full["transactions"]] == [new, second]
+    rpc.run(rpc.ledger.mine())
+    assert rpc.result("eth_getBlockByNumber", "latest")["transactions"] == [new, second]
+    assert rpc.result("eth_getTransactionCount", BOB, "0x0") == "0x0"
+
+
+def test_a_call_that_needs_more_than_its_gas_limit_runs_out_of_it(rpc: Rpc) -> None:
+    raw = signed(gas=50_000)
+    receipt = rpc.result("eth_getTransactionReceipt", rpc.result("eth_sendRawTransaction", raw))
+    assert (receipt["status"], receipt["gasUsed"], receipt["logs"]) == ("0x0", hex(50_000), [])
+    found = rpc.run(rpc.ledger.receipt(bytes.fromhex(receipt["transactionHash"][2:])))
+    assert found.revert_reason == "out of gas"
+    needed = int(rpc.result("eth_estimateGas", {"to": TOKEN, "data": to_hex(PAYMENT.data)}), 16)
+    raw = signed(gas=needed, nonce=1)
+    receipt = rpc.result("eth_getTransactionReceipt", rpc.result("eth_sendRawTransaction", raw))
+    assert (receipt["status"], receipt["gasUsed"]) == ("0x1", hex(needed))
+
+
+def test_a_signed_transaction_survives_a_reorganisation_and_a_restart(tmp_path: Path) -> None:
+    file = tmp_path / "chain"
+    chain = ledger(file)
+    rpc = Rpc(chain, Http(rpc_app(chain)))
+    sent = rpc.result("eth_sendRawTransaction", signed())
+    rpc.error("eth_sendRawTransaction", signed(nonce=9))
+    asyncio.run(chain.rewinding.reorg(1))
+    receipt = rpc.result("eth_getTransactionReceipt", sent)
+    chain.close()
+    opened = ledger(file)
+    again = Rpc(opened, Http(rpc_app(opened)))
+    assert again.result("eth_getTransactionReceipt", sent) == receipt
+    assert receipt["status"] == "0x1"
+    opened.close()
+
+
+def test_the_owner_has_more_than_any_gas_costs(rpc: Rpc) -> None:
+    assert PLENTY_WEI > 30_000_000 * 1000 * BASE_FEE_WEI
+
+
+# --- accounts of the server ----------------------------------------------------------
+
+
+@pytest.fixture
+def wallet() -> Iterator[Rpc]:
+    chain = ledger()
+    yield Rpc(chain, Http(rpc_app(chain, keys=[BOB_KEY], unlocked=True)))
+    chain.close()
+
+
+def test_the_server_signs_what_its_accounts_send(wallet: Rpc) -> None:
+    asked = {"from": BOB, "to": TOKEN, "data": to_hex(PAYMENT.data)}
+    tx_hash = wallet.result("eth_sendTransaction", asked)
+    raw = wallet.result("eth_getRawTransactionByHash", tx_hash)
+    assert Account.recover_transaction(raw) == BOB
+    tx = wallet.result("eth_getTransactionByHash", tx_hash)
+    assert (tx["type"], tx["gas"]) == ("0x2", hex(200_000))
+    legacy = {"from": BOB, "to": BOB, "value": "0x5", "gasPrice": hex(BASE_FEE_WEI)}
+    tx_hash = wallet.result("eth_sendTransaction", legacy)
+    assert wallet.result("eth_getTransactionReceipt", tx_hash)["type"] == "0x0"
+
+
+@pytest.mark.parametrize("text", ["eth_accounts", "eth_requestAccounts"])
+def test_the_accounts_are_named(wallet: Rpc, text: str) -> None:
+    assert wallet.result(text) == [BOB.lower()]
+
+
+# --- storage -------------------------------------------------------------------------
+
+
+def test_storage_is_where_circles_token_has_it(rpc: Rpc) -> None:
+    def balance_slot(account: str) -> str:
+        from eth_utils import keccak
+
+        return to_hex(
+            keccak(bytes.fromhex(account[2:].lower()).rjust(32, b"\0") + (9).to_bytes(32))
+        )
+
+    def word(slot: str, block: str = "latest", account: str = TOKEN) -> int:
+        return int(rpc.result("eth_getStorageAt", account, slot, block), 16)
+
+    rpc.result("eth_sendRawTransaction", signed())
+    assert word("0xb") == 1_000_000, "the supply"
+    assert word(balance_slot(checksum(SHOP))) == 10_000
+    assert word(balance_slot(checksum(SHOP)), "0x0") == 0
+    assert word("0x" + "0" * 63 + "b") == 1_000_000
+    assert word("0xb", account=BOB) == word("0x99") == 0
+    assert rpc.error("eth_getStorageAt", TOKEN, "b")["code"] == -32602

@@ -1,0 +1,125 @@
+"""Signatures over JSON-RPC: those of eth-account, only of the server's accounts."""
+
+import json
+from typing import Any
+
+import pytest
+from eth_account import Account
+from eth_account.messages import encode_defunct, encode_typed_data
+
+from tests.chain.asking import ALICE, OWNER_KEY, Http, Rpc, new_ledger
+from x402sim.chain.rpc.app import rpc_app
+from x402sim.protocol.crypto import address_of, checksum, to_hex
+from x402sim.protocol.networks import TESTNET
+
+OWNER = checksum(address_of(OWNER_KEY.public_key))
+TYPED: dict[str, Any] = {
+    "types": {
+        "EIP712Domain": [
+            {"name": "name", "type": "string"},
+            {"name": "version", "type": "string"},
+            {"name": "chainId", "type": "uint256"},
+            {"name": "verifyingContract", "type": "address"},
+        ],
+        "Order": [
+            {"name": "from", "type": "address"},
+            {"name": "value", "type": "uint256"},
+            {"name": "nonce", "type": "bytes32"},
+        ],
+    },
+    "primaryType": "Order",
+    "domain": {
+        "name": "USDC",
+        "version": "2",
+        "chainId": 338,
+        "verifyingContract": checksum(TESTNET.asset),
+    },
+    "message": {"from": OWNER, "value": "10000", "nonce": "0x" + "7" * 64},
+}
+
+
+@pytest.fixture
+def rpc() -> Rpc:
+    ledger = new_ledger()
+    return Rpc(ledger, Http(rpc_app(ledger, keys=[OWNER_KEY.secret], unlocked=True)))
+
+
+def signed_by_eth_account(typed: dict[str, Any]) -> str:
+    return to_hex(
+        Account.sign_message(encode_typed_data(full_message=typed), OWNER_KEY.secret).signature
+    )
+
+
+@pytest.mark.parametrize("chain_id", [338, "338", "0x152"])
+@pytest.mark.parametrize("write", [dict, json.dumps], ids=["object", "text"])
+def test_typed_data(rpc: Rpc, chain_id: Any, write: Any) -> None:
+    numbered = {**TYPED, "message": {**TYPED["message"], "value": 10_000}}
+    asked = {**TYPED, "domain": {**TYPED["domain"], "chainId": chain_id}}
+    got = rpc.result("eth_signTypedData_v4", OWNER, write(asked))
+    assert got == signed_by_eth_account(numbered)
+
+
+@pytest.mark.parametrize("value", ["0x2710", "10000", 10_000])
+def test_a_number_of_the_message_may_be_text(rpc: Rpc, value: Any) -> None:
+    asked = {**TYPED, "message": {**TYPED["message"], "value": value}}
+    numbered = {**TYPED, "message": {**TYPED["message"], "value": 10_000}}
+    assert rpc.result("eth_signTypedData_v4", OWNER, asked) == signed_by_eth_account(numbered)
+
+
+def test_messages(rpc: Rpc) -> None:
+    message = b"hello, \xff"
+    wanted = to_hex(Account.sign_message(encode_defunct(message), OWNER_KEY.secret).signature)
+    assert rpc.result("eth_sign", OWNER, to_hex(message)) == wanted
+    assert rpc.result("personal_sign", to_hex(message), OWNER) == wanted
+    assert rpc.result("personal_sign", to_hex(message), OWNER, "a password") == wanted
+    assert rpc.error("personal_sign", "hello", OWNER)["code"] == -32602
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [
+        5,
+        "{",
+        "[]",
+        {},
+        {**TYPED, "primaryType": "Nothing"},
+        {**TYPED, "types": {}},
+        {**TYPED, "types": []},
+        {**TYPED, "message": []},
+        {**TYPED, "domain": 5},
+        {**TYPED, "domain": {"chainId": "many"}},
+        {**TYPED, "message": {**TYPED["message"], "nonce": "0x" + "7" * 66}},
+        {**TYPED, "message": {**TYPED["message"], "value": -1}},
+        {**TYPED, "message": {**TYPED["message"], "value": []}},
+    ],
+)
+def test_typed_data_that_is_none_is_refused(rpc: Rpc, typed: Any) -> None:
+    error = rpc.error("eth_signTypedData_v4", OWNER, typed)
+    assert error["code"] == -32602, error
+    assert error["message"]
+
+
+METHODS = [
+    ("eth_sign", [checksum(ALICE), "0x00"]),
+    ("personal_sign", ["0x00", checksum(ALICE)]),
+    ("eth_signTypedData_v4", [checksum(ALICE), TYPED]),
+    ("eth_sendTransaction", [{"from": checksum(ALICE), "to": OWNER}]),
+]
+
+
+@pytest.mark.parametrize(("method", "params"), METHODS)
+def test_nothing_is_signed_for_others(rpc: Rpc, method: str, params: list[Any]) -> None:
+    error = rpc.error(method, *params)
+    assert error["code"] == -32000
+    assert "is not unlocked; see eth_accounts" in error["message"]
+
+
+@pytest.mark.parametrize(("method", "params"), METHODS)
+def test_a_locked_server_signs_nothing(method: str, params: list[Any]) -> None:
+    text = json.dumps(params).replace(checksum(ALICE), OWNER)
+    ledger = new_ledger()
+    locked = Rpc(ledger, Http(rpc_app(ledger, keys=[OWNER_KEY.secret])))
+    assert locked.result("eth_accounts") == [OWNER.lower()]
+    error = locked.error(method, *json.loads(text))
+    assert error["code"] == -32000
+    assert "signs nothing over JSON-RPC" in error["message"]

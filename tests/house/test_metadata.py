@@ -1,0 +1,37 @@
+"""The metadata of pyproject.toml is true: the Pythons it names, and the addresses it gives."""
+
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from packaging.specifiers import SpecifierSet
+
+ROOT = Path(__file__).parents[2]
+PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+MINORS = [
+    text.rpartition(":: ")[2]
+    for text in PROJECT["classifiers"]
+    if text.startswith("Programming Language :: Python :: 3.")
+]
+
+
+def test_the_classifiers_name_every_python_that_can_install_it() -> None:
+    wanted = SpecifierSet(PROJECT["requires-python"])
+    installable = [str(minor) for minor in range(40) if wanted.contains(f"3.{minor}.0")]
+    assert [minor.rpartition("3.")[2] for minor in MINORS] == installable
+    assert str(sys.version_info.minor) in installable
+
+
+def test_the_readme_names_the_same_pythons() -> None:
+    first, last = MINORS[0].rpartition("3.")[2], MINORS[-1].rpartition("3.")[2]
+    said = f"Python 3.{first}, 3.12 or 3.{last}"
+    assert said in (ROOT / "README.md").read_text()
+
+
+@pytest.mark.parametrize("name", ["Source", "Documentation", "Changelog", "Issues"])
+def test_its_addresses_are_those_of_the_readme(name: str) -> None:
+    source = PROJECT["urls"]["Source"]
+    assert f"git+{source}" in (ROOT / "README.md").read_text()
+    assert PROJECT["urls"][name].startswith(source)

@@ -1,0 +1,32 @@
+"""A tool of an MCP server is paid for through our facilitator, by an agent."""
+
+import json
+
+from tests.interop import venv
+from tests.serve.driver import PRICE, started
+
+NETWORK = "eip155:84532"
+
+
+def test_an_agent_pays_for_a_tool() -> None:
+    with started("--network", "base-sepolia") as server:
+        merchant, payer = server.payer(funds=None), server.payer()
+        settings = {
+            "FACILITATOR": server.ready["facilitator"],
+            "PAY_TO": merchant.address,
+            "NETWORK": NETWORK,
+        }
+        told = {"server": settings, "key": payer.wallet.private_key}
+        got = venv.run("mcp_client.py", told)
+
+        assert got["unpaid"]["isError"] is True
+        required = json.loads(got["unpaid"]["content"][0]["text"])
+        (accepted,) = required["accepts"]
+        assert (accepted["network"], accepted["amount"]) == (NETWORK, str(PRICE))
+
+        assert (got["isError"], got["content"]) == (False, ["Oslo: sunny"])
+        assert got["paid"]["success"] is True
+        moved = (payer.address.lower(), merchant.address.lower(), PRICE)
+        assert server.transfers(sender=payer.address) == [moved]
+        receipt = server.rpc("eth_getTransactionReceipt", got["paid"]["transaction"])
+        assert receipt["status"] == "0x1"

@@ -1,0 +1,110 @@
+"""The official JavaScript clients and servers of the standard, unmodified, in this world.
+
+Clients pay our endpoints; servers have their payments verified and settled by our facilitator,
+where clients of the same version pay them. Every payment is looked up on the chain.
+"""
+
+import base64
+import json
+from typing import Any
+
+import pytest
+
+from tests.interop import node
+from tests.serve.driver import ORDER, PRICE, QUOTE, Payer, Server, started
+
+VERSIONS = {
+    "v1": ("base-sepolia", "x-payment-response"),
+    "v2": ("eip155:84532", "payment-response"),
+}
+slow = pytest.mark.thorough  # npm installs 543 packages for version 1
+EACH_VERSION = [pytest.param("v1", marks=slow), "v2"]
+
+
+def assert_paid(payer: Payer, to: str, answer: dict[str, Any], version: str) -> None:
+    """Check that the answer came for one payment of PRICE, and that its header names it."""
+    assert answer["status"] == 200, answer
+    server, (network, header) = payer.server, VERSIONS[version]
+    assert server.transfers(sender=payer.address) == [(payer.address.lower(), to.lower(), PRICE)]
+    told = json.loads(base64.b64decode(answer["headers"][header]))
+    receipt = server.rpc("eth_getTransactionReceipt", told["transaction"])
+    assert receipt["status"] == "0x1"
+    assert told["success"] is True
+    assert told["network"] == network
+    assert told["payer"].lower() == payer.address.lower()
+
+
+@pytest.mark.parametrize("version", EACH_VERSION)
+@pytest.mark.parametrize("client", ["fetch", "axios"])
+def test_clients_buy_a_quote(server: Server, client: str, version: str) -> None:
+    payer = server.payer()
+    answer = node.run(
+        f"npm_{version}/buy.mjs",
+        {
+            "client": client,
+            "url": server.ready["service"] + QUOTE,
+            "key": payer.wallet.private_key,
+            "network": "eip155:84532",
+            "body": ORDER,
+        },
+    )
+    assert answer["body"]["quote"]["pair"] == ORDER["pair"]
+    assert_paid(payer, server.ready["payTo"], answer, version)
+
+
+@pytest.mark.parametrize("version", EACH_VERSION)
+@pytest.mark.parametrize("client", ["fetch", "axios"])
+@pytest.mark.parametrize("shop", ["express", "hono"])
+def test_servers_settle_at_our_facilitator(
+    server: Server, shop: str, client: str, version: str
+) -> None:
+    network, _ = VERSIONS[version]
+    merchant, payer = server.payer(funds=None), server.payer()
+    sells = {
+        "server": shop,
+        "facilitator": server.ready["facilitator"],
+        "payTo": merchant.address,
+        "network": network,
+        "price": "$0.01",
+    }
+    with node.serving(f"npm_{version}/sell.mjs", sells) as url:
+        buys = {"client": client, "url": f"{url}/weather", "key": payer.wallet.private_key}
+        answer = node.run(f"npm_{version}/buy.mjs", buys | {"network": network})
+    assert answer["body"] == {"weather": "sunny"}
+    assert_paid(payer, merchant.address, answer, version)
+
+
+def test_the_cronos_client_buys_a_quote_in_two_steps() -> None:
+    with started() as server:
+        payer = server.payer()
+        told = {"base": server.ready["service"], "key": payer.wallet.private_key, "order": ORDER}
+        got = node.run("npm_v2/cronos.cjs", told)
+        assert got["supported"]["kinds"] == [
+            {"x402Version": 1, "scheme": "exact", "network": "cronos-testnet"}
+        ]
+        assert got["verified"] == {"isValid": True, "invalidReason": None}
+        assert got["receipt"]["success"] is True
+        assert (got["again"]["event"], got["again"]["error"]) == (
+            "payment.failed", "Authorization already used",
+        )  # fmt: skip
+        assert got["status"] == 200
+        assert payer.transfers == 1
+
+
+def test_over_cronos_a_client_of_version_2_must_be_allowed_the_token() -> None:
+    """It knows the SDK's default tokens only; `spendControls: false` lets it pay in others."""
+    with started() as server:
+        payer = server.payer()
+        buys = {
+            "client": "fetch",
+            "url": server.ready["service"] + QUOTE,
+            "key": payer.wallet.private_key,
+            "network": "eip155:338",
+            "body": ORDER,
+        }
+        with pytest.raises(AssertionError, match="spend"):
+            node.run("npm_v2/buy.mjs", buys)
+        assert payer.transfers == 0
+        answer = node.run("npm_v2/buy.mjs", buys | {"anyAsset": True})
+        assert answer["status"] == 200
+        assert payer.transfers == 1

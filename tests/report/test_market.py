@@ -1,0 +1,99 @@
+"""Reports on a market: each merchant has its service's name, and its money is told as a seller's."""
+
+import pandas as pd
+import pytest
+
+from x402sim import Fault, LiveWorld, Run, Settings, World
+from x402sim.policies import Forget, ServicePolicy
+from x402sim.population import Buy, Every
+from x402sim.report import plots
+
+SHOPS = {
+    "dear": Settings(quote_price="0.05"),
+    "cheap": Settings(quote_price="0.02"),
+    "deaf": Settings(quote_price="0.01", policy=ServicePolicy(lost_answer=Forget())),
+}
+EARNED: dict[str, int] = {}
+
+
+@pytest.fixture(scope="module")
+def run() -> Run:
+    async def story(world: LiveWorld) -> None:
+        alice = await world.payer("alice", balance="1.00")
+        await alice.buy()
+        await alice.at("cheap").buy()
+        await alice.at("cheap").open_session("0.10", 60)
+        await world.fault(Fault(victim="facilitator", does="lose answer", path="/settle"))
+        await alice.at("deaf").buy()  # it takes the money, and knows nothing of it
+        await world.advance(300)
+        EARNED.update({name: await world.earned(name) for name in world.services})
+        EARNED["all"] = await world.earned()
+
+    run = World(services=SHOPS).play(story)
+    run.raise_for_failure()
+    return run
+
+
+def test_every_transfer_is_told_by_the_service_and_as_payment_or_refund(run: Run) -> None:
+    moved = run.transfers.query("kind != 'mint'")
+    assert moved[["sender", "to", "kind", "amount"]].values.tolist() == [
+        ["alice", "dear", "payment", 0.05],
+        ["alice", "cheap", "payment", 0.02],
+        ["alice", "cheap", "payment", 0.10],
+        ["alice", "deaf", "payment", 0.01],
+        ["cheap", "alice", "refund", 0.10],
+    ]
+    assert set(run.balances["party"]) == {"alice", "dear", "cheap", "deaf"}
+
+
+def test_earned_is_of_all_merchants_or_of_one(run: Run) -> None:
+    assert EARNED == {
+        "dear": 50_000, "cheap": 20_000, "deaf": 10_000, "all": 80_000,
+    }  # fmt: skip
+    last = run.balances.groupby("party", observed=True)["balance_base"].last()
+    assert all(last[name] == EARNED[name] for name in SHOPS)
+
+
+def test_a_name_of_no_service_has_earned_nothing() -> None:
+    async def story(world: LiveWorld) -> None:
+        with pytest.raises(ValueError, match="unknown service 'chaep'; did you mean 'cheap'"):
+            await world.earned("chaep")
+
+    World(services=SHOPS).play(story).raise_for_failure()
+
+
+def _of(run: Run) -> dict[str, float]:
+    """Return the lines of the plot of balances with their last values."""
+    lines = plots.balances(run).get_lines()
+    return {str(line.get_label()): float(pd.Series(line.get_ydata()).iloc[-1]) for line in lines}
+
+
+def test_many_payers_are_one_line_and_each_merchant_keeps_its_own() -> None:
+    async def story(world: LiveWorld) -> None:
+        await world.population(8, arrivals=Every(1), behaviour=Buy(at="cheap"))
+        alice = await world.payer("alice", balance="1.00")
+        await alice.buy()
+
+    found = _of(World(services=SHOPS).play(story))
+    assert found == pytest.approx({"dear": 0.05, "cheap": 0.16, "9 others": -0.21})
+
+
+def test_more_merchants_than_lines_are_one_line_too() -> None:
+    shops = {f"shop {n}": Settings() for n in range(6)}
+
+    async def story(world: LiveWorld) -> None:
+        alice = await world.payer("alice", balance="1.00")
+        for name in shops:
+            await alice.at(name).buy()
+
+    assert _of(World(services=shops).play(story)) == pytest.approx(
+        {"6 merchants": 0.06, "alice": -0.06}
+    )
+
+
+def test_one_service_has_the_merchant_whatever_its_name() -> None:
+    async def story(world: LiveWorld) -> None:
+        await (await world.payer("alice", balance="1.00")).buy()
+
+    run = World(services={"only": Settings()}).play(story)
+    assert run.transfers["to"].tolist() == ["alice", "merchant"]

@@ -1,0 +1,66 @@
+"""What can be done to a ledger, by the names that its file logs."""
+
+from collections.abc import Callable
+from typing import Any
+
+from x402sim.chain.base import Call, ChainError
+from x402sim.chain.ledger.machine import Machine
+from x402sim.protocol.crypto import Address, Hash
+from x402sim.protocol.raw_transaction import BadTransaction, SignedTransaction, read
+
+
+def _send(machine: Machine, at_s: int, sender: bytes, to: bytes, data: bytes, value: str) -> Hash:
+    return machine.send(at_s, Call(Address(sender), Address(to), data, int(value)))
+
+
+def _send_signed(machine: Machine, at_s: int, raw: bytes) -> Hash:
+    return machine.send_signed(at_s, signed_of(raw))
+
+
+def signed_of(raw: bytes) -> SignedTransaction:
+    """Return a signed transaction; raises `ChainError`."""
+    try:
+        return read(raw)
+    except BadTransaction as wrong:
+        raise ChainError(str(wrong)) from wrong
+
+
+def _automine(machine: Machine, at_s: int, on: bool) -> None:
+    machine.automine = on
+    if on and machine.state.waiting:
+        machine.mine(at_s, 1)
+
+
+def _drop(machine: Machine, _: int) -> None:
+    machine.drop()
+
+
+def _force_revert(machine: Machine, _: int, calls: int) -> None:
+    machine.forced_reverts = calls
+
+
+def _set_native_balance(machine: Machine, _: int, account: bytes, amount_wei: str) -> None:
+    machine.state.put(machine.state.native, Address(account), int(amount_wei))
+
+
+def _snapshot(machine: Machine, _: int) -> int:
+    return machine.snapshot()
+
+
+def _revert(machine: Machine, _: int, snapshot: int) -> None:
+    machine.revert(snapshot)
+
+
+# These names are stored in files: renaming one makes older files unreadable.
+OPERATIONS: dict[str, Callable[..., Any]] = {
+    "send": _send,
+    "raw": _send_signed,
+    "automine": _automine,
+    "mine": Machine.mine,
+    "drop": _drop,
+    "doom": _force_revert,
+    "endow": _set_native_balance,
+    "snapshot": _snapshot,
+    "revert": _revert,
+    "reorg": Machine.reorg,
+}

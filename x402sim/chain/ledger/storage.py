@@ -1,0 +1,60 @@
+"""Where has the token each value? In the storage slots of Circle's FiatToken v2.2.
+
+The ledger has no storage: a slot is looked up among those of all values that it has, so that a
+read costs as much as there are values. Slots that the ledger has nothing for are zero.
+"""
+
+from collections.abc import Iterator
+
+from x402sim.chain.ledger.frame import Token
+from x402sim.chain.ledger.state import State
+from x402sim.protocol import abi
+from x402sim.protocol.crypto import Address, keccak256
+
+OWNER, PAUSER, BLACKLISTER, NAME, SYMBOL, DECIMALS, CURRENCY, MASTER_MINTER = 0, 1, 2, 4, 5, 6, 7, 8
+BALANCES, SUPPLY, MINTERS, MINTER_ALLOWANCES, USED = 9, 11, 12, 13, 16
+BLACKLISTED = 1 << 255
+"""The bit of a balance that blacklists its account."""
+
+
+def word_at(state: State, token: Token, account: Address, slot: bytes) -> bytes:
+    """Return the word in a slot of an account; zero for any account but the token."""
+    if account != token.network.asset:
+        return bytes(32)
+    return next((word for at, word in _words(state, token) if at == slot), bytes(32))
+
+
+def _words(state: State, token: Token) -> Iterator[tuple[bytes, bytes]]:
+    """Yield each slot that is not zero, and its word."""
+    owner, network, word = token.owner, token.network, abi.word
+    paused = bytes([bool(state.switches.get("paused"))])
+    yield word(OWNER), word(owner)
+    yield word(PAUSER), word(paused + owner)
+    yield word(BLACKLISTER), word(owner)
+    yield word(NAME), _short(network.token_name)
+    yield word(SYMBOL), _short(network.token_symbol)
+    yield word(DECIMALS), word(network.decimals)
+    yield word(CURRENCY), _short("USD")
+    yield word(MASTER_MINTER), word(b"\1" + owner)
+    yield word(SUPPLY), word(state.supply)
+    for minter, allowance_base in state.minter_allowances.items():
+        yield _entry(MINTERS, minter), word(1)
+        yield _entry(MINTER_ALLOWANCES, minter), word(allowance_base)
+    for account in dict.fromkeys((*state.balances, *state.blacklisted)):
+        flag = BLACKLISTED if state.blacklisted.get(account) else 0
+        yield _entry(BALANCES, account), word(state.balances.get(account, 0) | flag)
+    for authorizer, nonce in state.authorizations:
+        yield _entry(int.from_bytes(_entry(USED, authorizer)), nonce), word(1)
+
+
+def _entry(mapping: int, key: bytes) -> bytes:
+    """Return the slot of one entry of a mapping."""
+    return keccak256(abi.word(key) + abi.word(mapping))
+
+
+def _short(text: str) -> bytes:
+    """Return a string within one slot; of a longer one, its length: the text is elsewhere."""
+    raw = text.encode()
+    if len(raw) > 31:
+        return abi.word(2 * len(raw) + 1)
+    return raw.ljust(31, b"\0") + bytes([2 * len(raw)])

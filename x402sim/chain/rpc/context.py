@@ -1,0 +1,62 @@
+"""What do the JSON-RPC methods share? The chain, its accounts, and how a block is named."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from x402sim.chain.base import Block, ChainError
+from x402sim.chain.ledger.ledger import LedgerChain
+from x402sim.chain.rpc.filters import Filters
+from x402sim.chain.rpc.jsonrpc import (
+    NEWEST_TAGS,
+    BadParams,
+    Json,
+    read_block_number,
+    read_hash,
+    read_object,
+    read_quantity,
+    shown,
+)
+from x402sim.protocol.crypto import Address
+
+
+@dataclass(frozen=True, slots=True)
+class RpcContext:
+    """A chain, the keys of the accounts to list, and whether callers may sign with them."""
+
+    chain: LedgerChain
+    keys: Mapping[Address, bytes]
+    unlocked: bool
+    filters: Filters = field(default_factory=Filters)
+
+
+async def number(rpc: RpcContext, which: Any) -> int:
+    """Return the number of a block given by tag or number; `pending` is the newest."""
+    return read_block_number(which, await rpc.chain.height())
+
+
+async def state(rpc: RpcContext, which: Any) -> int | None:
+    """Return the number of the block whose state is asked for, None for the newest state.
+
+    `which` may be an EIP-1898 object. Raises `BadParams` and `ChainError`.
+    """
+    if which is None or which in NEWEST_TAGS:
+        return None
+    return await (_named_block if isinstance(which, dict) else number)(rpc, which)
+
+
+async def _named_block(rpc: RpcContext, which: Json) -> int:
+    fields = read_object(which, "a block")
+    if fields.keys() & {"blockHash", "blockNumber"} == {"blockNumber"}:
+        return read_quantity(fields["blockNumber"], "blockNumber")
+    if "blockNumber" in fields or "blockHash" not in fields:
+        raise BadParams(f"a block: expected blockHash or blockNumber, got {shown(which)}")
+    return (await known_block(rpc, fields["blockHash"])).number
+
+
+async def known_block(rpc: RpcContext, block_hash: Any) -> Block:
+    """Return a block by hash; raises `ChainError` if there is none."""
+    block = await rpc.chain.block(read_hash(block_hash, "blockHash"))
+    if block is None:
+        raise ChainError(f"unknown block {block_hash}")
+    return block

@@ -1,0 +1,171 @@
+"""What is new since a client asked last? Filters of logs, blocks and arriving transactions.
+
+A filter remembers the newest blocks that it has told of. When a reorganisation replaces them, it
+tells of the logs that went with them once more, as removed, then of the new blocks.
+
+At most `MAX_FILTERS` are kept: the one that was not asked about for longest is forgotten for a new
+one, and every one that nobody asked about for `MAX_AGE_S` seconds.
+"""
+
+import asyncio
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import assert_never
+
+from x402sim.chain.base import Block, ChainError, Log, LogFilter
+from x402sim.chain.ledger.ledger import LedgerChain
+from x402sim.chain.rpc.jsonrpc import Json, log_object
+from x402sim.protocol.crypto import Hash, to_hex
+
+MAX_FILTERS = 1000
+MAX_AGE_S = 300
+"""Five minutes, as on geth."""
+KEPT_BLOCKS = 64
+"""How many of the newest blocks a filter remembers."""
+
+
+class Kind(Enum):
+    """What a filter tells of."""
+
+    LOGS = "logs"
+    BLOCKS = "blocks"
+    TRANSACTIONS = "arriving transactions"
+
+
+@dataclass(slots=True)
+class Filter:
+    """What is wanted, and what was told already."""
+
+    kind: Kind
+    wanted: LogFilter
+    """Of logs: which of them. Blocks are told of from the newest on."""
+    next_block: int
+    asked_s: float
+    told: list[tuple[Block, list[Log]]] = field(default_factory=list)
+    """The newest blocks that it has passed, oldest first, each with the logs it told of."""
+    waiting: set[Hash] = field(default_factory=set)
+    """The transactions told of that were not mined yet."""
+
+
+class Filters:
+    """The filters of all clients, by id."""
+
+    def __init__(self) -> None:
+        self._filters: dict[str, Filter] = {}
+        self._made = 0
+
+    async def add(self, chain: LedgerChain, kind: Kind, wanted: LogFilter) -> str:
+        """Make a filter that tells of what comes from now on; return its id."""
+        now_s = _now_s()
+        self._forget_old(now_s)
+        while len(self._filters) >= MAX_FILTERS:
+            del self._filters[min(self._filters, key=lambda key: self._filters[key].asked_s)]
+        self._made += 1
+        name = hex(self._made)
+        head = await chain.height()
+        made = Filter(kind, wanted, next_block=head + 1, asked_s=now_s)
+        newest = await chain.block(head)
+        made.told = [(newest, [])] if newest else []
+        made.waiting = set(chain.machine.state.waiting)
+        self._filters[name] = made
+        return name
+
+    def remove(self, name: str) -> bool:
+        """Forget a filter; False if there is none."""
+        self._forget_old(_now_s())
+        return self._filters.pop(name, None) is not None
+
+    def logs(self, name: str) -> LogFilter:
+        """Return the logs that a filter wants; raises `ChainError` if there is none of logs."""
+        found = self._find(name)
+        if found.kind is not Kind.LOGS:
+            raise ChainError("filter not found")
+        return found.wanted
+
+    async def changes(self, chain: LedgerChain, name: str) -> list[Json] | list[str]:
+        """Return what is new since a filter was asked last; raises `ChainError` without it."""
+        found = self._find(name)
+        gone = await _undo(found, chain)
+        new = await _new_blocks(found, chain)
+        match found.kind:
+            case Kind.LOGS:
+                removed = [{**log_object(log), "removed": True} for log in gone]
+                return removed + await _new_logs(found, chain, new)
+            case Kind.BLOCKS:
+                _remember(found, [(block, []) for block in new])
+                return [to_hex(block.hash) for block in new]
+            case Kind.TRANSACTIONS:
+                _remember(found, [(block, []) for block in new])
+                return _arrived(found, chain, new)
+            case _:
+                assert_never(found.kind)
+
+    def _find(self, name: str) -> Filter:
+        now_s = _now_s()
+        self._forget_old(now_s)
+        found = self._filters.get(name)
+        if found is None:
+            raise ChainError("filter not found")
+        found.asked_s = now_s
+        return found
+
+    def _forget_old(self, now_s: float) -> None:
+        old = [key for key, each in self._filters.items() if now_s - each.asked_s > MAX_AGE_S]
+        for key in old:
+            del self._filters[key]
+
+
+def _now_s() -> float:
+    """Return the loop's time: that of the world's clock may be advanced by hours at once."""
+    return asyncio.get_running_loop().time()
+
+
+async def _undo(found: Filter, chain: LedgerChain) -> list[Log]:
+    """Go back to the newest block that is still there; return the logs told of since, newest
+    block first.
+    """
+    gone: list[Log] = []
+    while found.told:
+        block, logs = found.told[-1]
+        still = await chain.block(block.number)
+        if still and still.hash == block.hash:
+            break
+        found.told.pop()
+        found.next_block = block.number
+        gone += logs
+    return gone
+
+
+async def _new_blocks(found: Filter, chain: LedgerChain) -> list[Block]:
+    numbers = range(found.next_block, await chain.height() + 1)
+    return [block for n in numbers if (block := await chain.block(n))]
+
+
+async def _new_logs(found: Filter, chain: LedgerChain, new: list[Block]) -> list[Json]:
+    if not new:
+        return []
+    first = max(new[0].number, found.wanted.from_block)
+    last = min(new[-1].number, found.wanted.to_block)
+    logs: list[Log] = []
+    if first <= last:
+        logs = await chain.logs(replace(found.wanted, from_block=first, to_block=last))
+    of_block: dict[int, list[Log]] = {}
+    for log in logs:
+        of_block.setdefault(log.block_number, []).append(log)
+    _remember(found, [(block, of_block.get(block.number, [])) for block in new])
+    return [log_object(log) for log in logs]
+
+
+def _arrived(found: Filter, chain: LedgerChain, new: list[Block]) -> list[str]:
+    """Return the transactions that are mined or wait, and were not told of while they waited."""
+    waiting = list(chain.machine.state.waiting)
+    mined = [tx_hash for block in new for tx_hash in block.tx_hashes]
+    arrived = [tx_hash for tx_hash in (*mined, *waiting) if tx_hash not in found.waiting]
+    found.waiting = set(waiting)
+    return [to_hex(tx_hash) for tx_hash in arrived]
+
+
+def _remember(found: Filter, passed: list[tuple[Block, list[Log]]]) -> None:
+    found.told = (found.told + passed)[-KEPT_BLOCKS:]
+    if passed:
+        found.next_block = passed[-1][0].number + 1

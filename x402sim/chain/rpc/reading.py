@@ -1,0 +1,257 @@
+"""The methods that read: the chain, its blocks, transactions, logs and accounts, and calls.
+
+The chain has the states of its newest blocks: a request for an older one is an error.
+"""
+
+from typing import Any
+
+from x402sim.chain.base import Block, LogFilter
+from x402sim.chain.ledger.admission import BASE_FEE_WEI
+from x402sim.chain.rpc.context import RpcContext, known_block, number, state
+from x402sim.chain.rpc.filters import Kind
+from x402sim.chain.rpc.jsonrpc import (
+    BadParams,
+    Json,
+    block_object,
+    log_object,
+    pending_block_object,
+    quantity,
+    read_address,
+    read_addresses,
+    read_block_number,
+    read_bool,
+    read_call,
+    read_hash,
+    read_object,
+    read_slot,
+    read_text,
+    read_topics,
+    receipt_object,
+    shown,
+    transaction_object,
+)
+from x402sim.protocol.crypto import to_hex
+from x402sim.version import VERSION
+
+NO_END = 2**256
+
+
+# --- the chain -----------------------------------------------------------------------
+
+
+async def client_version(rpc: RpcContext) -> str:
+    """Return the name and version of this server."""
+    return f"x402sim/{VERSION}"
+
+
+async def net_version(rpc: RpcContext) -> str:
+    """Return the chain id in decimal."""
+    return str(rpc.chain.chain_id)
+
+
+async def chain_id(rpc: RpcContext) -> Any:
+    """Return the chain id."""
+    return quantity(rpc.chain.chain_id)
+
+
+async def syncing(rpc: RpcContext) -> bool:
+    """Return false."""
+    return False
+
+
+async def height(rpc: RpcContext) -> Any:
+    """Return the number of the newest block."""
+    return quantity(await rpc.chain.height())
+
+
+# --- blocks and transactions ---------------------------------------------------------
+
+
+async def block_by_number(rpc: RpcContext, block: Any, full: Any = False) -> Json | None:
+    """Return a block by tag or number; `pending` is the one that would be mined now."""
+    if block == "pending":
+        return await _pending_block(rpc, full)
+    return await _block_object(rpc, await rpc.chain.block(await number(rpc, block)), full)
+
+
+async def block_by_hash(rpc: RpcContext, block_hash: Any, full: Any = False) -> Json | None:
+    """Return a block by hash."""
+    return await _block_object(rpc, await rpc.chain.block(read_hash(block_hash)), full)
+
+
+async def _block_object(rpc: RpcContext, block: Block | None, full: Any) -> Json | None:
+    whole = read_bool(full, "whether to give whole transactions")
+    if block is None:
+        return None
+    return block_object(
+        block,
+        transactions=await _transactions(rpc, block.tx_hashes, whole),
+        logs=await rpc.chain.logs(LogFilter(block.number, block.number)),
+        base_fee_wei=BASE_FEE_WEI,
+    )
+
+
+async def _pending_block(rpc: RpcContext, full: Any) -> Json:
+    whole = read_bool(full, "whether to give whole transactions")
+    block = rpc.chain.pending_block()
+    transactions = await _transactions(rpc, block.tx_hashes, whole)
+    return pending_block_object(block, transactions=transactions, base_fee_wei=BASE_FEE_WEI)
+
+
+async def _transactions(
+    rpc: RpcContext, hashes: tuple[Any, ...], whole: bool
+) -> list[str] | list[Json]:
+    if not whole:
+        return [to_hex(tx_hash) for tx_hash in hashes]
+    found = [await rpc.chain.transaction(tx_hash) for tx_hash in hashes]
+    return [transaction_object(tx, rpc.chain.chain_id) for tx in found if tx]
+
+
+async def transaction(rpc: RpcContext, tx_hash: Any) -> Json | None:
+    """Return a transaction, mined or waiting."""
+    tx = await rpc.chain.transaction(read_hash(tx_hash))
+    return transaction_object(tx, rpc.chain.chain_id) if tx else None
+
+
+async def raw_transaction(rpc: RpcContext, tx_hash: Any) -> str | None:
+    """Return a signed transaction as it was sent."""
+    tx = await rpc.chain.transaction(read_hash(tx_hash))
+    return to_hex(tx.signed.raw) if tx and tx.signed else None
+
+
+async def receipt(rpc: RpcContext, tx_hash: Any) -> Json | None:
+    """Return the receipt of a mined transaction."""
+    found = await rpc.chain.receipt(read_hash(tx_hash))
+    return receipt_object(found) if found else None
+
+
+async def block_receipts(rpc: RpcContext, block: Any) -> list[Json] | None:
+    """Return the receipts of a block's transactions, in order."""
+    is_hash = isinstance(block, str) and len(block) == 66
+    which = read_hash(block) if is_hash else await state(rpc, block)
+    mined = await rpc.chain.block(await rpc.chain.height() if which is None else which)
+    if mined is None:
+        return None
+    found = [await rpc.chain.receipt(tx_hash) for tx_hash in mined.tx_hashes]
+    return [receipt_object(each) for each in found if each]
+
+
+# --- logs ----------------------------------------------------------------------------
+
+
+async def logs(rpc: RpcContext, filter: Any) -> list[Json]:  # noqa: A002 - shown on the page
+    """Return the events that pass a filter."""
+    fields = read_object(filter, "a filter")
+    first, last = await _range(rpc, fields)
+    addresses, topics = read_addresses(fields.get("address")), read_topics(fields.get("topics"))
+    if first > last:  # the range begins after the newest block
+        return []
+    found = await rpc.chain.logs(LogFilter(first, last, addresses, topics))
+    return [log_object(log) for log in found]
+
+
+async def _range(rpc: RpcContext, fields: Json) -> tuple[int, int]:
+    if "blockHash" in fields:
+        if fields.keys() & {"fromBlock", "toBlock"}:
+            raise BadParams("a filter: expected blockHash, or fromBlock and toBlock, not both")
+        only = (await known_block(rpc, fields["blockHash"])).number
+        return only, only
+    first = await number(rpc, fields.get("fromBlock"))
+    last = await number(rpc, fields.get("toBlock"))
+    if first > last:
+        raise BadParams(f"a filter: fromBlock {first} is after toBlock {last}")
+    return first, min(last, await rpc.chain.height())
+
+
+async def new_filter(rpc: RpcContext, filter: Any) -> str:  # noqa: A002 - shown on the page
+    """Make a filter of logs."""
+    fields = read_object(filter, "a filter")
+    if "blockHash" in fields:
+        raise BadParams("a filter: expected fromBlock and toBlock; only eth_getLogs has blockHash")
+    first = read_block_number(fields.get("fromBlock"), await rpc.chain.height())
+    last = read_block_number(fields.get("toBlock"), NO_END)
+    if first > last:
+        raise BadParams(f"a filter: fromBlock {first} is after toBlock {last}")
+    addresses, topics = read_addresses(fields.get("address")), read_topics(fields.get("topics"))
+    wanted = LogFilter(first, last, addresses, topics)
+    return await rpc.filters.add(rpc.chain, Kind.LOGS, wanted)
+
+
+async def new_block_filter(rpc: RpcContext) -> str:
+    """Make a filter of blocks."""
+    return await rpc.filters.add(rpc.chain, Kind.BLOCKS, LogFilter(0, NO_END))
+
+
+async def new_transaction_filter(rpc: RpcContext) -> str:
+    """Make a filter of arriving transactions."""
+    return await rpc.filters.add(rpc.chain, Kind.TRANSACTIONS, LogFilter(0, NO_END))
+
+
+async def filter_changes(rpc: RpcContext, filter_id: Any) -> list[Json] | list[str]:
+    """Return what is new since the last call."""
+    return await rpc.filters.changes(rpc.chain, read_text(filter_id, "a filter's id"))
+
+
+async def filter_logs(rpc: RpcContext, filter_id: Any) -> list[Json]:
+    """Return every event that passes a filter of logs."""
+    wanted = rpc.filters.logs(read_text(filter_id, "a filter's id"))
+    return [log_object(log) for log in await rpc.chain.logs(wanted)]
+
+
+async def uninstall_filter(rpc: RpcContext, filter_id: Any) -> bool:
+    """Forget a filter."""
+    return rpc.filters.remove(read_text(filter_id, "a filter's id"))
+
+
+# --- accounts ------------------------------------------------------------------------
+
+
+async def balance(rpc: RpcContext, address: Any, block: Any = None) -> Any:
+    """Return an account's native balance."""
+    account = read_address(address)
+    return quantity(await rpc.chain.native_balance(account, await state(rpc, block)))
+
+
+async def transaction_count(rpc: RpcContext, address: Any, block: Any = None) -> Any:
+    """Return how many transactions an account has sent; with `pending`, the waiting ones too."""
+    account = read_address(address)
+    which = await state(rpc, block)
+    if which is None and block != "pending":
+        which = await rpc.chain.height()
+    return quantity(await rpc.chain.account_nonce(account, which))
+
+
+async def code(rpc: RpcContext, address: Any, block: Any = None) -> str:
+    """Return a contract's code."""
+    account = read_address(address)
+    return to_hex(await rpc.chain.code(account, await state(rpc, block)))
+
+
+async def storage(rpc: RpcContext, address: Any, slot: Any, block: Any = None) -> str:
+    """Return one word of a contract's storage."""
+    account, position = read_address(address), read_slot(slot)
+    return to_hex(await rpc.chain.storage(account, position, await state(rpc, block)))
+
+
+# --- calls ---------------------------------------------------------------------------
+
+
+async def call(rpc: RpcContext, transaction: Any, block: Any = None, overrides: Any = None) -> str:
+    """Return the result of a call."""
+    asked = read_call(transaction)
+    _no_overrides(overrides)
+    return to_hex(await rpc.chain.call(asked, await state(rpc, block)))
+
+
+async def estimate_gas(
+    rpc: RpcContext, transaction: Any, block: Any = None, overrides: Any = None
+) -> Any:
+    """Return the gas a call would use."""
+    asked = read_call(transaction)
+    _no_overrides(overrides)
+    return quantity(await rpc.chain.estimate_gas(asked, await state(rpc, block)))
+
+
+def _no_overrides(overrides: Any) -> None:
+    if overrides is not None:
+        raise BadParams(f"state overrides are not offered, got {shown(overrides)}")

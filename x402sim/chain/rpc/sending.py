@@ -1,0 +1,57 @@
+"""The methods that send: a signed transaction of anybody, or one that this server signs."""
+
+from typing import Any
+
+from x402sim.chain.base import Call, ChainError
+from x402sim.chain.ledger.admission import BASE_FEE_WEI
+from x402sim.chain.ledger.machine import GAS_LIMIT
+from x402sim.chain.rpc.context import RpcContext
+from x402sim.chain.rpc.jsonrpc import (
+    BadParams,
+    Json,
+    read_bytes,
+    read_call,
+    read_object,
+    read_quantity,
+)
+from x402sim.chain.rpc.signing import key_of
+from x402sim.protocol.crypto import to_hex
+from x402sim.protocol.raw_transaction import Unsigned, signed_by
+
+
+async def send_raw_transaction(rpc: RpcContext, data: Any) -> str:
+    """Put a signed transaction into the mempool; return its hash."""
+    return to_hex(await rpc.chain.send_signed(read_bytes(data, "a signed transaction")))
+
+
+async def send_transaction(rpc: RpcContext, transaction: Any) -> str:
+    """Sign a transaction of an unlocked account and send it; return its hash."""
+    call = read_call(transaction)
+    fields = read_object(transaction, "a transaction")
+    if "from" not in fields:
+        raise BadParams("a transaction: expected `from`, an account of eth_accounts")
+    key = key_of(rpc, call.sender)
+    unsigned = await _unsigned(rpc, call, fields)
+    return to_hex(await rpc.chain.send_signed(signed_by(key, unsigned)))
+
+
+async def _unsigned(rpc: RpcContext, call: Call, fields: Json) -> Unsigned:
+    """Return the transaction with what was left out: nonce, gas limit and fees."""
+
+    def given(name: str, default: int) -> int:
+        return read_quantity(fields[name], name) if name in fields else default
+
+    if "gasPrice" in fields and fields.keys() & {"maxFeePerGas", "maxPriorityFeePerGas"}:
+        raise ChainError("both gasPrice and (maxFeePerGas or maxPriorityFeePerGas) specified")
+    tip_wei = given("maxPriorityFeePerGas", 0)
+    return Unsigned(
+        chain_id=given("chainId", rpc.chain.chain_id),
+        nonce=given("nonce", await rpc.chain.account_nonce(call.sender)),
+        gas_price_wei=given("gasPrice", 0) if "gasPrice" in fields else None,
+        max_tip_wei=tip_wei,
+        max_fee_wei=given("maxFeePerGas", 2 * BASE_FEE_WEI + tip_wei),
+        gas_limit=given("gas", GAS_LIMIT),
+        to=call.to,
+        value=call.value,
+        data=call.data,
+    )

@@ -1,0 +1,219 @@
+"""What does a signed transaction say, and who signed it? Types 0 (with EIP-155) and 2 (EIP-1559).
+
+Errors are those of geth, so that libraries recognise them.
+"""
+
+from dataclasses import dataclass
+
+from coincurve import PrivateKey
+
+from x402sim.protocol import rlp
+from x402sim.protocol.crypto import Address, BadSignature, Hash, keccak256, recover, sign
+from x402sim.protocol.money import MAX_UINT256
+
+LEGACY, DYNAMIC_FEE = 0, 2
+"""The types of transactions: with one gas price, and with a highest fee and a tip."""
+_LEGACY_FIELDS, _DYNAMIC_FIELDS = 9, 12
+_MAX_UINT64 = 2**64 - 1
+AccessList = tuple[tuple[Address, tuple[bytes, ...]], ...]
+
+
+class BadTransaction(ValueError):
+    """The bytes are no signed transaction that is taken here; the text is a node's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignedTransaction:
+    """A signed transaction, its sender and its hash; fees are wei per unit of gas.
+
+    `to` is None if it creates a contract. A transaction of type 0 bids one price: it is both fees.
+    """
+
+    type: int
+    chain_id: int
+    nonce: int
+    max_tip_wei: int
+    max_fee_wei: int
+    gas_limit: int
+    to: Address | None
+    value: int
+    data: bytes
+    access_list: AccessList
+    v: int
+    """27, 28 or the chain's of EIP-155 for type 0; 0 or 1 for type 2."""
+    r: int
+    s: int
+    sender: Address
+    hash: Hash
+    raw: bytes
+
+    def price_wei(self, base_fee_wei: int) -> int:
+        """Return what it pays for a unit of gas in a block with this base fee."""
+        return min(self.max_fee_wei, base_fee_wei + self.max_tip_wei)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unsigned:
+    """A transaction to sign: of type 0 if it has a gas price, otherwise of type 2."""
+
+    chain_id: int
+    nonce: int
+    gas_price_wei: int | None
+    max_tip_wei: int
+    max_fee_wei: int
+    gas_limit: int
+    to: Address
+    value: int
+    data: bytes
+
+
+def signed_by(key: PrivateKey, tx: Unsigned) -> bytes:
+    """Return a transaction, signed, as the bytes that nodes exchange."""
+    number = rlp.number
+    call: list[rlp.Item] = [number(tx.gas_limit), tx.to, number(tx.value), tx.data]
+    if tx.gas_price_wei is not None:
+        fields = [number(tx.nonce), number(tx.gas_price_wei), *call]
+        message = rlp.encode([*fields, number(tx.chain_id), b"", b""])
+        r, s, parity = _signature(message, key)
+        return rlp.encode([*fields, number(35 + 2 * tx.chain_id + parity), r, s])
+    fees = [number(tx.max_tip_wei), number(tx.max_fee_wei)]
+    fields = [number(tx.chain_id), number(tx.nonce), *fees, *call, []]
+    kind = bytes([DYNAMIC_FEE])
+    r, s, parity = _signature(kind + rlp.encode(fields), key)
+    return kind + rlp.encode([*fields, number(parity), r, s])
+
+
+def _signature(message: bytes, key: PrivateKey) -> tuple[bytes, bytes, int]:
+    """Return r and s without leading zeros, and the parity."""
+    signature = sign(keccak256(message), key)
+    return signature[:32].lstrip(b"\0"), signature[32:64].lstrip(b"\0"), signature[64] - 27
+
+
+def read(raw: bytes) -> SignedTransaction:
+    """Return a signed transaction; raises `BadTransaction`."""
+    if not raw:
+        raise BadTransaction("typed transaction too short")
+    try:
+        if raw[0] >= 0xC0:
+            return _legacy(raw, _fields(rlp.decode(raw), _LEGACY_FIELDS))
+        if raw[0] == DYNAMIC_FEE:
+            return _dynamic(raw, _fields(rlp.decode(raw[1:]), _DYNAMIC_FIELDS))
+    except BadSignature:
+        raise BadTransaction("invalid sender") from None
+    except ValueError as wrong:
+        raise BadTransaction(str(wrong)) from None
+    raise BadTransaction("transaction type not supported")
+
+
+def _fields(item: rlp.Item, count: int) -> list[rlp.Item]:
+    if not isinstance(item, list):
+        raise ValueError("rlp: expected input list for types.Transaction")
+    if len(item) != count:
+        few = "few" if len(item) < count else "many"
+        raise ValueError(f"rlp: too {few} elements for types.Transaction")
+    return item
+
+
+def _legacy(raw: bytes, fields: list[rlp.Item]) -> SignedTransaction:
+    v, r, s = map(_uint, fields[6:])
+    if v in (27, 28):
+        raise ValueError("only replay-protected (EIP-155) transactions allowed over RPC")
+    chain_id, parity = divmod(v - 35, 2)
+    if chain_id < 0:
+        raise ValueError("invalid transaction v, r, s values")
+    message = rlp.encode([*fields[:6], rlp.number(chain_id), b"", b""])
+    price = _uint(fields[1])
+    return SignedTransaction(
+        type=LEGACY,
+        chain_id=chain_id,
+        nonce=_uint(fields[0], _MAX_UINT64),
+        max_tip_wei=price,
+        max_fee_wei=price,
+        gas_limit=_uint(fields[2], _MAX_UINT64),
+        to=_maybe_address(fields[3]),
+        value=_uint(fields[4]),
+        data=_bytes(fields[5]),
+        access_list=(),
+        v=v,
+        r=r,
+        s=s,
+        sender=_sender(message, parity, r, s),
+        hash=Hash(keccak256(raw)),
+        raw=raw,
+    )
+
+
+def _dynamic(raw: bytes, fields: list[rlp.Item]) -> SignedTransaction:
+    v, r, s = map(_uint, fields[9:])
+    message = bytes([DYNAMIC_FEE]) + rlp.encode(fields[:9])
+    return SignedTransaction(
+        type=DYNAMIC_FEE,
+        chain_id=_uint(fields[0]),
+        nonce=_uint(fields[1], _MAX_UINT64),
+        max_tip_wei=_uint(fields[2]),
+        max_fee_wei=_uint(fields[3]),
+        gas_limit=_uint(fields[4], _MAX_UINT64),
+        to=_maybe_address(fields[5]),
+        value=_uint(fields[6]),
+        data=_bytes(fields[7]),
+        access_list=_access_list(fields[8]),
+        v=v,
+        r=r,
+        s=s,
+        sender=_sender(message, v, r, s),
+        hash=Hash(keccak256(raw)),
+        raw=raw,
+    )
+
+
+def _sender(message: bytes, parity: int, r: int, s: int) -> Address:
+    """Return who signed; raises `BadSignature`, also for the upper half of `s` (EIP-2)."""
+    if parity not in (0, 1):
+        raise BadSignature("invalid transaction v, r, s values")
+    return recover(keccak256(message), r.to_bytes(32) + s.to_bytes(32) + bytes([27 + parity]))
+
+
+def _bytes(item: rlp.Item) -> bytes:
+    if isinstance(item, bytes):
+        return item
+    raise ValueError("rlp: expected input string or byte for types.Transaction")
+
+
+def _uint(item: rlp.Item, most: int = MAX_UINT256) -> int:
+    digits = _bytes(item)
+    if digits[:1] == b"\0":
+        raise ValueError("rlp: non-canonical integer (leading zero bytes)")
+    value = int.from_bytes(digits)
+    if value > most:
+        raise ValueError("rlp: input string too long for an integer of types.Transaction")
+    return value
+
+
+def _maybe_address(item: rlp.Item) -> Address | None:
+    return _address(item) if item else None
+
+
+def _address(item: rlp.Item) -> Address:
+    return Address(_sized(item, 20))
+
+
+def _sized(item: rlp.Item, size: int) -> bytes:
+    value = _bytes(item)
+    if len(value) != size:
+        raise ValueError(f"rlp: expected {size} bytes for types.Transaction, got {len(value)}")
+    return value
+
+
+def _access_list(item: rlp.Item) -> AccessList:
+    return tuple(_access(pair) for pair in _list(item))
+
+
+def _access(item: rlp.Item) -> tuple[Address, tuple[bytes, ...]]:
+    account, slots = _fields(item, 2)
+    return _address(account), tuple(_sized(slot, 32) for slot in _list(slots))
+
+
+def _list(item: rlp.Item) -> list[rlp.Item]:
+    if isinstance(item, list):
+        return item
+    raise ValueError("rlp: expected input list for types.Transaction")
