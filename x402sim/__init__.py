@@ -1,5 +1,14 @@
 """x402sim: a pay-per-request API and the world around it, to simulate and to test against.
 
+`help` of one name is short, that of the package has all of them:
+
+    World, LiveWorld, Payer, Fault    play a story: start with help(x402sim.World)
+    Settings, Decisions               what a service is like; x402sim.policies: what it does
+    Run                               what happened, as frames and reports
+    sweep, summarize                  many worlds, in parallel; x402sim.population: many payers
+    LocalServer, PaymentAuth          a mock server, and an httpx client that pays it
+    x402sim.backends                  stages, chains, blocks, facilitators and explorers of a World
+
 Every public name is loaded when it is first used, so that importing the package is
 cheap.
 """

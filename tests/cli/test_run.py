@@ -358,3 +358,42 @@ def test_on_a_terminal_the_progress_bar_is_on_stderr() -> None:
     assert "2 of 2: lost_answer" in seen
     assert "\x1b" not in out
     assert len(out.splitlines()) == 6
+
+
+# --- timing --------------------------------------------------------------------
+
+
+def test_a_story_of_ones_own_takes_latencies_and_block_times(tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text(
+        "async def story(world):\n"
+        "    alice = await world.payer('alice', balance='1.00')\n"
+        "    before_s = world.clock.now()\n"
+        "    await alice.ask()\n"
+        "    world.expect(world.clock.now() - before_s, 3, '4.1/receipt')\n"
+    )
+    story = f"{file}:story"
+    options = ["--latency", "service=1.25", "--latency", "facilitator=0.2,0.5",
+               "--block-time", "5", "--explorer-lag", "3"]  # fmt: skip
+    done = run(story, *options)
+    assert "actual    2.5" in done.stdout
+    assert f"run it again: python -m x402sim run {shlex.quote(story)}" in done.stdout
+    assert done.stdout.split("--seed 0 ")[1].startswith(" ".join(options))
+    world = World(
+        latency={"service": 1.25, "facilitator": (0.2, 0.5)}, block_time_s=5.0, explorer_lag_s=3.0
+    )
+    assert result(story, *options)["scenarios"][0]["journal_sha256"] == world.play(story).sha256
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--latency", "service"], "--latency: PART=SECONDS or PART=MEDIAN,SIGMA is needed, not"),
+        (["--latency", "service=1,2,3"], "PART=MEDIAN,SIGMA is needed, not 'service=1,2,3'"),
+        (["--latency", "servce=1"], "latency: unknown part 'servce'; did you mean 'service'"),
+        (["--latency", "service=-1"], "latency of 'service': a latency is seconds"),
+        (["--block-time", "0"], "0"),
+    ],
+)
+def test_an_impossible_timing_is_misuse(options: list[str], says: str) -> None:
+    assert_misuse(run("replay", *options), says)

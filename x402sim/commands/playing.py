@@ -16,6 +16,7 @@ import httpx
 
 from x402sim.chain.base import ChainError
 from x402sim.commands.common import Misuse
+from x402sim.commands.timing import Timing
 from x402sim.network_file import choose_network
 from x402sim.protocol.networks import Network
 from x402sim.report.reading import Reading
@@ -99,7 +100,7 @@ def _loading(what: str) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """The stage, the chain and the network to play on, the token there, and the seed."""
+    """The stage, the chain and the network to play on, the token there, the seed, the timing."""
 
     on: Stage
     chain: ChainBackend
@@ -108,11 +109,20 @@ class Where:
     network: Network | None = None
     """None for the stage's own: the default, or that of a deployment."""
     network_file: Path | None = None
+    timing: Timing = Timing()  # noqa: RUF009 - frozen, without state
 
     @property
     def world(self) -> World:
-        """A new world; raises `ValueError` if stage and chain cannot be combined."""
-        return World(seed=self.seed, on=self.on, chain=self.chain, network=self.network)
+        """A new world; raises `ValueError` if the options cannot be combined."""
+        return World(
+            seed=self.seed,
+            on=self.on,
+            chain=self.chain,
+            network=self.network,
+            latency=self.timing.latencies,
+            block_time_s=self.timing.block_time_s,
+            explorer_lag_s=self.timing.explorer_lag_s,
+        )
 
     @property
     def options(self) -> str:
@@ -123,7 +133,8 @@ class Where:
         network = "" if self.network is None else f" --network {self.network.name}"
         file = "" if self.network_file is None else shlex.quote(str(self.network_file))
         network += f" --network-file {file}" if file else ""
-        return f"--on {shlex.quote(self.on.name)}{chain}{token}{network} --seed {self.seed}"
+        timing = self.timing.options
+        return f"--on {shlex.quote(self.on.name)}{chain}{token}{network} --seed {self.seed}{timing}"
 
 
 def where(*, on: str, chain: str, token: str | None, seed: int) -> Where:
@@ -148,6 +159,16 @@ def on_network(place: Where, name: str | None, file: Path | None) -> Where:
         return replace(place, network=choose_network(name, file), network_file=file)
     except ValueError as error:
         raise Misuse(f"--network: {error}") from error
+
+
+def timed(place: Where, timing: Timing) -> Where:
+    """Return the same place with this timing; raises `Misuse`."""
+    found = replace(place, timing=timing)
+    try:
+        _ = found.world
+    except ValueError as error:
+        raise Misuse(str(error)) from error
+    return found
 
 
 def play(chosen: Chosen, where: Where) -> Played:

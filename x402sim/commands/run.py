@@ -18,6 +18,7 @@ from x402sim.commands.common import (
     give_up,
     quiet,
 )
+from x402sim.commands.timing import BlockTime, ExplorerLag, Latencies, Timing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -26,38 +27,43 @@ if TYPE_CHECKING:
 
 _STYLES = {"passed": "", "failed": "bold red", "skipped": "yellow"}
 
-Names = Annotated[
+
+_Names = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="NAME",
         help="Scenarios: names (see `list`), FILE.py, or FILE.py:FUNCTION. [default: all]",
     ),
 ]
-Stage = Annotated[
+_On = Annotated[
     str,
     typer.Option(
         help="Stage to play on: in-process, tcp (real sockets), or the URL of a running service.",
         metavar="STAGE",
     ),
 ]
+_Out = Annotated[
+    Path | None,
+    typer.Option(
+        help="Write report.html, data frames, plots and journals to DIR "
+        "(needs `pip install 'x402sim[report]'`).",
+        metavar="DIR",
+    ),
+]
 
 
 def run(
-    names: Names = None,
-    on: Stage = "in-process",
+    names: _Names = None,
+    on: _On = "in-process",
     chain: Chain = "ledger",
     token: Token = None,
     network: NetworkName = None,
     network_file: NetworkFile = None,
     seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            help="Write report.html, data frames, plots and journals to DIR "
-            "(needs `pip install 'x402sim[report]'`).",
-            metavar="DIR",
-        ),
-    ] = None,
+    latency: Latencies = None,
+    block_time: BlockTime = None,
+    explorer_lag: ExplorerLag = 0.0,
+    out: _Out = None,
     as_json: AsJson = False,
     keep_going: Annotated[bool, typer.Option(help="Continue after a failure.")] = True,
 ) -> None:
@@ -80,6 +86,7 @@ def run(
 
     - `x402sim run replay`
     - `x402sim run --out report`
+    - `x402sim run mine.py:story --latency facilitator=0.2,0.5 --block-time 5`
     - `x402sim run mine.py:story --on http://127.0.0.1:4020`
     """
     from x402sim.commands import playing
@@ -88,6 +95,7 @@ def run(
         with quiet():
             place = playing.where(on=on, chain=chain, token=token, seed=seed)
             where = playing.on_network(place, network, network_file)
+            where = playing.timed(where, Timing(tuple(latency or ()), block_time, explorer_lag))
             code = _run(names or [], where, out, as_json, keep_going)
     except Misuse as misuse:
         raise give_up(misuse) from misuse

@@ -245,6 +245,18 @@ def outcomes(journal: Journal) -> pd.DataFrame:
     | debited_base, debited | Int64, float64 | what a session's request took from its budget |
     | gas | Int64 | gas of the payment and of the refund; NA as above |
     | tx, refund_tx | string | the transactions of the payment and of the refund |
+
+    To compare ways of paying, divide by what was served, and let all sessions end first: until a
+    deposit's rest is refunded it looks like a price. Money and gas are in the rows of payments and
+    deposits; requests are those of payments and sessions, as nobody asks for a deposit itself:
+
+        quotes = orders[orders["way"] != "deposit"]
+        price = (orders["paid"].sum() - orders["returned"].sum()) / quotes["served"].sum()
+        gas = orders["gas"].sum() / quotes["served"].sum()
+        lost = (quotes["charged"] & ~quotes["served"]).sum() / quotes["charged"].sum()
+
+    Give both ways the same arrivals and seeds, and compare `waiting_s` of quotes only; what opening
+    a session took is in the rows of deposits.
     """  # noqa: E501 - a table
     reading = Reading(journal)
     rows = (_order(reading, n, order) for n, order in enumerate(Orders(reading).found, 1))

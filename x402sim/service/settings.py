@@ -24,67 +24,104 @@ MOST_DECIMALS = 77
 class Settings:
     """The settings of one service; durations in seconds, money in tokens, as text.
 
-    The defaults are the numbers of the specification (8/quote-price: a quote costs 0.01 tokens)
-    and, where it gives none, ours. Raises `ValueError` for an impossible value.
+    The defaults are the numbers of the specification, whose clause is named, and where it gives
+    none, ours. Raises `ValueError` for an impossible value.
+
+    quote_price
+        The price of a quote in tokens; default "0.01" (8/quote-price).
+    one_step
+        Whether protected endpoints take a payment in the request itself, as the x402 standard sends
+        it, in X-PAYMENT or PAYMENT-SIGNATURE; default True (5/one-step).
+    max_timeout_s
+        Whole seconds for which a 402 can be paid; default 300 (8/timeout).
+    entitlement_lifetime_s
+        Seconds that an entitlement stays in the cache; default 86400 (8/cache-lifetime).
+    entitlement_sweep_s
+        Seconds between sweeps that discard expired entitlements; default 3600 (8/cache-sweep).
+    indexer_interval_s
+        Seconds between runs of the payment indexer; default 300 (8/indexer-interval).
+    indexer_batch
+        The most payment records that one run of the indexer takes; default 100 (8/indexer-batch).
+    final_depth
+        Blocks on top of a transfer's block until it is not looked at again; default 12
+        (8/final-depth).
+    reconcile_interval_s
+        Seconds between looks at pending payments; default 15.
+    pending_wait_s
+        Seconds until an unresolved payment is looked at again, the first wait and the longest;
+        default (15, 60).
+    session_sweep_s
+        Seconds between sweeps that end and refund expired sessions; default 10.
+    refund_wait_s
+        Seconds until a refund that failed is tried again, the first wait and the longest; default
+        (10, 300).
+    refunds_at_once
+        The most refunds in flight at the same time; default 20.
+    session_max_spend
+        The largest deposit of a session in tokens; default None, which is any.
+    session_max_duration_s
+        The longest session in seconds; default None, which is any.
+    verify_timeout_s, settle_timeout_s, explorer_timeout_s
+        Seconds until a call of the facilitator, or of the explorer or the node, is given up;
+        default 30, 60 and 10.
+    max_answer_bytes
+        The most bytes that are read of an answer of facilitator, explorer and node; default
+        1048576.
+    log_search_blocks
+        Blocks to search back for a lost settlement; default None, which is the whole chain.
+    reputation
+        What the reputations in the list of agents are: `MatchedPayments()` (the default),
+        `ServedPayments()`, `ServedShare()` of `x402sim.policies`, or one of your own
+        (6/reputation).
+    facilitator
+        The name of the facilitator that it uses; default None, the world's first.
+    phase
+        Seconds from the beginning of a world to the first turn of periodic work, modulo its
+        interval. The default None draws a phase for each kind of work from the seed, so that
+        nothing ticks in step; 0 starts all intervals with the world.
+    decisions
+        The choices where the specification is silent, a `Decisions` object.
+    policy
+        What it does about lost answers, verification, its claim, refunds and requests, a
+        `ServicePolicy` of `x402sim.policies`.
 
     >>> from x402sim import Settings, World
     >>> world = World(service=Settings(quote_price="0.05", session_sweep_s=60))
     """
 
     quote_price: str = "0.01"
-    """The price of a quote (8/quote-price)."""
+    one_step: bool = True
     max_timeout_s: int = 300
-    """How long a 402 can be paid for (8/timeout)."""
     entitlement_lifetime_s: float = 24 * 3600
-    """How long an entitlement stays in the cache (8/cache-lifetime)."""
     entitlement_sweep_s: float = 3600
-    """The interval of the sweep that discards expired entitlements (8/cache-sweep)."""
     indexer_interval_s: float = 300
-    """The interval of the payment indexer (8/indexer-interval)."""
     indexer_batch: int = 100
-    """The most payment records that one run of the indexer takes (8/indexer-batch)."""
     final_depth: int = 12
-    """Blocks on top of a transfer's block until it is not looked at again (8/final-depth)."""
 
     reconcile_interval_s: float = 15
-    """The interval at which pending payments are looked at."""
     pending_wait_s: tuple[float, float] = (15, 60)
-    """The first and the longest wait until an unresolved payment is looked at again."""
     session_sweep_s: float = 10
-    """The interval at which expired sessions are ended and refunded."""
     refund_wait_s: tuple[float, float] = (10, 300)
-    """The first and the longest wait until a refund that failed is tried again."""
     refunds_at_once: int = 20
-    """The most refunds in flight at the same time."""
     session_max_spend: str | None = None
-    """The largest deposit of a session; None for any."""
     session_max_duration_s: float | None = None
-    """The longest session; None for any."""
 
     verify_timeout_s: float = 30
     settle_timeout_s: float = 60
     explorer_timeout_s: float = 10
-    """The time limits of calls of the facilitator, and of the explorer and the node."""
     max_answer_bytes: int = MIB
-    """The most that is read of an answer of facilitator, explorer and node."""
     log_search_blocks: int | None = None
-    """How many blocks back to search for a lost settlement; None for the whole chain."""
 
     reputation: Reputation = MatchedPayments()  # noqa: RUF009 - frozen, without state
-    """What the reputations in the list of agents are (6/reputation)."""
     facilitator: str | None = None
-    """The name of the facilitator that it uses; None for the world's first."""
     phase: float | None = None
-    """Seconds from the beginning of a world to the first turn of periodic work, modulo its
-    interval. None draws a phase for each kind of work from the seed, so that nothing ticks in
-    step; 0 starts all intervals with the world."""
     decisions: Decisions = field(default_factory=Decisions)
-    """The choices where the specification is silent."""
     policy: ServicePolicy = field(default_factory=ServicePolicy)
-    """What it does about lost answers, verification, its claim, refunds and requests."""
 
     def __post_init__(self) -> None:
         _price("quote_price", self.quote_price)
+        if not isinstance(self.one_step, bool):
+            raise ValueError(f"one_step: expected True or False, got {self.one_step!r}")
         if self.session_max_spend is not None:
             _price("session_max_spend", self.session_max_spend)
         for name in _POSITIVE:

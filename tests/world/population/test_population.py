@@ -5,9 +5,9 @@ from itertools import pairwise
 
 import pytest
 
-from x402sim import Fault, LiveWorld, Payer, Run, World, population
+from x402sim import Fault, LiveWorld, Payer, Run, Settings, World, population
 from x402sim.events import Note
-from x402sim.policies import AtMost, PayerPolicy
+from x402sim.policies import AtMost, PayerPolicy, cheapest
 from x402sim.population import At, Buy, Every, Poisson, Session
 from x402sim.rng import Rng, Stream
 from x402sim.world.population.arrivals import DAY_S
@@ -167,6 +167,26 @@ def test_a_session_is_opened_used_and_refunded():
     assert (len(deposits), len(requests)) == (2, 6)
     assert list(deposits["paid"] - deposits["returned"]) == pytest.approx([0.03, 0.03])
     assert requests["served"].all()
+
+
+def test_a_visit_ends_with_its_session_and_may_be_at_another_service():
+    async def story(world: LiveWorld) -> None:
+        behaviour = Session(requests=10, wait=25, duration_s=60, at="second")
+        await world.population(2, arrivals=Every(5), behaviour=behaviour)
+        await world.advance(120)
+
+    services = {"first": Settings(), "second": Settings()}
+    table = World(services=services).play(story).outcomes
+    assert set(table["service"]) == {"second"}
+    requests = table[table["way"] == "session"]
+    assert list(requests["t_s"]) == [0, 5, 25, 30, 50, 55]
+    assert table["served"].all(), "nobody asks once the session has ended"
+
+    async def choosing(world: LiveWorld) -> None:
+        await world.population(1, arrivals=Every(5), behaviour=Session(requests=1, at=cheapest))
+
+    services = {"dear": Settings(quote_price="0.05"), "cheap": Settings()}
+    assert set(World(services=services).play(choosing).outcomes["service"]) == {"cheap"}
 
 
 def test_a_visit_that_gets_no_402_is_given_up_and_any_other_error_is_loud():

@@ -16,6 +16,19 @@ from x402sim.printable import described
 class PayerPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """What a payer does about failures, sessions and its budget.
 
+    retry
+        What to do about a payment that was not made: `GiveUp()` (the default),
+        `SameAuthorization(...)`, `SameThenNew(...)`, `NewAuthorization(...)`, `StartOver(...)`.
+    sessions
+        How to pay for many requests: `PayEach()` (the default), `ReusePayment()`,
+        `OpenSessions(...)`, `SessionAfter(...)`.
+    budget
+        What may be spent: `NoLimit()` (the default), `AtMost(...)`, `AtMostEach(...)`,
+        `AtMostPer(...)`.
+
+    All are in `x402sim.policies`, and each has one method; an object of your own with that method
+    does as well.
+
     >>> from x402sim.policies import SameAuthorization
     >>> PayerPolicy(retry=SameAuthorization(times=2))
     PayerPolicy(retry=SameAuthorization(times=2, wait_s=5.0))

@@ -17,6 +17,25 @@ from x402sim.service.policies.settling import Claim, ClaimFirst, Verify, VerifyF
 class ServicePolicy(msgspec.Struct, frozen=True, kw_only=True):
     """What a service does about lost answers, verification, its claim, refunds and requests.
 
+    lost_answer
+        What to do about a settlement without an answer: `Reconcile()` (the default),
+        `ReconcileLater()`, `AskOnce()`, `SettleAgain(...)`, `Forget()`.
+    verify
+        Which payments to verify before settling: `VerifyFirst()` (the default), `VerifySome(...)`,
+        `VerifyFrom(...)`, `SkipVerify()`.
+    claim
+        When to write the payment's claim: `ClaimFirst()` (the default), `ClaimAfterVerify()`,
+        `ClaimAfterSettle()`, `ClaimUnseen()`.
+    refund
+        What to pay back of a session: `RefundAtExpiry()` (the default), `RefundLater(...)`,
+        `RefundLessFee(...)`, `NeverRefund()`.
+    serve
+        Which paid requests to serve: `ServeSettled()` (the default), `ServeIndexed()`,
+        `ServeBeforeSettle()`, `FailToServe(...)`.
+
+    All are in `x402sim.policies`, and each has one method; an object of your own with that method
+    does as well.
+
     >>> from x402sim.policies import Forget
     >>> ServicePolicy(lost_answer=Forget())
     ServicePolicy(lost_answer=Forget())

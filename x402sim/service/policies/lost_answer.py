@@ -81,7 +81,9 @@ class Forget:
 class AskOnce:
     """Half naive: ask the chain once, and forget the payment unless it says yes.
 
-    Charged and not served is who meets a lost answer and a node that does not answer: p times q.
+    Charged and not served is who meets a lost answer (probability p) and then gets no answer from
+    the chain either: p times q, where q is the chance that at least one of the look-ups fails which
+    one question needs, not that of a single request to the node.
     """
 
     async def resolve(self, payment: PendingPayment) -> None:

@@ -1,5 +1,6 @@
 """What does a payer do on one visit? It buys, or it opens a session and uses it."""
 
+import math
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
@@ -16,11 +17,14 @@ Behaviour = Callable[[Payer, Stream], Awaitable[object]]
 class Buy:
     """Get a quote as the payer's policy says, `times` times: by default pay for it and be served.
 
-    at
-        The name of the service, or a rule that chooses one for each order, such as `cheapest`.
+    times
+        Quotes of one visit; default 1.
     wait
         Seconds between two orders: whatever a latency can be, such as a number, (median, sigma) of
-        a lognormal, or a list of measured seconds.
+        a lognormal, or a list of measured seconds; default 0.
+    at
+        The name of the service, or a rule that chooses one for each order, such as `cheapest`;
+        default None, the world's first.
     """
 
     times: int = 1
@@ -47,20 +51,29 @@ class Buy:
 class Session:
     """Open a session and send requests that it pays for; what is left is refunded at its end.
 
+    A visit ends with its session, if that ends before all requests are sent. A payer that opens
+    another instead is `Buy(times=...)` with `PayerPolicy(sessions=OpenSessions(...))`.
+
     deposit
-        Tokens, such as "0.10".
+        Tokens; default "0.10".
     requests
-        Requests of one visit; those that the deposit does not cover are refused.
+        The most requests of one visit, default 10; those that the deposit does not cover are
+        refused.
     wait
-        Seconds before each request but the first, as in `Buy`.
+        Seconds before each request but the first, as in `Buy`; default 0.
     duration_s
-        Seconds from its opening until the session ends.
+        Seconds from its opening until the session ends; default 3600. The last visit may be over
+        long before that: `await world.advance(duration_s + 60)` lets the session be refunded.
+    at
+        The name of the service, or a rule that chooses one for each visit, such as `cheapest`;
+        default None, the world's first.
     """
 
     deposit: str = "0.10"
     requests: int = 10
     wait: LatencySpec = 0.0
     duration_s: int = 3600
+    at: str | Choose | None = None
 
     def __post_init__(self) -> None:
         _require("requests", self.requests)
@@ -68,15 +81,18 @@ class Session:
 
     async def __call__(self, payer: Payer, rng: Stream) -> None:
         """Visit once; raises `PaymentFailed` if the request for a session gets no 402."""
-        wait = latency_of(self.wait)
-        opened = await payer.open_session(self.deposit, self.duration_s)
-        session_id = opened.body.get("sessionId")
+        wait, clock = latency_of(self.wait), payer.world.clock
+        there = await payer.sent_to(self.at)
+        opened = (await there.open_session(self.deposit, self.duration_s)).body
+        session_id, ends_ms = opened.get("sessionId"), opened.get("expiresAt", math.inf)
         if session_id is None:
             return
         for number in range(self.requests):
             if number:
-                await payer.world.clock.sleep(wait(rng))
-            await payer.ask(session_id=session_id)
+                await clock.sleep(wait(rng))
+            if clock.now_ms() >= ends_ms:
+                return
+            await there.ask(session_id=session_id)
 
 
 def _require(name: str, count: int) -> None:

@@ -6,9 +6,13 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from x402sim import web
+from x402sim.protocol.x402 import REQUIRED_HEADER, RESPONSE_HEADERS
 from x402sim.world.assembly.parts import Parts
 from x402sim.world.control.app import control_app
 from x402sim.world.server.listen import LOOPBACK, Listen
+
+EXPOSED = (REQUIRED_HEADER, *RESPONSE_HEADERS.values(), "X-Payment-Id")
+"""The headers of answers that a page of another origin may read."""
 
 
 def world_app(parts: Parts, listen: Listen) -> ASGIApp:
@@ -32,7 +36,11 @@ def world_app(parts: Parts, listen: Listen) -> ASGIApp:
     if not listen.allow_origins:
         return app
     return CORSMiddleware(
-        app, allow_origins=listen.allow_origins, allow_methods=["*"], allow_headers=["*"]
+        app,
+        allow_origins=listen.allow_origins,
+        allow_methods=["*"],
+        allow_headers=["*"],
+        expose_headers=EXPOSED,
     )
 
 

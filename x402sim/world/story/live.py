@@ -121,6 +121,8 @@ class LiveWorld:
     ) -> Population:
         """Play the visits of `n` payers, "payer 1" and so on; return after the last visit ends.
 
+        Sessions that were opened may end later: `await world.advance(...)` lets them be refunded.
+
         Without `until_s`, each payer comes once. With it, visits begin for that many seconds: at
         Poisson arrivals each is of a payer drawn at random, else they come in turn. A visit runs
         `behaviour(payer, rng)` and may overlap with others. `asyncio.gather` plays several

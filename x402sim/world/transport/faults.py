@@ -53,12 +53,37 @@ class Fault(
 ):
     """A fault: what it does, to which requests, how often and how likely.
 
-    It strikes requests whose path ends with `path` and whose path, query or body contains
-    `contains`, also in the JSON of a payment header; it lets the first `skip` of those pass, and
-    strikes at most `times` (None: without limit), each with `probability`. `seconds` is for
-    delays; `status` (500), `body` (empty), `content_type` (application/json) and `work_done` (no)
-    are for "answer" only. Raises `ValueError` for an invalid
-    value.
+    Every request to the victim, by a payer or by a service, is compared with all faults in the
+    order in which they were added; the first that fits and has turns left strikes it.
+
+    victim
+        Who is asked: "service", "facilitator", "explorer", "rpc" (the chain's node), or the name of
+        one service or facilitator of a market.
+    does
+        "lose request", "lose answer", "refuse", "delay request", "delay answer", "answer",
+        "truncate", "duplicate", "crash before" or "crash after"; see `FaultKind`.
+    path
+        The end of the request's path, such as "/settle"; default "", which is any. Of the service:
+        "/api/perp/quote", "/api/pay", "/api/sessions/create", "/api/agents" and so on; of the
+        facilitator: "/verify", "/settle", "/supported". A path that the victim lacks is refused
+        when the fault is added. The node has one path: give its method in `contains`.
+    contains
+        A text in the path, the query or the body, such as "eth_getLogs" or a payment id, also in
+        the JSON of a payment header; default "", which is any.
+    skip
+        How many of the requests that fit pass first; default 0.
+    times
+        How many requests it strikes; default 1, None strikes without limit.
+    probability
+        The chance that it strikes a request that fits, drawn from the seed; default 1.0. One that
+        is spared uses up no turn.
+    seconds
+        How long a delay lasts; needed for "delay request" and "delay answer", and for them only.
+    status, body, content_type, work_done
+        What "answer" answers, and whether the work is done before; default 500, "",
+        "application/json" and False. For "answer" only.
+
+    Raises `ValueError` for an invalid value, and for a field that the kind does not use.
 
     >>> Fault(victim="facilitator", does="lose answer", path="/settle", times=2)
     Fault(victim='facilitator', does='lose answer', path='/settle', times=2)

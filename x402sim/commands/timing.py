@@ -1,0 +1,56 @@
+"""How long do messages, blocks and the explorer take? Read from the options of `run`."""
+
+import shlex
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+
+Latencies = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--latency",
+        metavar="PART=S",
+        help="Latency of one message to service, facilitator, explorer or rpc: seconds, or "
+        "MEDIAN,SIGMA of a lognormal; repeatable.",
+    ),
+]
+BlockTime = Annotated[
+    float | None, typer.Option(metavar="S", help="Seconds between blocks. [default: mine at once]")
+]
+ExplorerLag = Annotated[
+    float, typer.Option(metavar="S", help="Seconds until the explorer shows a block.")
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """The options as the user typed them."""
+
+    latency: tuple[str, ...] = ()
+    block_time_s: float | None = None
+    explorer_lag_s: float = 0.0
+
+    @property
+    def latencies(self) -> dict[str, float | tuple[float, ...]]:
+        """The latency of each part; raises `ValueError` for what is none."""
+        return dict(map(_latency, self.latency))
+
+    @property
+    def options(self) -> str:
+        """The options that repeat it, with a space before each; empty by default."""
+        shown = "".join(f" --latency {shlex.quote(text)}" for text in self.latency)
+        if self.block_time_s is not None:
+            shown += f" --block-time {self.block_time_s:g}"
+        return shown + (f" --explorer-lag {self.explorer_lag_s:g}" if self.explorer_lag_s else "")
+
+
+def _latency(text: str) -> tuple[str, float | tuple[float, ...]]:
+    part, _, given = text.partition("=")
+    try:
+        numbers = tuple(map(float, given.split(",")))
+    except ValueError:
+        numbers = ()
+    if len(numbers) not in (1, 2):
+        raise ValueError(f"--latency: PART=SECONDS or PART=MEDIAN,SIGMA is needed, not {text!r}")
+    return part, numbers if len(numbers) == 2 else numbers[0]
