@@ -23,6 +23,7 @@ from tests.chain.helpers import (
     authorization,
     cancel_call,
     nonce,
+    permit_call,
     signature_of,
     transfer_call,
 )
@@ -34,7 +35,8 @@ from x402sim.chain.ledger import gas
 from x402sim.chain.node.anvil import HARDFORK
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol import abi
-from x402sim.protocol.crypto import ZERO_ADDRESS
+from x402sim.protocol.crypto import ZERO_ADDRESS, Address
+from x402sim.protocol.eip2612 import Permit
 from x402sim.protocol.eip3009 import Domain
 
 CONTRACTS = ("circle", "openzeppelin")
@@ -98,6 +100,8 @@ def v_of(data: bytes) -> int:
         abi.TRANSFER_WITH_AUTHORIZATION_BYTES: 8 * 32 + 64,
         abi.RECEIVE_WITH_AUTHORIZATION_BYTES: 8 * 32 + 64,
         abi.CANCEL_AUTHORIZATION_BYTES: 4 * 32 + 64,
+        abi.PERMIT: 5 * 32 - 1,
+        abi.PERMIT_BYTES: 6 * 32 + 64,
     }.get(data[:4])
     return 27 if at is None else data[4 + at]
 
@@ -171,6 +175,81 @@ def common(domain: Domain) -> list[Flow]:
             "refused: cancellation, signature",
             "a cancellation signed by another",
             cancel_call(nonce("v"), by=MALLORY, domain=domain),
+        ),
+        *allowances(),
+    ]
+
+
+def allowances() -> list[Flow]:
+    """Return the flows of ERC-20's allowances."""
+    shop, mallory = SHOP.address_bytes, MALLORY.address_bytes
+
+    def approved(amount_base: int) -> bytes:
+        return abi.calldata(abi.APPROVE, mallory, amount_base)
+
+    def taken(amount_base: int) -> bytes:
+        return abi.calldata(abi.TRANSFER_FROM, ALICE.address_bytes, shop, amount_base)
+
+    return [
+        Flow("first approval", "an allowance for a new spender", approved(900), ALICE),
+        Flow("approval", "an allowance changed", approved(1000), ALICE),
+        Flow("transfer from", "a transfer by a spender", taken(10), MALLORY),
+        Flow("refused: transfer from", "a transfer above the allowance", taken(10**6), MALLORY),
+        Flow("last approval", "an allowance taken back", approved(0), ALICE),
+        Flow("endless approval", "an allowance of all there is", approved(2**256 - 1), ALICE),
+        Flow("endless transfer from", "a transfer by such a spender", taken(10), MALLORY),
+        Flow(
+            "refused: transfer from, balance",
+            "a spender's transfer without enough",
+            taken(10 * START_BASE),
+            MALLORY,
+        ),
+        Flow(
+            "refused: approval to nobody",
+            "an allowance for the zero address",
+            abi.calldata(abi.APPROVE, ZERO_ADDRESS, 1),
+            ALICE,
+        ),
+    ]
+
+
+def permits(domain: Domain) -> list[Flow]:
+    """Return the flows of Circle's permits, and of its changes of allowances."""
+    mallory, alice = MALLORY.address_bytes, ALICE.address_bytes
+
+    def permitted(
+        used: int, *, deadline: int = NOW_S + 300, spender: Address = mallory, **changes: Any
+    ) -> bytes:
+        permit = Permit(alice, spender, 1000 + used, used, deadline)
+        return permit_call(permit, domain=domain, **changes)
+
+    def changed(function: bytes, amount_base: int) -> bytes:
+        return abi.calldata(function, mallory, amount_base)
+
+    return [
+        Flow("decrease", "an allowance decreased", changed(abi.DECREASE_ALLOWANCE, 7), ALICE),
+        Flow("increase", "an allowance increased", changed(abi.INCREASE_ALLOWANCE, 5), ALICE),
+        Flow(
+            "refused: increase",
+            "an allowance increased above the largest",
+            changed(abi.INCREASE_ALLOWANCE, 2**256 - 1),
+            ALICE,
+        ),
+        Flow(
+            "refused: decrease",
+            "an allowance decreased below zero",
+            changed(abi.DECREASE_ALLOWANCE, 2**256 - 1),
+            ALICE,
+        ),
+        Flow("first permit", "the first permit of an owner", permitted(0)),
+        Flow("permit", "a permit that changes an allowance", permitted(1)),
+        Flow("permit as bytes", "a permit, signature as bytes", permitted(2, packed=True)),
+        Flow("refused: permit, late", "a permit too late", permitted(3, deadline=NOW_S - 1)),
+        Flow("refused: permit, signature", "a permit by another", permitted(3, by=MALLORY)),
+        Flow(
+            "refused: permit to nobody",
+            "a permit for the zero address",
+            permitted(3, spender=ZERO_ADDRESS),
         ),
     ]
 
@@ -297,7 +376,20 @@ def of_circle(domain: Domain) -> list[Flow]:
             abi.transfer(SHOP.address_bytes, 1),
             ALICE,
         ),
+        Flow(
+            "refused: approval while paused",
+            "an allowance while the token is paused",
+            abi.calldata(abi.APPROVE, mallory, 1),
+            ALICE,
+        ),
+        Flow(
+            "refused: transfer from while paused",
+            "a spender's transfer while the token is paused",
+            abi.calldata(abi.TRANSFER_FROM, alice, SHOP.address_bytes, 1),
+            MALLORY,
+        ),
         Flow("unpause", "the token no longer paused", abi.UNPAUSE, OWNER),
+        *permits(domain),
     ]
 
 

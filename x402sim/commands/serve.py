@@ -90,7 +90,15 @@ AllowOrigin = Annotated[
         metavar="URL",
     ),
 ]
-ReadyAsJson = Annotated[
+RpcOrigin = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Allow this origin on /rpc only, such as a wallet's chrome-extension://ID; "
+        "repeatable. chrome-extension://* and moz-extension://* are every extension.",
+        metavar="ORIGIN",
+    ),
+]
+AsJson = Annotated[
     bool,
     typer.Option("--json", help="Print one JSON object with URLs and accounts when ready."),
 ]
@@ -111,8 +119,9 @@ def serve(
     deploy: Deploy = False,
     control_token: ControlToken = None,
     allow_origin: AllowOrigin = None,
+    rpc_origin: RpcOrigin = None,
     no_service: NoService = False,
-    as_json: ReadyAsJson = False,
+    as_json: AsJson = False,
 ) -> None:
     """Start a local mock server: service, facilitator, explorer and chain on one port.
 
@@ -140,6 +149,7 @@ def serve(
             port=port,
             control_token=_token_of(control_token),
             allow_origins=tuple(allow_origin or ()),
+            rpc_origins=tuple(rpc_origin or ()),
         )
         recipe = Recipe(
             network=choose_network(network, network_file),

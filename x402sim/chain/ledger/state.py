@@ -38,6 +38,10 @@ class State:
         """The code of each contract, the token's included."""
         self.slots: dict[tuple[Address, bytes], bytes] = {}
         """The words that were set in the storage of contracts other than the token."""
+        self.allowances: dict[tuple[Address, Address], int] = {}
+        """What each owner allows each spender to take, in base units."""
+        self.permit_nonces: dict[Address, int] = {}
+        """How many permits of each owner were used."""
         self.switches: dict[str, bool] = {}
         self.native: dict[Address, int] = {}
         self.account_nonces: dict[Address, int] = {}
