@@ -356,7 +356,7 @@ class LiveWorld:
     ) -> list[Transfer]:
         """Return the transfers since the story began, without mints; of one payer if given."""
         found = msgspec.convert(await self._control("GET", "transfers"), list[Transfer])
-        payer, payee = (each and each.address for each in (sender, to))
+        payer, payee = (None if each is None else each.address for each in (sender, to))
         return self.before.since(found, sender=payer, to=payee)
 
     # --- what must hold --------------------------------------------------------------
