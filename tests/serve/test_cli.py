@@ -35,7 +35,7 @@ from x402sim.protocol.messages import PaymentRequired, decode
 from x402sim.world.server.listen import Listen
 
 READY_KEYS = ["event", "service", "facilitator", "explorer", "rpc", "control", "payTo", "asset"]
-READY_KEYS += ["network", "chain", "chainId", "accounts"]
+READY_KEYS += ["network", "chain", "chainId", "token", "accounts"]
 
 
 def run(*args: str) -> subprocess.CompletedProcess[str]:
@@ -195,7 +195,9 @@ def banner() -> Iterator[str]:
 
 def test_the_banner_shows_ten_accounts_with_their_keys(banner):
     keys = re.findall("^ *(0x[0-9a-f]{64})$", banner, re.MULTILINE)
-    addresses = re.findall("^\\(\\d\\) (0x[0-9a-fA-F]{40})  1000.00 tokens$", banner, re.MULTILINE)
+    addresses = re.findall(
+        "^\\(\\d\\) (0x[0-9a-fA-F]{40})  1000.00 devUSDC.e$", banner, re.MULTILINE
+    )
     assert len(keys) == 10
     assert [Wallet(key).address for key in keys] == addresses
     assert "\x1b" not in banner, "no colours where nobody sees them"

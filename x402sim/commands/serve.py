@@ -130,7 +130,7 @@ def serve(
     users of anvil and Hardhat know. Ctrl-C stops the server.
 
     With `--chain URL`, X402SIM_CHAIN_KEYS lists private keys, separated by commas: the first
-    pays for gas, and the token owner's key, if listed, mints for payers.
+    pays for gas, and a minter's key, if listed, mints for payers.
     """
     from x402sim.network_file import choose_network
     from x402sim.world.assembly.recipe import Recipe

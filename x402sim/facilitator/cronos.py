@@ -85,7 +85,14 @@ def routes(facilitator: Facilitator) -> list[Route]:
 
 
 async def _asked(request: Request) -> Asked:
-    """Read the body of verify or settle; raises `Refused` 400."""
+    """Read the header X402-Version and the body of verify or settle; raises `Refused` 400.
+
+    Decision: 2.3/version-header.
+    """
+    named = request.headers.get(cronos.VERSION_HEADER, str(cronos.VERSION))
+    if named != str(cronos.VERSION):
+        wanted = f"wanted {cronos.VERSION}, got {named[:40]}"
+        raise web.Refused(400, f"Unsupported {cronos.VERSION_HEADER}", wanted)
     body: cronos.VerifyRequest = web.parse(await web.read_body(request), cronos.VerifyRequest)
     if body.x402_version != cronos.VERSION:
         name = wire_name(cronos.VerifyRequest, "x402_version")

@@ -4,7 +4,8 @@ Each field of `Decisions` is one question the specification leaves open: its
 default is our choice, and its metadata says what was asked, what else could have
 been chosen and why we chose so. A service is built from one frozen `Decisions`
 object, so an experiment can run the other choice: `Decisions(payment_id_first=False)`.
-`FIXED`, in `fixed_decisions`, holds the choices that have no second, equally good value.
+`FIXED`, in `fixed_decisions`, holds the choices that have no second, equally good value, and
+`dialect_decisions` those about the words of other systems.
 """
 
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from x402sim.spec.decision import Decision
+from x402sim.spec.dialect_decisions import DIALECTS
 from x402sim.spec.fixed_decisions import FIXED
 
 
@@ -186,7 +188,7 @@ def decisions() -> Iterator[Decision]:
     """Yield every decision, the switchable ones first."""
     for each in fields(Decisions):
         yield Decision(field=each.name, default=each.default, **each.metadata)
-    yield from FIXED
+    yield from (*FIXED, *DIALECTS)
 
 
 def alternatives() -> Decisions:
