@@ -42,6 +42,7 @@ class RpcClient:
     def __init__(self, http: httpx.AsyncClient, setup: Setup) -> None:
         self._http = http
         self._setup = setup
+        self._url = httpx.URL(setup.rpc_url)
 
     async def nonce_state(self, authorizer: Address, nonce: bytes) -> NonceState:
         """Ask the chain about a nonce; raises `Unavailable`.
@@ -112,5 +113,5 @@ class RpcClient:
 
     async def _rpc(self, method: str, *params: Any) -> Any:
         call = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
-        request = self._http.build_request("POST", self._setup.rpc_url, json=call)
+        request = self._http.build_request("POST", self._url, json=call)
         return await json_rpc(self._http, request, self._setup.explorer_limits)
