@@ -16,13 +16,15 @@ def says(result: str, status: int = 200) -> dict[str, Any]:
     return {"does": "answer", "status": status, "body": result}
 
 
+RATE_LIMIT = '"Max calls per sec rate limit reached (3/sec)"'
+NOT_OK = '{"status": "0", "message": "NOTOK", "result": %s}'
 ANSWER = '{"jsonrpc": "2.0", "id": 1, "result": %s}'
 TROUBLES: dict[str, dict[str, Any]] = {
     "down": {"does": "refuse"},
     "error page": says("<h1>Bad Gateway</h1>", 502),
     "null": says(ANSWER % "null"),
-    "rate limit": says('{"status": "0", "message": "NOTOK", "result": "Max rate limit reached"}'),
-    "rate limit as result": says(ANSWER % '"Max rate limit reached"'),
+    "rate limit": says(NOT_OK % RATE_LIMIT),
+    "rate limit as result": says(ANSWER % RATE_LIMIT),
     "no block yet": says(ANSWER % '{"blockNumber": null}'),
     "half an answer": {"does": "truncate"},
     "nonsense": says(ANSWER % '{"blockNumber": "soon", "status": "0x1"}'),

@@ -7,7 +7,7 @@ answer is 503.
 
 import logging
 import sqlite3
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from starlette.applications import Starlette
@@ -26,6 +26,7 @@ from x402sim.spec.decisions import Decisions
 
 MAX_BODY_BYTES = 1 << 20
 _NO_STORE = {"Cache-Control": "no-store"}
+_NONE: Mapping[str, str] = {}
 _DEFAULT = Decisions()
 log = logging.getLogger("x402sim")
 
@@ -50,9 +51,10 @@ def bad_body(reason: str) -> Refused:
     return refused(RequestError.INVALID_BODY, reason)
 
 
-def answer(message: Any, status: int = 200) -> Response:
+def answer(message: Any, status: int = 200, headers: Mapping[str, str] = _NONE) -> Response:
     """Return a message as a JSON response that no cache stores: it may hold a proof of payment."""
-    return Response(encode(message), status, _NO_STORE, media_type="application/json")
+    headers = {**_NO_STORE, **headers}
+    return Response(encode(message), status, headers, media_type="application/json")
 
 
 def error(status: int, text: str, reason: str | None = None, final: bool | None = None) -> Response:

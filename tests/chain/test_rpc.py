@@ -293,15 +293,15 @@ def _transfer_topics(sender: bytes) -> list[Any]:
     ("wanted", "count"),
     [
         ({}, 0),  # the newest block only, which is empty
-        ({"fromBlock": "0x0"}, 3),
-        ({"fromBlock": "earliest", "toBlock": "latest"}, 3),
+        ({"fromBlock": "0x0"}, 4),
+        ({"fromBlock": "earliest", "toBlock": "latest"}, 4),
         ({"fromBlock": "0x1", "toBlock": "0x1"}, 2),
-        ({"fromBlock": "0x0", "toBlock": "0x" + "f" * 64}, 3),
+        ({"fromBlock": "0x0", "toBlock": "0x" + "f" * 64}, 4),
         ({"fromBlock": "0x9", "toBlock": "0x10"}, 0),
-        ({"fromBlock": "0x0", "address": to_hex(TESTNET.asset)}, 3),
-        ({"fromBlock": "0x0", "address": [to_hex(SHOP), checksum(TESTNET.asset)]}, 3),
+        ({"fromBlock": "0x0", "address": to_hex(TESTNET.asset)}, 4),
+        ({"fromBlock": "0x0", "address": [to_hex(SHOP), checksum(TESTNET.asset)]}, 4),
         ({"fromBlock": "0x0", "address": to_hex(SHOP)}, 0),
-        ({"fromBlock": "0x0", "topics": []}, 3),
+        ({"fromBlock": "0x0", "topics": []}, 4),
         ({"fromBlock": "0x0", "topics": _transfer_topics(ALICE)}, 1),
         ({"fromBlock": "0x0", "topics": _transfer_topics(SHOP)}, 0),
         ({"fromBlock": "0x0", "topics": [to_hex(abi.TRANSFER_EVENT), None]}, 2),
@@ -314,7 +314,7 @@ def _transfer_topics(sender: bytes) -> list[Any]:
             3,
         ),
         ({"fromBlock": "0x0", "topics": [[to_hex(abi.AUTHORIZATION_USED), UNKNOWN]]}, 1),
-        ({"fromBlock": "0x0", "topics": [[None, UNKNOWN]]}, 3),
+        ({"fromBlock": "0x0", "topics": [[None, UNKNOWN]]}, 4),
         ({"fromBlock": "0x0", "topics": [None] * 4}, 0),  # no log has four topics
     ],
 )

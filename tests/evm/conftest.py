@@ -16,21 +16,38 @@ def program() -> Path:
 
 
 @pytest.fixture(scope="session")
-def towns() -> Iterator[list[Town]]:
-    """The one town of this session, once a test has needed it."""
-    built: list[Town] = []
+def towns() -> Iterator[dict[str, Town]]:
+    """The towns of this session, one for each contract that a test has needed."""
+    built: dict[str, Town] = {}
     yield built
-    for town in built:
+    for town in built.values():
         town.close()
 
 
+def as_new(towns: dict[str, Town], program: Path, contract: str) -> Town:
+    """Return the town of a contract, at the beginning."""
+    if contract not in towns:
+        towns[contract] = Town(program, contract)
+    towns[contract].begin()
+    return towns[contract]
+
+
 @pytest.fixture
-def town(program: Path, towns: list[Town]) -> Town:
-    """A clock and an anvil, both at the beginning."""
-    if not towns:
-        towns.append(Town(program))
-    towns[0].begin()
-    return towns[0]
+def town(program: Path, towns: dict[str, Town]) -> Town:
+    """A clock and an anvil with our contract, both at the beginning."""
+    return as_new(towns, program, "openzeppelin")
+
+
+@pytest.fixture
+def circle_town(program: Path, towns: dict[str, Town]) -> Town:
+    """A clock and an anvil with Circle's contract, both at the beginning."""
+    return as_new(towns, program, "circle")
+
+
+@pytest.fixture(params=["circle", "openzeppelin"])
+def each_town(request: pytest.FixtureRequest, program: Path, towns: dict[str, Town]) -> Town:
+    """A clock and an anvil with one of the two contracts, both at the beginning."""
+    return as_new(towns, program, request.param)
 
 
 @pytest.fixture
@@ -41,4 +58,4 @@ def anvil(town: Town) -> ChainDriver:
 @pytest.fixture(params=["anvil", "ledger"])
 def either(request: pytest.FixtureRequest, town: Town) -> ChainDriver:
     """The chain on a node, and the ledger with the same token: they must do the same."""
-    return town.driver(town.anvil if request.param == "anvil" else town.ledger("openzeppelin"))
+    return town.driver(town.anvil if request.param == "anvil" else town.ledger())

@@ -16,10 +16,12 @@ from tests.chain.helpers import (
     START_BASE,
     TOKEN,
 )
+from tests.evm import circle
 from x402sim.chain.base import Call, Reverted, TxReceipt, WorldChain
 from x402sim.chain.ledger.ledger import LedgerChain
 from x402sim.chain.ledger.profiles import PROFILES
 from x402sim.chain.node.anvil_node import AnvilNode
+from x402sim.chain.node.genesis import install_stablecoin
 from x402sim.chain.node.local_chain import LocalChain
 from x402sim.clock import Clock
 from x402sim.payer.wallet import Wallet
@@ -41,11 +43,17 @@ RESETS = 10
 mined, resets included, and would in the end drop that of block 0."""
 
 
-class Town:
-    """A clock, one anvil, and the ledgers that are compared with it."""
+NETWORKS = {"circle": circle.CIRCLE, "openzeppelin": TESTNET}
+"""The network of each contract: one token, but Circle's version is always "2"."""
+INSTALLS = {"circle": circle.install, "openzeppelin": install_stablecoin}
 
-    def __init__(self, program: Path) -> None:
+
+class Town:
+    """A clock, one anvil with one of the two contracts, and the ledgers compared with it."""
+
+    def __init__(self, program: Path, contract: str = "openzeppelin") -> None:
         self._program, self._begun = program, 0
+        self.contract, self.network = contract, NETWORKS[contract]
         self.now = [float(NOW_S)]
         self.clock = Clock(lambda: self.now[0])
         self._runner = asyncio.Runner()
@@ -54,7 +62,7 @@ class Town:
 
     def _new_anvil(self) -> LocalChain:
         node = AnvilNode(TESTNET.chain_id, self.clock.now_s(), program=self._program)
-        return LocalChain(node, TESTNET, self.clock, **MONEY)
+        return LocalChain(node, self.network, self.clock, **MONEY, install=INSTALLS[self.contract])
 
     def begin(self) -> None:
         """Reset the clock and the anvil."""
@@ -68,9 +76,10 @@ class Town:
         self.run(self.anvil.rewinding.force_revert(0))
         self.anvil.watchers.clear()
 
-    def ledger(self, profile: str) -> LedgerChain:
-        """Return a new ledger with the initial state of the anvil."""
-        return LedgerChain(TESTNET, self.clock, rules=PROFILES[profile], **MONEY)
+    def ledger(self, profile: str | None = None) -> LedgerChain:
+        """Return a new ledger with the initial state of the anvil, and by default its token."""
+        profile = profile or self.contract
+        return LedgerChain(self.network, self.clock, rules=PROFILES[profile], **MONEY)
 
     def close(self) -> None:
         self.anvil.close()
@@ -84,7 +93,7 @@ class ChainDriver:
     """One chain and shortcuts to call it, the same for a ledger and for anvil."""
 
     def __init__(self, town: Town, chain: WorldChain) -> None:
-        self.town, self.chain = town, chain
+        self.town, self.chain, self.domain = town, chain, town.network.domain
 
     def run(self, work: Coroutine[Any, Any, Any]) -> Any:
         return self.town.run(work)

@@ -32,7 +32,6 @@ NOT_ON_THE_LEDGER = {
     "approve(address,uint256)",
     "transferFrom(address,address,uint256)",
     "eip712Domain()",
-    "owner()",
     "renounceOwnership()",
     "transferOwnership(address)",
 }

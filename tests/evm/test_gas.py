@@ -1,62 +1,114 @@
-"""What a flow costs: the committed table is what anvil says, and the ledger charges it."""
+"""What a flow costs: the committed tables are what anvil says, and the ledger charges it."""
 
 import json
+from typing import Any
 
 import pytest
 
-from tests.chain.helpers import ALICE, MALLORY, OWNER, RELAYER, SHOP
-from tests.evm.helpers import ChainDriver, Town
-from tests.evm.measure import FLOWS, TABLE, measure, paid
-from x402sim.chain.ledger.profiles import PROFILES
+from tests.chain.helpers import ALICE, MALLORY, OWNER, RELAYER, SHOP, cancel_call, nonce
+from tests.evm.helpers import Town
+from tests.evm.measure import CONTRACTS, flows, measure, paid, table, v_of, with_v
 from x402sim.protocol import abi
+from x402sim.protocol.networks import TESTNET
 
-MEASURED = json.loads(TABLE.read_text())["flows"]
+
+def committed(contract: str) -> dict[str, Any]:
+    """Return a committed table."""
+    return json.loads(table(contract).read_text())
 
 
-def test_the_gas_table_matches_anvil(anvil: ChainDriver):
-    told = json.loads(TABLE.read_text())
-    seen = measure(anvil)
+def test_the_gas_table_matches_anvil(each_town: Town):
+    told = committed(each_town.contract)
+    seen = measure(each_town.contract, each_town.driver(each_town.anvil))
     if seen["node"] == told["node"]:
         assert seen == told
     else:  # another release may be used; what it charges is Ethereum's to say, not its own
         assert seen["flows"] == told["flows"]
 
 
-def test_the_table_has_every_flow():
-    assert list(MEASURED) == [flow.name for flow in FLOWS]
+@pytest.mark.parametrize("contract", CONTRACTS)
+def test_a_new_holder_costs_a_new_slot_and_an_emptied_one_gives_some_back(contract: str):
+    told = committed(contract)["flows"]
+    other_v = told["settlement, other v"]["execution"] - told["settlement"]["execution"]
+    cost = {
+        name: flow["execution"] - (other_v if flow.get("v") == 28 else 0)
+        for name, flow in told.items()
+    }
+    assert cost["first settlement"] - cost["settlement"] == 22_100 - 5_000
+    assert cost["first transfer"] - cost["transfer"] == 22_100 - 5_000
+    assert cost["settlement"] - cost["last settlement"] == 4_800
+    assert cost["refund"] == cost["settlement"]
 
 
-def test_a_new_holder_costs_a_new_slot_and_an_emptied_one_gives_some_back():
-    execution = {name: flow["execution"] for name, flow in MEASURED.items()}
-    assert execution["first settlement"] - execution["settlement"] == 22_100 - 5_000
-    assert execution["first transfer"] - execution["transfer"] == 22_100 - 5_000
-    assert execution["settlement"] - execution["last settlement"] == 4_800
-    assert execution["refund"] == execution["settlement"]
+def test_a_payment_with_circles_token_costs_a_third_more():
+    """Measured behind the proxy: see the facts of the protocol."""
+    circle, ours = (committed(name)["flows"] for name in CONTRACTS)
+    assert (circle["first settlement"]["gas"], circle["settlement"]["gas"]) == (102_888, 85_732)
+    assert (ours["first settlement"]["gas"], ours["settlement"]["gas"]) == (82_991, 65_855)
 
 
-@pytest.mark.parametrize("profile", PROFILES)
-def test_the_ledger_charges_what_anvil_does(town: Town, profile: str):
-    ledger = town.driver(town.ledger(profile))
-    used = {flow.name: ledger.send(flow.data, flow.sender).gas_used for flow in FLOWS}
-    assert used == {name: flow["gas"] for name, flow in MEASURED.items()}
+def test_the_ledger_charges_what_anvil_does(each_town: Town):
+    ledger = each_town.driver(each_town.ledger())
+    told = committed(each_town.contract)["flows"]
+    used = {
+        flow.name: ledger.send(flow.data, flow.sender).gas_used
+        for flow in flows(each_town.contract, each_town.network.domain)
+    }
+    assert used == {name: flow["gas"] for name, flow in told.items()}
 
 
-def test_calls_without_a_row_are_charged_exactly_too(town: Town):
-    """Balances are written in the same way whatever wrote them, and so cost the same."""
+def test_calls_without_a_row_are_charged_exactly_too(each_town: Town):
+    """Slots are written in the same way whatever wrote them, and so cost the same."""
+    town, domain = each_town, each_town.network.domain
     alice, mallory, shop = ALICE.address_bytes, MALLORY.address_bytes, SHOP.address_bytes
+
+    def pay(name: str, payer=ALICE, to=SHOP, value=5, **changes) -> bytes:
+        return paid(name, payer, to, value, domain=domain, **changes)
+
     calls = {
         "a mint to a new holder": (abi.mint(mallory, 5), OWNER),
-        "a mint of nothing": (abi.mint(mallory, 0), OWNER),
         "a transfer to oneself": (abi.transfer(mallory, 5), MALLORY),
         "all of it to a new holder": (abi.transfer(shop, 5), MALLORY),
         "nothing to a new holder": (abi.transfer(mallory, 0), ALICE),
         "nothing to oneself": (abi.transfer(alice, 0), ALICE),
-        "a receipt of all": (paid("1", SHOP, ALICE, 5, receive=True), ALICE),
-        "a receipt by a new holder": (paid("2", ALICE, SHOP, 5, receive=True), SHOP),
-        "all of it to oneself": (paid("3", SHOP, SHOP, 5), RELAYER),
+        "a receipt of all": (pay("1", SHOP, ALICE, receive=True), ALICE),
+        "a receipt by a new holder": (pay("2", receive=True), SHOP),
+        "all of it to oneself": (pay("3", SHOP, SHOP), MALLORY),
+        "a payment that the payer sends": (pay("4"), ALICE),
+        "a receipt that the payer sends": (pay("5", to=ALICE, receive=True), ALICE),
+        "a cancellation that the payer sends": (cancel_call(nonce("6"), domain=domain), ALICE),
+        **{f"v of {v}": (pay(with_v(v, pay)), MALLORY) for v in (27, 28)},
     }
-    anvil, ledger = town.driver(town.anvil), town.driver(town.ledger("openzeppelin"))
+    if town.contract == "circle":
+        calls |= {
+            "a payment as bytes that the payer sends": (pay("7", packed=True), ALICE),
+            "a new minter": (abi.calldata(abi.CONFIGURE_MINTER, shop, 7), OWNER),
+            "a mint to a new holder who is no minter": (abi.mint(RELAYER.address_bytes, 7), OWNER),
+            "all that a minter may": (abi.mint(alice, 7), SHOP),
+            "paused": (abi.PAUSE, OWNER),
+            "paused again": (abi.PAUSE, OWNER),
+            "unpaused": (abi.UNPAUSE, OWNER),
+            "unpaused again": (abi.UNPAUSE, OWNER),
+            "nobody blacklisted": (abi.calldata(abi.BLACKLIST, b"\1" * 20), OWNER),
+            "nobody blacklisted again": (abi.calldata(abi.BLACKLIST, b"\1" * 20), OWNER),
+            "nobody unblacklisted": (abi.calldata(abi.UNBLACKLIST, b"\1" * 20), OWNER),
+        }
+    else:
+        calls |= {"a mint of nothing": (abi.mint(mallory, 0), OWNER)}
+    anvil, ledger = town.driver(town.anvil), town.driver(town.ledger())
     for name, (data, sender) in calls.items():
         seen = anvil.send(data, sender)
         assert seen.succeeded, name
         assert ledger.send(data, sender).gas_used == seen.gas_used, name
+
+
+def test_v_is_read_from_every_call():
+    for packed in (False, True):
+        for receive in (False, True):
+            calls = [
+                paid(str(n), ALICE, SHOP, 1, domain=TESTNET.domain, receive=receive, packed=packed)
+                for n in range(20)
+            ]
+            assert {v_of(call) for call in calls} == {27, 28}
+        cancels = [cancel_call(nonce(n), packed=packed) for n in range(20)]
+        assert {v_of(call) for call in cancels} == {27, 28}

@@ -75,7 +75,7 @@ def test_data_that_is_cut_short_is_no_crash(signature: str, rest: bytes):
 TABLES: dict[str, Rules] = {
     f"{profile} {name}": getattr(rules, name)
     for profile, rules in profiles.PROFILES.items()
-    for name in ("transfer", "receive", "cancel", "send", "mint", "move")
+    for name in ("transfer", "receive", "cancel", "send", "mint", "burn", "configure", "move")
 }
 
 
@@ -108,5 +108,5 @@ def test_the_cause_of_a_reason(reason: str, expected: Cause):
 
 
 def test_the_default_tables_are_circles():
-    assert token_rules.TokenRules() == profiles.FIAT_TOKEN
-    assert list(profiles.PROFILES) == ["fiat_token", "openzeppelin"]
+    assert token_rules.TokenRules() == profiles.CIRCLE
+    assert list(profiles.PROFILES) == ["circle", "openzeppelin"]

@@ -1,7 +1,8 @@
-"""The explorer in both dialects: known, unknown, waiting and mined transactions, and lag."""
+"""The explorer in its dialects: known, unknown, waiting and mined transactions, and lag."""
 
 import asyncio
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import httpx
@@ -12,6 +13,7 @@ from x402sim.chain.ledger.ledger import LedgerChain
 from x402sim.clock import Clock
 from x402sim.explorer.app import explorer_app
 from x402sim.explorer.index import Index
+from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address, to_hex
 from x402sim.protocol.networks import TESTNET
 
@@ -201,3 +203,145 @@ def test_an_unknown_question_is_not_ok_in_a_200(query: dict[str, str], text: str
 
 def test_a_path_that_is_not_served_is_a_404() -> None:
     assert new_explorer().http.get("/api/v1/ethproxy/getBalance").status_code == 404
+
+
+# --- blocks and outcomes -------------------------------------------------------------
+
+
+def transaction_of(explorer: Explorer, action: str, tx_hash: str, path: str = "/api") -> Any:
+    params = {"module": "transaction", "action": action, "txhash": tx_hash}
+    response = explorer.http.get(path, params=params)
+    assert response.status_code == 200
+    return response.json()
+
+
+def fails(explorer: Explorer) -> str:
+    """Send a call that the token refuses, mined at once; return its hash."""
+    call = Call(OWNER, explorer.ledger.token, abi.transfer(SHOP, 1))
+    return to_hex(asyncio.run(explorer.ledger.send(call)))
+
+
+def test_a_block_is_told_by_number_and_tag_in_both_dialects() -> None:
+    explorer = new_explorer()
+    tx_hash = explorer.send()
+    for tag in ("0x1", "latest"):
+        one = explorer.etherscan("eth_getBlockByNumber", tag=tag, boolean="false")
+        other = explorer.cronos("getBlockByNumber", tag=tag, txDetail="false")
+        assert one == {"jsonrpc": "2.0", "id": 1, "result": other["result"]}
+        assert (other["result"]["number"], other["result"]["transactions"]) == ("0x1", [tx_hash])
+    whole = explorer.etherscan("eth_getBlockByNumber", tag="0x1", boolean="true")["result"]
+    assert [tx["hash"] for tx in whole["transactions"]] == [tx_hash]
+    assert explorer.cronos("getBlockByNumber", tag="0x1", txDetail="true")["result"] == whole
+    assert explorer.etherscan("eth_getBlockByNumber", tag="0x2")["result"] is None
+    assert explorer.etherscan("eth_getBlockByNumber", tag="first")["error"]["code"] == -32602
+    refused = explorer.http.get("/api/v1/ethproxy/getBlockByNumber", params={"tag": "first"})
+    assert (refused.status_code, refused.json()["error"]) == (400, "Invalid block tag")
+
+
+def test_a_late_explorer_shows_no_newer_block() -> None:
+    explorer = new_explorer(lag_s=10)
+    explorer.clock.advance(100)
+    explorer.send()
+    assert explorer.etherscan("eth_getBlockByNumber", tag="0x1")["result"] is None
+    assert explorer.etherscan("eth_getBlockByNumber", tag="latest")["result"]["number"] == "0x0"
+    explorer.clock.advance(10)
+    assert explorer.etherscan("eth_getBlockByNumber", tag="latest")["result"]["number"] == "0x1"
+
+
+@pytest.mark.parametrize("path", ["/api", "/blockscout/api"])
+def test_the_outcome_of_a_transaction_is_told(path: str) -> None:
+    explorer = new_explorer()
+    good, bad = explorer.send(), fails(explorer)
+    status = [
+        transaction_of(explorer, "gettxreceiptstatus", each, path) for each in (good, bad, UNKNOWN)
+    ]
+    assert [each.pop("result") for each in status] == [{"status": s} for s in ("1", "0", "")]
+    assert status == [{"status": "1", "message": "OK"}] * 3
+    assert transaction_of(explorer, "getstatus", bad, path)["result"]["isError"] == "1"
+    no_error = {"isError": "0", "errDescription": ""}
+    for each in (good, UNKNOWN):
+        assert transaction_of(explorer, "getstatus", each, path)["result"] == no_error
+
+
+def test_cronos_says_whether_a_transaction_failed() -> None:
+    explorer = new_explorer()
+    ask = partial(explorer.http.get, "/api/v1/transaction/getStatus")
+    told = ask(params={"txHash": fails(explorer), "apikey": "KEY"}).json()
+    reason = told["result"].pop("errDescription")
+    assert told == {"status": "1", "message": "OK", "result": {"isError": "1"}}
+    assert "exceeds balance" in reason
+    assert ask(params={"txHash": "0x12"}).status_code == 400
+
+
+@pytest.mark.parametrize("action", ["gettxreceiptstatus", "getstatus"])
+def test_a_bad_hash_of_an_outcome_is_not_ok(action: str) -> None:
+    told = transaction_of(new_explorer(), action, "0x12")
+    not_ok = {"status": "0", "message": "NOTOK", "result": "Error! Invalid transaction hash"}
+    assert told == not_ok
+
+
+def test_only_the_documented_words_are_said() -> None:
+    explorer = new_explorer()
+    assert explorer.http.get("/api").json()["result"] == "Error! Missing Or invalid Module name"
+    asked = {"module": "proxy", "action": "eth_mine"}
+    told = explorer.http.get("/api", params=asked).json()
+    assert told["result"] == "Error! Missing Or invalid Action name"
+
+
+def test_a_form_asks_as_a_url_does() -> None:
+    explorer = new_explorer()
+    tx_hash = explorer.send()
+    form = {"module": "proxy", "action": "eth_getTransactionByHash", "txhash": tx_hash}
+    by_form = explorer.http.request("POST", "/api", data={**form, "apikey": "KEY"})
+    by_url = explorer.http.request("POST", "/api", params=form)
+    assert by_form.json() == by_url.json() == explorer.http.get("/api", params=form).json()
+    path = "/api/v1/ethproxy/getTransactionByHash"
+    posted = explorer.http.request("POST", path, data={"txHash": tx_hash})
+    assert posted.json()["result"] == by_url.json()["result"]
+    broken = explorer.http.request("POST", "/api", content=b"\xff")
+    assert broken.status_code == 400
+
+
+def test_blockscout_shows_a_mined_transaction() -> None:
+    explorer = new_explorer()
+    tx_hash = explorer.send()
+    explorer.mine()
+    told = transaction_of(explorer, "gettxinfo", tx_hash, "/blockscout/api")
+    assert (told["status"], told["message"]) == ("1", "OK")
+    shown = told["result"]
+    assert (shown["hash"], shown["blockNumber"], shown["confirmations"]) == (tx_hash, "1", "1")
+    assert (shown["from"], shown["success"], shown["logs"]) == (to_hex(OWNER), True, [])
+    assert shown["timeStamp"] == str(START_S)
+    assert transaction_of(explorer, "gettxinfo", fails(explorer), "/blockscout/api")["result"][
+        "revertReason"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("query", "text"),
+    [
+        ({}, "Unknown module"),
+        ({"module": "proxy"}, "Unknown module"),
+        ({"module": "transaction"}, "Unknown action"),
+        ({"module": "transaction", "action": "gettxinfo"}, "Query parameter txhash is required"),
+        (
+            {"module": "transaction", "action": "gettxinfo", "txhash": "0x12"},
+            "Invalid txhash format",
+        ),
+        (
+            {"module": "transaction", "action": "gettxinfo", "txhash": UNKNOWN},
+            "Transaction not found",
+        ),
+    ],
+)
+def test_blockscout_fails_in_its_own_words(query: dict[str, str], text: str) -> None:
+    response = new_explorer().http.get("/blockscout/api", params=query)
+    assert response.status_code == 200
+    assert response.json() == {"status": "0", "message": text, "result": None}
+
+
+def test_blockscout_does_not_find_what_waits() -> None:
+    explorer = new_explorer()
+    explorer.hold()
+    told = transaction_of(explorer, "gettxinfo", explorer.send(), "/blockscout/api")
+    assert told["message"] == "Transaction not found"

@@ -78,7 +78,7 @@ class Desk:
     """A facilitator on a ledger with one of the token profiles, called over HTTP."""
 
     def __init__(
-        self, account: Wallet = RELAYER, *, profile: str = "fiat_token", **changes: Any
+        self, account: Wallet = RELAYER, *, profile: str = "circle", **changes: Any
     ) -> None:
         self.driver = LedgerDriver(rules=PROFILES[profile])
         self.facilitator = Facilitator(
@@ -227,6 +227,25 @@ def test_another_version_is_a_400(desk, path, version):
         "error": "Unsupported x402Version",
         "reason": f"wanted 1, got {version}",
     }
+
+
+@both
+@pytest.mark.parametrize(("named", "status"), [("1", 200), ("2", 400), ("", 400), ("01", 400)])
+def test_the_version_in_the_head_is_read(desk, path, named, status):
+    """Decision 2.3/version-header; without the header the body says it."""
+    response = desk.request("POST", path, json=asking(), headers={"X402-Version": named})
+    assert response.status_code == status
+    if status == 400:
+        said = {"error": "Unsupported X402-Version", "reason": f"wanted 1, got {named}"}
+        assert response.json() == said
+
+
+def test_another_version_inside_the_payment_header_is_refused(desk):
+    """Decision 2.3/other-version."""
+    body = asking(altered(x402Version=2))
+    assert desk.post(VERIFY, body) == invalid("Invalid Base64 paymentHeader")
+    assert desk.post(SETTLE, body) == failed("Invalid Base64 paymentHeader")
+    assert_untouched(desk.driver)
 
 
 # --- verify --------------------------------------------------------------------------

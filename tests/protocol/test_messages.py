@@ -23,6 +23,8 @@ from x402sim.protocol.messages import (
     BadMessage,
     ErrorBody,
     HeaderPayload,
+    Market,
+    MarketPair,
     PaymentHeader,
     PaymentRecord,
     PaymentRequired,
@@ -61,6 +63,7 @@ PAYLOAD = {
 }
 
 # every message, as sections 2 and 4 (and the facilitator's documentation) write it
+MARKET_PAIR = {"pair": "BTC-USD", "price": 64210.5, "fundingRate": 0.0001, "bestVenue": "Helios"}
 WIRE = {
     PaymentRequirements: REQUIREMENTS,
     PaymentRequired: {
@@ -111,6 +114,8 @@ WIRE = {
         "block_number": None,
         "timestamp": 1_700_000_000_000,
     },
+    MarketPair: MARKET_PAIR,
+    Market: {"market": [MARKET_PAIR]},
     Agent: {
         "id": "quotes",
         "name": "Quotes",

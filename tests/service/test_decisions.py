@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.rig import ORDER, ServiceRig, answer, broken, lose_request, only
+from tests.service.standard import ask, sign
 from x402sim import Wallet
 from x402sim.spec.decisions import Decisions
 
@@ -99,6 +100,11 @@ async def pending(rig: ServiceRig) -> int:
     return (await rig.pay(required)).status_code
 
 
+async def replayed_in_one_step(rig: ServiceRig) -> list[int]:
+    payment = sign(rig, 2, await rig.ask())
+    return [(await ask(rig, **payment)).status_code for _ in range(2)]
+
+
 async def agents(rig: ServiceRig) -> int:
     return (await rig.http.get("/api/agents")).status_code
 
@@ -118,6 +124,7 @@ OBSERVED: dict[str, tuple[Observe, Any, Any]] = {
     "requirements_mismatch_status": (tampered, 400, 422),
     "facilitator_unreachable_status": (outage, 502, 503),
     "settlement_pending_status": (pending, 409, 425),
+    "authorization_once": (replayed_in_one_step, [200, 402], [200, 200]),
     "agents_free": (agents, 200, 402),
 }
 

@@ -7,6 +7,7 @@ from starlette.requests import Request
 
 from tests.rig import ORDER, ServiceRig, scene
 from x402sim import Decisions
+from x402sim.protocol.refusals import Unpaid
 from x402sim.service.app import list_agents
 from x402sim.service.state import Service
 
@@ -21,6 +22,7 @@ async def test_unpaid_is_402_with_requirements(rig: ServiceRig) -> None:
     response = await rig.ask()
     body = response.json()
     payment_id = body.pop("paymentId")
+    assert (body.pop("x402Version"), len(body.pop("accepts"))) == (1, 1)  # see test_one_step.py
     assert response.status_code == 402
     assert payment_id.startswith("pay_")
     assert body == {
@@ -154,10 +156,13 @@ async def test_two_requests_at_once_spend_the_last_unit_once(rig: ServiceRig) ->
     headers = {"x-session-id": session["sessionId"]}
     one = gate.find_pass(rig.service, headers, "/api/perp/quote", 10_000)
     two = gate.find_pass(rig.service, headers, "/api/perp/quote", 10_000)
-    assert one is not None
-    assert two is not None
-    assert gate.spend(rig.service, one)
-    assert not gate.spend(rig.service, two)
+
+    async def is_gone() -> bool:
+        return False
+
+    await gate.spend(rig.service, one, is_gone)
+    with pytest.raises(Unpaid):
+        await gate.spend(rig.service, two, is_gone)
 
 
 @pytest.mark.clause("5/session-condition")

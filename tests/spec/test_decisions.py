@@ -11,6 +11,7 @@ import pytest
 
 from x402sim.spec.clauses import CLAUSES
 from x402sim.spec.decisions import FIXED, Decisions, alternatives, decisions
+from x402sim.spec.dialect_decisions import DIALECTS
 
 ALL = list(decisions())
 SWITCHES = [decision for decision in ALL if decision.field is not None]
@@ -19,9 +20,11 @@ SECTIONS = {clause.section for clause in CLAUSES}
 
 def test_every_switch_and_every_fixed_choice_is_listed_once() -> None:
     assert [decision.field for decision in SWITCHES] == [field.name for field in fields(Decisions)]
-    assert SWITCHES + list(FIXED) == ALL
+    assert [*SWITCHES, *FIXED, *DIALECTS] == ALL
     assert len({decision.id for decision in ALL}) == len(ALL)
-    assert {(d.field, d.default, d.alternative) for d in FIXED} == {(None, None, None)}
+    assert {(d.field, d.default, d.alternative) for d in (*FIXED, *DIALECTS)} == {
+        (None, None, None)
+    }
 
 
 def test_each_is_about_a_section_of_the_specification_and_asks_and_answers() -> None:

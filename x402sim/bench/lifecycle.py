@@ -6,6 +6,7 @@ facilitator and token, and moves the same money.
 """
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import httpx
@@ -33,7 +34,7 @@ from x402sim.protocol.messages import (
     encode,
 )
 from x402sim.protocol.networks import TESTNET
-from x402sim.protocol.refusals import Refusal
+from x402sim.protocol.refusals import Refusal, Unpaid
 from x402sim.rng import Rng
 from x402sim.service import gate, payments, quotes
 from x402sim.service.issue import QUOTE
@@ -158,13 +159,17 @@ class Direct(Transport):
     async def live(self) -> None:
         """Ask, sign, pay, and be served, as `service.app` does it."""
         service, price = self._service, self._service.setup.quote_price_base
-        assert gate.find_pass(service, {}, QUOTE, price) is None
+        with suppress(Unpaid):
+            gate.find_pass(service, {}, QUOTE, price)
         required = service.issuer.issue(QUOTE, price, service.clock.now_s())
         receipt = await payments.pay(service, self.settle(required))
         granted = gate.find_pass(service, {"x-payment-id": receipt.payment_id}, QUOTE, price)
-        assert granted is not None
         quotes.quote(service.settings, ORDER)
-        assert gate.spend(service, granted)
+        await gate.spend(service, granted, _never)
+
+
+async def _never() -> bool:
+    return False
 
 
 TRANSPORTS: dict[str, type[Transport]] = {
@@ -217,6 +222,8 @@ class _DirectFacilitator(FacilitatorClient):
     async def settle(self, payment: PresentedPayment, requirements: PaymentRequirements) -> Outcome:
         """Have the facilitator settle."""
         result = await engine.settle(self._facilitator, _asked(payment, requirements))
+        if isinstance(result, engine.Pending):
+            raise TimeoutError(f"{to_hex(result.tx_hash)} is not mined yet")
         if not isinstance(result, engine.Transferred):
             return NotMoved(Refusal.FAILED, result.why.value)
         auth = result.authorization

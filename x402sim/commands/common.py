@@ -14,15 +14,17 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Chain = Annotated[
     str,
     typer.Option(
-        help="Chain backend: ledger (in memory), anvil (a local EVM; needs the extra `evm`), or "
-        "the URL of a node, with private keys in X402SIM_CHAIN_KEYS.",
+        help="Chain backend: ledger (in memory, with Circle's token), ledger-openzeppelin (with "
+        "the token that anvil runs), anvil (a local EVM; needs the extra `evm`), or the URL of a "
+        "node, with private keys in X402SIM_CHAIN_KEYS.",
         metavar="CHAIN",
     ),
 ]
 Token = Annotated[
     str | None,
     typer.Option(
-        help="Token contract on the node, if not the network's own; needs `--chain URL`.",
+        help="Token contract on the node, if not the network's own; its name, version and decimals "
+        "are read there. Needs `--chain URL`.",
         metavar="ADDRESS",
     ),
 ]

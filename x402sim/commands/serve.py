@@ -40,8 +40,17 @@ Db = Annotated[
 ]
 Seed = Annotated[
     int | None,
-    typer.Option(help="Seed of the account keys. Without --db, also of payment ids."),
+    typer.Option(help="Seed of all keys. Without --db, also of payment ids."),
 ]
+Mnemonic = Annotated[
+    str | None,
+    typer.Option(
+        help="Phrase of the funded accounts, on m/44'/60'/0'/0/i. Default: that of anvil and "
+        "Hardhat (test ... junk); with --seed or `--chain URL`, accounts drawn from the seed.",
+        metavar="WORDS",
+    ),
+]
+Accounts = Annotated[int, typer.Option(help="How many accounts to fund, 1 to 100.", metavar="N")]
 BlockTime = Annotated[
     float | None,
     typer.Option(
@@ -69,7 +78,7 @@ Deploy = Annotated[
     bool,
     typer.Option(
         "--deploy",
-        help="Deploy a new token on the node first, owned by the first key, and fund the ten "
+        help="Deploy a new token on the node first, owned by the first key, and fund the "
         "accounts; needs `--chain URL`.",
     ),
 ]
@@ -81,6 +90,18 @@ AllowOrigin = Annotated[
         metavar="URL",
     ),
 ]
+RpcOrigin = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Allow this origin on /rpc only, such as a wallet's chrome-extension://ID; "
+        "repeatable. chrome-extension://* and moz-extension://* are every extension.",
+        metavar="ORIGIN",
+    ),
+]
+AsJson = Annotated[
+    bool,
+    typer.Option("--json", help="Print one JSON object with URLs and accounts when ready."),
+]
 
 
 def serve(
@@ -88,6 +109,8 @@ def serve(
     port: Port = 4020,
     db: Db = None,
     seed: Seed = None,
+    mnemonic: Mnemonic = None,
+    accounts: Accounts = 10,
     network: NetworkName = None,
     network_file: NetworkFile = None,
     block_time: BlockTime = None,
@@ -96,25 +119,24 @@ def serve(
     deploy: Deploy = False,
     control_token: ControlToken = None,
     allow_origin: AllowOrigin = None,
+    rpc_origin: RpcOrigin = None,
     no_service: NoService = False,
-    as_json: Annotated[
-        bool,
-        typer.Option("--json", help="Print one JSON object with URLs and accounts when ready."),
-    ] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Start a local mock server: service, facilitator, explorer and chain on one port.
 
     Service at `/`, facilitator at `/facilitator`, explorer at `/explorer`, the chain's
-    JSON-RPC at `/rpc`, the control API at `/_sim`. Ten accounts are funded. Ctrl-C stops
-    the server.
+    JSON-RPC at `/rpc`, the control API at `/_sim`. Ten accounts are funded, those that
+    users of anvil and Hardhat know. Ctrl-C stops the server.
 
     With `--chain URL`, X402SIM_CHAIN_KEYS lists private keys, separated by commas: the first
-    pays for gas, and the token owner's key, if listed, mints for payers.
+    pays for gas, and a minter's key, if listed, mints for payers.
     """
     from x402sim.network_file import choose_network
     from x402sim.world.assembly.recipe import Recipe
     from x402sim.world.chains.parse import parse_chain
     from x402sim.world.server import serve as server
+    from x402sim.world.server.accounts import phrase_of
     from x402sim.world.server.listen import Listen
 
     try:
@@ -125,15 +147,15 @@ def serve(
         listen = Listen(
             host=host,
             port=port,
-            # an empty variable is refused, and typer takes it for one that is not set
-            control_token=os.environ.get(TOKEN_VARIABLE)
-            if control_token is None
-            else control_token,
+            control_token=_token_of(control_token),
             allow_origins=tuple(allow_origin or ()),
+            rpc_origins=tuple(rpc_origin or ()),
         )
         recipe = Recipe(
             network=choose_network(network, network_file),
             seed=seed,
+            mnemonic=phrase_of(mnemonic, seed=seed, chain=backend, file=db),
+            account_count=accounts,
             file=db,
             unlocked=listen.is_local,
             has_service=not no_service,
@@ -142,6 +164,13 @@ def serve(
         )
         parts, sock = server.open_world(recipe, listen)
     _run(parts, listen, sock, db, as_json)
+
+
+def _token_of(given: str | None) -> str | None:
+    """Return the control token. Typer takes an empty variable for one that is not set, but an empty
+    token must be refused.
+    """
+    return os.environ.get(TOKEN_VARIABLE) if given is None else given
 
 
 @contextmanager

@@ -6,10 +6,10 @@ A new dialect is a file with `routes` like `etherscan.py`, and one entry here.
 from starlette.applications import Starlette
 
 from x402sim import web
-from x402sim.explorer import cronos, etherscan
+from x402sim.explorer import blockscout, cronos, etherscan
 from x402sim.explorer.index import Index
 
-DIALECTS = (etherscan, cronos)
+DIALECTS = (etherscan, cronos, blockscout)
 
 
 def explorer_app(index: Index) -> Starlette:

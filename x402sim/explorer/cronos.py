@@ -11,11 +11,15 @@ from starlette.routing import Route
 
 from x402sim import web
 from x402sim.chain.rpc.jsonrpc import BadParams, quantity, read_hash
+from x402sim.explorer.asked import fields_of
 from x402sim.explorer.index import Index
-from x402sim.explorer.objects import BY_HASH, ByHash
+from x402sim.explorer.objects import BY_HASH, ByHash, block, execution_status
+from x402sim.protocol.crypto import Hash
 
 _PATH = "/api/v1/ethproxy/get"
+_STATUS_PATH = "/api/v1/transaction/getStatus"
 _HASH = "txHash"
+_METHODS = ["GET", "POST"]
 
 
 def routes(index: Index) -> list[Route]:
@@ -24,16 +28,39 @@ def routes(index: Index) -> list[Route]:
     async def height(_: Request) -> Response:
         return web.answer({"result": quantity(await index.height())})
 
-    by_hash = [Route(_PATH + name, _by_hash(index, ask)) for name, ask in BY_HASH.items()]
-    return [Route(_PATH + "BlockNumber", height), *by_hash]
+    async def block_by_number(request: Request) -> Response:
+        fields = await fields_of(request)
+        is_full = fields.get("txDetail", "") == "true"
+        try:
+            return web.answer({"result": await block(index, fields.get("tag", ""), full=is_full)})
+        except BadParams as wrong:
+            raise web.Refused(400, "Invalid block tag", str(wrong)) from wrong
+
+    async def status(request: Request) -> Response:
+        outcome = await execution_status(index, await _hash(request))
+        return web.answer({"status": "1", "message": "OK", "result": outcome})
+
+    return [
+        Route(_PATH + "BlockNumber", height, methods=_METHODS),
+        Route(_PATH + "BlockByNumber", block_by_number, methods=_METHODS),
+        Route(_STATUS_PATH, status, methods=_METHODS),
+        *(
+            Route(_PATH + name, _by_hash(index, ask), methods=_METHODS)
+            for name, ask in BY_HASH.items()
+        ),
+    ]
 
 
 def _by_hash(index: Index, ask: ByHash) -> Callable[[Request], Awaitable[Response]]:
     async def by_hash(request: Request) -> Response:
-        try:
-            tx_hash = read_hash(request.query_params.get(_HASH, ""), _HASH)
-        except BadParams as wrong:
-            raise web.Refused(400, "Invalid transaction hash", str(wrong)) from wrong
-        return web.answer({"result": await ask(index, tx_hash)})
+        return web.answer({"result": await ask(index, await _hash(request))})
 
     return by_hash
+
+
+async def _hash(request: Request) -> Hash:
+    """Return the hash that is asked for; raises `Refused` 400."""
+    try:
+        return read_hash((await fields_of(request)).get(_HASH, ""), _HASH)
+    except BadParams as wrong:
+        raise web.Refused(400, "Invalid transaction hash", str(wrong)) from wrong

@@ -1,8 +1,11 @@
 """Etherscan's dialect of the explorer: `/api?module=proxy&action=eth_get…&txhash=0x…`.
 
-Every answer has status 200, errors too; an `apikey` is ignored. The indexer (8/indexer-query)
-reads `blockNumber` in the answer of eth_getTransactionByHash.
+GET or POST, the fields in the URL or in a form. Every answer has status 200, errors too; an
+`apikey` is ignored. The indexer (8/indexer-query) reads `blockNumber` in the answer of
+eth_getTransactionByHash.
 """
+
+from collections.abc import Awaitable, Callable, Mapping
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -10,40 +13,90 @@ from starlette.routing import Route
 
 from x402sim import web
 from x402sim.chain.rpc.jsonrpc import BadParams, Json, error, quantity, read_hash, result
+from x402sim.explorer.asked import fields_of
 from x402sim.explorer.index import Index
-from x402sim.explorer.objects import BY_HASH, ByHash
+from x402sim.explorer.objects import BY_HASH, ByHash, block, execution_status, receipt_status
 
+Fields = Mapping[str, str]
+Action = Callable[[Index, Fields], Awaitable[Json]]
 _ID = 1  # a query in a URL has no JSON-RPC id, so every answer has this one
 _BAD_PARAMS = -32602
-_HEIGHT = "eth_blockNumber"
-_ACTIONS = {f"eth_get{name}": ask for name, ask in BY_HASH.items()}
 
 
 def routes(index: Index) -> list[Route]:
     """Return the routes of this dialect."""
 
     async def etherscan(request: Request) -> Response:
-        query = request.query_params
-        if query.get("module") != "proxy":
-            return _not_ok("Missing Or invalid Module name", "proxy")
-        action = query.get("action", "")
-        if action == _HEIGHT:
-            return web.answer(result(_ID, quantity(await index.height())))
-        if action not in _ACTIONS:
-            return _not_ok("Missing Or invalid Action name", ", ".join([_HEIGHT, *_ACTIONS]))
-        return web.answer(await _by_hash(index, _ACTIONS[action], query.get("txhash", "")))
+        fields = await fields_of(request)
+        actions = _MODULES.get(fields.get("module", ""))
+        if actions is None:
+            return web.answer(_not_ok("Error! Missing Or invalid Module name"))
+        action = actions.get(fields.get("action", ""))
+        if action is None:
+            return web.answer(_not_ok("Error! Missing Or invalid Action name"))
+        return web.answer(await action(index, fields))
 
-    return [Route("/api", etherscan)]
+    return [Route("/api", etherscan, methods=["GET", "POST"])]
 
 
-async def _by_hash(index: Index, ask: ByHash, text: str) -> Json:
+# --- module proxy: JSON-RPC without an envelope --------------------------------------
+
+
+async def _height(index: Index, _: Fields) -> Json:
+    return result(_ID, quantity(await index.height()))
+
+
+async def _block(index: Index, fields: Fields) -> Json:
+    is_full = fields.get("boolean", "") == "true"
     try:
-        tx_hash = read_hash(text, "txhash")
+        return result(_ID, await block(index, fields.get("tag", ""), full=is_full))
     except BadParams as wrong:
         return error(_ID, _BAD_PARAMS, f"invalid argument 0: {wrong}")
-    return result(_ID, await ask(index, tx_hash))
 
 
-def _not_ok(text: str, known: str) -> Response:
-    answer = f"Error! {text}; known here: {known}"
-    return web.answer({"status": "0", "message": "NOTOK", "result": answer})
+def _by_hash(ask: ByHash) -> Action:
+    async def by_hash(index: Index, fields: Fields) -> Json:
+        try:
+            tx_hash = read_hash(fields.get("txhash", ""), "txhash")
+        except BadParams as wrong:
+            return error(_ID, _BAD_PARAMS, f"invalid argument 0: {wrong}")
+        return result(_ID, await ask(index, tx_hash))
+
+    return by_hash
+
+
+# --- module transaction: an envelope around each answer ------------------------------
+
+
+async def _receipt_status(index: Index, fields: Fields) -> Json:
+    try:
+        tx_hash = read_hash(fields.get("txhash", ""), "txhash")
+    except BadParams:
+        return _not_ok("Error! Invalid transaction hash")
+    return _ok({"status": await receipt_status(index, tx_hash)})
+
+
+async def _status(index: Index, fields: Fields) -> Json:
+    try:
+        tx_hash = read_hash(fields.get("txhash", ""), "txhash")
+    except BadParams:
+        return _not_ok("Error! Invalid transaction hash")
+    return _ok(await execution_status(index, tx_hash))
+
+
+def _ok(value: Json) -> Json:
+    return {"status": "1", "message": "OK", "result": value}
+
+
+def _not_ok(text: str) -> Json:
+    return {"status": "0", "message": "NOTOK", "result": text}
+
+
+_MODULES: dict[str, dict[str, Action]] = {
+    "proxy": {
+        "eth_blockNumber": _height,
+        "eth_getBlockByNumber": _block,
+        **{f"eth_get{name}": _by_hash(ask) for name, ask in BY_HASH.items()},
+    },
+    "transaction": {"gettxreceiptstatus": _receipt_status, "getstatus": _status},
+}

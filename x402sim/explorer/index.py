@@ -73,6 +73,11 @@ class Index:
             number -= 1
         return number
 
+    async def block(self, number: int) -> Block | None:
+        """Return a block; None if there is none of that number, or it is not visible yet."""
+        block = await self.chain.block(number)
+        return block if block is not None and self._is_due(block) else None
+
     async def _sees(self, block_hash: Hash | None) -> bool:
         if self.is_prompt:
             return True

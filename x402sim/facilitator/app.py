@@ -12,10 +12,10 @@ from starlette.routing import Route
 
 from x402sim import web
 from x402sim.chain.base import ChainUnavailable
-from x402sim.facilitator import cronos
+from x402sim.facilitator import cronos, standard
 from x402sim.facilitator.engine import Facilitator
 
-DIALECTS = (cronos,)
+DIALECTS = (standard, cronos)
 
 
 def facilitator_app(facilitator: Facilitator) -> Starlette:

@@ -13,6 +13,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from x402sim import web
+from x402sim.chain.base import ChainUnavailable
 from x402sim.chain.reverts import Cause
 from x402sim.clock import Clock
 from x402sim.facilitator import engine
@@ -20,8 +21,8 @@ from x402sim.facilitator.engine import (
     Asked,
     Facilitator,
     NotTransferred,
+    Pending,
     Rejected,
-    SettleResult,
     Transferred,
 )
 from x402sim.protocol import cronos
@@ -68,10 +69,12 @@ def routes(facilitator: Facilitator) -> list[Route]:
 
     async def settle(request: Request) -> Response:
         asked = await _asked(request)
-        try:
-            return web.answer(_settle_answer(facilitator, await engine.settle(facilitator, asked)))
-        except TimeoutError:
-            return web.error(504, "Settlement timed out", "the transaction is not mined yet")
+        outcome = await engine.settle(facilitator, asked)
+        if not isinstance(outcome, Pending):
+            return web.answer(_settle_answer(facilitator, outcome))
+        if outcome.unavailable:
+            raise ChainUnavailable(outcome.unavailable)
+        return web.error(504, "Settlement timed out", "the transaction is not mined yet")
 
     return [
         Route(cronos.HEALTH_PATH, healthcheck, methods=["GET"]),
@@ -82,7 +85,14 @@ def routes(facilitator: Facilitator) -> list[Route]:
 
 
 async def _asked(request: Request) -> Asked:
-    """Read the body of verify or settle; raises `Refused` 400."""
+    """Read the header X402-Version and the body of verify or settle; raises `Refused` 400.
+
+    Decision: 2.3/version-header.
+    """
+    named = request.headers.get(cronos.VERSION_HEADER, str(cronos.VERSION))
+    if named != str(cronos.VERSION):
+        wanted = f"wanted {cronos.VERSION}, got {named[:40]}"
+        raise web.Refused(400, f"Unsupported {cronos.VERSION_HEADER}", wanted)
     body: cronos.VerifyRequest = web.parse(await web.read_body(request), cronos.VerifyRequest)
     if body.x402_version != cronos.VERSION:
         name = wire_name(cronos.VerifyRequest, "x402_version")
@@ -91,7 +101,9 @@ async def _asked(request: Request) -> Asked:
     return Asked(present(body.payment_header).signed, body.payment_requirements)
 
 
-def _settle_answer(facilitator: Facilitator, outcome: SettleResult) -> cronos.SettleAnswer:
+def _settle_answer(
+    facilitator: Facilitator, outcome: Transferred | NotTransferred | Rejected
+) -> cronos.SettleAnswer:
     match outcome:
         case Transferred():
             auth = outcome.authorization

@@ -2,13 +2,14 @@
 
 Verifying has no effect. Settling moves the money: the facilitator's own account sends the
 transaction and pays the gas. The outcomes are independent of the wire: the file of a dialect
-(`cronos.py`) encodes them.
+(`cronos.py`, `standard.py`) encodes them.
 Clauses: 1/payer-pays-no-gas, 4.1/verify-signature, 4.1/settle-on-chain, 5/exact-amount.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import msgspec
+from msgspec import structs
 
 from x402sim.chain.base import Call, Chain, ChainError, ChainUnavailable, Reverted
 from x402sim.chain.reverts import Cause, cause
@@ -20,7 +21,20 @@ from x402sim.protocol.eip3009 import Authorization, is_early, is_late
 from x402sim.protocol.header import SignedPayment
 from x402sim.protocol.messages import RequiredPayment
 from x402sim.protocol.networks import Network
-from x402sim.protocol.rules import VERIFICATION, Invalid, Rules, Verification, first_broken
+from x402sim.protocol.rules import (
+    STANDARD,
+    VERIFICATION,
+    Invalid,
+    Rules,
+    Terms,
+    Verification,
+    first_broken,
+)
+
+MINED_REASONS = (Cause.EARLY, Cause.LATE)
+"""Why a mined transaction failed, where its reason is told: what a node cannot see when it tries
+the call, as it does so at the time of its newest block. Any other failed on the chain.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,13 +48,21 @@ class Facilitator:
     started_s: float
     rules: Rules[Verification, Invalid] = VERIFICATION
     settings: FacilitatorSettings = field(default_factory=FacilitatorSettings)
+    pending: dict[Authorization, Hash] = field(default_factory=dict)
+    """What was sent and not mined in time, in the dialects that ask for it again."""
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """The input of verify and settle; `payment` is None if its header cannot be decoded."""
+    """The input of verify and settle; `payment` is None if its header cannot be decoded.
+
+    `network` and `terms` are of the dialect: what it calls the network that is supported, and what
+    else it demands.
+    """
 
     payment: SignedPayment | None
     requirements: RequiredPayment
+    network: str | None = None
+    terms: Terms | None = None
 
 
 class Rejected(msgspec.Struct, frozen=True):
@@ -51,9 +73,13 @@ class Rejected(msgspec.Struct, frozen=True):
 
 
 class NotTransferred(msgspec.Struct, frozen=True):
-    """The payment is valid, but the token or the chain refused the transfer."""
+    """The payment is valid, but the token or the chain refused the transfer.
+
+    `tx_hash` is that of a transaction that was mined without effect.
+    """
 
     why: Cause
+    tx_hash: Hash | None = None
 
 
 class Transferred(msgspec.Struct, frozen=True):
@@ -64,48 +90,140 @@ class Transferred(msgspec.Struct, frozen=True):
     block_number: int
 
 
-SettleResult = Transferred | NotTransferred | Rejected
+class Pending(msgspec.Struct, frozen=True):
+    """The transfer was sent, and nobody knows yet whether it is mined.
+
+    `unavailable` says why the chain could not be asked; it is empty if the wait timed out.
+    """
+
+    authorization: Authorization
+    tx_hash: Hash
+    unavailable: str = ""
+
+
+SettleResult = Transferred | NotTransferred | Rejected | Pending
 
 
 def verify(facilitator: Facilitator, asked: Asked) -> Rejected | None:
     """Return why a payment is invalid for its requirements, or None; nothing changes."""
     if asked.payment is None:
         return Rejected(Invalid.HEADER)
-    case = Verification(asked.payment, asked.requirements, facilitator.network)
-    broken = first_broken(facilitator.rules, case)
+    network = facilitator.network
+    named = replace(network, name=asked.network) if asked.network is not None else network
+    case = Verification(asked.payment, asked.requirements, named, asked.terms)
+    broken = first_broken((*STANDARD, *facilitator.rules), case)
     return Rejected(broken.refusal, broken.reason(case)) if broken else None
+
+
+async def verify_and_simulate(
+    facilitator: Facilitator, asked: Asked
+) -> Rejected | NotTransferred | None:
+    """Verify, and try the call on the chain without sending it; nothing changes.
+
+    Raises `ChainUnavailable`.
+    """
+    rejected = verify(facilitator, asked)
+    if rejected is not None or asked.payment is None:
+        return rejected or Rejected(Invalid.HEADER)
+    if not facilitator.settings.simulates_verify:
+        return None
+    try:
+        await facilitator.chain.call(_call(facilitator, asked.payment))
+    except Reverted as reverted:
+        why = await _cause(facilitator, asked.payment.authorization, str(reverted))
+        return NotTransferred(why)
+    except ChainUnavailable:
+        raise
+    except ChainError:
+        return NotTransferred(Cause.OTHER)
+    return None
 
 
 async def settle(facilitator: Facilitator, asked: Asked) -> SettleResult:
     """Verify again, simulate the call, send it, and wait until it is mined.
 
     The payer pays no gas (1/payer-pays-no-gas), and if the call is simulated first, a refusal
-    costs no gas either. Raises `TimeoutError` if the transaction is still not mined after
-    the settings' `receipt_timeout_s`, and `ChainUnavailable`.
+    costs no gas either. It is pending if the transaction is still not mined after the settings'
+    `receipt_timeout_s`. In the dialects of the standard, what is pending is waited for again and
+    not sent twice. Raises `ChainUnavailable` unless something was sent.
     """
-    rejected = verify(facilitator, asked)
+    tx_hash = _sent_earlier(facilitator, asked)
+    rejected = verify(facilitator, asked if tx_hash is None else _in_its_window(asked))
     if rejected is not None or asked.payment is None:
         return rejected or Rejected(Invalid.HEADER)
     payment = asked.payment
-    data = abi.transfer_with_authorization(payment.authorization, payment.signature)
-    call = Call(facilitator.account, facilitator.network.asset, data)
+    if tx_hash is None:
+        sent = await _send(facilitator, payment)
+        if isinstance(sent, NotTransferred):
+            return sent
+        tx_hash = sent
+    outcome = await _wait(facilitator, payment.authorization, tx_hash)
+    if asked.terms is not None:
+        facilitator.pending.pop(payment.authorization, None)
+        if isinstance(outcome, Pending):
+            facilitator.pending[payment.authorization] = tx_hash
+    return outcome
+
+
+def _sent_earlier(facilitator: Facilitator, asked: Asked) -> Hash | None:
+    """Return the transaction that was sent for this authorization and is pending, if any."""
+    if asked.terms is None or asked.payment is None:
+        return None
+    return facilitator.pending.get(asked.payment.authorization)
+
+
+def _in_its_window(asked: Asked) -> Asked:
+    """Return the same request inside the window: what was sent in time may be mined later."""
+    assert asked.terms is not None
+    assert asked.payment is not None
+    terms = structs.replace(asked.terms, now_s=asked.payment.authorization.valid_after + 1)
+    return structs.replace(asked, terms=terms)
+
+
+async def _send(facilitator: Facilitator, payment: SignedPayment) -> Hash | NotTransferred:
+    """Simulate the call, and send it; raises `ChainUnavailable`."""
+    call = _call(facilitator, payment)
     try:
         if facilitator.settings.simulates:
             await facilitator.chain.call(call)
-        tx_hash = await facilitator.chain.send(call)
-        receipt = await facilitator.chain.wait(tx_hash, facilitator.settings.receipt_timeout_s)
+        return await facilitator.chain.send(call)
     except Reverted as reverted:
-        seen = cause(str(reverted))
-        if seen is Cause.WINDOW:  # this token does not distinguish early and late
-            seen = await _early_or_late(facilitator, payment.authorization)
-        return NotTransferred(seen)
+        return NotTransferred(await _cause(facilitator, payment.authorization, str(reverted)))
     except ChainUnavailable:
         raise
-    except ChainError:  # it was not sent, or another transaction replaced it
+    except ChainError:  # it was not sent
         return NotTransferred(Cause.OTHER)
-    if not receipt.succeeded:
+
+
+async def _wait(
+    facilitator: Facilitator, auth: Authorization, tx_hash: Hash
+) -> Transferred | NotTransferred | Pending:
+    """Wait until a transaction is mined, and return what became of it."""
+    try:
+        receipt = await facilitator.chain.wait(tx_hash, facilitator.settings.receipt_timeout_s)
+    except TimeoutError:
+        return Pending(auth, tx_hash)
+    except ChainUnavailable as unavailable:
+        return Pending(auth, tx_hash, str(unavailable))
+    except ChainError:  # another transaction replaced it
         return NotTransferred(Cause.OTHER)
-    return Transferred(payment.authorization, receipt.tx_hash, receipt.block_number)
+    if receipt.revert_reason is not None:
+        why = await _cause(facilitator, auth, receipt.revert_reason)
+        return NotTransferred(why if why in MINED_REASONS else Cause.OTHER, receipt.tx_hash)
+    return Transferred(auth, receipt.tx_hash, receipt.block_number)
+
+
+def _call(facilitator: Facilitator, payment: SignedPayment) -> Call:
+    data = abi.transfer_with_authorization(payment.authorization, payment.signature)
+    return Call(facilitator.account, facilitator.network.asset, data)
+
+
+async def _cause(facilitator: Facilitator, auth: Authorization, reason: str) -> Cause:
+    """Return what a revert reason is about."""
+    seen = cause(reason)
+    if seen is Cause.WINDOW:  # this token does not distinguish early and late
+        return await _early_or_late(facilitator, auth)
+    return seen
 
 
 async def _early_or_late(facilitator: Facilitator, auth: Authorization) -> Cause:

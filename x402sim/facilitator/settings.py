@@ -9,7 +9,11 @@ class FacilitatorSettings:
     """The settings of a facilitator. Raises `ValueError` for an impossible value.
 
     receipt_timeout_s
-        Seconds that it waits for a transaction to be mined; then settle answers 504.
+        Seconds that it waits for a transaction to be mined; then settle answers 504, or in the
+        dialects of the x402 standard that it is pending.
+    simulates_verify
+        Whether verify simulates the call, too, in the dialects of the x402 standard; the Cronos
+        dialect's never does.
     simulates
         Whether it simulates a call before it sends it. If not, a transfer that the token refuses
         is mined nevertheless, and costs the facilitator its gas.
@@ -17,11 +21,14 @@ class FacilitatorSettings:
 
     receipt_timeout_s: float = 120
     simulates: bool = True
+    simulates_verify: bool = True
 
     def __post_init__(self) -> None:
         timeout = self.receipt_timeout_s
         is_number = isinstance(timeout, int | float) and not isinstance(timeout, bool)
         if not is_number or not 0 < timeout < math.inf:
             raise ValueError(f"receipt_timeout_s: expected a number above 0, got {timeout!r}")
-        if not isinstance(self.simulates, bool):
-            raise ValueError(f"simulates: expected True or False, got {self.simulates!r}")
+        for name in ("simulates", "simulates_verify"):
+            value = getattr(self, name)
+            if not isinstance(value, bool):
+                raise ValueError(f"{name}: expected True or False, got {value!r}")

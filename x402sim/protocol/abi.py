@@ -4,6 +4,7 @@ An argument is one 32-byte word, except `bytes`, which follows the words.
 """
 
 from x402sim.protocol.crypto import Address, keccak256
+from x402sim.protocol.eip2612 import Permit
 from x402sim.protocol.eip3009 import Authorization
 
 _AUTH = "address,address,uint256,uint256,uint256,bytes32"
@@ -22,9 +23,23 @@ def topic(signature: str) -> bytes:
 TRANSFER_EVENT = topic("Transfer(address,address,uint256)")
 AUTHORIZATION_USED = topic("AuthorizationUsed(address,bytes32)")
 AUTHORIZATION_CANCELED = topic("AuthorizationCanceled(address,bytes32)")
+APPROVAL_EVENT = topic("Approval(address,address,uint256)")
+MINT_EVENT = topic("Mint(address,address,uint256)")
+BURN_EVENT = topic("Burn(address,uint256)")
+MINTER_CONFIGURED = topic("MinterConfigured(address,uint256)")
+MINTER_REMOVED = topic("MinterRemoved(address)")
 
 TRANSFER = selector("transfer(address,uint256)")
 MINT = selector("mint(address,uint256)")
+BURN = selector("burn(uint256)")
+CONFIGURE_MINTER = selector("configureMinter(address,uint256)")
+REMOVE_MINTER = selector("removeMinter(address)")
+APPROVE = selector("approve(address,uint256)")
+INCREASE_ALLOWANCE = selector("increaseAllowance(address,uint256)")
+DECREASE_ALLOWANCE = selector("decreaseAllowance(address,uint256)")
+TRANSFER_FROM = selector("transferFrom(address,address,uint256)")
+PERMIT = selector("permit(address,address,uint256,uint256,uint8,bytes32,bytes32)")
+PERMIT_BYTES = selector("permit(address,address,uint256,uint256,bytes)")
 PAUSE = selector("pause()")
 UNPAUSE = selector("unpause()")
 BLACKLIST = selector("blacklist(address)")
@@ -42,7 +57,15 @@ DECIMALS = selector("decimals()")
 VERSION = selector("version()")
 TOTAL_SUPPLY = selector("totalSupply()")
 OWNER = selector("owner()")
+MASTER_MINTER = selector("masterMinter()")
+PAUSER = selector("pauser()")
+BLACKLISTER = selector("blacklister()")
+IS_MINTER = selector("isMinter(address)")
+MINTER_ALLOWANCE = selector("minterAllowance(address)")
 BALANCE_OF = selector("balanceOf(address)")
+ALLOWANCE = selector("allowance(address,address)")
+NONCES = selector("nonces(address)")
+PERMIT_TYPEHASH = selector("PERMIT_TYPEHASH()")
 AUTHORIZATION_STATE = selector("authorizationState(address,bytes32)")
 DOMAIN_SEPARATOR = selector("DOMAIN_SEPARATOR()")
 PAUSED = selector("paused()")
@@ -54,6 +77,15 @@ CANCEL_TYPEHASH = selector("CANCEL_AUTHORIZATION_TYPEHASH()")
 NAMES = {
     TRANSFER: "transfer",
     MINT: "mint",
+    BURN: "burn",
+    CONFIGURE_MINTER: "configureMinter",
+    REMOVE_MINTER: "removeMinter",
+    APPROVE: "approve",
+    INCREASE_ALLOWANCE: "increaseAllowance",
+    DECREASE_ALLOWANCE: "decreaseAllowance",
+    TRANSFER_FROM: "transferFrom",
+    PERMIT: "permit",
+    PERMIT_BYTES: "permit",
     PAUSE: "pause",
     UNPAUSE: "unpause",
     BLACKLIST: "blacklist",
@@ -139,6 +171,14 @@ def cancel_authorization(authorizer: Address, nonce: bytes, signature: bytes) ->
             signature[32:64],
         )
     return calldata(CANCEL_AUTHORIZATION_BYTES, authorizer, nonce, 3 * 32) + _tail(signature)
+
+
+def permit(permitted: Permit, signature: bytes, *, packed: bool = False) -> bytes:
+    """Return the calldata of permit, with the signature as (v, r, s) or, `packed`, as bytes."""
+    words = permitted.owner, permitted.spender, permitted.value, permitted.deadline
+    if packed:
+        return calldata(PERMIT_BYTES, *words, 5 * 32) + _tail(signature)
+    return calldata(PERMIT, *words, signature[64], signature[:32], signature[32:64])
 
 
 def _tail(value: bytes) -> bytes:

@@ -12,7 +12,8 @@ from x402sim.protocol.messages import PaymentRequirements, RequiredPayment, Wire
 from x402sim.protocol.rules import Invalid
 
 VERSION = 1
-HEADERS = {"Content-Type": "application/json", "X402-Version": str(VERSION)}
+VERSION_HEADER = "X402-Version"
+HEADERS = {"Content-Type": "application/json", VERSION_HEADER: str(VERSION)}
 HEALTH_PATH = "/healthcheck"
 SUPPORTED_PATH = "/v2/x402/supported"
 VERIFY_PATH = "/v2/x402/verify"

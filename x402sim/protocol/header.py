@@ -109,6 +109,8 @@ def authorization_of(header: PaymentHeader) -> tuple[Authorization, bytes]:
 def read_header(text: str) -> SignedPayment:
     """Decode a payment header in either spelling; raises `BadMessage`."""
     header = decode_header(text)
+    if header.x402_version != 1:
+        raise BadMessage(f"x402Version: expected 1, got {header.x402_version}")
     authorization, signature = authorization_of(header)
     return SignedPayment(
         scheme=header.scheme,

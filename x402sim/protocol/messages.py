@@ -107,6 +107,21 @@ class Quote(Wire, frozen=True):
     best_venue: str
 
 
+class MarketPair(Wire, frozen=True):
+    """One pair of the snapshot: the price in US dollars, the funding rate per 8 hours."""
+
+    pair: str
+    price: float
+    funding_rate: float
+    best_venue: str
+
+
+class Market(Wire, frozen=True):
+    """The body of GET /api/perp/market, a priced resource of ours."""
+
+    market: list[MarketPair]
+
+
 class SessionRequest(Wire, frozen=True):
     """The body of POST /api/sessions/create (4.4)."""
 

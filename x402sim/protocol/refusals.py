@@ -9,7 +9,7 @@ Clauses: 7/insufficient-balance, 7/invalid-signature, 7/nonce-already-used,
 7/authorization-expired, 7/payment-already-settled.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
 
@@ -183,6 +183,30 @@ class SettlementRefused(Exception):
         return self.refusal.text + (f": {self.reason}" if self.reason else "")
 
 
+class Unpaid(Exception):
+    """A request without a proof of payment that is accepted.
+
+    `code` is the standard's word for what is wrong with its payment, if it has one. The answer is
+    402, unless that may still be settled (`kept`): then no other payment must be asked for.
+    """
+
+    def __init__(
+        self,
+        code: str = "",
+        reason: str = "",
+        *,
+        headers: Mapping[str, str] | None = None,
+        kept: SettlementRefused | None = None,
+    ) -> None:
+        super().__init__(code, reason)
+        self.code, self.reason, self.headers, self.kept = code, reason, headers or {}, kept
+
+    @property
+    def told(self) -> str | None:
+        """What the body of the 402 says about it; None if there was no payment."""
+        return f"{self.code}: {self.reason}" if self.code else None
+
+
 def _short_session_status(decisions: Decisions) -> int:
     """Return the status of a session that cannot pay; mypy does not check a lambda there."""
     return decisions.short_session_status
@@ -215,6 +239,12 @@ class RequestError(Enum):
         400,
         "The body is not what the endpoint reads; `reason` says what is wrong, and where.",
         "Object missing required field `pair`",
+    )
+    INVALID_PAYMENT = (
+        "Invalid payment",
+        400,
+        "The payment in X-PAYMENT or PAYMENT-SIGNATURE is not base64 of a JSON object.",
+        "the payment is neither 0x-hex nor base64: Incorrect padding",
     )
     INVALID_HOST = "Invalid Host header", 400, "A request has exactly one `Host` header."
     INVALID_HTTP = "Invalid HTTP request", 400, "What was sent is not HTTP/1.1."

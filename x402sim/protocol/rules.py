@@ -1,25 +1,30 @@
 """Rules are tables: each row has a condition and a refusal, and the first row that fails decides.
 
 `SETTLEMENT` says when presented requirements are those the service issued; `VERIFICATION` says
-when a payment is valid for a facilitator. The token's own table is in `chain.ledger.token_rules`.
-`without` leaves a row out, to make a defective service; the tests must detect each one. Clauses:
-2.1/*, 5/exact-amount, 5/exact-recipient, 5/signature-proves.
+when a payment is valid for a facilitator, and `STANDARD` what the x402 standard demands as well.
+The token's own table is in `chain.ledger.token_rules`. `without` leaves a row out, to make a
+defective service; the tests must detect each one.
+Clauses: 2.1/*, 5/exact-amount, 5/exact-recipient, 5/signature-proves.
 """
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
 from x402sim.protocol.crypto import BadSignature, canonical, recover
-from x402sim.protocol.eip3009 import transfer_digest
+from x402sim.protocol.eip3009 import is_early, is_late, transfer_digest
 from x402sim.protocol.header import SignedPayment
 from x402sim.protocol.messages import PaymentRequirements, RequiredPayment, wire_name
 from x402sim.protocol.networks import Network
 from x402sim.protocol.refusals import Refusal
 
+GRACE_S = 6
+"""Seconds that an authorization must still be valid, to be settled in time; others use it, too."""
+_BASE_UNITS = re.compile(r"0|[1-9][0-9]{0,77}")
 Case = TypeVar("Case")
 Verdict = TypeVar("Verdict")
 
@@ -127,6 +132,23 @@ class Invalid(Enum):
     RECIPIENT = "another recipient"
     AMOUNT = "another amount"
     SIGNATURE = "not signed by the payer"
+    DOMAIN = "no name and version of the token's domain"
+    DOMAIN_NAME = "another name in the token's domain"
+    DOMAIN_VERSION = "another version in the token's domain"
+    EARLY = "the window has not opened"
+    LATE = "the window has closed, or is about to"
+
+
+class Terms(msgspec.Struct, frozen=True, kw_only=True):
+    """What the x402 standard demands beyond the Cronos facilitator.
+
+    `may_exceed`: more than the required amount pays, too (version 1). `domain` is the EIP-712
+    domain that the requirements name; `now_s` the facilitator's time.
+    """
+
+    may_exceed: bool
+    domain: Mapping[str, Any]
+    now_s: int
 
 
 class Verification(msgspec.Struct, frozen=True):
@@ -135,6 +157,15 @@ class Verification(msgspec.Struct, frozen=True):
     payment: SignedPayment
     requirements: RequiredPayment | PaymentRequirements
     supported: Network
+    terms: Terms | None = None
+    """Further demands, in the dialects of the x402 standard."""
+
+    def pays_enough(self) -> bool:
+        """Compare the amount with the required one (5/exact-amount)."""
+        wanted, value = self.requirements.max_amount_required, self.payment.authorization.value
+        if self.terms is not None and self.terms.may_exceed and _BASE_UNITS.fullmatch(wanted):
+            return value >= int(wanted)
+        return wanted == str(value)
 
     def is_signed_by_payer(self) -> bool:
         """Recover the signer and compare it with `from` (5/signature-proves)."""
@@ -171,7 +202,7 @@ _TRANSFERS: Rules[Verification, Invalid] = (
     ),
     Rule(
         "5/exact-amount",
-        lambda case: case.requirements.max_amount_required == str(case.payment.authorization.value),
+        lambda case: case.pays_enough(),
         Invalid.AMOUNT,
         lambda case: str(case.payment.authorization.value),
     ),
@@ -207,3 +238,47 @@ VERIFICATION: Rules[Verification, Invalid] = (
     Rule("5/signature-proves", lambda case: case.is_signed_by_payer(), Invalid.SIGNATURE),
 )
 """In the order of the reasons in the Cronos facilitator's documentation."""
+
+
+def _demand(
+    clause: str, refusal: Invalid, holds: Callable[[Verification, Terms], bool]
+) -> Rule[Verification, Invalid]:
+    """Return a row of the standard, which holds where a dialect has no such terms."""
+    return Rule(clause, lambda case: case.terms is None or holds(case, case.terms), refusal)
+
+
+def _same_in_domain(key: str, wanted: Callable[[Network], str]) -> Callable[..., bool]:
+    """Return whether the requirements name our token's domain, if they are for our network."""
+
+    def holds(case: Verification, terms: Terms) -> bool:
+        is_ours = case.requirements.network == case.supported.name
+        return not is_ours or terms.domain.get(key) == wanted(case.supported)
+
+    return holds
+
+
+STANDARD: Rules[Verification, Invalid] = (
+    _demand(
+        "x402/domain", Invalid.DOMAIN, lambda _, terms: {"name", "version"} <= set(terms.domain)
+    ),
+    _demand(
+        "x402/token-name", Invalid.DOMAIN_NAME, _same_in_domain("name", lambda n: n.token_name)
+    ),
+    _demand(
+        "x402/token-version",
+        Invalid.DOMAIN_VERSION,
+        _same_in_domain("version", lambda n: n.token_version),
+    ),
+    _demand(
+        "x402/valid-before",
+        Invalid.LATE,
+        lambda case, terms: not is_late(case.payment.authorization, terms.now_s + GRACE_S - 1),
+    ),
+    _demand(
+        "x402/valid-after",
+        Invalid.EARLY,
+        lambda case, terms: not is_early(case.payment.authorization, terms.now_s),
+    ),
+)
+"""What the x402 standard's facilitators demand as well, before `VERIFICATION`; none of it binds
+the Cronos facilitator, which leaves the window to the token."""

@@ -5,7 +5,7 @@ Clauses: 1/unpaid-402, 1/repeat-served, 4.2/price, 4.2/quote, 4.3/list, 4.4/depo
 """
 
 import sqlite3
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -13,13 +13,12 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from x402sim import web
-from x402sim.events import MAX_REASON, PaymentRefused, clipped
 from x402sim.protocol.messages import AgentList, QuoteRequest, SessionRequest, SettlementRequest
-from x402sim.protocol.refusals import RequestError, SettlementRefused, status_of
-from x402sim.service import gate, payments, quotes, sessions
+from x402sim.protocol.refusals import RequestError, SettlementRefused, Unpaid, status_of
+from x402sim.service import gate, one_step, payments, quotes, sessions
 from x402sim.service.agents import agents
 from x402sim.service.docs.routes import documentation
-from x402sim.service.issue import AGENTS, QUOTE, SESSIONS
+from x402sim.service.issue import AGENTS, MARKET, QUOTE, SESSIONS
 from x402sim.service.state import Service
 
 Handler = Callable[[Service, Request], Awaitable[Response]]
@@ -27,15 +26,27 @@ Handler = Callable[[Service, Request], Awaitable[Response]]
 
 async def perp_quote(service: Service, request: Request) -> Response:
     """POST /api/perp/quote: 402, or the quote (4.2/price, 4.2/quote, 1/repeat-served)."""
-    price = service.setup.quote_price_base
     body = await web.read_body(request)
-    before = None if service.settings.decisions.gate_before_body else _quoted(service, body)
-    granted = gate.find_pass(service, request.headers, QUOTE, price)
-    if granted is None:
-        return payment_required(service, request, QUOTE, price)
-    content = before or _quoted(service, body)
-    if not gate.spend(service, granted):
-        return payment_required(service, request, QUOTE, price)
+    return await sell(service, request, QUOTE, lambda: _quoted(service, body))
+
+
+async def perp_market(service: Service, request: Request) -> Response:
+    """GET /api/perp/market: 402, or a snapshot of the market, at the quote's price."""
+    return await sell(service, request, MARKET, lambda: web.answer(quotes.market()))
+
+
+async def sell(
+    service: Service, request: Request, resource: str, prepare: Callable[[], Response]
+) -> Response:
+    """Answer with a protected content, or with 402; a content that fails costs nothing."""
+    price = service.setup.quote_price_base
+    before = None if service.settings.decisions.gate_before_body else prepare()
+    try:
+        granted = gate.find_pass(service, request.headers, resource, price)
+        content = before or prepare()
+        content.headers.update(await gate.spend(service, granted, request.is_disconnected))
+    except Unpaid as why:
+        return payment_required(service, request, resource, price, why)
     return content
 
 
@@ -51,19 +62,17 @@ async def pay(service: Service, request: Request) -> Response:
     try:
         return web.answer(await payments.pay(service, asked))
     except SettlementRefused as refused:
-        service.record(
-            PaymentRefused(
-                payment_id=clipped(asked.payment_id),
-                refusal=refused.refusal.text,
-                reason=refused.reason and clipped(refused.reason, MAX_REASON),
-                final=refused.final,
-                leaves_earlier=refused.refusal.row.leaves_earlier,
-            )
-        )
-        status = status_of(refused.refusal, service.settings.decisions)
-        return web.error(status, refused.refusal.text, refused.reason, final=refused.final)
+        payments.record_refusal(service, asked.payment_id, refused)
+        return _refused(service, refused, {})
     except sqlite3.Error as failure:  # a claimed header may have been paid, any other may still be
         return web.storage_unavailable(request, failure, final=False)
+
+
+def _refused(service: Service, refused: SettlementRefused, headers: Mapping[str, str]) -> Response:
+    status = status_of(refused.refusal, service.settings.decisions)
+    response = web.error(status, refused.refusal.text, refused.reason, final=refused.final)
+    response.headers.update(headers)
+    return response
 
 
 async def create_session(service: Service, request: Request) -> Response:
@@ -99,24 +108,26 @@ async def show_payment(service: Service, request: Request) -> Response:
 
 async def list_agents(service: Service, request: Request) -> Response:
     """GET /api/agents: the list of agents (4.3/list)."""
-    price = service.setup.quote_price_base
     content = web.answer(AgentList(agents=agents(service)))
-    if not service.settings.decisions.agents_free:
-        granted = gate.find_pass(service, request.headers, AGENTS, price)
-        if granted is None or not gate.spend(service, granted):
-            return payment_required(service, request, AGENTS, price)
-    return content
+    if service.settings.decisions.agents_free:
+        return content
+    return await sell(service, request, AGENTS, lambda: content)
 
 
 def payment_required(
-    service: Service, request: Request, resource: str, amount_base: int
+    service: Service, request: Request, resource: str, amount_base: int, why: Unpaid
 ) -> Response:
-    """Return the 402 with new payment requirements (1/unpaid-402, 7/payment-required)."""
-    decisions = service.settings.decisions
-    if decisions.short_session_status != 402 and _has_session(service, request):
-        raise web.refused(RequestError.SESSION_CANNOT_PAY, decisions=decisions)
-    now_s = service.clock.now_s()
-    return web.answer(service.issuer.issue(resource, amount_base, now_s), 402)
+    """Return the 402 with new payment requirements (1/unpaid-402, 7/payment-required).
+
+    A payment that may still be settled is answered as by POST /api/pay.
+    """
+    if why.kept is not None:
+        return _refused(service, why.kept, why.headers)
+    if service.settings.decisions.short_session_status != 402 and _has_session(service, request):
+        raise web.refused(RequestError.SESSION_CANNOT_PAY, decisions=service.settings.decisions)
+    required = service.issuer.issue(resource, amount_base, service.clock.now_s())
+    url = str(request.url.replace(query="", fragment=""))
+    return one_step.offer(service, required, url, why)
 
 
 def _has_session(service: Service, request: Request) -> bool:
@@ -142,6 +153,7 @@ def service_app(service: Service) -> Starlette:
     return web.application(
         [
             route(QUOTE, perp_quote, "POST"),
+            route(MARKET, perp_market),
             route("/api/pay", pay, "POST"),
             route(SESSIONS, create_session, "POST"),
             route("/api/sessions/session_{rest}", show_session),

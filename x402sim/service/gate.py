@@ -3,35 +3,43 @@
 The policy `serve` decides which proofs are served; by default, what is settled.
 
 `find_pass` looks for the proof and changes nothing; `spend` debits the session, if the proof is a
-session id. Between the two the endpoint validates the body and prepares its answer, so that a
-request that is not served costs nothing.
+session id, and settles the payment, if it is an authorization. Between the two the endpoint
+validates the body and prepares its answer, so that a request that is not served costs nothing.
 Clauses: 5/cache-first, 5/stored-records, 5/resource-binding, 5/session-debit.
 """
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 import msgspec
 
 from x402sim import events
+from x402sim.protocol.refusals import Refusal, SettlementRefused, Unpaid
+from x402sim.service import one_step, payments
+from x402sim.service.one_step import OneStep
 from x402sim.service.state import Service
 
 
 class Pass(msgspec.Struct, frozen=True):
-    """A valid proof of payment for one resource; only one with a `session_id` is debited."""
+    """A proof of payment for one resource.
+
+    Only one with a `session_id` is debited, and one that is `paid` in one step is settled.
+    """
 
     resource: str
     amount_base: int
     session_id: str | None = None
     payment_id: str | None = None
+    paid: OneStep | None = None
 
 
 def find_pass(
     service: Service, headers: Mapping[str, str], resource: str, amount_base: int
-) -> Pass | None:
-    """Return the pass that the request's headers give, or None (1/unpaid-402).
+) -> Pass:
+    """Return the pass that the request's headers give; raises `Unpaid` (1/unpaid-402).
 
-    X-Payment-Id has precedence over X-Session-Id (decision 5/precedence).
+    X-Payment-Id has precedence over X-Session-Id (decision 5/precedence), and both over an
+    authorization, which moves money; `Refused` 400 is raised for one that cannot be read.
     """
     payment_id, session_id = headers.get("x-payment-id"), headers.get("x-session-id")
 
@@ -48,8 +56,13 @@ def find_pass(
         return Pass(resource, amount_base, session_id) if is_served else None
 
     if service.settings.decisions.payment_id_first:
-        return by_payment() or by_session()
-    return by_session() or by_payment()
+        known = by_payment() or by_session()
+    else:
+        known = by_session() or by_payment()
+    if known is not None:
+        return known
+    paid = one_step.find(service, headers, resource, amount_base)
+    return Pass(resource, amount_base, paid=paid)
 
 
 def is_entitled(service: Service, payment_id: str, resource: str) -> bool:
@@ -68,9 +81,8 @@ class PaymentProof:
     def is_settled(self) -> bool:
         """Check the entitlement: the cache (5/cache-first), then the records (5/stored-records)."""
         service, shown = self.service, (self.payment_id, self.resource)
-        if service.entitlements.grants(*shown, service.clock.now_ms()):
-            return True
-        return service.store.payments.grants(*shown)
+        is_cached = service.entitlements.grants(*shown, service.clock.now_ms())
+        return is_cached or service.store.payments.grants(*shown)
 
     def is_claimed(self) -> bool:
         """Tell whether a header that can pay was presented, and may still be settled."""
@@ -122,25 +134,67 @@ def _is_indexed(service: Service, payment_id: str) -> bool:
     return stored is not None and stored.record.block_number is not None
 
 
-def spend(service: Service, granted: Pass) -> bool:
-    """Debit the session of a pass (5/session-debit); False if it cannot pay any more.
+Spent = Mapping[str, str]
+"""The headers to answer with, besides those of the content."""
 
-    A payment that is served is marked as such, if the reputation counts that.
+
+async def spend(service: Service, granted: Pass, is_gone: Callable[[], Awaitable[bool]]) -> Spent:
+    """Debit the session of a pass (5/session-debit), or settle its payment.
+
+    A payment that is served is marked as such, if the reputation counts that. `is_gone` tells
+    whether the client has hung up. Raises `Unpaid` if the session cannot pay any more, or if the
+    payment is not settled.
     """
+    if granted.paid is not None:
+        return await _settle(service, granted, granted.paid, is_gone)
     if granted.session_id is None:
         if granted.payment_id is not None and service.settings.reputation.counts_served:
             service.store.payments.mark_served(granted.payment_id, granted.resource)
-        return True
+        return {}
+    _debit(service, granted, granted.session_id)
+    return {}
+
+
+def _debit(service: Service, granted: Pass, session_id: str) -> None:
+    """Debit a session (5/session-debit); raises `Unpaid` if it cannot pay any more."""
     released = service.store.sessions.debit(
-        granted.session_id, granted.amount_base, granted.resource, service.clock.now_ms()
+        session_id, granted.amount_base, granted.resource, service.clock.now_ms()
     )
     if released is None:
-        return False
+        raise Unpaid
     service.record(
         events.SessionDebited(
-            session_id=granted.session_id,
+            session_id=session_id,
             amount_base=granted.amount_base,
             released_base=released,
         )
     )
-    return True
+
+
+async def _settle(
+    service: Service, granted: Pass, paid: OneStep, is_gone: Callable[[], Awaitable[bool]]
+) -> Spent:
+    """Settle a payment in one step as POST /api/pay does, unless it is settled already.
+
+    It is served once (decision 5/authorization-once): what the chain has seen, anybody can send
+    again. A client that has hung up was not served, and neither was one of a service that crashed.
+    """
+    payment_id, refused = paid.settlement.payment_id, None
+    try:
+        if not is_entitled(service, payment_id, granted.resource):
+            await payments.pay(service, paid.settlement)
+    except SettlementRefused as why:  # it may be settled all the same, by another request
+        payments.record_refusal(service, payment_id, why)
+        refused = why
+    if not is_entitled(service, payment_id, granted.resource):
+        unserved = SettlementRefused(Refusal.PENDING, "it is paid, and is not served yet")
+        raise one_step.refused(service, paid, refused or unserved)
+    told = one_step.receipt(service, paid)
+    if await is_gone():
+        return told
+    if service.store.payments.mark_served(payment_id, granted.resource):
+        return {**told, "X-Payment-Id": payment_id}
+    if service.settings.decisions.authorization_once:
+        again = SettlementRefused(Refusal.ALREADY_SETTLED, "this authorization has been served")
+        raise one_step.refused(service, paid, again)
+    return told

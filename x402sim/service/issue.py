@@ -12,6 +12,7 @@ import hmac
 import struct
 
 import msgspec
+from msgspec.structs import astuple
 
 from x402sim.protocol.crypto import checksum
 from x402sim.protocol.eip3009 import Authorization
@@ -137,6 +138,5 @@ class Issuer:
         return self._sealed(terms, said[:_SALT_BYTES])
 
     def _sealed(self, terms: Terms, salt: bytes) -> str:
-        number = RESOURCES[terms.resource].number
-        packed = _TERMS.pack(number, terms.amount_base, terms.expires_s, terms.duration)
-        return PREFIX + self._seal.seal(salt + packed)
+        numbers = RESOURCES[terms.resource].number, *astuple(terms)[1:]
+        return PREFIX + self._seal.seal(salt + _TERMS.pack(*numbers))

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from typing import assert_never
 
 from x402sim import events
+from x402sim.events import MAX_REASON, clipped
 from x402sim.protocol.header import PresentedPayment, present
 from x402sim.protocol.messages import PaymentRequirements, Receipt, SettlementRequest
 from x402sim.protocol.refusals import Finding, Refusal, SettlementRefused
@@ -210,10 +211,22 @@ def receipt(service: Service, payment_id: str) -> Receipt:
     return Receipt(success=True, payment_id=payment_id, tx_hash=tx_hash, timestamp=at_ms)
 
 
+def record_refusal(service: Service, payment_id: str, refused: SettlementRefused) -> None:
+    """Write a refusal to the journal."""
+    event = events.PaymentRefused(
+        payment_id=clipped(payment_id),
+        refusal=refused.refusal.text,
+        reason=refused.reason and clipped(refused.reason, MAX_REASON),
+        final=refused.final,
+        leaves_earlier=refused.refusal.row.leaves_earlier,
+    )
+    service.record(event)
+
+
 def _can_pay(service: Service, payment: PresentedPayment, issued: PaymentRequirements) -> bool:
-    signed, network = payment.signed, service.setup.network
-    case = Verification(signed, issued, network) if signed else None
-    return case is not None and not first_broken(AUTHORIZES, case)
+    if payment.signed is None:
+        return False
+    return not first_broken(AUTHORIZES, Verification(payment.signed, issued, service.setup.network))
 
 
 # --- records, rules and reasons ------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The protected content: quotes from a synthetic market.
+"""The protected content: quotes from a synthetic market, and a snapshot of it.
 
 A quote depends on the pair, the side and the leverage only: it is reproducible, needs no
 network, and cannot be mistaken for advice.
@@ -8,11 +8,12 @@ Clauses: 4.2/quote.
 from functools import lru_cache
 
 from x402sim.protocol.crypto import keccak256
-from x402sim.protocol.messages import Quote, QuoteRequest
+from x402sim.protocol.messages import Market, MarketPair, Quote, QuoteRequest
 from x402sim.service.settings import Settings
 from x402sim.web import bad_body
 
 VENUES = ("Fulcrum", "Helios", "Meridian", "Parallax")
+PAIRS = ("BTC-USD", "ETH-USD", "SOL-USD")
 _MAINTENANCE_MARGIN = 0.005
 
 
@@ -31,9 +32,26 @@ def quote(settings: Settings, order: QuoteRequest) -> Quote:
         pair=order.pair,
         entry_price=entry,
         liquidation_price=_round(entry * (1 - direction * distance)),
-        funding_rate=round((_draw(order.pair, "funding") - 0.5) * 2e-4, 8),
+        funding_rate=_funding_rate(order.pair),
         best_venue=best,
     )
+
+
+def market() -> Market:
+    """Return the pairs of the snapshot, each with what it costs a buyer now."""
+    return Market(market=[_pair(pair) for pair in PAIRS])
+
+
+def _pair(pair: str) -> MarketPair:
+    prices = {venue: _price(pair, venue) for venue in VENUES}
+    best = min(VENUES, key=prices.__getitem__)
+    return MarketPair(
+        pair=pair, price=prices[best], funding_rate=_funding_rate(pair), best_venue=best
+    )
+
+
+def _funding_rate(pair: str) -> float:
+    return round((_draw(pair, "funding") - 0.5) * 2e-4, 8)
 
 
 @lru_cache(maxsize=1024)

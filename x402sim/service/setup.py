@@ -89,22 +89,8 @@ class Setup:
         except ValueError as wrong:
             raise ValueError(f"{name} on {self.network.name}: {wrong}") from None
 
-    @property
-    def verify_limits(self) -> Limits:
-        """The limits of the facilitator's answer to verify."""
-        return self._limits(self.settings.verify_timeout_s)
-
-    @property
-    def settle_limits(self) -> Limits:
-        """The limits of the facilitator's answer to settle."""
-        return self._limits(self.settings.settle_timeout_s)
-
-    @property
-    def explorer_limits(self) -> Limits:
-        """The limits of an answer of the explorer or the node."""
-        return self._limits(self.settings.explorer_timeout_s)
-
-    def _limits(self, deadline_s: float) -> Limits:
+    def limits(self, deadline_s: float) -> Limits:
+        """Return the limits of an answer that must come within so many seconds."""
         return Limits(max_answer_bytes=self.settings.max_answer_bytes, deadline_s=deadline_s)
 
     @property

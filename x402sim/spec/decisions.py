@@ -4,30 +4,17 @@ Each field of `Decisions` is one question the specification leaves open: its
 default is our choice, and its metadata says what was asked, what else could have
 been chosen and why we chose so. A service is built from one frozen `Decisions`
 object, so an experiment can run the other choice: `Decisions(payment_id_first=False)`.
-`FIXED` holds the choices that have no second, equally good value to switch to.
+`FIXED`, in `fixed_decisions`, holds the choices that have no second, equally good value, and
+`dialect_decisions` those about the words of other systems.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """One "not shown" of the specification.
-
-    `id` is section/slug; `field` names the switch in `Decisions`, or is None.
-    `alternative` is the other value of that switch.
-    """
-
-    id: str
-    question: str
-    choice: str
-    alternatives: str
-    reason: str
-    field: str | None = None
-    default: object = None
-    alternative: object = None
+from x402sim.spec.decision import Decision
+from x402sim.spec.dialect_decisions import DIALECTS
+from x402sim.spec.fixed_decisions import FIXED
 
 
 def _decide(
@@ -175,6 +162,17 @@ class Decisions:
         alternatives="425",
         reason="A second authorization could pay twice; the first is resolved first",
     )
+    authorization_once: bool = _decide(
+        True,
+        False,
+        slug="5/authorization-once",
+        asks="Is an authorization in X-PAYMENT or PAYMENT-SIGNATURE served again, once it was?",
+        choice="No: 402, and nothing is charged. The first answer names its payment id in "
+        "X-Payment-Id, which is served as section 5 says. An answer that nobody was there to get "
+        "does not count: the same header is served then",
+        alternatives="Yes, for the same resource, as its payment id is",
+        reason="What is on the chain, anybody can read and send; a payment id only its payer knows",
+    )
     agents_free: bool = _decide(
         True,
         False,
@@ -186,199 +184,11 @@ class Decisions:
     )
 
 
-FIXED: tuple[Decision, ...] = (
-    Decision(
-        "4.1/not-yet-valid",
-        "Which text answers an authorization whose validAfter has not passed?",
-        "`Invalid signature` with `reason` `Authorization not yet valid`",
-        "A sixth text; `Authorization expired`",
-        "It is one of the five texts, and its resolution (generate a new header) is the right one",
-    ),
-    Decision(
-        "4.1/expired-requirements",
-        "What answers a settlement that comes after maxTimeoutSeconds?",
-        "`Authorization expired`, with a `reason` that names the requirements",
-        "A text of its own",
-        "The remedy is the same (start again), and it is one of the five texts",
-    ),
-    Decision(
-        "4.1/settlement-failed",
-        "What answers a transfer that was mined but reverted, or was refused for another reason?",
-        "502 `Settlement failed` with the facilitator's `reason`; its authorization is still "
-        "valid, so the payment stays `pending` until it is used or can no longer be",
-        "`Invalid signature`",
-        "None of the five causes is true of it (a paused token, a blacklisted payer)",
-    ),
-    Decision(
-        "4.4/bad-session-body",
-        "Does an invalid session request answer 402 or 400?",
-        "400: the body sets the price, so it is validated before the payment gate",
-        "402 for some default price",
-        "There is no price to ask for",
-    ),
-    Decision(
-        "4.4/max-spend",
-        "How exact is `maxSpend`?",
-        "Digits, a point, exactly two fraction digits; converted without floats; above zero",
-        "Any decimal",
-        "The form the specification shows, read strictly, so that no cent is ever rounded",
-    ),
-    Decision(
-        "4.4/deposit-resource",
-        "Which resource does a deposit's 402 name?",
-        "`/api/sessions/create`; amount and duration are bound into the payment id",
-        "A path with the session's id",
-        "The path of the protected endpoint, as 2.1 says; the repeated body can change nothing",
-    ),
-    Decision(
-        "4.4/deposit-payee",
-        "Who receives a deposit?",
-        "The server wallet, also where another merchant address is set",
-        "The merchant address",
-        "Whoever holds the deposit must be able to refund it",
-    ),
-    Decision(
-        "2.6/session-start",
-        "When does a session begin?",
-        "When its deposit settles, in the same database transaction",
-        "When the request is repeated",
-        "A payer who never comes back is still refunded at expiry",
-    ),
-    Decision(
-        "3/refund",
-        "How is the unspent balance refunded?",
-        "The server wallet signs an EIP-3009 transfer whose nonce is derived from the session id",
-        "An ordinary transfer",
-        "The token itself then refuses a second refund, even after a crash",
-    ),
-    Decision(
-        "3/statuses",
-        "Which statuses exist besides `settled`?",
-        "Payments `pending`, `settled`, `failed`; sessions `active`, `expired`, `refunded`",
-        "More steps",
-        "They differ in what is allowed: to grant access, to debit, to refund",
-    ),
-    Decision(
-        "3/indexed-status",
-        "Which status does the indexer write?",
-        "It leaves a successful record `settled` and marks a reverted one `failed`",
-        "`confirmed`",
-        "Any other value would end the entitlement, whose condition is `settled`",
-    ),
-    Decision(
-        "3/reverted-payment",
-        "What becomes of a payment whose transaction turns out to have reverted?",
-        "It is `failed`, grants no more, and a session that it paid for ends without refund",
-        "Access once granted stays",
-        "Granted only if money moved",
-    ),
-    Decision(
-        "8/final-depth",
-        "When is a payment or a refund looked at for the last time?",
-        "When its block has 12 blocks on top (the setting `final_depth`); until then each run of "
-        "the indexer looks again, after the batch of section 8, and follows a reorganisation",
-        "Once it has a block number",
-        "A reorganisation can undo a transfer that was in a block",
-    ),
-    Decision(
-        "4.1/submitted-by-others",
-        "Does a payer get access if a third party submitted the authorization?",
-        "Yes, if the chain shows it as unused when it is presented here. One that was used before "
-        "is refused: it may have paid at another service of the same merchant. Two services that "
-        "are presented one authorization before its transfer is in a block cannot tell: services "
-        "with one merchant address need one database",
-        "Only if this service's facilitator submitted it",
-        "The merchant has the money, and the payer must not lose it",
-    ),
-    Decision(
-        "4.1/silent-node",
-        "What becomes of a payment while the chain's node does not answer?",
-        "502 and `final: false`, and nothing is sent to the facilitator: without the node nobody "
-        "knows whether the authorization was used before. Sent again later, it is settled",
-        "It is settled, and looked up afterwards",
-        "If the answer of the facilitator were lost too, the service could not tell who was paid",
-    ),
-    Decision(
-        "4.1/claim-kept",
-        "What becomes of a header that was refused but may still be used?",
-        "Its claim stays, and the answer says `final: false`, until a block shows that it was used "
-        "or can never be. Sent again, it is settled. Another header for the id is accepted, 8 at "
-        "most, unless the facilitator may have sent the first",
-        "It is forgotten",
-        "Anybody who has seen the authorization can submit it, and the payer must not pay twice",
-    ),
-    Decision(
-        "2.4/timestamp",
-        "In which form are times stored?",
-        "Integers: epoch milliseconds, as in the receipt",
-        "ISO 8601 text",
-        "One unit on the wire and in the store",
-    ),
-    Decision(
-        "2.7/agent",
-        "Which fields does an agent have?",
-        "id, name, description, resource, price, payTo, reputation",
-        "Anything",
-        "What a buyer needs to choose and to pay",
-    ),
-    Decision(
-        "4.2/quote-model",
-        "Where do quotes come from?",
-        "A synthetic market: a fixed function of the pair, the same for every request",
-        "A live price feed",
-        "Reproducible, offline, and never mistaken for advice",
-    ),
-    Decision(
-        "6/reputation",
-        "What is an agent's reputation?",
-        "The number of settled payments for its resource that the indexer has found in a block",
-        "A score",
-        "It can be recomputed from the records, so it can be checked",
-    ),
-    Decision(
-        "7/error-body",
-        "Which shape do errors other than 402 have?",
-        '`{"error": text}`, with a `reason` where there are details',
-        "RFC 9457 problem details",
-        "The shape of the 402's own error field",
-    ),
-    Decision(
-        "7/final",
-        "How does a payer learn whether a refused payment may still be made?",
-        "By `final` in every settlement error: `true` if this attempt charged nothing and "
-        "never will, `false` if it may still be paid",
-        "By the words of `reason`",
-        "A program reads a field; words change",
-    ),
-    Decision(
-        "2.8/mainnet-domain",
-        "Which EIP-712 domain version does the mainnet token use?",
-        "2, as in the TypeScript client library's fix of January 2026",
-        "1, as in the documentation's table",
-        "The fix is the newest source; the token's `version()` decides on a real chain",
-    ),
-    Decision(
-        "4.1/what-verify-checks",
-        "Does the facilitator's verify check the window, the nonce or the balance?",
-        "No: scheme, network, asset, recipient, amount and signature; settle finds the rest",
-        "A simulated call",
-        "Its documentation lists no such reason for verify, and shows them as settle failures",
-    ),
-    Decision(
-        "8/rate-limits",
-        "Are there rate limits?",
-        "None, neither in the service nor in the mock facilitator",
-        "The public facilitator's 10 verifications and 5 settlements a minute",
-        "A local mock that throttles its only user tests nothing",
-    ),
-)
-
-
 def decisions() -> Iterator[Decision]:
     """Yield every decision, the switchable ones first."""
     for each in fields(Decisions):
         yield Decision(field=each.name, default=each.default, **each.metadata)
-    yield from FIXED
+    yield from (*FIXED, *DIALECTS)
 
 
 def alternatives() -> Decisions:

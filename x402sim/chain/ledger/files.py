@@ -8,7 +8,7 @@ file is an older copy.
 
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +92,21 @@ class OperationLog:
     def _tell(self, number: int) -> None:
         if self._seen:
             self._seen.tell(number)
+
+
+def begun_with(file: Path) -> list[Any] | None:
+    """Return the arguments of the genesis that a file logs; None if it has none, or is locked."""
+    if not file.exists():
+        return None
+    try:
+        with closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)) as db:
+            row = db.execute("SELECT op FROM operations ORDER BY seq LIMIT 1").fetchone()
+    except sqlite3.Error:
+        return None  # opening it says what is wrong
+    if row is None:
+        return None
+    operation: Operation = msgspec.msgpack.decode(row[0])
+    return operation[2]
 
 
 class _Seen:

@@ -25,10 +25,10 @@ from x402sim.chain.base import (
 from x402sim.chain.ledger.admission import admit
 from x402sim.chain.ledger.archive import Archive
 from x402sim.chain.ledger.files import Operation, OperationLog
+from x402sim.chain.ledger.frame import Token
 from x402sim.chain.ledger.machine import GAS_PRICE_WEI, Machine
 from x402sim.chain.ledger.operations import OPERATIONS, signed_of
 from x402sim.chain.ledger.storage import word_at
-from x402sim.chain.ledger.token import Token
 from x402sim.chain.ledger.token_rules import TokenRules
 from x402sim.clock import Clock
 from x402sim.protocol import abi
@@ -44,7 +44,8 @@ _CODE = b"\xfe"
 class LedgerChain:
     """A chain in memory with one token; a `WorldChain` that offers every control.
 
-    With `spill`, the transactions of old blocks are kept in a temporary file, to save memory.
+    `origin` and `accounts` say which database and which first balances its file belongs to. With
+    `spill`, the transactions of old blocks are kept in a temporary file, to save memory.
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class LedgerChain:
         file: Path | None = None,
         database: Path | None = None,
         origin: bytes = b"",
+        accounts: bytes = b"",
         has_history: bool = False,
         rules: TokenRules | None = None,
         spill: bool = False,
@@ -65,7 +67,7 @@ class LedgerChain:
         self.chain_id = network.chain_id
         self.token = network.asset
         self.owner = owner
-        self._origin = origin
+        self._origin, self._accounts = origin, accounts
         self._has_history = has_history
         self._clock = clock
         self._new_machine: Callable[[int], Machine] = lambda genesis_s: Machine(
@@ -302,7 +304,8 @@ class LedgerChain:
         """Return a new machine, and log its genesis."""
         at_s = self._clock.now_s()
         if self._log:
-            self._log.begin(at_s, self.chain_id, self.owner, self._origin)
+            accounts = [self._accounts] if self._accounts else []
+            self._log.begin(at_s, self.chain_id, self.owner, self._origin, *accounts)
         return self._new_machine(at_s)
 
     def _replay(self, operations: list[Operation]) -> Machine:
@@ -321,13 +324,15 @@ class LedgerChain:
         """Raise `ChainError` unless the log belongs to this network, seed and database, and is as
         new as the database.
         """
-        chain_id, owner, origin = arguments
+        chain_id, owner, origin, *accounts = arguments
         if chain_id != self.chain_id:
             raise ChainError(f"the file holds chain {chain_id}, not {self.chain_id}")
         if owner != self.owner:
             raise ChainError("the file was made with another seed")
+        if accounts != ([self._accounts] if self._accounts else []):
+            raise ChainError("the file was made with other accounts: another phrase or number")
         if origin != self._origin:
-            raise ChainError("the file's chain belongs to another database")
+            raise ChainError("the file's chain belongs to another database, or has another token")
         if self._log:
             self._log.require_as_new_as_database()
 

@@ -20,10 +20,12 @@ from x402sim.chain.base import (
 from x402sim.chain.ledger import gas
 from x402sim.chain.ledger.admission import BASE_FEE_WEI, admit
 from x402sim.chain.ledger.archive import Archive, Mined
+from x402sim.chain.ledger.frame import Frame, Token
 from x402sim.chain.ledger.log_index import LogIndex
 from x402sim.chain.ledger.state import State
-from x402sim.chain.ledger.token import Frame, Token
+from x402sim.chain.ledger.token import run
 from x402sim.protocol.crypto import Address, Hash, keccak256
+from x402sim.protocol.money import MAX_UINT256
 from x402sim.protocol.raw_transaction import LEGACY, SignedTransaction
 
 GAS_LIMIT = 200_000
@@ -63,6 +65,9 @@ class Machine:
         for account, amount_base in balances.items():
             self.state.put(self.state.balances, account, amount_base)
         self.state.native.update(native)
+        if token.rules.has_minters:
+            self.state.minter_allowances[token.owner] = MAX_UINT256
+            self.state.blacklisted[token.network.asset] = True
         self._add_block(genesis_s, [])
 
     # --- operations ------------------------------------------------------------------
@@ -199,7 +204,8 @@ class Machine:
             return b"", gas.intrinsic(call.data)
         mark = self.state.mark()
         try:
-            result, frame = self.token.run(self.state, call, max(at_s, self.state.head.timestamp_s))
+            now_s = max(at_s, self.state.head.timestamp_s)
+            result, frame = run(self.token, self.state, call, now_s)
         finally:
             self.state.undo(mark)
         return result, gas.intrinsic(call.data) + frame.gas_used
@@ -323,7 +329,7 @@ class Machine:
         try:
             if call.to == self.token.network.asset:
                 self._revert_if_forced()
-                _, frame = self.token.run(state, call, now_s)
+                _, frame = run(self.token, state, call, now_s)
                 gas_used += frame.gas_used
             if gas_used > tx.gas_limit:
                 raise Reverted(OUT_OF_GAS)
@@ -331,7 +337,7 @@ class Machine:
         except Reverted as reverted:
             state.undo(mark)
             reason, frame = str(reverted), None
-            gas_used = intrinsic + gas.refused(call.data, reason)
+            gas_used = intrinsic + self.token.prices.refused(call.data, reason)
             if gas_used > tx.gas_limit or reason == OUT_OF_GAS:
                 gas_used, reason = tx.gas_limit, OUT_OF_GAS
         fee = min(gas_used * tx.gas_price, state.native.get(call.sender, 0))

@@ -1,10 +1,11 @@
 """The two token profiles of the ledger: Circle's (the default) and OpenZeppelin's.
 
-`fiat_token` follows the source of FiatToken v2.2. `openzeppelin` follows the contract in
-`chain/contract`, based on OpenZeppelin's ERC3009, which our anvil runs; tests compare this profile
-with the EVM. Both accept and refuse the same payments, and differ in:
+`circle` is FiatToken v2.2 behind its proxy. `openzeppelin` is the contract in `chain/contract`,
+based on OpenZeppelin's ERC3009, which our anvil runs. Tests compare each profile with its contract
+on an EVM. Both accept and refuse the same payments, except to the token's own address, and differ
+in:
 
-| | `fiat_token` | `openzeppelin` |
+| | `circle` | `openzeppelin` |
 |---|---|---|
 | revert reason | a sentence | a custom error with values |
 | order of checks | (payee), window, nonce, signature | signature, (payee), window, nonce |
@@ -12,11 +13,17 @@ with the EVM. Both accept and refuse the same payments, and differ in:
 | v not 27 or 28, or no key | two texts | one, `ECDSAInvalidSignature` |
 | window with bit 47 set at both ends | seconds | numbers of blocks |
 | signature as `bytes` | overloads for any length | no such functions |
+| unused bits of an argument | ignored | reverts without a reason |
 | pause, blacklist | yes | no such functions |
-| a payer that is a contract | EIP-1271 (the ledger has no contracts) | refused |
+| payment to the token's own address | refused: blacklisted | accepted |
+| a payer that is a contract | EIP-1271 | refused |
 | typehashes | getters | no such functions |
+| minting | minters with allowances, event `Mint` | the owner |
+| allowance of 2**256 - 1 | is used up | stays |
+| permit, increase, decrease | yes | no such functions |
 | minting 0 | refused | succeeds with an event |
-| largest supply | 2**255 - 1 | 2**256 - 1 |
+| most | 2**255 - 1 an account | 2**256 - 1 in all |
+| gas of a payment | 85,732 | 65,855 |
 
 In both, the edges of the window are outside it; a cancellation uses the nonce and has no window;
 transferWithAuthorization and receiveWithAuthorization need different signatures but share one
@@ -24,12 +31,16 @@ nonce; a revert changes no state; zero value and paying oneself are valid. Claus
 5/signature-proves, 5/nonce-once, 5/window.
 """
 
-from x402sim.chain.ledger.token_rules import Movement, Spend, TokenRules
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+from x402sim.chain.ledger.token_rules import Grant, Movement, Spend, TokenRules
 from x402sim.chain.reverts import error
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import HALF_ORDER, ZERO_ADDRESS, BadSignature, recover
 from x402sim.protocol.money import MAX_UINT256
-from x402sim.protocol.rules import Rule, Rules
+from x402sim.protocol.rules import Rule, Rules, without
 
 BLOCK_NUMBERS = 1 << 47
 """With this bit set at both ends of a window, the ends are block numbers."""
@@ -116,8 +127,42 @@ _MOVE: Rules[Movement, str] = (
         lambda m: error("ERC20InsufficientBalance", m.from_, m.held_base, m.amount_base),
     ),
 )
+_APPROVE: Rules[Grant, str] = (
+    Rule(
+        "token/owner",
+        lambda g: g.owner != ZERO_ADDRESS,
+        "ERC20InvalidApprover",
+        lambda g: error("ERC20InvalidApprover", g.owner),
+    ),
+    Rule(
+        "token/spender",
+        lambda g: g.spender != ZERO_ADDRESS,
+        "ERC20InvalidSpender",
+        lambda g: error("ERC20InvalidSpender", g.spender),
+    ),
+)
+_SPEND: Rules[Movement, str] = (
+    Rule(
+        "token/allowance",
+        lambda m: m.amount_base <= m.allowed_base,
+        "ERC20InsufficientAllowance",
+        lambda m: error("ERC20InsufficientAllowance", m.caller, m.allowed_base, m.amount_base),
+    ),
+    Rule(
+        "token/owner",
+        lambda m: m.from_ != ZERO_ADDRESS,
+        "ERC20InvalidApprover",
+        lambda m: error("ERC20InvalidApprover", m.from_),
+    ),
+)
 _LACKS = frozenset(
     (
+        abi.INCREASE_ALLOWANCE,
+        abi.DECREASE_ALLOWANCE,
+        abi.PERMIT,
+        abi.PERMIT_BYTES,
+        abi.NONCES,
+        abi.PERMIT_TYPEHASH,
         abi.TRANSFER_WITH_AUTHORIZATION_BYTES,
         abi.RECEIVE_WITH_AUTHORIZATION_BYTES,
         abi.CANCEL_AUTHORIZATION_BYTES,
@@ -130,10 +175,18 @@ _LACKS = frozenset(
         abi.TRANSFER_TYPEHASH,
         abi.RECEIVE_TYPEHASH,
         abi.CANCEL_TYPEHASH,
+        abi.BURN,
+        abi.CONFIGURE_MINTER,
+        abi.REMOVE_MINTER,
+        abi.MASTER_MINTER,
+        abi.PAUSER,
+        abi.BLACKLISTER,
+        abi.IS_MINTER,
+        abi.MINTER_ALLOWANCE,
     )
 )
 
-FIAT_TOKEN = TokenRules()
+CIRCLE = TokenRules()
 OPENZEPPELIN = TokenRules(
     transfer=(_SIGNED, _OPEN, _UNUSED),
     receive=(_SIGNED, _PAYEE_CALLS, _OPEN, _UNUSED),
@@ -141,7 +194,27 @@ OPENZEPPELIN = TokenRules(
     send=(),
     mint=_MINT,
     move=_MOVE,
+    approve=_APPROVE,
+    spend=_SPEND,
+    permit=(),
     lacks=_LACKS,
+    contract="openzeppelin",
+    has_minters=False,
+    uses_endless=False,
+    asks_wallets=False,
+    is_strict=True,
 )
-PROFILES = {"fiat_token": FIAT_TOKEN, "openzeppelin": OPENZEPPELIN}
+PROFILES = {"circle": CIRCLE, "openzeppelin": OPENZEPPELIN}
 """The profiles by name."""
+
+
+def token_rules(profile: str, left_out: Iterable[tuple[str, str]] = ()) -> TokenRules:
+    """Return a profile without some rows, given by (name of the table, clause).
+
+    Raises `KeyError` if the profile has no such row.
+    """
+    rules = PROFILES[profile]
+    for table, clause in left_out:
+        changed: dict[str, Any] = {table: without(getattr(rules, table), clause)}
+        rules = replace(rules, **changed)
+    return rules

@@ -32,6 +32,12 @@ class State:
         """The token's total supply in base units: the sum of all balances."""
         self.authorizations: dict[tuple[Address, bytes], Used] = {}
         self.blacklisted: dict[Address, bool] = {}
+        self.minter_allowances: dict[Address, int] = {}
+        """How much each minter of Circle's token may still mint, in base units."""
+        self.allowances: dict[tuple[Address, Address], int] = {}
+        """What each owner allows each spender to take, in base units."""
+        self.permit_nonces: dict[Address, int] = {}
+        """How many permits of each owner were used."""
         self.switches: dict[str, bool] = {}
         self.native: dict[Address, int] = {}
         self.account_nonces: dict[Address, int] = {}

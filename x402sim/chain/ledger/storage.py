@@ -6,13 +6,14 @@ read costs as much as there are values. Slots that the ledger has nothing for ar
 
 from collections.abc import Iterator
 
+from x402sim.chain.ledger.frame import Token
 from x402sim.chain.ledger.state import State
-from x402sim.chain.ledger.token import Token
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address, keccak256
 
 OWNER, PAUSER, BLACKLISTER, NAME, SYMBOL, DECIMALS, CURRENCY, MASTER_MINTER = 0, 1, 2, 4, 5, 6, 7, 8
-BALANCES, SUPPLY, MINTERS, USED = 9, 11, 12, 16
+BALANCES, ALLOWANCES, SUPPLY, MINTERS, MINTER_ALLOWANCES = 9, 10, 11, 12, 13
+USED, PERMIT_NONCES = 16, 17
 BLACKLISTED = 1 << 255
 """The bit of a balance that blacklists its account."""
 
@@ -37,10 +38,17 @@ def _words(state: State, token: Token) -> Iterator[tuple[bytes, bytes]]:
     yield word(CURRENCY), _short("USD")
     yield word(MASTER_MINTER), word(b"\1" + owner)
     yield word(SUPPLY), word(state.supply)
-    yield _entry(MINTERS, owner), word(1)
+    for minter, allowance_base in state.minter_allowances.items():
+        yield _entry(MINTERS, minter), word(1)
+        yield _entry(MINTER_ALLOWANCES, minter), word(allowance_base)
     for account in dict.fromkeys((*state.balances, *state.blacklisted)):
         flag = BLACKLISTED if state.blacklisted.get(account) else 0
         yield _entry(BALANCES, account), word(state.balances.get(account, 0) | flag)
+    for (holder, spender), amount_base in state.allowances.items():
+        allowed = int.from_bytes(_entry(ALLOWANCES, holder))
+        yield _entry(allowed, spender), word(amount_base)
+    for holder, used in state.permit_nonces.items():
+        yield _entry(PERMIT_NONCES, holder), word(used)
     for authorizer, nonce in state.authorizations:
         yield _entry(int.from_bytes(_entry(USED, authorizer)), nonce), word(1)
 

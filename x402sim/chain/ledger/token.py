@@ -5,15 +5,15 @@ changes no state. Clauses: 5/nonce-once.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import TypeVar
 
 from x402sim.chain.base import Call, Reverted
-from x402sim.chain.ledger import gas
+from x402sim.chain.ledger import allowances, minting
+from x402sim.chain.ledger.frame import Arguments, Frame, Token
 from x402sim.chain.ledger.state import State, Used
-from x402sim.chain.ledger.token_rules import Movement, Spend, TokenRules
+from x402sim.chain.ledger.token_rules import Spend
 from x402sim.protocol import abi
-from x402sim.protocol.crypto import ZERO_ADDRESS, Address
+from x402sim.protocol.crypto import ZERO_ADDRESS
+from x402sim.protocol.eip2612 import PERMIT_TYPEHASH
 from x402sim.protocol.eip3009 import (
     CANCEL_TYPEHASH,
     RECEIVE_TYPEHASH,
@@ -23,127 +23,6 @@ from x402sim.protocol.eip3009 import (
     separator,
     transfer_digest,
 )
-from x402sim.protocol.networks import Network
-from x402sim.protocol.rules import Rules, first_broken
-
-Case = TypeVar("Case")
-
-
-@dataclass(slots=True)
-class Frame:
-    """One running call of the token: its events and its gas so far."""
-
-    token: "Token"
-    state: State
-    call: Call
-    now_s: int
-    gas_used: int
-    logs: list[tuple[tuple[bytes, ...], bytes]] = field(default_factory=list)
-
-    def emit(self, event: bytes, *indexed: bytes, data: bytes = b"") -> None:
-        """Emit an event."""
-        self.logs.append(((event, *map(abi.word, indexed)), data))
-
-    def require(self, rules: Rules[Case, str], case: Case) -> None:
-        """Check the rows of a table; raises `Reverted` with the reason of the first that fails."""
-        broken = first_broken(rules, case)
-        if broken:
-            raise Reverted(broken.reason(case) or broken.refusal)
-
-    def set_balance(self, account: Address, amount_base: int) -> None:
-        """Write one balance."""
-        old_base = self.state.put(self.state.balances, account, amount_base)
-        self.gas_used += gas.amount(old_base or 0, amount_base)
-
-    def movement(self, sender: Address, to: Address, amount_base: int) -> Movement:
-        """Return the input of the movement rules."""
-        return Movement(self.state, self.call.sender, self.token.owner, sender, to, amount_base)
-
-    def move(self, sender: Address, to: Address, amount_base: int) -> None:
-        """Move tokens, as ERC-20's _transfer; raises `Reverted`."""
-        self.require(self.token.rules.move, self.movement(sender, to, amount_base))
-        balances = self.state.balances
-        if sender == to:
-            self.gas_used += gas.to_oneself()
-        else:
-            self.set_balance(sender, balances.get(sender, 0) - amount_base)
-            self.set_balance(to, balances.get(to, 0) + amount_base)
-        self.emit(abi.TRANSFER_EVENT, sender, to, data=abi.word(amount_base))
-
-    def use(self, authorizer: Address, nonce: bytes, used: Used) -> None:
-        """Mark a nonce as used or cancelled, permanently (5/nonce-once)."""
-        self.state.put(self.state.authorizations, (authorizer, nonce), used)
-        event = abi.AUTHORIZATION_USED if used is Used.SETTLED else abi.AUTHORIZATION_CANCELED
-        self.emit(event, authorizer, nonce)
-
-
-class Token:
-    """The token contract: its constants, its owner, its rules and its functions."""
-
-    def __init__(self, network: Network, owner: Address, rules: TokenRules | None = None) -> None:
-        self.network = network
-        self.owner = owner
-        self.rules = rules or TokenRules()
-
-    def run(self, state: State, call: Call, now_s: int) -> tuple[bytes, Frame]:
-        """Run one call; return its result and its frame. Raises `Reverted`."""
-        frame = Frame(self, state, call, now_s, gas.accepted(call.data))
-        function = FUNCTIONS.get(call.data[:4])
-        if function is None or call.data[:4] in self.rules.lacks or call.value:
-            raise Reverted("")
-        return function(frame, Arguments(call.data[4:])), frame
-
-
-class Arguments:
-    """The argument words of a call; reading past the end, or a word with dirty bits, reverts."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-
-    def uint(self, position: int) -> int:
-        """Return argument `position` as an integer."""
-        return int.from_bytes(self.bytes32(position))
-
-    def bytes32(self, position: int) -> bytes:
-        """Return argument `position` as 32 bytes."""
-        chunk = self._data[32 * position : 32 * position + 32]
-        if len(chunk) < 32:
-            raise Reverted("")
-        return chunk
-
-    def address(self, position: int) -> Address:
-        """Return argument `position` as an address."""
-        chunk = self.bytes32(position)
-        if any(chunk[:12]):
-            raise Reverted("")
-        return Address(chunk[12:])
-
-    def signature(self, position: int) -> bytes:
-        """Return (v, r, s) from argument `position` on as r || s || v."""
-        v = self.uint(position)
-        if v > 255:
-            raise Reverted("")
-        return self.bytes32(position + 1) + self.bytes32(position + 2) + bytes([v])
-
-    def tail(self, position: int) -> bytes:
-        """Return argument `position` as bytes of any length."""
-        start = self.uint(position)
-        size = int.from_bytes(self._data[start : start + 32]) if start < len(self._data) else 0
-        chunk = self._data[start + 32 : start + 32 + size]
-        if len(chunk) < size or start + 32 > len(self._data):
-            raise Reverted("")
-        return chunk
-
-    def authorization(self) -> Authorization:
-        """Return the first six arguments as an authorization."""
-        return Authorization(
-            self.address(0),
-            self.address(1),
-            self.uint(2),
-            self.uint(3),
-            self.uint(4),
-            self.bytes32(5),
-        )
 
 
 def _spend(frame: Frame, auth: Authorization, digest: bytes, signature: bytes) -> Spend:
@@ -160,6 +39,7 @@ def _with_authorization(receive: bool, packed: bool) -> Callable[[Frame, Argumen
         digest = transfer_digest(auth, frame.token.network.domain, typehash)
         rules = frame.token.rules.receive if receive else frame.token.rules.transfer
         frame.require(rules, _spend(frame, auth, digest, signature))
+        frame.proved(auth.from_, signature)
         frame.use(auth.from_, auth.nonce, Used.SETTLED)
         frame.move(auth.from_, auth.to, auth.value)
         return b""
@@ -176,6 +56,7 @@ def _cancel(packed: bool) -> Callable[[Frame, Arguments], bytes]:
         digest = cancel_digest(authorizer, nonce, frame.token.network.domain)
         auth = Authorization(authorizer, ZERO_ADDRESS, 0, 0, 0, nonce)
         frame.require(frame.token.rules.cancel, _spend(frame, auth, digest, signature))
+        frame.proved(authorizer, signature)
         frame.use(authorizer, nonce, Used.CANCELED)
         return b""
 
@@ -189,25 +70,11 @@ def _transfer(frame: Frame, arguments: Arguments) -> bytes:
     return abi.word(1)
 
 
-def _mint(frame: Frame, arguments: Arguments) -> bytes:
-    to, amount_base = arguments.address(0), arguments.uint(1)
-    frame.require(frame.token.rules.mint, frame.movement(ZERO_ADDRESS, to, amount_base))
-    supply_base = frame.state.supply
-    frame.gas_used += gas.amount(supply_base, supply_base + amount_base)
-    frame.set_balance(to, frame.state.balances.get(to, 0) + amount_base)
-    frame.emit(abi.TRANSFER_EVENT, ZERO_ADDRESS, to, data=abi.word(amount_base))
-    return abi.word(1)
-
-
-def _only_owner(frame: Frame, refusal: str) -> None:
-    if frame.call.sender != frame.token.owner:
-        raise Reverted(refusal)
-
-
 def _pause(on: bool) -> Callable[[Frame, Arguments], bytes]:
     def run(frame: Frame, _: Arguments) -> bytes:
-        _only_owner(frame, "Pausable: caller is not the pauser")
-        frame.state.put(frame.state.switches, "paused", on)
+        frame.require_owner("Pausable: caller is not the pauser")
+        was = frame.state.put(frame.state.switches, "paused", on)
+        frame.wrote(1 + bool(was), 1 + on)  # the word holds the pauser's address, too
         frame.emit(abi.topic("Pause()" if on else "Unpause()"))
         return b""
 
@@ -216,9 +83,11 @@ def _pause(on: bool) -> Callable[[Frame, Arguments], bytes]:
 
 def _blacklist(on: bool) -> Callable[[Frame, Arguments], bytes]:
     def run(frame: Frame, arguments: Arguments) -> bytes:
-        _only_owner(frame, "Blacklistable: caller is not the blacklister")
+        frame.require_owner("Blacklistable: caller is not the blacklister")
         account = arguments.address(0)
-        frame.state.put(frame.state.blacklisted, account, on)
+        held = frame.state.balances.get(account, 0)
+        was = frame.state.put(frame.state.blacklisted, account, on)
+        frame.wrote(held + bool(was), held + on)  # one word holds the balance and this bit
         frame.emit(abi.topic("Blacklisted(address)" if on else "UnBlacklisted(address)"), account)
         return b""
 
@@ -242,7 +111,16 @@ FUNCTIONS: dict[bytes, Callable[[Frame, Arguments], bytes]] = {
     abi.CANCEL_AUTHORIZATION: _cancel(packed=False),
     abi.CANCEL_AUTHORIZATION_BYTES: _cancel(packed=True),
     abi.TRANSFER: _transfer,
-    abi.MINT: _mint,
+    abi.APPROVE: allowances.approve,
+    abi.INCREASE_ALLOWANCE: allowances.increase,
+    abi.DECREASE_ALLOWANCE: allowances.decrease,
+    abi.TRANSFER_FROM: allowances.transfer_from,
+    abi.PERMIT: allowances.permit(packed=False),
+    abi.PERMIT_BYTES: allowances.permit(packed=True),
+    abi.MINT: minting.mint,
+    abi.BURN: minting.burn,
+    abi.CONFIGURE_MINTER: minting.configure,
+    abi.REMOVE_MINTER: minting.remove,
     abi.PAUSE: _pause(True),
     abi.UNPAUSE: _pause(False),
     abi.BLACKLIST: _blacklist(True),
@@ -251,6 +129,17 @@ FUNCTIONS: dict[bytes, Callable[[Frame, Arguments], bytes]] = {
     abi.SYMBOL: lambda f, _: abi.text(f.token.network.token_symbol),
     abi.VERSION: lambda f, _: abi.text(f.token.network.token_version),
     abi.DECIMALS: _view(lambda f, _: f.token.network.decimals),
+    abi.OWNER: _view(lambda f, _: f.token.owner),
+    abi.MASTER_MINTER: _view(lambda f, _: f.token.owner),
+    abi.PAUSER: _view(lambda f, _: f.token.owner),
+    abi.BLACKLISTER: _view(lambda f, _: f.token.owner),
+    abi.IS_MINTER: _view(lambda f, a: int(a.address(0) in f.state.minter_allowances)),
+    abi.MINTER_ALLOWANCE: _view(lambda f, a: f.state.minter_allowances.get(a.address(0), 0)),
+    abi.ALLOWANCE: _view(
+        lambda f, a: allowances.allowance_base(f, a.address(0), a.address(1)),
+    ),
+    abi.NONCES: _view(lambda f, a: f.state.permit_nonces.get(a.address(0), 0)),
+    abi.PERMIT_TYPEHASH: _view(lambda *_: PERMIT_TYPEHASH),
     abi.TOTAL_SUPPLY: _view(lambda f, _: f.state.supply),
     abi.BALANCE_OF: _view(lambda f, a: f.state.balances.get(a.address(0), 0)),
     abi.AUTHORIZATION_STATE: _view(
@@ -264,3 +153,12 @@ FUNCTIONS: dict[bytes, Callable[[Frame, Arguments], bytes]] = {
     abi.CANCEL_TYPEHASH: _view(lambda *_: CANCEL_TYPEHASH),
 }
 """Every function of the token, by selector."""
+
+
+def run(token: Token, state: State, call: Call, now_s: int) -> tuple[bytes, Frame]:
+    """Run one call of a token; return its result and its frame. Raises `Reverted`."""
+    frame = Frame(token, state, call, now_s, token.prices.accepted(call.data))
+    function = FUNCTIONS.get(call.data[:4])
+    if function is None or call.data[:4] in token.rules.lacks or call.value:
+        raise Reverted("")
+    return function(frame, Arguments(call.data[4:], is_strict=token.rules.is_strict)), frame

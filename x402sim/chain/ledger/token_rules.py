@@ -58,11 +58,27 @@ class Movement:
         """The sender's balance."""
         return self.state.balances.get(self.from_, 0)
 
+    @property
+    def allowed_base(self) -> int:
+        """What the sender allows the caller to take."""
+        return self.state.allowances.get((self.from_, self.caller), 0)
 
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """The input of the allowance rules: a new allowance, below 0 if too much was taken off."""
+
+    state: State
+    owner: Address
+    spender: Address
+    amount_base: int
+
+
+LARGEST_BALANCE = MAX_UINT256 >> 1
 Case = TypeVar("Case", bound=Spend | Movement)
 
 
-def _not_paused(case: Spend | Movement) -> bool:
+def _not_paused(case: Spend | Movement | Grant) -> bool:
     return not case.state.switches.get("paused")
 
 
@@ -123,19 +139,57 @@ SEND: Rules[Movement, str] = (
 )
 """Rules of ERC-20's transfer."""
 
+_IS_MINTER: Rule[Movement, str] = Rule(
+    "token/minter",
+    lambda m: m.caller in m.state.minter_allowances,
+    "FiatToken: caller is not a minter",
+)
+_NOT_TOO_MUCH: Rule[Movement, str] = Rule(
+    "token/largest-balance",
+    lambda m: m.from_ == m.to or m.state.balances.get(m.to, 0) + m.amount_base <= LARGEST_BALANCE,
+    "FiatTokenV2_2: Balance exceeds (2^255 - 1)",
+)
+"""A balance has 255 bits, as the last one of its word says whether the account is blacklisted."""
+
 MINT: Rules[Movement, str] = (
     Rule("token/not-paused", _not_paused, "Pausable: paused"),
-    Rule("token/minter", lambda m: m.caller == m.owner, "FiatToken: caller is not a minter"),
+    _IS_MINTER,
     _not_blacklisted("token/minter-not-blacklisted", lambda m: m.caller),
     _not_blacklisted("token/payee-not-blacklisted", lambda m: m.to),
     Rule("token/payee", lambda m: m.to != ZERO_ADDRESS, "FiatToken: mint to the zero address"),
     Rule("token/amount", lambda m: m.amount_base > 0, "FiatToken: mint amount not greater than 0"),
     Rule(
+        "token/minter-allowance",
+        lambda m: m.amount_base <= m.state.minter_allowances[m.caller],
+        "FiatToken: mint amount exceeds minterAllowance",
+    ),
+    Rule(
         "token/supply",
-        lambda m: m.state.supply + m.amount_base <= MAX_UINT256 >> 1,
+        lambda m: m.state.supply + m.amount_base <= MAX_UINT256,
         "SafeMath: addition overflow",
     ),
+    _NOT_TOO_MUCH,
 )
+BURN: Rules[Movement, str] = (
+    Rule("token/not-paused", _not_paused, "Pausable: paused"),
+    _IS_MINTER,
+    _not_blacklisted("token/minter-not-blacklisted", lambda m: m.caller),
+    Rule("token/amount", lambda m: m.amount_base > 0, "FiatToken: burn amount not greater than 0"),
+    Rule(
+        "token/balance",
+        lambda m: m.amount_base <= m.held_base,
+        "FiatToken: burn amount exceeds balance",
+    ),
+)
+CONFIGURE: Rules[Movement, str] = (
+    Rule("token/not-paused", _not_paused, "Pausable: paused"),
+    Rule(
+        "token/master-minter",
+        lambda m: m.caller == m.owner,
+        "FiatToken: caller is not the masterMinter",
+    ),
+)
+"""Rules of configureMinter."""
 
 MOVE: Rules[Movement, str] = (
     Rule("token/payer", lambda m: m.from_ != ZERO_ADDRESS, "ERC20: transfer from the zero address"),
@@ -145,8 +199,57 @@ MOVE: Rules[Movement, str] = (
         lambda m: m.amount_base <= m.held_base,
         "ERC20: transfer amount exceeds balance",
     ),
+    _NOT_TOO_MUCH,
 )
 """Rules of every movement of tokens from an account."""
+
+
+# --- allowances ----------------------------------------------------------------------
+
+_NO_SPENDER = "ERC20: approve to the zero address"
+APPROVE: Rules[Grant, str] = (
+    Rule("token/not-paused", _not_paused, "Pausable: paused"),
+    Rule("token/increase", lambda g: g.amount_base <= MAX_UINT256, "SafeMath: addition overflow"),
+    Rule("token/decrease", lambda g: g.amount_base >= 0, "ERC20: decreased allowance below zero"),
+    Rule("token/spender", lambda g: g.spender != ZERO_ADDRESS, _NO_SPENDER),
+)
+"""Rules of approve, increaseAllowance and decreaseAllowance."""
+
+SPEND: Rules[Movement, str] = (
+    Rule("token/not-paused", _not_paused, "Pausable: paused"),
+    _not_blacklisted("token/spender-not-blacklisted", lambda m: m.caller),
+    _not_blacklisted("token/payer-not-blacklisted", lambda m: m.from_),
+    _not_blacklisted("token/payee-not-blacklisted", lambda m: m.to),
+    Rule(
+        "token/allowance",
+        lambda m: m.amount_base <= m.allowed_base,
+        "ERC20: transfer amount exceeds allowance",
+    ),
+)
+"""Rules of transferFrom."""
+
+
+def _permit_fault(case: Spend) -> str:
+    fault = case.signature_fault()
+    return "EIP2612: invalid signature" if fault.startswith("FiatTokenV2") else fault
+
+
+PERMIT: Rules[Spend, str] = (
+    _NOT_PAUSED,
+    Rule(
+        "token/deadline",
+        lambda c: c.now_s <= c.authorization.valid_before,
+        "FiatTokenV2: permit is expired",
+    ),
+    Rule(
+        "token/permit-signed",
+        lambda c: not c.signature_fault(),
+        "EIP2612: invalid signature",
+        _permit_fault,
+    ),
+    Rule("token/spender", lambda c: c.authorization.to != ZERO_ADDRESS, _NO_SPENDER),
+)
+"""Rules of permit: the authorization is of the owner to the spender, up to the deadline."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +261,21 @@ class TokenRules:
     cancel: Rules[Spend, str] = CANCEL
     send: Rules[Movement, str] = SEND
     mint: Rules[Movement, str] = MINT
+    burn: Rules[Movement, str] = BURN
+    configure: Rules[Movement, str] = CONFIGURE
     move: Rules[Movement, str] = MOVE
+    approve: Rules[Grant, str] = APPROVE
+    spend: Rules[Movement, str] = SPEND
+    permit: Rules[Spend, str] = PERMIT
     lacks: frozenset[bytes] = frozenset()
     """Selectors of FiatToken functions that this token lacks."""
+    contract: str = "circle"
+    """The contract whose gas is charged (see `gas.prices`)."""
+    has_minters: bool = True
+    """Whether it has Circle's minters, and refuses payments to its own address."""
+    uses_endless: bool = True
+    """Whether an allowance of 2**256 - 1 is used up like any other."""
+    asks_wallets: bool = True
+    """Whether it looks for code at the payer's address, as EIP-1271 wants."""
+    is_strict: bool = False
+    """Whether a call reverts if the unused bits of an argument are not zero."""

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from x402sim.chain.base import ChainError
@@ -44,12 +45,27 @@ def find_anvil(environ: Mapping[str, str] = os.environ, near: Path | None = None
     return Path(found)
 
 
+@dataclass(frozen=True, slots=True)
+class DevAccounts:
+    """The accounts that a node names and signs for: the first of a phrase."""
+
+    mnemonic: str
+    count: int
+
+
 class AnvilProcess:
     """A running anvil on a free port of this machine; `url` is its JSON-RPC address."""
 
-    def __init__(self, chain_id: int, genesis_s: int, program: Path | None = None) -> None:
+    def __init__(
+        self,
+        chain_id: int,
+        genesis_s: int,
+        program: Path | None = None,
+        accounts: DevAccounts | None = None,
+    ) -> None:
         """Start a node with an empty chain; raises `ChainError` if it does not start."""
         self._program = program or find_anvil()
+        self._accounts = _accounts(accounts)
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `stop`
         try:
             for _ in range(PORT_TRIES):  # another process may take the port first
@@ -65,6 +81,7 @@ class AnvilProcess:
         self._port = _free_port()
         self.url = f"http://127.0.0.1:{self._port}"
         command = [str(self._program), *_options(chain_id, genesis_s, self._port)]
+        command += self._accounts
         self._process = subprocess.Popen(  # noqa: S603 - the program that was found
             [sys.executable, "-I", "-S", subprocess_guard.__file__, *command],
             stdin=subprocess.PIPE,
@@ -105,6 +122,12 @@ class AnvilProcess:
         self._log.close()
 
 
+def _accounts(accounts: DevAccounts | None) -> list[str]:
+    if accounts is None:
+        return ["--accounts", "0"]
+    return ["--mnemonic", accounts.mnemonic, "--accounts", str(accounts.count)]
+
+
 def _free_port() -> int:
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", 0))
@@ -118,7 +141,6 @@ def _options(chain_id: int, genesis_s: int, port: int) -> list[str]:
         *("--chain-id", str(chain_id)),
         *("--timestamp", str(genesis_s)),
         *("--hardfork", HARDFORK),
-        *("--accounts", "0"),
         *("--order", "fifo"),
         *("--gas-limit", str(BLOCK_GAS_LIMIT)),
         *("--block-base-fee-per-gas", "0"),  # a transaction pays just the price that it bids

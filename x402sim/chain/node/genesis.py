@@ -1,6 +1,6 @@
 """What does block 0 of a test node hold? The token at the network's own address, and money."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from x402sim.chain import contract
 from x402sim.chain.base import Block
@@ -10,6 +10,25 @@ from x402sim.chain.rpc.jsonrpc import read_bytes
 from x402sim.protocol.crypto import Address, to_hex
 from x402sim.protocol.networks import Network
 
+Install = Callable[[LocalNode, Network, Address, Mapping[Address, int]], None]
+"""Writes a network's token, its owner and the balances into a node's block 0; blocks until done."""
+
+
+def install_stablecoin(
+    node: LocalNode, network: Network, owner: Address, balances: Mapping[Address, int]
+) -> None:
+    """Write the contract of `chain/contract`, an `Install`.
+
+    The constructor runs at the token's address, as an `eth_call`, because the code that it
+    returns contains that address (in the EIP-712 domain).
+    """
+    token = network.asset
+    node.set_code_now(token, contract.creation_code(network, owner))
+    runtime = node.rpc.ask_now("eth_call", {"to": to_hex(token)}, "latest")
+    node.set_code_now(token, read_bytes(runtime))
+    for slot, word in contract.storage(network, owner, dict(balances)).items():
+        node.set_storage_now(token, slot, word)
+
 
 def write_genesis(
     node: LocalNode,
@@ -18,18 +37,10 @@ def write_genesis(
     *,
     balances: Mapping[Address, int],
     native: Mapping[Address, int],
+    install: Install = install_stablecoin,
 ) -> tuple[Block, int]:
-    """Write the token and all balances into block 0; return the block and a snapshot's id.
-
-    The constructor runs at the token's address, as an `eth_call`, because the code that it
-    returns contains that address (in the EIP-712 domain). Blocks until the node is done.
-    """
-    token = network.asset
-    node.set_code_now(token, contract.creation_code(network, owner))
-    runtime = node.rpc.ask_now("eth_call", {"to": to_hex(token)}, "latest")
-    node.set_code_now(token, read_bytes(runtime))
-    for slot, word in contract.storage(network, owner, dict(balances)).items():
-        node.set_storage_now(token, slot, word)
+    """Write the token and all balances into block 0; return the block and a snapshot's id."""
+    install(node, network, owner, balances)
     for account, amount_wei in native.items():
         node.set_balance_now(account, amount_wei)
     snapshot = int(node.rpc.ask_now("evm_snapshot"), 16)

@@ -14,7 +14,7 @@ from x402sim.chain.ledger.ledger import PLENTY_WEI
 from x402sim.chain.ledger.machine import GAS_PRICE_WEI
 from x402sim.chain.node import objects
 from x402sim.chain.node.evm_chain import GAS_LIMIT, POLL_S, EvmChain, require_fit
-from x402sim.chain.node.genesis import write_genesis
+from x402sim.chain.node.genesis import Install, install_stablecoin, write_genesis
 from x402sim.chain.node.local_mining import LocalMining
 from x402sim.chain.node.local_node import LocalNode
 from x402sim.chain.node.local_rewinding import LocalRewinding
@@ -40,8 +40,11 @@ class LocalChain(EvmChain):
         owner: Address,
         balances: Mapping[Address, int] | None = None,
         native: Mapping[Address, int] | None = None,
+        install: Install = install_stablecoin,
     ) -> None:
         """Write the token and the balances into block 0 of an empty node; blocks until done.
+
+        `install` writes another token than ours.
 
         Raises `ChainError` if the node fails; it is stopped then.
         """
@@ -51,7 +54,9 @@ class LocalChain(EvmChain):
         self._wakers: set[asyncio.Future[None]] = set()
         held, rich = dict(balances or {}), {owner: PLENTY_WEI, **(native or {})}
         try:
-            first, genesis = write_genesis(node, network, owner, balances=held, native=rich)
+            first, genesis = write_genesis(
+                node, network, owner, balances=held, native=rich, install=install
+            )
         except BaseException:
             self.close()
             raise

@@ -318,10 +318,10 @@ class Payments:
             attempt,
         )
 
-    def mark_served(self, payment_id: str, resource: str) -> None:
-        """Record that a payment was served, once."""
+    def mark_served(self, payment_id: str, resource: str) -> bool:
+        """Record that a payment was served, once; True the first time."""
         sql = "INSERT OR IGNORE INTO served VALUES (?, ?)"
-        self._db.execute(sql, payment_id, resource)
+        return self._db.execute(sql, payment_id, resource).rowcount == 1
 
     def update_reputation(self, reputation: Reputation) -> None:
         """Set the reputation of each resource from its payments that are in a block (6/reputation).

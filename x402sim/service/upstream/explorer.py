@@ -19,6 +19,7 @@ class ExplorerClient:
     def __init__(self, http: httpx.AsyncClient, setup: Setup) -> None:
         self._http = http
         self._setup = setup
+        self._limits = setup.limits(setup.settings.explorer_timeout_s)
 
     async def transaction(self, tx_hash: str) -> OnChain | None:
         """Ask for a transaction's block (8/indexer-query); raises `Unavailable`.
@@ -41,7 +42,7 @@ class ExplorerClient:
         query = {"module": "proxy", "action": action, "txhash": tx_hash}
         url = f"{self._setup.explorer_url}/api"
         request = self._http.build_request("GET", url, params=query)
-        found = await json_rpc(self._http, request, self._setup.explorer_limits)
+        found = await json_rpc(self._http, request, self._limits)
         if found is not None and not isinstance(found, dict):
             raise Unavailable(f"the explorer answered {str(found)[:200]!r}")
         return found

@@ -9,7 +9,6 @@ from typing import TypeVar
 
 import httpx
 
-from x402sim.bounded import Limits
 from x402sim.protocol.crypto import from_hex, parse_address
 from x402sim.protocol.header import PresentedPayment
 from x402sim.protocol.messages import BadMessage, PaymentRequirements
@@ -29,9 +28,8 @@ class FacilitatorClient:
 
     async def verify(self, payment: PresentedPayment, requirements: PaymentRequirements) -> Verdict:
         """Ask whether a payment is valid; raises `Unavailable`."""
-        dialect, limits = self._setup.dialect, self._setup.verify_limits
-        body = dialect.request(payment, requirements)
-        response = await self._post(dialect.verify_path, body, limits)
+        dialect, deadline_s = self._setup.dialect, self._setup.settings.verify_timeout_s
+        response = await self._post(dialect.verify_path, payment, requirements, deadline_s)
         return _read(response, dialect.read_verdict)
 
     async def settle(self, payment: PresentedPayment, requirements: PaymentRequirements) -> Outcome:
@@ -40,10 +38,9 @@ class FacilitatorClient:
         Raises `Unavailable` if it certainly was not asked, `OutcomeUnknown` if it was
         and its answer is lost or makes no sense.
         """
-        dialect, limits = self._setup.dialect, self._setup.settle_limits
-        body = dialect.request(payment, requirements)
+        dialect, deadline_s = self._setup.dialect, self._setup.settings.settle_timeout_s
         try:
-            response = await self._post(dialect.settle_path, body, limits)
+            response = await self._post(dialect.settle_path, payment, requirements, deadline_s)
             outcome = _read(response, dialect.read_outcome)
         except Unavailable as error:
             if isinstance(error.__cause__, httpx.ConnectError | httpx.ConnectTimeout):
@@ -53,10 +50,17 @@ class FacilitatorClient:
             raise OutcomeUnknown("the facilitator settled something else than it was asked to")
         return outcome
 
-    async def _post(self, path: str, body: bytes, limits: Limits) -> httpx.Response:
-        url, headers = self._setup.facilitator_url + path, self._setup.dialect.headers
+    async def _post(
+        self,
+        path: str,
+        payment: PresentedPayment,
+        requirements: PaymentRequirements,
+        deadline_s: float,
+    ) -> httpx.Response:
+        setup, body = self._setup, self._setup.dialect.request(payment, requirements)
+        url, headers = setup.facilitator_url + path, setup.dialect.headers
         request = self._http.build_request("POST", url, content=body, headers=headers)
-        response = await send(self._http, request, limits)
+        response = await send(self._http, request, setup.limits(deadline_s))
         if response.status_code >= 500 or response.status_code == 408:
             verb = path.rpartition("/")[2]
             raise Unavailable(f"{verb} answered {response.status_code}: {response.text[:200]}")

@@ -43,6 +43,7 @@ class RpcClient:
         self._http = http
         self._setup = setup
         self._url = httpx.URL(setup.rpc_url)
+        self._limits = setup.limits(setup.settings.explorer_timeout_s)
 
     async def nonce_state(self, authorizer: Address, nonce: bytes) -> NonceState:
         """Ask the chain about a nonce; raises `Unavailable`.
@@ -114,4 +115,4 @@ class RpcClient:
     async def _rpc(self, method: str, *params: Any) -> Any:
         call = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
         request = self._http.build_request("POST", self._url, json=call)
-        return await json_rpc(self._http, request, self._setup.explorer_limits)
+        return await json_rpc(self._http, request, self._limits)

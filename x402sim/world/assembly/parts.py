@@ -125,7 +125,12 @@ def build(
     """
     journal = Journal(JOURNAL_LIMIT) if journal is None else journal
     site = Site.of(recipe, clock or Clock(), journal)
-    accounts = Accounts.drawn(site.keys, list(recipe.facilitators))
+    accounts = Accounts.drawn(
+        site.keys,
+        list(recipe.facilitators),
+        mnemonic=recipe.mnemonic,
+        count=recipe.account_count,
+    )
     store = Store(recipe.file, spill=recipe.spill)
     secret = store.secret("ids", site.rng.secret("ids"))
     opened = _open_chain(site, accounts, store, secret)
@@ -171,7 +176,6 @@ def _open_chain(site: Site, accounts: Accounts, store: Store, secret: bytes) -> 
                 file=recipe.file,
                 has_block_time=recipe.blocks is not None,
                 unlocked=recipe.unlocked,
-                token_rules=recipe.token_rules,
                 without_token_rules=recipe.without_token_rules,
                 spill=recipe.spill,
             )

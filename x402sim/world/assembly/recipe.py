@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from x402sim.chain.ledger.token_rules import CANCEL, RECEIVE, TRANSFER, TokenRules
+from x402sim.chain.ledger.token_rules import CANCEL, RECEIVE, TRANSFER
 from x402sim.events import ServiceName
 from x402sim.explorer.settings import ExplorerSettings
 from x402sim.facilitator.settings import FacilitatorSettings
@@ -15,6 +15,7 @@ from x402sim.service.settings import Settings
 from x402sim.spec.decisions import Decisions
 from x402sim.suggest import unknown
 from x402sim.world.assembly.hooks import NO_HOOKS, Hooks
+from x402sim.world.chains.accounts import ACCOUNTS, MOST_ACCOUNTS
 from x402sim.world.chains.backend import ChainBackend
 from x402sim.world.chains.block_times import BlockTimes, FixedBlocks
 from x402sim.world.chains.parse import DEFAULT_CHAIN
@@ -51,8 +52,12 @@ class Recipe:
     )
     """The settings of each facilitator, by name."""
     explorer: ExplorerSettings = field(default_factory=ExplorerSettings)
+    mnemonic: str | None = None
+    """The phrase of the funded accounts; None draws them from the seed."""
+    account_count: int = ACCOUNTS
+    """How many accounts are funded, 1 to 100."""
     unlocked: bool = True
-    """Whether the RPC signs transactions for the ten funded accounts."""
+    """Whether the RPC signs for the funded accounts."""
     has_service: bool = True
     """Whether the world has its own service; if not, it is for an external one."""
     chain: ChainBackend = DEFAULT_CHAIN
@@ -72,6 +77,8 @@ class Recipe:
 
     def __post_init__(self) -> None:
         _ = self.blocks  # an impossible block time is refused here
+        if not 1 <= self.account_count <= MOST_ACCOUNTS:
+            raise ValueError(f"fund 1 to {MOST_ACCOUNTS} accounts, not {self.account_count}")
         for table, clause in self.without:
             if table not in TABLES:
                 raise ValueError(f"without: {unknown('rule table', table, TABLES)}")
@@ -120,11 +127,6 @@ class Recipe:
         return rules
 
     @property
-    def token_rules(self) -> TokenRules:
-        """The token's tables without the rules this recipe leaves out."""
-        return TokenRules(**{name: self.rules(name) for name in TOKEN_TABLES})
-
-    @property
-    def without_token_rules(self) -> tuple[str, ...]:
-        """The token's tables that have rules left out."""
-        return tuple(name for name, _ in self.without if name in TOKEN_TABLES)
+    def without_token_rules(self) -> tuple[tuple[str, str], ...]:
+        """The token's rules that are left out: (name of the table, clause)."""
+        return tuple(each for each in self.without if each[0] in TOKEN_TABLES)

@@ -1,14 +1,16 @@
 """The accounts that have tokens and native currency at the start of a world."""
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from x402sim.chain.ledger.ledger import PLENTY_WEI
 from x402sim.payer.wallet import Wallet
+from x402sim.protocol import phrase
 from x402sim.protocol.crypto import Address
 from x402sim.rng import Rng
 
-ACCOUNTS = 10
+ACCOUNTS, MOST_ACCOUNTS = 10, 100
 ACCOUNT_BALANCE = 1000
 """The initial balance of each account, in whole tokens."""
 
@@ -18,16 +20,33 @@ class Accounts:
     """The funded accounts, the token's owner and the facilitators of one world."""
 
     funded: tuple[Wallet, ...]
+    mnemonic: str | None
+    """The phrase of the funded accounts; None if they are drawn from the seed."""
     owner: Wallet
     facilitators: Mapping[str, Wallet]
     """The facilitators by name; the first is the one that an existing node's key stands for."""
 
     @classmethod
-    def drawn(cls, keys: Rng, facilitators: Sequence[str] = ("facilitator",)) -> "Accounts":
-        """Return the accounts with keys drawn from a seed."""
+    def drawn(
+        cls,
+        keys: Rng,
+        facilitators: Sequence[str] = ("facilitator",),
+        *,
+        mnemonic: str | None = None,
+        count: int = ACCOUNTS,
+    ) -> "Accounts":
+        """Return the accounts with keys drawn from a seed, the funded ones from a phrase if there
+        is one. Raises `ValueError` for what is no phrase.
+        """
         others = {name: Wallet(keys.secret(f"facilitator {name}")) for name in facilitators[1:]}
+        if mnemonic is None:
+            funded = [keys.secret(f"account {n}") for n in range(count)]
+        else:
+            require_phrase(mnemonic)
+            funded = phrase.keys_of(mnemonic, count)
         return cls(
-            funded=tuple(Wallet(keys.secret(f"account {n}")) for n in range(ACCOUNTS)),
+            funded=tuple(map(Wallet, funded)),
+            mnemonic=mnemonic,
             owner=Wallet(keys.secret("token owner")),
             facilitators={facilitators[0]: Wallet(keys.secret("facilitator")), **others},
         )
@@ -38,9 +57,24 @@ class Accounts:
         return next(iter(self.facilitators.values()))
 
     @property
+    def origin(self) -> bytes:
+        """What a chain file stores of the funded accounts: nothing of ten that are drawn, as in
+        the files of earlier versions.
+        """
+        if self.mnemonic is None and len(self.funded) == ACCOUNTS:
+            return b""
+        return hashlib.sha256(b"".join(wallet.address_bytes for wallet in self.funded)).digest()
+
+    @property
     def native(self) -> dict[Address, int]:
         """Their initial native balances, in wei, to pay for gas."""
         return {
             wallet.address_bytes: PLENTY_WEI
             for wallet in (*self.funded, *self.facilitators.values())
         }
+
+
+def require_phrase(words: str) -> None:
+    """Raise `ValueError` for what is no phrase, without showing any word of it."""
+    if words != phrase.KNOWN:  # to check one takes half a second, and a start little more
+        Wallet.from_mnemonic(words)

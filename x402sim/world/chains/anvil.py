@@ -29,13 +29,19 @@ class Anvil:
         require_evm(request)
         if request.file is not None:
             raise ChainError("--db is not supported with anvil: its chain ends with the process")
+        from x402sim.chain.node.anvil import DevAccounts
         from x402sim.chain.node.anvil_node import AnvilNode
         from x402sim.chain.node.local_chain import LocalChain
         from x402sim.chain.rpc.node import node_rpc_app
 
         accounts, network, clock = request.accounts, request.network, request.clock
+        words, count = accounts.mnemonic, len(accounts.funded)
         node = AnvilNode(
-            network.chain_id, clock.now_s(), program=self.program, in_line=_is_time_virtual()
+            network.chain_id,
+            clock.now_s(),
+            program=self.program,
+            in_line=_is_time_virtual(),
+            accounts=DevAccounts(words, count) if words is not None else None,
         )
         chain = LocalChain(
             node,

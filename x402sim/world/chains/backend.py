@@ -11,7 +11,6 @@ from typing import Protocol
 from starlette.applications import Starlette
 
 from x402sim.chain.base import WorldChain
-from x402sim.chain.ledger.token_rules import TokenRules
 from x402sim.clock import Clock
 from x402sim.protocol.crypto import Address
 from x402sim.protocol.networks import Network
@@ -35,9 +34,8 @@ class ChainRequest:
     """Whether the world decides when blocks come."""
     unlocked: bool
     """Whether the RPC signs transactions for the funded accounts."""
-    token_rules: TokenRules
-    without_token_rules: tuple[str, ...]
-    """The tables of `token_rules` that have rules left out."""
+    without_token_rules: tuple[tuple[str, str], ...] = ()
+    """The token's rules to leave out: (name of the table, clause)."""
     spill: bool = False
     """Whether a long history is kept in temporary files, to save memory."""
 

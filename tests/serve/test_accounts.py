@@ -1,0 +1,132 @@
+"""The funded accounts of `serve`: those everybody knows, those of a phrase, and those of a seed."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from eth_account import Account
+
+from tests.evm import find
+from tests.serve.driver import command, environment, started
+from x402sim import LocalServer, Wallet
+from x402sim.chain.base import ChainError
+from x402sim.protocol.networks import TESTNET
+from x402sim.protocol.phrase import KNOWN, keys_of
+from x402sim.world.assembly.parts import build
+from x402sim.world.assembly.recipe import Recipe
+from x402sim.world.chains.accounts import Accounts
+from x402sim.world.chains.anvil import Anvil
+
+FIRST = "0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266"
+LAST = "0xa0Ee7A142d267C1f36714E4a8F75612F20a79720"
+OTHER = "legal winner thank year wave sausage worth useful legal winner thank yellow"
+
+
+@pytest.mark.parametrize("words", [KNOWN, OTHER, f"  {OTHER.replace(' ', '  ')} "])
+def test_the_keys_of_a_phrase_are_those_of_eth_account(words: str) -> None:
+    Account.enable_unaudited_hdwallet_features()
+    text = " ".join(words.split())
+    paths = [f"m/44'/60'/0'/0/{n}" for n in range(12)]
+    wanted = [bytes(Account.from_mnemonic(text, account_path=path).key) for path in paths]
+    assert keys_of(words, 12) == wanted
+
+
+def test_a_server_funds_the_accounts_that_everybody_knows() -> None:
+    with started() as server:
+        named = [account["address"] for account in server.ready["accounts"]]
+        assert (named[0], named[9], len(named)) == (FIRST, LAST, 10)
+        assert server.rpc("eth_accounts") == [address.lower() for address in named]
+        server.account(9).paid()
+
+
+def test_a_phrase_and_a_number_may_be_given() -> None:
+    with started("--mnemonic", OTHER, "--accounts", "3") as server:
+        accounts = server.ready["accounts"]
+        assert [a["privateKey"] for a in accounts] == ["0x" + k.hex() for k in keys_of(OTHER, 3)]
+        server.account(2).paid()
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (["--mnemonic", "test test test"], "12 to 24 words of BIP-39"),
+        (["--mnemonic", f"{OTHER} wrong"], "got 13 words that are none"),
+        (["--accounts", "0"], "fund 1 to 100 accounts, not 0"),
+        (["--accounts", "101"], "fund 1 to 100 accounts, not 101"),
+    ],
+)
+def test_what_is_no_phrase_or_number_is_refused(args: list[str], says: str) -> None:
+    done = subprocess.run(
+        command("serve", "--json", "--port", "0", *args),
+        capture_output=True, text=True, timeout=30, env=environment(), check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (2, "")
+    assert says in done.stderr
+    assert "sausage" not in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_local_server_has_the_same_accounts() -> None:
+    with LocalServer() as server:
+        assert [server.wallets[n].address for n in (0, -1)] == [FIRST, LAST]
+    with LocalServer(seed=0, accounts=2) as server:
+        assert len(server.wallets) == 2
+        assert server.wallets[0].address != FIRST
+    with LocalServer(mnemonic=OTHER) as server:
+        assert server.wallets[0].private_key == "0x" + keys_of(OTHER, 1)[0].hex()
+
+
+def addresses(file: Path, **more: str | int) -> list[str]:
+    with LocalServer(file=file, **more) as server:  # type: ignore[arg-type]
+        return [wallet.address for wallet in server.wallets]
+
+
+def drawn(seed: int) -> list[str]:
+    parts = build(Recipe(network=TESTNET, seed=seed))
+    parts.service.store.close()
+    parts.chain.close()
+    return [wallet.address for wallet in parts.accounts]
+
+
+def test_a_file_keeps_the_accounts_that_it_was_begun_with(tmp_path: Path) -> None:
+    old, new = tmp_path / "old.db", tmp_path / "new.db"
+    parts = build(Recipe(network=TESTNET, file=old))  # as every earlier version began one
+    parts.service.store.close()
+    parts.chain.close()
+    assert addresses(old) == addresses(old) == drawn(0)
+    assert addresses(new)[0] == addresses(new)[0] == FIRST
+    other = {"mnemonic": OTHER}
+    for file, more in ((old, other), (new, other), (new, {"accounts": 3}), (new, {"seed": 0})):
+        with pytest.raises(ChainError, match="made with other accounts"):
+            addresses(file, **more)
+    assert addresses(tmp_path / "seeded.db", seed=3) == addresses(tmp_path / "seeded.db", seed=3)
+    assert addresses(tmp_path / "seeded.db", seed=3) == drawn(3)
+
+
+def test_stories_draw_their_accounts_from_the_seed_as_ever() -> None:
+    parts = build(Recipe(network=TESTNET, seed=0))
+    assert parts.accounts[0].address == Accounts.drawn(parts.deploy.site.keys).funded[0].address
+    assert FIRST not in {wallet.address for wallet in parts.accounts}
+    parts.service.store.close()
+    parts.chain.close()
+
+
+def test_anvil_names_the_accounts_and_signs_for_them() -> None:
+    with LocalServer(chain=Anvil(program=find.anvil()), accounts=3) as server:
+        import httpx
+
+        def ask(method: str, *params: object) -> object:
+            call = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+            answer = httpx.post(server.rpc_url, json=call).json()
+            assert "result" in answer, answer
+            return answer["result"]
+
+        named = [wallet.address.lower() for wallet in server.wallets]
+        assert ask("eth_accounts") == named
+        assert named[0] == FIRST.lower()
+        signed = str(ask("personal_sign", "0x1234", FIRST))
+        from eth_account.messages import encode_defunct
+
+        message = encode_defunct(b"\x12\x34")
+        assert Account.recover_message(message, signature=signed) == FIRST
+        assert Wallet(server.wallets[0].private_key).address == FIRST

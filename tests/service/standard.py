@@ -1,0 +1,98 @@
+"""A client of the x402 standard by hand: what it sends is in the test."""
+
+import base64
+import json
+from typing import Any
+
+import httpx
+
+from tests.rig import ORDER, ServiceRig
+from x402sim.payer.wallet import Wallet
+from x402sim.protocol.crypto import checksum, parse_address
+from x402sim.protocol.eip3009 import Authorization
+from x402sim.protocol.networks import TESTNET
+from x402sim.protocol.x402 import (
+    PAYMENT_HEADERS,
+    RESPONSE_HEADERS,
+    Resource,
+    Settlement,
+    Version,
+    encode_payment,
+    read_required,
+    read_settlement,
+)
+
+QUOTE, MARKET, AGENTS = "/api/perp/quote", "/api/perp/market", "/api/agents"
+
+
+def sign(
+    rig: ServiceRig,
+    version: Version,
+    required: httpx.Response,
+    wallet: Wallet | None = None,
+    *,
+    signer: Wallet | None = None,
+    network: Any = TESTNET,
+    claims: dict[str, Any] | None = None,
+    **changes: Any,
+) -> dict[str, str]:
+    """Return the header of a payment for a 402; `changes` are signed, `claims` are only said."""
+    body = required.json()
+    first = body["accepts"][0]
+    payer = wallet or rig.alice
+    now_s = rig.clock.now_s()
+    fields: dict[str, Any] = {
+        "from_": payer.address_bytes,
+        "to": parse_address(first["payTo"]),
+        "value": int(first["maxAmountRequired"]),
+        "valid_after": now_s - 600,
+        "valid_before": now_s + first["maxTimeoutSeconds"],
+        "nonce": payer._nonces(),
+    }
+    auth = Authorization(**(fields | changes))
+    signature = (signer or payer).sign(auth, network.domain)
+    if version == 1:
+        accepted: Any = msgspec_v1(first)
+        text = encode_payment(auth, signature, accepted)
+    else:
+        offered = read_required(required.headers["PAYMENT-REQUIRED"])
+        resource = Resource(url=offered.resource.url if offered.resource else "")
+        text = encode_payment(auth, signature, offered.accepts[0], resource)
+    return {PAYMENT_HEADERS[version]: changed(text, claims or {})}
+
+
+def msgspec_v1(first: dict[str, Any]) -> Any:
+    import msgspec
+
+    from x402sim.protocol.x402 import RequirementsV1
+
+    return msgspec.convert(first, RequirementsV1)
+
+
+def changed(text: str, claims: dict[str, Any]) -> str:
+    """Return a payment with some of its fields changed; a dot leads into an object."""
+    said = json.loads(base64.b64decode(text))
+    for path, value in claims.items():
+        *outer, name = path.split(".")
+        inside = said
+        for each in outer:
+            inside = inside[each]
+        inside[name] = value
+    return base64.b64encode(json.dumps(said).encode()).decode()
+
+
+async def ask(rig: ServiceRig, path: str = QUOTE, **headers: str) -> httpx.Response:
+    """Send a request to a protected endpoint."""
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    if path == QUOTE:
+        return await rig.http.post(path, json=ORDER, headers=named)
+    return await rig.http.get(path, headers=named)
+
+
+def told(version: Version, answer: httpx.Response) -> Settlement:
+    """Return what an answer says became of the payment."""
+    return read_settlement(answer.headers[RESPONSE_HEADERS[version]])
+
+
+def address(wallet: Wallet) -> str:
+    return checksum(wallet.address_bytes)

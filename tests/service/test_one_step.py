@@ -1,0 +1,490 @@
+"""Payments in one step: an authorization in X-PAYMENT or PAYMENT-SIGNATURE (decision 5/one-step)."""
+
+import asyncio
+import base64
+import json
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from tests.rig import (
+    ORDER,
+    ServiceRig,
+    after,
+    answer,
+    broken,
+    lose_answer,
+    lose_request,
+    only,
+    scene,
+)
+from tests.service.standard import MARKET, QUOTE, address, ask, changed, sign, told
+from x402sim.protocol.networks import BASE_SEPOLIA, MAINNET
+from x402sim.protocol.x402 import (
+    PAYMENT_HEADERS,
+    RESPONSE_HEADERS,
+    Version,
+    read_required,
+)
+from x402sim.service.state import Service, restarted
+
+VERSIONS = pytest.mark.parametrize("version", [1, 2])
+
+USED = {1: "invalid_transaction_state", 2: "invalid_exact_evm_nonce_already_used"}
+
+
+# --- what a 402 offers -------------------------------------------------------------------
+
+
+@scene
+async def test_a_402_offers_both_versions_beside_its_own_body(rig: ServiceRig) -> None:
+    required = await ask(rig)
+    body = required.json()
+    own = body["paymentRequirements"]
+    assert body["error"] == "Payment Required"
+    (first,) = body["accepts"]
+    assert body["x402Version"] == 1
+    assert first == {
+        **{k: own[k] for k in ("scheme", "network", "payTo", "asset", "maxAmountRequired")},
+        "maxTimeoutSeconds": 300,
+        "resource": "http://service.test/api/perp/quote",
+        "description": own["description"],
+        "mimeType": "application/json",
+        "extra": {"name": "Bridged USDC (Stargate)", "version": "1"},
+    }
+    header = read_required(required.headers["PAYMENT-REQUIRED"])
+    (second,) = header.accepts
+    assert (second.network, second.amount, second.pay_to) == ("eip155:338", "10000", own["payTo"])
+    assert header.resource is not None
+    assert header.resource.url == "http://service.test/api/perp/quote"
+
+
+@scene
+async def test_a_deposit_is_offered_in_two_steps_only(rig: ServiceRig) -> None:
+    required = await rig.ask_session()
+    assert "accepts" not in required.json()
+    assert "PAYMENT-REQUIRED" not in required.headers
+
+
+@VERSIONS
+@scene
+async def test_the_setting_switches_it_off(rig: ServiceRig, version: Version) -> None:
+    payment = sign(rig, version, await ask(rig))
+    set_up(rig, one_step=False)
+    refused = await ask(rig, **payment)
+    assert refused.status_code == 402
+    assert "accepts" not in refused.json()
+    assert "PAYMENT-REQUIRED" not in refused.headers
+    assert rig.transfers() == 0
+
+
+# --- paid ------------------------------------------------------------------------------------
+
+
+@VERSIONS
+@pytest.mark.parametrize("path", [QUOTE, MARKET])
+@scene
+async def test_a_payment_is_settled_and_served_in_one_request(
+    rig: ServiceRig, path: str, version: Version
+) -> None:
+    served = await ask(rig, path, **sign(rig, version, await ask(rig, path)))
+    assert served.status_code == 200, served.text
+    assert rig.earned == 10_000
+    settlement = told(version, served)
+    assert settlement.success
+    assert settlement.payer == address(rig.alice)
+    assert settlement.network == ("cronos-testnet" if version == 1 else "eip155:338")
+    other: Version = 2 if version == 1 else 1
+    assert RESPONSE_HEADERS[other] not in served.headers
+    record = await rig.record(served.headers["X-Payment-Id"])
+    assert record["tx_hash"] == settlement.transaction
+    assert (record["status"], record["resource_url"]) == ("settled", path)
+    assert (record["from_address"], record["amount"]) == (address(rig.alice), "10000")
+
+
+@scene
+async def test_the_market_has_its_pairs(rig: ServiceRig) -> None:
+    served = await ask(rig, MARKET, **sign(rig, 2, await ask(rig, MARKET)))
+    pairs = {each["pair"]: each for each in served.json()["market"]}
+    assert {"BTC-USD", "ETH-USD"} <= set(pairs)
+    quote = (await ask(rig, **sign(rig, 2, await ask(rig)))).json()["quote"]
+    assert pairs["BTC-USD"]["price"] == quote["entryPrice"]
+    assert pairs["BTC-USD"]["bestVenue"] == quote["bestVenue"]
+
+
+@VERSIONS
+@scene
+async def test_its_payment_id_is_served_as_any_other(rig: ServiceRig, version: Version) -> None:
+    served = await ask(rig, **sign(rig, version, await ask(rig)))
+    payment_id = served.headers["X-Payment-Id"]
+    assert (await rig.ask(x_payment_id=payment_id)).status_code == 200
+    assert (await ask(rig, MARKET, X_Payment_Id=payment_id)).status_code == 402
+    rig.restart()
+    assert (await rig.ask(x_payment_id=payment_id)).status_code == 200
+    assert rig.transfers() == 1
+
+
+@scene
+async def test_what_costs_nothing_more_is_taken_first(rig: ServiceRig) -> None:
+    payment = sign(rig, 2, await ask(rig))
+    paid_id = await rig.buy()
+    served = await ask(rig, X_Payment_Id=paid_id, **payment)
+    assert served.status_code == 200
+    assert "PAYMENT-RESPONSE" not in served.headers
+    session = await rig.open_session("0.03")
+    assert (await ask(rig, X_Session_Id=session["sessionId"], **payment)).status_code == 200
+    assert rig.transfers(rig.alice) == 2
+    unknown = await ask(rig, X_Payment_Id="pay_unknown", **payment)
+    assert (unknown.status_code, rig.transfers(rig.alice)) == (200, 3)
+
+
+@VERSIONS
+@scene
+async def test_a_bad_body_costs_nothing(rig: ServiceRig, version: Version) -> None:
+    payment = sign(rig, version, await ask(rig))
+    bad = await rig.http.post(QUOTE, json=ORDER | {"side": "up"}, headers=payment)
+    assert (bad.status_code, rig.transfers()) == (400, 0)
+    assert (await ask(rig, **payment)).status_code == 200
+
+
+@scene
+async def test_version_2_counts_if_both_are_sent(rig: ServiceRig) -> None:
+    required = await ask(rig)
+    good, bad = sign(rig, 1, required), sign(rig, 2, required, value=1)
+    assert (await ask(rig, **good, **bad)).status_code == 402
+    assert rig.transfers() == 0
+
+
+# --- not paid --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "!!!", "abc", base64.b64encode(b"{no json").decode(), base64.b64encode(b"[1]").decode()],
+)
+@VERSIONS
+@scene
+async def test_what_cannot_be_read_is_400(rig: ServiceRig, text: str, version: Version) -> None:
+    refused = await ask(rig, **{PAYMENT_HEADERS[version]: text})
+    assert refused.status_code == 400
+    assert refused.json()["error"] == "Invalid payment"
+
+
+SIGNED: dict[str, tuple[dict[str, Any], str]] = {
+    "too little": ({"value": 9_999}, "authorization_value"),
+    "too much": ({"value": 10_001}, "authorization_value"),
+    "far too much": ({"value": 2**256 - 1}, "authorization_value"),
+    "another payee": ({"to": bytes(19) + b"\1"}, "recipient_mismatch"),
+    "expired": ({"valid_before": 1_000}, "authorization_valid_before"),
+    "too early": ({"valid_after": 2_000_000_000}, "authorization_valid_after"),
+    "another chain": ({"network": MAINNET}, "payload_signature"),
+}
+
+
+@pytest.mark.parametrize("what", SIGNED)
+@VERSIONS
+@scene
+async def test_what_is_wrong_is_402_with_the_reason(
+    rig: ServiceRig, what: str, version: Version
+) -> None:
+    changes, code = SIGNED[what]
+    refused = await ask(rig, **sign(rig, version, await ask(rig), **changes))
+    assert refused.status_code == 402, refused.text
+    assert code in refused.json()["reason"]
+    assert refused.json()["error"] == "Payment Required"
+    assert code in str(read_required(refused.headers["PAYMENT-REQUIRED"]).error)
+    assert rig.transfers() == 0
+
+
+SAID: dict[str, tuple[dict[str, Any], str]] = {
+    "another version": ({"x402Version": 99}, "invalid_x402_version"),
+    "a short nonce": ({"payload.authorization.nonce": "0x1234"}, "invalid_payload"),
+    "a mangled payer": ({"payload.authorization.from": "0x\0\u202e\7é"}, "invalid_payload"),
+    "no signature": ({"payload": {}}, "invalid_payload"),
+    "another payer": ({"payload.authorization.from": "0x" + "de" * 20}, "payload_signature"),
+}
+SAID_V2 = {
+    "another chain": ({"accepted.network": "eip155:1"}, "invalid_network"),
+    "another scheme": ({"accepted.scheme": "upto"}, "unsupported_scheme"),
+    "another token": ({"accepted.asset": "0x" + "11" * 20}, "invalid_payment_requirements"),
+    "another resource": (
+        {"resource": {"url": "http://service.test/api/other"}},
+        "invalid_payment_requirements",
+    ),
+    "no resource": ({"resource": {"url": "http://[::1"}}, "invalid_payment_requirements"),
+}
+
+
+@pytest.mark.parametrize(
+    ("version", "what"),
+    [(version, what) for version in (1, 2) for what in SAID] + [(2, what) for what in SAID_V2],
+)
+@scene
+async def test_what_is_said_wrong_is_402_with_the_reason(
+    rig: ServiceRig, version: Version, what: str
+) -> None:
+    claims, code = (SAID | SAID_V2)[what] if version == 1 or what in SAID else SAID_V2[what]
+    refused = await ask(rig, **sign(rig, version, await ask(rig), claims=claims))
+    assert refused.status_code == 402, refused.text
+    assert code in refused.json()["reason"]
+    assert rig.transfers() == 0
+
+
+@scene
+async def test_version_1_names_its_network(rig: ServiceRig) -> None:
+    payment = sign(rig, 1, await ask(rig), claims={"network": BASE_SEPOLIA.name})
+    refused = await ask(rig, **payment)
+    assert (refused.status_code, rig.transfers()) == (402, 0)
+    assert "invalid_network" in refused.json()["reason"]
+
+
+@VERSIONS
+@scene
+async def test_a_payer_without_money_is_402_and_told_so(rig: ServiceRig, version: Version) -> None:
+    from x402sim.payer.wallet import Wallet
+
+    refused = await ask(rig, **sign(rig, version, await ask(rig), Wallet.create()))
+    assert refused.status_code == 402
+    assert "insufficient_funds" in refused.json()["reason"]
+    if version == 2:
+        settlement = told(2, refused)
+        assert (settlement.success, settlement.transaction) == (False, "")
+        assert settlement.error_reason == "insufficient_funds"
+    assert "X-PAYMENT-RESPONSE" not in refused.headers
+
+
+# --- the same authorization again ------------------------------------------------------------
+
+
+@VERSIONS
+@scene
+async def test_a_replay_is_refused_and_charges_nothing(rig: ServiceRig, version: Version) -> None:
+    payment = sign(rig, version, await ask(rig))
+    assert (await ask(rig, **payment)).status_code == 200
+    for _ in range(2):
+        again = await ask(rig, **payment)
+        assert again.status_code == 402
+        assert USED[version] in again.json()["reason"]
+        assert "X-Payment-Id" not in again.headers
+        rig.restart()
+    assert rig.transfers() == 1
+
+
+@scene
+async def test_a_replay_is_served_by_the_other_decision(rig: ServiceRig) -> None:
+    set_up(rig, decide={"authorization_once": False})
+    payment = sign(rig, 2, await ask(rig))
+    first, again = [await ask(rig, **payment) for _ in range(2)]
+    assert (first.status_code, again.status_code, rig.transfers()) == (200, 200, 1)
+    assert "X-Payment-Id" not in again.headers
+    assert told(2, again).transaction == told(2, first).transaction
+
+
+@scene
+async def test_another_spelling_is_the_same_authorization(rig: ServiceRig) -> None:
+    required = await ask(rig)
+    payment = sign(rig, 2, required)
+    assert (await ask(rig, **payment)).status_code == 200
+    text = payment["PAYMENT-SIGNATURE"]
+    said = json.loads(base64.b64decode(text))
+    authorization = said["payload"]["authorization"]
+    upper = {k: v.upper().replace("0X", "0x") for k, v in authorization.items()}
+    for claims in ({"payload.authorization": upper}, {"extensions": {"a": 1}}):
+        again = await ask(rig, PAYMENT_SIGNATURE=changed(text, claims))
+        assert (again.status_code, rig.transfers()) == (402, 1)
+    first = {"x402Version": 1, "scheme": "exact", "network": "cronos-testnet"}
+    first |= {"payload": said["payload"]}
+    again = await ask(rig, X_PAYMENT=base64.b64encode(json.dumps(first).encode()).decode())
+    assert (again.status_code, rig.transfers()) == (402, 1)
+
+
+@VERSIONS
+@scene
+async def test_for_another_resource_it_is_refused(rig: ServiceRig, version: Version) -> None:
+    payment = sign(rig, version, await ask(rig))
+    assert (await ask(rig, **payment)).status_code == 200
+    if version == 2:  # which names its resource: let it name the other one
+        text = changed(payment["PAYMENT-SIGNATURE"], {"resource.url": f"http://a{MARKET}"})
+        payment = {"PAYMENT-SIGNATURE": text}
+    refused = await ask(rig, MARKET, **payment)
+    assert refused.status_code == 402
+    assert USED[version] in refused.json()["reason"]
+    assert rig.transfers() == 1
+
+
+@VERSIONS
+@scene
+async def test_at_another_resource_while_it_is_pending_it_is_refused(
+    rig: ServiceRig, version: Version
+) -> None:
+    payment = sign(rig, version, await ask(rig))
+    with broken(rig, "facilitator", only("/settle", lose_request)):
+        assert (await ask(rig, **payment)).status_code == 502
+    if version == 2:
+        text = changed(payment["PAYMENT-SIGNATURE"], {"resource.url": f"http://a{MARKET}"})
+        assert (await ask(rig, MARKET, PAYMENT_SIGNATURE=text)).status_code == 402
+    else:
+        assert (await ask(rig, MARKET, **payment)).status_code == 402
+    assert (await ask(rig, **payment)).status_code == 200
+    assert rig.transfers() == 1
+
+
+@VERSIONS
+@scene
+async def test_ten_at_once_pay_once_and_one_is_served(rig: ServiceRig, version: Version) -> None:
+    payment = sign(rig, version, await ask(rig))
+    answers = await asyncio.gather(*(ask(rig, **payment) for _ in range(10)))
+    assert Counter(each.status_code for each in answers) == {200: 1, 402: 9}
+    assert rig.transfers() == 1
+
+
+@scene
+async def test_it_pays_in_one_step_or_in_two_but_once(rig: ServiceRig) -> None:
+    required = await ask(rig)
+    header = rig.sign(required)
+    from x402sim.protocol.header import read_header
+
+    signed = read_header(header)
+    auth = signed.authorization
+    fields = {name: getattr(auth, name) for name in ("valid_after", "valid_before", "nonce")}
+    payment = sign(rig, 1, required, **fields)
+    assert (await ask(rig, **payment)).status_code == 200
+    second = await rig.pay(required, header)
+    assert (second.status_code, second.json()["error"]) == (409, "Nonce already used")
+    assert rig.transfers() == 1
+
+
+# --- lost answers and crashes ----------------------------------------------------------------
+
+
+@VERSIONS
+@scene
+async def test_a_lost_settlement_is_found_on_the_chain(rig: ServiceRig, version: Version) -> None:
+    payment = sign(rig, version, await ask(rig))
+    with broken(rig, "facilitator", only("/settle", lose_answer)):
+        served = await ask(rig, **payment)
+    assert (served.status_code, rig.transfers()) == (200, 1)
+    assert told(version, served).transaction
+
+
+@VERSIONS
+@scene
+async def test_a_lost_settlement_and_a_silent_node_are_resolved_by_the_same_header(
+    rig: ServiceRig, version: Version
+) -> None:
+    payment = sign(rig, version, await ask(rig))
+    silent = after(2, lose_request)  # the node answers the first look at the nonce
+    with (
+        broken(rig, "facilitator", only("/settle", lose_answer)),
+        broken(rig, "rpc", silent),
+    ):
+        lost = await ask(rig, **payment)
+    assert lost.status_code == 502, lost.text
+    assert lost.json()["final"] is False
+    assert "PAYMENT-REQUIRED" not in lost.headers  # nothing invites to sign another payment
+    if version == 2:
+        assert told(2, lost).error_reason == "unexpected_settle_error"
+    served = await ask(rig, **payment)
+    assert (served.status_code, rig.transfers()) == (200, 1)
+
+
+@VERSIONS
+@scene
+async def test_after_a_crash_the_same_header_is_served(rig: ServiceRig, version: Version) -> None:
+    payment = sign(rig, version, await ask(rig))
+    running = asyncio.Event()
+
+    async def hang(request: Any, deliver: Any) -> Any:
+        await deliver()
+        running.set()
+        await asyncio.Event().wait()
+
+    with broken(rig, "facilitator", only("/settle", hang)):
+        request = asyncio.create_task(ask(rig, **payment))
+        await running.wait()
+        request.cancel()
+        await asyncio.gather(request, return_exceptions=True)
+    assert rig.transfers() == 1
+    crashed(rig)
+    served = await ask(rig, **payment)
+    assert (served.status_code, rig.transfers()) == (200, 1)
+    assert told(version, served).success
+
+
+@scene
+async def test_a_late_retry_is_still_served_what_was_paid(rig: ServiceRig) -> None:
+    payment = sign(rig, 2, await ask(rig))
+    with (
+        broken(rig, "facilitator", only("/settle", lose_answer)),
+        broken(rig, "rpc", after(2, lose_request)),
+    ):
+        assert (await ask(rig, **payment)).status_code == 502
+    rig.now[0] += 3600
+    served = await ask(rig, **payment)
+    assert (served.status_code, rig.transfers()) == (200, 1)
+
+
+@scene
+async def test_a_silent_facilitator_is_502_and_the_same_header_pays_later(rig: ServiceRig) -> None:
+    payment = sign(rig, 2, await ask(rig))
+    with broken(rig, "facilitator", lose_request):
+        silent = await ask(rig, **payment)
+    assert (silent.status_code, silent.json()["final"]) == (502, False)
+    assert (await ask(rig, **payment)).status_code == 200
+    assert rig.transfers() == 1
+
+
+@scene
+async def test_a_facilitator_that_refuses_the_signature_is_believed(rig: ServiceRig) -> None:
+    no = answer(200, {"isValid": False, "invalidReason": "no"})
+    payment = sign(rig, 2, await ask(rig))
+    with broken(rig, "facilitator", only("/verify", no)):
+        refused = await ask(rig, **payment)
+    assert refused.status_code == 402
+    assert told(2, refused).error_reason == "invalid_exact_evm_payload_signature"
+    assert rig.transfers() == 0
+
+
+@VERSIONS
+@scene
+async def test_a_client_that_has_hung_up_is_served_by_the_same_header(
+    rig: ServiceRig, version: Version
+) -> None:
+    from x402sim.service import gate
+
+    payment = sign(rig, version, await ask(rig))
+    granted = gate.find_pass(
+        rig.service, {k.lower(): v for k, v in payment.items()} | payment, QUOTE, 10_000
+    )
+
+    async def is_gone() -> bool:
+        return True
+
+    await gate.spend(rig.service, granted, is_gone)
+    assert rig.transfers() == 1
+    served = await ask(rig, **payment)
+    assert (served.status_code, rig.transfers()) == (200, 1)
+    assert (await ask(rig, **payment)).status_code == 402
+
+
+# --- the rig -----------------------------------------------------------------------------------
+
+
+def set_up(rig: ServiceRig, *, decide: dict[str, Any] | None = None, **settings: Any) -> None:
+    """Change settings of the running service."""
+    service = rig.service
+    from dataclasses import replace
+
+    changed_settings = replace(service.settings, **settings)
+    if decide:
+        decisions = replace(service.settings.decisions, **decide)
+        changed_settings = replace(changed_settings, decisions=decisions)
+    object.__setattr__(service.setup, "settings", changed_settings)
+
+
+def crashed(rig: ServiceRig) -> None:
+    """Replace what a service keeps in memory, as a restart does."""
+    fresh: Service = restarted(rig.service)
+    for name in ("entitlements", "settling", "refunding", "pending_waits", "refund_waits"):
+        object.__setattr__(rig.service, name, getattr(fresh, name))

@@ -1,0 +1,105 @@
+"""Blockscout's dialect of the explorer: `/blockscout/api?module=transaction&action=gettxinfo…`.
+
+It has a path of its own, since its `/api` has the names of Etherscan's and other answers. Every
+answer has status 200. A transaction that waits is not found, as an unknown one is.
+"""
+
+from collections.abc import Awaitable, Callable
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from x402sim import web
+from x402sim.chain.base import Block, Log, Transaction, TxReceipt
+from x402sim.chain.rpc.jsonrpc import BadParams, Json, read_hash
+from x402sim.explorer.asked import fields_of
+from x402sim.explorer.index import Index
+from x402sim.explorer.objects import execution_status, receipt_status
+from x402sim.protocol.crypto import Hash, to_hex
+
+PATH = "/blockscout/api"
+_HASH = "txhash"
+
+
+def routes(index: Index) -> list[Route]:
+    """Return the routes of this dialect."""
+
+    async def blockscout(request: Request) -> Response:
+        fields = await fields_of(request)
+        if fields.get("module") != "transaction":
+            return web.answer(_failed("Unknown module"))
+        action = _ACTIONS.get(fields.get("action", ""))
+        if action is None:
+            return web.answer(_failed("Unknown action"))
+        if _HASH not in fields:
+            return web.answer(_failed("Query parameter txhash is required"))
+        try:
+            tx_hash = read_hash(fields[_HASH], _HASH)
+        except BadParams:
+            return web.answer(_failed("Invalid txhash format"))
+        return web.answer(await action(index, tx_hash))
+
+    return [Route(PATH, blockscout, methods=["GET", "POST"])]
+
+
+async def _info(index: Index, tx_hash: Hash) -> Json:
+    tx, receipt = await index.transaction(tx_hash), await index.receipt(tx_hash)
+    block = await index.block(receipt.block_number) if receipt is not None else None
+    if tx is None or receipt is None or block is None:
+        return _failed("Transaction not found")
+    return _ok(_shown(tx, receipt, block, await index.height()))
+
+
+async def _receipt_status(index: Index, tx_hash: Hash) -> Json:
+    return _ok({"status": await receipt_status(index, tx_hash)})
+
+
+async def _status(index: Index, tx_hash: Hash) -> Json:
+    return _ok(await execution_status(index, tx_hash))
+
+
+_ACTIONS: dict[str, Callable[[Index, Hash], Awaitable[Json]]] = {
+    "gettxinfo": _info,
+    "gettxreceiptstatus": _receipt_status,
+    "getstatus": _status,
+}
+
+
+def _shown(tx: Transaction, receipt: TxReceipt, block: Block, newest: int) -> Json:
+    """Return a mined transaction: numbers as decimal strings, the rest as 0x-hex."""
+    return {
+        "hash": to_hex(tx.hash),
+        "from": to_hex(tx.call.sender),
+        "to": to_hex(tx.call.to),
+        "value": str(tx.call.value),
+        "input": to_hex(tx.call.data),
+        "blockNumber": str(block.number),
+        "confirmations": str(newest - block.number),
+        "timeStamp": str(block.timestamp_s),
+        "gasLimit": str(tx.gas_limit),
+        "gasUsed": str(receipt.gas_used),
+        "gasPrice": str(receipt.gas_price),
+        "logs": list(map(_log, receipt.logs)),
+        "success": receipt.succeeded,
+        "revertReason": receipt.revert_reason or "",
+        "next_page_params": None,
+    }
+
+
+def _log(log: Log) -> Json:
+    topics = [to_hex(topic) for topic in log.topics]
+    return {
+        "address": to_hex(log.address),
+        "data": to_hex(log.data),
+        "index": str(log.index),
+        "topics": topics + [None] * (4 - len(topics)),
+    }
+
+
+def _ok(value: Json) -> Json:
+    return {"status": "1", "message": "OK", "result": value}
+
+
+def _failed(text: str) -> Json:
+    return {"status": "0", "message": text, "result": None}

@@ -1,0 +1,234 @@
+"""The facilitator's HTTP API, in the two versions of the x402 standard.
+
+Both versions have the same three paths; the body of verify and settle says which it is. Refusals
+are answered 200, with the standard's words (`protocol.x402_reasons`); only a body that is no JSON
+object with the three fields is a 400. What was sent and is not mined in time is
+"settlement_pending" with its hash; asked again, settle waits for the same transaction.
+Decision: 4.1/standard-reasons.
+"""
+
+from typing import assert_never
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from x402sim import web
+from x402sim.chain.base import ChainUnavailable
+from x402sim.chain.reverts import Cause
+from x402sim.facilitator import engine
+from x402sim.facilitator.engine import (
+    Asked,
+    Facilitator,
+    NotTransferred,
+    Pending,
+    Rejected,
+    SettleResult,
+    Transferred,
+)
+from x402sim.protocol import x402, x402_reasons
+from x402sim.protocol.crypto import checksum, to_hex
+from x402sim.protocol.messages import BadMessage, RequiredPayment, decode
+from x402sim.protocol.rules import Terms
+from x402sim.protocol.x402 import RequirementsV1, RequirementsV2, Version
+
+SUPPORTED_PATH = "/supported"
+VERIFY_PATH = "/verify"
+SETTLE_PATH = "/settle"
+_FIELDS = ", ".join(field.encode_name for field in msgspec.structs.fields(x402.FacilitatorRequest))
+INDEX = f"""\
+A facilitator of the x402 standard, versions 1 and 2.
+GET  {SUPPORTED_PATH}
+POST {VERIFY_PATH}   {{{_FIELDS}}}
+POST {SETTLE_PATH}   the same body
+"""
+
+
+class _Unread(msgspec.Struct, frozen=True):
+    """A request with a part that cannot be read: the word for it, and what is wrong there."""
+
+    reason: str
+    message: str
+
+
+class _Read(msgspec.Struct, frozen=True):
+    """A request in one version."""
+
+    version: Version
+    asked: Asked
+    payer: str
+
+
+def routes(facilitator: Facilitator) -> list[Route]:
+    """Return the routes of this dialect."""
+
+    async def supported(_: Request) -> Response:
+        return web.answer(_supported(facilitator))
+
+    async def verify(request: Request) -> Response:
+        return web.answer(await _verified(facilitator, await _body(request)))
+
+    async def settle(request: Request) -> Response:
+        return web.answer(await _settled(facilitator, await _body(request)))
+
+    return [
+        Route(SUPPORTED_PATH, supported, methods=["GET"]),
+        Route(VERIFY_PATH, verify, methods=["POST"]),
+        Route(SETTLE_PATH, settle, methods=["POST"]),
+    ]
+
+
+async def _body(request: Request) -> x402.FacilitatorRequest:
+    """Read the body of verify or settle; raises `Refused` 400."""
+    body: x402.FacilitatorRequest = web.parse(await web.read_body(request), x402.FacilitatorRequest)
+    return body
+
+
+def _supported(facilitator: Facilitator) -> x402.Supported:
+    kinds = [
+        x402.SupportedKind(
+            x402_version=version,
+            scheme=x402.SCHEME,
+            network=x402.network_name(version, facilitator.network),
+        )
+        for version in x402.VERSIONS
+    ]
+    signers = {"eip155:*": [checksum(facilitator.account)]}
+    return x402.Supported(kinds=kinds, extensions=[], signers=signers)
+
+
+async def _verified(facilitator: Facilitator, body: x402.FacilitatorRequest) -> x402.Verified:
+    read = _read(facilitator, body)
+    if isinstance(read, _Unread):
+        return x402.Verified(
+            is_valid=False, invalid_reason=read.reason, invalid_message=read.message
+        )
+    try:
+        refused = await engine.verify_and_simulate(facilitator, read.asked)
+    except ChainUnavailable as error:
+        reason = x402_reasons.UNEXPECTED_VERIFY
+        return x402.Verified(
+            is_valid=False, invalid_reason=reason, invalid_message=str(error), payer=read.payer
+        )
+    reason_seen = None if refused is None else _reason(read.version, refused)
+    return x402.Verified(is_valid=refused is None, invalid_reason=reason_seen, payer=read.payer)
+
+
+async def _settled(facilitator: Facilitator, body: x402.FacilitatorRequest) -> x402.Settlement:
+    read = _read(facilitator, body)
+    if isinstance(read, _Unread):
+        return x402.Settlement(success=False, error_reason=read.reason, error_message=read.message)
+    try:
+        outcome = await engine.settle(facilitator, read.asked)
+    except ChainUnavailable as error:  # nothing was sent
+        return _settlement(facilitator, read, x402_reasons.UNEXPECTED_SETTLE, message=str(error))
+    return _outcome(facilitator, read, outcome)
+
+
+def _outcome(facilitator: Facilitator, read: _Read, outcome: SettleResult) -> x402.Settlement:
+    match outcome:
+        case Transferred(tx_hash=tx_hash):
+            return _settlement(facilitator, read, None, transaction=to_hex(tx_hash))
+        case Pending(tx_hash=tx_hash):
+            reason = x402_reasons.PENDING
+            return _settlement(facilitator, read, reason, transaction=to_hex(tx_hash))
+        case NotTransferred(tx_hash=mined):
+            transaction = "" if mined is None else to_hex(mined)
+            reason = _reason(read.version, outcome)
+            return _settlement(facilitator, read, reason, transaction=transaction)
+        case Rejected():
+            return _settlement(facilitator, read, _reason(read.version, outcome))
+        case _:
+            assert_never(outcome)
+
+
+def _settlement(
+    facilitator: Facilitator,
+    read: _Read,
+    reason: str | None,
+    *,
+    transaction: str = "",
+    message: str | None = None,
+) -> x402.Settlement:
+    return x402.Settlement(
+        success=reason is None,
+        transaction=transaction,
+        network=x402.network_name(read.version, facilitator.network),
+        payer=read.payer,
+        error_reason=reason,
+        error_message=message,
+    )
+
+
+def _reason(version: Version, refused: Rejected | NotTransferred) -> str:
+    """Return the standard's word for a refusal."""
+    if isinstance(refused, Rejected):
+        return x402_reasons.invalid_reason(version, refused.why)
+    match refused.why:
+        case Cause.BALANCE:
+            return x402_reasons.FUNDS
+        case Cause.NONCE:
+            return x402_reasons.nonce_used(version)
+        case Cause.SIGNATURE:
+            return x402_reasons.SIGNATURE
+        case Cause.EARLY:
+            return x402_reasons.VALID_AFTER
+        case Cause.LATE:
+            return x402_reasons.VALID_BEFORE
+        case _:
+            return x402_reasons.STATE
+
+
+# --- reading -------------------------------------------------------------------------
+
+
+def _read(facilitator: Facilitator, body: x402.FacilitatorRequest) -> _Read | _Unread:
+    """Read the parts of a request, in the version that it names."""
+    version: Version
+    if body.x402_version == 1:
+        version = 1
+    elif body.x402_version == 2:
+        version = 2
+    else:
+        wrong = f"wanted 1 or 2, got {body.x402_version}"
+        return _Unread(x402_reasons.INVALID_VERSION, wrong)
+    try:
+        payment = x402.payment_of(version, bytes(body.payment_payload))
+    except BadMessage as wrong:
+        return _Unread(x402_reasons.INVALID_PAYLOAD, str(wrong))
+    try:
+        wanted = _requirements(version, bytes(body.payment_requirements))
+    except BadMessage as wrong:
+        return _Unread(x402_reasons.INVALID_REQUIREMENTS, str(wrong))
+    signed = payment.signed
+    if version == 1:  # a payment of version 1 does not name its token: its signature binds it
+        signed = msgspec.structs.replace(signed, asset=wanted.asset)
+    asked = Asked(
+        signed,
+        _common(wanted),
+        x402.network_name(version, facilitator.network),
+        Terms(may_exceed=version == 1, domain=wanted.extra or {}, now_s=facilitator.clock.now_s()),
+    )
+    return _Read(version, asked, checksum(signed.authorization.from_))
+
+
+def _requirements(version: Version, body: bytes) -> RequirementsV1 | RequirementsV2:
+    kind = RequirementsV1 if version == 1 else RequirementsV2
+    wanted: RequirementsV1 | RequirementsV2 = decode(body, kind)
+    return wanted
+
+
+def _common(wanted: RequirementsV1 | RequirementsV2) -> RequiredPayment:
+    """Return the requirements as the engine reads them."""
+    match wanted:
+        case RequirementsV1(max_amount_required=amount) | RequirementsV2(amount=amount):
+            pass
+    return RequiredPayment(
+        scheme=wanted.scheme,
+        network=wanted.network,
+        pay_to=wanted.pay_to,
+        asset=wanted.asset,
+        max_amount_required=amount,
+        max_timeout_seconds=wanted.max_timeout_seconds,
+    )

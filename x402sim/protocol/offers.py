@@ -1,0 +1,59 @@
+"""What does a 402 look like that can be paid in two steps (2.2) and in one, as the standard says?
+
+The body is that of section 2.2 with the fields of version 1 beside it; version 2 is in a header.
+"""
+
+import msgspec
+from msgspec.structs import asdict
+
+from x402sim.protocol.messages import PaymentRequired
+from x402sim.protocol.networks import Network
+from x402sim.protocol.x402 import (
+    RequiredV2,
+    RequirementsV1,
+    Resource,
+    requirements_v1,
+    requirements_v2,
+    to_base64,
+)
+
+MIME_TYPE = "application/json"
+
+
+class OfferBody(PaymentRequired, frozen=True, omit_defaults=True):
+    """The body of a 402; `reason` tells what was wrong with the payment in the request."""
+
+    x402_version: int
+    accepts: list[RequirementsV1]
+    reason: str | None = None
+
+
+class Offers(msgspec.Struct, frozen=True):
+    """The body of a 402, and its header PAYMENT-REQUIRED."""
+
+    body: OfferBody
+    header: str
+
+
+def offers(
+    required: PaymentRequired,
+    network: Network,
+    *,
+    url: str,
+    error: str = "",
+    reason: str | None = None,
+) -> Offers:
+    """Return a 402 for the whole URL of a resource; `error` is the standard's word for a refusal.
+
+    Without one the text is that of section 2.2.
+    """
+    wanted = required.payment_requirements
+    header = RequiredV2(
+        x402_version=2,
+        error=error or required.error,
+        resource=Resource(url=url, description=wanted.description or "", mime_type=MIME_TYPE),
+        accepts=[requirements_v2(wanted, network)],
+    )
+    accepts = [requirements_v1(wanted, network, url=url, mime_type=MIME_TYPE)]
+    body = OfferBody(**asdict(required), x402_version=1, accepts=accepts, reason=reason)
+    return Offers(body, to_base64(header))

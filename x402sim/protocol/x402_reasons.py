@@ -1,0 +1,54 @@
+"""The x402 standard's words for why a payment is not valid or not settled.
+
+The words of section 9 of its specification come first. Where it has none for a case, version 2
+uses the word that the public libraries share, and version 1, whose words are a closed list there,
+the nearest of its section 9. Decision: 4.1/standard-reasons.
+"""
+
+from x402sim.protocol.rules import Invalid
+from x402sim.protocol.x402 import Version
+
+INVALID_VERSION = "invalid_x402_version"
+INVALID_PAYLOAD = "invalid_payload"
+INVALID_REQUIREMENTS = "invalid_payment_requirements"
+VALID_AFTER = "invalid_exact_evm_payload_authorization_valid_after"
+VALID_BEFORE = "invalid_exact_evm_payload_authorization_valid_before"
+SIGNATURE = "invalid_exact_evm_payload_signature"
+FUNDS = "insufficient_funds"
+STATE = "invalid_transaction_state"
+PENDING = "settlement_pending"
+"""Not final: the transaction was sent, and may still be mined."""
+UNEXPECTED_VERIFY = "unexpected_verify_error"
+UNEXPECTED_SETTLE = "unexpected_settle_error"
+
+_INVALID: dict[Invalid, str] = {
+    Invalid.HEADER: INVALID_PAYLOAD,
+    Invalid.SCHEME: "unsupported_scheme",
+    Invalid.NETWORK: "invalid_network",
+    Invalid.ASSET: INVALID_REQUIREMENTS,
+    Invalid.RECIPIENT: "invalid_exact_evm_payload_recipient_mismatch",
+    Invalid.AMOUNT: "invalid_exact_evm_payload_authorization_value",
+    Invalid.SIGNATURE: SIGNATURE,
+    Invalid.DOMAIN: INVALID_REQUIREMENTS,
+    Invalid.DOMAIN_NAME: INVALID_REQUIREMENTS,
+    Invalid.DOMAIN_VERSION: INVALID_REQUIREMENTS,
+    Invalid.EARLY: VALID_AFTER,
+    Invalid.LATE: VALID_BEFORE,
+}
+_INVALID_V2: dict[Invalid, str] = {
+    **_INVALID,
+    Invalid.AMOUNT: "invalid_exact_evm_payload_authorization_value_mismatch",
+    Invalid.DOMAIN_NAME: "invalid_exact_evm_token_name_mismatch",
+    Invalid.DOMAIN_VERSION: "invalid_exact_evm_token_version_mismatch",
+}
+_NONCE: dict[Version, str] = {1: STATE, 2: "invalid_exact_evm_nonce_already_used"}
+
+
+def invalid_reason(version: Version, why: Invalid) -> str:
+    """Return the word for an invalid payment."""
+    return (_INVALID if version == 1 else _INVALID_V2)[why]
+
+
+def nonce_used(version: Version) -> str:
+    """Return the word for an authorization that was used or cancelled."""
+    return _NONCE[version]

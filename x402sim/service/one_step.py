@@ -1,0 +1,170 @@
+"""How does an endpoint take a payment in the request itself, as the x402 standard does?
+
+X-PAYMENT (version 1) or PAYMENT-SIGNATURE (version 2) holds an authorization: the third proof of
+payment, beside payment id and session id (decision 5/one-step). It is read here, and compared with
+what the endpoint asks for; `gate.spend` settles it as POST /api/pay does. One authorization makes
+one payment id for one resource, however often and in whatever spelling it is sent.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+from msgspec import UNSET
+from msgspec.structs import replace
+from starlette.responses import Response
+
+from x402sim import web
+from x402sim.protocol import x402_reasons
+from x402sim.protocol.crypto import checksum
+from x402sim.protocol.eip3009 import is_early
+from x402sim.protocol.header import SignedPayment, encode_header
+from x402sim.protocol.messages import BadMessage, PaymentRequired, SettlementRequest, decode
+from x402sim.protocol.offers import offers
+from x402sim.protocol.refusals import Refusal, RequestError, SettlementRefused, Unpaid
+from x402sim.protocol.rules import VERIFICATION, Verification, first_broken, without
+from x402sim.protocol.x402 import (
+    PAYMENT_HEADERS,
+    REQUIRED_HEADER,
+    RESPONSE_HEADERS,
+    Settlement,
+    StandardPayment,
+    Version,
+    from_base64,
+    network_name,
+    payment_of,
+    to_base64,
+)
+from x402sim.service.issue import Terms
+from x402sim.service.state import Service
+
+MATCH = without(VERIFICATION, "5/signature-proves")
+"""What a payment must match. Whether its payer has signed it, the facilitator judges."""
+_CODES: Mapping[Refusal, str] = {
+    Refusal.INSUFFICIENT_BALANCE: x402_reasons.FUNDS,
+    Refusal.INVALID_SIGNATURE: x402_reasons.SIGNATURE,
+    Refusal.EXPIRED: x402_reasons.VALID_BEFORE,
+}
+"""The standard's words for refused settlements; `_code` knows the others."""
+_USED = (Refusal.NONCE_USED, Refusal.ALREADY_SETTLED)
+
+
+class OneStep(msgspec.Struct, frozen=True):
+    """A payment in one step: its payer's address, and how it is settled (4.1)."""
+
+    version: Version
+    payer: str
+    settlement: SettlementRequest
+
+
+def find(service: Service, headers: Mapping[str, str], resource: str, amount_base: int) -> OneStep:
+    """Return the payment that a request's headers hold; version 2 counts before 1.
+
+    Raises `Unpaid`, and `Refused` 400 for a payment that cannot be read.
+    """
+    sent: list[Version] = [each for each in (2, 1) if PAYMENT_HEADERS[each] in headers]
+    if not sent or not service.settings.one_step:
+        raise Unpaid
+    payment = _read(sent[0], headers[PAYMENT_HEADERS[sent[0]]])
+    return _match(service, payment, Terms(resource, amount_base, expires_s=0))
+
+
+def _read(version: Version, text: str) -> StandardPayment:
+    """Decode a payment; what is no JSON object is unreadable (400), another one is not accepted."""
+    try:
+        body = from_base64(text)
+        said: dict[str, Any] = decode(body, dict[str, Any])
+    except BadMessage as wrong:
+        raise web.refused(RequestError.INVALID_PAYMENT, str(wrong)) from wrong
+    if said.get("x402Version") != version:
+        seen = repr(said.get("x402Version"))[:20]
+        wanted = f"{PAYMENT_HEADERS[version]} wants x402Version {version}, got {seen}"
+        raise Unpaid(x402_reasons.INVALID_VERSION, wanted)
+    try:
+        return payment_of(version, body)
+    except BadMessage as wrong:
+        raise Unpaid(x402_reasons.INVALID_PAYLOAD, str(wrong)) from wrong
+
+
+def _match(service: Service, payment: StandardPayment, terms: Terms) -> OneStep:
+    """Compare a payment with what is asked for; raises `Unpaid`."""
+    network, auth = service.setup.network, payment.signed.authorization
+    issued = replace(service.issuer.requirements(terms), description=UNSET)
+    signed = _in_our_words(service, payment)
+    if broken := first_broken(MATCH, case := Verification(signed, issued, network)):
+        code = x402_reasons.invalid_reason(payment.version, broken.refusal)
+        raise Unpaid(code, f"{broken.refusal.value} {broken.reason(case)}".strip())
+    _require_resource(payment, terms.resource)
+    if is_early(auth, now_s := service.clock.now_s()):
+        times = f"validAfter is {auth.valid_after}, the server's clock says {now_s}"
+        raise Unpaid(x402_reasons.VALID_AFTER, times)
+    return OneStep(
+        version=payment.version,
+        payer=checksum(auth.from_),
+        settlement=SettlementRequest(
+            payment_id=service.issuer.derive(terms.resource, auth),
+            payment_header=encode_header(auth, signed.signature, network),
+            payment_requirements=issued,
+        ),
+    )
+
+
+def _in_our_words(service: Service, payment: StandardPayment) -> SignedPayment:
+    """Return what was signed with our network's name, and with the token if none is named."""
+    network, signed = service.setup.network, payment.signed
+    if signed.network == network_name(payment.version, network):
+        signed = replace(signed, network=network.name)
+    return replace(signed, asset=signed.asset or checksum(network.asset))
+
+
+def _require_resource(payment: StandardPayment, path: str) -> None:
+    """Raise `Unpaid` if a payment names another resource; its host is whoever was asked."""
+    if payment.resource is None:
+        return
+    try:
+        named = urlsplit(payment.resource.url).path
+    except ValueError:
+        named = payment.resource.url
+    if named != path:
+        reason = f"the payment is for {named[:80]!r}, not for {path!r}"
+        raise Unpaid(x402_reasons.INVALID_REQUIREMENTS, reason)
+
+
+# --- answers -------------------------------------------------------------------------
+
+
+def offer(service: Service, required: PaymentRequired, url: str, why: Unpaid) -> Response:
+    """Return a 402 in both versions of the standard; `url` is the whole URL asked."""
+    if not service.settings.one_step:
+        return web.answer(required, 402)
+    offered = offers(required, service.setup.network, url=url, error=why.code, reason=why.told)
+    return web.answer(offered.body, 402, {REQUIRED_HEADER: offered.header, **why.headers})
+
+
+def receipt(service: Service, paid: OneStep) -> Mapping[str, str]:
+    """Return the header that tells of the settlement of a payment."""
+    stored = service.store.payments.get(paid.settlement.payment_id)
+    tx_hash = stored.record.tx_hash if stored else None
+    return _told(service, paid, Settlement(success=True, transaction=tx_hash or ""))
+
+
+def refused(service: Service, paid: OneStep, why: SettlementRefused) -> Unpaid:
+    """Return what answers a payment that was not settled."""
+    row, code = why.refusal.row, _code(paid.version, why.refusal)
+    is_kept = row.resend or (row.final is None and not why.final)
+    failed = Settlement(success=False, error_reason=code, error_message=str(why))
+    headers = _told(service, paid, failed) if paid.version == 2 else None
+    return Unpaid(code, str(why), headers=headers, kept=why if is_kept else None)
+
+
+def _code(version: Version, refusal: Refusal) -> str:
+    if refusal in _USED:
+        return x402_reasons.nonce_used(version)
+    return _CODES.get(refusal, x402_reasons.UNEXPECTED_SETTLE)
+
+
+def _told(service: Service, paid: OneStep, settlement: Settlement) -> Mapping[str, str]:
+    network = network_name(paid.version, service.setup.network)
+    told = replace(settlement, network=network, payer=paid.payer)
+    return {RESPONSE_HEADERS[paid.version]: to_base64(told)}

@@ -1,0 +1,26 @@
+"""Whose are the accounts that a server funds, when nobody says?
+
+Those that users of anvil and Hardhat know, unless a seed is given: then they are drawn from it. On
+an existing node they are drawn too: there everybody has the keys of the known ones, and takes what
+comes to them. A file keeps the accounts that it was begun with.
+"""
+
+from pathlib import Path
+
+from x402sim.chain.ledger.files import begun_with
+from x402sim.protocol.phrase import KNOWN
+from x402sim.world.chains.backend import ChainBackend
+from x402sim.world.chains.ledger import chain_file
+
+_WITHOUT_ACCOUNTS = 3
+"""The number of a genesis's arguments in a file whose accounts were drawn."""
+
+
+def phrase_of(
+    mnemonic: str | None, *, seed: int | None, chain: ChainBackend, file: Path | None
+) -> str | None:
+    """Return the phrase of a server's accounts; None if they are drawn from the seed."""
+    if mnemonic is not None or seed is not None or chain.is_persistent:
+        return mnemonic
+    begun = begun_with(chain_file(file)) if file else None
+    return None if begun is not None and len(begun) == _WITHOUT_ACCOUNTS else KNOWN
