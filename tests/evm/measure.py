@@ -28,11 +28,10 @@ from tests.chain.helpers import (
     transfer_call,
 )
 from tests.evm import find
-from tests.evm.helpers import ChainDriver, Town
+from tests.evm.helpers import HARDFORKS, ChainDriver, Town
 from x402sim.chain import contract
 from x402sim.chain import ledger as home
 from x402sim.chain.ledger import gas
-from x402sim.chain.node.anvil import HARDFORK
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import ZERO_ADDRESS, Address
@@ -403,7 +402,7 @@ def measure(name: str, driver: ChainDriver) -> dict[str, Any]:
     prepare(driver)
     return {
         "node": driver.run(driver.chain.node.ask("web3_clientVersion")).replace("/v", " "),
-        "hardfork": HARDFORK,
+        "hardfork": HARDFORKS[name],
         **(_circle() if name == "circle" else _openzeppelin()),
         "flows": {flow.name: cost(driver, flow) for flow in flows(name, driver.domain)},
     }
