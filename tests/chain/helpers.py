@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+from collections.abc import Callable
 from pathlib import Path
 
 from coincurve import PrivateKey
@@ -13,6 +14,7 @@ from x402sim.clock import Clock
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address, sign
+from x402sim.protocol.eip2612 import Permit, permit_digest
 from x402sim.protocol.eip3009 import (
     RECEIVE_TYPEHASH,
     TRANSFER_TYPEHASH,
@@ -128,6 +130,19 @@ def transfer_call(
         abi.RECEIVE_WITH_AUTHORIZATION_BYTES if receive else abi.TRANSFER_WITH_AUTHORIZATION_BYTES
     )
     return abi.calldata(overload, *words, 7 * 32) + tail(signature)
+
+
+def permit_call(
+    permit: Permit,
+    *,
+    by: Wallet = ALICE,
+    domain: Domain = TESTNET.domain,
+    packed: bool = False,
+    spoil: Callable[[bytes], bytes] = bytes,
+) -> bytes:
+    """Return calldata of a signed permit."""
+    signature = spoil(sign(permit_digest(permit, domain), _key(by)))
+    return abi.permit(permit, signature, packed=packed)
 
 
 def cancel_call(

@@ -23,6 +23,7 @@ from tests.chain.helpers import (
     authorization,
     cancel_call,
     nonce,
+    permit_call,
     signature_of,
     transfer_call,
 )
@@ -34,10 +35,22 @@ from x402sim.chain.ledger import gas
 from x402sim.chain.node.anvil import HARDFORK
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol import abi
-from x402sim.protocol.crypto import ZERO_ADDRESS
+from x402sim.protocol.crypto import ZERO_ADDRESS, Address
+from x402sim.protocol.eip2612 import Permit
 from x402sim.protocol.eip3009 import Domain
 
 CONTRACTS = ("circle", "openzeppelin")
+
+
+WALLET = contract.wallet_address(ALICE.address_bytes)
+"""The smart wallet of Alice."""
+
+
+def prepare(driver: ChainDriver) -> None:
+    """Put the smart wallet on a chain."""
+    alice = ALICE.address_bytes
+    slots = contract.wallet_storage(alice)
+    driver.run(driver.chain.rewinding.set_code(WALLET, contract.wallet_code(), slots))
 
 
 def table(name: str) -> Path:
@@ -87,6 +100,8 @@ def v_of(data: bytes) -> int:
         abi.TRANSFER_WITH_AUTHORIZATION_BYTES: 8 * 32 + 64,
         abi.RECEIVE_WITH_AUTHORIZATION_BYTES: 8 * 32 + 64,
         abi.CANCEL_AUTHORIZATION_BYTES: 4 * 32 + 64,
+        abi.PERMIT: 5 * 32 - 1,
+        abi.PERMIT_BYTES: 6 * 32 + 64,
     }.get(data[:4])
     return 27 if at is None else data[4 + at]
 
@@ -161,6 +176,81 @@ def common(domain: Domain) -> list[Flow]:
             "a cancellation signed by another",
             cancel_call(nonce("v"), by=MALLORY, domain=domain),
         ),
+        *allowances(),
+    ]
+
+
+def allowances() -> list[Flow]:
+    """Return the flows of ERC-20's allowances."""
+    shop, mallory = SHOP.address_bytes, MALLORY.address_bytes
+
+    def approved(amount_base: int) -> bytes:
+        return abi.calldata(abi.APPROVE, mallory, amount_base)
+
+    def taken(amount_base: int) -> bytes:
+        return abi.calldata(abi.TRANSFER_FROM, ALICE.address_bytes, shop, amount_base)
+
+    return [
+        Flow("first approval", "an allowance for a new spender", approved(900), ALICE),
+        Flow("approval", "an allowance changed", approved(1000), ALICE),
+        Flow("transfer from", "a transfer by a spender", taken(10), MALLORY),
+        Flow("refused: transfer from", "a transfer above the allowance", taken(10**6), MALLORY),
+        Flow("last approval", "an allowance taken back", approved(0), ALICE),
+        Flow("endless approval", "an allowance of all there is", approved(2**256 - 1), ALICE),
+        Flow("endless transfer from", "a transfer by such a spender", taken(10), MALLORY),
+        Flow(
+            "refused: transfer from, balance",
+            "a spender's transfer without enough",
+            taken(10 * START_BASE),
+            MALLORY,
+        ),
+        Flow(
+            "refused: approval to nobody",
+            "an allowance for the zero address",
+            abi.calldata(abi.APPROVE, ZERO_ADDRESS, 1),
+            ALICE,
+        ),
+    ]
+
+
+def permits(domain: Domain) -> list[Flow]:
+    """Return the flows of Circle's permits, and of its changes of allowances."""
+    mallory, alice = MALLORY.address_bytes, ALICE.address_bytes
+
+    def permitted(
+        used: int, *, deadline: int = NOW_S + 300, spender: Address = mallory, **changes: Any
+    ) -> bytes:
+        permit = Permit(alice, spender, 1000 + used, used, deadline)
+        return permit_call(permit, domain=domain, **changes)
+
+    def changed(function: bytes, amount_base: int) -> bytes:
+        return abi.calldata(function, mallory, amount_base)
+
+    return [
+        Flow("decrease", "an allowance decreased", changed(abi.DECREASE_ALLOWANCE, 7), ALICE),
+        Flow("increase", "an allowance increased", changed(abi.INCREASE_ALLOWANCE, 5), ALICE),
+        Flow(
+            "refused: increase",
+            "an allowance increased above the largest",
+            changed(abi.INCREASE_ALLOWANCE, 2**256 - 1),
+            ALICE,
+        ),
+        Flow(
+            "refused: decrease",
+            "an allowance decreased below zero",
+            changed(abi.DECREASE_ALLOWANCE, 2**256 - 1),
+            ALICE,
+        ),
+        Flow("first permit", "the first permit of an owner", permitted(0)),
+        Flow("permit", "a permit that changes an allowance", permitted(1)),
+        Flow("permit as bytes", "a permit, signature as bytes", permitted(2, packed=True)),
+        Flow("refused: permit, late", "a permit too late", permitted(3, deadline=NOW_S - 1)),
+        Flow("refused: permit, signature", "a permit by another", permitted(3, by=MALLORY)),
+        Flow(
+            "refused: permit to nobody",
+            "a permit for the zero address",
+            permitted(3, spender=ZERO_ADDRESS),
+        ),
     ]
 
 
@@ -177,7 +267,25 @@ def of_circle(domain: Domain) -> list[Flow]:
     def spoiled(name: str, spoil: Callable[[bytes], bytes]) -> bytes:
         return pay(name, spoil=spoil)
 
+    wallet = authorization(from_=WALLET, nonce=nonce("wallet"))
+    signature = signature_of(wallet, domain=domain)
+    again = authorization(from_=WALLET, nonce=nonce("wallet, again"))
+    packed = signature_of(again, domain=domain)
+
     return [
+        Flow(
+            "transfer to a wallet", "tokens for a smart wallet", abi.transfer(WALLET, 50_000), ALICE
+        ),
+        Flow(
+            "settlement of a wallet",
+            "a payment by a smart wallet, signed by its owner",
+            transfer_call(wallet, signature),
+        ),
+        Flow(
+            "settlement of a wallet as bytes",
+            "a payment by a smart wallet, signature as bytes",
+            transfer_call(again, packed, packed=True),
+        ),
         Flow("settlement as bytes", "a payment, signature as bytes", pay("l", packed=True)),
         Flow(
             "receipt as bytes",
@@ -268,7 +376,20 @@ def of_circle(domain: Domain) -> list[Flow]:
             abi.transfer(SHOP.address_bytes, 1),
             ALICE,
         ),
+        Flow(
+            "refused: approval while paused",
+            "an allowance while the token is paused",
+            abi.calldata(abi.APPROVE, mallory, 1),
+            ALICE,
+        ),
+        Flow(
+            "refused: transfer from while paused",
+            "a spender's transfer while the token is paused",
+            abi.calldata(abi.TRANSFER_FROM, alice, SHOP.address_bytes, 1),
+            MALLORY,
+        ),
         Flow("unpause", "the token no longer paused", abi.UNPAUSE, OWNER),
+        *permits(domain),
     ]
 
 
@@ -279,6 +400,7 @@ def flows(name: str, domain: Domain) -> list[Flow]:
 
 def measure(name: str, driver: ChainDriver) -> dict[str, Any]:
     """Return the table: gas of each flow, done in order on a new chain."""
+    prepare(driver)
     return {
         "node": driver.run(driver.chain.node.ask("web3_clientVersion")).replace("/v", " "),
         "hardfork": HARDFORK,

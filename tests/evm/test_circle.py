@@ -12,6 +12,7 @@ from tests.chain.helpers import (
     authorization,
     cancel_call,
     nonce,
+    permit_call,
     signature_of,
     transfer_call,
 )
@@ -20,6 +21,7 @@ from tests.evm.helpers import ChainDriver, Town
 from x402sim.chain.ledger.token import FUNCTIONS
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import keccak256, to_hex
+from x402sim.protocol.eip2612 import Permit
 
 
 @pytest.fixture
@@ -34,8 +36,11 @@ def do(two: list[ChainDriver]) -> None:
     domain = two[0].domain
     auth = authorization()
     paid = transfer_call(auth, signature_of(auth, domain=domain))
+    permit = Permit(ALICE.address_bytes, MALLORY.address_bytes, 70, 0, 2**256 - 1)
     calls = [
         (paid, RELAYER),
+        (permit_call(permit, domain=domain), RELAYER),
+        (abi.calldata(abi.APPROVE, SHOP.address_bytes, 50), ALICE),
         (cancel_call(nonce("second"), domain=domain), RELAYER),
         (abi.calldata(abi.CONFIGURE_MINTER, MALLORY.address_bytes, 10), OWNER),
         (abi.mint(SHOP.address_bytes, 7), MALLORY),
@@ -60,6 +65,8 @@ def test_the_ledger_has_circles_storage(two: list[ChainDriver]):
         *(abi.word(n) for n in range(12)),
         *(entry(mapping, account) for mapping in (9, 12, 13) for account in accounts),
         *used,
+        *(entry(int.from_bytes(entry(10, accounts[0])), a) for a in accounts),
+        *(entry(17, account) for account in accounts),
     ]
     asked = [("eth_getStorageAt", to_hex(TOKEN), to_hex(slot), "latest") for slot in slots]
     real = two[0].run(anvil.node.ask_all(*asked))
@@ -71,34 +78,36 @@ def test_the_ledger_has_circles_storage(two: list[ChainDriver]):
 VIEWS = [
     *(abi.NAME, abi.SYMBOL, abi.VERSION, abi.DECIMALS, abi.TOTAL_SUPPLY, abi.OWNER, abi.PAUSED),
     *(abi.MASTER_MINTER, abi.PAUSER, abi.BLACKLISTER, abi.DOMAIN_SEPARATOR),
-    *(abi.TRANSFER_TYPEHASH, abi.RECEIVE_TYPEHASH, abi.CANCEL_TYPEHASH),
+    *(abi.PERMIT_TYPEHASH, abi.TRANSFER_TYPEHASH, abi.RECEIVE_TYPEHASH, abi.CANCEL_TYPEHASH),
 ]
 
 
 def test_every_getter_answers_the_same(two: list[ChainDriver]):
     do(two)
     accounts = [w.address_bytes for w in (ALICE, SHOP, OWNER, MALLORY)] + [TOKEN]
-    functions = (abi.BALANCE_OF, abi.IS_BLACKLISTED, abi.IS_MINTER, abi.MINTER_ALLOWANCE)
-    views = [*VIEWS, *(abi.calldata(f, account) for f in functions for account in accounts)]
+    functions = (
+        abi.NONCES,
+        abi.BALANCE_OF,
+        abi.IS_BLACKLISTED,
+        abi.IS_MINTER,
+        abi.MINTER_ALLOWANCE,
+    )
+    pairs = [abi.calldata(abi.ALLOWANCE, a, b) for a in accounts for b in accounts]
+    views = [*VIEWS, *pairs, *(abi.calldata(f, account) for f in functions for account in accounts)]
     for view in views:
         real, ours = (driver.view(view) for driver in two)
         assert ours == real, view.hex()
 
 
 NOT_ON_THE_LEDGER = {
-    *("allowance(address,address)", "approve(address,uint256)"),
-    *("increaseAllowance(address,uint256)", "decreaseAllowance(address,uint256)"),
-    "transferFrom(address,address,uint256)",
-    "permit(address,address,uint256,uint256,uint8,bytes32,bytes32)",
-    "permit(address,address,uint256,uint256,bytes)",
-    *("nonces(address)", "PERMIT_TYPEHASH()", "currency()"),
+    "currency()",
     *("rescuer()", "rescueERC20(address,address,uint256)", "updateRescuer(address)"),
     *("transferOwnership(address)", "updateBlacklister(address)", "updatePauser(address)"),
     "updateMasterMinter(address)",
     "initialize(string,string,string,uint8,address,address,address,address)",
     *("initializeV2(string)", "initializeV2_1(address)", "initializeV2_2(address[],string)"),
 }
-"""What Circle's contract has besides: allowances, and changes of roles and versions."""
+"""What Circle's contract has besides: changes of roles and versions."""
 
 
 def test_the_ledger_has_circles_functions():

@@ -9,7 +9,7 @@ after every step.
 from collections import Counter
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, replace
-from itertools import combinations
+from itertools import combinations, product
 from typing import Any
 
 import pytest
@@ -48,6 +48,7 @@ from x402sim.chain.reverts import Cause, cause
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import ZERO_ADDRESS, Address, Hash, sign, to_hex
+from x402sim.protocol.eip2612 import Permit, permit_digest
 from x402sim.protocol.eip3009 import (
     RECEIVE_TYPEHASH,
     TRANSFER_TYPEHASH,
@@ -101,6 +102,9 @@ SPENDING = [*FORGERIES, *WINDOWS_S, "the other type", "a stranger calls", "used"
 RIVALS = ["another signer", "high s", "opens now", "closes now", "used", "a stranger calls"]
 """Of any two of these, the one that is checked first must be told."""
 CANCELLING = [*FORGERIES, "used"]
+PERMIT_ENDS_S = {"ended a second ago": -1, "ends now": 0, "never ends": 2**256 - 1}
+"""When a permit ends, from now."""
+PERMITTING = [*FORGERIES, *PERMIT_ENDS_S, "another nonce", "as bytes"]
 
 
 def high(s: bytes) -> bytes:
@@ -272,6 +276,31 @@ class BothChains(RuleBasedStateMachine):
         name = "self-transfer" if payer.address_bytes == to else "transfer"
         self.send(name, abi.transfer(to, amount), payer)
 
+    @rule(owner=players, spender=accounts, amount=amounts | TOO_MUCH)
+    def approve(self, owner: Wallet, spender: Address, amount: int) -> None:
+        self.send("approve", abi.calldata(abi.APPROVE, spender, amount), owner)
+
+    @rule(owner=players, spender=accounts, amount=amounts | TOO_MUCH, more=st.booleans())
+    def change_allowance(self, owner: Wallet, spender: Address, amount: int, more: bool) -> None:
+        function = abi.INCREASE_ALLOWANCE if more else abi.DECREASE_ALLOWANCE
+        name = "increase" if more else "decrease"
+        self.send(name, abi.calldata(function, spender, amount), owner)
+
+    @rule(by=players, payer=accounts, to=accounts, amount=amounts)
+    def transfer_from(self, by: Wallet, payer: Address, to: Address, amount: int) -> None:
+        self.send("transfer from", abi.calldata(abi.TRANSFER_FROM, payer, to, amount), by)
+
+    @rule(owner=players, spender=accounts, amount=amounts | TOO_MUCH, faults=some(PERMITTING))
+    def permit(self, owner: Wallet, spender: Address, amount: int, faults: frozenset[str]) -> None:
+        account = owner.address_bytes
+        used = self.ledger.machine.state.permit_nonces.get(account, 0)
+        late = next((PERMIT_ENDS_S[fault] for fault in PERMIT_ENDS_S if fault in faults), 300)
+        deadline = late if late > 2**200 else self.now_s + late
+        asked = Permit(account, spender, amount, used + ("another nonce" in faults), deadline)
+        signature = signed(lambda domain: permit_digest(asked, domain), owner, faults, self.domain)
+        data = abi.permit(asked, signature, packed="as bytes" in faults)
+        self.send("permit", data, RELAYER, faults)
+
     @rule(payer=payers, to=accounts, amount=amounts, faults=some(SPENDING))
     def pay(self, payer: Wallet, to: Address, amount: int, faults: frozenset[str]) -> None:
         self.spend(False, payer, to, amount, faults)
@@ -389,7 +418,11 @@ class BothChains(RuleBasedStateMachine):
 
     @invariant()
     def both_are_in_the_same_state(self) -> None:
-        real, ours = (self.town.run(everything(chain, self.spent)) for chain in self.chains)
+        is_circle = self.town.contract == "circle"
+        real, ours = (
+            self.town.run(everything(chain, self.spent, has_permits=is_circle))
+            for chain in self.chains
+        )
         assert ours == real
 
     @invariant()
@@ -435,11 +468,18 @@ async def attempt(chain: WorldChain, call: Call) -> tuple[bytes | None, str | No
         return None, str(reverted)
 
 
-async def everything(chain: WorldChain, spent: list[tuple[Address, bytes]]) -> dict[str, object]:
+async def everything(
+    chain: WorldChain, spent: list[tuple[Address, bytes]], *, has_permits: bool
+) -> dict[str, object]:
     """Return all one can see of the token, the newest block and the accounts."""
     views = {"supply": abi.TOTAL_SUPPLY}
     for account in (*ACCOUNTS, OWNER.address_bytes):
         views[f"balance of {account.hex()}"] = abi.balance_of(account)
+    for owner, spender in product(ACCOUNTS[:3], ACCOUNTS[:3]):
+        name = f"{owner.hex()} allows {spender.hex()}"
+        views[name] = abi.calldata(abi.ALLOWANCE, owner, spender)
+    for owner in ACCOUNTS[:3] if has_permits else ():
+        views[f"permits of {owner.hex()}"] = abi.calldata(abi.NONCES, owner)
     for authorizer, used in spent[-12:]:
         views[f"state of {used.hex()}"] = abi.authorization_state(authorizer, used)
     read = read_anvil if isinstance(chain, LocalChain) else read_ledger
@@ -483,6 +523,17 @@ def walk_through(chains: BothChains) -> None:
     for faults in ({}, *({fault} for fault in SPENDING)):
         chains.pay(ALICE, shop, 7, frozenset(faults))
         chains.receive(ALICE, shop, 7, frozenset(faults))
+    for faults in ({}, *({fault} for fault in PERMITTING)):
+        chains.permit(ALICE, MALLORY.address_bytes, 1000, frozenset(faults))
+    for amount in (0, 7, 2**256 - 1):
+        chains.approve(ALICE, MALLORY.address_bytes, amount)
+        chains.change_allowance(ALICE, MALLORY.address_bytes, 5, True)
+        chains.change_allowance(ALICE, MALLORY.address_bytes, 6, False)
+        for to in (shop, alice, MALLORY.address_bytes, ZERO_ADDRESS):
+            chains.transfer_from(MALLORY, alice, to, 3)
+    chains.approve(ALICE, alice, 9)
+    chains.transfer_from(ALICE, alice, shop, 3)
+    chains.approve(ALICE, ZERO_ADDRESS, 9)
     for faults in ({}, *({fault} for fault in CANCELLING)):
         chains.cancel(ALICE, frozenset(faults))
     for pair in combinations(RIVALS, 2):
@@ -517,7 +568,10 @@ def walk_through(chains: BothChains) -> None:
     chains.compare_logs(0)
 
 
-WITHOUT_FAULT = ("mint", "transfer", "self-transfer", "pay", "receive", "cancel")
+WITHOUT_FAULT = (
+    *("mint", "transfer", "self-transfer", "pay", "receive", "cancel"),
+    *("approve", "transfer from"),
+)
 TIME = {"circle": (Cause.EARLY, Cause.LATE), "openzeppelin": (Cause.WINDOW,)}
 ROLES_DONE = [name for name in ROLES if not name.startswith("a stranger")]
 MUST_SUCCEED = [
@@ -528,6 +582,8 @@ MUST_SUCCEED = [
 MUST_SUCCEED_AT = {
     "circle": [
         *("burn: done", "with as bytes: done"),
+        *("permit: done", "increase: done", "decrease: done"),
+        *(f"with {fault}: done" for fault in ("ends now", "never ends")),
         *(f"govern, {name}: done" for name in ROLES_DONE),
     ],
     "openzeppelin": ["pay within blocks: done"],
@@ -537,6 +593,9 @@ MUST_BE_REFUSED = [
     *(f"govern, {name}: refused" for name in ROLES if name not in ROLES_DONE),
     *(f"with {fault}: refused" for fault in (*FORGERIES, "the other type", "a stranger calls")),
     *(f"with {fault}: refused" for fault in ("used", "opens now", "closes now")),
+    *(f"{name}: refused" for name in ("permit", "increase", "decrease")),
+    *(f"with {fault}: refused" for fault in ("ended a second ago", "another nonce")),
+    f"for {Cause.ALLOWANCE.name}",
     *(f"for {seen.name}" for seen in (Cause.NONCE, Cause.SIGNATURE, Cause.BALANCE)),
     *(f"for {seen.name}" for seen in (Cause.ADDRESS, Cause.OWNER, Cause.AMOUNT, Cause.CALL)),
 ]

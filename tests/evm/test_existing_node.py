@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,13 +10,16 @@ import httpx
 import pytest
 from typer.testing import CliRunner
 
+from tests.evm import circle
 from x402sim import TESTNET, LocalServer, PaymentAuth, World
 from x402sim.backends import Node
+from x402sim.chain.base import ChainError
 from x402sim.chain.node.anvil import AnvilProcess
 from x402sim.cli import app
 from x402sim.clock import Clock
 from x402sim.payer.wallet import Wallet
-from x402sim.protocol.crypto import parse_address
+from x402sim.protocol import abi
+from x402sim.protocol.crypto import checksum, parse_address, to_hex
 from x402sim.world.chains.node import KEYS
 
 OWNER = Wallet("0x" + "51" * 32)
@@ -168,3 +172,76 @@ def test_wrong_nodes_and_tokens_have_different_errors(node: str, token: str):
     assert "--chain http://127.0.0.1:9: no answer from http://127.0.0.1:9" in said
     mainnet = refusal("serve", "--chain", node, "--network", "cronos-mainnet", "--port", "0")
     assert f"{node} is chain 338, not 25 (cronos-mainnet)" in mainnet
+
+
+# --- a token that is given by its address --------------------------------------------
+
+
+def circles(node: str, **changes: Any) -> str:
+    """Return the address of Circle's token, put on the node by transactions."""
+    network = replace(circle.CIRCLE, token_name="USD Coin", **changes)
+    return checksum(circle.deploy(partial(ask, node), network, OWNER.address_bytes))
+
+
+def test_circles_token_is_taken_as_it_says_it_is(node: str):
+    """Its version is always "2", and its name is what it was initialized with."""
+    token = circles(node)
+    with LocalServer(chain=Node(node, token=token), seed=1) as server:
+        assert (server.info.token.name, server.info.token.version) == ("USD Coin", "2")
+        payer = Wallet("0x" + "53" * 32)
+        asked = {"address": payer.address, "amount": "1.00"}
+        assert httpx.post(f"{server.control_url}/faucet", json=asked).status_code == 200
+        network = replace(
+            TESTNET, asset=parse_address(token), token_name="USD Coin", token_version="2"
+        )
+        auth = PaymentAuth(payer, max_amount="0.05", network=network)
+        answer = httpx.post(server.url + "/api/perp/quote", json=ORDER, auth=auth)
+        assert answer.status_code == 200, answer.text
+    run = World(chain=Node(node, token=token)).play("replay")
+    assert run.outcome == "passed", run.reason
+
+
+def test_the_decimals_of_a_token_are_read(node: str):
+    with LocalServer(chain=Node(node, token=circles(node, decimals=18)), seed=1) as server:
+        assert server.info.token.decimals == 18
+        refused = httpx.post(server.url + "/api/perp/quote", json=ORDER)
+        amount = refused.json()["paymentRequirements"]["maxAmountRequired"]
+        assert amount == str(10**16)
+
+
+def test_a_minter_mints_who_is_not_the_owner(node: str, monkeypatch: pytest.MonkeyPatch):
+    token = circles(node)
+    monkeypatch.setenv(KEYS, STRANGER.private_key)
+    assert World(chain=Node(node, token=token)).play("replay").outcome == "skipped"
+    configured = abi.calldata(abi.CONFIGURE_MINTER, STRANGER.address_bytes, 10**12)
+    asked = {"from": OWNER.address, "to": token, "input": to_hex(configured)}
+    ask(node, "eth_sendTransactionSync", asked)
+    run = World(chain=Node(node, token=token)).play("replay")
+    assert run.outcome == "passed", run.reason
+
+
+def test_a_paid_window_can_close_between_the_try_and_the_block(node: str, token: str):
+    """A node tries a call at the time of its newest block; the receipt says why it failed."""
+    run = World(chain=Node(node, token=token)).play("clock_skew")
+    assert run.outcome == "passed", run.reason
+
+
+def test_what_is_no_token_says_so(node: str, token: str):
+    library = to_hex(circle.code("util/SignatureChecker"))
+    made = ask(
+        node, "eth_sendTransactionSync", {"from": OWNER.address, "input": library, "gas": "0xfffff"}
+    )
+    at = checksum(parse_address(made["contractAddress"]))
+    said = refusal("run", "replay", "--chain", node, "--token", at)
+    assert f"{at} on {node} has no name() and decimals(): it is no ERC-20 token" in said
+
+
+def test_a_network_whose_token_is_another_says_what_is_there(node: str, token: str):
+    network = replace(TESTNET, asset=parse_address(token), token_version="7")
+    with pytest.raises(ChainError) as refused:
+        World(chain=Node(node), network=network).play("replay")
+    assert str(refused.value) == (
+        f"the token {token} on {node} says name 'Bridged USDC (Stargate)', version '1', 6 decimals;"
+        " wanted name 'Bridged USDC (Stargate)', version '7', 6 decimals, as of cronos-testnet;"
+        f" take what it says with --token {token}, or describe it in a --network-file"
+    )

@@ -18,7 +18,7 @@ from x402sim.chain.node.sender import read_keys
 from x402sim.clock import Clock
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol import abi
-from x402sim.protocol.crypto import Address, Hash, from_hex
+from x402sim.protocol.crypto import Address, Hash, from_hex, to_hex
 from x402sim.protocol.networks import MAINNET, TESTNET
 
 KEYS = [from_hex(wallet.private_key, 32) for wallet in (RELAYER, ALICE, OWNER)]
@@ -182,8 +182,20 @@ def test_an_address_without_code_is_refused(run, between, opened):
 
 @pytest.mark.parametrize("change", [{"token_version": "2"}, {"token_name": "USDC"}])
 def test_a_token_of_another_domain_is_refused(run, chain, change):
-    with pytest.raises(ChainError, match=r"the EIP-712 domain of 0xc01efA.* is not name"):
+    with pytest.raises(ChainError, match=r"says name 'Bridged USDC \(Stargate\)', version '1'"):
         run(chain.check(replace(TESTNET, **change)))
+
+
+def test_a_token_whose_domain_is_not_of_what_it_says_is_refused(run, chain, between):
+    between.rules["eth_call"] = lambda asked, *_: (
+        {"result": "0x" + "77" * 32}
+        if asked["input"] == to_hex(abi.DOMAIN_SEPARATOR)
+        else between.truth("eth_call", asked, "latest")
+    )
+    with pytest.raises(ChainError, match=rf"DOMAIN_SEPARATOR\(\) is 0x{'77' * 32}, wanted 0x"):
+        run(chain.check(TESTNET))
+    with pytest.raises(ChainError, match=r"the EIP-712 domain of 0xc01efA.* is not name 'Bridged"):
+        run(chain.described(TESTNET))
 
 
 def test_a_token_without_a_domain_function_is_accepted(run, chain, between):
@@ -447,7 +459,10 @@ def test_without_traces_it_is_tried_on_the_block_before(run, chain, between):
 @pytest.mark.parametrize(
     ("rule", "text"),
     [
-        (says("0x"), "the reason is not known: it would not have failed in the block before"),
+        (
+            says("0x"),
+            "the reason is not known: it would not have failed in the block before or in its own",
+        ),
         (refuses(-32000, "missing trie node"), "the reason is not known: missing trie node"),
     ],
 )

@@ -37,7 +37,8 @@ def test_the_decisions_table_is_current() -> None:
 def test_it_shows_things_in_order() -> None:
     headings = [
         "# x402sim", "## One paid request", "## Two commands", "## Scenarios",
-        "## Judging your own service", "## The map", "## Decisions",
+        "## Use it as your local x402 facilitator", "## Judging your own service", "## The map",
+        "## Decisions",
     ]  # fmt: skip
     places = [README.index(heading) for heading in headings]
     assert places == sorted(places)

@@ -21,7 +21,7 @@ from x402sim.chain.ledger import gas
 from x402sim.chain.node.anvil import VARIABLE
 from x402sim.suite import local
 
-MEASURED = json.loads(Path(gas.__file__).with_name("gas_measured.json").read_bytes())["flows"]
+MEASURED = json.loads(Path(gas.__file__).with_name("gas_openzeppelin.json").read_bytes())["flows"]
 FILES = notebooks()
 IDS = [file.stem for file in FILES]
 OTHERS = {"pandas", "matplotlib", "httpx", "IPython", *sys.stdlib_module_names}

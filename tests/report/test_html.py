@@ -11,6 +11,7 @@ from jinja2 import UndefinedError
 from msgspec import structs
 
 from tests.report.stories import NASTY, run, skipped
+from x402sim import LiveWorld, World
 from x402sim.events import Begin, End
 from x402sim.journal import Journal
 from x402sim.report import html
@@ -175,6 +176,24 @@ def test_pictures_are_dark_on_a_dark_page_and_tables_fit_a_narrow_one() -> None:
     assert "filter: invert(" in dark.split("}")[0]
     narrow = text.split("@media (max-width: 40rem)")[1]
     assert ".runs tr { display: grid;" in narrow
+
+
+def test_a_plot_fits_a_narrow_page_and_a_diagram_scrolls(page: Reader) -> None:
+    figures = page.all("figure")
+    diagrams = [each for each in figures if each.get("class") == "scroll"]
+    assert len(diagrams) == 3 < len(figures), "one for each run"
+    narrow = html.page([run("replayed").summary]).split("@media (max-width: 40rem)")[1]
+    assert ".scroll img { max-width: none; }" in narrow
+
+
+def test_an_exception_of_the_story_is_shown_with_its_line() -> None:
+    async def story(world: LiveWorld) -> None:
+        {}["<nothing>"]
+
+    played = World().play(story)
+    shown = Reader(html.page([played.summary]))
+    assert 'in story: {}["<nothing>"]' in shown.words
+    assert "Checks by scenario and clause" not in shown.words, "there are none"
 
 
 def test_anchors_are_unique() -> None:

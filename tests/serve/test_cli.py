@@ -196,7 +196,9 @@ def banner() -> Iterator[str]:
 
 def test_the_banner_shows_ten_accounts_with_their_keys(banner):
     keys = re.findall("^ *(0x[0-9a-f]{64})$", banner, re.MULTILINE)
-    addresses = re.findall("^\\(\\d\\) (0x[0-9a-fA-F]{40})  1000.00 tokens$", banner, re.MULTILINE)
+    addresses = re.findall(
+        "^\\(\\d\\) (0x[0-9a-fA-F]{40})  1000.00 devUSDC.e$", banner, re.MULTILINE
+    )
     assert len(keys) == 10
     assert [Wallet(key).address for key in keys] == addresses
     assert "\x1b" not in banner, "no colours where nobody sees them"
@@ -348,6 +350,40 @@ def test_several_pages_are_let_in_and_no_other():
             answer = server.http.get("/_sim/state", headers={"Origin": page})
             assert refusal(answer) == (403, "Not for web pages")
             assert "access-control-allow-origin" not in answer.headers
+
+
+METAMASK = "chrome-extension://nkbihfbeogaeaoehlefnkodbefgpgknn"
+FIREFOX = "moz-extension://0c2fe4ba-5a4e-4b0d-9c1c-2f6a3b1f7e11"
+
+
+def test_wallets_of_a_browser_may_use_the_rpc_and_nothing_else():
+    asks = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "x"}
+    page = "http://localhost:3000"
+    options = ("--rpc-origin", METAMASK, "--rpc-origin", "moz-extension://*")
+    with started(*options, "--rpc-origin", page) as server:
+        call = {"jsonrpc": "2.0", "id": 1, "method": "eth_chainId"}
+        for wallet in (METAMASK, FIREFOX, page):
+            headers = {"Origin": wallet}
+            answer = server.http.post("/rpc", json=call, headers=headers)
+            assert answer.json()["result"] == "0x152"
+            assert answer.headers["access-control-allow-origin"] == wallet
+            assert server.http.options("/rpc", headers={**headers, **asks}).status_code == 200
+            refused = server.http.get("/_sim/state", headers=headers)
+            assert refusal(refused) == (403, "Not for web pages")
+            assert "--rpc-origin" in refused.json()["reason"]
+            assert "access-control-allow-origin" not in refused.headers
+        for other in (METAMASK[:-1] + "o", METAMASK + "n", "moz-extension://a.b", FIREFOX + "/x"):
+            answer = server.http.post("/rpc", json=call, headers={"Origin": other})
+            assert refusal(answer) == (403, "Not for web pages")
+            assert "access-control-allow-origin" not in answer.headers
+
+
+@pytest.mark.parametrize("origin", ["*", "chrome-extension://", "http://*", "safari-extension://*"])
+def test_no_other_origins_are_wild(origin):
+    with pytest.raises(ValueError, match="--rpc-origin"):
+        Listen(rpc_origins=(origin,))
+    with pytest.raises(ValueError, match="--allow-origin"):
+        Listen(allow_origins=("chrome-extension://*",))
 
 
 def test_the_token_may_come_from_the_environment(monkeypatch):

@@ -69,6 +69,7 @@ class Cause(Enum):
     NONCE = "the nonce is used or cancelled"
     SIGNATURE = "the signature does not prove consent"
     BALANCE = "the balance is too small"
+    ALLOWANCE = "the allowance is too small"
     ADDRESS = "not with this account"
     OWNER = "the owner alone may do this"
     AMOUNT = "not this amount"
@@ -99,12 +100,20 @@ _CAUSES = {
     "Pausable: caller is not the pauser": Cause.OWNER,
     "Blacklistable: account is blacklisted": Cause.ADDRESS,
     "Blacklistable: caller is not the blacklister": Cause.OWNER,
+    "ERC20: transfer amount exceeds allowance": Cause.ALLOWANCE,
+    "ERC20: decreased allowance below zero": Cause.ALLOWANCE,
+    "ERC20: approve to the zero address": Cause.ADDRESS,
+    "FiatTokenV2: permit is expired": Cause.LATE,
+    "EIP2612: invalid signature": Cause.SIGNATURE,
     "SafeMath: addition overflow": Cause.AMOUNT,
     "ERC3009InvalidAuthorizationTime": Cause.WINDOW,
     "ERC3009UsedAuthorization": Cause.NONCE,
     "ERC3009InvalidSignature": Cause.SIGNATURE,
     "ECDSAInvalidSignature": Cause.SIGNATURE,
     "ERC20InsufficientBalance": Cause.BALANCE,
+    "ERC20InsufficientAllowance": Cause.ALLOWANCE,
+    "ERC20InvalidApprover": Cause.ADDRESS,
+    "ERC20InvalidSpender": Cause.ADDRESS,
     "ERC20InvalidReceiver": Cause.ADDRESS,
     "ERC20InvalidSender": Cause.ADDRESS,
     "OwnableUnauthorizedAccount": Cause.OWNER,

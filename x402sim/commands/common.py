@@ -23,7 +23,8 @@ Chain = Annotated[
 Token = Annotated[
     str | None,
     typer.Option(
-        help="Token contract on the node, if not the network's own; needs `--chain URL`.",
+        help="Token contract on the node, if not the network's own; its name, version and decimals "
+        "are read there. Needs `--chain URL`.",
         metavar="ADDRESS",
     ),
 ]

@@ -80,7 +80,7 @@ def run(
     journal_sha256; combined_sha256 is the SHA-256 of the list of these hashes, one per line.
 
     With `--chain URL`, X402SIM_CHAIN_KEYS lists private keys, separated by commas: the first
-    pays for gas, and the token owner's key, if listed, mints for payers.
+    pays for gas, and a minter's key, if listed, mints for payers.
 
     Examples:
 

@@ -90,6 +90,18 @@ AllowOrigin = Annotated[
         metavar="URL",
     ),
 ]
+RpcOrigin = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Allow this origin on /rpc only, such as a wallet's chrome-extension://ID; "
+        "repeatable. chrome-extension://* and moz-extension://* are every extension.",
+        metavar="ORIGIN",
+    ),
+]
+AsJson = Annotated[
+    bool,
+    typer.Option("--json", help="Print one JSON object with URLs and accounts when ready."),
+]
 
 
 def serve(
@@ -107,11 +119,9 @@ def serve(
     deploy: Deploy = False,
     control_token: ControlToken = None,
     allow_origin: AllowOrigin = None,
+    rpc_origin: RpcOrigin = None,
     no_service: NoService = False,
-    as_json: Annotated[
-        bool,
-        typer.Option("--json", help="Print one JSON object with URLs and accounts when ready."),
-    ] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Start a local mock server: service, facilitator, explorer and chain on one port.
 
@@ -120,7 +130,7 @@ def serve(
     users of anvil and Hardhat know. Ctrl-C stops the server.
 
     With `--chain URL`, X402SIM_CHAIN_KEYS lists private keys, separated by commas: the first
-    pays for gas, and the token owner's key, if listed, mints for payers.
+    pays for gas, and a minter's key, if listed, mints for payers.
     """
     from x402sim.network_file import choose_network
     from x402sim.world.assembly.recipe import Recipe
@@ -139,6 +149,7 @@ def serve(
             port=port,
             control_token=_token_of(control_token),
             allow_origins=tuple(allow_origin or ()),
+            rpc_origins=tuple(rpc_origin or ()),
         )
         recipe = Recipe(
             network=choose_network(network, network_file),

@@ -31,6 +31,11 @@ from x402sim.protocol.rules import (
     first_broken,
 )
 
+MINED_REASONS = (Cause.EARLY, Cause.LATE)
+"""Why a mined transaction failed, where its reason is told: what a node cannot see when it tries
+the call, as it does so at the time of its newest block. Any other failed on the chain.
+"""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facilitator:
@@ -125,7 +130,8 @@ async def verify_and_simulate(
     try:
         await facilitator.chain.call(_call(facilitator, asked.payment))
     except Reverted as reverted:
-        return NotTransferred(await _cause(facilitator, asked.payment, reverted))
+        why = await _cause(facilitator, asked.payment.authorization, str(reverted))
+        return NotTransferred(why)
     except ChainUnavailable:
         raise
     except ChainError:
@@ -182,7 +188,7 @@ async def _send(facilitator: Facilitator, payment: SignedPayment) -> Hash | NotT
             await facilitator.chain.call(call)
         return await facilitator.chain.send(call)
     except Reverted as reverted:
-        return NotTransferred(await _cause(facilitator, payment, reverted))
+        return NotTransferred(await _cause(facilitator, payment.authorization, str(reverted)))
     except ChainUnavailable:
         raise
     except ChainError:  # it was not sent
@@ -201,8 +207,9 @@ async def _wait(
         return Pending(auth, tx_hash, str(unavailable))
     except ChainError:  # another transaction replaced it
         return NotTransferred(Cause.OTHER)
-    if not receipt.succeeded:
-        return NotTransferred(Cause.OTHER, receipt.tx_hash)
+    if receipt.revert_reason is not None:
+        why = await _cause(facilitator, auth, receipt.revert_reason)
+        return NotTransferred(why if why in MINED_REASONS else Cause.OTHER, receipt.tx_hash)
     return Transferred(auth, receipt.tx_hash, receipt.block_number)
 
 
@@ -211,10 +218,11 @@ def _call(facilitator: Facilitator, payment: SignedPayment) -> Call:
     return Call(facilitator.account, facilitator.network.asset, data)
 
 
-async def _cause(facilitator: Facilitator, payment: SignedPayment, reverted: Reverted) -> Cause:
-    seen = cause(str(reverted))
+async def _cause(facilitator: Facilitator, auth: Authorization, reason: str) -> Cause:
+    """Return what a revert reason is about."""
+    seen = cause(reason)
     if seen is Cause.WINDOW:  # this token does not distinguish early and late
-        return await _early_or_late(facilitator, payment.authorization)
+        return await _early_or_late(facilitator, auth)
     return seen
 
 

@@ -4,6 +4,7 @@ An argument is one 32-byte word, except `bytes`, which follows the words.
 """
 
 from x402sim.protocol.crypto import Address, keccak256
+from x402sim.protocol.eip2612 import Permit
 from x402sim.protocol.eip3009 import Authorization
 
 _AUTH = "address,address,uint256,uint256,uint256,bytes32"
@@ -22,6 +23,7 @@ def topic(signature: str) -> bytes:
 TRANSFER_EVENT = topic("Transfer(address,address,uint256)")
 AUTHORIZATION_USED = topic("AuthorizationUsed(address,bytes32)")
 AUTHORIZATION_CANCELED = topic("AuthorizationCanceled(address,bytes32)")
+APPROVAL_EVENT = topic("Approval(address,address,uint256)")
 MINT_EVENT = topic("Mint(address,address,uint256)")
 BURN_EVENT = topic("Burn(address,uint256)")
 MINTER_CONFIGURED = topic("MinterConfigured(address,uint256)")
@@ -32,6 +34,12 @@ MINT = selector("mint(address,uint256)")
 BURN = selector("burn(uint256)")
 CONFIGURE_MINTER = selector("configureMinter(address,uint256)")
 REMOVE_MINTER = selector("removeMinter(address)")
+APPROVE = selector("approve(address,uint256)")
+INCREASE_ALLOWANCE = selector("increaseAllowance(address,uint256)")
+DECREASE_ALLOWANCE = selector("decreaseAllowance(address,uint256)")
+TRANSFER_FROM = selector("transferFrom(address,address,uint256)")
+PERMIT = selector("permit(address,address,uint256,uint256,uint8,bytes32,bytes32)")
+PERMIT_BYTES = selector("permit(address,address,uint256,uint256,bytes)")
 PAUSE = selector("pause()")
 UNPAUSE = selector("unpause()")
 BLACKLIST = selector("blacklist(address)")
@@ -55,6 +63,10 @@ BLACKLISTER = selector("blacklister()")
 IS_MINTER = selector("isMinter(address)")
 MINTER_ALLOWANCE = selector("minterAllowance(address)")
 BALANCE_OF = selector("balanceOf(address)")
+IS_VALID_SIGNATURE = selector("isValidSignature(bytes32,bytes)")
+ALLOWANCE = selector("allowance(address,address)")
+NONCES = selector("nonces(address)")
+PERMIT_TYPEHASH = selector("PERMIT_TYPEHASH()")
 AUTHORIZATION_STATE = selector("authorizationState(address,bytes32)")
 DOMAIN_SEPARATOR = selector("DOMAIN_SEPARATOR()")
 PAUSED = selector("paused()")
@@ -69,6 +81,12 @@ NAMES = {
     BURN: "burn",
     CONFIGURE_MINTER: "configureMinter",
     REMOVE_MINTER: "removeMinter",
+    APPROVE: "approve",
+    INCREASE_ALLOWANCE: "increaseAllowance",
+    DECREASE_ALLOWANCE: "decreaseAllowance",
+    TRANSFER_FROM: "transferFrom",
+    PERMIT: "permit",
+    PERMIT_BYTES: "permit",
     PAUSE: "pause",
     UNPAUSE: "unpause",
     BLACKLIST: "blacklist",
@@ -82,6 +100,8 @@ NAMES = {
 }
 """The name of each function that changes state, by selector."""
 
+VALID_SIGNATURE = IS_VALID_SIGNATURE + bytes(28)
+"""What a contract answers to isValidSignature if a signature is its own (EIP-1271)."""
 _ERROR = selector("Error(string)")
 
 
@@ -109,6 +129,11 @@ def calldata(function: bytes, *arguments: int | bytes) -> bytes:
 def balance_of(account: Address) -> bytes:
     """Return the calldata of balanceOf."""
     return calldata(BALANCE_OF, account)
+
+
+def is_valid_signature(digest: bytes, signature: bytes) -> bytes:
+    """Return the calldata of EIP-1271's isValidSignature."""
+    return calldata(IS_VALID_SIGNATURE, digest, 2 * 32) + _tail(signature)
 
 
 def authorization_state(authorizer: Address, nonce: bytes) -> bytes:
@@ -154,6 +179,14 @@ def cancel_authorization(authorizer: Address, nonce: bytes, signature: bytes) ->
             signature[32:64],
         )
     return calldata(CANCEL_AUTHORIZATION_BYTES, authorizer, nonce, 3 * 32) + _tail(signature)
+
+
+def permit(permitted: Permit, signature: bytes, *, packed: bool = False) -> bytes:
+    """Return the calldata of permit, with the signature as (v, r, s) or, `packed`, as bytes."""
+    words = permitted.owner, permitted.spender, permitted.value, permitted.deadline
+    if packed:
+        return calldata(PERMIT_BYTES, *words, 5 * 32) + _tail(signature)
+    return calldata(PERMIT, *words, signature[64], signature[:32], signature[32:64])
 
 
 def _tail(value: bytes) -> bytes:

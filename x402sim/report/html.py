@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from struct import unpack
 from typing import Any
 
+from x402sim.events import StoryRaised
+from x402sim.journal import Journal
 from x402sim.report import plots
 from x402sim.report.plots.figure import DPI
 from x402sim.report.plots.matrix import held_clauses
@@ -28,10 +30,14 @@ _CSS_DPI = 120
 
 @dataclass(frozen=True, slots=True)
 class _Image:
-    """A plot inside the page, as wide as on paper."""
+    """A plot inside the page, as wide as on paper.
+
+    A diagram keeps its size on a narrow page, and scrolls.
+    """
 
     caption: str
     width_px: int
+    is_diagram: bool
     data: str
 
 
@@ -58,6 +64,8 @@ class _View:
     run: Summary
     name: str
     story: str
+    raised: list[str]
+    """The trace of the exception that the story raised."""
     checks: list[_Check]
     traces: dict[int, str]
     images: list[_Image]
@@ -127,9 +135,10 @@ def _view(run: Summary, name: str, images: Mapping[str, bytes], story: str = "")
         run=run,
         name=name,
         story=story,
+        raised=_raised(run.journal),
         checks=_checks(run),
         traces=_traces(run),
-        images=[_image(_CAPTIONS[plot], image) for plot, image in images.items()],
+        images=[_image(plot, image) for plot, image in images.items()],
     )
 
 
@@ -155,6 +164,11 @@ def _checks(run: Summary) -> list[_Check]:
     ]
 
 
+def _raised(journal: Journal) -> list[str]:
+    raised = (entry.event for entry in journal.of(StoryRaised))
+    return [line for event in raised if isinstance(event, StoryRaised) for line in event.trace]
+
+
 def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
@@ -168,6 +182,7 @@ def _traces(run: Summary) -> dict[int, str]:
     }
 
 
-def _image(caption: str, image: bytes) -> _Image:
+def _image(plot: str, image: bytes) -> _Image:
     (width_px,) = unpack(">I", image[16:20])
-    return _Image(caption, round(width_px * _CSS_DPI / DPI), b64encode(image).decode())
+    shown_px = round(width_px * _CSS_DPI / DPI)
+    return _Image(_CAPTIONS[plot], shown_px, plot == "sequence", b64encode(image).decode())

@@ -54,10 +54,8 @@ def _save_one(run: Summary, folder: Path, *, for_papers: bool = False) -> dict[s
     """Write a run's files; `for_papers`, the plots also as SVG and PDF. Return them as PNG."""
     folder.mkdir(parents=True, exist_ok=True)
     run.journal.save(folder / "journal.ndjson")
-    for name, table in TABLES.items():
-        frame = table(run.journal)
-        frame.to_csv(folder / f"{name}.csv", index=False, lineterminator="\n")
-        pq.write_table(_arrow(frame), folder / f"{name}.parquet")
+    for name, table in TABLES.items():  # one frame in memory at a time
+        _write_frame(table(run.journal), folder / name)
     figures = plots.figures(run.journal)
     drawn = {name: png(figure) for name, figure in figures.items()}
     for name, image in drawn.items():
@@ -66,6 +64,11 @@ def _save_one(run: Summary, folder: Path, *, for_papers: bool = False) -> dict[s
             (folder / f"{name}.svg").write_bytes(svg(figures[name]))
             (folder / f"{name}.pdf").write_bytes(pdf(figures[name]))
     return drawn
+
+
+def _write_frame(frame: pd.DataFrame, name: Path) -> None:
+    frame.to_csv(name.with_suffix(".csv"), index=False, lineterminator="\n")
+    pq.write_table(_arrow(frame), name.with_suffix(".parquet"))
 
 
 def _write_page(

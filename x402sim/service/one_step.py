@@ -16,13 +16,14 @@ from msgspec.structs import replace
 from starlette.responses import Response
 
 from x402sim import web
+from x402sim.protocol import x402_reasons
 from x402sim.protocol.crypto import checksum
 from x402sim.protocol.eip3009 import is_early
 from x402sim.protocol.header import SignedPayment, encode_header
 from x402sim.protocol.messages import BadMessage, PaymentRequired, SettlementRequest, decode
 from x402sim.protocol.offers import offers
 from x402sim.protocol.refusals import Refusal, RequestError, SettlementRefused, Unpaid
-from x402sim.protocol.rules import VERIFICATION, Invalid, Verification, first_broken, without
+from x402sim.protocol.rules import VERIFICATION, Verification, first_broken, without
 from x402sim.protocol.x402 import (
     PAYMENT_HEADERS,
     REQUIRED_HEADER,
@@ -40,25 +41,13 @@ from x402sim.service.state import Service
 
 MATCH = without(VERIFICATION, "5/signature-proves")
 """What a payment must match. Whether its payer has signed it, the facilitator judges."""
-_BAD, _NONCE = "invalid_payload", "invalid_transaction_state"
-_CODES: Mapping[Invalid | Refusal, str] = {
-    Invalid.SCHEME: "unsupported_scheme",
-    Invalid.NETWORK: "invalid_network",
-    Invalid.ASSET: "invalid_payment_requirements",
-    Invalid.RECIPIENT: "invalid_exact_evm_payload_recipient_mismatch",
-    Refusal.INSUFFICIENT_BALANCE: "insufficient_funds",
-    Refusal.INVALID_SIGNATURE: "invalid_exact_evm_payload_signature",
-    Refusal.EXPIRED: "invalid_exact_evm_payload_authorization_valid_before",
-    Refusal.NONCE_USED: _NONCE,
-    Refusal.ALREADY_SETTLED: _NONCE,
+_CODES: Mapping[Refusal, str] = {
+    Refusal.INSUFFICIENT_BALANCE: x402_reasons.FUNDS,
+    Refusal.INVALID_SIGNATURE: x402_reasons.SIGNATURE,
+    Refusal.EXPIRED: x402_reasons.VALID_BEFORE,
 }
-"""The standard's words for a payment that is not accepted."""
-_EARLY = "invalid_exact_evm_payload_authorization_valid_after"
-_AMOUNT: Mapping[Version, str] = {
-    1: "invalid_exact_evm_payload_authorization_value",
-    2: "invalid_exact_evm_payload_authorization_value_mismatch",
-}
-_UNEXPECTED = "unexpected_settle_error"
+"""The standard's words for refused settlements; `_code` knows the others."""
+_USED = (Refusal.NONCE_USED, Refusal.ALREADY_SETTLED)
 
 
 class OneStep(msgspec.Struct, frozen=True):
@@ -91,11 +80,11 @@ def _read(version: Version, text: str) -> StandardPayment:
     if said.get("x402Version") != version:
         seen = repr(said.get("x402Version"))[:20]
         wanted = f"{PAYMENT_HEADERS[version]} wants x402Version {version}, got {seen}"
-        raise Unpaid("invalid_x402_version", wanted)
+        raise Unpaid(x402_reasons.INVALID_VERSION, wanted)
     try:
         return payment_of(version, body)
     except BadMessage as wrong:
-        raise Unpaid(_BAD, str(wrong)) from wrong
+        raise Unpaid(x402_reasons.INVALID_PAYLOAD, str(wrong)) from wrong
 
 
 def _match(service: Service, payment: StandardPayment, terms: Terms) -> OneStep:
@@ -104,12 +93,12 @@ def _match(service: Service, payment: StandardPayment, terms: Terms) -> OneStep:
     issued = replace(service.issuer.requirements(terms), description=UNSET)
     signed = _in_our_words(service, payment)
     if broken := first_broken(MATCH, case := Verification(signed, issued, network)):
-        code = _CODES.get(broken.refusal, _AMOUNT[payment.version])
+        code = x402_reasons.invalid_reason(payment.version, broken.refusal)
         raise Unpaid(code, f"{broken.refusal.value} {broken.reason(case)}".strip())
     _require_resource(payment, terms.resource)
     if is_early(auth, now_s := service.clock.now_s()):
         times = f"validAfter is {auth.valid_after}, the server's clock says {now_s}"
-        raise Unpaid(_EARLY, times)
+        raise Unpaid(x402_reasons.VALID_AFTER, times)
     return OneStep(
         version=payment.version,
         payer=checksum(auth.from_),
@@ -139,7 +128,7 @@ def _require_resource(payment: StandardPayment, path: str) -> None:
         named = payment.resource.url
     if named != path:
         reason = f"the payment is for {named[:80]!r}, not for {path!r}"
-        raise Unpaid("invalid_payment_requirements", reason)
+        raise Unpaid(x402_reasons.INVALID_REQUIREMENTS, reason)
 
 
 # --- answers -------------------------------------------------------------------------
@@ -162,11 +151,17 @@ def receipt(service: Service, paid: OneStep) -> Mapping[str, str]:
 
 def refused(service: Service, paid: OneStep, why: SettlementRefused) -> Unpaid:
     """Return what answers a payment that was not settled."""
-    row, code = why.refusal.row, _CODES.get(why.refusal, _UNEXPECTED)
+    row, code = why.refusal.row, _code(paid.version, why.refusal)
     is_kept = row.resend or (row.final is None and not why.final)
     failed = Settlement(success=False, error_reason=code, error_message=str(why))
     headers = _told(service, paid, failed) if paid.version == 2 else None
     return Unpaid(code, str(why), headers=headers, kept=why if is_kept else None)
+
+
+def _code(version: Version, refusal: Refusal) -> str:
+    if refusal in _USED:
+        return x402_reasons.nonce_used(version)
+    return _CODES.get(refusal, x402_reasons.UNEXPECTED_SETTLE)
 
 
 def _told(service: Service, paid: OneStep, settlement: Settlement) -> Mapping[str, str]:

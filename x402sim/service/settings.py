@@ -30,8 +30,8 @@ class Settings:
     quote_price
         The price of a quote in tokens; default "0.01" (8/quote-price).
     one_step
-        Whether protected endpoints take a payment in the request itself, as the x402 standard
-        does, in X-PAYMENT or PAYMENT-SIGNATURE; default True (5/one-step).
+        Whether protected endpoints take a payment in the request itself, as the x402 standard sends
+        it, in X-PAYMENT or PAYMENT-SIGNATURE; default True (5/one-step).
     max_timeout_s
         Whole seconds for which a 402 can be paid; default 300 (8/timeout).
     entitlement_lifetime_s
@@ -120,6 +120,8 @@ class Settings:
 
     def __post_init__(self) -> None:
         _price("quote_price", self.quote_price)
+        if not isinstance(self.one_step, bool):
+            raise ValueError(f"one_step: expected True or False, got {self.one_step!r}")
         if self.session_max_spend is not None:
             _price("session_max_spend", self.session_max_spend)
         for name in _POSITIVE:

@@ -39,6 +39,12 @@ FLOWS = {
     abi.CANCEL_AUTHORIZATION: "cancellation",
     abi.CANCEL_AUTHORIZATION_BYTES: "cancellation as bytes",
     abi.TRANSFER: "transfer",
+    abi.APPROVE: "approval",
+    abi.INCREASE_ALLOWANCE: "increase",
+    abi.DECREASE_ALLOWANCE: "decrease",
+    abi.TRANSFER_FROM: "transfer from",
+    abi.PERMIT: "permit",
+    abi.PERMIT_BYTES: "permit as bytes",
     abi.MINT: "mint",
     abi.BURN: "burn",
     abi.CONFIGURE_MINTER: "minter configured",
@@ -89,6 +95,10 @@ class Prices:
         self._unchanged = (costs["settlement of nothing"] - usual) // 2
         self.to_oneself = costs["settlement to oneself"] - usual
         """The extra gas of a payment to oneself, relative to one to another holder; negative."""
+        self.of_wallet = costs.get("settlement of a wallet", usual) - usual
+        """The extra gas of a payer that is a smart wallet."""
+        self.endless = costs["endless transfer from"] - costs["transfer from"]
+        """The extra gas of a transfer by an allowance that is not used up; negative."""
         self.new_flag = self._first - self._unchanged
         """The extra gas of setting a flag, relative to writing one that is set."""
 

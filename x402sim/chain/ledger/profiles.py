@@ -19,6 +19,8 @@ in:
 | a payer that is a contract | EIP-1271 | refused |
 | typehashes | getters | no such functions |
 | minting | minters with allowances, event `Mint` | the owner |
+| allowance of 2**256 - 1 | is used up | stays |
+| permit, increase, decrease | yes | no such functions |
 | minting 0 | refused | succeeds with an event |
 | most | 2**255 - 1 an account | 2**256 - 1 in all |
 | gas of a payment | 85,732 | 65,855 |
@@ -33,7 +35,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from x402sim.chain.ledger.token_rules import Movement, Spend, TokenRules
+from x402sim.chain.ledger.token_rules import Grant, Movement, Spend, TokenRules
 from x402sim.chain.reverts import error
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import HALF_ORDER, ZERO_ADDRESS, BadSignature, recover
@@ -125,8 +127,42 @@ _MOVE: Rules[Movement, str] = (
         lambda m: error("ERC20InsufficientBalance", m.from_, m.held_base, m.amount_base),
     ),
 )
+_APPROVE: Rules[Grant, str] = (
+    Rule(
+        "token/owner",
+        lambda g: g.owner != ZERO_ADDRESS,
+        "ERC20InvalidApprover",
+        lambda g: error("ERC20InvalidApprover", g.owner),
+    ),
+    Rule(
+        "token/spender",
+        lambda g: g.spender != ZERO_ADDRESS,
+        "ERC20InvalidSpender",
+        lambda g: error("ERC20InvalidSpender", g.spender),
+    ),
+)
+_SPEND: Rules[Movement, str] = (
+    Rule(
+        "token/allowance",
+        lambda m: m.amount_base <= m.allowed_base,
+        "ERC20InsufficientAllowance",
+        lambda m: error("ERC20InsufficientAllowance", m.caller, m.allowed_base, m.amount_base),
+    ),
+    Rule(
+        "token/owner",
+        lambda m: m.from_ != ZERO_ADDRESS,
+        "ERC20InvalidApprover",
+        lambda m: error("ERC20InvalidApprover", m.from_),
+    ),
+)
 _LACKS = frozenset(
     (
+        abi.INCREASE_ALLOWANCE,
+        abi.DECREASE_ALLOWANCE,
+        abi.PERMIT,
+        abi.PERMIT_BYTES,
+        abi.NONCES,
+        abi.PERMIT_TYPEHASH,
         abi.TRANSFER_WITH_AUTHORIZATION_BYTES,
         abi.RECEIVE_WITH_AUTHORIZATION_BYTES,
         abi.CANCEL_AUTHORIZATION_BYTES,
@@ -158,9 +194,13 @@ OPENZEPPELIN = TokenRules(
     send=(),
     mint=_MINT,
     move=_MOVE,
+    approve=_APPROVE,
+    spend=_SPEND,
+    permit=(),
     lacks=_LACKS,
     contract="openzeppelin",
     has_minters=False,
+    uses_endless=False,
     asks_wallets=False,
     is_strict=True,
 )

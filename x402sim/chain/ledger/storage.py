@@ -12,15 +12,16 @@ from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address, keccak256
 
 OWNER, PAUSER, BLACKLISTER, NAME, SYMBOL, DECIMALS, CURRENCY, MASTER_MINTER = 0, 1, 2, 4, 5, 6, 7, 8
-BALANCES, SUPPLY, MINTERS, MINTER_ALLOWANCES, USED = 9, 11, 12, 13, 16
+BALANCES, ALLOWANCES, SUPPLY, MINTERS, MINTER_ALLOWANCES = 9, 10, 11, 12, 13
+USED, PERMIT_NONCES = 16, 17
 BLACKLISTED = 1 << 255
 """The bit of a balance that blacklists its account."""
 
 
 def word_at(state: State, token: Token, account: Address, slot: bytes) -> bytes:
-    """Return the word in a slot of an account; zero for any account but the token."""
+    """Return the word in a slot of an account; zero if nothing is there."""
     if account != token.network.asset:
-        return bytes(32)
+        return state.slots.get((account, slot), bytes(32))
     return next((word for at, word in _words(state, token) if at == slot), bytes(32))
 
 
@@ -43,6 +44,11 @@ def _words(state: State, token: Token) -> Iterator[tuple[bytes, bytes]]:
     for account in dict.fromkeys((*state.balances, *state.blacklisted)):
         flag = BLACKLISTED if state.blacklisted.get(account) else 0
         yield _entry(BALANCES, account), word(state.balances.get(account, 0) | flag)
+    for (holder, spender), amount_base in state.allowances.items():
+        allowed = int.from_bytes(_entry(ALLOWANCES, holder))
+        yield _entry(allowed, spender), word(amount_base)
+    for holder, used in state.permit_nonces.items():
+        yield _entry(PERMIT_NONCES, holder), word(used)
     for authorizer, nonce in state.authorizations:
         yield _entry(int.from_bytes(_entry(USED, authorizer)), nonce), word(1)
 

@@ -7,12 +7,13 @@ changes no state. Clauses: 5/nonce-once.
 from collections.abc import Callable
 
 from x402sim.chain.base import Call, Reverted
-from x402sim.chain.ledger import minting
+from x402sim.chain.ledger import allowances, minting
 from x402sim.chain.ledger.frame import Arguments, Frame, Token
 from x402sim.chain.ledger.state import State, Used
 from x402sim.chain.ledger.token_rules import Spend
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import ZERO_ADDRESS
+from x402sim.protocol.eip2612 import PERMIT_TYPEHASH
 from x402sim.protocol.eip3009 import (
     CANCEL_TYPEHASH,
     RECEIVE_TYPEHASH,
@@ -110,6 +111,12 @@ FUNCTIONS: dict[bytes, Callable[[Frame, Arguments], bytes]] = {
     abi.CANCEL_AUTHORIZATION: _cancel(packed=False),
     abi.CANCEL_AUTHORIZATION_BYTES: _cancel(packed=True),
     abi.TRANSFER: _transfer,
+    abi.APPROVE: allowances.approve,
+    abi.INCREASE_ALLOWANCE: allowances.increase,
+    abi.DECREASE_ALLOWANCE: allowances.decrease,
+    abi.TRANSFER_FROM: allowances.transfer_from,
+    abi.PERMIT: allowances.permit(packed=False),
+    abi.PERMIT_BYTES: allowances.permit(packed=True),
     abi.MINT: minting.mint,
     abi.BURN: minting.burn,
     abi.CONFIGURE_MINTER: minting.configure,
@@ -128,6 +135,11 @@ FUNCTIONS: dict[bytes, Callable[[Frame, Arguments], bytes]] = {
     abi.BLACKLISTER: _view(lambda f, _: f.token.owner),
     abi.IS_MINTER: _view(lambda f, a: int(a.address(0) in f.state.minter_allowances)),
     abi.MINTER_ALLOWANCE: _view(lambda f, a: f.state.minter_allowances.get(a.address(0), 0)),
+    abi.ALLOWANCE: _view(
+        lambda f, a: allowances.allowance_base(f, a.address(0), a.address(1)),
+    ),
+    abi.NONCES: _view(lambda f, a: f.state.permit_nonces.get(a.address(0), 0)),
+    abi.PERMIT_TYPEHASH: _view(lambda *_: PERMIT_TYPEHASH),
     abi.TOTAL_SUPPLY: _view(lambda f, _: f.state.supply),
     abi.BALANCE_OF: _view(lambda f, a: f.state.balances.get(a.address(0), 0)),
     abi.AUTHORIZATION_STATE: _view(

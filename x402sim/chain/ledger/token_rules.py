@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
+from x402sim.chain.ledger import wallets
 from x402sim.chain.ledger.state import State
 from x402sim.protocol.crypto import ZERO_ADDRESS, Address, BadSignature, recover
 from x402sim.protocol.eip3009 import Authorization, is_early, is_late
@@ -34,12 +35,19 @@ class Spend:
         return (auth.from_, auth.nonce) not in self.state.authorizations
 
     def signature_fault(self) -> str:
-        """Return why the signature does not prove the payer's consent; empty if it does."""
+        """Return why the signature does not prove the payer's consent; empty if it does.
+
+        A payer that is a contract is asked (EIP-1271), and nothing else counts.
+        """
+        payer = self.authorization.from_
+        if payer in self.state.codes:
+            is_valid = wallets.accepts(self.state, payer, self.digest, self.signature)
+            return "" if is_valid else "FiatTokenV2: invalid signature"
         try:
             signer = recover(self.digest, self.signature)
         except BadSignature as bad:
             return str(bad)
-        return "" if signer == self.authorization.from_ else "FiatTokenV2: invalid signature"
+        return "" if signer == payer else "FiatTokenV2: invalid signature"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +66,27 @@ class Movement:
         """The sender's balance."""
         return self.state.balances.get(self.from_, 0)
 
+    @property
+    def allowed_base(self) -> int:
+        """What the sender allows the caller to take."""
+        return self.state.allowances.get((self.from_, self.caller), 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """The input of the allowance rules: a new allowance, below 0 if too much was taken off."""
+
+    state: State
+    owner: Address
+    spender: Address
+    amount_base: int
+
 
 LARGEST_BALANCE = MAX_UINT256 >> 1
 Case = TypeVar("Case", bound=Spend | Movement)
 
 
-def _not_paused(case: Spend | Movement) -> bool:
+def _not_paused(case: Spend | Movement | Grant) -> bool:
     return not case.state.switches.get("paused")
 
 
@@ -189,6 +212,54 @@ MOVE: Rules[Movement, str] = (
 """Rules of every movement of tokens from an account."""
 
 
+# --- allowances ----------------------------------------------------------------------
+
+_NO_SPENDER = "ERC20: approve to the zero address"
+APPROVE: Rules[Grant, str] = (
+    Rule("token/not-paused", _not_paused, "Pausable: paused"),
+    Rule("token/increase", lambda g: g.amount_base <= MAX_UINT256, "SafeMath: addition overflow"),
+    Rule("token/decrease", lambda g: g.amount_base >= 0, "ERC20: decreased allowance below zero"),
+    Rule("token/spender", lambda g: g.spender != ZERO_ADDRESS, _NO_SPENDER),
+)
+"""Rules of approve, increaseAllowance and decreaseAllowance."""
+
+SPEND: Rules[Movement, str] = (
+    Rule("token/not-paused", _not_paused, "Pausable: paused"),
+    _not_blacklisted("token/spender-not-blacklisted", lambda m: m.caller),
+    _not_blacklisted("token/payer-not-blacklisted", lambda m: m.from_),
+    _not_blacklisted("token/payee-not-blacklisted", lambda m: m.to),
+    Rule(
+        "token/allowance",
+        lambda m: m.amount_base <= m.allowed_base,
+        "ERC20: transfer amount exceeds allowance",
+    ),
+)
+"""Rules of transferFrom."""
+
+
+def _permit_fault(case: Spend) -> str:
+    fault = case.signature_fault()
+    return "EIP2612: invalid signature" if fault.startswith("FiatTokenV2") else fault
+
+
+PERMIT: Rules[Spend, str] = (
+    _NOT_PAUSED,
+    Rule(
+        "token/deadline",
+        lambda c: c.now_s <= c.authorization.valid_before,
+        "FiatTokenV2: permit is expired",
+    ),
+    Rule(
+        "token/permit-signed",
+        lambda c: not c.signature_fault(),
+        "EIP2612: invalid signature",
+        _permit_fault,
+    ),
+    Rule("token/spender", lambda c: c.authorization.to != ZERO_ADDRESS, _NO_SPENDER),
+)
+"""Rules of permit: the authorization is of the owner to the spender, up to the deadline."""
+
+
 @dataclass(frozen=True, slots=True)
 class TokenRules:
     """All rule tables of one token; an experiment may leave a row out."""
@@ -201,12 +272,17 @@ class TokenRules:
     burn: Rules[Movement, str] = BURN
     configure: Rules[Movement, str] = CONFIGURE
     move: Rules[Movement, str] = MOVE
+    approve: Rules[Grant, str] = APPROVE
+    spend: Rules[Movement, str] = SPEND
+    permit: Rules[Spend, str] = PERMIT
     lacks: frozenset[bytes] = frozenset()
     """Selectors of FiatToken functions that this token lacks."""
     contract: str = "circle"
     """The contract whose gas is charged (see `gas.prices`)."""
     has_minters: bool = True
     """Whether it has Circle's minters, and refuses payments to its own address."""
+    uses_endless: bool = True
+    """Whether an allowance of 2**256 - 1 is used up like any other."""
     asks_wallets: bool = True
     """Whether it looks for code at the payer's address, as EIP-1271 wants."""
     is_strict: bool = False

@@ -18,10 +18,13 @@ from x402sim.chain.node import subprocess_guard
 
 VARIABLE = "X402SIM_ANVIL"
 HOW_TO_GET_IT = f"npm install -g @foundry-rs/anvil, or set {VARIABLE} to its path"
-HARDFORK = "cancun"
+HARDFORK = "prague"
 """The EVM version; the ledger's gas prices are of the same."""
 BLOCK_GAS_LIMIT = 10**12
 """High enough for every waiting transaction to fit into one block."""
+BASE_FEE_WEI = 10**9
+"""The first base fee; it sinks, as blocks are nearly empty. Libraries take a base fee of 0 for a
+chain without fees of EIP-1559."""
 PORT_TRIES = 3
 START_TIMEOUT_S = 20
 _POLL_S = 0.01
@@ -143,7 +146,7 @@ def _options(chain_id: int, genesis_s: int, port: int) -> list[str]:
         *("--hardfork", HARDFORK),
         *("--order", "fifo"),
         *("--gas-limit", str(BLOCK_GAS_LIMIT)),
-        *("--block-base-fee-per-gas", "0"),  # a transaction pays just the price that it bids
+        *("--block-base-fee-per-gas", str(BASE_FEE_WEI)),
         *("--prune-history", str(KEPT_BLOCKS)),  # in memory: anvil leaves states on disk behind
         "--auto-impersonate",
         "--disable-default-create2-deployer",

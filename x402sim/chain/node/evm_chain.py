@@ -22,14 +22,13 @@ from x402sim.chain.base import (
     TxReceipt,
 )
 from x402sim.chain.ledger import gas
-from x402sim.chain.node import objects
+from x402sim.chain.node import objects, token
 from x402sim.chain.node.evm import JsonRpcNode, NodeGone
 from x402sim.chain.node.sender import Sender
 from x402sim.chain.rpc.jsonrpc import Json, quantity, read_bytes, read_quantity
 from x402sim.clock import Clock
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address, Hash, checksum, to_hex
-from x402sim.protocol.eip3009 import separator
 from x402sim.protocol.networks import Network
 
 GAS_LIMIT = 200_000
@@ -61,6 +60,11 @@ class EvmChain:
         return self._sender.accounts
 
     @property
+    def where(self) -> str:
+        """The node, without what is secret in its URL."""
+        return self.node.name
+
+    @property
     def unmined(self) -> int:
         """How many of our transactions are not known to be mined."""
         return self._sender.unmined
@@ -68,9 +72,20 @@ class EvmChain:
     async def check(self, network: Network) -> None:
         """Raise `ChainError` unless the node has this network's chain and token."""
         await self.check_id(network)
+        await self._check_code()
+        await token.check(self, network)
+
+    async def described(self, network: Network) -> Network:
+        """Return the network with the token at our address, as its contract describes it; raises
+        `ChainError`.
+        """
+        await self.check_id(network)
+        await self._check_code()
+        return await token.described(self, network)
+
+    async def _check_code(self) -> None:
         if not await self.code(self.token):
             raise ChainError(f"no contract at {checksum(self.token)} on {self.node.name}")
-        await self._check_domain(network)
 
     async def check_id(self, network: Network) -> None:
         """Raise `ChainError` unless the node has this network's chain."""
@@ -78,16 +93,6 @@ class EvmChain:
         if seen != network.chain_id:
             wanted = f"{network.chain_id} ({network.name})"
             raise ChainError(f"{self.node.name} is chain {seen}, not {wanted}")
-
-    async def _check_domain(self, network: Network) -> None:
-        """Raise `ChainError` for another EIP-712 domain, as no signature would be valid."""
-        try:
-            seen = await self.call(Call(self.token, self.token, abi.DOMAIN_SEPARATOR))
-        except Reverted:
-            return  # the token has no such function: the domain cannot be checked
-        if seen != separator(network.domain):
-            expected = f"name {network.token_name!r} and version {network.token_version!r}"
-            raise ChainError(f"the EIP-712 domain of {checksum(self.token)} is not {expected}")
 
     # --- reading ---------------------------------------------------------------------
 
@@ -135,14 +140,16 @@ class EvmChain:
         return str(trace.get("error", ""))
 
     async def _tried_again(self, tx: Transaction) -> str:
-        before = quantity((tx.block_number or 1) - 1)
-        try:
-            await self.node.ask("eth_call", objects.call_object(tx.call), before)
-        except Reverted as reverted:
-            return str(reverted)
-        except ChainError as unknown:
-            return f"{NOT_KNOWN}: {unknown}"
-        return f"{NOT_KNOWN}: it would not have failed in the block before"
+        """Call again on the block before, then on its own, whose time it had."""
+        number = tx.block_number or 1
+        for block in (number - 1, number):
+            try:
+                await self.node.ask("eth_call", objects.call_object(tx.call), quantity(block))
+            except Reverted as reverted:
+                return str(reverted)
+            except ChainError as unknown:
+                return f"{NOT_KNOWN}: {unknown}"
+        return f"{NOT_KNOWN}: it would not have failed in the block before or in its own"
 
     async def logs(self, wanted: LogFilter) -> list[Log]:
         """Return the logs that pass the filter, oldest first."""

@@ -1,11 +1,14 @@
 """A chain on an existing node, with our keys and no control over blocks or history."""
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import replace
 
 from x402sim.chain.base import Block, Call, ChainError, Minting, Reverted, TxReceipt
+from x402sim.chain.node import objects
 from x402sim.chain.node.evm import JsonRpcNode
 from x402sim.chain.node.evm_chain import EvmChain
+from x402sim.chain.rpc.jsonrpc import read_bytes
 from x402sim.clock import Clock
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import ZERO_ADDRESS, Address, Hash
@@ -16,10 +19,12 @@ MINED_WITHIN_S = 120
 
 
 class ExternalChain(EvmChain):
-    """A token on an existing node; `open` makes one. It mints with the token owner's key."""
+    """A token on an existing node; `open` makes one. It mints with the key of a minter."""
 
     owner = ZERO_ADDRESS
-    """The account that may mint; the zero address if the token has no owner()."""
+    """The account that may mint: the first of our keys that may, else the token's owner; the zero
+    address if the token has no owner().
+    """
     _at_first: tuple[list[Block], int]
 
     @classmethod
@@ -31,38 +36,53 @@ class ExternalChain(EvmChain):
         keys: Iterable[bytes],
         *,
         deploy: bool = False,
+        read: bool = False,
     ) -> "ExternalChain":
         """Return the chain behind a URL, with the network's token on it.
 
-        With `deploy`, the first key deploys and owns a new token first; `chain.network` then has
-        its address. Raises `ChainError` and `TimeoutError`.
+        With `deploy`, the first key deploys and owns a new token first. With `read`, the token is
+        what its contract says, else it must be what the network says. `chain.network` has the
+        token. Raises `ChainError` and `TimeoutError`.
         """
         chain = cls(JsonRpcNode(url), network, clock, keys)
         try:
-            await chain._begin(deploy=deploy)
+            await chain._begin(deploy=deploy, read=read)
         except BaseException:
             chain.close()
             raise
         return chain
 
-    async def _begin(self, *, deploy: bool) -> None:
+    async def _begin(self, *, deploy: bool, read: bool) -> None:
         if not self.keys:
             raise ChainError("settling needs the key of an account that pays for gas")
         if deploy:
             await self.check_id(self.network)
             token = await self.deploy(self.network, self.keys[0], self.keys[0])
             self.token, self.network = token, replace(self.network, asset=token)
-        await self.check(self.network)
+        if read:
+            self.network = await self.described(self.network)
+        else:
+            await self.check(self.network)
         head = await self.block(await self.height())
         self._at_first = [head] if head else [], await self.supply()
+        self.owner = await self._find_minter()
+
+    async def _find_minter(self) -> Address:
+        """Return the first of our accounts that may mint, else the token's owner."""
+        for account in self.keys:
+            try:
+                await self.call(Call(account, self.token, abi.mint(account, 1)))
+            except Reverted:
+                continue
+            return account
         try:
-            self.owner = Address((await self.call(Call(self.token, self.token, abi.OWNER)))[12:])
+            return Address((await self.call(Call(self.token, self.token, abi.OWNER)))[12:32])
         except Reverted:
-            return
+            return ZERO_ADDRESS
 
     @property
     def minting(self) -> Minting | None:
-        """This chain if we have the token owner's key, else None."""
+        """This chain if we have a minter's key, else None."""
         return self if self.owner in self.keys else None
 
     @property
@@ -82,8 +102,20 @@ class ExternalChain(EvmChain):
         return self.unmined
 
     async def fund(self, account: Address, amount_base: int) -> None:
-        """Mint tokens with the owner's key; raises `ChainError` and `TimeoutError`."""
+        """Mint tokens with the minter's key; raises `ChainError` and `TimeoutError`."""
         await self._send_and_check(Call(self.owner, self.token, abi.mint(account, amount_base)))
+
+    async def call(self, call: Call, block: int | None = None) -> bytes:
+        """Run a call and discard its effects; raises `Reverted`, and `ChainError` for the block.
+
+        What would change the token is tried in the block that is mined next, as the newest block's
+        time may be long ago; a node without a pending block tries it in the newest.
+        """
+        if block is None and call.data[:4] in abi.NAMES:
+            with suppress(ChainError):
+                asked = objects.call_object(call), "pending"
+                return await self.node.read(read_bytes, "eth_call", *asked)
+        return await super().call(call, block)
 
     async def wait(self, tx_hash: Hash, timeout_s: float) -> TxReceipt:
         """Return the receipt once the transaction is mined and the watchers have been called.

@@ -22,9 +22,10 @@ KEYS = "X402SIM_CHAIN_KEYS"
 class Node:
     """The JSON-RPC node at `url`; needs the extra `evm`.
 
-    `token` is the token's address there, by default the network's own; with `deploy` a new token
-    is deployed first. `keys` are private keys, by default those in X402SIM_CHAIN_KEYS: the first
-    pays for gas, and the token owner's, if listed, mints for payers. Raises `ValueError` for an
+    `token` is the token's address there, and its name, version and decimals are then what its
+    contract says; by default the network's own. With `deploy` a new token is deployed first.
+    `keys` are private keys, by default those in X402SIM_CHAIN_KEYS: the first pays for gas, and
+    a minter's, if listed, mints for payers. Raises `ValueError` for an
     invalid URL or address.
     """
 
@@ -70,7 +71,12 @@ class Node:
 
         async def connect() -> ExternalChain:
             chain = await ExternalChain.open(
-                self.url, network, request.clock, keys, deploy=self.deploy
+                self.url,
+                network,
+                request.clock,
+                keys,
+                deploy=self.deploy,
+                read=self.token is not None,
             )
             if self.deploy:
                 await asyncio.gather(*(chain.fund(*each) for each in balances.items()))

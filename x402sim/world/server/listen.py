@@ -6,7 +6,7 @@ import sys
 from dataclasses import dataclass
 from typing import Any
 
-from x402sim.world.server.origins import origin
+from x402sim.world.server.origins import origin, rpc_origin
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
@@ -22,6 +22,10 @@ class Listen:
     allow_origins: tuple[str, ...] = ()
     """The origins of web pages that get full access, such as http://localhost:3000."""
 
+    rpc_origins: tuple[str, ...] = ()
+    """The origins that may use the chain's JSON-RPC only, such as a wallet's chrome-extension://ID.
+    chrome-extension://* and moz-extension://* are every extension of a browser."""
+
     def __post_init__(self) -> None:
         """Raise `ValueError` for a port, a token or an origin that cannot work."""
         if not 0 <= self.port <= 65535:
@@ -29,6 +33,12 @@ class Listen:
         if self.control_token is not None:
             _require_usable(self.control_token)
         object.__setattr__(self, "allow_origins", tuple(map(origin, self.allow_origins)))
+        object.__setattr__(self, "rpc_origins", tuple(map(rpc_origin, self.rpc_origins)))
+
+    @property
+    def rpc_callers(self) -> tuple[str, ...]:
+        """All origins that may use the chain's JSON-RPC."""
+        return self.allow_origins + self.rpc_origins
 
     @property
     def is_local(self) -> bool:

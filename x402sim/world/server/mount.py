@@ -1,6 +1,8 @@
 """Mounts every part of a world on one port, and restricts who may call it."""
 
 import asyncio
+import re
+from collections.abc import Sequence
 
 from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -10,6 +12,7 @@ from x402sim.protocol.x402 import REQUIRED_HEADER, RESPONSE_HEADERS
 from x402sim.world.assembly.parts import Parts
 from x402sim.world.control.app import control_app
 from x402sim.world.server.listen import LOOPBACK, Listen
+from x402sim.world.server.origins import pattern
 
 EXPOSED = (REQUIRED_HEADER, *RESPONSE_HEADERS.values(), "X-Payment-Id")
 """The headers of answers that a page of another origin may read."""
@@ -20,8 +23,8 @@ def world_app(parts: Parts, listen: Listen) -> ASGIApp:
     mounted: dict[str, ASGIApp] = {
         "/facilitator": parts.facilitator_app,
         "/explorer": parts.explorer_app,
-        "/rpc": _own_programs_only(parts.rpc_app, listen),
-        "/_sim": _own_programs_only(_control(parts, listen), listen),
+        "/rpc": _own_programs_only(parts.rpc_app, listen, listen.rpc_callers),
+        "/_sim": _own_programs_only(_control(parts, listen), listen, listen.allow_origins),
     }
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
@@ -33,11 +36,23 @@ def world_app(parts: Parts, listen: Listen) -> ASGIApp:
                 scope["path"] = first + "/"
         await _until_stopped(part or parts.service_app, scope, receive, send)
 
-    if not listen.allow_origins:
+    pages = _readable(app, listen.allow_origins)
+    wallets = _readable(app, listen.rpc_callers)
+
+    async def by_path(scope: Scope, receive: Receive, send: Send) -> None:
+        is_rpc = scope["path"] == "/rpc" or scope["path"].startswith("/rpc/")
+        await (wallets if is_rpc else pages)(scope, receive, send)
+
+    return by_path
+
+
+def _readable(app: ASGIApp, origins: Sequence[str]) -> ASGIApp:
+    """Return `app`, whose answers pages of these origins may read."""
+    if not origins:
         return app
     return CORSMiddleware(
         app,
-        allow_origins=listen.allow_origins,
+        allow_origin_regex="|".join(map(pattern, origins)),
         allow_methods=["*"],
         allow_headers=["*"],
         expose_headers=EXPOSED,
@@ -69,8 +84,8 @@ def _control(parts: Parts, listen: Listen) -> ASGIApp:
     )
 
 
-def _own_programs_only(app: ASGIApp, listen: Listen) -> ASGIApp:
-    """Reject requests of web pages: no foreign Origin, and on loopback no foreign Host.
+def _own_programs_only(app: ASGIApp, listen: Listen, origins: Sequence[str]) -> ASGIApp:
+    """Reject requests of web pages: no Origin but these, and on loopback no foreign Host.
 
     Otherwise any page in a browser on this machine could send commands here.
     """
@@ -82,11 +97,12 @@ def _own_programs_only(app: ASGIApp, listen: Listen) -> ASGIApp:
         name = host.rsplit(":", 1)[0] if not host.endswith("]") else host
         is_foreign = (
             origin is not None
-            and origin not in listen.allow_origins
+            and not any(re.fullmatch(pattern(each), origin) for each in origins)
             and origin.split("://", 1)[-1] != host
         )
         if is_foreign or (listen.is_local and name.strip("[]") not in LOOPBACK):
-            hint = f"origin {origin}, host {host}; --allow-origin admits a page"
+            hint = f"origin {origin}, host {host}; --allow-origin admits a page, and --rpc-origin "
+            hint += "a wallet to /rpc"
             refusal = web.error(403, "Not for web pages", hint)
             await refusal(scope, receive, send)
         else:

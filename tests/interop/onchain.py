@@ -1,0 +1,92 @@
+"""A chain that other people's libraries use as wallets and facilitators do, on each backend.
+
+`ledger` is `serve` as it is; `anvil` is `serve` on a node with Circle's own token. Both have the
+same token, the same accounts, the same words and the same gas: what a program finds must be equal.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from tests.evm import circle, find
+from tests.serve.driver import Server, started
+from x402sim import BASE_SEPOLIA, Wallet
+from x402sim.chain.node.anvil import DevAccounts
+from x402sim.chain.node.anvil_node import AnvilNode
+from x402sim.clock import Clock
+from x402sim.protocol.crypto import checksum
+from x402sim.protocol.phrase import KNOWN, keys_of
+from x402sim.world.chains.accounts import ACCOUNTS
+from x402sim.world.chains.node import KEYS
+
+NETWORK = ("--network", BASE_SEPOLIA.name)
+FIRST_BASE = 1000 * 10**BASE_SEPOLIA.decimals
+OWNER, RELAYER = (Wallet(key) for key in keys_of(KNOWN, ACCOUNTS + 2)[ACCOUNTS:])
+PLENTY_WEI = 10**24
+
+
+@contextmanager
+def chain(kind: str) -> Iterator[Server]:
+    """Serve a world on Base Sepolia whose chain is a ledger, or a node with Circle's token."""
+    if kind == "ledger":
+        with started(*NETWORK) as server:
+            yield server
+        return
+    with (
+        _node() as node,
+        _keys(),
+        started(*NETWORK, "--chain", node.url, "--mnemonic", KNOWN) as server,
+    ):
+        yield server
+
+
+@contextmanager
+def _node() -> Iterator[AnvilNode]:
+    """Start a node that has Circle's token in block 0, and signs for the ten accounts."""
+    accounts = [Wallet(key).address_bytes for key in keys_of(KNOWN, ACCOUNTS)]
+    node = AnvilNode(
+        BASE_SEPOLIA.chain_id,
+        Clock().now_s() - 60,
+        program=find.anvil(),
+        accounts=DevAccounts(KNOWN, ACCOUNTS),
+    )
+    try:
+        balances = dict.fromkeys(accounts, FIRST_BASE)
+        circle.install(node, BASE_SEPOLIA, OWNER.address_bytes, balances)
+        for wallet in (OWNER, RELAYER):
+            node.set_balance_now(wallet.address_bytes, PLENTY_WEI)
+        node.rpc.ask_now("evm_mine")  # a block whose time is now
+        yield node
+    finally:
+        node.stop()
+
+
+@contextmanager
+def _keys() -> Iterator[None]:
+    """Set the keys that `serve` has on a node."""
+    os.environ[KEYS] = f"{RELAYER.private_key},{OWNER.private_key}"
+    try:
+        yield
+    finally:
+        del os.environ[KEYS]
+
+
+def told(server: Server, alice: int, bob: int, *, permits: bool = True) -> dict[str, Any]:
+    """Return what a program gets: the chain, and the accounts that are its own."""
+    accounts = server.ready["accounts"]
+    return {
+        "rpc": server.ready["rpc"],
+        "token": server.ready["asset"],
+        "chainId": server.ready["chainId"],
+        "name": BASE_SEPOLIA.token_name,
+        "version": BASE_SEPOLIA.token_version,
+        "first": accounts[0]["privateKey"],
+        "alice": accounts[alice]["privateKey"],
+        "bob": accounts[bob]["privateKey"],
+        "poor": Wallet(b"\x77" * 32).private_key,
+        "shop": checksum(Wallet(bytes([alice]) * 32).address_bytes),
+        "nonce": "0x" + 32 * f"{alice:02x}",
+        "end": 4_000_000_000,
+        "permits": permits,
+    }

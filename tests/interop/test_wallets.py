@@ -1,0 +1,105 @@
+"""Other people's libraries use the chain as wallets and facilitators do, on ledger and on anvil.
+
+Each signs and sends transfers, authorizations and permits, is refused, reads the past and listens
+with filters. What it finds must be the same on both, gas and words included: the token on anvil is
+Circle's own, and the accounts are the same.
+"""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+
+from tests.interop import cast_wallet, node, onchain, venv
+from tests.serve.driver import Server
+
+TRANSFERS = [11, 12, 14, 15]
+"""The amounts that each program moves to its shop, in order."""
+
+
+def _npm(program: str, given: dict[str, Any]) -> dict[str, Any]:
+    facts: dict[str, Any] = node.run(f"npm_chain/{program}.mjs", given)["facts"]
+    return facts
+
+
+def _web3(given: dict[str, Any]) -> dict[str, Any]:
+    facts: dict[str, Any] = venv.run("web3_wallet.py", given)["facts"]
+    return facts
+
+
+PROGRAMS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+    "ethers-6.17.0": partial(_npm, "ethers"),
+    "viem-2.57.20": partial(_npm, "viem"),
+    "web3.py-8.0.0": _web3,
+    "cast-1.7.1": cast_wallet.use,
+}
+SUCCEEDED = (1, "success", "0x1")
+
+
+@pytest.fixture(scope="module")
+def ledger() -> Iterator[Server]:
+    with onchain.chain("ledger") as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def anvil() -> Iterator[Server]:
+    with onchain.chain("anvil") as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def found(ledger: Server) -> Callable[[str], dict[str, Any]]:
+    """What each program finds on the ledger; it is run when it is asked for first."""
+    seen: dict[str, dict[str, Any]] = {}
+
+    def look(name: str) -> dict[str, Any]:
+        if name not in seen:
+            seen[name] = PROGRAMS[name](given(ledger, name))
+        return seen[name]
+
+    return look
+
+
+def given(server: Server, name: str) -> dict[str, Any]:
+    """Return what a program gets; two of the accounts are its own."""
+    number = 2 * list(PROGRAMS).index(name) + 1
+    return onchain.told(server, number, number + 1)
+
+
+def without_estimate(facts: dict[str, Any]) -> dict[str, Any]:
+    """Return the facts without the estimate of gas, which nodes search for and round up."""
+    return {name: fact for name, fact in facts.items() if name != "estimate"}
+
+
+@pytest.mark.parametrize("name", PROGRAMS, ids=lambda name: f"{name}-ledger")
+def test_a_wallet_does_everything_on_the_ledger(
+    found: Callable[[str], dict[str, Any]], name: str
+) -> None:
+    facts = found(name)
+    for done in ("transfer", "legacy", "authorized", "permit", "taken"):
+        assert facts[done]["status"] in SUCCEEDED, done
+    assert facts["transfer"]["type"] in (2, "eip1559", "0x2")
+    assert facts["legacy"]["type"] in (0, "legacy", "0x0")
+    assert len(facts["authorized"]["logs"]) == 2
+    assert facts["moved"] == sum(TRANSFERS)
+    assert facts["heard"][:4] == TRANSFERS
+    assert "FiatTokenV2: authorization is used or canceled" in str(facts["usedTwice"])
+    assert "EIP2612: invalid signature" in str(facts["permitTwice"])
+    assert "ERC20: transfer amount exceeds allowance" in str(facts["tooMuch"])
+    if name.startswith("cast"):  # which signs itself, never through the node
+        return
+    assert facts["typed"] is facts["message"] is True
+    assert facts["sent"]["status"] in SUCCEEDED
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", PROGRAMS, ids=lambda name: f"{name}-anvil")
+def test_a_wallet_finds_the_same_on_anvil(
+    found: Callable[[str], dict[str, Any]], anvil: Server, name: str
+) -> None:
+    real, ours = PROGRAMS[name](given(anvil, name)), found(name)
+    assert without_estimate(ours) == without_estimate(real)
+    if "estimate" in ours:
+        assert int(real["estimate"]) * 0.98 < int(ours["estimate"]) <= int(real["estimate"])

@@ -1,0 +1,111 @@
+"""Which token is at an address? Its contract says its name, version and decimals; its EIP-712
+domain must be the one computed from them, or no signature would be valid.
+"""
+
+from dataclasses import replace
+from typing import Protocol
+
+from x402sim.chain.base import Call, ChainError, Reverted
+from x402sim.protocol import abi
+from x402sim.protocol.crypto import ZERO_ADDRESS, Address, checksum, to_hex
+from x402sim.protocol.eip3009 import separator
+from x402sim.protocol.networks import Network
+
+MOST_DECIMALS = 36
+"""As in a file of networks."""
+
+
+class Reading(Protocol):
+    """A chain that can be read, and the name of its node."""
+
+    token: Address
+
+    @property
+    def where(self) -> str:
+        """The node, without what is secret in its URL."""
+
+    async def call(self, call: Call, block: int | None = None) -> bytes:
+        """Run a call and discard its effects; raises `Reverted`."""
+
+
+async def described(chain: Reading, network: Network) -> Network:
+    """Return the network with its token as the contract itself describes it.
+
+    A token without version() or symbol() keeps the network's. Raises `ChainError` if it is no
+    EIP-3009 token of that description.
+    """
+    here = f"{checksum(chain.token)} on {chain.where}"
+    name, decimals = await _text(chain, abi.NAME), await _number(chain, abi.DECIMALS)
+    if name is None or decimals is None or decimals > MOST_DECIMALS:
+        raise ChainError(f"{here} has no name() and decimals(): it is no ERC-20 token")
+    if await _number(chain, abi.authorization_state(ZERO_ADDRESS, bytes(32))) is None:
+        raise ChainError(f"{here} has no authorizationState(): it is no EIP-3009 token")
+    found = replace(
+        network,
+        asset=chain.token,
+        token_name=name,
+        token_symbol=await _text(chain, abi.SYMBOL) or network.token_symbol,
+        token_version=await _text(chain, abi.VERSION) or network.token_version,
+        decimals=decimals,
+    )
+    await _check_domain(chain, found)
+    return found
+
+
+async def check(chain: Reading, network: Network) -> None:
+    """Raise `ChainError` unless the contract describes the network's own token.
+
+    What the contract does not say is not compared.
+    """
+    says = replace(
+        network,
+        token_name=await _text(chain, abi.NAME) or network.token_name,
+        token_version=await _text(chain, abi.VERSION) or network.token_version,
+        decimals=await _number(chain, abi.DECIMALS) or network.decimals,
+    )
+    if says != network:
+        address = checksum(chain.token)
+        raise ChainError(
+            f"the token {address} on {chain.where} says {_shown(says)}; wanted {_shown(network)}, "
+            f"as of {network.name}; take what it says with --token {address}, or describe it in a "
+            "--network-file"
+        )
+    await _check_domain(chain, network)
+
+
+async def _check_domain(chain: Reading, network: Network) -> None:
+    """Raise `ChainError` for another EIP-712 domain; a token need not tell its own."""
+    seen = await _answer(chain, abi.DOMAIN_SEPARATOR)
+    wanted = separator(network.domain)
+    if seen is not None and seen != wanted:
+        raise ChainError(
+            f"the EIP-712 domain of {checksum(chain.token)} is not name {network.token_name!r} and "
+            f"version {network.token_version!r} on chain {network.chain_id}: DOMAIN_SEPARATOR() is "
+            f"{to_hex(seen)}, wanted {to_hex(wanted)}; describe the token in a --network-file"
+        )
+
+
+def _shown(network: Network) -> str:
+    name, version = network.token_name, network.token_version
+    return f"name {name!r}, version {version!r}, {network.decimals} decimals"
+
+
+async def _answer(chain: Reading, data: bytes) -> bytes | None:
+    """Return what a function answers; None if the contract lacks it."""
+    try:
+        return await chain.call(Call(chain.token, chain.token, data)) or None
+    except Reverted:
+        return None
+
+
+async def _number(chain: Reading, data: bytes) -> int | None:
+    answer = await _answer(chain, data)
+    return None if answer is None or len(answer) < 32 else int.from_bytes(answer[:32])
+
+
+async def _text(chain: Reading, function: bytes) -> str | None:
+    answer = await _answer(chain, function)
+    if answer is None or len(answer) < 64:
+        return None
+    size = int.from_bytes(answer[32:64])
+    return answer[64 : 64 + size].decode(errors="replace")
