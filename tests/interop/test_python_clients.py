@@ -7,10 +7,12 @@ from typing import Any
 import pytest
 
 from tests.interop import venv
+from tests.interop.table import shows
 from tests.serve.driver import ORDER, PRICE, QUOTE, Server, started
 
 MARKET = "/api/perp/market"
 NETWORKS = {1: "base-sepolia", 2: "eip155:84532"}
+ON_CRONOS = "x402 version 2 on Cronos, `spend_controls=False`"
 SENT_BACK = {1: "X-PAYMENT-RESPONSE", 2: "PAYMENT-RESPONSE"}
 
 
@@ -34,6 +36,7 @@ def run(server: Server, library: str, version: int, **told: Any) -> tuple[list[A
     return answers, payer
 
 
+@shows("client, {library}", "PyPI x402", "x402 version {version}")
 @pytest.mark.parametrize("version", [1, 2])
 @pytest.mark.parametrize("library", ["httpx", "requests"])
 def test_a_client_pays_for_a_post_and_a_get(server: Server, library: str, version: int) -> None:
@@ -60,6 +63,7 @@ def cronos() -> Iterator[Server]:
         yield running
 
 
+@shows("client, {library}", "PyPI x402", ON_CRONOS, "ledger")
 @pytest.mark.parametrize("library", ["httpx", "requests"])
 def test_on_cronos_a_client_of_version_2_pays_without_its_spend_controls(
     cronos: Server, library: str
