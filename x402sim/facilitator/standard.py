@@ -118,7 +118,13 @@ async def _verified(facilitator: Facilitator, body: x402.FacilitatorRequest) -> 
 async def _settled(facilitator: Facilitator, body: x402.FacilitatorRequest) -> x402.Settlement:
     read = _read(facilitator, body)
     if isinstance(read, _Unread):
-        return x402.Settlement(success=False, error_reason=read.reason, error_message=read.message)
+        version: Version = 1 if body.x402_version == 1 else 2
+        return x402.Settlement(
+            success=False,
+            network=x402.network_name(version, facilitator.network),
+            error_reason=read.reason,
+            error_message=read.message,
+        )
     try:
         outcome = await engine.settle(facilitator, read.asked)
     except ChainUnavailable as error:  # nothing was sent
