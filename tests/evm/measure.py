@@ -42,6 +42,17 @@ from x402sim.protocol.eip3009 import Domain
 CONTRACTS = ("circle", "openzeppelin")
 
 
+WALLET = contract.wallet_address(ALICE.address_bytes)
+"""The smart wallet of Alice."""
+
+
+def prepare(driver: ChainDriver) -> None:
+    """Put the smart wallet on a chain."""
+    alice = ALICE.address_bytes
+    slots = contract.wallet_storage(alice)
+    driver.run(driver.chain.rewinding.set_code(WALLET, contract.wallet_code(), slots))
+
+
 def table(name: str) -> Path:
     """Return the committed table of a contract."""
     return Path(str(files(home))) / f"gas_{name}.json"
@@ -256,7 +267,25 @@ def of_circle(domain: Domain) -> list[Flow]:
     def spoiled(name: str, spoil: Callable[[bytes], bytes]) -> bytes:
         return pay(name, spoil=spoil)
 
+    wallet = authorization(from_=WALLET, nonce=nonce("wallet"))
+    signature = signature_of(wallet, domain=domain)
+    again = authorization(from_=WALLET, nonce=nonce("wallet, again"))
+    packed = signature_of(again, domain=domain)
+
     return [
+        Flow(
+            "transfer to a wallet", "tokens for a smart wallet", abi.transfer(WALLET, 50_000), ALICE
+        ),
+        Flow(
+            "settlement of a wallet",
+            "a payment by a smart wallet, signed by its owner",
+            transfer_call(wallet, signature),
+        ),
+        Flow(
+            "settlement of a wallet as bytes",
+            "a payment by a smart wallet, signature as bytes",
+            transfer_call(again, packed, packed=True),
+        ),
         Flow("settlement as bytes", "a payment, signature as bytes", pay("l", packed=True)),
         Flow(
             "receipt as bytes",
@@ -371,6 +400,7 @@ def flows(name: str, domain: Domain) -> list[Flow]:
 
 def measure(name: str, driver: ChainDriver) -> dict[str, Any]:
     """Return the table: gas of each flow, done in order on a new chain."""
+    prepare(driver)
     return {
         "node": driver.run(driver.chain.node.ask("web3_clientVersion")).replace("/v", " "),
         "hardfork": HARDFORK,

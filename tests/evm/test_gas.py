@@ -7,7 +7,7 @@ import pytest
 
 from tests.chain.helpers import ALICE, MALLORY, OWNER, RELAYER, SHOP, cancel_call, nonce
 from tests.evm.helpers import Town
-from tests.evm.measure import CONTRACTS, flows, measure, paid, table, v_of, with_v
+from tests.evm.measure import CONTRACTS, flows, measure, paid, prepare, table, v_of, with_v
 from x402sim.protocol import abi
 from x402sim.protocol.networks import TESTNET
 
@@ -49,6 +49,7 @@ def test_a_payment_with_circles_token_costs_a_third_more():
 
 def test_the_ledger_charges_what_anvil_does(each_town: Town):
     ledger = each_town.driver(each_town.ledger())
+    prepare(ledger)
     told = committed(each_town.contract)["flows"]
     used = {
         flow.name: ledger.send(flow.data, flow.sender).gas_used

@@ -3,11 +3,13 @@
 import json
 
 from tests.interop import venv
+from tests.interop.table import shows
 from tests.serve.driver import PRICE, started
 
 NETWORK = "eip155:84532"
 
 
+@shows("tool server and client", "PyPI mcp", "x402 version 2 over MCP")
 def test_an_agent_pays_for_a_tool() -> None:
     with started("--network", "base-sepolia") as server:
         merchant, payer = server.payer(funds=None), server.payer()

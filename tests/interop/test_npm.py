@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.interop import node
+from tests.interop.table import shows
 from tests.serve.driver import ORDER, PRICE, QUOTE, Payer, Server, started
 
 VERSIONS = {
@@ -18,6 +19,8 @@ VERSIONS = {
     "v2": ("eip155:84532", "payment-response"),
 }
 slow = pytest.mark.thorough  # npm installs 543 packages for version 1
+CLIENTS = {"1": "npm x402-{client}", "2": "npm @x402/{client}"}
+SERVERS = {"1": "npm x402-{shop}", "2": "npm @x402/{shop}"}
 EACH_VERSION = [pytest.param("v1", marks=slow), "v2"]
 
 
@@ -34,6 +37,7 @@ def assert_paid(payer: Payer, to: str, answer: dict[str, Any], version: str) -> 
     assert told["payer"].lower() == payer.address.lower()
 
 
+@shows("client", CLIENTS, "x402 version {version}")
 @pytest.mark.parametrize("version", EACH_VERSION)
 @pytest.mark.parametrize("client", ["fetch", "axios"])
 def test_clients_buy_a_quote(server: Server, client: str, version: str) -> None:
@@ -52,6 +56,7 @@ def test_clients_buy_a_quote(server: Server, client: str, version: str) -> None:
     assert_paid(payer, server.ready["payTo"], answer, version)
 
 
+@shows("server", SERVERS, "x402 version {version}")
 @pytest.mark.parametrize("version", EACH_VERSION)
 @pytest.mark.parametrize("client", ["fetch", "axios"])
 @pytest.mark.parametrize("shop", ["express", "hono"])
@@ -74,6 +79,7 @@ def test_servers_settle_at_our_facilitator(
     assert_paid(payer, merchant.address, answer, version)
 
 
+@shows("client", "npm @crypto.com/facilitator-client", "Cronos")
 def test_the_cronos_client_buys_a_quote_in_two_steps() -> None:
     with started() as server:
         payer = server.payer()
@@ -91,6 +97,7 @@ def test_the_cronos_client_buys_a_quote_in_two_steps() -> None:
         assert payer.transfers == 1
 
 
+@shows("client", "npm @x402/fetch", "x402 version 2 on Cronos, `spendControls: false`")
 def test_over_cronos_a_client_of_version_2_must_be_allowed_the_token() -> None:
     """It knows the SDK's default tokens only; `spendControls: false` lets it pay in others."""
     with started() as server:

@@ -9,6 +9,7 @@ import pytest
 from crypto_com_facilitator_client import CronosNetwork, Facilitator
 from crypto_com_facilitator_client.integrations import facilitator_api, facilitator_registry
 
+from tests.interop.table import shows
 from tests.rig import ORDER
 from x402sim import LocalServer
 
@@ -40,6 +41,7 @@ def header_for(library: Facilitator, server: LocalServer, wanted: dict[str, obje
     return header
 
 
+@shows("client", "PyPI crypto-com-facilitator-client", "Cronos")
 def test_its_header_pays_for_a_quote(library: Facilitator, server: LocalServer) -> None:
     with httpx.Client(base_url=server.url) as http:
         required = http.post("/api/perp/quote", json=ORDER).json()

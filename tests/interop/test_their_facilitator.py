@@ -18,7 +18,7 @@ def server(request: pytest.FixtureRequest) -> Iterator[Server]:
 
 def test_it_verifies_and_settles_and_refuses_to_settle_twice(server: Server) -> None:
     given = onchain.told(server, 1, 2)
-    found = venv.run("facilitate.py", given)
+    found = venv.run("be_facilitator.py", given)
     payer, facilitator = (server.ready["accounts"][n]["address"] for n in (1, 2))
     for version, (network, _) in VERSIONS.items():
         steps = found[version]

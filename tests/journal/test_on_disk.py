@@ -211,3 +211,9 @@ def test_kinds_that_a_frame_needs_are_decoded_only(file):
     settled = list(run.journal.of(PaymentSettled, TransactionMined))
     assert {type(each.event) for each in settled} == {PaymentSettled, TransactionMined}
     assert [each.seq for each in settled] == sorted(each.seq for each in settled)
+
+
+@pytest.mark.parametrize("name", ["run.parquet", "run.csv", "run.json"])
+def test_a_file_is_not_named_as_what_it_is_not(name: str) -> None:
+    with pytest.raises(ValueError, match=r"journal: a run writes NDJSON, .*: name it run.ndjson;"):
+        World(journal=name)

@@ -3,12 +3,15 @@ the explorer and the RPC use. `Minting`, `Mining` and `Rewinding` are optional c
 `WorldChain` holds those that the backend offers.
 """
 
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Protocol
 
 from x402sim.protocol.crypto import Address, Hash
 from x402sim.protocol.raw_transaction import LEGACY, SignedTransaction
+
+NO_SLOTS: Mapping[bytes, bytes] = MappingProxyType({})
 
 
 class ChainError(Exception):
@@ -210,6 +213,13 @@ class Rewinding(Protocol):
 
     async def force_revert(self, calls: int) -> None:
         """Make the next `calls` calls of the token revert when mined."""
+
+    async def set_code(
+        self, account: Address, code: bytes, slots: Mapping[bytes, bytes] = NO_SLOTS
+    ) -> None:
+        """Set an account's code and words of its storage, without a transaction. They stay until
+        `reset`, whatever is undone.
+        """
 
     async def set_native_balance(self, account: Address, amount_wei: int) -> None:
         """Set an account's native balance, without a transaction."""

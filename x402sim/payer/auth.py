@@ -1,9 +1,10 @@
 """Pay as httpx authentication: any httpx client, sync or async, can pay.
 
-`PaymentAuth` answers a 402 by signing, settling and repeating the request. It signs no
-more than its caps allow, and nothing for a resource while an earlier payment for it may still
-be made or has bought nothing yet. Whether an authorization is sent again is decided by
-`reading.read_settlement`, by the error that the server answered and by `purchases.EXPIRY_MARGIN_S`.
+`PaymentAuth` answers a 402 by signing, settling and repeating the request; at a server of the x402
+standard the repeated request itself pays. It signs no more than its caps allow, and nothing for a
+resource while an earlier payment for it may still be made or has bought nothing yet. Whether an
+authorization is sent again is decided by `reading.read_settlement` and `standard.read_refusal`, by
+the error that the server answered and by `purchases.EXPIRY_MARGIN_S`.
 Clauses: 1/sign-settle-repeat.
 """
 
@@ -13,32 +14,40 @@ from dataclasses import dataclass
 from typing import assert_never
 
 import httpx
-from msgspec import UNSET
-from msgspec.structs import replace
 
 from x402sim.bounded import MIB, Limits
 from x402sim.clock import Clock
 from x402sim.payer.errors import PaidNotServed, PaymentFailed, SpendingCapExceeded
-from x402sim.payer.flow import Flow, Send, Step, Steps, drive, drive_async, send
-from x402sim.payer.purchases import Payment, Purchases, bought_by
+from x402sim.payer.flow import Flow, Maybe, Send, drive, drive_async, send
+from x402sim.payer.purchases import Payment, Purchases, bought_by, settlement
 from x402sim.payer.reading import (
     UNKNOWN,
     AttemptOver,
     Made,
-    read_offer,
     read_settlement,
     says_nothing,
 )
+from x402sim.payer.standard import (
+    Choice,
+    StandardOffer,
+    choose,
+    read_refusal,
+    read_required,
+    settlement_in,
+    sign,
+)
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.header import Spelling
-from x402sim.protocol.messages import PaymentRequired, Receipt, SettlementRequest, encode
+from x402sim.protocol.messages import PaymentRequired, Receipt
 from x402sim.protocol.money import parse_base, to_base, to_decimal
 from x402sim.protocol.networks import TESTNET, Network
+from x402sim.protocol.x402 import AnyRequired, Settlement, Version
 
 DEADLINE_S = 120.0
 """Seconds for a settlement: more than a service waits for its facilitator."""
 
 
+NOT_MORE = "Nothing more was signed"
 Served = Callable[[httpx.Response], bool]
 
 
@@ -61,6 +70,12 @@ def _is_success(response: httpx.Response) -> bool:
 
 class PaymentAuth(httpx.Auth):
     """402 -> sign -> POST /api/pay -> repeat with X-Payment-Id (1/sign-settle-repeat).
+
+    A server of the x402 standard is paid in one step: 402 -> sign -> repeat with the payment in
+    PAYMENT-SIGNATURE (version 2) or X-PAYMENT (version 1). A server that offers both ways is paid
+    in two steps, unless `version` is 1 or 2. Of several ways to pay, the first is taken that this
+    payer can pay: `choices` tells which, and why the others were rejected. In one step each request
+    pays; `reuse` means nothing there, and `settlements` are what the servers said of them.
 
     `max_amount` caps one payment and `max_total` everything this object ever signs,
     both as decimal strings of the token ("0.10"): a signed authorization counts whether
@@ -100,6 +115,7 @@ class PaymentAuth(httpx.Auth):
         max_unserved: int = 1,
         pay_path: str = "/api/pay",
         spelling: Spelling = "hex",
+        version: Version | None = None,
         clock: Clock | None = None,
         max_answer_bytes: int = MIB,
         deadline_s: float = DEADLINE_S,
@@ -115,6 +131,11 @@ class PaymentAuth(httpx.Auth):
         self.signed_base = 0
         """The amount signed for so far, in base units."""
         self.receipts: list[Receipt] = []
+        self.settlements: list[Settlement] = []
+        self.choices: list[Choice] = []
+        self.version = version
+        """The version of the standard to pay in; None for two steps where the server offers them,
+        and else the newest version that it offers."""
         self.limits = Limits(max_answer_bytes=max_answer_bytes, deadline_s=deadline_s)
         self.clock = clock or Clock()
         self._reuse = reuse
@@ -178,18 +199,20 @@ class PaymentAuth(httpx.Auth):
         """Pay a 402, if no earlier payment for the resource forbids it; raises `PaymentFailed`."""
         bought = errand.bought
         bought.granted = None
-        offer = read_offer(errand.ask.request, response, self.network)
+        required = read_required(errand.ask.request, response, self.network, self.version)
         shown = yield from self._resend(errand)
         if shown is not None:
             return shown
         if not bought.unserved or bought.unserved[-1].was_refused:
             if len(bought.unserved) >= self.max_unserved:
                 raise self._not_served(errand)
-            payment = self._sign(offer)
+            payment = self._sign(errand, required)
             try:
-                yield from self._settle(errand, payment)
+                answer = yield from self._settle(errand, payment)
             except AttemptOver as refused:
                 raise PaymentFailed(str(refused)) from None
+            if answer is not None:
+                return answer
         response = yield from self._show_unserved(errand)
         if response.status_code == 402:
             raise self._not_served(errand)
@@ -198,7 +221,7 @@ class PaymentAuth(httpx.Auth):
     def _show_unserved(self, errand: _Errand) -> Flow:
         """Show the newest payment that bought nothing yet."""
         payment = errand.bought.unserved[-1]
-        response = yield from _show(errand, payment.offer.payment_id)
+        response = yield from _send(errand, payment.proof, NOT_MORE)
         payment.was_refused = response.status_code == 402
         self._note_served(errand, payment, response)
         return response
@@ -206,13 +229,13 @@ class PaymentAuth(httpx.Auth):
     def _note_served(self, errand: _Errand, payment: Payment, response: httpx.Response) -> None:
         if errand.is_served(response):
             errand.bought.unserved.remove(payment)
-            if self._reuse:
+            if self._reuse and isinstance(payment.offer, PaymentRequired):
                 errand.bought.granted = payment.offer.payment_id
 
     def _not_served(self, errand: _Errand) -> PaidNotServed:
         """Return the error of a server that took a payment and answers 402 again."""
         payment = errand.bought.unserved[-1]
-        paid = f"{self._tokens(payment.amount_base)} with payment id {payment.shown_id}"
+        paid = f"{self._tokens(payment.amount_base)} with {payment.shown_id}"
         if payment.receipt is not None:
             paid = f"was paid {paid} (transaction {payment.receipt.tx_hash[:80]})"
         else:
@@ -226,26 +249,37 @@ class PaymentAuth(httpx.Auth):
             f"max_unserved (now {self.max_unserved})"
         )
 
-    def _sign(self, offer: PaymentRequired) -> Payment:
+    def _sign(self, errand: _Errand, required: PaymentRequired | AnyRequired) -> Payment:
         """Sign the payment that a 402 requires, within the caps; raises `PaymentFailed`."""
-        requirements = offer.payment_requirements
         with self._lock:
             try:
-                amount_base = parse_base(requirements.max_amount_required)
-                self._check_caps(amount_base)
-                header = self.wallet.payment_header(
-                    requirements,
-                    self.clock.now_s(),
-                    network=self.network,
-                    spelling=self._spelling,
-                )
+                if isinstance(required, PaymentRequired):
+                    payment = self._sign_header(required)
+                else:
+                    payment = self._sign_standard(errand, required)
             except ValueError as error:
                 raise PaymentFailed(f"the 402 cannot be paid: {error}") from error
-            self.signed_base += amount_base
+            self.signed_base += payment.amount_base
+        return payment
+
+    def _sign_header(self, offer: PaymentRequired) -> Payment:
+        requirements, now_s = offer.payment_requirements, self.clock.now_s()
+        amount_base = parse_base(requirements.max_amount_required)
+        if over := self._over_caps(amount_base):
+            raise SpendingCapExceeded(f"the 402 asks for {self._tokens(amount_base)}; {over}")
+        header = self.wallet.payment_header(
+            requirements, now_s, network=self.network, spelling=self._spelling
+        )
         return Payment(offer, header, amount_base)
 
-    def _check_caps(self, amount_base: int) -> None:
-        """Raise `SpendingCapExceeded` if this amount is more than is allowed."""
+    def _sign_standard(self, errand: _Errand, required: AnyRequired) -> Payment:
+        offer = choose(required, self.network, self._over_caps)
+        self.choices.append(Choice(errand.resource, offer.chosen, offer.rejected))
+        header = sign(offer, self.wallet, self.network, self.clock.now_s())
+        return Payment(offer, header, offer.amount_base)
+
+    def _over_caps(self, amount_base: int) -> str:
+        """Return why this amount is more than is allowed; "" if it is not."""
         left_base = self.max_total_base - self.signed_base
         if amount_base > self.max_amount_base:
             cap = "max_amount"
@@ -255,16 +289,13 @@ class PaymentAuth(httpx.Auth):
             total = self._tokens(self.max_total_base)
             allowed = f"{self._tokens(left_base)} is left of {cap} {total}"
         else:
-            return
-        asked = self._tokens(amount_base)
-        raise SpendingCapExceeded(f"the 402 asks for {asked}; {allowed}. Raise {cap} to pay it.")
+            return ""
+        return f"{allowed}. Raise {cap} to pay it."
 
     def _tokens(self, amount_base: int) -> str:
         return f"{to_decimal(amount_base, self.network.decimals)} {self.network.token_symbol}"
 
-    def _resend(
-        self, errand: _Errand
-    ) -> Generator[Step, httpx.Response | None, httpx.Response | None]:
+    def _resend(self, errand: _Errand) -> Maybe:
         """Send the payments again whose outcome is not known, until one is settled.
 
         One that is over is shown once, in case the server has it after all; returns the answer to
@@ -273,20 +304,21 @@ class PaymentAuth(httpx.Auth):
         while errand.bought.unknown:
             payment = errand.bought.unknown.pop()
             try:
-                yield from self._settle(errand, payment)
+                return (yield from self._settle(errand, payment))
             except AttemptOver:
+                if isinstance(payment.offer, StandardOffer):
+                    continue
                 shown = yield from self._show_last(errand, payment)
                 if shown.status_code == 402:
                     continue
                 return shown
-            return None
         return None
 
     def _show_last(self, errand: _Errand, payment: Payment) -> Flow:
         """Show a payment that the server says was not made; it stays unless the answer tells."""
         bought = errand.bought
         bought.unknown.append(payment)
-        response = yield from _show(errand, payment.offer.payment_id)
+        response = yield from _send(errand, payment.proof, NOT_MORE)
         if not says_nothing(response):
             bought.unknown.remove(payment)
             if response.status_code != 402:
@@ -295,8 +327,10 @@ class PaymentAuth(httpx.Auth):
                 self._note_served(errand, payment, response)
         return response
 
-    def _settle(self, errand: _Errand, payment: Payment) -> Steps:
+    def _settle(self, errand: _Errand, payment: Payment) -> Maybe:
         """Send a payment to /api/pay; raises `PaymentFailed` unless it is settled.
+
+        In one step, the answer of the request that pays is returned, unless it is a 402.
 
         The payment is kept and sent again later unless the answer is final. That includes a
         connection that breaks: httpx then closes this generator.
@@ -304,8 +338,18 @@ class PaymentAuth(httpx.Auth):
         bought, sent = errand.bought, payment.sent(self.clock.now_s())
         payment.is_sent, is_clear = True, False
         try:
-            response = yield from send(Send(self._settlement(errand.ask.request, payment), True))
-            answer = read_settlement(response, sent)
+            if isinstance(payment.offer, StandardOffer):
+                response = yield from _send(errand, payment.proof, f"{UNKNOWN}. {sent.again}")
+                is_clear = errand.is_served(response)
+                if response.status_code != 402:
+                    self._note_settlement(payment.offer, response)
+                    return response
+                answer: Receipt | Made = read_refusal(response, payment.offer, sent)
+            else:
+                path = self._pay_path
+                request = settlement(errand.ask.request, path, payment.offer, payment.header)
+                response = yield from send(Send(request, True))
+                answer = read_settlement(response, sent)
             is_clear = True
         except httpx.HTTPError as error:
             raise PaymentFailed(f"{UNKNOWN}: {error}. {sent.again}") from error
@@ -324,31 +368,25 @@ class PaymentAuth(httpx.Auth):
                 payment.hint = seen
             case _:
                 assert_never(answer)
+        return None
 
-    def _settlement(self, request: httpx.Request, payment: Payment) -> httpx.Request:
-        body = SettlementRequest(
-            payment_id=payment.offer.payment_id,
-            payment_header=payment.header,
-            payment_requirements=replace(payment.offer.payment_requirements, description=UNSET),
-        )
-        return httpx.Request(
-            "POST",
-            request.url.copy_with(path=self._pay_path, query=None, fragment=None),
-            content=encode(body),
-            headers={"Content-Type": "application/json"},
-            extensions=request.extensions,
-        )
+    def _note_settlement(self, offer: StandardOffer, response: httpx.Response) -> None:
+        settlement = settlement_in(response, offer.version)
+        if settlement is not None and settlement.success:
+            self.settlements.append(settlement)
 
 
 def _show(errand: _Errand, payment_id: str | None) -> Flow:
     """Send the caller's request, with a payment id if there is one."""
+    return _send(errand, {} if payment_id is None else {"X-Payment-Id": payment_id}, NOT_MORE)
+
+
+def _send(errand: _Errand, proof: dict[str, str], then: str) -> Flow:
+    """Send the caller's request with a proof of payment; `then` is said if it is not answered."""
     request = errand.ask.request
-    if payment_id is not None:
-        request.headers["X-Payment-Id"] = payment_id
+    request.headers.update(proof)
     try:
         response = yield from send(errand.ask)
     except httpx.HTTPError as error:
-        raise PaymentFailed(
-            f"the answer cannot be read: {error}. Nothing more was signed"
-        ) from error
+        raise PaymentFailed(f"the answer cannot be read: {error}. {then}") from error
     return response

@@ -17,9 +17,10 @@ from x402sim.bounded import Limits, bound, read, too_slow
 from x402sim.clock import Clock, stopwatch
 from x402sim.payer.errors import PaymentFailed
 from x402sim.payer.redirects import guard, origin_of, require_origin
+from x402sim.protocol.x402 import PAYMENT_HEADERS
 
 POLL_S = 0.05
-PROOFS = ("X-Payment-Id", "X-Session-Id")
+PROOFS = ("X-Payment-Id", "X-Session-Id", *PAYMENT_HEADERS.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +79,8 @@ Flow = Generator[Step, httpx.Response | None, httpx.Response]
 
 What makes an answer unreadable is raised where its request was yielded.
 """
+Maybe = Generator[Step, httpx.Response | None, httpx.Response | None]
+"""A part of a flow that may have its last answer to return."""
 Steps = Generator[Step, httpx.Response | None, None]
 """A part of a flow that has no answer to return."""
 

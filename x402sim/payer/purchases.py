@@ -7,14 +7,24 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
+from msgspec import UNSET
+from msgspec.structs import replace
 
 from x402sim.payer.flow import Turn
 from x402sim.payer.reading import Sent
 from x402sim.payer.redirects import origin_of
+from x402sim.payer.standard import StandardOffer, authorization_in, proof
 from x402sim.protocol.crypto import checksum, to_hex
 from x402sim.protocol.eip3009 import Authorization
 from x402sim.protocol.header import read_header
-from x402sim.protocol.messages import BadMessage, PaymentRequired, Receipt, decode
+from x402sim.protocol.messages import (
+    BadMessage,
+    PaymentRequired,
+    Receipt,
+    SettlementRequest,
+    decode,
+    encode,
+)
 
 CLOCK_SKEW_S = 60
 BLOCK_S = 15
@@ -32,7 +42,7 @@ ends nothing, a refusal of the server after it does.
 class Payment:
     """A signed payment; `receipt` is there once the server has given one."""
 
-    offer: PaymentRequired
+    offer: PaymentRequired | StandardOffer
     header: str
     amount_base: int
     receipt: Receipt | None = None
@@ -45,8 +55,17 @@ class Payment:
 
     @property
     def shown_id(self) -> str:
-        """The beginning of the payment id, which is a proof of payment in full."""
-        return f"{self.offer.payment_id[:12]}…"
+        """The beginning of the payment id, which is a proof of payment in full, or of the nonce."""
+        if isinstance(self.offer, StandardOffer):
+            return f"authorization {to_hex(self._authorization.nonce)[:12]}…"
+        return f"payment id {self.offer.payment_id[:12]}…"
+
+    @property
+    def proof(self) -> dict[str, str]:
+        """The header that proves the payment; in one step, it also makes it."""
+        if isinstance(self.offer, StandardOffer):
+            return proof(self.offer, self.header)
+        return {"X-Payment-Id": self.offer.payment_id}
 
     @property
     def question(self) -> str:
@@ -55,6 +74,8 @@ class Payment:
 
     @property
     def _authorization(self) -> Authorization:
+        if isinstance(self.offer, StandardOffer):
+            return authorization_in(self.offer, self.header)
         return read_header(self.header).authorization
 
     def sent(self, now_s: int) -> Sent:
@@ -97,3 +118,21 @@ def bought_by(request: httpx.Request) -> tuple[str, ...]:
     if not isinstance(body, dict) or "maxSpend" not in body:
         return (resource,)
     return resource, repr(body["maxSpend"]), repr(body.get("duration"))
+
+
+def settlement(
+    request: httpx.Request, pay_path: str, offer: PaymentRequired, header: str
+) -> httpx.Request:
+    """Return the request that settles a payment in two steps, at the server of `request`."""
+    body = SettlementRequest(
+        payment_id=offer.payment_id,
+        payment_header=header,
+        payment_requirements=replace(offer.payment_requirements, description=UNSET),
+    )
+    return httpx.Request(
+        "POST",
+        request.url.copy_with(path=pay_path, query=None, fragment=None),
+        content=encode(body),
+        headers={"Content-Type": "application/json"},
+        extensions=request.extensions,
+    )

@@ -259,6 +259,11 @@ def quoted(response: httpx.Response) -> str:
     return repr(response.content[:800].decode("utf-8", "replace")[:200])
 
 
+def says_used(text: str) -> bool:
+    """Tell whether a text may mean that an authorization has been used before."""
+    return _HINTS.search(text.replace("_", " ")) is not None
+
+
 def is_header_value(text: str) -> bool:
     """Tell whether an id can be sent as a header: 1 to 256 visible ASCII characters."""
     return _HEADER_VALUE.fullmatch(text) is not None

@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Protocol
 
 from coincurve import PrivateKey
 
-from x402sim.protocol.crypto import address_of, checksum, parse_address, parse_key, sign, to_hex
+from x402sim.protocol.crypto import (
+    Address,
+    address_of,
+    checksum,
+    parse_address,
+    parse_key,
+    sign,
+    to_hex,
+)
 from x402sim.protocol.eip3009 import Authorization, Domain, cancel_digest, transfer_digest
 from x402sim.protocol.header import Spelling, encode_header
 from x402sim.protocol.messages import PaymentRequirements
@@ -110,12 +118,23 @@ class Wallet:
         (2.3/window, 8/validity-window), or less if the requirements say so. Raises `ValueError`.
         """
         lifetime_s = min(AFTER_SIGNING_S, requirements.max_timeout_seconds)
-        return Authorization(
-            from_=self.address_bytes,
+        return self.authorization(
             to=parse_address(requirements.pay_to),
-            value=parse_base(requirements.max_amount_required),
+            amount_base=parse_base(requirements.max_amount_required),
             valid_after=now_s - BEFORE_SIGNING_S,
             valid_before=now_s + lifetime_s,
+        )
+
+    def authorization(
+        self, *, to: Address, amount_base: int, valid_after: int, valid_before: int
+    ) -> Authorization:
+        """Return an authorization with a new nonce, not signed yet; times in Unix seconds."""
+        return Authorization(
+            from_=self.address_bytes,
+            to=to,
+            value=amount_base,
+            valid_after=valid_after,
+            valid_before=valid_before,
             nonce=self._nonces(),
         )
 

@@ -63,6 +63,7 @@ BLACKLISTER = selector("blacklister()")
 IS_MINTER = selector("isMinter(address)")
 MINTER_ALLOWANCE = selector("minterAllowance(address)")
 BALANCE_OF = selector("balanceOf(address)")
+IS_VALID_SIGNATURE = selector("isValidSignature(bytes32,bytes)")
 ALLOWANCE = selector("allowance(address,address)")
 NONCES = selector("nonces(address)")
 PERMIT_TYPEHASH = selector("PERMIT_TYPEHASH()")
@@ -99,6 +100,8 @@ NAMES = {
 }
 """The name of each function that changes state, by selector."""
 
+VALID_SIGNATURE = IS_VALID_SIGNATURE + bytes(28)
+"""What a contract answers to isValidSignature if a signature is its own (EIP-1271)."""
 _ERROR = selector("Error(string)")
 
 
@@ -126,6 +129,11 @@ def calldata(function: bytes, *arguments: int | bytes) -> bytes:
 def balance_of(account: Address) -> bytes:
     """Return the calldata of balanceOf."""
     return calldata(BALANCE_OF, account)
+
+
+def is_valid_signature(digest: bytes, signature: bytes) -> bytes:
+    """Return the calldata of EIP-1271's isValidSignature."""
+    return calldata(IS_VALID_SIGNATURE, digest, 2 * 32) + _tail(signature)
 
 
 def authorization_state(authorizer: Address, nonce: bytes) -> bytes:

@@ -27,6 +27,10 @@ HEARTBEAT_S = 300
 """Without transactions, a block every five minutes is enough."""
 
 
+PENDING_WAIT_S = 15, 3600
+"""Some checks leave payments that stay possible for days; once an hour is enough for those."""
+
+
 async def _crash(stage: OpenStage) -> None:
     """Restart the service, as the command of --restart does."""
     assert stage.parts is not None
@@ -50,7 +54,15 @@ def judge(
     `has_clock`, time passes as for a service of somebody else: only by itself.
     """
 
-    calm = replace(recipe, sweep_s=recipe.sweep_s or SWEEP_S, heartbeat_s=HEARTBEAT_S)
+    calm = replace(
+        recipe,
+        sweep_s=recipe.sweep_s or SWEEP_S,
+        heartbeat_s=HEARTBEAT_S,
+        services={
+            name: replace(settings, pending_wait_s=PENDING_WAIT_S)
+            for name, settings in recipe.services.items()
+        },
+    )
 
     async def main() -> list[Result]:
         async with InProcess().open(Plan(recipe=calm, latency=latency or {})) as stage:

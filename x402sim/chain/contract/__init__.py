@@ -1,6 +1,7 @@
-"""The compiled token contract, its constructor data and its storage layout.
+"""The compiled contracts: our token, its constructor data and storage layout, and a smart wallet.
 
-`build.mjs` makes `Stablecoin.json` from `Stablecoin.sol`; both are shipped.
+`build.mjs` makes `Stablecoin.json` from `Stablecoin.sol`, and the same of `SmartWallet`; all are
+shipped.
 """
 
 from functools import cache
@@ -39,11 +40,9 @@ class Artifact(msgspec.Struct, frozen=True):
 
 
 @cache
-def artifact() -> Artifact:
-    """Return the committed artifact."""
-    return msgspec.json.decode(
-        files(__name__).joinpath("Stablecoin.json").read_bytes(), type=Artifact
-    )
+def artifact(name: str = "Stablecoin") -> Artifact:
+    """Return the committed artifact of a contract: "Stablecoin" or "SmartWallet"."""
+    return msgspec.json.decode(files(__name__).joinpath(f"{name}.json").read_bytes(), type=Artifact)
 
 
 def creation_code(network: Network, owner: Address) -> bytes:
@@ -81,3 +80,20 @@ def _short(text: str) -> bytes:
     if len(raw) > 31:
         raise ValueError(f"a token's name and symbol have at most 31 bytes, got {text!r}")
     return raw.ljust(31, b"\0") + bytes([2 * len(raw)])
+
+
+@cache
+def wallet_code() -> bytes:
+    """Return the code of a smart wallet, an account that is a contract (EIP-1271)."""
+    code = artifact("SmartWallet").runtime
+    return from_hex(code, len(code) // 2 - 1)
+
+
+def wallet_storage(owner: Address) -> dict[bytes, bytes]:
+    """Return the storage of a smart wallet: the account whose signatures are its own."""
+    return {abi.word(artifact("SmartWallet").storage["_owner"]): abi.word(owner)}
+
+
+def wallet_address(owner: Address) -> Address:
+    """Return where the world puts the smart wallet of an owner."""
+    return Address(keccak256(b"smart wallet" + owner)[12:])

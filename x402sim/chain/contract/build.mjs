@@ -1,4 +1,5 @@
-// Compiles Stablecoin.sol to Stablecoin.json, or with --check says whether that is up to date.
+// Compiles each contract here, such as Stablecoin.sol to Stablecoin.json, or with --check says
+// whether that is up to date.
 //
 //     npm install --prefix tests/evm                                    # solc, OpenZeppelin, anvil
 //     node x402sim/chain/contract/build.mjs tests/evm [--check]
@@ -11,7 +12,7 @@ import { readFileSync, writeFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { resolve } from 'node:path'
 
-const NAME = 'Stablecoin'
+const NAMES = ['Stablecoin', 'SmartWallet']
 const SETTINGS = {
   evmVersion: 'cancun',
   metadata: { bytecodeHash: 'none' }, // a comment changes no bytecode
@@ -23,17 +24,16 @@ const [packages, ...options] = process.argv.slice(2)
 if (!packages) throw new Error('which directory has the node_modules? e.g. tests/evm')
 const require = createRequire(resolve(packages, 'package.json'))
 const solc = require('solc')
-const source = readFileSync(here(`${NAME}.sol`), 'utf8')
 
-function compile() {
+function compile(name, source) {
   const input = {
     language: 'Solidity',
-    sources: { [`${NAME}.sol`]: { content: source } },
+    sources: { [`${name}.sol`]: { content: source } },
     settings: {
       ...SETTINGS,
       outputSelection: {
-        [`${NAME}.sol`]: {
-          [NAME]: ['abi', 'evm.bytecode.object', 'evm.deployedBytecode.object', 'storageLayout'],
+        [`${name}.sol`]: {
+          [name]: ['abi', 'evm.bytecode.object', 'evm.deployedBytecode.object', 'storageLayout'],
         },
       },
     },
@@ -42,27 +42,33 @@ function compile() {
   const output = JSON.parse(solc.compile(JSON.stringify(input), { import: read }))
   const problems = (output.errors ?? []).map((error) => error.formattedMessage)
   if (problems.length) throw new Error(problems.join('\n'))
-  return output.contracts[`${NAME}.sol`][NAME]
+  return output.contracts[`${name}.sol`][name]
 }
 
-const compiled = compile()
-const artifact = {
-  contract: NAME,
-  compiler: `solc ${solc.version()}`,
-  settings: SETTINGS,
-  openzeppelin: require('@openzeppelin/contracts/package.json').version,
-  source: `sha256:${createHash('sha256').update(source).digest('hex')}`,
-  storage: Object.fromEntries(
-    compiled.storageLayout.storage.map(({ label, slot }) => [label, Number(slot)]),
-  ),
-  abi: compiled.abi,
-  creation: `0x${compiled.evm.bytecode.object}`,
-  runtime: `0x${compiled.evm.deployedBytecode.object}`,
+function artifact(name) {
+  const source = readFileSync(here(`${name}.sol`), 'utf8')
+  const compiled = compile(name, source)
+  return {
+    contract: name,
+    compiler: `solc ${solc.version()}`,
+    settings: SETTINGS,
+    openzeppelin: require('@openzeppelin/contracts/package.json').version,
+    source: `sha256:${createHash('sha256').update(source).digest('hex')}`,
+    storage: Object.fromEntries(
+      compiled.storageLayout.storage.map(({ label, slot }) => [label, Number(slot)]),
+    ),
+    abi: compiled.abi,
+    creation: `0x${compiled.evm.bytecode.object}`,
+    runtime: `0x${compiled.evm.deployedBytecode.object}`,
+  }
 }
-const text = `${JSON.stringify(artifact, null, 1)}\n`
-if (!options.includes('--check')) {
-  writeFileSync(here(`${NAME}.json`), text)
-} else if (text !== readFileSync(here(`${NAME}.json`), 'utf8')) {
-  console.error(`${NAME}.json is not what ${NAME}.sol compiles to: run this without --check`)
-  process.exit(1)
+
+for (const name of NAMES) {
+  const text = `${JSON.stringify(artifact(name), null, 1)}\n`
+  if (!options.includes('--check')) {
+    writeFileSync(here(`${name}.json`), text)
+  } else if (text !== readFileSync(here(`${name}.json`), 'utf8')) {
+    console.error(`${name}.json is not what ${name}.sol compiles to: run this without --check`)
+    process.exit(1)
+  }
 }

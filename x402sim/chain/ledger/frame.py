@@ -63,7 +63,10 @@ class Frame:
         account that the transaction has touched.
         """
         prices = self.token.prices
-        self.gas_used += prices.other_v if signature[64] == 28 else 0
+        if payer in self.state.codes:
+            self.gas_used += prices.of_wallet
+        elif signature[64] == 28:
+            self.gas_used += prices.other_v
         if self.token.rules.asks_wallets and payer == self.call.sender:
             self.gas_used -= gas.KNOWN_ACCOUNT
 

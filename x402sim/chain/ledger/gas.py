@@ -95,6 +95,8 @@ class Prices:
         self._unchanged = (costs["settlement of nothing"] - usual) // 2
         self.to_oneself = costs["settlement to oneself"] - usual
         """The extra gas of a payment to oneself, relative to one to another holder; negative."""
+        self.of_wallet = costs.get("settlement of a wallet", usual) - usual
+        """The extra gas of a payer that is a smart wallet."""
         self.endless = costs["endless transfer from"] - costs["transfer from"]
         """The extra gas of a transfer by an allowance that is not used up; negative."""
         self.new_flag = self._first - self._unchanged

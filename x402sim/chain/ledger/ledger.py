@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from x402sim.chain.base import (
+    NO_SLOTS,
     Block,
     Call,
     ChainError,
@@ -37,8 +38,6 @@ from x402sim.protocol.networks import Network
 
 PLENTY_WEI = 10**12 * 10**18
 """More native currency than anyone can spend on gas."""
-_CODE = b"\xfe"
-"""The answer of eth_getCode for the token: not empty, and the INVALID opcode."""
 
 
 class LedgerChain:
@@ -170,11 +169,9 @@ class LedgerChain:
             return self.machine.sent(account, and_waiting=block is None)
 
     async def code(self, account: Address, block: int | None = None) -> bytes:
-        """Return one placeholder byte for the token, nothing for any other account; raises
-        `ChainError` for the block.
-        """
+        """Return a contract's code, of the token a placeholder; raises `ChainError`."""
         with self.machine.at(block):
-            return _CODE if account == self.token else b""
+            return self.machine.state.codes.get(account, b"")
 
     async def storage(self, account: Address, slot: bytes, block: int | None = None) -> bytes:
         """Return a word of a contract's storage, zero for any other account; raises `ChainError`
@@ -260,6 +257,12 @@ class LedgerChain:
     async def set_native_balance(self, account: Address, amount_wei: int) -> None:
         """Set an account's native balance, without a transaction."""
         await self._apply("endow", account, str(amount_wei))
+
+    async def set_code(
+        self, account: Address, code: bytes, slots: Mapping[bytes, bytes] = NO_SLOTS
+    ) -> None:
+        """Set an account's code and words of its storage, without a transaction."""
+        await self._apply("code", account, code, dict(slots))
 
     async def force_revert(self, calls: int) -> None:
         """Make the next `calls` calls of the token revert when mined."""

@@ -17,7 +17,7 @@ from x402sim.chain.base import (
     Transaction,
     TxReceipt,
 )
-from x402sim.chain.ledger import gas
+from x402sim.chain.ledger import gas, wallets
 from x402sim.chain.ledger.admission import BASE_FEE_WEI, admit
 from x402sim.chain.ledger.archive import Archive, Mined
 from x402sim.chain.ledger.frame import Frame, Token
@@ -32,6 +32,8 @@ GAS_LIMIT = 200_000
 GAS_PRICE_WEI = BASE_FEE_WEI
 """What a transaction without a signature pays: the base fee, and no tip."""
 OUT_OF_GAS = "out of gas"
+TOKEN_CODE = b"\xfe"
+"""The token's code: not empty, and the INVALID opcode, as the ledger runs none."""
 KEPT_BLOCKS = 1024
 """At least this many of the newest blocks can be reorganised."""
 KEPT_STATES = 128
@@ -65,6 +67,7 @@ class Machine:
         for account, amount_base in balances.items():
             self.state.put(self.state.balances, account, amount_base)
         self.state.native.update(native)
+        self.state.codes[token.network.asset] = TOKEN_CODE
         if token.rules.has_minters:
             self.state.minter_allowances[token.owner] = MAX_UINT256
             self.state.blacklisted[token.network.asset] = True
@@ -201,7 +204,7 @@ class Machine:
     def call(self, call: Call, at_s: int) -> tuple[bytes, int]:
         """Run a call and discard its effects; return its result and gas. Raises `Reverted`."""
         if call.to != self.token.network.asset:
-            return b"", gas.intrinsic(call.data)
+            return wallets.call(self.state, call.to, call.data), gas.intrinsic(call.data)
         mark = self.state.mark()
         try:
             now_s = max(at_s, self.state.head.timestamp_s)

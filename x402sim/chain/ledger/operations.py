@@ -43,6 +43,14 @@ def _set_native_balance(machine: Machine, _: int, account: bytes, amount_wei: st
     machine.state.put(machine.state.native, Address(account), int(amount_wei))
 
 
+def _set_code(
+    machine: Machine, _: int, account: bytes, code: bytes, slots: dict[bytes, bytes]
+) -> None:
+    """Set a contract; no reorganisation and no snapshot takes it away."""
+    machine.state.codes[Address(account)] = code
+    machine.state.slots.update({(Address(account), slot): word for slot, word in slots.items()})
+
+
 def _snapshot(machine: Machine, _: int) -> int:
     return machine.snapshot()
 
@@ -60,6 +68,7 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     "drop": _drop,
     "doom": _force_revert,
     "endow": _set_native_balance,
+    "code": _set_code,
     "snapshot": _snapshot,
     "revert": _revert,
     "reorg": Machine.reorg,

@@ -34,6 +34,10 @@ class State:
         self.blacklisted: dict[Address, bool] = {}
         self.minter_allowances: dict[Address, int] = {}
         """How much each minter of Circle's token may still mint, in base units."""
+        self.codes: dict[Address, bytes] = {}
+        """The code of each contract, the token's included."""
+        self.slots: dict[tuple[Address, bytes], bytes] = {}
+        """The words that were set in the storage of contracts other than the token."""
         self.allowances: dict[tuple[Address, Address], int] = {}
         """What each owner allows each spender to take, in base units."""
         self.permit_nonces: dict[Address, int] = {}

@@ -19,9 +19,9 @@ BLACKLISTED = 1 << 255
 
 
 def word_at(state: State, token: Token, account: Address, slot: bytes) -> bytes:
-    """Return the word in a slot of an account; zero for any account but the token."""
+    """Return the word in a slot of an account; zero if nothing is there."""
     if account != token.network.asset:
-        return bytes(32)
+        return state.slots.get((account, slot), bytes(32))
     return next((word for at, word in _words(state, token) if at == slot), bytes(32))
 
 

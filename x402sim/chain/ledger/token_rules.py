@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
+from x402sim.chain.ledger import wallets
 from x402sim.chain.ledger.state import State
 from x402sim.protocol.crypto import ZERO_ADDRESS, Address, BadSignature, recover
 from x402sim.protocol.eip3009 import Authorization, is_early, is_late
@@ -34,12 +35,19 @@ class Spend:
         return (auth.from_, auth.nonce) not in self.state.authorizations
 
     def signature_fault(self) -> str:
-        """Return why the signature does not prove the payer's consent; empty if it does."""
+        """Return why the signature does not prove the payer's consent; empty if it does.
+
+        A payer that is a contract is asked (EIP-1271), and nothing else counts.
+        """
+        payer = self.authorization.from_
+        if payer in self.state.codes:
+            is_valid = wallets.accepts(self.state, payer, self.digest, self.signature)
+            return "" if is_valid else "FiatTokenV2: invalid signature"
         try:
             signer = recover(self.digest, self.signature)
         except BadSignature as bad:
             return str(bad)
-        return "" if signer == self.authorization.from_ else "FiatTokenV2: invalid signature"
+        return "" if signer == payer else "FiatTokenV2: invalid signature"
 
 
 @dataclass(frozen=True, slots=True)

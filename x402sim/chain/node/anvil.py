@@ -18,7 +18,7 @@ from x402sim.chain.node import subprocess_guard
 
 VARIABLE = "X402SIM_ANVIL"
 HOW_TO_GET_IT = f"npm install -g @foundry-rs/anvil, or set {VARIABLE} to its path"
-HARDFORK = "cancun"
+HARDFORK = "prague"
 """The EVM version; the ledger's gas prices are of the same."""
 BLOCK_GAS_LIMIT = 10**12
 """High enough for every waiting transaction to fit into one block."""

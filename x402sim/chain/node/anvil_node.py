@@ -3,6 +3,7 @@
 A backend on another test node, such as Hardhat, is a file like this one.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from x402sim.chain.node import objects
@@ -56,6 +57,12 @@ class AnvilNode:
     async def set_balance(self, account: Address, amount_wei: int) -> None:
         """Set an account's native balance."""
         await self.rpc.ask("anvil_setBalance", to_hex(account), quantity(amount_wei))
+
+    async def set_code(self, account: Address, code: bytes, slots: Mapping[bytes, bytes]) -> None:
+        """Set a contract's code, and words of its storage."""
+        await self.rpc.ask("anvil_setCode", to_hex(account), to_hex(code))
+        for slot, word in slots.items():
+            await self.rpc.ask("anvil_setStorageAt", to_hex(account), to_hex(slot), to_hex(word))
 
     async def send_and_mine(self, asked: Json) -> Hash:
         """Send a transaction object with automine on; return its hash once it is mined."""

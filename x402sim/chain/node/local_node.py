@@ -5,6 +5,7 @@ and Hardhat, and `LocalChain` calls them itself. What each node names in its own
 `anvil_node.py` implements it for anvil.
 """
 
+from collections.abc import Mapping
 from typing import Protocol
 
 from x402sim.chain.node.evm import JsonRpcNode
@@ -32,6 +33,9 @@ class LocalNode(Protocol):
 
     async def set_balance(self, account: Address, amount_wei: int) -> None:
         """Set an account's native balance."""
+
+    async def set_code(self, account: Address, code: bytes, slots: Mapping[bytes, bytes]) -> None:
+        """Set a contract's code, and words of its storage."""
 
     async def send_and_mine(self, asked: Json) -> Hash:
         """Send a transaction object with automine on; return its hash once it is mined."""

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
-from x402sim.chain.base import ChainError
+from x402sim.chain.base import NO_SLOTS, ChainError
 from x402sim.chain.node.local_mining import LocalMining
 from x402sim.chain.node.local_node import LocalNode
 from x402sim.chain.node.resend import Resend, resends_of
@@ -31,6 +31,7 @@ class LocalRewinding:
         self._node, self._rpc, self._mining = node, node.rpc, mining
         self._genesis, self._native = genesis, dict(native)
         self._snapshots: dict[int, _Saved] = {}
+        self._codes: dict[Address, tuple[bytes, Mapping[bytes, bytes]]] = {}
         self._reorgs = self._forced_reverts = 0
 
     async def snapshot(self) -> int:
@@ -49,6 +50,7 @@ class LocalRewinding:
                 known = ", ".join(map(str, self._snapshots)) or "none"
                 raise ChainError(f"no snapshot {snapshot}; there are: {known}")
             await self._revert_to(snapshot)
+            await self._restore_codes()
             await self._mining.replace_mempool(saved.waiting)
             await self._mining.resume()
             self._keep_snapshots(lambda number, _: number < snapshot)
@@ -74,6 +76,7 @@ class LocalRewinding:
             self._keep_snapshots(lambda _, saved: saved.height <= base)
             await self._change_coinbase()
             await self._restore_native()
+            await self._restore_codes()
             await mining.replace_mempool([])
             if depth > 1:
                 await mining.mine_blocks(depth - 1)
@@ -89,6 +92,7 @@ class LocalRewinding:
             await self._node.drop_waiting()
             self._genesis = await self._take_snapshot()
             self._snapshots.clear()
+            self._codes.clear()
         await self._mining.notify()
 
     async def drop(self) -> None:
@@ -111,6 +115,13 @@ class LocalRewinding:
         self._native[account] = amount_wei
         await self._node.set_balance(account, amount_wei)
 
+    async def set_code(
+        self, account: Address, code: bytes, slots: Mapping[bytes, bytes] = NO_SLOTS
+    ) -> None:
+        """Set an account's code and words of its storage, without a transaction."""
+        self._codes[account] = code, slots
+        await self._node.set_code(account, code, slots)
+
     async def _take_snapshot(self) -> int:
         return int(await self._rpc.ask("evm_snapshot"), 16)
 
@@ -127,6 +138,11 @@ class LocalRewinding:
         """Set again the native balances that were set without a transaction."""
         for account, amount_wei in self._native.items():
             await self._node.set_balance(account, amount_wei)
+
+    async def _restore_codes(self) -> None:
+        """Set again the contracts that were set without a transaction."""
+        for account, (code, slots) in self._codes.items():
+            await self._node.set_code(account, code, slots)
 
     def _keep_snapshots(self, wanted: Callable[[int, _Saved], bool]) -> None:
         self._snapshots = {n: saved for n, saved in self._snapshots.items() if wanted(n, saved)}

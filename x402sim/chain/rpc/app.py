@@ -8,6 +8,7 @@ import asyncio
 import inspect
 import re
 from collections.abc import Awaitable, Sequence
+from functools import cache
 from typing import Any
 
 from coincurve import PrivateKey
@@ -57,11 +58,16 @@ def documentation() -> str:
 
 
 def _parameters(method: Method) -> str:
-    _, *parameters = inspect.signature(method).parameters.values()
+    _, *parameters = _signature(method).parameters.values()
     return ", ".join(p.name + ("" if p.default is p.empty else "?") for p in parameters)
 
 
 # --- JSON-RPC 2.0 --------------------------------------------------------------------
+
+
+@cache
+def _signature(method: Method) -> inspect.Signature:
+    return inspect.signature(method)
 
 
 def _find(name: str) -> Method:
@@ -76,7 +82,7 @@ def _bind(method: Method, context: RpcContext, params: Any) -> Awaitable[Any]:
     if not isinstance(given, list):
         raise BadParams(f"expected params as an array, got {shown(given)}")
     try:
-        bound = inspect.signature(method).bind(context, *given)
+        bound = _signature(method).bind(context, *given)
     except TypeError:
         text = f"expected parameters ({_parameters(method)}), got {len(given)} of them"
         raise BadParams(text) from None

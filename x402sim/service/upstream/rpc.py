@@ -42,6 +42,7 @@ class RpcClient:
     def __init__(self, http: httpx.AsyncClient, setup: Setup) -> None:
         self._http = http
         self._setup = setup
+        self._url = httpx.URL(setup.rpc_url)
         self._limits = setup.limits(setup.settings.explorer_timeout_s)
 
     async def nonce_state(self, authorizer: Address, nonce: bytes) -> NonceState:
@@ -113,5 +114,5 @@ class RpcClient:
 
     async def _rpc(self, method: str, *params: Any) -> Any:
         call = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
-        request = self._http.build_request("POST", self._setup.rpc_url, json=call)
+        request = self._http.build_request("POST", self._url, json=call)
         return await json_rpc(self._http, request, self._limits)

@@ -97,9 +97,9 @@ class World:
         Whether to check after every event that money is conserved, no session spends more than
         its deposit, and access is granted for paid money only; default True.
     journal
-        File that the journal is written to as it grows, such as "run.ndjson"; frames are read from
-        there. For long runs: memory grows with the open payments, not with the events. An existing
-        file is overwritten. Default: in memory.
+        File that the journal is written to as it grows, as NDJSON, such as "run.ndjson"; frames are
+        read from there. For long runs: memory grows with the open payments, not with the events.
+        An existing file is overwritten. Default: in memory.
 
     The objects are in `x402sim.backends`. Raises `ValueError` for an invalid option.
 
@@ -138,6 +138,7 @@ class World:
         _require("network", network, Network, type(None))
         _require("invariants", invariants, bool)
         _require("journal", journal, str, Path, type(None))
+        _require_ndjson(journal)
         self.seed, self.on = seed, parse_stage(on) if isinstance(on, str) else on
         self.chain = parse_chain(chain) if isinstance(chain, str) else chain
         self.on.require(self.chain)
@@ -224,6 +225,16 @@ def _require(option: str, value: object, *kinds: type) -> None:
     if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
         wanted = " or ".join("None" if kind is type(None) else kind.__name__ for kind in kinds)
         raise ValueError(f"{option}: expected {wanted}, got {value!r}")
+
+
+def _require_ndjson(journal: str | Path | None) -> None:
+    """Raise `ValueError` for a file whose name says that it holds something else."""
+    kind = "" if journal is None else Path(journal).suffix
+    if kind in (".parquet", ".csv", ".json"):
+        raise ValueError(
+            f"journal: a run writes NDJSON, not {kind[1:]}: name it {Path(journal or '').stem}"
+            ".ndjson; `Run.save` writes its frames as Parquet and CSV"
+        )
 
 
 def _blocks(given: float | BlockTimes | None) -> BlockTimes | None:

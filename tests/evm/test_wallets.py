@@ -1,0 +1,195 @@
+"""Payers that are contracts: Circle's contract asks them (EIP-1271), and so does the ledger."""
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.chain.helpers import (
+    ALICE,
+    MALLORY,
+    OWNER,
+    RELAYER,
+    SHOP,
+    START_BASE,
+    authorization,
+    nonce,
+    signature_of,
+    tail,
+    transfer_call,
+)
+from tests.evm.helpers import ChainDriver, Town
+from tests.evm.measure import WALLET, prepare
+from x402sim.chain import contract
+from x402sim.chain.base import Call
+from x402sim.payer.wallet import Wallet
+from x402sim.protocol import abi
+from x402sim.protocol.crypto import Address, recover
+from x402sim.protocol.eip3009 import cancel_digest, transfer_digest
+
+FORGED = "FiatTokenV2: invalid signature"
+CODE = Address(b"\x0c" * 20)
+"""Where the code of a wallet is, without an owner, for others to delegate to."""
+
+
+@pytest.fixture
+def two(circle_town: Town) -> list[ChainDriver]:
+    """Circle's contract on anvil, and the ledger; Alice's smart wallet has tokens on both."""
+    chains = [
+        circle_town.driver(circle_town.anvil),
+        circle_town.driver(circle_town.ledger()),
+    ]
+    for chain in chains:
+        prepare(chain)
+        assert chain.refusal(abi.transfer(WALLET, START_BASE // 2), ALICE) is None
+    return chains
+
+
+def refusal(two: list[ChainDriver], data: bytes, sender: Wallet = RELAYER) -> str | None:
+    """Send a call to both chains; return why both refuse it."""
+    tried = [driver.tried(data, sender) for driver in two]
+    receipts = [driver.send(data, sender) for driver in two]
+    real, ours = receipts
+    assert ours.revert_reason == real.revert_reason == tried[0] == tried[1]
+    if real.succeeded:
+        events = [[(log.topics, log.data) for log in receipt.logs] for receipt in receipts]
+        assert events[0] == events[1]
+    return real.revert_reason
+
+
+def pay(
+    two: list[ChainDriver],
+    spoil: Callable[[bytes], bytes] = bytes,
+    *,
+    from_: bytes = WALLET,
+    by: Wallet = ALICE,
+    receive: bool = False,
+    packed: bool = True,
+    name: str = "first",
+) -> str | None:
+    auth = authorization(from_=from_, nonce=nonce(name))
+    signature = spoil(signature_of(auth, by=by, receive=receive, domain=two[0].domain))
+    data = transfer_call(auth, signature, receive=receive, packed=packed)
+    return refusal(two, data, SHOP if receive else RELAYER)
+
+
+@pytest.mark.parametrize("packed", [False, True], ids=["v, r, s", "bytes"])
+@pytest.mark.parametrize("receive", [False, True], ids=["transfer", "receive"])
+def test_the_owners_signature_is_the_wallets(two, packed: bool, receive: bool):
+    assert pay(two, packed=packed, receive=receive) is None
+    assert [driver.balance(SHOP) for driver in two] == [10_000, 10_000]
+    again = pay(two, packed=packed, receive=receive)
+    assert again == "FiatTokenV2: authorization is used or canceled"
+
+
+@pytest.mark.parametrize("packed", [False, True], ids=["v, r, s", "bytes"])
+def test_a_wallet_cancels(two, packed: bool):
+    digest = cancel_digest(WALLET, nonce("first"), two[0].domain)
+    signature = sign_digest(digest)
+    if packed:
+        words = abi.calldata(abi.CANCEL_AUTHORIZATION_BYTES, WALLET, nonce("first"), 3 * 32)
+        data = words + tail(signature)
+    else:
+        data = abi.cancel_authorization(WALLET, nonce("first"), signature)
+    assert refusal(two, data) is None
+    assert pay(two) == "FiatTokenV2: authorization is used or canceled"
+
+
+def sign_digest(digest: bytes) -> bytes:
+    from coincurve import PrivateKey
+
+    from x402sim.protocol.crypto import sign
+
+    return sign(digest, PrivateKey.from_hex(ALICE.private_key[2:]))
+
+
+SPOILT: dict[str, Callable[[bytes], bytes]] = {
+    "nothing": lambda _: b"",
+    "64 bytes": lambda s: s[:64],
+    "66 bytes": lambda s: s + b"\x00",
+    "v of 0": lambda s: s[:64] + b"\x00",
+    "high s": lambda s: s[:32] + b"\xff" * 32 + s[64:],
+    "no key": lambda s: b"\xff" * 32 + s[32:],
+    "wrapped for a wallet that is not there": lambda s: s + bytes.fromhex("6492" * 16),
+}
+
+
+@pytest.mark.parametrize("name", SPOILT)
+def test_what_the_wallet_refuses_the_token_refuses_in_one_word(two, name: str):
+    """Not in the words of ECRecover, which is not asked."""
+    assert pay(two, SPOILT[name]) == FORGED
+
+
+def test_another_signer_is_refused(two):
+    assert pay(two, by=MALLORY) == FORGED
+    assert pay(two, by=MALLORY, packed=False) == FORGED
+
+
+def test_a_key_that_makes_the_wallets_address_is_not_enough(two):
+    """An account with code is asked, and no signature of its own key counts (EIP-7702)."""
+    for chain in two:
+        chain.run(chain.chain.rewinding.set_code(ALICE.address_bytes, b"\xef\x01\x00" + SHOP_CODE))
+    assert pay(two, from_=ALICE.address_bytes) == FORGED
+    assert pay(two, from_=ALICE.address_bytes, packed=False) == FORGED
+
+
+SHOP_CODE = SHOP.address_bytes
+"""An account without code, to which nothing can be delegated."""
+
+
+def test_an_account_that_delegates_to_a_wallets_code_signs_through_it(two):
+    for chain in two:
+        rewinding = chain.chain.rewinding
+        chain.run(rewinding.set_code(CODE, contract.wallet_code()))
+        chain.run(rewinding.set_code(ALICE.address_bytes, b"\xef\x01\x00" + CODE))
+    assert pay(two, from_=ALICE.address_bytes) is None
+    assert pay(two, from_=ALICE.address_bytes, packed=False, name="second") is None
+    assert pay(two, from_=ALICE.address_bytes, by=MALLORY, name="third") == FORGED
+
+
+def test_a_contract_without_the_function_refuses(two):
+    for chain in two:
+        chain.run(chain.chain.rewinding.set_code(ALICE.address_bytes, b"\xfe"))
+    assert pay(two, from_=ALICE.address_bytes) == FORGED
+
+
+def test_the_wallet_answers_for_itself(two):
+    """As a facilitator asks it: eth_getCode, then isValidSignature."""
+    auth = authorization(from_=WALLET)
+    digest = transfer_digest(auth, two[0].domain)
+    good = signature_of(auth, domain=two[0].domain)
+    assert recover(digest, good) == ALICE.address_bytes
+    for signature in (good, good[:64], b"", good[:64] + b"\x00", b"\xff" * 65):
+        call = Call(RELAYER.address_bytes, WALLET, abi.is_valid_signature(digest, signature))
+        real, ours = (chain.run(chain.chain.call(call)) for chain in two)
+        assert ours == real
+        assert (real == abi.VALID_SIGNATURE) == (signature == good)
+    codes = [chain.run(chain.chain.code(WALLET)) for chain in two]
+    assert codes == [contract.wallet_code()] * 2
+    slots = [chain.run(chain.chain.code(SHOP.address_bytes)) for chain in two]
+    assert slots == [b"", b""]
+
+
+def test_a_wallet_outlives_what_is_undone_but_not_a_reset(two):
+    for chain in two:
+        rewinding = chain.chain.rewinding
+        chain.run(rewinding.reorg(1))
+        assert chain.run(chain.chain.code(WALLET))
+        snapshot = chain.run(rewinding.snapshot())
+        chain.run(rewinding.set_code(CODE, contract.wallet_code()))
+        chain.run(rewinding.revert(snapshot))
+        assert chain.run(chain.chain.code(CODE))
+        assert chain.run(chain.chain.code(WALLET))
+    assert pay(two) is None
+    for chain in two:
+        chain.run(chain.chain.rewinding.reset())
+        assert chain.run(chain.chain.code(WALLET)) == b""
+
+
+def test_openzeppelins_token_takes_no_contracts_signature(town: Town):
+    for chain in (town.driver(town.anvil), town.driver(town.ledger())):
+        prepare(chain)
+        chain.send(abi.transfer(WALLET, 20_000), ALICE)
+        auth = authorization(from_=WALLET)
+        data = transfer_call(auth, signature_of(auth))
+        assert chain.refusal(data) == "ERC3009InvalidSignature()"
+        assert chain.refusal(abi.mint(SHOP.address_bytes, 1), OWNER) is None

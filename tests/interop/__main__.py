@@ -1,0 +1,43 @@
+"""`python -m tests.interop`: run other people's programs, and write the README's table of them.
+
+It runs all tests of this folder, the thorough ones too, for some minutes; the table is written
+only if they all passed.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from tests.interop.table import ROOT, Row, markdown, replaced, shown
+
+
+class Shown:
+    """A plugin of pytest that notes what the tests show."""
+
+    def __init__(self) -> None:
+        self.places: set[tuple[Row, str]] = set()
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """Note the rows of all tests that run."""
+        self.places.update(place for item in session.items for place in shown(item))
+
+
+def run(*options: str) -> tuple[int, str]:
+    """Run all tests of this folder; return pytest's exit code, and the table."""
+    plugin = Shown()
+    every = ["-q", "-p", "no:cacheprovider", "-m", "thorough or not thorough"]
+    code = pytest.main([*every, *options, str(Path(__file__).parent)], plugins=[plugin])
+    return int(code), markdown(plugin.places)
+
+
+def main() -> int:
+    """Run them, and write the table; return pytest's exit code."""
+    code, table = run()
+    if code == 0:
+        readme = ROOT / "README.md"
+        readme.write_text(replaced(readme.read_text(), table))
+    return code
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

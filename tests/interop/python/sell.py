@@ -1,0 +1,66 @@
+"""A shop with one paid page, behind the middleware of x402 for FastAPI or Flask.
+
+It reads a file with {"server", "facilitator", "payTo", "network", "price"}, and prints its URL.
+"""
+
+import json
+import socket
+import sys
+from pathlib import Path
+
+from x402.http import FacilitatorConfig, HTTPFacilitatorClient, HTTPFacilitatorClientSync
+from x402.http.types import PaymentOption, RouteConfig
+from x402.mechanisms.evm.exact import ExactEvmServerScheme
+from x402.server import x402ResourceServer, x402ResourceServerSync
+
+told = json.loads(Path(sys.argv[1]).read_text())
+config = FacilitatorConfig(url=told["facilitator"])
+option = PaymentOption(
+    scheme="exact", pay_to=told["payTo"], price=told["price"], network=told["network"]
+)
+routes = {"GET /weather": RouteConfig(accepts=option)}
+sock = socket.socket()
+sock.bind(("127.0.0.1", 0))
+sock.listen()
+url = f"http://127.0.0.1:{sock.getsockname()[1]}"
+
+
+def fastapi() -> None:
+    import uvicorn
+    from fastapi import FastAPI
+    from x402.http.middleware.fastapi import PaymentMiddlewareASGI
+
+    server = x402ResourceServer(HTTPFacilitatorClient(config))
+    server.register(told["network"], ExactEvmServerScheme())
+    app = FastAPI()
+    app.add_middleware(PaymentMiddlewareASGI, routes=routes, server=server)
+
+    @app.get("/weather")
+    async def weather() -> dict[str, str]:
+        return {"weather": "sunny"}
+
+    print(url, flush=True)
+    uvicorn.Server(uvicorn.Config(app, log_level="warning")).run(sockets=[sock])
+
+
+def flask() -> None:
+    from flask import Flask
+    from werkzeug.serving import make_server
+    from x402.http.middleware.flask import payment_middleware
+
+    server = x402ResourceServerSync(HTTPFacilitatorClientSync(config))
+    server.register(told["network"], ExactEvmServerScheme())
+    app = Flask(__name__)
+
+    @app.get("/weather")
+    def weather() -> dict[str, str]:
+        return {"weather": "sunny"}
+
+    payment_middleware(app, routes, server)
+    host, port = sock.getsockname()
+    shop = make_server(host, port, app, threaded=True, fd=sock.fileno())
+    print(url, flush=True)
+    shop.serve_forever()
+
+
+{"fastapi": fastapi, "flask": flask}[told["server"]]()

@@ -1,0 +1,94 @@
+"""Which programs of other people work here, in which version, and on which chain?
+
+A test says what it shows with the mark `interop`, made by `shows`; its chain is its parameter
+`server`. The README's table is made of these marks, once all the tests have passed.
+"""
+
+import json
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+FOLDER = Path(__file__).parent
+ROOT = FOLDER.parents[1]
+CHAINS = ("ledger", "anvil")
+HEAD = "| program | what it is | speaks | ledger | anvil |\n| --- | --- | --- | --- | --- |\n"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Row:
+    """One line of the table: a program in the role it has here, and what it speaks."""
+
+    role: str
+    package: str
+    speaks: str
+
+
+def shows(role: str, package: str | Mapping[str, str], speaks: str) -> pytest.MarkDecorator:
+    """Return the mark of a test that shows that a program works.
+
+    The texts may name parameters of the test in braces. `package` is "npm NAME" or "PyPI NAME",
+    or one for each parameter `version`, "1" and "2".
+    """
+    return pytest.mark.interop(role, package, speaks)
+
+
+def shown(item: pytest.Item) -> list[tuple[Row, str]]:
+    """Return the rows that a test shows, each with its chain."""
+    params: dict[str, Any] = getattr(getattr(item, "callspec", None), "params", {})
+    texts = {name: str(value) for name, value in params.items()}
+    texts["version"] = texts.get("version", "").removeprefix("v")
+    found = []
+    for mark in item.iter_markers("interop"):
+        role, package, speaks = mark.args
+        name = package if isinstance(package, str) else package[texts["version"]]
+        row = Row(role.format(**texts), with_version(name.format(**texts)), speaks.format(**texts))
+        found.append((row, texts.get("server", "ledger")))
+    return found
+
+
+def with_version(package: str) -> str:
+    """Return "npm NAME" or "PyPI NAME" as Markdown, with the version that the tests pin."""
+    registry, _, name = package.partition(" ")
+    (version,) = {*_pinned(registry, name)}
+    return f"`{name}` {version} ({registry})"
+
+
+def _pinned(registry: str, name: str) -> Iterable[str]:
+    if registry == "npm":
+        for file in [*FOLDER.glob("*/package.json"), ROOT / "tests" / "evm" / "package.json"]:
+            versions = json.loads(file.read_text()).get("dependencies", {})
+            if name in versions:
+                yield versions[name]
+        return
+    pins = (FOLDER / "python" / "requirements.txt").read_text()
+    yield from re.findall(rf"^{re.escape(name)}==(\S+)$", pins, re.MULTILINE | re.IGNORECASE)
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    wanted = project["optional-dependencies"]["dev"]
+    yield from (f"from {it.split('>=')[1]}" for it in wanted if it.startswith(f"{name}>="))
+
+
+def markdown(places: Iterable[tuple[Row, str]]) -> str:
+    """Return the table: a row for each program, and on which chains it was shown to work."""
+    chains: dict[Row, set[str]] = {}
+    for row, chain in places:
+        chains.setdefault(row, set()).add(chain)
+    lines = (
+        " | ".join(
+            [row.package, row.role, row.speaks, *("yes" if it in on else "" for it in CHAINS)]
+        )
+        for row, on in sorted(chains.items())
+    )
+    return HEAD + "".join(f"| {line} |\n" for line in lines)
+
+
+def replaced(readme: str, table: str) -> str:
+    """Return the README with this table in the place of its old one."""
+    before, _, rest = readme.partition(HEAD)
+    _, _, after = rest.partition("\n\n")
+    return f"{before}{table}\n{after}"

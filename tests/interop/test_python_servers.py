@@ -1,0 +1,90 @@
+"""The official Python servers and their facilitator client, unmodified, behind our facilitator.
+
+The servers (FastAPI, Flask) of this package speak version 2; its facilitator client both versions.
+Every payment is looked up on the chain.
+"""
+
+import base64
+import json
+from typing import Any
+
+import pytest
+
+from tests.interop import venv
+from tests.serve.driver import PRICE, Payer, Server
+from x402sim import BASE_SEPOLIA
+from x402sim.protocol import x402
+from x402sim.protocol.crypto import checksum
+
+NAMES = {1: "base-sepolia", 2: "eip155:84532"}
+USED = {1: "invalid_transaction_state", 2: "invalid_exact_evm_nonce_already_used"}
+
+
+def assert_moved(payer: Payer, to: Payer, transaction: str) -> None:
+    """Check that one payment of PRICE was made, by this transaction."""
+    server = payer.server
+    moved = [(payer.address.lower(), to.address.lower(), PRICE)]
+    assert server.transfers(sender=payer.address) == moved
+    assert server.rpc("eth_getTransactionReceipt", transaction)["status"] == "0x1"
+
+
+@pytest.mark.parametrize("version", ["v2"])
+@pytest.mark.parametrize("shop", ["fastapi", "flask"])
+def test_servers_settle_at_our_facilitator(server: Server, shop: str, version: str) -> None:
+    merchant, payer = server.payer(funds=None), server.payer()
+    sells = {
+        "server": shop,
+        "facilitator": server.ready["facilitator"],
+        "payTo": merchant.address,
+        "network": NAMES[2],
+        "price": "$0.01",
+    }
+    with venv.serving("sell.py", sells) as url:
+        got = venv.run("visit.py", {"url": f"{url}/weather", "key": payer.wallet.private_key})
+    assert got["unpaid"]["status"] == 402
+    assert (got["paid"]["status"], json.loads(got["paid"]["text"])) == (200, {"weather": "sunny"})
+    told = json.loads(base64.b64decode(got["paid"]["headers"]["payment-response"]))
+    assert (told["success"], told["network"]) == (True, NAMES[2])
+    assert_moved(payer, merchant, told["transaction"])
+    assert got["again"]["status"] == 402, "the same payment buys nothing twice"
+    assert got["unreadable"]["status"] in (400, 402)
+
+
+def requirements(version: x402.Version, to: str) -> dict[str, Any]:
+    common = {
+        "scheme": "exact", "network": NAMES[version], "payTo": to, "maxTimeoutSeconds": 300,
+        "asset": checksum(BASE_SEPOLIA.asset), "extra": x402.domain_of(BASE_SEPOLIA),
+    }  # fmt: skip
+    if version == 2:
+        return {**common, "amount": str(PRICE)}
+    shown = {"resource": "http://127.0.0.1/weather", "description": "", "mimeType": "text/plain"}
+    return {**common, **shown, "maxAmountRequired": str(PRICE)}
+
+
+@pytest.mark.parametrize("version", [1, 2], ids=["v1", "v2"])
+def test_the_facilitator_client_is_answered(server: Server, version: x402.Version) -> None:
+    merchant, payer = server.payer(funds=None), server.payer()
+    got = venv.run(
+        "facilitate.py",
+        {
+            "facilitator": server.ready["facilitator"],
+            "version": version,
+            "requirements": requirements(version, merchant.address),
+            "key": payer.wallet.private_key,
+        },
+    )
+    kinds = {(kind["x402Version"], kind["network"]) for kind in got["supported"]["kinds"]}
+    assert kinds == set(NAMES.items())
+    assert got["supported"]["extensions"] == []
+    (signer,) = got["supported"]["signers"]["eip155:*"]
+    assert got["verified"]["isValid"] is True
+    assert got["verified"]["payer"] == payer.address
+    mismatch = "invalid_exact_evm_payload_recipient_mismatch"
+    assert (got["mismatch"]["isValid"], got["mismatch"]["invalidReason"]) == (False, mismatch)
+    settled = got["settled"]
+    assert (settled["success"], settled["network"]) == (True, NAMES[version])
+    assert_moved(payer, merchant, settled["transaction"])
+    mined = server.rpc("eth_getTransactionReceipt", settled["transaction"])
+    assert mined["from"].lower() == signer.lower()
+    assert (got["again"]["success"], got["again"]["errorReason"]) == (False, USED[version])
+    assert (got["used"]["isValid"], got["used"]["invalidReason"]) == (False, USED[version])

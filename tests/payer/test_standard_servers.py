@@ -1,0 +1,358 @@
+"""`PaymentAuth` pays servers of the x402 standard, versions 1 and 2, in one step."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.rig import ORDER, ServiceRig, scene
+from x402sim import PaymentAuth, Wallet
+from x402sim.clock import Clock
+from x402sim.payer.errors import PaidNotServed, PaymentFailed, SpendingCapExceeded
+from x402sim.payer.flow import Send
+from x402sim.protocol.crypto import checksum
+from x402sim.protocol.networks import BASE_SEPOLIA
+from x402sim.protocol.rules import AUTHORIZES, Verification, first_broken
+from x402sim.protocol.x402 import (
+    PAYMENT_HEADERS,
+    REQUIRED_HEADER,
+    RESPONSE_HEADERS,
+    RequiredV1,
+    RequiredV2,
+    RequirementsV1,
+    RequirementsV2,
+    Resource,
+    Settlement,
+    StandardPayment,
+    Version,
+    domain_of,
+    read_payment,
+    to_base64,
+)
+
+VERSIONS = pytest.mark.parametrize("version", [1, 2])
+URL = "http://shop.test/data"
+NOW_S = 1_800_000_000
+PAY_TO = "0x" + "be" * 20
+OFFER = {
+    "scheme": "exact",
+    "network": "eip155:84532",
+    "amount": "10000",
+    "asset": checksum(BASE_SEPOLIA.asset),
+    "pay_to": PAY_TO,
+    "max_timeout_seconds": 60,
+    "extra": domain_of(BASE_SEPOLIA),
+}
+NAMES = {"eip155:84532": "base-sepolia"}
+Reply = tuple[int, Settlement | None]
+
+
+@dataclass
+class StandardShop:
+    """A server of one version, which checks what it is paid; `answers` says what it does then."""
+
+    version: Version
+    offers: list[dict[str, Any]] = field(default_factory=lambda: [OFFER])
+    answers: Callable[[int], Reply | Exception] = lambda count: (200, PAID)
+    asked: int = 0
+    paid: list[StandardPayment] = field(default_factory=list)
+    error: str | None = None
+
+    def __call__(self, request: httpx.Request) -> httpx.Response:
+        text = request.headers.get(PAYMENT_HEADERS[self.version])
+        if text is None:
+            self.asked += 1
+            return self.required(402)
+        self.paid.append(read_payment(self.version, text))
+        answer = self.answers(len(self.paid))
+        if isinstance(answer, Exception):
+            raise answer
+        status, settlement = answer
+        response = self.required(402) if status == 402 else httpx.Response(status, json={"data": 1})
+        if settlement is not None:
+            response.headers[RESPONSE_HEADERS[self.version]] = to_base64(settlement)
+        return response
+
+    def required(self, status: int) -> httpx.Response:
+        if self.version == 2:
+            accepts = [RequirementsV2(**each) for each in self.offers]
+            second = RequiredV2(
+                x402_version=2, accepts=accepts, resource=Resource(url=URL), error=self.error
+            )
+            return httpx.Response(status, json={}, headers={REQUIRED_HEADER: to_base64(second)})
+        first = RequiredV1(
+            x402_version=1,
+            accepts=[
+                RequirementsV1(
+                    **{k: v for k, v in each.items() if k not in ("amount", "network")},
+                    max_amount_required=each["amount"],
+                    network=NAMES.get(each["network"], each["network"]),
+                    resource=URL,
+                )
+                for each in self.offers
+            ],
+            error=self.error,
+        )
+        from x402sim.protocol.messages import encode
+
+        return httpx.Response(status, content=encode(first))
+
+    @property
+    def nonces(self) -> set[bytes]:
+        return {each.signed.authorization.nonce for each in self.paid}
+
+
+PAID = Settlement(success=True, transaction="0x" + "11" * 32, network="eip155:84532", payer="0x1")
+
+
+def payer(now: list[float] | None = None, **options: Any) -> PaymentAuth:
+    at = now or [float(NOW_S)]
+    options = {"network": BASE_SEPOLIA, "clock": Clock(lambda: at[0])} | options
+    return PaymentAuth(Wallet.create(), **options)
+
+
+def client(shop: StandardShop, auth: PaymentAuth) -> httpx.Client:
+    return httpx.Client(transport=httpx.MockTransport(shop), auth=auth)
+
+
+@VERSIONS
+def test_each_request_is_paid_within_the_window_of_the_libraries(version: Version) -> None:
+    shop, auth = StandardShop(version), payer()
+    with client(shop, auth) as http:
+        assert http.get(URL).json() == {"data": 1}
+        assert http.get(URL).json() == {"data": 1}
+    assert len(shop.nonces) == len(shop.paid) == 2
+    signed = shop.paid[0].signed
+    authorization = signed.authorization
+    assert (authorization.value, checksum(authorization.to)) == (
+        10_000,
+        checksum(bytes([0xBE] * 20)),
+    )
+    window = authorization.valid_after - NOW_S, authorization.valid_before - NOW_S
+    assert window == (-600, 60)
+    from msgspec.structs import replace
+
+    from x402sim.protocol.messages import RequiredPayment
+
+    wanted = RequiredPayment(
+        scheme="exact",
+        network="base-sepolia",
+        pay_to=PAY_TO,
+        asset=checksum(BASE_SEPOLIA.asset),
+        max_amount_required="10000",
+        max_timeout_seconds=60,
+    )
+    case = Verification(replace(signed, network="base-sepolia"), wanted, BASE_SEPOLIA)
+    assert first_broken(AUTHORIZES, case) is None
+    if version == 2:
+        assert shop.paid[0].accepted == RequirementsV2(**OFFER)
+        assert shop.paid[0].resource == Resource(url=URL)
+    assert [each.transaction for each in auth.settlements] == [PAID.transaction] * 2
+    assert auth.signed_base == 20_000
+
+
+@VERSIONS
+def test_its_limits_hold(version: Version) -> None:
+    shop = StandardShop(version)
+    over = pytest.raises(SpendingCapExceeded, match=r"max_amount allows 0\.009")
+    with client(shop, payer(max_amount="0.009")) as http, over:
+        http.get(URL)
+    with client(shop, payer(max_total="0.01")) as http:
+        assert http.get(URL).status_code == 200
+        with pytest.raises(SpendingCapExceeded, match="left of max_total"):
+            http.get(URL)
+    assert len(shop.paid) == 1
+
+
+OTHERS = {
+    "another network": {"network": "eip155:8453"},
+    "another scheme": {"scheme": "upto"},
+    "another token": {"asset": "0x" + "11" * 20},
+    "another domain": {"extra": {"name": "USD Coin", "version": "2"}},
+    "no domain": {"extra": None},
+    "another transfer": {"extra": domain_of(BASE_SEPOLIA) | {"assetTransferMethod": "permit2"}},
+    "too much": {"amount": "1000000"},
+    "no amount": {"amount": "0.01"},
+    "no payee": {"pay_to": "0x1"},
+    "no time": {"max_timeout_seconds": 0},
+}
+WHY = {
+    "another network": "network is ",
+    "another scheme": "scheme is 'upto'",
+    "another token": "asset is ",
+    "another domain": "the token's domain is ",
+    "no domain": "the token's domain is ",
+    "another transfer": "transfer method is 'permit2'",
+    "too much": "max_amount allows",
+    "no amount": "",
+    "no payee": "",
+    "no time": "0 seconds to pay",
+}
+
+
+@VERSIONS
+@pytest.mark.parametrize("what", OTHERS)
+def test_what_it_cannot_pay_is_told_and_not_signed(version: Version, what: str) -> None:
+    shop = StandardShop(version, offers=[OFFER | OTHERS[what]])
+    auth = payer()
+    with client(shop, auth) as http, pytest.raises(PaymentFailed, match="nothing was signed") as no:
+        http.get(URL)
+    assert WHY[what] in str(no.value)
+    assert (auth.signed_base, shop.paid) == (0, [])
+
+
+@VERSIONS
+def test_of_several_ways_the_first_that_fits_is_taken_and_the_choice_is_told(
+    version: Version,
+) -> None:
+    others = [OFFER | OTHERS[what] for what in ("another network", "too much")]
+    shop = StandardShop(version, offers=[*others, OFFER, OFFER | {"amount": "9999"}])
+    auth = payer()
+    with client(shop, auth) as http:
+        assert http.get(URL).status_code == 200
+    assert shop.paid[0].signed.authorization.value == 10_000
+    (choice,) = auth.choices
+    assert choice.resource == URL
+    assert choice.chosen.startswith("exact 10000 of 0x036CbD53842c5426634e7929541eC2318f3dCF7e on ")
+    whys = [each.why for each in choice.rejected]
+    assert len(whys) == 3
+    assert whys[0].startswith("network is 'eip155:8453'")
+    assert whys[1].startswith("max_amount allows 0.10 USDC")
+    assert whys[2] == "the server names another one first"
+
+
+@VERSIONS
+@pytest.mark.parametrize("lost", [httpx.ReadTimeout("lost"), httpx.ConnectError("lost")])
+def test_after_a_lost_answer_the_same_authorization_is_sent_again(
+    version: Version, lost: Exception
+) -> None:
+    shop = StandardShop(version, answers=lambda count: lost if count == 1 else (200, PAID))
+    auth = payer()
+    with client(shop, auth) as http:
+        with pytest.raises(type(lost)):
+            http.get(URL)
+        assert http.get(URL).status_code == 200
+    assert (len(shop.paid), len(shop.nonces), auth.signed_base) == (2, 1, 10_000)
+
+
+@VERSIONS
+@pytest.mark.parametrize("status", [500, 503, 404, 400])
+def test_an_answer_that_is_no_402_leaves_the_payment_to_be_sent_again(
+    version: Version, status: int
+) -> None:
+    shop = StandardShop(version, answers=lambda count: (200 if count > 1 else status, None))
+    with client(shop, payer()) as http:
+        assert http.get(URL).status_code == status
+        assert http.get(URL).status_code == 200
+    assert len(shop.nonces) == 1
+
+
+@VERSIONS
+def test_a_pending_settlement_is_asked_for_again_with_the_same_authorization(
+    version: Version,
+) -> None:
+    pending = Settlement(success=False, transaction="0x1", error_reason="settlement_pending")
+    shop = StandardShop(version, answers=lambda count: (402, pending) if count < 3 else (200, PAID))
+    with client(shop, payer()) as http:
+        for _ in range(2):
+            with pytest.raises(PaymentFailed, match="settlement_pending"):
+                http.get(URL)
+        assert http.get(URL).status_code == 200
+    assert len(shop.nonces) == 1
+
+
+@VERSIONS
+def test_a_server_that_says_the_nonce_is_used_has_been_paid(version: Version) -> None:
+    lost = httpx.ReadTimeout("lost")
+    shop = StandardShop(version, answers=lambda count: lost if count == 1 else (402, None))
+    shop.error = (
+        "invalid_transaction_state" if version == 1 else "invalid_exact_evm_nonce_already_used"
+    )
+    auth = payer()
+    with client(shop, auth) as http:
+        with pytest.raises(httpx.ReadTimeout):
+            http.get(URL)
+        for _ in range(3):
+            with pytest.raises(PaidNotServed, match="authorizationState"):
+                http.get(URL)
+    assert (len(shop.nonces), auth.signed_base) == (1, 10_000)
+
+
+@VERSIONS
+def test_a_refused_payment_says_why_and_the_next_request_signs_another(version: Version) -> None:
+    shop = StandardShop(version, answers=lambda count: (402, None) if count == 1 else (200, PAID))
+    shop.error = "insufficient_funds"
+    with client(shop, payer()) as http:
+        with pytest.raises(PaymentFailed, match="the payment was refused: 402 insufficient_funds"):
+            http.get(URL)
+        assert http.get(URL).status_code == 200
+    assert len(shop.nonces) == 2
+
+
+@VERSIONS
+def test_a_refusal_of_a_repeated_payment_says_nothing_until_it_has_expired(
+    version: Version,
+) -> None:
+    lost = httpx.ReadTimeout("lost")
+    shop = StandardShop(
+        version, answers=lambda count: lost if count == 1 else (402 if count < 4 else 200, None)
+    )
+    shop.error = "invalid_exact_evm_payload_signature"
+    now = [float(NOW_S)]
+    with client(shop, payer(now)) as http:
+        for _ in range(2):
+            with pytest.raises((PaymentFailed, httpx.ReadTimeout)):
+                http.get(URL)
+        assert len(shop.nonces) == 1
+        now[0] += 60 + 76
+        assert http.get(URL).status_code == 200
+    assert (len(shop.paid), len(shop.nonces)) == (4, 2)
+
+
+def test_its_payment_is_a_proof_that_follows_no_redirect() -> None:
+    """What `redirects.guard` does with these headers is in test_redirects.py."""
+    request = httpx.Request("GET", URL)
+    for name in PAYMENT_HEADERS.values():
+        request.headers[name] = "x"
+        assert Send(request).has_proof
+        del request.headers[name]
+    assert not Send(request).has_proof
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b'{"x402Version": 1, "accepts": 5}'])
+def test_an_offer_that_cannot_be_read_is_an_error(content: bytes) -> None:
+    def shop(_: httpx.Request) -> httpx.Response:
+        return httpx.Response(402, content=content)
+
+    unreadable = pytest.raises(PaymentFailed, match="no readable payment requirements")
+    with httpx.Client(transport=httpx.MockTransport(shop), auth=payer()) as http, unreadable:
+        http.get(URL)
+
+
+@VERSIONS
+@scene
+async def test_our_service_is_paid_in_one_step_if_told_so(
+    rig: ServiceRig, version: Version
+) -> None:
+    auth = PaymentAuth(rig.alice, version=version, clock=rig.clock)
+    for _ in range(2):
+        served = await rig.http.post("/api/perp/quote", json=ORDER, auth=auth)
+        assert served.status_code == 200
+    assert (rig.transfers(), len(auth.settlements), auth.receipts) == (2, 2, [])
+    assert json.loads(served.content)["quote"]
+
+
+@scene
+async def test_our_service_is_paid_in_two_steps_by_default(rig: ServiceRig) -> None:
+    auth = PaymentAuth(rig.alice, clock=rig.clock)
+    assert (await rig.http.get("/api/perp/market", auth=auth)).status_code == 200
+    assert (len(auth.receipts), auth.settlements, auth.choices) == (1, [], [])
+
+
+def test_a_wanted_version_that_is_not_offered_is_an_error() -> None:
+    missing = pytest.raises(PaymentFailed, match="offers no payment in version 2")
+    with client(StandardShop(1), payer(version=2)) as http, missing:
+        http.get(URL)

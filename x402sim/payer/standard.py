@@ -1,0 +1,264 @@
+"""How does a payer pay a server of the x402 standard, version 1 or 2: in the request itself?
+
+It chooses one of the ways to pay that a 402 offers, signs it, and reads what an answer says of it.
+A server may be hostile or broken, so every field is checked before it is used.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+
+from x402sim.payer.errors import PaymentFailed, SpendingCapExceeded
+from x402sim.payer.reading import UNKNOWN, AttemptOver, Made, Sent, read_offer, says_used
+from x402sim.payer.wallet import Wallet
+from x402sim.protocol import x402_reasons
+from x402sim.protocol.crypto import checksum, parse_address
+from x402sim.protocol.eip3009 import Authorization
+from x402sim.protocol.messages import BadMessage, PaymentRequired, decode
+from x402sim.protocol.money import parse_base
+from x402sim.protocol.networks import Network
+from x402sim.protocol.x402 import (
+    PAYMENT_HEADERS,
+    REQUIRED_HEADER,
+    RESPONSE_HEADERS,
+    SCHEME,
+    AnyRequired,
+    AnyRequirements,
+    RequiredV1,
+    RequiredV2,
+    RequirementsV1,
+    Resource,
+    Settlement,
+    Version,
+    domain_of,
+    encode_payment,
+    network_name,
+    read_payment,
+    read_settlement,
+)
+from x402sim.protocol.x402 import (
+    read_required as read_header,
+)
+
+BEFORE_SIGNING_S = 600
+"""The window of the public client libraries: from 600 s before signing to the server's timeout."""
+MOST_WAYS = 100
+"""The most ways to pay that are looked at."""
+_UNCLEAR = (x402_reasons.PENDING, x402_reasons.UNEXPECTED_SETTLE, x402_reasons.UNEXPECTED_VERIFY)
+_OTHER_TRANSFERS = "assetTransferMethod"
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """A way to pay that a 402 offers and that this payer does not take."""
+
+    offered: str
+    why: str
+    is_too_much: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.offered}: {self.why}"
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The way to pay that was chosen for a resource, and those that were rejected."""
+
+    resource: str
+    chosen: str
+    rejected: tuple[Rejected, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StandardOffer:
+    """What a payer accepted of a 402, in base units; `about` is what the server says it is for."""
+
+    version: Version
+    accepted: AnyRequirements
+    amount_base: int
+    about: Resource | None
+    rejected: tuple[Rejected, ...]
+
+    @property
+    def chosen(self) -> str:
+        """The way to pay, in words."""
+        return _in_words(self.accepted)
+
+
+def read_standard(response: httpx.Response, version: Version | None) -> AnyRequired | None:
+    """Return what a 402 offers in a version, by default the newest; None if it offers none.
+
+    Raises `BadMessage` for an offer that cannot be read.
+    """
+    header = response.headers.get(REQUIRED_HEADER)
+    if header is not None and version != 1:
+        return read_header(header)
+    if version == 2:
+        return None
+    try:
+        said: Any = decode(response.content, Any)
+    except BadMessage:
+        return None
+    if not isinstance(said, dict) or said.get("x402Version") != 1:
+        return None
+    required: RequiredV1 = decode(response.content, RequiredV1)
+    return required
+
+
+OverCaps = Callable[[int], str]
+"""Returns why an amount in base units is not paid; "" if it is."""
+
+
+def read_required(
+    request: httpx.Request, response: httpx.Response, network: Network, version: Version | None
+) -> PaymentRequired | AnyRequired:
+    """Return what a 402 offers: in two steps, unless a version is wanted or it offers only that.
+
+    Raises `PaymentFailed` if it offers nothing that can be read.
+    """
+    if version is None and _offers_two_steps(response):
+        return read_offer(request, response, network)
+    try:
+        standard = read_standard(response, version)
+    except BadMessage as wrong:
+        raise PaymentFailed(f"the 402 has no readable payment requirements: {wrong}") from wrong
+    if standard is None and version is not None:
+        raise PaymentFailed(f"the 402 offers no payment in version {version} of x402")
+    return standard or read_offer(request, response, network)
+
+
+def _offers_two_steps(response: httpx.Response) -> bool:
+    """Tell whether a body is one of section 2.2, well-formed or not."""
+    try:
+        said: Any = decode(response.content, Any)
+    except BadMessage:
+        return False
+    return isinstance(said, dict) and not said.keys().isdisjoint(_OURS)
+
+
+_OURS = ("paymentId", "paymentRequirements")
+
+
+def choose(required: AnyRequired, network: Network, over_caps: OverCaps) -> StandardOffer:
+    """Return the first way to pay that this payer can take; raises `PaymentFailed` if none."""
+    version: Version = 1 if isinstance(required, RequiredV1) else 2
+    about = required.resource if isinstance(required, RequiredV2) else None
+    rejected: list[Rejected] = []
+    for each in required.accepts[:MOST_WAYS]:
+        why = _objection(each, network)
+        amount_base = 0 if why else parse_base(_amount(each))
+        over = over_caps(amount_base)
+        if not why and not over:
+            others = (*rejected, *_not_needed(required, each))
+            return StandardOffer(version, each, amount_base, about, others)
+        rejected.append(Rejected(_in_words(each), why or over, is_too_much=not why))
+    ways = "; ".join(f"{number}. {each}" for number, each in enumerate(rejected, 1))
+    is_over = any(each.is_too_much for each in rejected)
+    raise (SpendingCapExceeded if is_over else PaymentFailed)(
+        "the 402 offers no way to pay that this payer can take; nothing was signed. "
+        + (ways or "It offers none at all")
+    )
+
+
+def _not_needed(required: AnyRequired, chosen: AnyRequirements) -> list[Rejected]:
+    """Return the ways to pay after the one that was chosen."""
+    ways = required.accepts[:MOST_WAYS]
+    after = ways[ways.index(chosen) + 1 :]  # type: ignore[arg-type]
+    return [Rejected(_in_words(each), "the server names another one first") for each in after]
+
+
+def _objection(offered: AnyRequirements, network: Network) -> str:
+    """Return why a way to pay is not taken; "" if it is."""
+    version: Version = 1 if isinstance(offered, RequirementsV1) else 2
+    name, extra = network_name(version, network), offered.extra or {}
+    for field, seen, wanted in (
+        ("scheme", offered.scheme, SCHEME),
+        ("network", offered.network, name),
+        ("asset", offered.asset.lower(), checksum(network.asset).lower()),
+        ("the token's domain", {key: extra.get(key) for key in _DOMAIN}, domain_of(network)),
+        ("transfer method", extra.get(_OTHER_TRANSFERS, "eip3009"), "eip3009"),
+    ):
+        if seen != wanted:
+            return f"{field} is {str(seen)[:80]!r}, this payer pays {str(wanted)!r}"
+    if not 1 <= offered.max_timeout_seconds < 2**31:
+        return f"it allows {offered.max_timeout_seconds} seconds to pay; at least 1 is needed"
+    try:
+        parse_address(offered.pay_to)
+        parse_base(_amount(offered))
+    except ValueError as wrong:
+        return str(wrong)
+    return ""
+
+
+_DOMAIN = ("name", "version")
+
+
+def _amount(offered: AnyRequirements) -> str:
+    if isinstance(offered, RequirementsV1):
+        return offered.max_amount_required
+    return offered.amount
+
+
+def _in_words(offered: AnyRequirements) -> str:
+    what = f"{_amount(offered)[:30]} of {offered.asset[:42]}"
+    return f"{offered.scheme[:20]} {what} on {offered.network[:40]}"
+
+
+def sign(offer: StandardOffer, wallet: Wallet, network: Network, now_s: int) -> str:
+    """Return the payment header for an offer, with a new authorization; raises `ValueError`."""
+    auth = wallet.authorization(
+        to=parse_address(offer.accepted.pay_to),
+        amount_base=offer.amount_base,
+        valid_after=now_s - BEFORE_SIGNING_S,
+        valid_before=now_s + offer.accepted.max_timeout_seconds,
+    )
+    return encode_payment(auth, wallet.sign(auth, network.domain), offer.accepted, offer.about)
+
+
+def authorization_in(offer: StandardOffer, header: str) -> Authorization:
+    """Return the authorization that a payment header of ours holds."""
+    return read_payment(offer.version, header).signed.authorization
+
+
+def proof(offer: StandardOffer, header: str) -> dict[str, str]:
+    """Return the header of a request that pays."""
+    return {PAYMENT_HEADERS[offer.version]: header}
+
+
+def settlement_in(response: httpx.Response, version: Version) -> Settlement | None:
+    """Return what an answer says became of the payment; None if it says nothing readable."""
+    text = response.headers.get(RESPONSE_HEADERS[version])
+    try:
+        return None if text is None else read_settlement(text)
+    except BadMessage:
+        return None
+
+
+def read_refusal(response: httpx.Response, offer: StandardOffer, sent: Sent) -> Made:
+    """Read a 402 to a request that pays.
+
+    `Made` if it says that the authorization was used: its nonce was drawn at random, so only this
+    payment can have used it. Raises `AttemptOver` if the payment was not made and never will be,
+    and `PaymentFailed` if it may have been.
+    """
+    settlement, reason = settlement_in(response, offer.version), _reason(response, offer)
+    if settlement is not None:
+        reason = settlement.error_reason or reason
+    seen = f"402 {reason[:200]}".strip()
+    if says_used(reason) or reason == x402_reasons.STATE:
+        return Made(seen)
+    is_unclear = reason in _UNCLEAR or (settlement is not None and settlement.transaction)
+    if not sent.is_expired and (is_unclear or sent.is_repeated):
+        raise PaymentFailed(f"{UNKNOWN}: the server answered {seen}. {sent.again}")
+    raise AttemptOver(f"the payment was refused: {seen}")
+
+
+def _reason(response: httpx.Response, offer: StandardOffer) -> str:
+    """Return why a 402 says that a payment is not accepted."""
+    try:
+        required = read_standard(response, offer.version)
+    except BadMessage:
+        return ""
+    return (required.error if required else None) or ""
