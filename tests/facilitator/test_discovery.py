@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from tests.chain.helpers import NOW_S, authorization
+from tests.chain.helpers import NOW_S, authorization, nonce
 from tests.facilitator.test_facilitator import Desk
 from tests.facilitator.test_standard import COMMON, VERSIONS, WANTED, asking
-from x402sim.clock import VirtualClock
+from x402sim.clock import Clock
 from x402sim.facilitator.discovery import MAX_RESOURCES, Catalogue
 from x402sim.protocol.x402 import RequirementsV2
 
@@ -24,13 +24,13 @@ def desk() -> Desk:
 def test_what_was_paid_for_is_listed_once_with_its_last_requirements(
     desk: Desk, version: int
 ) -> None:
-    assert desk.http.get(PATH).json()["items"] == []
-    desk.http.post("/verify", json=asking(version))
-    assert desk.http.get(PATH).json()["items"] == [], "nothing was paid yet"
-    for nonce in (1, 2):
-        auth = authorization(nonce=nonce.to_bytes(32))
-        assert desk.http.post("/settle", json=asking(version, auth)).json()["success"]
-    listed = desk.http.get(PATH).json()
+    assert desk.request("GET", PATH).json()["items"] == []
+    desk.post("/verify", asking(version))
+    assert desk.request("GET", PATH).json()["items"] == [], "nothing was paid yet"
+    for name in ("first", "second"):
+        auth = authorization(nonce=nonce(name))
+        assert desk.post("/settle", asking(version, auth))["success"]
+    listed = desk.request("GET", PATH).json()
     assert listed["x402Version"] == 2
     assert listed["pagination"] == {"limit": 20, "offset": 0, "total": 1}
     (item,) = listed["items"]
@@ -39,11 +39,13 @@ def test_what_was_paid_for_is_listed_once_with_its_last_requirements(
         "resource": URL, "type": "http", "x402Version": version,
         "lastUpdated": pytest.approx(NOW_S, abs=60),
     }  # fmt: skip
-    assert {name: accepted[name] for name in COMMON} == {name: WANTED[version][name] for name in COMMON}
+    assert {name: accepted[name] for name in COMMON} == {
+        name: WANTED[version][name] for name in COMMON
+    }
 
 
 def test_the_last_comes_first_and_a_page_is_a_part() -> None:
-    catalogue = Catalogue(VirtualClock())
+    catalogue = Catalogue(Clock())
     for name in ("a", "b", "c", "a"):
         catalogue.add(2, f"http://shop.test/{name}", TERMS)
     catalogue.add(2, "mcp://tool/forecast", TERMS)
@@ -60,7 +62,7 @@ def test_the_last_comes_first_and_a_page_is_a_part() -> None:
 
 
 def test_the_oldest_is_dropped() -> None:
-    catalogue = Catalogue(VirtualClock())
+    catalogue = Catalogue(Clock())
     for number in range(MAX_RESOURCES + 5):
         catalogue.add(2, f"http://shop.test/{number}", TERMS)
     assert catalogue.page({"offset": str(MAX_RESOURCES - 1)}).items[0].resource.endswith("/5")
@@ -72,6 +74,6 @@ def test_the_oldest_is_dropped() -> None:
      ({"limit": "²"}, "limit")],
 )  # fmt: skip
 def test_a_wrong_page_is_a_400(desk: Desk, query: dict[str, Any], wrong: str) -> None:
-    answer = desk.http.get(PATH, params=query)
+    answer = desk.request("GET", PATH, params=query)
     assert answer.status_code == 400
     assert answer.json()["reason"].startswith(f"{wrong} must be a number from")
