@@ -165,7 +165,7 @@ def test_ids_that_can_be_guessed(
     monkeypatch: pytest.MonkeyPatch, draw: Callable[[int], str]
 ) -> None:
     numbers = itertools.count()
-    monkeypatch.setattr(Issuer, "_seal", lambda self, terms: f"pay_{draw(next(numbers))}")
+    monkeypatch.setattr(Issuer, "_sealed", lambda self, terms, salt: f"pay_{draw(next(numbers))}")
     assert "kit/2.2/payment-id" in failed("kit/2.2")
 
 

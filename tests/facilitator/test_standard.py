@@ -305,6 +305,8 @@ def test_a_part_that_cannot_be_read_is_refused_in_200(
     assert reason in (answer.get("invalidReason"), answer.get("errorReason"))
     assert answer.get("invalidMessage") or answer.get("errorMessage")
     assert "payer" not in answer
+    if path == SETTLE:
+        assert (answer["transaction"], answer["network"]) == ("", "eip155:338")
 
 
 def test_the_words_are_those_of_section_9_in_version_1() -> None:

@@ -1,6 +1,7 @@
 """Every decoder: whatever comes in, only the documented error comes out, and values come back."""
 
 import asyncio
+import base64
 import json
 import os
 from collections.abc import Callable
@@ -27,7 +28,7 @@ from x402sim.chain.base import Call, Reverted
 from x402sim.chain.rpc import jsonrpc
 from x402sim.chain.rpc.jsonrpc import BadParams
 from x402sim.journal import Journal
-from x402sim.protocol import abi, cronos, money
+from x402sim.protocol import abi, cronos, money, x402
 from x402sim.protocol import messages as kinds
 from x402sim.protocol.crypto import checksum, from_hex, parse_address, to_hex
 from x402sim.protocol.header import decode_header, encode_header, present, read_header
@@ -151,6 +152,33 @@ def test_hex_comes_back(raw, address):
 def test_any_text_is_a_network_or_a_value_error(text):
     network = or_raises(ValueError, network_named, text)
     assert network is None or network.name == text
+
+
+@DRAWN
+@given(text=texts, body=st.binary(max_size=100) | anything.map(json.dumps))
+def test_any_text_is_a_message_of_the_standard_or_a_bad_message(text, body):
+    raw = body if isinstance(body, bytes) else body.encode("utf-8", "surrogatepass")
+    for spelled in (text, base64.b64encode(raw).decode()):
+        for version in x402.VERSIONS:
+            or_raises(BadMessage, x402.read_payment, version, spelled)
+        or_raises(BadMessage, x402.read_required, spelled)
+        or_raises(BadMessage, x402.read_settlement, spelled)
+
+
+@DRAWN
+@given(auth=authorizations, signature=st.binary(max_size=100))
+def test_a_payment_of_the_standard_comes_back(auth, signature):
+    common = {"scheme": "exact", "asset": checksum(TESTNET.asset), "pay_to": checksum(auth.to)}
+    first = x402.RequirementsV1(
+        **common, network="cronos-testnet", max_amount_required="1", max_timeout_seconds=300
+    )
+    second = x402.RequirementsV2(
+        **common, network=TESTNET.caip2, amount="1", max_timeout_seconds=300
+    )
+    for version, accepted in ((1, first), (2, second)):
+        text = x402.encode_payment(auth, signature, accepted)
+        signed = x402.read_payment(version, text).signed
+        assert (signed.authorization, signed.signature) == (auth, signature)
 
 
 def test_a_network_comes_back():
@@ -342,6 +370,10 @@ ENDPOINTS = [
     "/api/sessions/create",
     "/facilitator/v2/x402/verify",
     "/facilitator/v2/x402/settle",
+    "/facilitator/verify",
+    "/facilitator/settle",
+    "/explorer/api",
+    "/explorer/blockscout/api",
     "/rpc",
     *(f"/_sim{path}" for method, path in ACTIONS if method == "POST"),
 ]
@@ -371,6 +403,11 @@ def test_any_body_is_no_5xx(path, bodies):
                     "/explorer/api?module=",
                     "/explorer/api?module=proxy&action=",
                     "/explorer/api/v1/ethproxy/getTransactionReceipt?txHash=",
+                    "/explorer/api?module=proxy&action=eth_getBlockByNumber&tag=",
+                    "/explorer/api?module=transaction&action=getstatus&txhash=",
+                    "/explorer/api/v1/ethproxy/getBlockByNumber?tag=",
+                    "/explorer/api/v1/transaction/getStatus?txHash=",
+                    "/explorer/blockscout/api?module=transaction&action=gettxinfo&txhash=",
                     "/api/payments/",
                     "/api/sessions/session_",
                     "/docs/",

@@ -14,6 +14,9 @@ from starlette.types import ASGIApp, Message
 
 from tests.hostile.inputs import Sent, request
 from tests.rig import ORDER, requirements
+from x402sim.protocol import x402
+from x402sim.protocol.header import authorization_of, decode_header
+from x402sim.protocol.messages import encode
 from x402sim.protocol.networks import TESTNET
 from x402sim.world.assembly.parts import Parts, build
 from x402sim.world.assembly.recipe import Recipe
@@ -120,8 +123,29 @@ class Town:
             request("facilitator", "GET", "/facilitator/v2/x402/supported"),
             *[request("facilitator", "POST", "/facilitator/v2/x402/verify", facilitator)] * 3,
             *[request("facilitator", "POST", "/facilitator/v2/x402/settle", facilitator)] * 3,
+            request("facilitator", "GET", "/facilitator/supported"),
+            *self._standard(settlement),
         ]
         return [*service, *facilitating, *self._reading(tx_hash), *self._control()]
+
+    def _standard(self, settlement: dict[str, Any]) -> list[Sent]:
+        """Return requests to the facilitator of the standard, in both versions."""
+        wanted = requirements(settlement["paymentRequirements"])
+        auth, signature = authorization_of(decode_header(settlement["paymentHeader"]))
+        sent = []
+        for accepted in (
+            x402.requirements_v1(wanted, TESTNET, url="http://127.0.0.1:4020/api/perp/quote"),
+            x402.requirements_v2(wanted, TESTNET),
+        ):
+            payment = json.loads(x402.from_base64(x402.encode_payment(auth, signature, accepted)))
+            body = {
+                "x402Version": payment["x402Version"],
+                "paymentPayload": payment,
+                "paymentRequirements": json.loads(encode(accepted)),
+            }
+            for path in ("/facilitator/verify", "/facilitator/settle"):
+                sent += [request("facilitator", "POST", path, body)] * 2
+        return sent
 
     async def _session(self) -> str:
         offer = (await self.ask("service", "/api/sessions/create", _SESSION)).json()
@@ -160,6 +184,8 @@ class Town:
             *[request("explorer", "GET", etherscan + tx_hash)] * 5,
             *[request("explorer", "GET", cronos + tx_hash)] * 5,
             request("explorer", "GET", "/explorer/api/v1/ethproxy/getBlockNumber"),
+            *(request("explorer", "GET", path + tx_hash) for path in _OUTCOMES),
+            *(request("explorer", "GET", path) for path in _BLOCKS),
         ]
 
     def _control(self) -> list[Sent]:
@@ -187,6 +213,15 @@ class Town:
         ]
 
 
+_OUTCOMES = (
+    "/explorer/api?module=transaction&action=getstatus&txhash=",
+    "/explorer/api/v1/transaction/getStatus?txHash=",
+    "/explorer/blockscout/api?module=transaction&action=gettxinfo&txhash=",
+)
+_BLOCKS = (
+    "/explorer/api?module=proxy&action=eth_getBlockByNumber&tag=latest&boolean=true",
+    "/explorer/api/v1/ethproxy/getBlockByNumber?tag=0x1&txDetail=false",
+)
 _SESSION = {"maxSpend": "0.05", "duration": 3600}
 _PATHS = ("/api/agents", "/llms.txt", "/docs/errors.md", "/openapi.json", "/healthz", "/docs", "/")
 

@@ -1,7 +1,6 @@
 """Which programs of other people work here, in which version, and on which chain?
 
-A test says what it shows with the mark `interop`, made by `shows`; its chain is its parameter
-`server`. The README's table is made of these marks, once all the tests have passed.
+A test says what it shows with the mark `interop`, made by `shows`. The README's table is made of these marks, once all the tests have passed.
 """
 
 import json
@@ -29,13 +28,15 @@ class Row:
     speaks: str
 
 
-def shows(role: str, package: str | Mapping[str, str], speaks: str) -> pytest.MarkDecorator:
+def shows(
+    role: str, package: str | Mapping[str, str], speaks: str, chain: str = "{server}"
+) -> pytest.MarkDecorator:
     """Return the mark of a test that shows that a program works.
 
     The texts may name parameters of the test in braces. `package` is "npm NAME" or "PyPI NAME",
-    or one for each parameter `version`, "1" and "2".
+    or one for each value of a parameter (a version is "1" or "2").
     """
-    return pytest.mark.interop(role, package, speaks)
+    return pytest.mark.interop(role, package, speaks, chain)
 
 
 def shown(item: pytest.Item) -> list[tuple[Row, str]]:
@@ -45,10 +46,13 @@ def shown(item: pytest.Item) -> list[tuple[Row, str]]:
     texts["version"] = texts.get("version", "").removeprefix("v")
     found = []
     for mark in item.iter_markers("interop"):
-        role, package, speaks = mark.args
-        name = package if isinstance(package, str) else package[texts["version"]]
-        row = Row(role.format(**texts), with_version(name.format(**texts)), speaks.format(**texts))
-        found.append((row, texts.get("server", "ledger")))
+        role, package, speaks, chain = mark.args
+        if not isinstance(package, str):
+            package = next(package[text] for text in texts.values() if text in package)
+        row = Row(
+            role.format(**texts), with_version(package.format(**texts)), speaks.format(**texts)
+        )
+        found.append((row, chain.format(**texts)))
     return found
 
 

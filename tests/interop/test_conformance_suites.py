@@ -8,12 +8,14 @@ demo, offline and devnet of x402-conformance test doubles of its own, or Solana.
 import pytest
 
 from tests.interop import venv
+from tests.interop.table import shows
 from tests.serve.driver import Server
 
 SUPPORTED = ["S1", "S2", "S3", "S4"]
 PAGE = ["P1", "P2", "P3", "P4", "P5", "P6", "P7"]
 
 
+@shows("conformance suite, mode {mode}", "PyPI x402-conformance", "x402 version 2")
 @pytest.mark.parametrize("mode", ["live", "resource"])
 def test_x402_conformance_finds_nothing(server: Server, mode: str) -> None:
     page = server.ready["service"] + "/api/perp/market"

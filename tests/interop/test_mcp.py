@@ -9,7 +9,7 @@ from tests.serve.driver import PRICE, started
 NETWORK = "eip155:84532"
 
 
-@shows("tool server and client", "PyPI mcp", "x402 version 2 over MCP")
+@shows("tool server and client", "PyPI mcp", "x402 version 2 over MCP", "ledger")
 def test_an_agent_pays_for_a_tool() -> None:
     with started("--network", "base-sepolia") as server:
         merchant, payer = server.payer(funds=None), server.payer()

@@ -79,7 +79,7 @@ def test_servers_settle_at_our_facilitator(
     assert_paid(payer, merchant.address, answer, version)
 
 
-@shows("client", "npm @crypto.com/facilitator-client", "Cronos")
+@shows("client", "npm @crypto.com/facilitator-client", "Cronos", "ledger")
 def test_the_cronos_client_buys_a_quote_in_two_steps() -> None:
     with started() as server:
         payer = server.payer()
@@ -97,7 +97,7 @@ def test_the_cronos_client_buys_a_quote_in_two_steps() -> None:
         assert payer.transfers == 1
 
 
-@shows("client", "npm @x402/fetch", "x402 version 2 on Cronos, `spendControls: false`")
+@shows("client", "npm @x402/fetch", "x402 version 2 on Cronos, `spendControls: false`", "ledger")
 def test_over_cronos_a_client_of_version_2_must_be_allowed_the_token() -> None:
     """It knows the SDK's default tokens only; `spendControls: false` lets it pay in others."""
     with started() as server:

@@ -41,7 +41,7 @@ def header_for(library: Facilitator, server: LocalServer, wanted: dict[str, obje
     return header
 
 
-@shows("client", "PyPI crypto-com-facilitator-client", "Cronos")
+@shows("client", "PyPI crypto-com-facilitator-client", "Cronos", "ledger")
 def test_its_header_pays_for_a_quote(library: Facilitator, server: LocalServer) -> None:
     with httpx.Client(base_url=server.url) as http:
         required = http.post("/api/perp/quote", json=ORDER).json()

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.interop import cast_wallet, node, onchain, venv
+from tests.interop.table import shows
 from tests.serve.driver import Server
 
 TRANSFERS = [11, 12, 14, 15]
@@ -33,6 +34,12 @@ PROGRAMS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     "viem-2.57.20": partial(_npm, "viem"),
     "web3.py-8.0.0": _web3,
     "cast-1.7.1": cast_wallet.use,
+}
+PACKAGES = {
+    "ethers-6.17.0": "npm ethers",
+    "viem-2.57.20": "npm viem",
+    "web3.py-8.0.0": "PyPI web3",
+    "cast-1.7.1": "npm @foundry-rs/cast",
 }
 SUCCEEDED = (1, "success", "0x1")
 
@@ -73,6 +80,7 @@ def without_estimate(facts: dict[str, Any]) -> dict[str, Any]:
     return {name: fact for name, fact in facts.items() if name != "estimate"}
 
 
+@shows("wallet", PACKAGES, "JSON-RPC", "ledger")
 @pytest.mark.parametrize("name", PROGRAMS, ids=lambda name: f"{name}-ledger")
 def test_a_wallet_does_everything_on_the_ledger(
     found: Callable[[str], dict[str, Any]], name: str
@@ -94,6 +102,7 @@ def test_a_wallet_does_everything_on_the_ledger(
     assert facts["sent"]["status"] in SUCCEEDED
 
 
+@shows("wallet", PACKAGES, "JSON-RPC", "anvil")
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", PROGRAMS, ids=lambda name: f"{name}-anvil")
 def test_a_wallet_finds_the_same_on_anvil(

@@ -21,12 +21,12 @@ from typing import Any
 
 import httpx
 
-from x402sim import MAINNET, Wallet
+from x402sim import Wallet
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import parse_address, to_hex
 from x402sim.protocol.eip3009 import Authorization
 from x402sim.protocol.header import encode_header
-from x402sim.protocol.networks import TESTNET, Network
+from x402sim.protocol.networks import NETWORKS, TESTNET, Network
 
 QUOTE, SESSIONS, PAY = "/api/perp/quote", "/api/sessions/create", "/api/pay"
 ORDER = {"pair": "BTC-USD", "side": "long", "leverage": 10, "sizeUsd": 1000}
@@ -331,7 +331,7 @@ def header(
     clock say; `signer` signs in the wallet's place; `payload` is written over the signed
     fields afterwards.
     """
-    network = MAINNET if requirements["network"] == MAINNET.name else TESTNET
+    network = NETWORKS.get(requirements["network"], TESTNET)
     asset = parse_address(requirements["asset"])
     network = Network(
         name=requirements["network"],

@@ -118,6 +118,7 @@ def test_an_option_that_cannot_be_read(option, value):
     [
         ("cronos-testnet", 338, "0xc01efAaF7C5C61bEbFAeb358E1161b537b8bC0e0"),
         ("cronos-mainnet", 25, "0xf951eC28187D9E5Ca673Da8FE6757E6f0Be5F77C"),
+        ("base-sepolia", 84532, "0x036CbD53842c5426634e7929541eC2318f3dCF7e"),
     ],
 )
 def test_the_ready_line(network, chain_id, asset):

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -12,9 +13,12 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from x402sim import TESTNET
+from x402sim import TESTNET, Network
 from x402sim.clock import Clock
 from x402sim.payer.wallet import Wallet
+from x402sim.protocol.crypto import parse_address, recover
+from x402sim.protocol.eip3009 import transfer_digest
+from x402sim.protocol.header import read_header
 from x402sim.rng import Rng
 from x402sim.spec.ground import silent
 from x402sim.spec.needs import Need
@@ -220,6 +224,31 @@ def test_mainnet_is_refused_unless_allowed() -> None:
     with pytest.raises(Skipped, match="mainnet"):
         asyncio.run(sign(False))
     assert asyncio.run(sign(True)).startswith("0x")
+
+
+OWN = Network("my-net", 4711, b"\xab" * 20, "My Dollar", "MYD", "3")
+
+
+def test_a_network_of_the_users_is_signed_for_as_its_file_says() -> None:
+    """Its money may be real, unless a world mints it; without the file it cannot be paid on."""
+
+    async def sign(**more: Any) -> str:
+        async with setting_for(refuses_all(), **more) as setting:
+            probe = Probe(setting, RunState())
+            wanted = {**CHALLENGE.body["paymentRequirements"], "network": "my-net"}
+            return probe.money.sign(Challenge(CHALLENGE, "pay_1", wanted), Wallet(b"\1" * 32))
+
+    known = {"networks": {"my-net": OWN}}
+    with pytest.raises(Inconclusive, match="unknown network 'my-net'"):
+        asyncio.run(sign())
+    with pytest.raises(Skipped, match="--allow-mainnet"):
+        asyncio.run(sign(**known))
+    header = read_header(asyncio.run(sign(**known, allow_mainnet=True)))
+    asset = parse_address(CHALLENGE.body["paymentRequirements"]["asset"])
+    digest = transfer_digest(header.authorization, replace(OWN, asset=asset).domain)
+    assert recover(digest, header.signature) == Wallet(b"\1" * 32).address_bytes
+    world = httpx.AsyncClient(base_url="http://world")
+    assert asyncio.run(sign(**known, control=world)).startswith("0x")
 
 
 def test_cookies_are_not_sent_back() -> None:

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from tests.rig import ORDER
-from x402sim import LocalServer, PaymentAuth
+from x402sim import BASE_SEPOLIA, MAINNET, TESTNET, LocalServer, Network, PaymentAuth
 from x402sim.commands.banner import quick_start, show
 from x402sim.world.server.listen import Listen
 
@@ -62,11 +62,19 @@ def test_a_network_can_be_given_by_name() -> None:
         assert server.info.chain_id == 25
 
 
-def test_the_banners_program_can_be_pasted(capsys: pytest.CaptureFixture[str]) -> None:
-    with LocalServer() as server:
+OWN = Network("my-net", 4711, b"\xab" * 20, 'My "Dollar"', "MYD", "3", 18)
+
+
+@pytest.mark.parametrize(
+    "network", [TESTNET, MAINNET, BASE_SEPOLIA, OWN], ids=lambda each: each.name
+)
+def test_the_banners_program_can_be_pasted(
+    capsys: pytest.CaptureFixture[str], network: Network
+) -> None:
+    with LocalServer(network=network) as server:
         show(server.info, None)
         printed = capsys.readouterr().out
-        program = quick_start(server.url, server.wallets[0].private_key)
+        program = quick_start(server.info)
         for line in program:
             assert f"\n{line}\n" in printed
         exec(compile("\n".join(program), "banner", "exec"), {})
@@ -132,6 +140,11 @@ def test_a_page_that_is_let_in_may_do_everything_and_no_other() -> None:
                 "Access-Control-Request-Headers": "x-payment-id, content-type",
             }  # fmt: skip
             assert (await http.options("/api/perp/quote", headers=asks)).status_code == 200
+            market = await http.get("/api/perp/market", headers={"Origin": PAGE})
+            readable = market.headers["access-control-expose-headers"].split(", ")
+            assert "PAYMENT-REQUIRED" in market.headers
+            headers = {"PAYMENT-REQUIRED", "PAYMENT-RESPONSE", "X-PAYMENT-RESPONSE", "X-Payment-Id"}
+            assert set(readable) == headers
         await parts.http.aclose()
         parts.service.store.close()
 

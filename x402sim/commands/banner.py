@@ -7,8 +7,10 @@ from rich.console import Console
 from rich.table import Table
 
 from x402sim.protocol.money import to_decimal
+from x402sim.protocol.networks import BASE_SEPOLIA, MAINNET, TESTNET
 from x402sim.world.control.messages import Ready
 
+CRONOS_PATH = "/v2/x402"
 _ORDER = {"pair": "BTC-USD", "side": "long", "leverage": 10, "sizeUsd": 1000}
 
 
@@ -24,7 +26,8 @@ def show(ready: Ready, db: Path | None) -> None:
         console,
         [
             ("service", url),
-            ("facilitator", ready.facilitator),
+            ("facilitator", f"{ready.facilitator}  (x402 versions 1 and 2)"),
+            ("", f"{ready.facilitator}{CRONOS_PATH}  (Cronos)"),
             ("explorer", ready.explorer),
             ("json-rpc", ready.rpc),
             ("chain", ready.chain),
@@ -38,7 +41,7 @@ def show(ready: Ready, db: Path | None) -> None:
     console.print("\n[bold]Accounts[/]  (the keys are public: never use them on a real chain)")
     for number, account in enumerate(ready.accounts):
         funds = to_decimal(int(account.balance), ready.token.decimals)
-        console.print(f"({number}) {account.address}  {funds} {ready.token.symbol}")
+        console.print(f"({number}) {account.address}  {funds} tokens")
         console.print(f"    [dim]{account.private_key}[/]")
     order = json.dumps(_ORDER, separators=(",", ":"))
     console.print("\n[bold]Try[/]")
@@ -46,7 +49,7 @@ def show(ready: Ready, db: Path | None) -> None:
     if ready.control:
         console.print(f"curl {ready.control}")
     console.print("\nor pay from Python:")
-    for line in quick_start(url, ready.accounts[0].private_key):
+    for line in quick_start(ready):
         console.print(line, markup=False)
     console.print("\nCtrl-C stops it.")
 
@@ -71,20 +74,44 @@ def _show_world(console: Console, ready: Ready) -> None:
     console.print(
         "\n(The last two are one funded account: your server wallet. More: /_sim/accounts)"
     )
+    console.print(
+        "\n(FACILITATOR_URL speaks x402 versions 1 and 2, and the Cronos dialect below\n"
+        f"{CRONOS_PATH})"
+    )
     console.print("\n[bold]Then check it[/]")
     console.print(f"python -m x402sim conformance YOUR_URL --world {ready.control}")
     console.print("\nCtrl-C stops it.")
 
 
-def quick_start(url: str, key: str) -> list[str]:
+def quick_start(ready: Ready) -> list[str]:
     """Return a program that pays for a quote."""
+    imports, lines, network = _network(ready)
+    key = ready.accounts[0].private_key
     return [
         "import httpx",
-        "from x402sim import PaymentAuth, Wallet",
-        f'payer = PaymentAuth(Wallet("{key}"), max_amount="0.05")',
+        f"from x402sim import {', '.join(sorted([*imports, 'PaymentAuth', 'Wallet']))}",
+        *lines,
+        f'payer = PaymentAuth(Wallet("{key}"), max_amount="0.05"{network})',
         f"order = {json.dumps(_ORDER)}",
-        f'print(httpx.post("{url}/api/perp/quote", json=order, auth=payer).json())',
+        f'print(httpx.post("{ready.service}/api/perp/quote", json=order, auth=payer).json())',
     ]
+
+
+def _network(ready: Ready) -> tuple[list[str], list[str], str]:
+    """Return what a program imports, does and passes on to pay on this network."""
+    named = {MAINNET.name: "MAINNET", BASE_SEPOLIA.name: "BASE_SEPOLIA"}
+    if ready.network == TESTNET.name:
+        return [], [], ""
+    if ready.network in named:
+        return [named[ready.network]], [], f", network={named[ready.network]}"
+    token = ready.token
+    texts = (token.name, token.symbol, token.version)
+    own = [
+        f"asset = bytes.fromhex({ready.asset[2:]!r})",
+        f"token = {', '.join(map(repr, texts))}, {token.decimals}",
+        f"network = Network({ready.network!r}, {token.chain_id}, asset, *token)",
+    ]
+    return ["Network"], own, ", network=network"
 
 
 def _print_table(console: Console, rows: list[tuple[str, str]]) -> None:
