@@ -61,13 +61,6 @@ def another(url: str, opened: list[EvmChain], timeout_s: float = 2) -> EvmChain:
 
 
 @pytest.fixture
-def no_base_fee(town: Town) -> None:
-    """A node that mines at any price."""
-    town.run(town.anvil.node.ask("anvil_setNextBlockBaseFeePerGas", "0x0"))
-    town.run(town.anvil.mining.mine())
-
-
-@pytest.fixture
 def run(town: Town):
     return town.run
 
@@ -86,16 +79,14 @@ def test_sending_uses_eth_methods_only(run, chain, between):
 
 
 @pytest.mark.parametrize(("advised", "base", "bid"), [(1000, 0, 1000), (1000, 1000, 1250)])
-def test_the_bid_is_the_advised_price_above_the_base_fee(
-    run, chain, between, no_base_fee, advised, base, bid
-):
+def test_the_bid_is_the_advised_price_above_the_base_fee(run, chain, between, advised, base, bid):
     newest = between.truth("eth_getBlockByNumber", "latest", False)["result"]
     between.rules["eth_gasPrice"] = says(hex(advised))
     between.rules["eth_getBlockByNumber"] = says(newest | {"baseFeePerGas": hex(base)})
     assert run(chain.transaction(run(chain.send(pay_call())))).gas_price == bid
 
 
-def test_where_only_we_bid_the_bid_does_not_grow(run, chain, between, no_base_fee):
+def test_where_only_we_bid_the_bid_does_not_grow(run, chain, between):
     """A node that advises what was paid last must not be outbid by ourselves, again and again."""
     paid: list[int] = [1000]
     between.rules["eth_gasPrice"] = lambda: {"result": hex(paid[-1])}
