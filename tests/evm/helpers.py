@@ -20,7 +20,6 @@ from tests.evm import circle
 from x402sim.chain.base import Call, Reverted, TxReceipt, WorldChain
 from x402sim.chain.ledger.ledger import LedgerChain
 from x402sim.chain.ledger.profiles import PROFILES
-from x402sim.chain.node.anvil import HARDFORK
 from x402sim.chain.node.anvil_node import AnvilNode
 from x402sim.chain.node.genesis import install_stablecoin
 from x402sim.chain.node.local_chain import LocalChain
@@ -46,8 +45,6 @@ mined, resets included, and would in the end drop that of block 0."""
 
 NETWORKS = {"circle": circle.CIRCLE, "openzeppelin": TESTNET}
 """The network of each contract: one token, but Circle's version is always "2"."""
-HARDFORKS = {"circle": "prague", "openzeppelin": HARDFORK}
-"""The version of the EVM under each contract: accounts delegate their code since prague (EIP-7702)."""
 INSTALLS = {"circle": circle.install, "openzeppelin": install_stablecoin}
 
 
@@ -64,12 +61,7 @@ class Town:
         self.anvil = self._new_anvil()
 
     def _new_anvil(self) -> LocalChain:
-        node = AnvilNode(
-            TESTNET.chain_id,
-            self.clock.now_s(),
-            program=self._program,
-            hardfork=HARDFORKS[self.contract],
-        )
+        node = AnvilNode(TESTNET.chain_id, self.clock.now_s(), program=self._program)
         return LocalChain(node, self.network, self.clock, **MONEY, install=INSTALLS[self.contract])
 
     def begin(self) -> None:

@@ -28,10 +28,11 @@ from tests.chain.helpers import (
     transfer_call,
 )
 from tests.evm import find
-from tests.evm.helpers import HARDFORKS, ChainDriver, Town
+from tests.evm.helpers import ChainDriver, Town
 from x402sim.chain import contract
 from x402sim.chain import ledger as home
 from x402sim.chain.ledger import gas
+from x402sim.chain.node.anvil import HARDFORK
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import ZERO_ADDRESS, Address
@@ -402,7 +403,7 @@ def measure(name: str, driver: ChainDriver) -> dict[str, Any]:
     prepare(driver)
     return {
         "node": driver.run(driver.chain.node.ask("web3_clientVersion")).replace("/v", " "),
-        "hardfork": HARDFORKS[name],
+        "hardfork": HARDFORK,
         **(_circle() if name == "circle" else _openzeppelin()),
         "flows": {flow.name: cost(driver, flow) for flow in flows(name, driver.domain)},
     }

@@ -18,7 +18,7 @@ from x402sim.chain.node import subprocess_guard
 
 VARIABLE = "X402SIM_ANVIL"
 HOW_TO_GET_IT = f"npm install -g @foundry-rs/anvil, or set {VARIABLE} to its path"
-HARDFORK = "cancun"
+HARDFORK = "prague"
 """The EVM version; the ledger's gas prices are of the same."""
 BLOCK_GAS_LIMIT = 10**12
 """High enough for every waiting transaction to fit into one block."""
@@ -65,11 +65,10 @@ class AnvilProcess:
         genesis_s: int,
         program: Path | None = None,
         accounts: DevAccounts | None = None,
-        hardfork: str = HARDFORK,
     ) -> None:
         """Start a node with an empty chain; raises `ChainError` if it does not start."""
         self._program = program or find_anvil()
-        self._more = [*_accounts(accounts), "--hardfork", hardfork]
+        self._accounts = _accounts(accounts)
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `stop`
         try:
             for _ in range(PORT_TRIES):  # another process may take the port first
@@ -85,7 +84,7 @@ class AnvilProcess:
         self._port = _free_port()
         self.url = f"http://127.0.0.1:{self._port}"
         command = [str(self._program), *_options(chain_id, genesis_s, self._port)]
-        command += self._more
+        command += self._accounts
         self._process = subprocess.Popen(  # noqa: S603 - the program that was found
             [sys.executable, "-I", "-S", subprocess_guard.__file__, *command],
             stdin=subprocess.PIPE,
@@ -144,6 +143,7 @@ def _options(chain_id: int, genesis_s: int, port: int) -> list[str]:
         *("--port", str(port)),
         *("--chain-id", str(chain_id)),
         *("--timestamp", str(genesis_s)),
+        *("--hardfork", HARDFORK),
         *("--order", "fifo"),
         *("--gas-limit", str(BLOCK_GAS_LIMIT)),
         *("--block-base-fee-per-gas", str(BASE_FEE_WEI)),

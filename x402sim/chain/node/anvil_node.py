@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from x402sim.chain.node import objects
-from x402sim.chain.node.anvil import HARDFORK, AnvilProcess, DevAccounts
+from x402sim.chain.node.anvil import AnvilProcess, DevAccounts
 from x402sim.chain.node.evm import JsonRpcNode
 from x402sim.chain.rpc.jsonrpc import Json, quantity
 from x402sim.protocol.crypto import Address, Hash, to_hex
@@ -27,14 +27,13 @@ class AnvilNode:
         program: Path | None = None,
         in_line: bool = False,
         accounts: DevAccounts | None = None,
-        hardfork: str = HARDFORK,
     ) -> None:
         """Start a node with an empty chain; blocks until it answers.
 
         With `in_line`, each request blocks the process, as virtual time needs. Raises
         `ChainError` if there is no anvil (saying how to get it), or it does not start.
         """
-        self._process = AnvilProcess(chain_id, genesis_s, program, accounts, hardfork)
+        self._process = AnvilProcess(chain_id, genesis_s, program, accounts)
         self.url = self._process.url
         self.rpc = JsonRpcNode(self.url, timeout_s=TIMEOUT_S, parallel=0 if in_line else 1)
         try:  # without an interval, its own clock sometimes adds a second
