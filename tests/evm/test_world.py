@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 import msgspec
 import pytest
+from eth_account import Account
 from typer.testing import CliRunner
 
 from x402sim import LiveWorld, LocalServer, PaymentAuth, World
@@ -20,7 +21,7 @@ from x402sim.chain.node.anvil import VARIABLE
 from x402sim.cli import app
 from x402sim.events import TransactionMined, name_of
 from x402sim.journal import Journal
-from x402sim.protocol.crypto import checksum
+from x402sim.protocol.crypto import checksum, to_hex
 from x402sim.report.run import Run
 from x402sim.world.story.scenario import Scenario, shipped
 
@@ -94,6 +95,23 @@ def test_blocks_on_a_pace_of_their_own():
         world.expect(paid.status, 200, "4.1/receipt")
 
     runs = [World(chain=chain, block_time_s=5).play(story) for chain in ("anvil", SAME)]
+    assert [run.outcome for run in runs] == ["passed", "passed"]
+    assert told(runs[0]) == told(runs[1])
+
+
+def test_a_smart_wallet_is_the_same_on_both():
+    """OpenZeppelin's token takes no signature of a contract; the facilitator asks the wallet."""
+
+    async def story(world: LiveWorld) -> None:
+        alice = await world.payer("alice", balance="1.00", wallet="smart")
+        required = await alice.ask()
+        header = alice.sign(required)
+        verdict = await world.ask_facilitator("verify", alice, required, header)
+        world.expect(verdict["isValid"], True, "4.1/verify-signature")
+        answer = await alice.pay(required, header)
+        world.expect(answer.status == 200, False, "5/signature-proves")
+
+    runs = [World(chain=chain).play(story) for chain in ("anvil", SAME)]
     assert [run.outcome for run in runs] == ["passed", "passed"]
     assert told(runs[0]) == told(runs[1])
 
@@ -185,6 +203,11 @@ def test_snapshots_and_reset_work_on_the_node(server: LocalServer):
     assert pay(server, 3).receipts
 
 
+def signed_coins(key: str) -> str:
+    asked = {"to": "0x" + "33" * 20, "value": 7, "gas": 21_000, "gasPrice": 10**13, "nonce": 0}
+    return to_hex(Account.sign_transaction({**asked, "chainId": 338}, key).raw_transaction)
+
+
 def test_read_access_gives_read_methods_only():
     """On a host for everybody the node, which can be told anything, is not told anything."""
     from x402sim import TESTNET
@@ -214,6 +237,12 @@ def test_read_access_gives_read_methods_only():
                 )
                 height = (await http.post("/", content=back)).json(), await parts.chain.height()
                 assert height == ({"jsonrpc": "2.0", "id": 1, "result": "0x152"}, 0)
+                raw = signed_coins(parts.accounts[1].private_key)
+                call = {"jsonrpc": "2.0", "id": 1, "method": "eth_sendRawTransaction"}
+                sent = (await http.post("/", json={**call, "params": [raw]})).json()
+                assert len(sent["result"]) == 66, "what is signed may be sent"
+                call = {"jsonrpc": "2.0", "id": 1, "method": "eth_newBlockFilter", "params": []}
+                assert "result" in (await http.post("/", json=call)).json()
                 return [*single, together, told_twice]
         finally:
             await parts.http.aclose()
@@ -224,7 +253,8 @@ def test_read_access_gives_read_methods_only():
     assert allowed["result"] == "0x152"
     for answer in refused:
         assert answer["error"]["code"] == -32601
-        assert "is not offered here, only reading: eth_blockNumber" in answer["error"]["message"]
+        said = answer["error"]["message"]
+        assert "is not offered here, only reading and sending: eth_accounts" in said
 
 
 # --- what cannot be had --------------------------------------------------------------

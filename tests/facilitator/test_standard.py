@@ -142,6 +142,10 @@ UNFIT: dict[str, tuple[dict[str, Any], Invalid]] = {
     "domain's version": ({"extra": {**DOMAIN, "version": "2"}}, Invalid.DOMAIN_VERSION),
     "late": ({"auth": LATE}, Invalid.LATE),
     "early": ({"auth": EARLY}, Invalid.EARLY),
+    "wrapped for no wallet": (
+        {"signature": signature_of(authorization()) + bytes.fromhex("6492" * 16)},
+        Invalid.UNDEPLOYED,
+    ),
 }
 
 
@@ -241,6 +245,9 @@ class Away:
     def __init__(self, desk: Desk, *, sends: bool) -> None:
         self._chain, self._sends = desk.driver.ledger, sends
 
+    async def code(self, account: Any) -> bytes:
+        return await self._chain.code(account)
+
     async def call(self, call: Any) -> bytes:
         if not self._sends:
             raise ChainUnavailable("no answer")
@@ -311,6 +318,7 @@ def test_the_words_are_those_of_section_9_in_version_1() -> None:
         *(f"invalid_exact_evm_payload_{it}" for it in (
             "authorization_valid_after", "authorization_valid_before", "authorization_value",
             "signature", "recipient_mismatch",
+            "undeployed_smart_wallet",  # of the list of version 1's libraries
         )),
     }  # fmt: skip
     said = {x402_reasons.invalid_reason(1, why) for why in Invalid}

@@ -1,6 +1,7 @@
 """A world on Base Sepolia that other people's programs use, on each chain."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -21,3 +22,13 @@ def server(request: pytest.FixtureRequest) -> Iterator[Server]:
             patch.setenv(VARIABLE, str(find.anvil()))
         with started(*BASE_SEPOLIA, "--chain", request.param) as running:
             yield running
+
+
+INSTALL_S = 400
+"""The test that comes first installs the packages of other people, and the others wait for it."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.timeout(INSTALL_S))

@@ -79,6 +79,7 @@ def told(server: Server, alice: int, bob: int, *, permits: bool = True) -> dict[
         "rpc": server.ready["rpc"],
         "token": server.ready["asset"],
         "chainId": server.ready["chainId"],
+        "network": BASE_SEPOLIA.name,
         "name": BASE_SEPOLIA.token_name,
         "version": BASE_SEPOLIA.token_version,
         "first": accounts[0]["privateKey"],

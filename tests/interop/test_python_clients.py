@@ -4,11 +4,13 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+import httpx
 import pytest
 
 from tests.interop import venv
 from tests.interop.table import shows
 from tests.serve.driver import ORDER, PRICE, QUOTE, Server, started
+from x402sim import BASE_SEPOLIA, PaymentAuth, PaymentFailed, Wallet
 
 MARKET = "/api/perp/market"
 NETWORKS = {1: "base-sepolia", 2: "eip155:84532"}
@@ -76,3 +78,32 @@ def test_on_cronos_a_client_of_version_2_pays_without_its_spend_controls(
 def test_on_cronos_its_spend_controls_refuse_to_pay(cronos: Server) -> None:
     with pytest.raises(AssertionError, match="rejected by spend_controls"):
         run(cronos, "httpx", 2, network="eip155:338")
+
+
+# --- our client, at other people's servers -----------------------------------------------
+
+
+@pytest.mark.parametrize("shop", ["fastapi", "flask"])
+def test_our_payer_pays_the_official_servers(server: Server, shop: str) -> None:
+    merchant, payer = server.payer(funds=None), server.payer()
+    sells = {
+        "server": shop,
+        "facilitator": server.ready["facilitator"],
+        "payTo": merchant.address,
+        "network": NETWORKS[2],
+        "price": "$0.01",
+    }
+    auth = PaymentAuth(payer.wallet, network=BASE_SEPOLIA)
+    with venv.serving("sell.py", sells) as url, httpx.Client(auth=auth, trust_env=False) as http:
+        first, second = [http.get(f"{url}/weather") for _ in range(2)]
+        poor = PaymentAuth(Wallet.create(), network=BASE_SEPOLIA)
+        with pytest.raises(PaymentFailed, match="insufficient_funds"):
+            http.get(f"{url}/weather", auth=poor)
+        foreign = PaymentAuth(payer.wallet)
+        with pytest.raises(PaymentFailed, match="network is 'eip155:84532', this payer pays"):
+            http.get(f"{url}/weather", auth=foreign)
+    assert (first.status_code, second.status_code) == (200, 200)
+    moved = [(payer.address.lower(), merchant.address.lower(), PRICE)] * 2
+    assert server.transfers(sender=payer.address) == moved
+    assert [each.network for each in auth.settlements] == [NETWORKS[2]] * 2
+    assert auth.signed_base == 2 * PRICE

@@ -19,7 +19,7 @@ FOLDER = Path(__file__).parent / "python"
 REQUIREMENTS = FOLDER / "requirements.txt"
 VENV = FOLDER / ".venv"
 INSTALLED = VENV / "installed.txt"
-INSTALL_TIMEOUT_S = 110
+INSTALL_TIMEOUT_S = 300
 
 
 class NotInstalled(Exception):

@@ -211,6 +211,7 @@ def test_the_openapi_document_has_every_route_of_the_service():
     routes = {(path, method) for path, method, _ in operations(document())}
     assert routes == {
         ("/api/perp/quote", "post"),
+        ("/api/perp/market", "get"),
         ("/api/pay", "post"),
         ("/api/payments/{paymentId}", "get"),
         ("/api/sessions/create", "post"),

@@ -140,6 +140,11 @@ def test_a_page_that_is_let_in_may_do_everything_and_no_other() -> None:
                 "Access-Control-Request-Headers": "x-payment-id, content-type",
             }  # fmt: skip
             assert (await http.options("/api/perp/quote", headers=asks)).status_code == 200
+            market = await http.get("/api/perp/market", headers={"Origin": PAGE})
+            readable = market.headers["access-control-expose-headers"].split(", ")
+            assert "PAYMENT-REQUIRED" in market.headers
+            headers = {"PAYMENT-REQUIRED", "PAYMENT-RESPONSE", "X-PAYMENT-RESPONSE", "X-Payment-Id"}
+            assert set(readable) == headers
         await parts.http.aclose()
         parts.service.store.close()
 

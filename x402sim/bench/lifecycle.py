@@ -216,7 +216,7 @@ class _DirectFacilitator(FacilitatorClient):
 
     async def verify(self, payment: PresentedPayment, requirements: PaymentRequirements) -> Verdict:
         """Have the facilitator verify."""
-        rejected = engine.verify(self._facilitator, _asked(payment, requirements))
+        rejected = await engine.verify(self._facilitator, _asked(payment, requirements))
         return Verdict(is_valid=rejected is None, reason=rejected.why.value if rejected else None)
 
     async def settle(self, payment: PresentedPayment, requirements: PaymentRequirements) -> Outcome:

@@ -63,7 +63,7 @@ def routes(facilitator: Facilitator) -> list[Route]:
         return web.answer(cronos.Supported(kinds=[kind]))
 
     async def verify(request: Request) -> Response:
-        rejected = engine.verify(facilitator, await _asked(request))
+        rejected = await engine.verify(facilitator, await _asked(request))
         reason = cronos.invalid_reason(rejected.why, rejected.value) if rejected else None
         return web.answer(cronos.VerifyAnswer(is_valid=reason is None, invalid_reason=reason))
 

@@ -17,7 +17,7 @@ from x402sim.clock import Clock
 from x402sim.facilitator.settings import FacilitatorSettings
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address, Hash
-from x402sim.protocol.eip3009 import Authorization, is_early, is_late
+from x402sim.protocol.eip3009 import Authorization, is_early, is_late, transfer_digest
 from x402sim.protocol.header import SignedPayment
 from x402sim.protocol.messages import RequiredPayment
 from x402sim.protocol.networks import Network
@@ -104,15 +104,42 @@ class Pending(msgspec.Struct, frozen=True):
 SettleResult = Transferred | NotTransferred | Rejected | Pending
 
 
-def verify(facilitator: Facilitator, asked: Asked) -> Rejected | None:
-    """Return why a payment is invalid for its requirements, or None; nothing changes."""
+async def verify(facilitator: Facilitator, asked: Asked) -> Rejected | None:
+    """Return why a payment is invalid for its requirements, or None; nothing changes.
+
+    A payer that is a contract is asked whether the signature is its own. Raises `ChainUnavailable`
+    if the chain does not say whether the payer is one, and the signature is no account's.
+    """
     if asked.payment is None:
         return Rejected(Invalid.HEADER)
     network = facilitator.network
     named = replace(network, name=asked.network) if asked.network is not None else network
     case = Verification(asked.payment, asked.requirements, named, asked.terms)
+    case = structs.replace(case, wallet=await _wallet_says(facilitator, case))
     broken = first_broken((*STANDARD, *facilitator.rules), case)
     return Rejected(broken.refusal, broken.reason(case)) if broken else None
+
+
+async def _wallet_says(facilitator: Facilitator, case: Verification) -> bool | None:
+    """Return what the payer's contract says of the signature (EIP-1271); None without a contract.
+
+    Raises `ChainUnavailable`.
+    """
+    chain, payment = facilitator.chain, case.payment
+    auth = payment.authorization
+    digest = transfer_digest(auth, facilitator.network.domain)
+    try:
+        if not await chain.code(auth.from_):
+            return None
+        asked = abi.is_valid_signature(digest, payment.signature)
+        answer = await chain.call(Call(facilitator.account, auth.from_, asked))
+    except Reverted:
+        return False
+    except ChainError as unknown:
+        if case.is_signed_by_payer():
+            return None
+        raise ChainUnavailable(f"whether the payer is a contract is not known: {unknown}") from None
+    return answer[:32] == abi.VALID_SIGNATURE
 
 
 async def verify_and_simulate(
@@ -122,7 +149,7 @@ async def verify_and_simulate(
 
     Raises `ChainUnavailable`.
     """
-    rejected = verify(facilitator, asked)
+    rejected = await verify(facilitator, asked)
     if rejected is not None or asked.payment is None:
         return rejected or Rejected(Invalid.HEADER)
     if not facilitator.settings.simulates_verify:
@@ -148,7 +175,7 @@ async def settle(facilitator: Facilitator, asked: Asked) -> SettleResult:
     not sent twice. Raises `ChainUnavailable` unless something was sent.
     """
     tx_hash = _sent_earlier(facilitator, asked)
-    rejected = verify(facilitator, asked if tx_hash is None else _in_its_window(asked))
+    rejected = await verify(facilitator, asked if tx_hash is None else _in_its_window(asked))
     if rejected is not None or asked.payment is None:
         return rejected or Rejected(Invalid.HEADER)
     payment = asked.payment

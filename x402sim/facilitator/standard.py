@@ -17,7 +17,8 @@ from starlette.routing import Route
 from x402sim import web
 from x402sim.chain.base import ChainUnavailable
 from x402sim.chain.reverts import Cause
-from x402sim.facilitator import engine
+from x402sim.facilitator import discovery, engine
+from x402sim.facilitator.discovery import Catalogue
 from x402sim.facilitator.engine import (
     Asked,
     Facilitator,
@@ -31,7 +32,13 @@ from x402sim.protocol import x402, x402_reasons
 from x402sim.protocol.crypto import checksum, to_hex
 from x402sim.protocol.messages import BadMessage, RequiredPayment, decode
 from x402sim.protocol.rules import Terms
-from x402sim.protocol.x402 import RequirementsV1, RequirementsV2, Version
+from x402sim.protocol.x402 import (
+    AnyRequirements,
+    RequirementsV1,
+    RequirementsV2,
+    StandardPayment,
+    Version,
+)
 
 SUPPORTED_PATH = "/supported"
 VERIFY_PATH = "/verify"
@@ -40,6 +47,7 @@ _FIELDS = ", ".join(field.encode_name for field in msgspec.structs.fields(x402.F
 INDEX = f"""\
 A facilitator of the x402 standard, versions 1 and 2.
 GET  {SUPPORTED_PATH}
+GET  {discovery.PATH}   ?type=http&limit=20&offset=0
 POST {VERIFY_PATH}   {{{_FIELDS}}}
 POST {SETTLE_PATH}   the same body
 """
@@ -58,10 +66,13 @@ class _Read(msgspec.Struct, frozen=True):
     version: Version
     asked: Asked
     payer: str
+    url: str
+    wanted: AnyRequirements
 
 
 def routes(facilitator: Facilitator) -> list[Route]:
     """Return the routes of this dialect."""
+    catalogue = Catalogue(facilitator.clock)
 
     async def supported(_: Request) -> Response:
         return web.answer(_supported(facilitator))
@@ -70,12 +81,19 @@ def routes(facilitator: Facilitator) -> list[Route]:
         return web.answer(await _verified(facilitator, await _body(request)))
 
     async def settle(request: Request) -> Response:
-        return web.answer(await _settled(facilitator, await _body(request)))
+        return web.answer(await _settled(facilitator, await _body(request), catalogue))
+
+    async def resources(request: Request) -> Response:
+        try:
+            return web.answer(catalogue.page(request.query_params))
+        except ValueError as wrong:
+            return web.error(400, "Invalid query", str(wrong))
 
     return [
         Route(SUPPORTED_PATH, supported, methods=["GET"]),
         Route(VERIFY_PATH, verify, methods=["POST"]),
         Route(SETTLE_PATH, settle, methods=["POST"]),
+        Route(discovery.PATH, resources, methods=["GET"]),
     ]
 
 
@@ -115,7 +133,9 @@ async def _verified(facilitator: Facilitator, body: x402.FacilitatorRequest) -> 
     return x402.Verified(is_valid=refused is None, invalid_reason=reason_seen, payer=read.payer)
 
 
-async def _settled(facilitator: Facilitator, body: x402.FacilitatorRequest) -> x402.Settlement:
+async def _settled(
+    facilitator: Facilitator, body: x402.FacilitatorRequest, catalogue: Catalogue
+) -> x402.Settlement:
     read = _read(facilitator, body)
     if isinstance(read, _Unread):
         version: Version = 1 if body.x402_version == 1 else 2
@@ -129,6 +149,8 @@ async def _settled(facilitator: Facilitator, body: x402.FacilitatorRequest) -> x
         outcome = await engine.settle(facilitator, read.asked)
     except ChainUnavailable as error:  # nothing was sent
         return _settlement(facilitator, read, x402_reasons.UNEXPECTED_SETTLE, message=str(error))
+    if isinstance(outcome, Transferred):
+        catalogue.add(read.version, read.url, read.wanted)
     return _outcome(facilitator, read, outcome)
 
 
@@ -216,7 +238,18 @@ def _read(facilitator: Facilitator, body: x402.FacilitatorRequest) -> _Read | _U
         x402.network_name(version, facilitator.network),
         Terms(may_exceed=version == 1, domain=wanted.extra or {}, now_s=facilitator.clock.now_s()),
     )
-    return _Read(version, asked, checksum(signed.authorization.from_))
+    return _Read(
+        version, asked, checksum(signed.authorization.from_), _url(payment, wanted), wanted
+    )
+
+
+def _url(payment: StandardPayment, wanted: AnyRequirements) -> str:
+    """Return the URL of what a payment is for; empty if it does not say."""
+    match wanted:
+        case RequirementsV1(resource=url):
+            return url
+        case RequirementsV2():
+            return payment.resource.url if payment.resource else ""
 
 
 def _requirements(version: Version, body: bytes) -> RequirementsV1 | RequirementsV2:

@@ -90,6 +90,15 @@ class Wallet:
             )
         return cls(key)
 
+    def of_contract(self, account: str) -> "Wallet":
+        """Return this key as the owner of a wallet that is a contract, at an address (EIP-1271).
+
+        Its authorizations are from the contract; the key signs them. Raises `ValueError`.
+        """
+        wallet = Wallet(self._key.secret, nonces=self._nonces)
+        wallet.address_bytes = parse_address(account)
+        return wallet
+
     @property
     def address(self) -> str:
         """The address, in its EIP-55 spelling."""

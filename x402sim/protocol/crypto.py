@@ -36,6 +36,8 @@ Hash = NewType("Hash", bytes)
 ZERO_ADDRESS = Address(bytes(20))
 HALF_ORDER = 0x7FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFF5D576E7357A4501DDFE92F46681B20A0
 ORDER = 2 * HALF_ORDER + 1
+UNDEPLOYED = bytes.fromhex("6492" * 16)
+"""How a signature ends that is wrapped with the call that would deploy its wallet (EIP-6492)."""
 LONGEST_SHOWN = 50
 """A longer text that is no hex is not shown in an error: an address has 42 characters, a key 64."""
 
@@ -95,6 +97,11 @@ def canonical(signature: bytes) -> bytes:
     if HALF_ORDER < s <= 2 * HALF_ORDER and v in (27, 28):
         s, v = ORDER - s, 55 - v
     return r + s.to_bytes(32) + bytes([v])
+
+
+def is_of_undeployed(signature: bytes) -> bool:
+    """Whether a signature is wrapped for a smart wallet that is not deployed yet (EIP-6492)."""
+    return signature.endswith(UNDEPLOYED)
 
 
 def from_hex(text: str, size: int) -> bytes:

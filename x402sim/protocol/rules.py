@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from x402sim.protocol.crypto import BadSignature, canonical, recover
+from x402sim.protocol.crypto import BadSignature, canonical, is_of_undeployed, recover
 from x402sim.protocol.eip3009 import is_early, is_late, transfer_digest
 from x402sim.protocol.header import SignedPayment
 from x402sim.protocol.messages import PaymentRequirements, RequiredPayment, wire_name
@@ -132,6 +132,7 @@ class Invalid(Enum):
     RECIPIENT = "another recipient"
     AMOUNT = "another amount"
     SIGNATURE = "not signed by the payer"
+    UNDEPLOYED = "signed for a smart wallet that is not deployed"
     DOMAIN = "no name and version of the token's domain"
     DOMAIN_NAME = "another name in the token's domain"
     DOMAIN_VERSION = "another version in the token's domain"
@@ -159,6 +160,8 @@ class Verification(msgspec.Struct, frozen=True):
     supported: Network
     terms: Terms | None = None
     """Further demands, in the dialects of the x402 standard."""
+    wallet: bool | None = None
+    """Whether the payer's contract calls the signature its own (EIP-1271); None without one."""
 
     def pays_enough(self) -> bool:
         """Compare the amount with the required one (5/exact-amount)."""
@@ -168,8 +171,10 @@ class Verification(msgspec.Struct, frozen=True):
         return wanted == str(value)
 
     def is_signed_by_payer(self) -> bool:
-        """Recover the signer and compare it with `from` (5/signature-proves)."""
-        return self._is_signer(self.payment.signature)
+        """Recover the signer and compare it with `from`; of a contract, what it says of the
+        signature counts, as at Circle's token (5/signature-proves).
+        """
+        return self._is_signer(self.payment.signature) if self.wallet is None else self.wallet
 
     def gives_consent(self) -> bool:
         """Tell the same of the form of the signature that the token accepts."""
@@ -278,6 +283,11 @@ STANDARD: Rules[Verification, Invalid] = (
         "x402/valid-after",
         Invalid.EARLY,
         lambda case, terms: not is_early(case.payment.authorization, terms.now_s),
+    ),
+    _demand(
+        "x402/deployed-wallet",
+        Invalid.UNDEPLOYED,
+        lambda case, _: not is_of_undeployed(case.payment.signature),
     ),
 )
 """What the x402 standard's facilitators demand as well, before `VERIFICATION`; none of it binds

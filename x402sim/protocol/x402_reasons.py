@@ -29,6 +29,7 @@ _INVALID: dict[Invalid, str] = {
     Invalid.RECIPIENT: "invalid_exact_evm_payload_recipient_mismatch",
     Invalid.AMOUNT: "invalid_exact_evm_payload_authorization_value",
     Invalid.SIGNATURE: SIGNATURE,
+    Invalid.UNDEPLOYED: "invalid_exact_evm_payload_undeployed_smart_wallet",
     Invalid.DOMAIN: INVALID_REQUIREMENTS,
     Invalid.DOMAIN_NAME: INVALID_REQUIREMENTS,
     Invalid.DOMAIN_VERSION: INVALID_REQUIREMENTS,

@@ -32,6 +32,7 @@ async def perp_quote(service: Service, request: Request) -> Response:
 
 async def perp_market(service: Service, request: Request) -> Response:
     """GET /api/perp/market: 402, or a snapshot of the market, at the quote's price."""
+    await web.read_body(request)  # only after it can a service see that its client has hung up
     return await sell(service, request, MARKET, lambda: web.answer(quotes.market()))
 
 
@@ -108,6 +109,7 @@ async def show_payment(service: Service, request: Request) -> Response:
 
 async def list_agents(service: Service, request: Request) -> Response:
     """GET /api/agents: the list of agents (4.3/list)."""
+    await web.read_body(request)
     content = web.answer(AgentList(agents=agents(service)))
     if service.settings.decisions.agents_free:
         return content

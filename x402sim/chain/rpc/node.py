@@ -1,6 +1,6 @@
 """A proxy to a node's own JSON-RPC. Requests and answers pass unchanged. Callers with read access
-may call the methods of `READS`; all others, some of which control a test node, need control of the
-world.
+may call the methods of `READS`, and send what is signed; all others, some of which control a test
+node, need control of the world.
 """
 
 from typing import Any
@@ -19,6 +19,7 @@ from x402sim.web import answer, application, read_body
 
 READS = frozenset(
     (
+        "eth_accounts",
         "eth_blockNumber",
         "eth_call",
         "eth_chainId",
@@ -28,18 +29,29 @@ READS = frozenset(
         "eth_getBalance",
         "eth_getBlockByHash",
         "eth_getBlockByNumber",
+        "eth_getBlockReceipts",
         "eth_getCode",
+        "eth_getFilterChanges",
+        "eth_getFilterLogs",
         "eth_getLogs",
+        "eth_getRawTransactionByHash",
         "eth_getStorageAt",
         "eth_getTransactionByHash",
         "eth_getTransactionCount",
         "eth_getTransactionReceipt",
         "eth_maxPriorityFeePerGas",
+        "eth_newBlockFilter",
+        "eth_newFilter",
+        "eth_newPendingTransactionFilter",
+        "eth_requestAccounts",
         "eth_syncing",
+        "eth_uninstallFilter",
         "net_version",
         "web3_clientVersion",
     )
 )
+SENDS = "eth_sendRawTransaction"
+"""What anybody may send: its sender has signed it, and pays for it."""
 PARSE_ERROR, NODE_GONE, NOT_OFFERED = -32700, -32000, -32601
 
 
@@ -55,10 +67,12 @@ def node_rpc_app(chain: EvmChain, *, may_write: bool) -> Starlette:
         except BadMessage as wrong:
             return answer(jsonrpc.error(None, PARSE_ERROR, f"cannot be read as JSON: {wrong}"))
         writes = [each for each in _calls(asked) if each.get("method") not in READS]
-        if writes and not may_write:
-            named = jsonrpc.shown(writes[0].get("method"))
-            text = f"{named} is not offered here, only reading: {', '.join(sorted(READS))}"
-            return answer(jsonrpc.error(writes[0].get("id"), NOT_OFFERED, text))
+        controls = [each for each in writes if each.get("method") != SENDS]
+        if controls and not may_write:
+            named = jsonrpc.shown(controls[0].get("method"))
+            offered = ", ".join((*sorted(READS), SENDS))
+            text = f"{named} is not offered here, only reading and sending: {offered}"
+            return answer(jsonrpc.error(controls[0].get("id"), NOT_OFFERED, text))
         try:
             read = encode(asked)  # not the body: the node might read duplicate keys differently
             forwarded = await chain.pass_on(read, writes=bool(writes))

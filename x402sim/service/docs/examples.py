@@ -10,6 +10,8 @@ from x402sim.protocol.crypto import checksum
 from x402sim.protocol.messages import (
     Agent,
     HeaderPayload,
+    Market,
+    MarketPair,
     PaymentHeader,
     PaymentRecord,
     PaymentRequired,
@@ -55,6 +57,9 @@ def _payment_examples(price_base: int, network: Network) -> dict[str, msgspec.St
         "DepositRequired": _required(
             "/api/sessions/create", _deposit_base(network.decimals), deposit, network
         ),
+        "MarketRequired": _required(
+            "/api/perp/market", price_base, "A snapshot of the perpetual market", network
+        ),
         "AgentsRequired": _required("/api/agents", price_base, "The list of agents", network),
         "SettlementRequest": SettlementRequest(
             payment_id=PAYMENT_ID,
@@ -90,6 +95,13 @@ def _quote_examples(decisions: Decisions, price_base: int) -> dict[str, msgspec.
             liquidation_price=58110.5,
             funding_rate=0.0001,
             best_venue="Meridian",
+        ),
+        "Market": Market(
+            market=[
+                MarketPair(
+                    pair="BTC-USD", price=64210.5, funding_rate=0.0001, best_venue="Meridian"
+                )
+            ]
         ),
         "Agent": Agent(
             id="perp-quotes",

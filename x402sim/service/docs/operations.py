@@ -20,12 +20,13 @@ from x402sim.service.docs.responses import (
     payment_required,
     ref,
     refusals,
+    unsettled,
 )
 from x402sim.service.docs.schemas import Json
 from x402sim.spec.decisions import Decisions
 
 TAGS = {
-    "Paid requests": "The protected endpoint, its settlement, and the stored record.",
+    "Paid requests": "The protected endpoints, their settlement, and the stored record.",
     "Sessions": "A budget that is deposited once and spent request by request.",
     "Agents": "The services for sale.",
     "Documentation and health": "This document, the pages about it, and the health check.",
@@ -36,6 +37,7 @@ def api_paths(decisions: Decisions, price_base: int, network: Network, examples:
     """Return the paths of the API; `price_base` is the quote's price in base units."""
     return {
         "/api/perp/quote": {"post": _quote(decisions, price_base, network, examples)},
+        "/api/perp/market": {"get": _market(decisions, price_base, network, examples)},
         "/api/pay": {"post": _pay(decisions, examples)},
         "/api/payments/{paymentId}": {"get": _payment(decisions, examples)},
         "/api/sessions/create": {"post": _create_session(decisions, examples)},
@@ -52,8 +54,11 @@ def _quote(decisions: Decisions, price_base: int, network: Network, examples: Js
         "summary": "Quote a perpetual position (protected)",
         "description": f"Requires payment of {price} (4.2, 8). Without valid proof of payment the "
         "response is 402, whose resource is the path of this endpoint. Proof is the id of a "
-        "settled payment or of a session with enough budget (5).\n\n"
-        + _decided(decisions, "4.2/gate-before-body", "5/precedence", "5/short-session"),
+        "settled payment or of a session with enough budget (5), or a payment in the request "
+        "itself, as the x402 standard sends it.\n\n"
+        + _decided(
+            decisions, "4.2/gate-before-body", "5/precedence", "5/short-session", *_ONE_STEP
+        ),
         "parameters": PROOFS,
         "requestBody": body("QuoteRequest", examples),
         "responses": {
@@ -63,7 +68,30 @@ def _quote(decisions: Decisions, price_base: int, network: Network, examples: Js
                 {"quote": examples["Quote"]},
             ),
             **payment_required(decisions, examples["PaymentRequired"]),
-            **bad_body(decisions),
+            **bad_body(decisions, RequestError.INVALID_PAYMENT),
+            **unsettled(decisions),
+        },
+    }
+
+
+_GATE = ("4.2/gate-before-body", "5/precedence", "5/short-session")
+_ONE_STEP = ("5/one-step", "5/authorization-once")
+
+
+def _market(decisions: Decisions, price_base: int, network: Network, examples: Json) -> Json:
+    price = f"{price_base} base units ({to_decimal(price_base, network.decimals)} token)"
+    return {
+        "tags": ["Paid requests"],
+        "operationId": "market",
+        "summary": "A snapshot of the market (protected)",
+        "description": f"Requires payment of {price}, as a quote does. It has no body, so any "
+        "client of the x402 standard can ask for it.\n\n" + _decided(decisions, *_ONE_STEP),
+        "parameters": PROOFS,
+        "responses": {
+            "200": answer("Proof of payment accepted.", "Market", examples["Market"]),
+            **payment_required(decisions, examples["MarketRequired"]),
+            **errors(decisions, RequestError.INVALID_PAYMENT),
+            **unsettled(decisions),
         },
     }
 
@@ -161,7 +189,11 @@ def _agents(decisions: Decisions, examples: Json) -> Json:
     }
     if not decisions.agents_free:
         operation["parameters"] = PROOFS
-        operation["responses"] |= payment_required(decisions, examples["AgentsRequired"])
+        operation["responses"] |= {
+            **payment_required(decisions, examples["AgentsRequired"]),
+            **errors(decisions, RequestError.INVALID_PAYMENT),
+            **unsettled(decisions),
+        }
     return operation
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from x402sim.protocol.messages import ErrorBody
 from x402sim.protocol.refusals import Refusal, RequestError, is_final, status_of
+from x402sim.protocol.x402 import PAYMENT_HEADERS, RESPONSE_HEADERS
 from x402sim.service.docs.examples import PAYMENT_ID, SESSION_ID, plain
 from x402sim.service.docs.schemas import Json
 from x402sim.spec.decisions import Decisions
@@ -55,9 +56,14 @@ def error_of(decisions: Decisions, error: RequestError) -> Json:
     return _by_status(decisions, (error,))
 
 
-def bad_body(decisions: Decisions) -> Json:
+def bad_body(decisions: Decisions, *more: RequestError) -> Json:
     """Return the responses to a body that cannot be read, and the one without a database."""
-    return errors(decisions, *_BAD_BODY)
+    return errors(decisions, *_BAD_BODY, *more)
+
+
+def unsettled(decisions: Decisions) -> Json:
+    """Return the responses to a payment in the request that may still be settled."""
+    return _by_status(decisions, (Refusal.PENDING, Refusal.UNREACHABLE, Refusal.FAILED))
 
 
 def refusals(decisions: Decisions) -> Json:
@@ -71,10 +77,18 @@ _NO_DATABASE = RequestError.STORAGE_UNAVAILABLE
 
 def payment_required(decisions: Decisions, example: Json) -> Json:
     """Return the 402 of section 2.2, and what answers a session that is short if that differs."""
-    required = {"402": answer("No valid proof of payment (2.2).", "PaymentRequired", example)}
+    required = {"402": answer(_REQUIRED, "PaymentRequired", example)}
     if decisions.short_session_status == 402:
         return required
     return required | errors(decisions, RequestError.SESSION_CANNOT_PAY)
+
+
+_REQUIRED = (
+    "No valid proof of payment (2.2). `x402Version` and `accepts` in the body, and the header "
+    "PAYMENT-REQUIRED, offer the same payment in one step (versions 1 and 2 of the x402 standard); "
+    "`reason` tells what was wrong with the payment in the request. PAYMENT-RESPONSE tells of a "
+    "settlement that failed."
+)
 
 
 def _by_status(decisions: Decisions, named: Iterable[Refusal | RequestError]) -> Json:
@@ -113,6 +127,8 @@ def _body(error: Refusal | RequestError) -> ErrorBody:
 PROOFS = [
     {"$ref": "#/components/parameters/PaymentId"},
     {"$ref": "#/components/parameters/SessionId"},
+    {"$ref": "#/components/parameters/PaymentV1"},
+    {"$ref": "#/components/parameters/PaymentV2"},
 ]
 """The parameters of an endpoint that asks for proof of payment."""
 
@@ -130,6 +146,16 @@ def parameters(decisions: Decisions) -> Json:
         "SessionId": _header(
             "X-Session-Id", f"The id of a session: budget deduction (5). {both}", SESSION_ID
         ),
+        **{
+            f"PaymentV{version}": _header(
+                name,
+                f"A payment in one step, in version {version} of the x402 standard: base64 of its "
+                "JSON. It is settled if no other proof is accepted; the answer's headers "
+                f"{RESPONSE_HEADERS[version]} and X-Payment-Id tell of the settlement.",
+                "eyJ4NDAyVmVyc2lvbiI6...",
+            )
+            for version, name in PAYMENT_HEADERS.items()
+        },
     }
 
 

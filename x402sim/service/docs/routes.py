@@ -16,6 +16,7 @@ from x402sim import web
 from x402sim.protocol.refusals import RequestError
 from x402sim.service.docs.openapi import openapi
 from x402sim.service.docs.pages import interactive_page, llms_txt, page
+from x402sim.service.issue import AGENTS, MARKET, QUOTE
 from x402sim.service.state import Service
 from x402sim.version import VERSION
 
@@ -34,6 +35,7 @@ def documentation(service: Service) -> list[Route]:
         Route("/docs.css", _asset("docs.css", "text/css")),
         Route("/docs/{name}", partial(markdown, service)),
         Route("/openapi.json", partial(openapi_json, service)),
+        Route("/.well-known/x402", partial(well_known, service)),
     ]
 
 
@@ -64,6 +66,14 @@ async def openapi_json(service: Service, _: Request) -> Response:
             version=VERSION,
         )
     )
+
+
+async def well_known(service: Service, request: Request) -> Response:
+    """GET /.well-known/x402: the addresses of what is sold here, as indexes of x402 read it."""
+    free = service.settings.decisions.agents_free
+    sold = [QUOTE, MARKET] if free else [QUOTE, MARKET, AGENTS]
+    base = _base(request)
+    return web.answer({"version": 1, "resources": [base + path for path in sold]})
 
 
 async def interactive(_: Request) -> Response:

@@ -25,6 +25,7 @@ ACTIONS: dict[tuple[str, str], tuple[Action, type[Any]]] = {
     ("GET", "/accounts"): (look.accounts, Nothing),
     ("GET", "/state"): (look.state, Nothing),
     ("POST", "/faucet"): (money.faucet, money.Faucet),
+    ("POST", "/wallet"): (money.wallet, money.SmartWallet),
     ("POST", "/clock/advance"): (clocks.advance, clocks.Advance),
     ("POST", "/mine"): (blocks.mine, blocks.Mine),
     ("POST", "/mining"): (blocks.set_mining, blocks.Mining),

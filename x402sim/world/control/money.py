@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 
+from x402sim.chain import contract
 from x402sim.chain.base import Call, LogFilter
 from x402sim.chain.ledger.ledger import PLENTY_WEI
 from x402sim.chain.reverts import cause
@@ -28,6 +29,12 @@ class Faucet(msgspec.Struct, frozen=True):
 
     address: str
     amount: str = "100.00"
+
+
+class SmartWallet(msgspec.Struct, frozen=True):
+    """A wallet that is a contract (EIP-1271); `owner` is the account whose key signs for it."""
+
+    owner: str
 
 
 class Send(msgspec.Struct, frozen=True):
@@ -65,6 +72,15 @@ async def faucet(context: Context, asked: Faucet) -> Any:
     await minting(parts).fund(account, amount_base)
     await mine_now(parts)
     return {"address": asked.address, "balance": str(await balance_of(parts, account))}
+
+
+async def wallet(context: Context, asked: SmartWallet) -> Any:
+    """Make a wallet that is a contract, if it is not there yet: {"owner": "0x…"}."""
+    owner = account_of(asked.owner)
+    made = contract.wallet_address(owner)
+    slots = contract.wallet_storage(owner)
+    await rewinding(context.parts).set_code(made, contract.wallet_code(), slots)
+    return {"address": checksum(made)}
 
 
 async def balances(context: Context, asked: Accounts) -> Any:

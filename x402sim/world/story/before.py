@@ -8,6 +8,7 @@ import httpx
 import msgspec
 
 from x402sim.printable import printable
+from x402sim.protocol.crypto import ZERO_ADDRESS, checksum
 from x402sim.world.control.messages import Transfer, Who
 
 
@@ -49,3 +50,17 @@ class Before:
             tx_hashes=frozenset(each.tx_hash for each in moved),
             journal=who.journal,
         )
+
+    def since(
+        self, transfers: Iterable[Transfer], *, sender: str | None, to: str | None
+    ) -> list[Transfer]:
+        """Return the transfers since the story began, without mints; of these accounts if given."""
+        minter = checksum(ZERO_ADDRESS)
+        return [
+            each
+            for each in transfers
+            if each.tx_hash not in self.tx_hashes
+            and each.from_ != minter
+            and (sender is None or each.from_ == sender)
+            and (to is None or each.to == to)
+        ]

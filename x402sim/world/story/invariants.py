@@ -49,6 +49,8 @@ class Invariants:
         """The authorizations that were ever used to pay."""
         self._shown: dict[int, str] = {}
         """The payment ids that open requests show."""
+        self._paying: dict[int, bytes] = {}
+        """The authorizations of open requests that pay in one step."""
         self._reported: set[tuple[str, str]] = set()
         self.checked = 0
 
@@ -83,7 +85,12 @@ class Invariants:
                 self._offer(_packed(authorization), payment_id)
             case events.RequestSent(method="POST", payment_id=str(payment_id)):
                 self._shown[event.exchange] = payment_id
+            case events.RequestSent(authorization=str(authorization)) if self._is_paid_here(event):
+                self._paying[event.exchange] = self._known(authorization)
             case events.AnswerReceived() | events.NoAnswer():
+                paying = self._paying.pop(event.exchange, None)
+                if paying is not None and isinstance(event, events.AnswerReceived):
+                    yield from self._served_in_one_step(event, paying)
                 shown = self._shown.pop(event.exchange, None)
                 if shown is not None and isinstance(event, events.AnswerReceived):
                     yield from self._served_if_paid(event, shown)
@@ -91,6 +98,17 @@ class Invariants:
                 pass
             case _:
                 assert_never(event)
+
+    def _is_paid_here(self, event: events.RequestSent) -> bool:
+        """Tell whether a request goes to a service, which a payment in one step is for."""
+        return event.to in self._parts.services
+
+    def _served_in_one_step(
+        self, event: events.AnswerReceived, authorization: bytes
+    ) -> Iterator[Broken]:
+        """Check that what a request that pays is answered with was paid before."""
+        if event.status == 200 and authorization not in self._used:
+            yield SERVED_IF_PAID, "a transfer before it is served", f"none by {authorization.hex()}"
 
     def _offer(self, authorization: bytes, payment_id: str) -> None:
         ids = self._presented.get(authorization, ())

@@ -8,7 +8,7 @@ import math
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 import httpx
 import msgspec
@@ -20,7 +20,7 @@ from x402sim.payer.policies import PayerPolicy
 from x402sim.payer.session import SessionAuth
 from x402sim.printable import described
 from x402sim.protocol import abi
-from x402sim.protocol.crypto import ZERO_ADDRESS, checksum, parse_address, to_hex
+from x402sim.protocol.crypto import checksum, parse_address, to_hex
 from x402sim.protocol.messages import Agent
 from x402sim.protocol.networks import Network
 from x402sim.rng import Stream
@@ -87,26 +87,33 @@ class LiveWorld:
         return self.stage.rng.stream(f"story {name}")
 
     async def payer(
-        self, name: str, *, balance: str | None = None, policy: PayerPolicy | None = None
+        self,
+        name: str,
+        *,
+        balance: str | None = None,
+        policy: PayerPolicy | None = None,
+        wallet: Literal["key", "smart"] = "key",
     ) -> Payer:
         """Return a new payer with `balance` tokens, such as "1.00", or none.
+
+        A "smart" wallet is a contract (EIP-1271), whose owner's key signs (needs "control chain").
 
         `policy` is for `buy`, `fetch` and `open_session`: how often it tries, whether it opens
         sessions, and what it may spend (`x402sim.policies`). Raises `ValueError` for the name of
         another payer in this story, whose wallet the new one would share.
         """
-        if name in self._names:
-            raise ValueError(f"there is a payer named {name!r} already; names are unique")
-        if name in market.parts_of(self.stage):
-            raise ValueError(f"there is a part named {name!r}: give the payer another name")
+        market.require_new(self.stage, self._names, name)
         self._names.add(name)
-        wallet = self.stage.wallet(name)
-        self.record(events.PayerJoined(name=name, address=wallet.address))
+        held = self.stage.wallet(name)
+        if wallet == "smart":
+            made = await self._control("POST", "wallet", {"owner": held.address})
+            held = held.of_contract(made["address"])
+        self.record(events.PayerJoined(name=name, address=held.address))
         if balance is not None and self._can_fund:
-            await self.fund(wallet.address, balance)
+            await self.fund(held.address, balance)
         if policy is not None:
             self.note("policy", payer=name, policy=repr(policy))
-        return Payer(self, name, wallet, self.connect(name), Account(policy or PayerPolicy()))
+        return Payer(self, name, held, self.connect(name), Account(policy or PayerPolicy()))
 
     async def population(
         self,
@@ -349,15 +356,8 @@ class LiveWorld:
     ) -> list[Transfer]:
         """Return the transfers since the story began, without mints; of one payer if given."""
         found = msgspec.convert(await self._control("GET", "transfers"), list[Transfer])
-        minter = checksum(ZERO_ADDRESS)
-        return [
-            each
-            for each in found
-            if each.tx_hash not in self.before.tx_hashes
-            and each.from_ != minter
-            and (sender is None or each.from_ == sender.address)
-            and (to is None or each.to == to.address)
-        ]
+        payer, payee = (None if each is None else each.address for each in (sender, to))
+        return self.before.since(found, sender=payer, to=payee)
 
     # --- what must hold --------------------------------------------------------------
 

@@ -1,6 +1,6 @@
 """Who sells in a world? The parts by name, and the agents that each service lists."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, get_args
 
 import msgspec
@@ -22,6 +22,14 @@ def parts_of(stage: OpenStage) -> frozenset[events.Part]:
     parts = stage.parts
     named = (*parts.services, *parts.recipe.facilitators) if parts else ()
     return frozenset((*named, stage.first, *stage.others, *events.OUTSIDE, "service", "chain"))
+
+
+def require_new(stage: OpenStage, payers: Collection[str], name: str) -> None:
+    """Raise `ValueError` for the name of a payer or a part that is there already."""
+    if name in payers:
+        raise ValueError(f"there is a payer named {name!r} already; names are unique")
+    if name in parts_of(stage):
+        raise ValueError(f"there is a part named {name!r}: give the payer another name")
 
 
 async def agents(stage: OpenStage, service: events.ServiceName) -> list[Agent]:

@@ -19,6 +19,7 @@ from x402sim.events import AnswerReceived, ExchangeEvent, NoAnswer, Part, Reques
 from x402sim.journal import Journal
 from x402sim.protocol.header import authorization_of, decode_header
 from x402sim.protocol.messages import BadMessage, decode
+from x402sim.protocol.x402 import PAYMENT_HEADERS, read_payment
 from x402sim.rng import Stream
 from x402sim.world.transport.latency import Latency
 from x402sim.world.transport.middleware import ABORT
@@ -201,7 +202,7 @@ class Link(httpx.AsyncBaseTransport):
             path=_path(request, body, self._to),
             payment_id=_text(fields.payment_id) or _text(request.headers.get("x-payment-id")),
             session_id=_text(request.headers.get("x-session-id")),
-            authorization=_authorization(fields.payment_header),
+            authorization=_authorization(fields.payment_header) or _in_one_step(request),
         )
 
     def _received(self, response: httpx.Response, exchange: int) -> AnswerReceived:
@@ -215,7 +216,7 @@ class Link(httpx.AsyncBaseTransport):
             status=response.status_code,
             error=_text(error),
             final=_flag(fields.final),
-            payment_id=_text(fields.payment_id),
+            payment_id=_text(fields.payment_id) or _text(response.headers.get("x-payment-id")),
             session_id=_text(fields.session_id),
             tx_hash=_text(fields.tx_hash),
             ok=_flag(fields.is_valid if fields.success is None else fields.success),
@@ -272,6 +273,18 @@ def _authorization(payment_header: object) -> str | None:
     except BadMessage:
         return "unreadable"
     return auth.nonce.hex()
+
+
+def _in_one_step(request: httpx.Request) -> str | None:
+    """Return the nonce of the payment in a request of the x402 standard, as `_authorization`."""
+    for version, name in PAYMENT_HEADERS.items():
+        if name in request.headers:
+            try:
+                payment = read_payment(version, request.headers[name])
+            except BadMessage:
+                return "unreadable"
+            return payment.signed.authorization.nonce.hex()
+    return None
 
 
 def _text(value: object) -> str | None:

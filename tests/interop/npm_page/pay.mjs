@@ -1,0 +1,71 @@
+// Opens a page in headless Chromium. The wallet is an EIP-1193 provider that is injected before the
+// page runs, as extensions do; its requests go to the chain's JSON-RPC from the extension's origin.
+
+import chromium from "@sparticuz/chromium";
+import { readFile } from "node:fs/promises";
+import puppeteer from "puppeteer-core";
+
+let text = "";
+for await (const chunk of process.stdin) text += chunk;
+const given = JSON.parse(text);
+const here = (name) => readFile(new URL(name, import.meta.url));
+const files = {
+  "/": ["text/html", await here("page.html")],
+  "/ethers.js": ["text/javascript", await here("node_modules/ethers/dist/ethers.min.js")],
+};
+
+// The wallet: it asks the node, whose accounts are its own.
+const asked = [];
+async function wallet(request) {
+  asked.push(request.method);
+  const answer = await fetch(given.rpc, {
+    method: "POST",
+    headers: { "Content-Type": "application/json", Origin: given.wallet },
+    body: JSON.stringify({ jsonrpc: "2.0", id: asked.length, params: [], ...request }),
+  });
+  return answer.json();
+}
+
+const browser = await puppeteer.launch({
+  args: chromium.args,
+  executablePath: await chromium.executablePath(),
+  headless: "shell",
+});
+try {
+  const page = await browser.newPage();
+  const said = [];
+  page.on("console", (message) => said.push(message.text()));
+  page.on("pageerror", (error) => said.push(String(error)));
+  await page.exposeFunction("askWallet", wallet);
+  await page.evaluateOnNewDocument(() => {
+    window.ethereum = {
+      async request(request) {
+        const answer = await window.askWallet(request);
+        if (answer.error) throw answer.error;
+        return answer.result;
+      },
+      on() {},
+      removeListener() {},
+    };
+  });
+  await page.setRequestInterception(true);
+  page.on("request", (request) => {
+    const url = new URL(request.url());
+    if (url.origin !== given.page) return request.continue();
+    const [contentType, body] = files[url.pathname] ?? ["text/plain", ""];
+    return request.respond({ contentType, body });
+  });
+  await page.goto(given.page);
+  await page.waitForFunction("window.ready", { timeout: 10_000 }).catch(() => {
+    throw new Error(`the page did not start: ${said.join("; ")}`);
+  });
+  const run = (name, ...args) =>
+    page.evaluate((name, args) => window[name](...args), name, args).catch((error) => {
+      throw new Error(`${name}: ${error.message}; the page said: ${said.join("; ")}`);
+    });
+  const bought = await run("buy", given.url, given.body);
+  const sent = await run("send", given.token, given.shop, "7");
+  console.log(JSON.stringify({ bought, sent, asked }));
+} finally {
+  await browser.close();
+}

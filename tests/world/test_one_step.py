@@ -1,0 +1,89 @@
+"""Payments in one step under virtual time, while answers are lost and the service crashes.
+
+No payer is charged twice for what it asked for once, and only what is paid is served: the
+invariants of every run see to that, too.
+"""
+
+import asyncio
+from collections import Counter
+from typing import Any
+
+import httpx
+import pytest
+
+from x402sim import Fault, LiveWorld, PaymentAuth, PaymentFailed, World
+from x402sim.world.story.invariants import SERVED_IF_PAID
+
+LATENCY = {"service": (0.1, 0.5), "facilitator": (0.05, 0.5), "explorer": 0.05, "rpc": [0.01, 0.02]}
+MARKET = "/api/perp/market"
+TROUBLES = (
+    Fault(victim="service", does="lose answer", path=MARKET),
+    Fault(victim="service", does="lose answer", path=MARKET, skip=1),
+    Fault(victim="service", does="lose request", path=MARKET, skip=1),
+    Fault(victim="service", does="duplicate", path=MARKET, skip=1),
+    Fault(victim="service", does="crash after", path=MARKET, skip=1),
+    Fault(victim="service", does="crash before", path=MARKET, skip=1),
+    Fault(victim="service", does="answer", path=MARKET, skip=1, status=500, work_done=True),
+    Fault(victim="facilitator", does="lose answer", path="/settle"),
+    Fault(victim="facilitator", does="lose request", path="/settle"),
+    Fault(victim="facilitator", does="crash before", path="/settle"),
+    Fault(victim="facilitator", does="answer", path="/settle", status=502, work_done=True),
+    Fault(victim="facilitator", does="lose answer", path="/verify"),
+    Fault(victim="rpc", does="lose answer", times=3),
+)
+PAYERS, ASKS, TRIES = 3, 8, 40
+
+
+async def shop(world: LiveWorld) -> None:
+    """Some payers ask again and again, each time until they are served."""
+    counts: Counter[str] = Counter()
+
+    async def buy(number: int) -> None:
+        luck = world.rng(f"payer {number}")
+        someone = await world.payer(f"payer {number}", balance="10.00")
+        version: Any = 1 + number % 2
+        auth = PaymentAuth(someone.wallet, clock=world.clock, version=version)
+        http = world.client(someone, auth)
+        for _ in range(ASKS):
+            await world.clock.sleep(luck.expovariate(1 / 20))
+            await world.fault(luck.choice(TROUBLES))
+            await served(http, auth)
+        transfers = await world.transfers(someone)
+        world.expect(len(transfers), ASKS, "5/nonce-once")
+        counts["signed"] += auth.signed_base // 10_000
+        counts["served"] += ASKS
+
+    async def served(http: httpx.AsyncClient, auth: PaymentAuth) -> None:
+        for _ in range(TRIES):
+            try:
+                if (await http.get(MARKET)).status_code == 200:
+                    return
+            except (PaymentFailed, httpx.TransportError) as failed:
+                world.note("not served", text=str(failed))
+            await world.clock.sleep(10)
+        world.expect("never served", "served", "1/repeat-served")
+
+    await asyncio.gather(*(buy(number) for number in range(PAYERS)))
+    world.expect(counts["signed"], counts["served"], "5/nonce-once")
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_everything_is_charged_once_and_served(seed: int) -> None:
+    run = World(seed=seed, latency=LATENCY).play(shop)
+    assert run.outcome == "passed", (run.reason, [each for each in run.checked if not each.ok])
+
+
+def test_serving_before_the_money_moves_would_be_seen() -> None:
+    from x402sim import Settings
+    from x402sim.policies import ServeBeforeSettle, ServicePolicy
+
+    async def story(world: LiveWorld) -> None:
+        alice = await world.payer("alice", balance="1.00")
+        auth = PaymentAuth(alice.wallet, clock=world.clock, version=2)
+        lost = Fault(victim="facilitator", does="lose request", path="/settle")
+        await world.fault(lost)
+        assert (await world.client(alice, auth).get(MARKET)).status_code == 200
+
+    service = Settings(policy=ServicePolicy(serve=ServeBeforeSettle()))
+    run = World(seed=1, service=service).play(story)
+    assert SERVED_IF_PAID in {check.clause for check in run.checked if not check.ok}
