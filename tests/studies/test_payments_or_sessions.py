@@ -11,8 +11,8 @@ from tests.studies.payments_or_sessions import LATENCY, WAYS, experiment
 
 SEEDS = range(2)
 LOST = 0.01
-PAYMENT_GAS = 65_885
-"""Of transferWithAuthorization, whose payer and merchant have balances already."""
+PAYMENT_GAS = 85_770
+"""Of transferWithAuthorization of the ledger's token, whose payer and merchant have balances."""
 
 
 @pytest.fixture(scope="module")
