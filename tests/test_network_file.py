@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.serve.driver import Running
-from x402sim import MAINNET, TESTNET, Network
+from x402sim import MAINNET, TESTNET, LocalServer, Network
 from x402sim.cli import app
 from x402sim.network_file import choose_network, known_networks
 
@@ -119,3 +119,22 @@ def test_serve_service_and_conformance_take_a_file(file: Path) -> None:
         judged = ["conformance", url, "--world", ready["control"], "--only", "1/sign-settle-repeat"]
         done = CliRunner().invoke(app, judged)
         assert done.exit_code == 0, done.output
+
+
+def test_the_suite_pays_with_no_key_in_tokens_that_its_budget_does_not_count(file: Path) -> None:
+    """A budget of 2.00 is another amount in a token of 2 decimals: nothing is signed."""
+    file.write_text(ROW.replace("decimals = 18", "decimals = 2").replace("4711", "31337"))
+    with LocalServer(network=choose_network(None, file)) as server:
+        key = server.wallets[0].private_key
+        judged = [
+            "conformance",
+            server.url,
+            "--network-file",
+            str(file),
+            "--only",
+            "1/sign-settle-repeat",
+        ]
+        done = CliRunner().invoke(app, judged, env={"X402SIM_PAYER_KEY": key})
+        assert server.info.accounts[0].balance == "100000"
+    assert done.exit_code == 2, done.output
+    assert "has 2 decimals, and --budget counts in tokens of 6" in done.output

@@ -11,8 +11,8 @@ from tests.studies.payments_or_sessions import LATENCY, WAYS, experiment
 
 SEEDS = range(2)
 LOST = 0.01
-PAYMENT_GAS = 65_885
-"""Of transferWithAuthorization, whose payer and merchant have balances already."""
+PAYMENT_GAS = 85_770
+"""Of transferWithAuthorization of the ledger's token, whose payer and merchant have balances."""
 
 
 @pytest.fixture(scope="module")
@@ -45,11 +45,14 @@ def test_a_payment_waits_for_ten_messages_and_a_session_for_two(found):
     assert found["waiting_s"]["sessions"] == pytest.approx(2 * mean_s("service"), rel=0.05)
 
 
-def test_charged_and_not_served_is_as_likely_as_the_answers_after_the_charge(found):
-    for way, probability in (("payments", 1 - (1 - LOST) ** 2), ("sessions", LOST)):
+def test_charged_and_not_served_is_as_likely_as_a_lost_answer_with_the_quote(found):
+    """A lost receipt costs nothing: the payer shows its payment id all the same.
+
+    Of 50,286 payments in the study at full size, 1.004 % were not served.
+    """
+    for way in WAYS:
         charged, unserved = found["charged"][way], found["unserved"][way]
-        deviation = math.sqrt(charged * probability * (1 - probability))
-        assert abs(unserved - charged * probability) < 4 * deviation
+        assert abs(unserved - charged * LOST) < 4 * math.sqrt(charged * LOST * (1 - LOST))
         assert unserved > 0
 
 

@@ -42,6 +42,8 @@ REQUIRABLE = {
 }
 """What --require can demand; refunds, moreover, when they are due (`_undue`)."""
 INIT = "python -m x402sim target init"
+SPEC_DECIMALS = 6
+"""The decimals of the specification's token (2.1)."""
 BALANCE_OF = "0x70a08231"
 """The selector of balanceOf(address)."""
 BAD_GATEWAY = (502, 503, 504)
@@ -310,6 +312,12 @@ async def _require_money(probe: Probe, challenge: Challenge, plan: Plan) -> None
             f"the 402 asks for the network {name!r}, on which nothing can be signed (known: "
             f"{', '.join(setting.networks)}); describe it in --network-file, or judge the service "
             "without --payer-key"
+        )
+    if network.decimals != SPEC_DECIMALS:
+        raise NotReady(
+            f"the token on {name} has {network.decimals} decimals, and --budget counts in tokens "
+            f"of {SPEC_DECIMALS}, which the specification demands: judge the service without "
+            "--payer-key, or with --world"
         )
     if setting.rpc is None:
         return
