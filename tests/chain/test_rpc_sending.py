@@ -85,6 +85,7 @@ def test_a_transaction_of_type_0_moves_native_coin(rpc: Rpc) -> None:
         ({"chainId": 1}, "invalid chain id for signer: have 1 want 338"),
         ({"nonce": 1}, f"nonce too high: address {BOB}, tx: 1 state: 0"),
         ({"gas": 21_000}, "intrinsic gas too low: gas 21000, minimum needed"),
+        ({"gas": 25_000}, "insufficient gas for floor data gas cost: gas 25000, minimum needed"),
         ({"gas": 30_000_001}, "exceeds block gas limit"),
         ({"maxFeePerGas": 1, "maxPriorityFeePerGas": 0}, "max fee per gas less than block base"),
         ({"gasPrice": 1}, "maxFeePerGas: 1, baseFee: 5000000000000"),

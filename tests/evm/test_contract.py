@@ -28,9 +28,6 @@ HERE = Path(str(files(contract)))
 ADDED = {"version()", "DOMAIN_SEPARATOR()", "mint(address,uint256)"}
 """What our contract adds to OpenZeppelin's ERC3009 and Ownable."""
 NOT_ON_THE_LEDGER = {
-    "allowance(address,address)",
-    "approve(address,uint256)",
-    "transferFrom(address,address,uint256)",
     "eip712Domain()",
     "renounceOwnership()",
     "transferOwnership(address)",

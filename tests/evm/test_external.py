@@ -78,7 +78,9 @@ def test_sending_uses_eth_methods_only(run, chain, between):
     assert powers == set()
 
 
-@pytest.mark.parametrize(("advised", "base", "bid"), [(1000, 0, 1000), (1000, 1000, 1250)])
+@pytest.mark.parametrize(
+    ("advised", "base", "bid"), [(10**12, 0, 10**12), (10**12, 10**12, 125 * 10**10)]
+)
 def test_the_bid_is_the_advised_price_above_the_base_fee(run, chain, between, advised, base, bid):
     newest = between.truth("eth_getBlockByNumber", "latest", False)["result"]
     between.rules["eth_gasPrice"] = says(hex(advised))
@@ -88,12 +90,12 @@ def test_the_bid_is_the_advised_price_above_the_base_fee(run, chain, between, ad
 
 def test_where_only_we_bid_the_bid_does_not_grow(run, chain, between):
     """A node that advises what was paid last must not be outbid by ourselves, again and again."""
-    paid: list[int] = [1000]
+    paid: list[int] = [10**13]
     between.rules["eth_gasPrice"] = lambda: {"result": hex(paid[-1])}
     for name in range(5):
         tx_hash = run(chain.send(pay_call(name)))
         paid.append(run(chain.transaction(tx_hash)).gas_price)
-    assert set(paid) == {1000}
+    assert set(paid) == {10**13}
 
 
 def test_without_a_key_it_does_not_send(run, chain):

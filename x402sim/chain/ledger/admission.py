@@ -112,6 +112,15 @@ ADMISSION: Rules[Arrival, str] = (
             f"{gas.intrinsic_of(a.signed)}"
         ),
     ),
+    Rule(
+        "tx/floor-gas",
+        lambda a: a.signed.gas_limit >= gas.floor(a.signed.data),
+        "insufficient gas for floor data gas cost",
+        lambda a: (
+            f"insufficient gas for floor data gas cost: gas {a.signed.gas_limit}, minimum needed "
+            f"{gas.floor(a.signed.data)}"
+        ),
+    ),
     Rule("tx/known", lambda a: not a.is_known, "already known"),
     Rule(
         "tx/nonce-low",

@@ -28,6 +28,9 @@ KNOWN_ACCOUNT = 2_500
 """EIP-2929: by how much it is cheaper to look at an account that the transaction has touched."""
 KNOWN_SLOT = 2_000
 """EIP-2929: by how much it is cheaper to read a slot once more."""
+FLOOR_ZERO = 10
+FLOOR_NONZERO = 40
+"""EIP-7623's prices of one byte, for a transaction that does little else."""
 LISTED_ADDRESS, LISTED_SLOT = 2_400, 1_900
 """EIP-2930's prices of one entry of an access list."""
 
@@ -139,6 +142,17 @@ def intrinsic(data: bytes) -> int:
     """Return a transaction's intrinsic gas, charged before any code runs."""
     zeros = data.count(0)
     return TRANSACTION + CALLDATA_ZERO * zeros + CALLDATA_NONZERO * (len(data) - zeros)
+
+
+def floor(data: bytes) -> int:
+    """Return the least gas of a transaction, whatever its code used (EIP-7623)."""
+    zeros = data.count(0)
+    return TRANSACTION + FLOOR_ZERO * zeros + FLOOR_NONZERO * (len(data) - zeros)
+
+
+def total(data: bytes, execution: int = 0) -> int:
+    """Return the gas of a call whose code used `execution`."""
+    return max(intrinsic(data) + execution, floor(data))
 
 
 def intrinsic_of(signed: SignedTransaction) -> int:

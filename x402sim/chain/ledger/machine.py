@@ -204,14 +204,14 @@ class Machine:
     def call(self, call: Call, at_s: int) -> tuple[bytes, int]:
         """Run a call and discard its effects; return its result and gas. Raises `Reverted`."""
         if call.to != self.token.network.asset:
-            return wallets.call(self.state, call.to, call.data), gas.intrinsic(call.data)
+            return wallets.call(self.state, call.to, call.data), gas.total(call.data)
         mark = self.state.mark()
         try:
             now_s = max(at_s, self.state.head.timestamp_s)
             result, frame = run(self.token, self.state, call, now_s)
         finally:
             self.state.undo(mark)
-        return result, gas.intrinsic(call.data) + frame.gas_used
+        return result, gas.total(call.data, frame.gas_used)
 
     def logs(self, wanted: LogFilter) -> list[Log]:
         """Return the logs that pass a filter, oldest first."""
@@ -343,6 +343,7 @@ class Machine:
             gas_used = intrinsic + self.token.prices.refused(call.data, reason)
             if gas_used > tx.gas_limit or reason == OUT_OF_GAS:
                 gas_used, reason = tx.gas_limit, OUT_OF_GAS
+        gas_used = max(gas_used, gas.floor(call.data))
         fee = min(gas_used * tx.gas_price, state.native.get(call.sender, 0))
         state.put(state.native, call.sender, state.native.get(call.sender, 0) - fee)
         assert tx.block_number is not None

@@ -35,6 +35,7 @@ GAS_LIMIT = 200_000
 """More gas than any call of a stablecoin needs."""
 DEPLOY_TIMEOUT_S = 120
 POLL_S = 0.25
+REVERTED = "execution reverted"
 NOT_KNOWN = "the reason is not known"
 T = TypeVar("T")
 
@@ -135,9 +136,7 @@ class EvmChain:
         except ChainError:  # few public nodes offer traces
             return await self._tried_again(tx)
         output = read_bytes(trace.get("output") or "0x")
-        if output or trace.get("error") == "execution reverted":
-            return reverts.text_of(output)
-        return str(trace.get("error", ""))
+        return reverts.text_of(output) if output else _error(trace)
 
     async def _tried_again(self, tx: Transaction) -> str:
         """Call again on the block before, then on its own, whose time it had."""
@@ -282,6 +281,15 @@ class EvmChain:
 def _maybe(into: Callable[[Any], T]) -> Callable[[Any], T | None]:
     """Return a parser that passes null through."""
     return lambda given: None if given is None else into(given)
+
+
+def _error(trace: Json) -> str:
+    """Return the error of a call, or of the last one in it that made it revert without data."""
+    error = str(trace.get("error", ""))
+    if error != REVERTED:
+        return error
+    calls = [call for call in trace.get("calls", ()) if call.get("error")]
+    return _error(calls[-1]) if calls else ""
 
 
 def require_fit(call: Call) -> None:

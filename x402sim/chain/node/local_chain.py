@@ -102,7 +102,7 @@ class LocalChain(EvmChain):
 
     def _gas_limit(self, call: Call) -> int:
         if call.to == self.token and self._rewinding.take_forced_revert():
-            return gas.intrinsic(call.data) + TOO_LITTLE_GAS
+            return max(gas.intrinsic(call.data) + TOO_LITTLE_GAS, gas.floor(call.data))
         return GAS_LIMIT
 
     async def _pause(self) -> None:
