@@ -9,6 +9,7 @@ import pytest
 
 from tests.evm import find
 from tests.interop import node
+from tests.interop.table import shows
 from tests.serve.driver import ORDER, PRICE, QUOTE, Server, started
 from x402sim.chain.node.anvil import VARIABLE
 from x402sim.protocol.crypto import checksum
@@ -28,6 +29,7 @@ def server(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
         yield running
 
 
+@shows("browser of a paying page", "npm @sparticuz/chromium", "EIP-1193, x402 version 2")
 @slow
 def test_a_page_pays_with_an_injected_wallet(server: Server) -> None:
     told = {

@@ -5,34 +5,40 @@ from collections.abc import Iterator
 import pytest
 
 from tests.interop import onchain, venv
+from tests.interop.table import shows
 from tests.serve.driver import Server
 
-VERSIONS = {"v1": ("base-sepolia", 101), "v2": ("eip155:84532", 102)}
+NETWORKS = {1: "base-sepolia", 2: "eip155:84532"}
+REFUSED = {
+    1: "invalid_exact_evm_transaction_simulation_failed",
+    2: "invalid_exact_evm_nonce_already_used",
+}
+"""Why it does not verify a payment again that it has settled."""
+AMOUNT_BASE = 101
 
 
-@pytest.fixture(params=["ledger", pytest.param("anvil", marks=pytest.mark.thorough)])
+@pytest.fixture(
+    scope="module", params=["ledger", pytest.param("anvil", marks=pytest.mark.thorough)]
+)
 def server(request: pytest.FixtureRequest) -> Iterator[Server]:
     with onchain.chain(request.param) as running:
         yield running
 
 
-def test_it_verifies_and_settles_and_refuses_to_settle_twice(server: Server) -> None:
-    given = onchain.told(server, 1, 2)
-    found = venv.run("be_facilitator.py", given)
-    payer, facilitator = (server.ready["accounts"][n]["address"] for n in (1, 2))
-    for version, (network, _) in VERSIONS.items():
-        steps = found[version]
-        assert steps["verified"]["isValid"] is True
-        settled = steps["settled"]
-        assert (settled["success"], settled["network"]) == (True, network)
-        receipt = server.rpc("eth_getTransactionReceipt", settled["transaction"])
-        assert (receipt["status"], receipt["from"]) == ("0x1", facilitator.lower())
-        again = steps["again"]
-        assert (again["success"], again["errorReason"]) == (False, "transaction_failed")
-        reverted = server.rpc("eth_getTransactionReceipt", again["transaction"])
-        assert reverted["status"] == "0x0"
-        assert steps["checked again"]["isValid"] is False
-    assert found["v2"]["checked again"]["invalidReason"] == "invalid_exact_evm_nonce_already_used"
-    assert server.transfers(sender=payer) == [
-        (payer.lower(), given["shop"].lower(), amount) for _, amount in VERSIONS.values()
-    ]
+@shows("facilitator", "PyPI x402", "JSON-RPC, x402 version {version}")
+@pytest.mark.parametrize("version", [1, 2], ids=["v1", "v2"])
+def test_it_verifies_and_settles_and_refuses_to_settle_twice(server: Server, version: int) -> None:
+    given = onchain.told(server, 2 * version - 1, 2 * version)
+    payer, facilitator = (
+        server.ready["accounts"][n]["address"].lower() for n in (2 * version - 1, 2 * version)
+    )
+    steps = venv.run("be_facilitator.py", {**given, "x402": version, "amount": AMOUNT_BASE})
+    assert steps["verified"]["isValid"] is True
+    settled, again, checked = (steps[name] for name in ("settled", "again", "checked again"))
+    assert (settled["success"], settled["network"]) == (True, NETWORKS[version])
+    receipt = server.rpc("eth_getTransactionReceipt", settled["transaction"])
+    assert (receipt["status"], receipt["from"]) == ("0x1", facilitator)
+    assert (again["success"], again["errorReason"]) == (False, "transaction_failed")
+    assert server.rpc("eth_getTransactionReceipt", again["transaction"])["status"] == "0x0"
+    assert (checked["isValid"], checked["invalidReason"]) == (False, REFUSED[version])
+    assert server.transfers(sender=payer) == [(payer, given["shop"].lower(), AMOUNT_BASE)]

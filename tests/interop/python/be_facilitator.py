@@ -41,17 +41,16 @@ def required(version: int, amount: int) -> tuple[Any, Any]:
     return PaymentRequiredV1(error="", accepts=[asked_v1]), asked_v1
 
 
-found = {}
-for version in (1, 2):
-    whole, asked = required(version, 100 + version)
-    payment = payer.create_payment_payload(whole)
-    steps = {
-        "verified": facilitator.verify(payment, asked),
-        "settled": facilitator.settle(payment, asked),
-        "again": facilitator.settle(payment, asked),
-        "checked again": facilitator.verify(payment, asked),
-    }
-    found[f"v{version}"] = {
-        name: json.loads(step.model_dump_json(by_alias=True)) for name, step in steps.items()
-    }
-print(json.dumps(found))
+whole, asked = required(given["x402"], given["amount"])
+payment = payer.create_payment_payload(whole)
+steps = {
+    "verified": facilitator.verify(payment, asked),
+    "settled": facilitator.settle(payment, asked),
+    "again": facilitator.settle(payment, asked),
+    "checked again": facilitator.verify(payment, asked),
+}
+print(
+    json.dumps(
+        {name: json.loads(step.model_dump_json(by_alias=True)) for name, step in steps.items()}
+    )
+)
