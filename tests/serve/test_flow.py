@@ -55,13 +55,17 @@ def test_no_cache_stores_what_may_hold_a_proof_of_payment(server):
     "8/quote-price",
     "8/timeout",
 )
-def test_without_payment_the_answer_is_exactly_the_402_of_2_2(server):
+def test_without_payment_the_answer_is_the_402_of_2_2_and_the_standards(server):
     answer = server.http.post(QUOTE, json=ORDER)
     assert answer.status_code == 402
     assert answer.headers["content-type"] == "application/json"
     body = answer.json()
     assert re.fullmatch("pay_[A-Za-z0-9_-]{30,}", body.pop("paymentId"))
     assert "10000 base units" in body.pop("message")
+    assert body.pop("x402Version") == 1
+    (accepted,) = body.pop("accepts")
+    assert accepted["resource"] == server.ready["service"] + QUOTE
+    assert accepted["payTo"] == server.ready["payTo"]
     assert body == {
         "error": "Payment Required",
         "network": "cronos-testnet",
