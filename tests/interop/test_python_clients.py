@@ -14,7 +14,7 @@ from x402sim import BASE_SEPOLIA, PaymentAuth, PaymentFailed, Wallet
 
 MARKET = "/api/perp/market"
 NETWORKS = {1: "base-sepolia", 2: "eip155:84532"}
-ON_CRONOS = "x402 version 2 on Cronos, `spend_controls=False`"
+ON_CRONOS = "x402 version 2 on Cronos, `set_spend_controls(False)`"
 SENT_BACK = {1: "X-PAYMENT-RESPONSE", 2: "PAYMENT-RESPONSE"}
 
 

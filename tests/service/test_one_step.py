@@ -20,7 +20,7 @@ from tests.rig import (
     scene,
 )
 from tests.service.standard import MARKET, QUOTE, address, ask, changed, sign, told
-from x402sim.protocol.networks import BASE_SEPOLIA, MAINNET
+from x402sim.protocol.networks import BASE_SEPOLIA, MAINNET, TESTNET
 from x402sim.protocol.x402 import (
     PAYMENT_HEADERS,
     RESPONSE_HEADERS,
@@ -206,6 +206,13 @@ SAID: dict[str, tuple[dict[str, Any], str]] = {
 }
 SAID_V2 = {
     "another chain": ({"accepted.network": "eip155:1"}, "invalid_network"),
+    "the chain's name": ({"accepted.network": TESTNET.name}, "invalid_network"),
+    "another timeout": ({"accepted.maxTimeoutSeconds": 1}, "invalid_payment_requirements"),
+    "no domain": ({"accepted.extra": None}, "invalid_payment_requirements"),
+    "another domain": (
+        {"accepted.extra": {"name": "Foo", "version": TESTNET.token_version}},
+        "accepted.extra.name is 'Foo', offered was 'Bridged USDC (Stargate)'",
+    ),
     "another scheme": ({"accepted.scheme": "upto"}, "unsupported_scheme"),
     "another token": ({"accepted.asset": "0x" + "11" * 20}, "invalid_payment_requirements"),
     "another resource": (
@@ -229,6 +236,25 @@ async def test_what_is_said_wrong_is_402_with_the_reason(
     assert refused.status_code == 402, refused.text
     assert code in refused.json()["reason"]
     assert rig.transfers() == 0
+
+
+@scene
+async def test_addresses_may_be_in_lower_case(rig: ServiceRig) -> None:
+    required = await ask(rig)
+    first = required.json()["accepts"][0]
+    claims = {"accepted.payTo": first["payTo"].lower(), "accepted.asset": first["asset"].lower()}
+    assert (await ask(rig, **sign(rig, 2, required, claims=claims))).status_code == 200
+
+
+@VERSIONS
+@scene
+async def test_a_late_authorization_is_told_whose_clock_is_wrong(
+    rig: ServiceRig, version: Version
+) -> None:
+    end_s = rig.clock.now_s() - 10
+    late = await ask(rig, **sign(rig, version, await ask(rig), valid_before=end_s))
+    now_s = rig.clock.now_s()
+    assert f"validBefore is {end_s}, the server's clock says {now_s}" in late.json()["reason"]
 
 
 @scene

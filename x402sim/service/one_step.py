@@ -23,17 +23,19 @@ from x402sim.protocol.header import SignedPayment, encode_header
 from x402sim.protocol.messages import BadMessage, PaymentRequired, SettlementRequest, decode
 from x402sim.protocol.offers import offers
 from x402sim.protocol.refusals import Refusal, RequestError, SettlementRefused, Unpaid
-from x402sim.protocol.rules import VERIFICATION, Verification, first_broken, without
+from x402sim.protocol.rules import VERIFICATION, Invalid, Verification, first_broken, without
 from x402sim.protocol.x402 import (
     PAYMENT_HEADERS,
     REQUIRED_HEADER,
     RESPONSE_HEADERS,
+    RequirementsV2,
     Settlement,
     StandardPayment,
     Version,
     from_base64,
     network_name,
     payment_of,
+    requirements_v2,
     to_base64,
 )
 from x402sim.service.issue import Terms
@@ -55,6 +57,7 @@ class OneStep(msgspec.Struct, frozen=True):
 
     version: Version
     payer: str
+    valid_before: int
     settlement: SettlementRequest
 
 
@@ -91,6 +94,8 @@ def _match(service: Service, payment: StandardPayment, terms: Terms) -> OneStep:
     """Compare a payment with what is asked for; raises `Unpaid`."""
     network, auth = service.setup.network, payment.signed.authorization
     issued = replace(service.issuer.requirements(terms), description=UNSET)
+    if payment.accepted is not None:
+        _require_offered(payment.accepted, requirements_v2(issued, network))
     signed = _in_our_words(service, payment)
     if broken := first_broken(MATCH, case := Verification(signed, issued, network)):
         code = x402_reasons.invalid_reason(payment.version, broken.refusal)
@@ -102,6 +107,7 @@ def _match(service: Service, payment: StandardPayment, terms: Terms) -> OneStep:
     return OneStep(
         version=payment.version,
         payer=checksum(auth.from_),
+        valid_before=auth.valid_before,
         settlement=SettlementRequest(
             payment_id=service.issuer.derive(terms.resource, auth),
             payment_header=encode_header(auth, signed.signature, network),
@@ -116,6 +122,28 @@ def _in_our_words(service: Service, payment: StandardPayment) -> SignedPayment:
     if signed.network == network_name(payment.version, network):
         signed = replace(signed, network=network.name)
     return replace(signed, asset=signed.asset or checksum(network.asset))
+
+
+def _require_offered(accepted: RequirementsV2, offered: RequirementsV2) -> None:
+    """Raise `Unpaid` unless what a payer accepted in version 2 is what the 402 offers.
+
+    `MATCH` compares the amount and the addresses, which may be in lower case.
+    """
+    if accepted.network != offered.network:
+        code = x402_reasons.invalid_reason(2, Invalid.NETWORK)
+        raise Unpaid(code, _unlike("network", accepted.network, offered.network))
+    timeouts = (accepted.max_timeout_seconds, offered.max_timeout_seconds)
+    seen, extra = accepted.extra or {}, offered.extra or {}
+    for name, said, asked in (
+        ("maxTimeoutSeconds", *timeouts),
+        *((f"extra.{name}", seen.get(name), value) for name, value in extra.items()),
+    ):
+        if said != asked:
+            raise Unpaid(x402_reasons.INVALID_REQUIREMENTS, _unlike(name, said, asked))
+
+
+def _unlike(name: str, said: object, asked: object) -> str:
+    return f"accepted.{name} is {str(said)[:80]!r}, offered was {asked!r}"
 
 
 def _require_resource(payment: StandardPayment, path: str) -> None:
@@ -153,9 +181,16 @@ def refused(service: Service, paid: OneStep, why: SettlementRefused) -> Unpaid:
     """Return what answers a payment that was not settled."""
     row, code = why.refusal.row, _code(paid.version, why.refusal)
     is_kept = row.resend or (row.final is None and not why.final)
-    failed = Settlement(success=False, error_reason=code, error_message=str(why))
+    told = _late(service, paid) if why.refusal is Refusal.EXPIRED and not is_kept else str(why)
+    failed = Settlement(success=False, error_reason=code, error_message=told)
     headers = _told(service, paid, failed) if paid.version == 2 else None
-    return Unpaid(code, str(why), headers=headers, kept=why if is_kept else None)
+    return Unpaid(code, told, headers=headers, kept=why if is_kept else None)
+
+
+def _late(service: Service, paid: OneStep) -> str:
+    """Return why an authorization is too late, so that a payer sees whose clock is wrong."""
+    now_s = service.clock.now_s()
+    return f"validBefore is {paid.valid_before}, the server's clock says {now_s}; sign a new one"
 
 
 def _code(version: Version, refusal: Refusal) -> str:
