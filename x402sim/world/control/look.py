@@ -39,12 +39,12 @@ def token_info(network: Network) -> TokenInfo:
 
 
 async def accounts(context: Context, _: Nothing) -> Any:
-    """The ten funded accounts, with their private keys and balances in base units."""
+    """The funded accounts of `serve`, with their private keys and balances in base units."""
     return await funded_accounts(context.parts)
 
 
 async def funded_accounts(parts: Parts) -> list[Account]:
-    """Return the ten funded accounts, with their private keys and balances in base units."""
+    """Return the funded accounts, with their private keys and balances in base units."""
     return [
         Account(
             address=wallet.address,
