@@ -175,10 +175,13 @@ def told(text: str, instead: Refusal) -> Break:
 
 async def debited_first(service: Any, request: Request) -> Any:
     """The quote, for an endpoint whose payment is a middleware."""
-    granted = gate.find_pass(service, request.headers, app.QUOTE, 10_000)
-    if granted is None or not gate.spend(service, granted):
-        return app.payment_required(service, request, app.QUOTE, 10_000)
-    order = web.parse(await web.read_body(request), app.QuoteRequest)
+    body = await web.read_body(request)
+    try:
+        granted = gate.find_pass(service, request.headers, app.QUOTE, 10_000)
+        await gate.spend(service, granted, request.is_disconnected)
+    except app.Unpaid as why:
+        return app.payment_required(service, request, app.QUOTE, 10_000, why)
+    order = web.parse(body, app.QuoteRequest)
     return web.answer({"quote": app.quotes.quote(service.settings, order)})
 
 
