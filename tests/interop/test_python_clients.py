@@ -14,6 +14,8 @@ from x402sim import BASE_SEPOLIA, PaymentAuth, PaymentFailed, Wallet
 
 MARKET = "/api/perp/market"
 NETWORKS = {1: "base-sepolia", 2: "eip155:84532"}
+WITHOUT_VERSION_2 = "x402 version 1, where a 402 has no `PAYMENT-REQUIRED`"
+"""The library prefers version 2, so client.py takes that header away below it."""
 ON_CRONOS = "x402 version 2 on Cronos, `set_spend_controls(False)`"
 SENT_BACK = {1: "X-PAYMENT-RESPONSE", 2: "PAYMENT-RESPONSE"}
 
@@ -38,8 +40,13 @@ def run(server: Server, library: str, version: int, **told: Any) -> tuple[list[A
     return answers, payer
 
 
-@shows("client, {library}", "PyPI x402", "x402 version {version}")
-@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize(
+    "version",
+    [
+        pytest.param(1, marks=shows("client, {library}", "PyPI x402", WITHOUT_VERSION_2)),
+        pytest.param(2, marks=shows("client, {library}", "PyPI x402", "x402 version 2")),
+    ],
+)
 @pytest.mark.parametrize("library", ["httpx", "requests"])
 def test_a_client_pays_for_a_post_and_a_get(server: Server, library: str, version: int) -> None:
     (quote, market), payer = run(server, library, version)
