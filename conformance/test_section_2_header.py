@@ -148,8 +148,8 @@ async def _settled_rather_than(
     probe: Probe, answer: TargetAnswer, challenge: Challenge, other: str, instead: str
 ) -> None:
     """Fail if a payment was refused while an equivalent one is accepted."""
-    if answer.status == 200:
+    if answer.is_receipt:
         return
-    if (await probe.settle(challenge, other)).status == 200:
-        raise CheckFailed("the settlement", "200", f"{answer.summary}, although {instead}")
+    if (await probe.settle(challenge, other)).is_receipt:
+        raise CheckFailed("the settlement", "a receipt", f"{answer.summary}, although {instead}")
     raise Inconclusive(f"no payment is settled, in any form: {answer.summary}")

@@ -1,16 +1,18 @@
 """Section 2.2: a payment id is opaque, comes once, cannot be guessed and cannot be invented."""
 
+import asyncio
 import math
 
 from x402sim.protocol.refusals import Refusal
 from x402sim.spec.ground import derived, explicit, ours
+from x402sim.suite.answers import read_402
 from x402sim.suite.check import check
 from x402sim.suite.expect import expect, expect_not_served, expect_refused, require
 from x402sim.suite.probe import Probe
 from x402sim.suite.verdict import Inconclusive
 
 PREFIX = "pay_"
-SAMPLE = 32
+SAMPLE, AT_ONCE, AFTER_A_RESTART = 32, 6, 40
 GUESSABLE_BITS = 44
 """Between what a clock in nanoseconds and a counter vary by in 32 ids (41 bits at most) and
 what 60 random bits do (46)."""
@@ -22,10 +24,16 @@ UNGUESSABLE = ours(
     "to guess one; the specification says only that it is opaque.",
     "2.2: paymentId",
 )
-ISSUED_HERE = ours(
-    "A payer who sends an id that was never issued has made a mistake, or tries something. The "
-    "specification does not say that such a payment is refused.",
+ISSUED_HERE = derived(
     "4.1: paymentId | string | yes",
+    "4.1: Validate the parameters",
+    step="The id of a settlement is one that a 402 has given; one that nobody was given does not "
+    "settle.",
+)
+OWN_CHOICE = ours(
+    "A payer who chooses an id has made a mistake, or tries something. The specification does not "
+    "say that the next 402 has another one.",
+    "2.2: paymentId",
 )
 
 
@@ -60,12 +68,50 @@ async def a_paid_id_does_not_come_again(probe: Probe) -> None:
     """After a payment, the next 402 has another payment id."""
     challenge, payer = await probe.challenge(fresh=True), await probe.money.payer()
     answer = await probe.settle(challenge, probe.money.sign(challenge, payer))
-    is_new = answer.status == 200 or Refusal.ALREADY_SETTLED.text not in answer.text
+    is_new = answer.is_receipt or Refusal.ALREADY_SETTLED.text not in answer.text
     require("the payment id of a new 402 is not settled yet", is_new, answer.summary)
-    if answer.status != 200:
+    if not answer.is_receipt:
         raise Inconclusive(f"a valid payment was not settled: {answer.summary}")
     another = (await probe.challenge(fresh=True)).payment_id
     require("another payment id", another != challenge.payment_id, "the id that was paid")
+
+
+@check(
+    "2.2/payment-id",
+    ground=derived(
+        "2.2: paymentId",
+        "7: Payment already settled",
+        step="An id identifies one payment. If two who ask at the same time get the same id, the "
+        "payment of the one is that of the other, who is told that it was made already.",
+    ),
+    baseline="unpaid",
+)
+async def two_who_ask_at_once_get_two_ids(probe: Probe) -> None:
+    """Of several 402s that are requested at the same time, each has its own payment id."""
+    await probe.challenge()
+    answers = await asyncio.gather(*(probe.ask() for _ in range(AT_ONCE)))
+    ids = [read_402(answer).payment_id for answer in answers if answer.status == 402]
+    expect(f"different ids among {len(ids)}", len(set(ids)), len(ids))
+
+
+@check(
+    "2.2/payment-id",
+    ground=derived(
+        "2.2: paymentId",
+        "7: Payment already settled",
+        step="An id that was paid calls for a new one: a 402 that names it cannot be paid.",
+    ),
+    needs="funds, restart",
+    pays=1,
+)
+async def ids_do_not_begin_anew(probe: Probe) -> None:
+    """After a restart, no 402 names an id that was paid before it."""
+    await probe.buy()
+    await probe.restart()
+    for _ in range(AFTER_A_RESTART):
+        answer = await probe.unpaid()
+        is_new = read_402(answer).payment_id not in probe.state.paid_ids
+        require("a payment id that was never paid", is_new, answer.summary, answer.show)
 
 
 @check("2.2/payment-id", document="kit", ground=UNGUESSABLE)
@@ -99,7 +145,6 @@ async def an_invented_id_grants_nothing(probe: Probe) -> None:
 
 @check(
     "2.2/payment-id",
-    document="kit",
     ground=ISSUED_HERE,
     baseline="payment",
     needs="funds",
@@ -137,7 +182,7 @@ def _invented(probe: Probe, payment_id: str) -> list[str]:
     ]
 
 
-@check("2.2/payment-id", document="kit", ground=ISSUED_HERE, baseline="unpaid")
+@check("2.2/payment-id", document="kit", ground=OWN_CHOICE, baseline="unpaid")
 async def an_id_is_not_the_payers_choice(probe: Probe) -> None:
     """The 402 for an unknown payment id has a different one: the service issues ids."""
     chosen = "pay_" + "Chosen" * 6

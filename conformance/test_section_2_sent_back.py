@@ -18,6 +18,7 @@ from x402sim.suite.answers import Challenge, TargetAnswer, read_402
 from x402sim.suite.check import check
 from x402sim.suite.effect import expect_nothing, expect_nothing_or_as_issued
 from x402sim.suite.expect import expect_not_served, expect_refused, expect_withheld
+from x402sim.suite.places import whole
 from x402sim.suite.probe import Probe
 from x402sim.suite.setting import Setting
 from x402sim.suite.verdict import Inconclusive
@@ -186,7 +187,7 @@ async def another_description(probe: Probe) -> None:
     challenge, payer = await probe.challenge(), await probe.money.payer()
     header = probe.money.sign(challenge, payer)
     answer = await probe.settle(challenge, header, requirements={"description": "A present"})
-    probe.observe("settled" if answer.status == 200 else f"refused: {answer.summary}")
+    probe.observe("settled" if answer.is_receipt else f"refused: {answer.summary}")
 
 
 def _late_s(setting: Setting) -> float:
@@ -224,9 +225,10 @@ async def requirements_end(probe: Probe) -> None:
 
 
 def _timeout_s(challenge: Challenge) -> int:
-    seconds = challenge.requirements.get("maxTimeoutSeconds")
-    if not isinstance(seconds, int) or seconds <= SOON_S:
-        raise Inconclusive(f"the requirements are valid for {seconds!r} seconds")
+    told = challenge.requirements.get("maxTimeoutSeconds")
+    seconds = whole(told)
+    if seconds is None or seconds <= SOON_S:
+        raise Inconclusive(f"the requirements are valid for {told!r} seconds")
     return seconds
 
 

@@ -4,7 +4,7 @@ import asyncio
 
 from x402sim.suite.answers import TargetAnswer, read_402
 from x402sim.suite.check import check
-from x402sim.suite.expect import expect, expect_not_served
+from x402sim.suite.expect import expect, expect_withheld
 from x402sim.suite.probe import Probe
 from x402sim.suite.verdict import Inconclusive
 
@@ -33,7 +33,9 @@ async def _expect_budget(
         raise Inconclusive(f"no session id was given for a settled deposit of {max_spend}")
     fits = deposit_base // (await probe.challenge()).amount_base
     served = await _spend(probe, session_ids, fits + 1)
-    expect(f"requests served for a deposit of {max_spend}", served, fits)
+    last = probe.last_served if served > fits else None
+    what = f"requests served for a deposit of {max_spend}"
+    expect(what, served, fits, last.show if last else None)
 
 
 @check("3/deposit-makes-session", baseline="session", needs="funds, sessions", deposits="0.01")
@@ -55,7 +57,7 @@ async def one_deposit_makes_one_session(probe: Probe) -> None:
     challenge, payer = read_402(await probe.ask_session(max_spend)), await probe.money.payer()
     header = probe.money.sign(challenge, payer)
     receipts = await asyncio.gather(*(probe.settle(challenge, header) for _ in range(3)))
-    if all(receipt.status != 200 for receipt in receipts):
+    if not any(receipt.may_be_receipt for receipt in receipts):
         raise Inconclusive(f"the deposit was not settled: {receipts[0].summary}")
     claims = [probe.ask_session(max_spend, payment_id=challenge.payment_id) for _ in range(5)]
     answers = [*receipts, *await asyncio.gather(*claims)]
@@ -87,4 +89,4 @@ async def an_unpaid_deposit_makes_no_session(probe: Probe) -> None:
 async def _grants_nothing(probe: Probe, answer: TargetAnswer) -> None:
     session_id = answer.session_id
     if session_id is not None:
-        expect_not_served(await probe.ask(session_id=session_id))
+        expect_withheld(await probe.ask(session_id=session_id))

@@ -4,9 +4,10 @@ import math
 from typing import Any
 
 from x402sim.spec.ground import derived
-from x402sim.suite.answers import read_402
+from x402sim.suite.answers import TargetAnswer, read_402
 from x402sim.suite.check import check
 from x402sim.suite.expect import expect, require
+from x402sim.suite.orders import other_orders
 from x402sim.suite.probe import Probe
 from x402sim.suite.verdict import Inconclusive, Skipped
 
@@ -32,38 +33,48 @@ async def a_quote_has_its_price(probe: Probe) -> None:
         step="A quote has one price, so it does not depend on the order.",
     ),
 )
-async def a_larger_order_costs_the_same(probe: Probe) -> None:
-    """The price does not depend on the order."""
+async def another_order_costs_the_same(probe: Probe) -> None:
+    """The price does not depend on the order: its size, its leverage or its pair."""
     if not probe.target.protected.amount_base:
         raise Skipped("the target file says that the price is open")
     challenge = await probe.challenge()
-    order = probe.state.body
-    if order is None or not isinstance(order.get("sizeUsd"), int | float):
-        raise Skipped("the body of a request has no sizeUsd")
-    answer = await probe.ask(body={**order, "sizeUsd": order["sizeUsd"] * 2})
-    if answer.status != 402:
-        raise Skipped(f"the target does not take a larger order: {answer.summary}")
-    expect("maxAmountRequired", read_402(answer).amount_base, challenge.amount_base)
+    answers = [await probe.ask(body=order) for order in other_orders(probe)]
+    required = [answer for answer in answers if answer.status == 402]
+    if not required:
+        raise Skipped("the target takes no other order")
+    for answer in required:
+        asked = read_402(answer).amount_base
+        expect("maxAmountRequired", asked, challenge.amount_base, answer.show)
 
 
 @check("4.2/quote", needs="funds", pays=1)
 async def a_quote_has_its_fields(probe: Probe) -> None:
-    """A paid quote has all its fields, each with its type, for the requested pair."""
-    paid = await probe.buy()
-    answer = await probe.ask(payment_id=paid.challenge.payment_id)
+    """A paid quote has its fields, with their types, for the requested pair, whatever the order."""
+    payment_id = (await probe.buy()).challenge.payment_id
+    answer = await probe.ask(payment_id=payment_id)
     expect("status", answer.status, 200)
-    endpoint = probe.target.protected
     probe.by_target("protected.content", "protected.fields")
+    order = probe.state.body or probe.target.protected.bodies[0]
+    _expect_quote(answer, order)
+    for order in other_orders(probe):
+        answer = await probe.ask(payment_id=payment_id, body=order)
+        if answer.has_content:  # else it is no order that the target takes
+            _expect_quote(answer, order)
+
+
+def _expect_quote(answer: TargetAnswer, order: dict[str, Any]) -> None:
+    """Fail unless the content of an answer is a quote for an order."""
+    endpoint = answer.target.protected
     content = answer.at(endpoint.content)
     if not isinstance(content, dict):
         require(f"an object at {endpoint.content}", not endpoint.fields, answer.summary)
         return
     for name, kind in endpoint.fields.items():
         value = content.get(name)
-        require(f"{name}, a {kind}", _is(kind, value), repr(value))
-    pair = (probe.state.body or endpoint.bodies[0]).get("pair")
+        require(f"{name}, a {kind}", _is(kind, value), repr(value), answer.show)
+    pair = order.get("pair")
     if "pair" in endpoint.fields and pair is not None:
-        expect("pair", content.get("pair"), pair)
+        expect("pair", content.get("pair"), pair, answer.show)
 
 
 def _is(kind: str, value: Any) -> bool:

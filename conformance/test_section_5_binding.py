@@ -5,7 +5,7 @@ them may bypass the payment.
 """
 
 from x402sim.spec.ground import derived, ours
-from x402sim.suite.answers import read_402
+from x402sim.suite.answers import Paid, TargetAnswer, read_402
 from x402sim.suite.check import check
 from x402sim.suite.expect import expect_not_served, expect_withheld
 from x402sim.suite.probe import Probe
@@ -62,12 +62,33 @@ def spellings(path: str) -> list[str]:
 
 async def _ask(probe: Probe, path: str, **proof: str) -> None:
     """Request a path unchanged; fail if the answer has the protected content."""
+    expect_withheld(await _answer(probe, path, **proof))
+
+
+async def _ask_paid(probe: Probe, path: str, paid: Paid) -> None:
+    """Request a path with the payment for the protected one; fail if it opens it.
+
+    With other slashes it may be the same resource: the target says so in its 402 there.
+    """
+    answer = await _answer(probe, path, **{"X-Payment-Id": paid.challenge.payment_id})
+    if answer.has_content and _letters(path) == _letters(probe.target.protected.path):
+        unpaid = await _answer(probe, path)
+        named = paid.challenge.requirements["resource"]
+        if unpaid.status == 402 and read_402(unpaid).requirements.get("resource") == named:
+            return
+    expect_withheld(answer)
+
+
+def _letters(path: str) -> str:
+    return path.replace("/", "")
+
+
+async def _answer(probe: Probe, path: str, **proof: str) -> TargetAnswer:
     endpoint = probe.target.protected
     body = probe.state.body or endpoint.bodies[0]
-    answer = await probe.send(
+    return await probe.send(
         endpoint.method, path, json=body, headers=proof, may_break=True, as_is=True
     )
-    expect_withheld(answer)
 
 
 @check(
@@ -150,7 +171,7 @@ async def other_letters_are_another_resource(probe: Probe) -> None:
     """The payment for a path opens no path with other letters, another case or more at its end."""
     paid = await probe.buy()
     for path in other_letters(probe.target.protected.path):
-        await _ask(probe, path, **{"X-Payment-Id": paid.challenge.payment_id})
+        await _ask_paid(probe, path, paid)
 
 
 @check("5/exact-path", document="kit", ground=NORMALISED, baseline="payment", needs="funds", pays=1)
@@ -158,4 +179,4 @@ async def a_path_that_looks_alike_is_another(probe: Probe) -> None:
     """The payment for a path opens no path with doubled slashes, blanks or parameters."""
     paid = await probe.buy()
     for path in look_alikes(probe.target.protected.path):
-        await _ask(probe, path, **{"X-Payment-Id": paid.challenge.payment_id})
+        await _ask_paid(probe, path, paid)

@@ -8,6 +8,7 @@ from x402sim.suite.answers import read_402
 from x402sim.suite.check import check
 from x402sim.suite.examples import examples
 from x402sim.suite.expect import expect_not_served, expect_served, expect_withheld, require
+from x402sim.suite.orders import other_orders
 from x402sim.suite.probe import Probe
 from x402sim.suite.setting import Setting
 from x402sim.suite.verdict import Inconclusive
@@ -79,6 +80,31 @@ async def access_again(probe: Probe) -> None:
         expect_served(await probe.ask(payment_id=payment_id))
 
 
+@check(
+    "5/cache-first",
+    ground=derived(
+        "5: When it is present",
+        "5: When one exists",
+        "0: All bodies are JSON",
+        step="The payment id and the path decide. The order in the body does not, and neither does "
+        "the case of a header's name, which means nothing in HTTP.",
+    ),
+    baseline="payment",
+    needs="funds",
+    pays=1,
+)
+async def access_for_any_order(probe: Probe) -> None:
+    """The id of a settled payment is taken for other orders, and in headers of any case."""
+    payment_id, endpoint = (await probe.buy()).challenge.payment_id, probe.target.protected
+    for name in ("x-payment-id", "X-PAYMENT-ID"):
+        body = probe.state.body or endpoint.bodies[0]
+        headers = {name: payment_id}
+        expect_served(await probe.send(endpoint.method, endpoint.path, json=body, headers=headers))
+    for order in other_orders(probe):
+        answer = await probe.ask(payment_id=payment_id, body=order)
+        require("no 402 for another order", answer.status != 402, answer.summary, answer.show)
+
+
 @check("5/stored-records", baseline="unpaid")
 async def a_made_up_proof_is_worth_nothing(probe: Probe) -> None:
     """Without a payment, random values of X-Payment-Id and X-Session-Id get no content."""
@@ -88,6 +114,7 @@ async def a_made_up_proof_is_worth_nothing(probe: Probe) -> None:
         expect_not_served(await probe.ask(payment_id=proof))
     for proof in proofs[1::2]:
         expect_withheld(await probe.ask(session_id=proof))
+    expect_not_served(await probe.ask(payment_id=proofs[0], session_id=proofs[1]))
 
 
 @check("5/stored-records", baseline="unpaid")
@@ -95,6 +122,15 @@ async def an_unpaid_id_is_worth_nothing(probe: Probe) -> None:
     """The id of an unpaid 402 gets a 402."""
     challenge = await probe.challenge()
     expect_not_served(await probe.ask(payment_id=challenge.payment_id), is_402=True)
+
+
+@check("5/stored-records", needs="funds", pays=2)
+async def each_payment_of_a_payer_opens_it(probe: Probe) -> None:
+    """Of two payments of one payer for one resource, each id grants access."""
+    payer = await probe.money.payer()
+    both = [await probe.buy(payer), await probe.buy(payer)]
+    for paid in both:
+        expect_served(await probe.ask(payment_id=paid.challenge.payment_id))
 
 
 @check("5/stored-records", baseline="payment", needs="funds", pays=1)
@@ -108,7 +144,8 @@ async def nearly_the_paid_id_is_worth_nothing(probe: Probe) -> None:
         nearlies += [payment_id[:-1], half, payment_id + "A"]
     if opaque != opaque.lower() and opaque != opaque.upper():  # else its letters may be hex
         nearlies += [f"pay_{opaque.swapcase()}", f"pay_{opaque.upper()}"]
-    for nearly in nearlies:
+    unpaid = (await probe.challenge(fresh=True)).payment_id  # for the same resource
+    for nearly in (unpaid, *nearlies):
         expect_not_served(await probe.ask(payment_id=nearly), is_402=True)
     for around in (half + "%", f"{payment_id},{payment_id}", f"x {payment_id}"):
         expect_not_served(await probe.ask(payment_id=around))
@@ -124,7 +161,7 @@ async def without_money_no_record_is_settled(probe: Probe) -> None:
         answer = await probe.settle(challenge, probe.money.sign(challenge, payer))
         if await probe.world.transfers(payer):
             raise Inconclusive(f"{failure}, but money has moved")
-        require(f"no receipt if {failure}", answer.status != 200, answer.summary)
+        require(f"no receipt if {failure}", not answer.is_receipt, answer.summary)
         expect_not_served(await probe.ask(payment_id=challenge.payment_id), is_402=True)
         await probe.world.clear_faults()
 
@@ -137,7 +174,7 @@ async def a_reverted_transfer_is_no_payment(probe: Probe) -> None:
     answer = await probe.settle(challenge, probe.money.sign(challenge, payer))
     if await probe.world.transfers(payer):
         raise Inconclusive("the target retried the settlement, and it succeeded")
-    require("no receipt for a reverted transfer", answer.status != 200, answer.summary)
+    require("no receipt for a reverted transfer", not answer.is_receipt, answer.summary)
     expect_not_served(await probe.ask(payment_id=challenge.payment_id), is_402=True)
 
 
@@ -147,6 +184,20 @@ async def the_record_grants_without_the_cache(probe: Probe) -> None:
     payment_id = (await probe.buy()).challenge.payment_id
     await probe.restart()
     expect_served(await probe.ask(payment_id=payment_id))
+
+
+@check("5/stored-records", ground=UNSETTLED, baseline="payment", needs="world, restart")
+async def without_money_there_is_no_record_after_a_restart(probe: Probe) -> None:
+    """After a restart, an id whose settlement was refused or failed still grants nothing."""
+    forged, failed = await probe.challenge(), await probe.challenge(fresh=True)
+    payer = await probe.money.payer()
+    await probe.settle(forged, probe.money.sign(forged, payer, by=probe.money.stranger()))
+    refuse = {"victim": "facilitator", "path": "/settle", "does": "refuse", "times": None}
+    await probe.world.lasting_fault(refuse, payer.address)
+    await probe.settle(failed, probe.money.sign(failed, payer), may_break=True)
+    await probe.restart()
+    for challenge in (forged, failed):
+        expect_not_served(await probe.ask(payment_id=challenge.payment_id), is_402=True)
 
 
 @check("5/stored-records", baseline="payment", needs="funds, restart, sessions", deposits="0.02")

@@ -7,7 +7,7 @@ Budgets are exact, in base units: 0.29 of the token pay for 29 quotes of 0.01, a
 import asyncio
 from typing import Any
 
-from x402sim.protocol.money import to_base
+from x402sim.protocol.money import to_base, to_decimal
 from x402sim.spec.ground import derived, ours
 from x402sim.suite.answers import OpenSession, read_402
 from x402sim.suite.check import check
@@ -30,6 +30,7 @@ SPENT = derived(
 )
 LONG = len("session_") + 8
 INVENTED = ("", "session_", "session_x", "null", "*", "%", "session_%", "' OR '1'='1", "__proto__")
+PATTERNS = ("session_%", "session_*", "%", "' OR '1'='1", "session_' OR '1'='1' --")
 BAD_BODIES: tuple[Any, ...] = (
     [],
     "quote",
@@ -111,6 +112,8 @@ async def each_id_in_its_own_header(probe: Probe) -> None:
     if len(session.session_id) > LONG:  # else a part of it may be another session's id
         expect_withheld(await probe.ask(session_id=session.session_id[:-1]))
     expect_withheld(await probe.ask(session_id=session.session_id + "A" * 8))
+    for pattern in PATTERNS:  # while there is a session to be found
+        expect_withheld(await probe.ask(session_id=pattern))
 
 
 @check(
@@ -166,7 +169,9 @@ async def _spends_at_most(
     served = await _burst(probe, session, at_once)
     served += await _drain(probe, session, worth + 1)
     served += await _drain(probe, session, 1)
-    require(f"at most {worth} requests served", served <= worth, f"{served} were")
+    last = probe.last_served
+    shown = last.show if last else None
+    require(f"at most {worth} requests served", served <= worth, f"{served} were", shown)
 
 
 @check(
@@ -191,6 +196,55 @@ async def a_bad_request_costs_nothing(probe: Probe) -> None:
 
 
 @check(
+    "5/session-debit",
+    ground=derived(
+        "2.6: A session is identified",
+        "2.6: Remaining budget",
+        step="Each session has its own deposited and released amounts, and its id finds them.",
+    ),
+    baseline="session",
+    needs="funds, sessions, world",
+)
+async def each_session_spends_its_own_budget(probe: Probe) -> None:
+    """Sessions of several payers, spent in turns, serve what the deposit of each pays for."""
+    opened = [await _open(probe, requests) for requests in (2, 3, 5)]
+    served = [await _drain(probe, session, 1) for session, _ in opened]
+    bursts = [_burst(probe, session, worth + 1) for session, worth in opened]
+    for number, more in enumerate(await asyncio.gather(*bursts)):
+        session, worth = opened[number]
+        served[number] += more + await _drain(probe, session, max(0, worth - more))
+    expect("requests served by each session", served, [worth for _, worth in opened])
+
+
+@check(
+    "5/session-debit",
+    ground=derived(
+        "3: Each accepted request",
+        "2.6: Remaining budget",
+        "3: A session has deposited",
+        step="What was released stays released: before and after a restart, a session serves no "
+        "more than was deposited.",
+    ),
+    baseline="session",
+    needs="funds, sessions, restart",
+    deposits="0.02",
+)
+async def a_restart_gives_nothing_back(probe: Probe) -> None:
+    """Before and after a restart, a deposit serves no more than it pays for, also claimed again."""
+    session, worth = await _open(probe, 2)
+    served = await _drain(probe, session, 1)
+    await probe.restart()
+    served += await _drain(probe, session, worth)
+    deposit = session.paid.challenge
+    again = await probe.ask_session(
+        to_decimal(deposit.amount_base, 6), payment_id=deposit.payment_id
+    )
+    if again.session_id not in (None, session.session_id):
+        served += await _drain(probe, OpenSession(again.session_id, session.paid, again), worth)
+    require(f"at most {worth} requests served", served <= worth, f"{served} were")
+
+
+@check(
     "5/session-survives-restart",
     document="kit",
     ground=ours(
@@ -207,4 +261,5 @@ async def a_session_survives_a_restart(probe: Probe) -> None:
     expect_served(await probe.ask(session_id=session.session_id))
     await probe.restart()
     served = await _drain(probe, session, worth)
-    expect("requests served after the restart", served, worth - 1)
+    shown = probe.last_served.show if probe.last_served and served >= worth else None
+    expect("requests served after the restart", served, worth - 1, shown)

@@ -148,7 +148,7 @@ async def other_forms_of_a_signature(probe: Probe) -> None:
         challenge, payer = await probe.challenge(), await probe.money.payer()
         header = _resigned(probe, challenge, probe.money.sign(challenge, payer), change)
         answer = await probe.settle(challenge, header)
-        paid = [challenge.amount_base] if answer.status == 200 else []
+        paid = [challenge.amount_base] if answer.is_receipt else []
         await probe.world.expect_payments(payer, *paid)
         probe.observe(f"{name}: {answer.summary}")
 

@@ -186,11 +186,56 @@ async def payments_for_one_id_at_the_same_time(probe: Probe) -> None:
     """Of several concurrent valid payments for one id, one is accepted."""
     challenge, payer = await probe.challenge(), await probe.money.payer()
     headers = [probe.money.sign(challenge, payer) for _ in range(4)]
+    await probe.world.hold(payer)
     answers = await asyncio.gather(*(probe.settle(challenge, header) for header in headers))
     moved = await probe.world.transfers(payer)
     if not moved:
         raise Inconclusive(f"nothing was settled: {[each.summary for each in answers]}")
     await probe.world.expect_payments(payer, challenge.amount_base)
+
+
+@check(
+    "7/payment-already-settled",
+    ground=derived(
+        "7: Payment already settled",
+        "5: The amount must equal",
+        step="An id that was paid on the chain is used, whatever the service has heard of it: a "
+        "second payment is more than the amount.",
+    ),
+    baseline="payment",
+    needs="world",
+)
+async def a_second_payment_after_a_lost_answer(probe: Probe) -> None:
+    """After a settlement whose answer was lost, a second header for its id moves no money."""
+    challenge, payer = await probe.challenge(), await probe.money.payer()
+    lost = {"victim": "facilitator", "path": "/settle", "does": "lose answer"}
+    await probe.world.fault(lost, of=payer)
+    await probe.settle(challenge, probe.money.sign(challenge, payer), may_break=True)
+    moved = [int(each["amount"]) for each in await probe.world.transfers(payer)]
+    if moved != [challenge.amount_base]:
+        raise Inconclusive(f"the settlement whose answer was lost moved {moved}")
+    await probe.settle(challenge, probe.money.sign(challenge, payer), may_break=True)
+    await probe.world.expect_payments(payer, challenge.amount_base)
+
+
+@check(
+    "7/payment-already-settled",
+    ground=derived(
+        "7: Payment already settled",
+        "4.1: Store the payment record",
+        step="The payment is stored, so its id stays used after a restart.",
+    ),
+    baseline="payment",
+    needs="funds, restart",
+    pays=2,
+)
+async def a_second_payment_after_a_restart(probe: Probe) -> None:
+    """After a restart, a paid payment id accepts no second payment."""
+    paid = await probe.buy()
+    await probe.restart()
+    second = await probe.settle(paid.challenge, probe.money.sign(paid.challenge, paid.payer))
+    expect_refused(second)
+    await probe.world.expect_payments(paid.payer, paid.challenge.amount_base)
 
 
 # --- where the specification is silent -----------------------------------------------

@@ -80,7 +80,7 @@ async def _holds(probe: Probe, path: str, failure: Failure, times: int | None) -
     moved = [int(each["amount"]) for each in await probe.world.transfers(payer)]
     name = f"{path}: {failure.name}"
     require(f"at most one payment ({name})", len(moved) <= 1, moved)
-    if answer.status == 200:
+    if answer.is_receipt:
         require(f"a receipt only for a transfer ({name})", bool(moved), answer.summary)
     require(f"an answer ({name})", not answer.broken, answer.summary)
     asked = await probe.ask(payment_id=challenge.payment_id)
@@ -94,7 +94,7 @@ async def _holds(probe: Probe, path: str, failure: Failure, times: int | None) -
 async def _recovers(probe: Probe, challenge: Challenge, header: str, name: str) -> None:
     """Send the payment again; fail if it is accepted and grants nothing."""
     answer = await probe.settle(challenge, header)
-    if answer.status == 200:
+    if answer.is_receipt:
         served = await probe.ask(payment_id=challenge.payment_id)
         require(f"access after a receipt ({name})", served.has_content, served.status)
 

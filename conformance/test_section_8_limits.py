@@ -7,6 +7,7 @@ from x402sim.spec.ground import derived
 from x402sim.suite.check import check
 from x402sim.suite.control_api import eventually
 from x402sim.suite.expect import expect, require
+from x402sim.suite.places import whole
 from x402sim.suite.probe import Probe
 from x402sim.suite.verdict import Inconclusive, Skipped
 
@@ -37,8 +38,7 @@ async def how_long_requirements_are_valid(probe: Probe) -> None:
         raise Skipped("the target file leaves the timeout open")
     probe.by_target("payment_required.max_timeout_s")
     asked = (await probe.challenge()).requirements.get("maxTimeoutSeconds")
-    is_integer = isinstance(asked, int) and not isinstance(asked, bool)
-    require(f"maxTimeoutSeconds {timeout_s}", is_integer and asked == timeout_s, asked)
+    require(f"maxTimeoutSeconds {timeout_s}", whole(asked) == timeout_s, asked)
 
 
 @check("8/validity-window", needs="funds", pays=1)
@@ -69,8 +69,8 @@ async def the_window_shown_is_taken(probe: Probe) -> None:
 async def the_window_shown_is_taken_to_its_end(probe: Probe) -> None:
     """An authorization valid for 300 s is still accepted 285 s after it was signed."""
     challenge, now_s = await probe.challenge(), probe.clock.now_s()
-    timeout_s = challenge.requirements.get("maxTimeoutSeconds")
-    if not isinstance(timeout_s, int) or timeout_s < WINDOW_S[1]:
+    timeout_s = whole(challenge.requirements.get("maxTimeoutSeconds"))
+    if timeout_s is None or timeout_s < WINDOW_S[1]:
         raise Skipped(f"the requirements are valid for {timeout_s!r} s only")
     after_s, before_s = (now_s + seconds for seconds in WINDOW_S)
     header = probe.money.sign(

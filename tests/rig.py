@@ -61,10 +61,8 @@ class ServiceRig:
         recipe = Recipe(network=TESTNET, seed=1, file=file, decisions=decisions)
         self.parts: Parts = build(recipe, self.clock, link)
         self.service = self.parts.service
-        self.http = httpx.AsyncClient(
-            transport=httpx.ASGITransport(self.parts.service_app, raise_app_exceptions=False),
-            base_url="http://service.test",
-        )
+        wire = link("payer", "service", self.parts.service_app)
+        self.http = httpx.AsyncClient(transport=wire, base_url="http://service.test")
         self.alice, self.bob = self.parts.accounts[:2]
 
     # --- acts --------------------------------------------------------------------------

@@ -4,7 +4,6 @@ The file is TOML, one table `[[network]]` for each: name, chain_id, asset, token
 token_version and decimals. The name is the network's name in x402 version 1.
 """
 
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -18,12 +17,13 @@ from x402sim.protocol.networks import (
     network_named,
     networks_of,
 )
+from x402sim.toml_file import read_toml
 
 
 def read_networks(file: Path) -> dict[str, Network]:
     """Return the networks of a file by name; raises `ValueError` that says what is wrong there."""
     try:
-        table = msgspec.convert(tomllib.loads(file.read_text(encoding="utf-8")), NetworkTable)
+        table = msgspec.convert(read_toml(file), NetworkTable)
         return networks_of(table)
     except OSError as error:
         raise ValueError(f"cannot read {file}: {error.strerror}") from error

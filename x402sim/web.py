@@ -8,7 +8,7 @@ answer is 503.
 import logging
 import sqlite3
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -91,6 +91,44 @@ _STORAGE_FAILURES = frozenset(
     }
 )
 """The primary result codes of SQLite that tell of the disk or of another program."""
+
+
+class Connection(Protocol):
+    """What a server knows of the connection that a request came on."""
+
+    def is_closed(self) -> bool:
+        """Tell whether the client has closed it; if not, what is written next leaves at once.
+
+        It looks at the socket itself, as the event loop may not have looked yet.
+        """
+
+    def is_answered(self) -> bool:
+        """Tell whether the whole answer was written to it."""
+
+
+CONNECTION = "x402sim.connection"
+"""The ASGI scope's key of the `Connection`. Only this package's servers set it."""
+
+
+class _Unknown:
+    """The connection of another server, which says nothing of it."""
+
+    def is_closed(self) -> bool:
+        """Assume that the client waits."""
+        return False
+
+    def is_answered(self) -> bool:
+        """Assume that the client has the answer."""
+        return True
+
+
+UNKNOWN: Connection = _Unknown()
+
+
+def connection(request: Request) -> Connection:
+    """Return the connection of a request."""
+    found: Connection = request.scope.get(CONNECTION, UNKNOWN)
+    return found
 
 
 async def read_body(request: Request) -> bytes:

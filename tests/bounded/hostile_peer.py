@@ -105,7 +105,10 @@ HABITS: dict[str, Any] = {
         0.05,
     ),
     "slow_head": forever(lambda s: b"HTTP/1.1 200 ", b"a", 0.05),
-    "endless_informational": forever(lambda s: b"", b"HTTP/1.1 103 Early\r\n\r\n", 0.01),
+    "endless_informational": forever(
+        lambda s: b"", b"HTTP/1.1 103 Early\r\n\r\nHTTP/1.1 100 Continue\r\n\r\n", 0.01
+    ),
+    "endless_continue": forever(lambda s: b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
     "silent": forever(lambda s: b"", b"", 0.05),
     # the form
     "cut_short": exactly("Content-Length: 1000", body=b'{"a": 1'),
@@ -130,15 +133,14 @@ HABITS: dict[str, Any] = {
     "nothing": lambda s, w: None,
     # redirects
     "redirect_loop": exactly("Location: ?", "Content-Length: 0", body=b""),
+    "redirect_slowly": forever(lambda s: head(s, "Location: ?"), b"x", 0.05),
     "redirect_to_nowhere": exactly("Location: http://[", "Content-Length: 0", body=b""),
 }
-REDIRECTS = ("redirect_loop", "redirect_to_nowhere")
+REDIRECTS = ("redirect_loop", "redirect_slowly", "redirect_to_nowhere")
 SAMPLE = ("endless_body", "gzip_bomb", "gzip_in_gzip", "charset_bomb", "endless_headers",
-          "slow_chunks", "slow_head", "cut_short", "chunk_size_rubbish", "brotli", "deep_object",
-          "redirect_loop")  # fmt: skip
+          "slow_chunks", "slow_head", "endless_continue", "cut_short", "chunk_size_rubbish", "brotli",
+          "deep_object", "redirect_loop")  # fmt: skip
 """One habit of every kind."""
-HEAD_IS_SLOW = ("slow_head", "endless_informational", "silent")
-"""Before the head arrives, nothing can interrupt a sync client but its own timeouts."""
 
 
 class _Handler(socketserver.StreamRequestHandler):
@@ -164,6 +166,7 @@ class _Handler(socketserver.StreamRequestHandler):
             path = "/" + path.split("/", 3)[3]
         server: Any = self.server
         server.seen.append((path, headers, body))
+        time.sleep(server.pause_s)
         _, habit, status, *_ = [*path.split("?")[0].split("/"), "", ""]
         if habit == "pays":  # an honest 402, at any path below
             return self._write(json.dumps(wanted(path)).encode(), 402)
@@ -177,11 +180,14 @@ class _Handler(socketserver.StreamRequestHandler):
             target = f"Location: /hops/{int(status) - 1}/x"
             self.wfile.write(head(307, target, "Content-Length: 0"))
             return True
-        if habit == "seller":  # takes the payment, then sends the payer elsewhere
+        if habit == "seller":  # takes the payment, then has a habit or sends the payer elsewhere
             if status == "pay":
                 return self._write(json.dumps(RECEIPT).encode(), 200)
             if "x-payment-id" not in headers:
                 return self._write(json.dumps(wanted(path)).encode(), 402)
+            if status in HABITS:
+                HABITS[status](200, self.wfile.write)
+                return False
             self.wfile.write(head(307, f"Location: {server.away}/leaked", "Content-Length: 0"))
             return True
         if habit not in HABITS:
@@ -196,7 +202,10 @@ class _Handler(socketserver.StreamRequestHandler):
 
 
 class Server(socketserver.ThreadingTCPServer):
-    """The server; `seen` are the requests, and `away` is where the habit `away` redirects to."""
+    """The server; `seen` are the requests, and `away` is where the habit `away` redirects to.
+
+    It pauses for `pause_s` before each answer.
+    """
 
     daemon_threads = True
     allow_reuse_address = True
@@ -206,6 +215,7 @@ class Server(socketserver.ThreadingTCPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.seen: list[tuple[str, dict[str, str], bytes]] = []
         self.away = ""
+        self.pause_s = 0.0
 
     @property
     def url(self) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 
 import httpx
 
-from tests.bounded.hostile_peer import HABITS, HEAD_IS_SLOW
+from tests.bounded.hostile_peer import HABITS
 from tests.strategies import requirements
 from x402sim import PaymentAuth, PaymentFailed, SessionAuth, Wallet
 from x402sim.protocol.header import present
@@ -100,8 +100,7 @@ def honest(url: str) -> str:
 
 def _sync(make: Callable[[str, float], httpx.Auth], place: Callable[[str], str]) -> Reader:
     def read(url: str, deadline_s: float) -> None:
-        httpx.get(place(url), auth=make(url, deadline_s), timeout=deadline_s,
-                  follow_redirects=True)  # fmt: skip
+        httpx.get(place(url), auth=make(url, deadline_s), timeout=60, follow_redirects=True)
 
     return read
 
@@ -153,7 +152,7 @@ async def _control(url: str, deadline_s: float) -> None:
 async def _journal(url: str, deadline_s: float) -> None:
     root = url.rpartition("/")[0]
     async with reach(access(root, deadline_s, rpc_url=url + "/200")) as setting:
-        world = ControlApi(_with(setting, setting.target, control=setting.rpc))
+        world = ControlApi(_with(setting, setting.target, control=setting.rpc), set())
         try:
             await world.journal(0)
         finally:
@@ -206,11 +205,6 @@ DOCUMENTED = (Unavailable, OutcomeUnknown, PaymentFailed, httpx.HTTPError, Incon
               NotReady, ConnectionError)  # fmt: skip
 
 
-def unbounded(reader: str, habit: str) -> bool:
-    """Whether only the timeouts of the caller's own client apply."""
-    return habit in HEAD_IS_SLOW and ("sync" in reader.split() or reader == "payer 402 async")
-
-
 def peak_mib() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
@@ -240,5 +234,4 @@ if __name__ == "__main__":
     name, at, within_s, *some = sys.argv[1:]
     print(json.dumps({"peak_mib": peak_mib()}), flush=True)
     for each in [reader for reader in READERS if reader.startswith(name)]:
-        habits = [h for h in some or HABITS if not unbounded(each, h)]
-        measure(each, at, float(within_s), habits)
+        measure(each, at, float(within_s), some or list(HABITS))

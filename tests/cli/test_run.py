@@ -12,13 +12,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
 from tests.cli import stories
-from tests.serve.driver import command, environment
-from x402sim import LocalServer, World
+from tests.serve.driver import ORDER, QUOTE, command, environment
+from x402sim import LocalServer, PaymentAuth, PaymentFailed, World
 from x402sim.cli import app
 from x402sim.world.server import serve as world_server
 
@@ -169,7 +170,8 @@ def test_json_has_the_documented_form(tmp_path: Path) -> None:
     assert done.exit_code == 1
     assert done.stderr == ""
     found = json.loads(done.stdout)
-    assert list(found) == ["seed", "combined_sha256", "scenarios"]
+    assert list(found) == ["seed", "combined_sha256", "clock_ahead_s", "scenarios"]
+    assert found["clock_ahead_s"] == 0
     assert found["seed"] == 5
     for each in found["scenarios"]:
         assert list(each) == ["name", "outcome", "reason", "steps", "journal_sha256", "checks"]
@@ -223,6 +225,28 @@ def test_on_a_url_scenarios_with_missing_needs_are_skipped() -> None:
     assert [each["outcome"] for each in found["scenarios"]] == ["skipped", "passed"]
     assert found["scenarios"][0]["reason"] == f"{url} does not offer virtual time"
     assert found["scenarios"][0]["checks"] == []
+
+
+def test_a_server_whose_clock_is_left_ahead_is_told_loudly(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Whoever pays there later, with a right clock, is refused."""
+    with LocalServer() as server:
+        assert run("replay", "--on", server.url).stderr == ""
+        done = run("session_exhaustion", "replay", "--on", server.url, "--json")
+        ahead_s = json.loads(done.stdout)["clock_ahead_s"]
+        assert ahead_s == pytest.approx(server.clock.offset_s, abs=5)
+        assert ahead_s > 300
+        told = f"the clock of {server.url} is left {ahead_s:.0f} s ahead of real time"
+        assert done.exit_code == 0
+        assert told in done.stderr
+        assert "restart the server" in done.stderr
+        late = World(on=server.url).play("session_exhaustion")
+        assert f"is left {late.ahead_s:.0f} s ahead" in caplog.text
+        assert late.ahead_s == pytest.approx(2 * ahead_s, abs=5)
+        auth = PaymentAuth(server.wallets[0], max_amount="1")
+        with httpx.Client(auth=auth) as http, pytest.raises(PaymentFailed):
+            http.post(f"{server.url}{QUOTE}", json=ORDER)
 
 
 def test_if_everything_is_skipped_the_exit_code_is_2() -> None:

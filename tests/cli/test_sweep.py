@@ -50,6 +50,11 @@ def test_it_prints_means_with_intervals(study: Path) -> None:
     assert max(map(len, done.stdout.splitlines())) <= 80
 
 
+def test_a_value_that_is_no_json_is_a_text_however_deep(study: Path) -> None:
+    done = run(f"{study}:delay", "--set", "rate=1", "--set", "mode=" + "[" * 9_000, "--seeds", 1)
+    assert done.exit_code == 0, done.output
+
+
 def test_a_failure_is_told_with_the_line_that_replays_it(study: Path) -> None:
     done = run(f"{study}:delay", "--set", "rate=1,2", "--seeds", 6)
     assert done.exit_code == 1

@@ -178,7 +178,7 @@ async def debited_first(service: Any, request: Request) -> Any:
     body = await web.read_body(request)
     try:
         granted = gate.find_pass(service, request.headers, app.QUOTE, 10_000)
-        await gate.spend(service, granted, request.is_disconnected)
+        await gate.spend(service, granted, web.connection(request))
     except app.Unpaid as why:
         return app.payment_required(service, request, app.QUOTE, 10_000, why)
     order = web.parse(body, app.QuoteRequest)

@@ -101,9 +101,10 @@ class Shop:
             )
 
     def reconcile(self) -> tuple[int, str, str | None]:
-        """Return how many payments were resolved, and what became of this one."""
+        """Return how many payments a started service resolved, and what became of this one."""
 
         async def once() -> int:
+            self.store.payments.look_now()
             async with self.service() as service:
                 return await reconcile(service)
 

@@ -20,17 +20,17 @@ def told(report: Report) -> str:
 
 @pytest.mark.parametrize("adversary", [False, True])
 def test_a_short_campaign_holds(adversary: bool) -> None:
-    report = run(Campaign(seed=1, runs=40, adversary=adversary))
+    report = run(Campaign(seed=1, runs=30, adversary=adversary))
     assert not report.failures, told(report)
-    assert report.runs == 40
-    assert report.outcomes["served"] > 30
-    assert report.kinds["buy"] > 25
+    assert report.runs == 30
+    assert report.outcomes["served"] > 25
+    assert report.kinds["buy: PAYMENT-SIGNATURE"] > 5
 
 
 @pytest.mark.parametrize("adversary", [False, True])
 def test_a_short_campaign_of_a_fresh_seed_holds(adversary: bool) -> None:
     seed = Rng().stream("campaign").getrandbits(32)
-    report = run(Campaign(seed=seed, runs=25, adversary=adversary))
+    report = run(Campaign(seed=seed, runs=20, adversary=adversary))
     assert not report.failures, told(report)
 
 
@@ -47,7 +47,7 @@ def test_the_command_prints_seeds_kinds_and_the_verdict() -> None:
     assert done.exit_code == 0, done.output
     assert "12 plain worlds, seeds 5 to 16" in done.output
     assert "Every invariant held in every world." in done.output
-    assert " buy\n" in done.output
+    assert " buy: two steps\n" in done.output
 
 
 def test_the_command_prints_json() -> None:
@@ -65,7 +65,10 @@ def test_replay_plays_one_world(tmp_path: Path) -> None:
     assert (done.exit_code, done.output) == (0, "Every invariant held.\n")
 
 
-@pytest.mark.parametrize("text", ["{", '{"steps": [{"do": "Fly"}]}', '{"services": 9}'])
+DEEP = '{"steps": [{"a":' + "[" * 1500 + "]" * 1500 + "}]}"
+
+
+@pytest.mark.parametrize("text", ["{", '{"steps": [{"do": "Fly"}]}', '{"services": 9}', DEEP])
 def test_replay_refuses_what_is_no_world(tmp_path: Path, text: str) -> None:
     file = tmp_path / "world.json"
     file.write_text(text)

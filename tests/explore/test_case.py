@@ -38,7 +38,7 @@ def test_only_an_adversary_lies_and_submits() -> None:
 
 def test_every_step_has_a_kind() -> None:
     kinds = {kind_of(step) for seed in range(2000) for step in draw(seed, adversary=True).steps}
-    assert {"buy", "crash", "lie: invented hash", "fault: rpc crash before"} <= kinds
+    assert {"buy: X-PAYMENT", "crash", "lie: invented hash", "fault: rpc crash before"} <= kinds
     assert len(kinds) > 60
 
 

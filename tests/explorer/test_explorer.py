@@ -302,11 +302,12 @@ def test_a_form_asks_as_a_url_does() -> None:
     assert broken.status_code == 400
 
 
-def test_blockscout_shows_a_mined_transaction() -> None:
+@pytest.mark.parametrize("path", ["/api", "/blockscout/api"])
+def test_blockscout_shows_a_mined_transaction(path: str) -> None:
     explorer = new_explorer()
     tx_hash = explorer.send()
     explorer.mine()
-    told = transaction_of(explorer, "gettxinfo", tx_hash, "/blockscout/api")
+    told = transaction_of(explorer, "gettxinfo", tx_hash, path)
     assert (told["status"], told["message"]) == ("1", "OK")
     shown = told["result"]
     assert (shown["hash"], shown["blockNumber"], shown["confirmations"]) == (tx_hash, "1", "1")

@@ -8,6 +8,7 @@ from x402sim.bounded import Limits
 from x402sim.chain.rpc.app import MAX_BATCH, MAX_BATCH_BYTES
 from x402sim.payer.auth import DEADLINE_S
 from x402sim.payer.redirects import MAX_REDIRECTS
+from x402sim.payer.wallet import AFTER_SIGNING_S
 from x402sim.service.setup import Setup
 from x402sim.world.assembly.parts import JOURNAL_LIMIT
 from x402sim.world.control.limits import JOURNAL_ANSWER_BYTES, WORLD_ANSWER_BYTES
@@ -37,6 +38,7 @@ def test_the_bounds_are_those_of_the_code() -> None:
     assert f"decoded | {of_others} MiB (a setting)" in TEXT
     assert f"control API {of_world} MiB, its journal {of_journal} MiB |" in TEXT
     assert f"| {DEADLINE_S:g} s, {MAX_REDIRECTS} |" in TEXT
+    assert f"authorization may be used | {AFTER_SIGNING_S} s |" in TEXT
     assert f"{MAX_BATCH} calls, {MAX_BATCH_BYTES // 10**6} MB of answers" in TEXT
     assert f"the newest {JOURNAL_LIMIT:,} events".replace(",", " ") in TEXT
     waits = (SETTINGS.verify_timeout_s, SETTINGS.settle_timeout_s, SETTINGS.explorer_timeout_s)

@@ -193,13 +193,13 @@ ROWS = (
     ),
     binding(
         "invented-ids-settle",
-        "kit/2.2/payment-id",
+        "2.2/payment-id",
         "A payment id that was never issued settles like any other.",
         unknown_ids_settle,
     ),
     binding(
         "altered-ids-settle",
-        "kit/2.2/payment-id",
+        "2.2/payment-id",
         "The seal of a payment id is not compared, so an altered one settles.",
         altered_ids_settle,
     ),
@@ -226,12 +226,6 @@ ROWS = (
         "5/resource-binding",
         "A payment also opens the path in upper case.",
         paths(lambda path: QUOTE if path.lower() == QUOTE else path),
-    ),
-    binding(
-        "path-with-a-slash",
-        "5/resource-binding",
-        "A payment also opens the path with a slash at its end.",
-        paths(lambda path: QUOTE if path == QUOTE + "/" else path),
     ),
     binding(
         "path-decoded-twice",

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from tests.mutants.change import Change, all_of, setting, settlement_rule
+from tests.mutants.forms import FORMS
 from tests.mutants.malformed import unreadable_if
 from tests.mutants.middleware import Answer, Request, Serve, answers, middleware, requests
 from tests.mutants.paying import PAY
@@ -277,6 +278,15 @@ HONEST: dict[str, Honest] = {
         Honest(
             name="what is sent back is ignored",
             changes=(middleware(ignoring_what_comes_back, PAY),),
+        ),
+        *(Honest(name=name, changes=changes) for name, changes in FORMS.items()),
+        Honest(
+            name="records and sessions inside",
+            own_target=True,
+            changes=(
+                answers(200, "/api/payments/", lambda it: {"data": [it]}),
+                answers(200, "/api/sessions/", lambda it: {"session": it}),
+            ),
         ),
         *(
             Honest(

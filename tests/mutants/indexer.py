@@ -47,6 +47,21 @@ class AsksAgain(Wrapper):
         return [self.inner.attempt(self.newest), *batch][:limit]
 
 
+class AsksForAllAgain(Wrapper):
+    """A store that gives the newest records, whether they have a block or not."""
+
+    settled: tuple[int, ...] = ()
+
+    def mark_settled(self, attempt: int, *of: Any) -> bool:
+        is_settled: bool = self.inner.mark_settled(attempt, *of)
+        if is_settled:
+            self.settled = (attempt, *self.settled)
+        return is_settled
+
+    def unindexed(self, limit: int) -> list[Any]:
+        return [self.inner.attempt(attempt) for attempt in self.settled[:limit]]
+
+
 class NextBlock(Wrapper):
     """A store that writes the number of the next block."""
 
@@ -190,6 +205,13 @@ ROWS = (
         "8/indexer-query",
         "The newest record is asked for again, though it has a block.",
         collaborator(payments=AsksAgain),
+        needs="clock world",
+    ),
+    indexer(
+        "asks-for-all-again",
+        "8/indexer-query",
+        "Every run takes the newest records, although they have a block.",
+        collaborator(payments=AsksForAllAgain),
         needs="clock world",
     ),
     indexer(

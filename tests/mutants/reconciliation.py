@@ -1,5 +1,6 @@
 """Defects after a lost answer: the money has moved, or it has not, and who finds out."""
 
+import math
 import re
 from collections.abc import Callable
 from typing import Any
@@ -70,7 +71,8 @@ class NobodyAsks(Wrapper):
 
     async def nonce_state(self, authorizer: Any, nonce: bytes) -> Any:
         payments = self.service.store.payments
-        for pending in map(payments.attempt, payments.pending()):
+        for each in payments.pending(math.inf, 10**6):
+            pending = payments.attempt(each.attempt)
             claimed = pending.authorization
             if pending.seen_unused and claimed and claimed.nonce == nonce:
                 raise Unavailable("nobody asks the chain")

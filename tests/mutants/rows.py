@@ -16,6 +16,7 @@ from tests.mutants import (
     required,
     session,
     settlement,
+    varied,
 )
 from tests.mutants.mutant import Mutant
 
@@ -37,6 +38,7 @@ MUTANTS: dict[str, Mutant] = {
         reconciliation,
         indexer,
         lasting,
+        varied,
     )
     for mutant in module.ROWS
 }

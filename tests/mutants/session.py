@@ -17,6 +17,7 @@ from tests.mutants.session_defects import (
     DebitsTwice,
     LastUnitRefused,
     NeverDebits,
+    OwesEachPayerOnce,
     OwesNothing,
     OwesTheDeposit,
     OwesTheMerchant,
@@ -212,6 +213,13 @@ ROWS = (
         needs="clock world",
     ),
     session(
+        "one-refund-for-each-payer",
+        "3/expiry-refund",
+        "Refunds are kept by the payer's address: of two sessions of a payer, one is refunded.",
+        collaborator(sessions=OwesEachPayerOnce),
+        needs="clock world",
+    ),
+    session(
         "refunded-to-the-merchant",
         "3/expiry-refund",
         "The refund goes to the merchant's own wallet.",
@@ -227,7 +235,7 @@ ROWS = (
     ),
     session(
         "refunded-again-after-a-lost-answer",
-        "kit/3/refund-once",
+        "3/refund-once",
         "A refund whose answer is lost is signed anew, with another nonce, and paid twice.",
         collaborator(facilitator=RefundsWithANewNonce),
         needs="clock world",

@@ -171,37 +171,54 @@ def has_expired(service: Service, request: Request) -> bool:
 class OwesNothing(Wrapper):
     """A store that knows of no refunds."""
 
-    def refunds_due(self) -> list[Any]:
+    def refunds_due(self, *of: Any) -> list[Any]:
         return []
 
 
 class OwesTheDeposit(Wrapper):
     """A store whose refunds are whole deposits."""
 
-    def refunds_due(self) -> list[Any]:
+    def refunds_due(self, *of: Any) -> list[Any]:
         return [
             altered(due, amount=self.inner.get(due.session_id).deposited)
-            for due in self.inner.refunds_due()
+            for due in self.inner.refunds_due(*of)
         ]
 
 
 class OwesTheMerchant(Wrapper):
     """A store whose refunds go to the server wallet."""
 
-    def refunds_due(self) -> list[Any]:
+    def refunds_due(self, *of: Any) -> list[Any]:
         wallet = checksum(self.service.setup.wallet)
-        return [altered(due, to_address=wallet) for due in self.inner.refunds_due()]
+        return [altered(due, to_address=wallet) for due in self.inner.refunds_due(*of)]
+
+
+class OwesEachPayerOnce(Wrapper):
+    """A store that keeps what it has refunded by the payer: a second session is forgotten."""
+
+    def __init__(self, inner: Any, service: Service) -> None:
+        super().__init__(inner, service)
+        self.first: dict[str, str] = {}
+
+    def refunds_due(self) -> list[Any]:
+        found = self.inner.refunds_due()
+        return [it for it in found if self._is_first(it.to_address, it.session_id)]
+
+    def _is_first(self, payer: str, session_id: str) -> bool:
+        return self.first.setdefault(payer, session_id) == session_id
 
 
 class Refunds(Wrapper):
-    """A facilitator for which refunds can be signed again, with other nonces."""
+    """A facilitator for which refunds can be signed again, with other nonces or amounts."""
 
-    def _signed(self, payment: PresentedPayment, nonce: bytes) -> PresentedPayment | None:
-        """Return a refund with another nonce; None if it is no refund."""
+    def _signed(
+        self, payment: PresentedPayment, nonce: bytes, value: int | None = None
+    ) -> PresentedPayment | None:
+        """Return a refund with another nonce, and another amount; None if it is no refund."""
         auth, setup = payment.authorization, self.service.setup
         if auth is None or auth.from_ != setup.wallet:
             return None
-        other = replace(auth, nonce=nonce)
+        other = replace(auth, nonce=nonce, value=auth.value if value is None else value)
         signature = sign(transfer_digest(other, setup.network.domain), setup.key)
         return present(encode_header(other, signature, setup.network))
 

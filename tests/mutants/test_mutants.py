@@ -89,8 +89,9 @@ def test_a_defect_fails_the_checks_of_its_clauses(name: str) -> None:
     assert complaint(judge_by(name, its_own)) == ""
 
 
-def test_an_honest_service_is_not_accused() -> None:
-    assert complaint(judge_one("with its own target")) == ""
+@pytest.mark.parametrize("name", ["with its own target", "many forms at once"])
+def test_an_honest_service_is_not_accused(name: str) -> None:
+    assert complaint(judge_one(name)) == ""
 
 
 def test_the_matrix_has_a_row_for_each_service_and_a_column_for_each_check() -> None:

@@ -18,6 +18,7 @@ from x402sim import (
     SpendingCapExceeded,
     Wallet,
 )  # fmt: skip
+from x402sim.clock import Clock
 
 URL = "http://service.test/api/perp/quote"
 
@@ -152,18 +153,21 @@ async def test_a_hostile_402_gets_no_signature(
 
 @scene
 async def test_a_server_that_takes_and_never_serves_is_bounded(rig: ServiceRig) -> None:
-    """It says no to every payment and keeps the authorizations: they all count."""
+    """It says no to every payment and keeps the authorizations: one at a time, and they all count."""
     auth = payer(rig, max_amount="0.01", max_total="0.03")
 
     async def serve(request: httpx.Request) -> httpx.Response:
         if request.url.path == "/api/pay":
-            return httpx.Response(400, json={"error": "Invalid signature"})
+            return httpx.Response(400, json={"error": "Invalid signature", "final": True})
         return await rig.ask()
 
     async with httpx.AsyncClient(transport=httpx.MockTransport(serve)) as http:
-        for _ in range(3):
-            with pytest.raises(PaymentFailed, match="refused: 400 Invalid signature"):
-                await http.post(URL, json=ORDER, auth=auth)
+        for signed in (1, 2, 3):
+            for _ in range(4):
+                with pytest.raises(PaymentFailed, match="400 Invalid signature"):
+                    await http.post(URL, json=ORDER, auth=auth)
+                assert auth.signed_base == signed * 10_000
+            rig.now[0] += 1000
         with pytest.raises(SpendingCapExceeded, match=r"0\.00 .* max_total 0\.03"):
             await http.post(URL, json=ORDER, auth=auth)
 
@@ -301,7 +305,7 @@ def forgetful(error: dict[str, Any]) -> tuple[PaymentAuth, httpx.Client]:
             "network": "",
         })  # fmt: skip
 
-    auth = PaymentAuth(Wallet.create())
+    auth = PaymentAuth(Wallet.create(), clock=Clock(lambda: 1_800_000_000))
     return auth, httpx.Client(transport=httpx.MockTransport(serve), auth=auth)
 
 
@@ -310,28 +314,29 @@ def forgetful(error: dict[str, Any]) -> tuple[PaymentAuth, httpx.Client]:
     [
         ({"error": "Nein.", "final": True}, 2),
         ({"error": "Nein.", "final": False}, 1),
-        ({"error": "Nein."}, 1),
+        ({"error": "Nein."}, 2),
         ({"error": "Invalid signature"}, 2),
         ({"error": "Invalid signature", "final": False}, 1),
         ({"error": "Invalid signature", "final": "yes"}, 2),
-        ({"error": "Settlement pending", "final": True}, 1),
+        ({"error": "Settlement pending", "final": True}, 2),
         ({"error": "Settlement failed", "reason": "it may still be paid", "final": True}, 2),
-        ({"error": "Settlement failed", "reason": "refused for good"}, 1),
-        ({"error": "Facilitator unreachable", "final": True}, 1),
+        ({"error": "Settlement failed", "reason": "refused for good"}, 2),
+        ({"error": "Facilitator unreachable", "final": True}, 2),
         ({"error": "Facilitator unreachable", "final": "yes"}, 1),
-        ({"title": "problem", "final": True}, 1),
+        ({"title": "problem", "final": True}, 2),
     ],
 )  # fmt: skip
-def test_another_authorization_is_signed_only_after_a_final_answer(
+def test_another_authorization_is_signed_only_if_the_first_is_refused_after_it_has_expired(
     error: dict[str, Any], signatures: int
 ) -> None:
-    """Two requests: the second signs again only if the first attempt is certainly over."""
+    """Whatever is said of it before: whoever has an authorization can use it."""
     auth, http = forgetful(error)
     with http:
-        for _ in range(2):
+        for wait_s, signed in ((0, 1), (374, 1), (1, signatures)):
+            auth.clock.advance(wait_s)
             with pytest.raises(PaymentFailed):
                 http.get("http://x/")
-    assert auth.signed_base == signatures * 10_000
+            assert auth.signed_base == signed * 10_000
 
 
 @pytest.mark.parametrize(
@@ -343,7 +348,7 @@ def test_another_authorization_is_signed_only_after_a_final_answer(
         ),
         (
             {"error": "Facilitator unreachable", "reason": "nothing was charged", "final": True},
-            r"was not made: 400 Facilitator unreachable: nothing was charged\. Repeat the request",
+            r"was refused: 400 Facilitator unreachable: nothing was charged\. Repeat the request",
         ),
         ({"error": "Slow down"}, r"not known whether .* 400 Slow down\. Repeat the request"),
     ],
@@ -428,7 +433,7 @@ def test_threads_do_not_pass_the_cap() -> None:
         wanted = {
             "scheme": "exact", "network": "cronos-testnet", "payTo": "0x" + "2" * 40,
             "asset": "0xc01efAaF7C5C61bEbFAeb358E1161b537b8bC0e0", "maxAmountRequired": "100000",
-            "maxTimeoutSeconds": 300, "resource": "/",
+            "maxTimeoutSeconds": 300, "resource": request.url.path,
         }  # fmt: skip
         return httpx.Response(402, json={
             "error": "", "paymentId": "pay_x", "paymentRequirements": wanted, "message": "",
@@ -438,9 +443,9 @@ def test_threads_do_not_pass_the_cap() -> None:
     auth = PaymentAuth(Wallet.create(), max_total="1.00")
     http = httpx.Client(transport=httpx.MockTransport(hostile_server), auth=auth)
 
-    def attempt(_: int) -> type[Exception]:
+    def attempt(number: int) -> type[Exception]:
         try:
-            http.get("http://x/")
+            http.get(f"http://x/{number}")
         except PaymentFailed as failed:
             return type(failed)
         raise AssertionError("it was served")

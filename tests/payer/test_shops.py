@@ -85,7 +85,13 @@ def test_many_threads_at_once_pay_a_shop_once_that_does_not_serve(reuse: bool) -
 
 
 def test_threads_and_tasks_take_turns_too() -> None:
-    shop, auth = Shop(), payer()
+    """Many times: a task must be woken in its own loop, whoever lets it go on."""
+    for _ in range(30):
+        threads_and_tasks_pay_once()
+
+
+def threads_and_tasks_pay_once() -> None:
+    shop, auth = Shop(), payer(deadline_s=10)
 
     async def ask() -> None:
         async with httpx.AsyncClient(transport=httpx.MockTransport(shop), auth=auth) as http:

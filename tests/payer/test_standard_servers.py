@@ -8,8 +8,8 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.rig import ORDER, ServiceRig, scene
-from x402sim import PaymentAuth, Wallet
+from tests.rig import ORDER, ServiceRig, after, broken, lose_answer, scene
+from x402sim import PaymentAuth, SessionAuth, Wallet
 from x402sim.clock import Clock
 from x402sim.payer.errors import PaidNotServed, PaymentFailed, SpendingCapExceeded
 from x402sim.payer.flow import Send
@@ -282,14 +282,90 @@ def test_a_server_that_says_the_nonce_is_used_has_been_paid(version: Version) ->
 
 
 @VERSIONS
-def test_a_refused_payment_says_why_and_the_next_request_signs_another(version: Version) -> None:
+def test_a_refused_payment_says_why_and_is_sent_again(version: Version) -> None:
     shop = StandardShop(version, answers=lambda count: (402, None) if count == 1 else (200, PAID))
     shop.error = "insufficient_funds"
+    refused = r"the payment was refused: 402 insufficient_funds\. .* for another 135 s\.$"
     with client(shop, payer()) as http:
-        with pytest.raises(PaymentFailed, match="the payment was refused: 402 insufficient_funds"):
+        with pytest.raises(PaymentFailed, match=refused):
             http.get(URL)
         assert http.get(URL).status_code == 200
-    assert len(shop.nonces) == 2
+    assert (len(shop.paid), len(shop.nonces)) == (2, 1)
+
+
+@VERSIONS
+def test_a_shop_that_refuses_every_payment_collects_no_authorizations(version: Version) -> None:
+    """It could use each that it refuses: it gets another only when the first has expired."""
+    shop, now = StandardShop(version, answers=lambda count: (402, None)), [float(NOW_S)]
+    shop.offers = [OFFER | {"max_timeout_seconds": 2**31 - 1, "amount": "100000"}]
+    auth = payer(now)
+    with client(shop, auth) as http:
+        for day in range(12):
+            now[0] = NOW_S + 86_400.0 * day
+            for _ in range(5):
+                with pytest.raises(PaymentFailed):
+                    http.get(URL)
+            usable = {
+                each.signed.authorization.nonce
+                for each in shop.paid
+                if each.signed.authorization.valid_before > now[0]
+            }
+            assert len(usable) == (1 if day < 10 else 0), "max_total is 1.00, of 0.10 each"
+    assert (len(shop.nonces), auth.signed_base) == (10, 1_000_000)
+
+
+@VERSIONS
+@pytest.mark.parametrize("way", ["a session", "a redirect"])
+def test_its_limits_hold_in_other_ways_too(version: Version, way: str) -> None:
+    """A deposit may be asked for in one step, and the request be redirected first."""
+    shop = StandardShop(version, answers=lambda count: (402, None))
+    shop.offers = [OFFER | {"max_timeout_seconds": 2**31 - 1, "amount": "100000"}]
+
+    def serve(request: httpx.Request) -> httpx.Response:
+        if request.url.path == "/there":
+            return httpx.Response(307, headers={"Location": URL})
+        return shop(request)
+
+    auth: httpx.Auth = payer()
+    if way == "a session":
+        clock = Clock(lambda: float(NOW_S))
+        auth = SessionAuth(
+            Wallet.create(), max_spend="0.10", max_sessions=9, network=BASE_SEPOLIA, clock=clock
+        )
+    transport = httpx.MockTransport(serve)
+    with httpx.Client(transport=transport, auth=auth, follow_redirects=True) as http:
+        for _ in range(4):
+            with pytest.raises(PaymentFailed):
+                http.get("http://shop.test/there")
+    assert len(shop.nonces) == 1
+    assert shop.paid[0].signed.authorization.valid_before == NOW_S + 300
+
+
+@VERSIONS
+@pytest.mark.parametrize(
+    ("offered_s", "options", "signed_s"),
+    [
+        (60, {}, 60),
+        (300, {}, 300),
+        (301, {}, 300),
+        (2**31 - 1, {}, 300),
+        (3600, {"max_window_s": 3600}, 3600),
+        (3600, {"max_window_s": 5}, 5),
+    ],
+)
+def test_a_window_has_a_limit(
+    version: Version, offered_s: int, options: dict[str, Any], signed_s: int
+) -> None:
+    """A server that refuses the shorter one is told apart."""
+    shop = StandardShop(version, answers=lambda count: (402, None))
+    shop.offers, shop.error = [OFFER | {"max_timeout_seconds": offered_s}], "too short"
+    with client(shop, payer(**options)) as http, pytest.raises(PaymentFailed) as refused:
+        http.get(URL)
+    authorization = shop.paid[0].signed.authorization
+    assert authorization.valid_before - NOW_S == signed_s
+    note = f"signed for {signed_s} s, and the server allows {offered_s} s"
+    assert (note in str(refused.value)) is (signed_s < offered_s)
+    assert ("raise max_window_s" in str(refused.value)) is (signed_s < offered_s)
 
 
 @VERSIONS
@@ -343,6 +419,18 @@ async def test_our_service_is_paid_in_one_step_if_told_so(
         assert served.status_code == 200
     assert (rig.transfers(), len(auth.settlements), auth.receipts) == (2, 2, [])
     assert json.loads(served.content)["quote"]
+
+
+@VERSIONS
+@scene
+async def test_an_answer_lost_on_the_wire_is_got_by_the_payment_id_of_the_402(
+    rig: ServiceRig, version: Version
+) -> None:
+    auth = PaymentAuth(rig.alice, version=version, clock=rig.clock)
+    with broken(rig, "service", after(1, lose_answer)), pytest.raises(httpx.TransportError):
+        await rig.http.post("/api/perp/quote", json=ORDER, auth=auth)
+    served = await rig.http.post("/api/perp/quote", json=ORDER, auth=auth)
+    assert (served.status_code, rig.transfers()) == (200, 1)
 
 
 @scene

@@ -571,7 +571,7 @@ INVALID = "Invalid EIP-3009 signature"
         ({"value": "10000", "amount": 9999}, INVALID),
         ({"to": OTHER}, "Recipient does not match payTo address"),
         ({"from": OTHER}, INVALID),
-        ({"validBefore": 4_000_000_000}, INVALID),
+        ({"validBefore": 1}, INVALID),
         ({"validAfter": 0}, INVALID),
         ({"nonce": "0x" + "07" * 32}, INVALID),
         ({"asset": OTHER}, f"Unsupported asset: {OTHER}"),

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -19,6 +20,7 @@ from tests.rig import (
     requirements,
     scene,
 )  # fmt: skip
+from tests.service.standard import ask, sign
 from x402sim import TESTNET, Wallet
 from x402sim.chain.base import Call
 from x402sim.clock import Clock
@@ -71,13 +73,55 @@ async def lose_settlement(rig: ServiceRig) -> httpx.Response:
     return required
 
 
-@pytest.mark.parametrize("valid_before", [2**63 - 1, 2**63, 2**256 - 1])
+def lasting(rig: ServiceRig, required: httpx.Response, until_s: int, by: Wallet) -> str:
+    auth = by.authorize(requirements(required.json()["paymentRequirements"]), 0)
+    changed = Authorization(auth.from_, auth.to, auth.value, 0, until_s, auth.nonce)
+    return encode_header(changed, by.sign(changed, TESTNET.domain), TESTNET)
+
+
+@pytest.mark.parametrize("until_s", [2**63 - 1, 2**63, 2**256 - 1])
 @scene
-async def test_an_authorization_may_never_expire(rig: ServiceRig, valid_before: int) -> None:
+async def test_an_authorization_may_never_expire_if_the_setting_allows_it(
+    rig: ServiceRig, until_s: int
+) -> None:
+    object.__setattr__(rig.service.settings, "longest_window_s", 2.0**256)
     required = await rig.ask()
-    auth = rig.alice.authorize(requirements(required.json()["paymentRequirements"]), 0)
-    forever = Authorization(auth.from_, auth.to, auth.value, 0, valid_before, auth.nonce)
-    header = encode_header(forever, rig.alice.sign(forever, TESTNET.domain), TESTNET)
+    assert (await rig.pay(required, lasting(rig, required, until_s, rig.alice))).status_code == 200
+
+
+@scene
+async def test_a_key_without_money_leaves_no_work_for_ever(rig: ServiceRig) -> None:
+    """What is not paid is asked about until its window ends: at most a day by default."""
+    store, now_s, nobody = rig.service.store, rig.clock.now_s(), Wallet.create()
+    for until_s in (2**50, now_s + 86_401):
+        required = await rig.ask()
+        refused = await rig.pay(required, lasting(rig, required, until_s, nobody))
+        assert (refused.status_code, refused.json()["final"]) == (400, True)
+        ahead = f"{until_s - now_s} s ahead; at most 86400 s are taken"
+        assert refused.json()["reason"] == f"validBefore is {until_s}, {ahead}"
+        for version in (1, 2):
+            payment = sign(rig, version, await ask(rig), nobody, valid_before=until_s)
+            in_one_step = await ask(rig, **payment)
+            assert in_one_step.status_code == 402
+            assert ahead in in_one_step.json()["reason"]
+    assert store.counts()["payments"] == 0
+    required = await rig.ask()
+    await rig.pay(required, lasting(rig, required, now_s + 86_400, nobody))
+    assert store.payments.unresolved() == 1
+    rig.now[0] += 86_401
+    await rig.parts.chain.mine()
+    assert (await reconcile(rig.service), store.payments.unresolved()) == (1, 0)
+
+
+@scene
+async def test_what_was_claimed_is_settled_although_the_setting_is_shorter_now(
+    rig: ServiceRig,
+) -> None:
+    required = await rig.ask()
+    header = lasting(rig, required, rig.clock.now_s() + 9_000, rig.alice)
+    with broken(rig, "facilitator", lose_request):
+        assert (await rig.pay(required, header)).status_code == 502
+    object.__setattr__(rig.service.settings, "longest_window_s", 600.0)
     assert (await rig.pay(required, header)).status_code == 200
 
 
@@ -241,7 +285,7 @@ async def test_a_reverted_deposit_buys_nothing_and_is_not_refunded(rig: ServiceR
     rig.now[0] += 600
     assert await sessions.expire(rig.service) == 0
     assert rig.balance(rig.alice) == 1_000_000_000
-    assert rig.service.store.sessions.refunds_due() == []
+    assert rig.service.store.sessions.refunds_due(math.inf, 1) == []
 
 
 @pytest.mark.clause("3/indexed-status")
@@ -418,6 +462,6 @@ async def test_a_deposit_undone_after_it_was_indexed_is_not_refunded(rig: Servic
     rig.now[0] += 600
     assert await sessions.expire(rig.service) == 0
     assert rig.balance(rig.alice) == 1_000_000_000
-    assert rig.service.store.sessions.refunds_due() == []
+    assert rig.service.store.sessions.refunds_due(math.inf, 1) == []
     shown = (await rig.http.get(f"/api/sessions/{session['sessionId']}")).json()
     assert shown["status"] == "expired"

@@ -6,9 +6,10 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.rig import ServiceRig, answer, broken, lose_request, only, scene
+from tests.rig import ServiceRig, after, answer, broken, lose_answer, lose_request, only, scene
 from tests.service.test_payments import submit
 from x402sim.chain.base import Call
+from x402sim.payer.wallet import Wallet
 from x402sim.protocol import abi, states
 from x402sim.protocol.crypto import HALF_ORDER, Hash, from_hex
 from x402sim.protocol.header import authorization_of, decode_header, encode_header
@@ -393,6 +394,23 @@ async def test_many_hopeless_headers_delay_no_other(rig: ServiceRig) -> None:
     assert resolved == [0, 0, 2]
 
 
+@scene
+async def test_keys_without_money_delay_no_payment_whose_answer_was_lost(rig: ServiceRig) -> None:
+    for _ in range(120):
+        required = await rig.ask()
+        refused = await rig.pay(required, rig.sign(required, Wallet.create()))
+        assert refused.json()["final"] is False
+    rig.now[0] += 1
+    lost = await rig.ask()
+    with (
+        broken(rig, "facilitator", only("/settle", lose_answer)),
+        broken(rig, "rpc", after(2, lose_request)),
+    ):
+        assert (await rig.pay(lost)).status_code == 502
+    assert await reconcile(rig.service) == 1
+    assert (await rig.ask(x_payment_id=lost.json()["paymentId"])).status_code == 200
+
+
 def test_only_the_moves_of_the_tables_are_legal() -> None:
     for machine, names in (
         (states.PAYMENT, (None, "pending", "settled", "failed")),
@@ -400,12 +418,12 @@ def test_only_the_moves_of_the_tables_are_legal() -> None:
     ):
         legal = {(move.before, move.after) for move in machine}
         for before in names:
-            for after in names:
-                if (before, after) in legal:
-                    states.require(machine, before, after)
+            for then in names:
+                if (before, then) in legal:
+                    states.require(machine, before, then)
                 else:
-                    with pytest.raises(states.IllegalMove, match=f"{before} -> {after}"):
-                        states.require(machine, before, after)
+                    with pytest.raises(states.IllegalMove, match=f"{before} -> {then}"):
+                        states.require(machine, before, then)
 
 
 @scene

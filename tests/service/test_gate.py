@@ -6,7 +6,7 @@ import pytest
 from starlette.requests import Request
 
 from tests.rig import ORDER, ServiceRig, scene
-from x402sim import Decisions
+from x402sim import Decisions, web
 from x402sim.protocol.refusals import Unpaid
 from x402sim.service.app import list_agents
 from x402sim.service.state import Service
@@ -157,12 +157,9 @@ async def test_two_requests_at_once_spend_the_last_unit_once(rig: ServiceRig) ->
     one = gate.find_pass(rig.service, headers, "/api/perp/quote", 10_000)
     two = gate.find_pass(rig.service, headers, "/api/perp/quote", 10_000)
 
-    async def is_gone() -> bool:
-        return False
-
-    await gate.spend(rig.service, one, is_gone)
+    await gate.spend(rig.service, one, web.UNKNOWN)
     with pytest.raises(Unpaid):
-        await gate.spend(rig.service, two, is_gone)
+        await gate.spend(rig.service, two, web.UNKNOWN)
 
 
 @pytest.mark.clause("5/session-condition")

@@ -4,9 +4,12 @@ import asyncio
 import base64
 import json
 from collections import Counter
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from starlette.datastructures import Headers
+from starlette.requests import ClientDisconnect
 
 from tests.rig import (
     ORDER,
@@ -20,6 +23,8 @@ from tests.rig import (
     scene,
 )
 from tests.service.standard import MARKET, QUOTE, address, ask, changed, sign, told
+from x402sim import Wallet
+from x402sim.protocol.crypto import checksum
 from x402sim.protocol.networks import BASE_SEPOLIA, MAINNET, TESTNET
 from x402sim.protocol.x402 import (
     PAYMENT_HEADERS,
@@ -27,6 +32,7 @@ from x402sim.protocol.x402 import (
     Version,
     read_required,
 )
+from x402sim.service import gate
 from x402sim.service.state import Service, restarted
 
 VERSIONS = pytest.mark.parametrize("version", [1, 2])
@@ -51,7 +57,11 @@ async def test_a_402_offers_both_versions_beside_its_own_body(rig: ServiceRig) -
         "resource": "http://service.test/api/perp/quote",
         "description": own["description"],
         "mimeType": "application/json",
-        "extra": {"name": "Bridged USDC (Stargate)", "version": "1"},
+        "extra": {
+            "name": "Bridged USDC (Stargate)",
+            "version": "1",
+            "paymentId": body["paymentId"],
+        },
     }
     header = read_required(required.headers["PAYMENT-REQUIRED"])
     (second,) = header.accepts
@@ -214,7 +224,22 @@ SAID_V2 = {
         "accepted.extra.name is 'Foo', offered was 'Bridged USDC (Stargate)'",
     ),
     "another scheme": ({"accepted.scheme": "upto"}, "unsupported_scheme"),
-    "another token": ({"accepted.asset": "0x" + "11" * 20}, "invalid_payment_requirements"),
+    "another token": (
+        {"accepted.asset": "0x" + "11" * 20},
+        f"accepted.asset is '0x{'11' * 20}', offered was '{checksum(TESTNET.asset)}'",
+    ),
+    "another payee": (
+        {"accepted.payTo": "0x" + "11" * 20},
+        f"accepted.payTo is '0x{'11' * 20}', offered was '0x",
+    ),
+    "a smaller amount": (
+        {"accepted.amount": "1"},
+        "accepted.amount is '1', offered was '10000'",
+    ),
+    "another way to transfer": (
+        {"accepted.extra.assetTransferMethod": "permit2"},
+        "accepted.extra.assetTransferMethod is 'permit2', offered was None",
+    ),
     "another resource": (
         {"resource": {"url": "http://service.test/api/other"}},
         "invalid_payment_requirements",
@@ -472,26 +497,160 @@ async def test_a_facilitator_that_refuses_the_signature_is_believed(rig: Service
     assert rig.transfers() == 0
 
 
+# --- clients that hang up, and kills ---------------------------------------------------------
+
+
 @VERSIONS
 @scene
 async def test_a_client_that_has_hung_up_is_served_by_the_same_header(
     rig: ServiceRig, version: Version
 ) -> None:
-    from x402sim.service import gate
-
     payment = sign(rig, version, await ask(rig))
-    granted = gate.find_pass(
-        rig.service, {k.lower(): v for k, v in payment.items()} | payment, QUOTE, 10_000
-    )
-
-    async def is_gone() -> bool:
-        return True
-
-    await gate.spend(rig.service, granted, is_gone)
+    with pytest.raises(ClientDisconnect):
+        await gate.spend(rig.service, found(rig, payment), On(closed=True))
     assert rig.transfers() == 1
     served = await ask(rig, **payment)
     assert (served.status_code, rig.transfers()) == (200, 1)
     assert (await ask(rig, **payment)).status_code == 402
+
+
+@scene
+async def test_a_client_that_closes_before_its_answer_is_written_is_served_later(
+    rig: ServiceRig,
+) -> None:
+    payment = sign(rig, 2, await ask(rig))
+    spent = await gate.spend(rig.service, found(rig, payment), On(answered=False))
+    waiting = await ask(rig, **payment)
+    assert (waiting.status_code, waiting.json()["final"]) == (409, False)
+    assert "is being answered" in waiting.json()["reason"]
+    assert spent is not None
+    assert spent.afterwards is not None
+    await spent.afterwards()
+    assert (await ask(rig, **payment)).status_code == 200
+    assert (await ask(rig, **payment)).status_code == 402
+
+
+@scene
+async def test_a_kill_before_an_answer_was_confirmed_costs_one_more(rig: ServiceRig) -> None:
+    payment = sign(rig, 2, await ask(rig))
+    await gate.spend(rig.service, found(rig, payment), On())
+    crashed(rig)
+    assert (await ask(rig, **payment)).status_code == 200
+    crashed(rig)
+    assert (await ask(rig, **payment)).status_code == 402
+
+
+@scene
+async def test_a_full_disk_after_the_answer_serves_nobody_again(rig: ServiceRig) -> None:
+    payment = sign(rig, 2, await ask(rig))
+    spent = await gate.spend(rig.service, found(rig, payment), On())
+    assert spent is not None
+    assert spent.afterwards is not None
+    rig.service.store.database.execute("PRAGMA query_only = 1")  # no statement can write
+    await spent.afterwards()
+    rig.service.store.database.execute("PRAGMA query_only = 0")
+    assert (await ask(rig, **payment)).status_code == 409
+
+
+@scene
+async def test_a_session_is_not_debited_for_a_client_that_has_hung_up(rig: ServiceRig) -> None:
+    session = await rig.open_session("0.03")
+    proof = {"x-session-id": session["sessionId"]}
+    granted = gate.find_pass(rig.service, proof, QUOTE, 10_000)
+    with pytest.raises(ClientDisconnect):
+        await gate.spend(rig.service, granted, On(closed=True))
+    shown = (await rig.http.get(f"/api/sessions/{session['sessionId']}")).json()
+    assert shown["released"] == "0"
+
+
+@pytest.mark.parametrize("shown", ["accepted by version 2", "beside version 1"])
+@scene
+async def test_a_payer_knows_its_payment_id_before_it_pays(rig: ServiceRig, shown: str) -> None:
+    required = await ask(rig)
+    payment_id = required.json()["paymentId"]
+    payment = sign(rig, 2 if "2" in shown else 1, required)
+    if "1" in shown:
+        payment["X_Payment_Id"] = payment_id
+    assert (await rig.http.get(f"/api/payments/{payment_id}")).status_code == 404
+    await gate.spend(rig.service, found(rig, payment), On())  # the answer is lost on the wire
+    assert (await ask(rig, X_Payment_Id=payment_id)).status_code == 200
+    assert (await rig.record(payment_id))["status"] == "settled"
+    assert (await ask(rig, MARKET, X_Payment_Id=payment_id)).status_code == 402
+    assert rig.transfers() == 1
+
+
+@scene
+async def test_payers_who_share_a_402_pay_each_for_themselves(rig: ServiceRig) -> None:
+    required = await ask(rig)
+    payments = [sign(rig, 2, required) for _ in range(3)]
+    answers = await asyncio.gather(*(ask(rig, **each) for each in payments))
+    assert [each.status_code for each in answers] == [200] * 3
+    assert len({each.headers["X-Payment-Id"] for each in answers}) == 3
+    assert rig.transfers() == 3
+
+
+@scene
+async def test_the_record_shown_for_a_402_is_that_of_the_payment_that_settled(
+    rig: ServiceRig,
+) -> None:
+    required = await ask(rig)
+    poor = rig.sign(required, Wallet.create())
+    assert (await rig.pay(required, poor)).status_code == 402
+    payment_id = required.json()["paymentId"]
+    assert (await rig.record(payment_id))["status"] == "pending"
+    assert (await ask(rig, **sign(rig, 2, required))).status_code == 200
+    assert (await rig.record(payment_id))["status"] == "settled"
+
+
+@pytest.mark.parametrize("first", ["one step", "two steps"])
+@scene
+async def test_a_402_is_paid_in_one_step_or_in_two_but_once(rig: ServiceRig, first: str) -> None:
+    required = await ask(rig)
+    in_one = sign(rig, 2, required)
+    if first == "one step":
+        assert (await ask(rig, **in_one)).status_code == 200
+        second = await rig.pay(required)
+        assert (second.status_code, second.json()["error"]) == (409, "Payment already settled")
+    else:
+        assert (await rig.pay(required)).status_code == 200
+        assert (await ask(rig, **in_one)).status_code == 402
+    assert rig.transfers() == 1
+
+
+@pytest.mark.parametrize("foreign", ["pay_invented", "of the market", 7])
+@scene
+async def test_a_payment_id_that_is_not_of_this_402_is_not_kept(
+    rig: ServiceRig, foreign: Any
+) -> None:
+    required = await ask(rig)
+    if foreign == "of the market":
+        foreign = (await ask(rig, MARKET)).json()["paymentId"]
+    payment = changed(
+        sign(rig, 2, required)["PAYMENT-SIGNATURE"], {"accepted.extra.paymentId": foreign}
+    )
+    assert (await ask(rig, PAYMENT_SIGNATURE=payment)).status_code == 200
+    for path in (QUOTE, MARKET):
+        assert (await ask(rig, path, X_Payment_Id=str(foreign))).status_code == 402
+
+
+@dataclass
+class On:
+    """A connection: whether its client has closed it, and got its answer."""
+
+    closed: bool = False
+    answered: bool = True
+
+    def is_closed(self) -> bool:
+        return self.closed
+
+    def is_answered(self) -> bool:
+        return self.answered
+
+
+def found(rig: ServiceRig, payment: dict[str, str]) -> gate.Pass:
+    """Return the pass of a request with this payment."""
+    headers = {name.lower().replace("_", "-"): value for name, value in payment.items()}
+    return gate.find_pass(rig.service, Headers(headers), QUOTE, 10_000)
 
 
 # --- the rig -----------------------------------------------------------------------------------
@@ -512,5 +671,5 @@ def set_up(rig: ServiceRig, *, decide: dict[str, Any] | None = None, **settings:
 def crashed(rig: ServiceRig) -> None:
     """Replace what a service keeps in memory, as a restart does."""
     fresh: Service = restarted(rig.service)
-    for name in ("entitlements", "settling", "refunding", "pending_waits", "refund_waits"):
+    for name in ("entitlements", "settling", "refunding"):
         object.__setattr__(rig.service, name, getattr(fresh, name))

@@ -3,7 +3,6 @@
 import random
 import sqlite3
 from itertools import count
-from pathlib import Path
 
 import pytest
 
@@ -76,7 +75,7 @@ def test_the_counts_follow_every_move_of_a_payment(seed: int) -> None:
             case 0 if record.status == "settled":
                 store.payments.set_block(attempt, "0x1", 5, is_deep=rng.random() < 0.5)
             case 1:
-                store.payments.mark_served(payment_id, record.resource_url)
+                store.served.mark(payment_id, record.resource_url)
             case 2 if record.status == "settled":
                 store.payments.undo(attempt)
             case 3 if record.status == "pending":
@@ -89,24 +88,6 @@ def test_the_counts_follow_every_move_of_a_payment(seed: int) -> None:
     store.clear()
     assert kept(store) == tracks(store) == {}
     store.close()
-
-
-def test_an_older_file_is_counted_when_it_is_opened(tmp_path: Path) -> None:
-    file = tmp_path / "older.db"
-    store = Store(file)
-    for number in range(3):
-        store.payments.set_block(settled(store)[0], f"0x{number}", 7)
-    for kind, name in store.database.execute(
-        "SELECT type, name FROM sqlite_master WHERE name IN ('matched', 'served') "
-        "OR type = 'trigger' ORDER BY type DESC"
-    ).fetchall():
-        store.database.execute(f"DROP {kind} {name}")
-    store.close()
-    older = Store(file)
-    assert kept(older) == {"/a": (3, 0)}
-    older.payments.update_reputation(MatchedPayments())
-    assert older.payments.reputation("/a") == 3
-    older.close()
 
 
 def test_an_update_costs_the_same_however_many_payments_there_are() -> None:

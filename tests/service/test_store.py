@@ -3,9 +3,11 @@
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Callable
 
 import pytest
 
+from x402sim.service.backoff import Wait, after_failure
 from x402sim.service.issue import AGENTS, MARKET, QUOTE, RESOURCES, SESSIONS
 from x402sim.service.store import Store
 
@@ -94,34 +96,83 @@ def filled(payments: int) -> Store:
 @pytest.mark.parametrize(
     "ask",
     [
-        lambda store: store.sessions.refunds_due(),
-        lambda store: store.payments.pending(),
+        lambda store: store.sessions.refunds_due(0.0, 100),
         lambda store: store.payments.get("pay_3"),
     ],
-    ids=["refunds due", "pending", "one payment"],
+    ids=["refunds due", "one payment"],
 )
 def test_a_look_into_the_database_costs_the_same_however_many_payments_there_are(ask):
     """Work is counted in steps of SQLite's virtual machine."""
 
-    def steps(payments: int) -> int:
-        count = 0
+    assert 0 < steps(filled(400), ask) <= steps(filled(10), ask)
 
-        def step() -> None:
-            nonlocal count
-            count += 1
 
-        store = filled(payments)
-        store.database._connection.set_progress_handler(step, 1)
-        answer = ask(store)
-        store.close()
-        assert answer is not None
-        return count
+def steps(store: Store, ask: Callable[[Store], object]) -> int:
+    """Return how many steps it takes to ask."""
+    count = 0
 
-    assert 0 < steps(400) <= steps(10)
+    def step() -> None:
+        nonlocal count
+        count += 1
+
+    store.database._connection.set_progress_handler(step, 1)
+    answer = ask(store)
+    store.close()
+    assert answer
+    return count
+
+
+def waiting(rows: int) -> Store:
+    """Return a store of deposits: so many unresolved, to be refunded, and about to expire."""
+    store = filled(3 * rows)
+    store.database.execute("UPDATE payments SET status = 'pending' WHERE attempt <= ?", rows)
+    store.database.execute(
+        "INSERT INTO sessions SELECT payment_id, payment_id, '', 5, 0, "
+        "iif(attempt % 2, 'active', 'expired'), 0, 0, attempt FROM payments "
+        "WHERE attempt BETWEEN ? AND ?",
+        rows + 1,
+        3 * rows - 1,
+    )
+    store.database.execute(
+        "INSERT INTO refunds(session_id, to_address, amount, timestamp) "
+        "SELECT session_id, 'a', 5, 0 FROM sessions WHERE status = 'expired'"
+    )
+    return store
+
+
+@pytest.mark.parametrize(
+    "look",
+    [
+        lambda store: store.payments.pending(10.0, 20),
+        lambda store: store.sessions.refunds_due(10.0, 20),
+        lambda store: store.sessions.expire(10**9, 20),
+    ],
+    ids=["unresolved payments", "refunds due", "expired sessions"],
+)
+def test_a_round_costs_the_same_however_much_is_waiting(look):
+    assert steps(waiting(500), look) <= steps(waiting(50), look) + 10
+
+
+def test_what_failed_waits_behind_what_is_new_and_is_looked_at_once_after_a_start():
+    """It waits for twice as long each time, from the first wait to the longest."""
+    store = waiting(50)
+    first, second, third, *_ = (each.attempt for each in store.payments.pending(0.0, 3))
+    store.payments.look_later({first: Wait(9.0, 4.0), second: Wait(8.0, 4.0)})
+    due = [each.attempt for each in store.payments.pending(9.0, 99)]
+    assert (due[0], due[-2:], len(due)) == (third, [second, first], 50)
+    assert first not in {each.attempt for each in store.payments.pending(8.9, 99)}
+    store.payments.look_now()
+    assert [each.attempt for each in store.payments.pending(0.0, 2)] == [first, second]
+    store.close()
+    waits, last_s = [], 0.0
+    for _ in range(4):
+        last_s = after_failure(last_s, (15, 60), now_s=100).wait_s
+        waits.append(last_s)
+    assert waits == [15, 30, 60, 60]
 
 
 def test_the_refund_of_a_settled_deposit_is_due():
     store = filled(20)
-    (due,) = store.sessions.refunds_due()
+    (due,) = store.sessions.refunds_due(0.0, 100)
     assert (due.session_id, due.amount) == ("s", 5)
     store.close()

@@ -71,7 +71,11 @@ class Gateway:
                 request.method,
                 "/",
                 content=await request.body(),
-                headers=[pair for pair in request.headers.raw if pair[0] != b"host"],
+                headers=[
+                    pair
+                    for pair in request.headers.raw
+                    if pair[0] not in (b"host", b"content-length")
+                ],
             )
             query = request.scope["query_string"]
             onward.extensions["target"] = path.encode() + (b"?" + query if query else b"")

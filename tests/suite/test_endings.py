@@ -1,5 +1,6 @@
 """However a run of the suite ends, its reports are where they were wanted, and say what they are."""
 
+import asyncio
 import json
 import os
 import signal
@@ -13,6 +14,9 @@ import pytest
 from junitparser import JUnitXml
 
 from tests.suite.test_command import Duo, conformance
+from x402sim import LocalServer
+from x402sim.suite.remote import Access, reach
+from x402sim.suite.target import Target
 
 
 @pytest.fixture(scope="module")
@@ -106,3 +110,21 @@ def test_the_run_says_why_it_has_no_verdict(duo: Duo) -> None:
     done = conformance(duo.url, "--only", "5/nonce-once")
     assert done.returncode == 2
     assert "No verdict: nothing could be checked (1 skipped)." in done.stdout
+
+
+def test_a_target_whose_clock_is_left_ahead_is_told() -> None:
+    """Whoever pays there later, with a right clock, is refused."""
+    told: list[str] = []
+
+    async def main(url: str, control: str) -> None:
+        means = Access(base_url=url, target=Target(), world_url=control, tell=told.append)
+        for seconds in (0, 600):
+            async with reach(means) as setting:
+                assert setting.advance is not None
+                if seconds:
+                    await setting.advance(seconds)
+            assert len(told) == bool(seconds)
+
+    with LocalServer() as server:
+        asyncio.run(main(server.url, server.control_url))
+    assert "is left 600 s ahead of real time" in told[0]

@@ -144,6 +144,48 @@ def test_each_outcome_has_its_result() -> None:
     assert observed.actual == "it sings"
 
 
+def test_a_failure_shows_what_the_world_answered() -> None:
+    @a_check("2.1/amount", needs="world")
+    async def fails(probe: Probe) -> None:
+        """It fails after a fault."""
+        settle = {"victim": "facilitator", "path": "/settle"}
+        await probe.world.fault({**settle, "does": "refuse"})
+        await probe.world.clear_faults()
+        await probe.world.fault({**settle, "does": "answer", "status": 200, "body": "no"})
+        await probe.send("GET", "/")
+        await probe.world.clear_faults()
+        expect("the answer", 1, 2)
+
+    (failed,) = judge(OURS, checks=[fails])
+    assert failed.exchange.endswith("\n\nthe world's facilitator/settle answered 200 no")
+    assert "refuse" not in failed.exchange
+
+
+def test_a_lasting_fault_stays_while_other_checks_clear_theirs() -> None:
+    stands = []
+
+    @a_check("2.1/amount", needs="world", waits=lambda _: 5)
+    async def waits(probe: Probe) -> None:
+        """It waits with a fault."""
+        await probe.world.lasting_fault({"victim": "explorer", "does": "refuse"}, "0xaa")
+        await probe.wait(5)
+        stands.append(await probe.world.get("faults"))
+
+    @a_check("2.1/asset", needs="world")
+    async def meddles(probe: Probe) -> None:
+        """It has a fault of its own."""
+        await probe.world.fault({"victim": "rpc", "does": "refuse"})
+
+    @a_check("2.1/network", needs="world", waits=lambda _: 9)
+    async def looks(probe: Probe) -> None:
+        """It looks at what is left."""
+        await probe.wait(9)
+        stands.append(await probe.world.get("faults"))
+
+    judge(OURS, checks=[waits, meddles, looks], has_clock=False)
+    assert [[each["contains"] for each in found] for found in stands] == [["0xaa"], []]
+
+
 def test_the_worst_case_of_an_id_is_its_outcome() -> None:
     @a_check("2.1/amount")
     async def also_holds(probe: Probe) -> None:
@@ -385,9 +427,11 @@ def test_every_need_of_a_check_can_be_missing() -> None:
 
 
 def test_a_session_id_is_found_anywhere_in_an_answer() -> None:
-    assert find_session_id({"data": [{"x": "session_abc"}]}) == "session_abc"
+    assert find_session_id({"data": [{"x": "session_abc1"}]}) == "session_abc1"
     assert find_session_id({"session_id": "abc", "n": 1}) is None
     assert find_session_id("session_") is None
+    assert find_session_id({"state": "session_opened", "self": "/s/session_ab1?x"}) == "session_ab1"
+    assert find_session_id({"a": "session_ab1", "sessionId": "session_xyz"}) == "session_xyz"
 
 
 def test_a_failure_shows_no_proof_and_no_signature() -> None:

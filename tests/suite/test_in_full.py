@@ -7,6 +7,7 @@ import httpx
 import msgspec
 import pytest
 
+from tests.mutants.rows import MUTANTS
 from x402sim import TESTNET
 from x402sim.clock import Clock
 from x402sim.policies import NeverRefund, ServicePolicy
@@ -39,12 +40,25 @@ def judged(refund_within_s: int, **options: Any) -> Result:
 def test_a_must_that_was_judged_in_part_is_named() -> None:
     result = judged(0)
     assert result.outcome is Outcome.PASSED
-    (said,) = not_in_full([result])
-    assert said.startswith("not judged in full (2 of 3 cases): spec/3/expiry-refund, a MUST: ")
-    assert "set sessions.refund_within_s" in said
-    assert lacking([result], ()) == []
-    (lacks,) = lacking([result], ("refunds",))
-    assert lacks.startswith("--require refunds: spec/3/expiry-refund was not judged in full")
+    for said in not_in_full([result]):
+        assert said.startswith("not judged in full (3 of 5 cases): spec/3/expiry-refund, a MUST: ")
+        assert "set sessions.refund_within_s" in said
+    assert lacking([result], ()) == lacking([result], ("expiry",)) == []
+    for lacks in lacking([result], ("refunds",)):
+        assert lacks.startswith("--require refunds: spec/3/expiry-refund was not judged in full")
+
+
+@pytest.mark.parametrize(
+    ("defect", "outcome", "lacks"),
+    [("served-after-expiry", Outcome.FAILED, 0), ("never-expires", Outcome.PASSED, 1)],
+)
+def test_an_end_that_the_service_tells_is_judged_without_the_unit(
+    defect: str, outcome: Outcome, lacks: int
+) -> None:
+    """One that is too far away is not waited for, and --require expiry says so."""
+    recipe = MUTANTS[defect].recipe(Recipe(network=TESTNET, seed=1))
+    (result,) = judge(recipe, target=Target(), checks=REFUNDS, has_clock=False, patient=False)
+    assert (result.outcome, len(lacking([result], ("expiry",)))) == (outcome, lacks)
 
 
 def test_with_the_key_a_refund_that_never_comes_fails() -> None:

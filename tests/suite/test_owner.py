@@ -116,6 +116,29 @@ def test_a_prefix_of_the_gateway_is_part_of_the_base_url(duo: Duo) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+class Mounted(Gateway):
+    """A service below a base path that knows it, and names whole paths as resources."""
+
+    async def forward(self, request: Request, path: str) -> Response:
+        inside = b'"resource":"/api/', f'"resource":"{self.prefix}/api/'.encode()
+        request._body = (await request.body()).replace(inside[1], inside[0])
+        answer = await super().forward(request, path)
+        body = bytes(answer.body).replace(*inside)
+        kept = {k: v for k, v in answer.headers.items() if k != "content-length"}
+        return Response(body, answer.status_code, kept)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("kind", [Gateway, Mounted])
+def test_below_a_base_path_everything_is_judged_alike(duo: Duo, kind: type[Gateway]) -> None:
+    with running(kind(duo.url, api_key=None, prefix="/shop/v1")) as gateway:
+        done = conformance(
+            gateway.url, "--only", "2.1/,4.3/,4.4/,4.5/,1/", "--world", duo.ready["control"],
+            "--skip", "2.1/timeout=slow", "--skip", "2.1/validity=slow",
+        )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_a_user_and_password_in_the_url_reach_no_report(duo: Duo, tmp_path: Path) -> None:
     with running(Gateway(duo.url, api_key=None, user=("ann", "s3cr3t-word"))) as gateway:
         url = gateway.url.replace("://", "://ann:s3cr3t-word@")

@@ -2,15 +2,17 @@
 
 import asyncio
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import httpx
 import pytest
 
+from tests.suite.gateway import Gateway, running
 from tests.suite.test_command import Duo, conformance
 from x402sim.clock import Clock
 from x402sim.spec.needs import Need
-from x402sim.suite.check import Check
+from x402sim.suite.check import PATIENCE_S, Check
 from x402sim.suite.engine import all_checks, folder, run_case
 from x402sim.suite.options import BUDGET, Options, access
 from x402sim.suite.plan import Cost, cost_base, costs, make_plan
@@ -19,6 +21,13 @@ from x402sim.suite.remote import reach
 from x402sim.suite.wire import Pace, wait_s
 
 PRICE = 10_000
+
+
+@pytest.fixture(scope="module")
+def duo() -> Iterator[Duo]:
+    both = Duo()
+    yield both
+    both.close()
 
 
 @pytest.mark.thorough
@@ -65,7 +74,7 @@ def test_the_costs_are_those_of_the_checks_there_are() -> None:
     usual = [case for case in checks if not case.waits and rare.isdisjoint(case.needs)]
     left = {case.name for case in usual} - set(measured) - WITH_A_KEY
     assert not left, "run python -m tests.suite.costs"
-    assert sum(cost.requests for cost in measured.values()) < 1700, "a run is a burden"
+    assert sum(cost.requests for cost in measured.values()) < 1750, "a run is a burden"
 
 
 def plan_of(setting: Any, checks: list[Check], price_base: int = PRICE) -> Any:
@@ -140,6 +149,37 @@ def test_the_duration_follows_rate_and_waits() -> None:
 
     fast, slow = asyncio.run(main())
     assert 0 < fast < slow
+
+
+def test_what_waits_does_so_beside_the_others_and_a_first_request_is_no_measure() -> None:
+    async def main() -> tuple[float, float]:
+        checks = [case for case in all_checks() if case.waits and Need.CLOCK not in case.needs]
+        measured = {case.name: Cost(1, 20.0) for case in checks}
+        payer = "0x" + "01" * 32
+        async with reach(access(Options(base_url="http://127.0.0.1:9", payer_key=payer))) as it:
+            plan = make_plan(it, checks, measured, price_base=1, round_trip_s=0.001)
+            return plan.seconds, max(case.waits(it) for case in checks if case.waits)
+
+    seconds, _ = asyncio.run(main())
+    assert 10 < seconds <= PATIENCE_S, "the longest wait, and not the sum of all"
+
+
+def test_the_time_of_a_request_is_not_that_of_the_first_one(duo: Duo) -> None:
+    """The first one waits for a connection, and for a service that has just started."""
+
+    class Cold(Gateway):
+        is_warm = False
+
+        async def forward(self, request: Any, path: str) -> Any:
+            if not self.is_warm:
+                self.is_warm = True
+                await asyncio.sleep(1)
+            return await super().forward(request, path)
+
+    with running(Cold(duo.url, api_key=None)) as gateway:
+        done = conformance(gateway.url, "--only", "1/,2.1/,2.2/")
+    plan = next(line for line in done.stderr.splitlines() if line.startswith("Plan:"))
+    assert int(plan.split()[-2]) < 60, plan
 
 
 @pytest.mark.parametrize(

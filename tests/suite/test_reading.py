@@ -109,10 +109,10 @@ def test_a_pointer_finds_a_value_or_none(body: Any, pointer: str) -> None:
 
 
 def test_a_session_id_is_found_at_any_depth() -> None:
-    body: Any = {"a": ["session_", 1, "session_deep"], "b": "session_late"}
+    body: Any = {"a": ["session_", 1, "session_deep1"], "b": "session_late"}
     for _ in range(900):
         body = {"x": [], "a": body}
-    assert find_session_id(body) == "session_deep"
+    assert find_session_id(body) == "session_deep1"
 
 
 @given(st.integers(1, 10**6))

@@ -22,6 +22,7 @@ from x402sim.report import conformance as report
 from x402sim.report.conformance_html import page
 from x402sim.suite.engine import all_checks
 from x402sim.suite.local import judge
+from x402sim.suite.printing import show_results
 from x402sim.suite.verdict import CaseResult, Outcome, Result
 from x402sim.world.assembly.recipe import Recipe
 
@@ -125,6 +126,7 @@ def test_the_page_gives_the_verdict_of_the_musts() -> None:
 def test_failed_musts_come_first_and_json_is_indented() -> None:
     kinds = of_each_kind()
     kinds[0]["exchange"] = 'POST /pay\n{"a":{"b":1}}\n-> 200\n{"cut":"sho'
+    kinds[1]["exchange"] = "[" * 5_000
     text = page(URL, STARTED, [kinds[2], kinds[1], kinds[0]])
     urgent = text.split("What needs attention")[1].split("<h2>")[0]
     places = [urgent.index(kinds[n]["id"]) for n in (0, 1, 2)]
@@ -200,8 +202,47 @@ def test_every_format_says_how_much_was_judged() -> None:
         assert name in ("SARIF", "terminal") or wanted in text, name
         wanted = "not judged: it is left out: give --world"
         assert wanted in text, name
-    part = "passed in part: give --world\n  spec/7/invalid-signature (1 of 2 cases)"
+    part = "not judged 1: give --world\n  spec/7/invalid-signature (passed 1 of 2 cases)"
     assert part in texts["terminal"]
+
+
+def of_one_cause() -> list[dict[str, Any]]:
+    said = '200 {"success":false,"error":"%s","paymentId":"pay_%s…"}'
+    results = [
+        Result(id="kit/7/a", level="SHOULD", section="7", outcome=Outcome.FAILED, title="one",
+               expected="the settlement: a refusal", actual=said % ("No", "aaaa")),
+        Result(id="spec/7/b", level="MUST", section="7", outcome=Outcome.FAILED, title="two",
+               expected="no bytes: the settlement: 'Invalid signature'", actual=said % ("x", "bb")),
+        Result(id="spec/7/c", level="MUST", section="7", outcome=Outcome.FAILED, title="three",
+               expected="the price: 1", actual="2"),
+        *(Result(id=f"spec/8/{name}", level="MUST", section="8", outcome=Outcome.INCONCLUSIVE,
+                 title="t", reason=reason) for name, reason in (
+                     ("d", "it stopped at 1795360731698"),
+                     ("e", "the baseline (payment) was not accepted: it stopped at 1795360759177"),
+                     ("f", f"a valid payment was not settled: {said % ('y', 'cc')}"))),
+    ]  # fmt: skip
+    return [msgspec.to_builtins(result) for result in results]
+
+
+def test_failures_of_one_cause_follow_the_clearest_in_every_format(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    results = of_one_cause()
+    told = report.as_json(URL, STARTED, results)["results"]
+    assert {each["id"]: each["like"] for each in told} == {
+        "kit/7/a": "spec/7/b", "spec/7/b": "", "spec/7/c": "", "spec/8/d": "", "spec/8/e": "spec/8/d",
+        "spec/8/f": "spec/7/b",
+    }  # fmt: skip
+    assert "like spec/7/b: expected" in report.as_junit(URL, STARTED, results, strict=True).decode()
+    assert "2 more, with the same answer: <code>kit/7/a</code>, <code>spec/8/f" in page(
+        URL, STARTED, results
+    )
+    show_results([msgspec.convert(each, Result) for each in results], strict=False)
+    shown = capsys.readouterr().out
+    assert shown.index("spec/7/b MUST") < shown.index("kit/7/a SHOULD, failed (does not")
+    assert shown.count("expected  ") == 2, "only the first of a cause is shown in full"
+    assert shown.index("kit/7/a") < shown.index("spec/8/f MUST, inconclusive") < shown.index("/7/c")
+    assert "inconclusive 2: it stopped at 1795360731698\n  spec/8/d, spec/8/e\n" in shown
 
 
 def test_an_id_whose_baseline_broke_later_does_not_count_its_cases() -> None:

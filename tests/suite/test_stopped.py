@@ -3,9 +3,11 @@
 import asyncio
 import socket
 
+import pytest
+
 from x402sim.clock import Clock
 from x402sim.rng import Rng
-from x402sim.suite import probe as probes
+from x402sim.suite import sending
 from x402sim.suite.check import check
 from x402sim.suite.command import NO_VERDICT, conclude
 from x402sim.suite.engine import run
@@ -73,8 +75,77 @@ def test_a_service_that_stops_is_said_once_with_the_time() -> None:
     assert second.outcome is third.outcome is Outcome.INCONCLUSIVE
     assert second.reason == third.reason
     assert second.reason.startswith("the service stopped answering at ")
-    assert second.reason.endswith(" UTC: GET /second: ConnectError")
+    assert ", after GET /first (of spec/2.1/amount), which was answered 404;" in second.reason
+    assert second.reason.endswith("give --restart COMMAND to have that request tried again alone")
     assert conclude([first, second, third], strict=False) == NO_VERDICT
+
+
+@check("2.1/scheme")
+async def asks_for_the_end(probe: Probe) -> None:
+    """It sends what ends the service."""
+    await probe.send("GET", "/kill")
+
+
+@pytest.fixture
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give up soon on a service that takes no connection."""
+    monkeypatch.setattr(sending, "STOP_S", 0.05)
+
+
+def judged_with_a_restart(kills: int) -> list[Result]:
+    """Run checks against a server that /kill ends, so many times; the run can restart it."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    left = kills
+    server: asyncio.Server
+
+    async def main() -> list[Result]:
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            nonlocal left
+            head = await reader.readuntil(b"\r\n\r\n")
+            if b"/kill" in head and left:
+                left -= 1
+                server.close()
+            else:
+                writer.write(ANSWER)
+                await writer.drain()
+            writer.close()
+
+        async def restart() -> None:
+            nonlocal server
+            server = await asyncio.start_server(serve, "127.0.0.1", port)
+
+        await restart()
+        async with client(f"http://127.0.0.1:{port}", Wire()) as http:
+            setting = Setting(
+                target=Target(), http=http, clock=Clock(), rng=Rng(1), restart=restart
+            )
+            found = [each async for each in run(setting, [asks, asks_for_the_end, asks_too])]
+        server.close()
+        return found
+
+    return asyncio.run(main())
+
+
+@pytest.mark.usefixtures("soon")
+def test_a_request_that_ends_the_service_again_has_failed_and_the_run_goes_on() -> None:
+    first, culprit, third = judged_with_a_restart(kills=2)
+    assert (first.outcome, third.outcome) == (Outcome.PASSED, Outcome.PASSED)
+    assert culprit.outcome is Outcome.FAILED
+    assert culprit.expected is not None
+    assert "an answer to GET /kill (of spec/2.1/scheme)" in culprit.expected
+    assert culprit.actual is not None
+    assert culprit.actual.endswith("alone, after a restart, it has stopped the service again")
+    assert culprit.exchange.startswith("GET ")
+
+
+@pytest.mark.usefixtures("soon")
+def test_a_request_that_ends_the_service_once_is_no_cause() -> None:
+    first, culprit, third = judged_with_a_restart(kills=1)
+    assert (first.outcome, third.outcome) == (Outcome.PASSED, Outcome.PASSED)
+    assert culprit.outcome is Outcome.INCONCLUSIVE
+    assert culprit.reason.endswith("after a restart, that request alone did not stop it")
 
 
 def test_a_service_that_comes_back_is_judged_further() -> None:
@@ -85,4 +156,4 @@ def test_a_service_that_comes_back_is_judged_further() -> None:
 
 
 def test_a_service_has_a_moment_to_come_back() -> None:
-    assert 2 <= probes.STOP_TRIES * probes.STOP_S <= 5
+    assert 2 <= sending.STOP_TRIES * sending.STOP_S <= 5

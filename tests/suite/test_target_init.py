@@ -196,6 +196,40 @@ async def closed(request: Request) -> Response:
             return Response("who are you?", 401)
 
 
+class Picky(Gateway):
+    """Below a base path, it wants deposits of half a token, and a query for the list of agents."""
+
+    async def forward(self, request: Request, path: str) -> Response:
+        body = await request.body()
+        is_deposit = path == "/api/sessions/create" and body
+        if is_deposit and float(json.loads(body).get("maxSpend", 0)) < 0.5:
+            return JSONResponse({"success": False, "error": "at least 0.50"}, 400)
+        if path == "/api/agents" and "limit" not in request.query_params:
+            return JSONResponse({"error": "limit is missing"}, 422)
+        return await super().forward(request, path)
+
+
+def test_what_a_service_wants_is_found_and_without_a_file_the_key_is_named(
+    duo: Duo, tmp_path: Path
+) -> None:
+    file, few = tmp_path / "picky.toml", ("--only", "4.3/,4.4/,2.2/,2.1/resource")
+    with running(Picky(duo.url, api_key=None, prefix="/shop/v1")) as gateway:
+        found = init(f"{gateway.url}/api/perp/quote", "-o", str(file))
+        assert found.returncode == 0, found.stderr
+        target = load(file)
+        judged = conformance(gateway.url, "--target", str(file), *few)
+        paid = ("--only", "4.3/,4.4/deposit-flow", "--world", duo.ready["control"])
+        without = conformance(gateway.url, *paid)
+    assert f"conformance {gateway.url} " in found.stdout, "the base path is part of the base URL"
+    assert target.protected.path == "/api/perp/quote"
+    assert (target.sessions.smallest, target.agents.path) == ("0.50", "/api/agents?limit=10")
+    assert judged.returncode == 0, judged.stdout + judged.stderr
+    said = " ".join(without.stdout.split())
+    assert 'set agents.path = "/api/agents?limit=10" in the target file' in said
+    assert 'set sessions.smallest = "1.00"' in said
+    assert "failed" not in said
+
+
 @pytest.mark.parametrize(
     ("options", "code", "said"),
     [

@@ -85,6 +85,36 @@ def test_only_one_check_acts_at_a_time() -> None:
     assert [each.reason for each in results] == ["", ""]
 
 
+def test_one_check_acts_first_and_another_just_before_the_restart() -> None:
+    written: list[str] = []
+
+    @check("2.1/amount", waits=lambda _: 5)
+    async def second(probe: Probe) -> None:
+        """It lets another one act first."""
+        await probe.state.turns.wait_for_the_first()
+        written.append("second")
+        await probe.wait(5)
+        written.append("waited")
+
+    @check("2.1/asset", waits=lambda _: 5)
+    async def first(probe: Probe) -> None:
+        """It acts first."""
+        async with probe.state.turns.first():
+            await probe.wait(1)
+            written.append("first")
+
+    @check("2.1/network", needs="restart")
+    async def last(probe: Probe) -> None:
+        """It prepares when all that wait are over."""
+        await probe.wait_for_the_restart()
+        written.append("prepared")
+        await probe.restart()
+
+    results = judge(OURS, checks=[second, last, first], has_clock=False)
+    assert [each.reason for each in results] == ["", "", ""]
+    assert written == ["first", "second", "waited", "prepared"]
+
+
 def test_something_is_waited_for_no_longer_than_it_takes() -> None:
     took: list[float] = []
 

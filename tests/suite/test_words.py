@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -81,7 +82,7 @@ def test_needs_have_one_name_in_the_list_and_in_require() -> None:
         if line.startswith("  needs ")
         for word in line.removeprefix("  needs ").split(", ")
     }
-    assert told >= set(REQUIRABLE) - {"refunds"}
+    assert told >= set(REQUIRABLE) - {"expiry", "refunds"}
     assert not {"funds", "observe chain"} & told
     assert max(map(len, done.stdout.splitlines())) < 80
 
@@ -126,6 +127,11 @@ def test_a_run_at_80_columns_wraps_and_names_what_was_skipped(duo: Duo) -> None:
     assert [line for line in long if "run it again" not in line] == []
     shown = " ".join(done.stdout.split())
     assert "spec/5/nonce-once" in shown, "what is skipped is named"
+    named = re.findall(r"\b(?:spec|kit|silent)/[0-9.]+/[a-z0-9-]+", shown)
+    assert len(named) == len(set(named)), "each once"
+    assert "--world; the control API" not in shown, "a world brings its own money"
+    given = "a way to restart the target: give --restart COMMAND"
+    assert "spec/3/record-outlives-cache" in shown.split(given)[1].split("not judged")[0]
 
 
 def test_a_wait_that_the_target_asks_for_is_told() -> None:

@@ -1,13 +1,16 @@
 """A story at a URL takes network and abilities from the world that it is played in."""
 
+import asyncio
 from dataclasses import replace
 
+import httpx
 import pytest
 
 from x402sim import MAINNET, TESTNET, LiveWorld, LocalServer, Payer, World
 from x402sim.backends import Deployment
 from x402sim.protocol.crypto import parse_address
 from x402sim.world.server.listen import Listen
+from x402sim.world.story.before import Before
 
 
 async def buys(world: LiveWorld) -> None:
@@ -71,3 +74,16 @@ def test_a_story_gets_payers_and_answers() -> None:
         assert isinstance(await world.payer("alice"), Payer)
 
     assert World().play(story).outcome == "passed"
+
+
+@pytest.mark.parametrize("answer", [b"oops", b"[" * 9_000 + b"]" * 9_000, b'[{"from": 1}]'])
+def test_a_world_whose_answers_cannot_be_read_is_no_world(answer: bytes) -> None:
+    """What the stories count from is read before they begin."""
+
+    async def ask() -> None:
+        transport = httpx.MockTransport(lambda _: httpx.Response(200, content=answer))
+        async with httpx.AsyncClient(transport=transport, base_url="http://world") as control:
+            await Before.seen_by(control)
+
+    with pytest.raises(ConnectionError, match="the world's answer to '/who': "):
+        asyncio.run(ask())

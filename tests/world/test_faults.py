@@ -503,6 +503,16 @@ def test_the_control_api_lists_what_may_still_strike(server: LocalServer) -> Non
     assert httpx.get(f"{server.url}/healthz").status_code == 200
 
 
+def test_faults_of_some_texts_can_be_kept(server: LocalServer) -> None:
+    url = f"{server.control_url}/faults"
+    for contains in ("", "0xaa", "0xbb"):
+        fault = {"victim": "facilitator", "does": "refuse", "contains": contains}
+        httpx.post(url, json=fault)
+    assert httpx.post(f"{url}/clear", json={"keep": ["0xbb", ""]}).json() == {"standing": 1}
+    assert [each["contains"] for each in httpx.get(url).json()] == ["0xbb"]
+    assert httpx.post(f"{url}/clear").json() == {"standing": 0}
+
+
 @pytest.mark.parametrize(
     ("path", "body"),
     [

@@ -165,11 +165,7 @@ class Direct(Transport):
         receipt = await payments.pay(service, self.settle(required))
         granted = gate.find_pass(service, {"x-payment-id": receipt.payment_id}, QUOTE, price)
         quotes.quote(service.settings, ORDER)
-        await gate.spend(service, granted, _never)
-
-
-async def _never() -> bool:
-    return False
+        await gate.spend(service, granted, web.UNKNOWN)
 
 
 TRANSPORTS: dict[str, type[Transport]] = {

@@ -97,8 +97,8 @@ Require = Annotated[
     list[str] | None,
     typer.Option(
         metavar="NEEDS",
-        help="Exit 2 unless the run has these: payments, chain, world, clock, restart, refunds; "
-        "with payments, also the budget for all of them.",
+        help="Exit 2 unless the run has these: payments, chain, world, clock, restart, expiry, "
+        "refunds; with payments, also the budget for all of them.",
     ),
 ]
 Header = Annotated[

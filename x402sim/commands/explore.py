@@ -11,6 +11,7 @@ import typer
 from x402sim.commands.common import NOT_ALL_HELD, AsJson, give_up
 from x402sim.commands.progress import Progress
 from x402sim.printable import printable_lines
+from x402sim.protocol.messages import BadMessage, decode
 from x402sim.rng import Rng
 
 if TYPE_CHECKING:
@@ -39,9 +40,11 @@ def explore(
 ) -> None:
     """Play random worlds, and check at the end of each that money and access agree.
 
-    Each world has payers, sessions, one to three services with one merchant, latencies, faults,
-    crashes, wrong clocks and reorganisations. At its end the ledger is compared with what the
-    services answer. A world that fails is shrunk, and printed as the program that plays it again.
+    Each world has payers in two steps and in one, who hang up and send again, smart wallets,
+    sessions, one to three services of one merchant or of several, latencies, faults, crashes, wrong
+    clocks and reorganisations. At its end each order is judged: the ledger is compared with what
+    the services answered. A world that fails is shrunk, and printed as the program that plays it
+    again.
 
     The same seed gives the same result, whatever the number of processes: world n has the seed
     SEED + n. Exit code 1: at least one world failed.
@@ -82,8 +85,8 @@ def _read(file: Path) -> "Case":
     from x402sim.explore.case import Case
 
     try:
-        case: Case = msgspec.json.decode(file.read_bytes(), type=Case)
-    except (OSError, msgspec.MsgspecError, ValueError) as wrong:
+        case: Case = decode(file.read_bytes(), Case)
+    except (OSError, BadMessage) as wrong:
         raise give_up(f"{file} holds no world: {wrong}") from None
     return case
 
@@ -127,6 +130,6 @@ def _lines(report: "Report", shrunk: list["Failure"]) -> list[str]:
 
 
 def _meaning(law: str) -> str:
-    from x402sim.explore.audit import Law
+    from x402sim.explore.laws import Law
 
     return f"{law}: {Law[law].value}"

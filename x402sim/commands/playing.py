@@ -192,11 +192,17 @@ def combined_sha256(all_played: Sequence[Played]) -> str:
     return hashlib.sha256(lines.encode()).hexdigest()
 
 
+def clock_ahead_s(all_played: Sequence[Played]) -> float:
+    """Return how far these runs have left a server's clock ahead of real time, in seconds."""
+    return max((played.run.ahead_s for played in all_played), default=0.0)
+
+
 def document(seed: int, all_played: Sequence[Played]) -> dict[str, Any]:
     """Return what `run --json` prints."""
     return {
         "seed": seed,
         "combined_sha256": combined_sha256(all_played),
+        "clock_ahead_s": clock_ahead_s(all_played),
         "scenarios": [
             {
                 "name": played.run.name,

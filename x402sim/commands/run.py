@@ -76,8 +76,11 @@ def run(
 
     Exit codes: 0, every check held; 1, a check failed, and the output shows its clause,
     the expected and the actual value, and the command that repeats it; 2, wrong usage, or no
-    scenario ran. `--json` prints seed, combined_sha256 and scenarios, each with its
-    journal_sha256; combined_sha256 is the SHA-256 of the list of these hashes, one per line.
+    scenario ran. `--json` prints seed, combined_sha256, clock_ahead_s and scenarios, each with
+    its journal_sha256; combined_sha256 is the SHA-256 of the list of these hashes, one per line.
+
+    At a URL, stories that take time advance the server's clock, and it stays ahead: payers with a
+    right clock are refused there afterwards. clock_ahead_s says by how much.
 
     With `--chain URL`, X402SIM_CHAIN_KEYS lists private keys, separated by commas: the first
     pays for gas, and a minter's key, if listed, mints for payers.
@@ -108,6 +111,7 @@ def _run(
     """Play, print and save; return the exit code. Raises `Misuse`."""
     from x402sim.clock import stopwatch
     from x402sim.commands import playing, results
+    from x402sim.world.stages.deployment import left_ahead
 
     chosen = playing.choose(names)
     if out is not None:
@@ -120,6 +124,8 @@ def _run(
         _print_end(all_played, results.summary(where.seed, all_played, elapsed()))
     if out is not None:
         _save(chosen, all_played, out, quietly=as_json)
+    if ahead_s := playing.clock_ahead_s(all_played):
+        typer.echo(f"x402sim: {left_ahead(where.on.name, ahead_s)}", err=True)
     outcomes = {played.run.outcome for played in all_played}
     if outcomes == {"skipped"}:
         typer.echo("x402sim: nothing was played: every scenario was skipped", err=True)

@@ -179,7 +179,7 @@ def _value(text: str) -> Any:
     """Return a number, True, False or None if the text is JSON of one; else the text."""
     try:
         value = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text
     return text if isinstance(value, str | list | dict) else value
 

@@ -41,7 +41,7 @@ def init(
     from x402sim.suite.look import look
     from x402sim.suite.options import Options, access, again
     from x402sim.suite.remote import NotReady
-    from x402sim.suite.target_toml import as_toml
+    from x402sim.suite.target_toml import as_toml, to_ask
 
     file = Path(output)
     try:
@@ -68,3 +68,5 @@ def init(
     except OSError as error:
         raise give_up(f"cannot write {file}: {error.strerror}") from error
     typer.echo(f"wrote {file}; {again(replace(options, target=str(file)), looked.base_url)}")
+    if asked := to_ask(looked):
+        typer.echo(asked)

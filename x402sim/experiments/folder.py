@@ -13,6 +13,7 @@ import msgspec
 from x402sim.experiments.batches import Task
 from x402sim.experiments.grid import labels_of
 from x402sim.experiments.tables import Done, decoded
+from x402sim.protocol.messages import decode
 from x402sim.version import VERSION
 
 _NAME_LENGTH = 120
@@ -44,7 +45,7 @@ class Folder:
         if not file.exists():
             _write(file, msgspec.json.format(msgspec.json.encode(ours), indent=2) + b"\n")
             return
-        theirs = msgspec.json.decode(file.read_bytes(), type=Manifest)
+        theirs: Manifest = decode(file.read_bytes(), Manifest)
         for what, seen, wanted in (
             ("the experiment", theirs.experiment, ours.experiment),
             ("x402sim", theirs.x402sim, ours.x402sim),

@@ -1,107 +1,104 @@
 """What must hold at the end of every run, from the ledger and from what services answer?
 
-Written apart from the service's code: it reads the chain's logs, the journal, and asks over HTTP;
-it never reads a database. The world must be at rest: no faults, no third parties, every header
-expired, every session ended, every block deep.
+Written apart from the service's code: it reads the chain's logs, the journal, what came to the
+doors of the services, and asks over HTTP; never reads a database. Each law is an equality for one
+order, and what excuses a service is one event about it.
 """
 
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
-from enum import Enum
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
 
-from x402sim.explore.book import Book, Key, Presented
-from x402sim.explore.case import Service, Skew, Submit
-from x402sim.explore.evidence import Ledger, Times, Use
+from x402sim.explore.asking import Granted
+from x402sim.explore.book import Key, Order, Presented
+from x402sim.explore.case import Lie, Service, Skew
+from x402sim.explore.evidence import Door, Ledger, Sight, Times, Use
+from x402sim.explore.laws import Law, Violation
 from x402sim.explore.steps import Scene
-from x402sim.protocol.refusals import Refusal
-from x402sim.world.story.payer import QUOTE, SESSIONS, Answer
+from x402sim.service.issue import MARKET, QUOTE, SESSIONS
 
 PRICE_BASE = 10_000
 CLOCK_S = 60
 """The greatest error of a service's clock, in seconds, with which every law holds."""
-_NOT_ACCEPTED = "nothing was sent to the facilitator"
-"""The reason of a service whose node is silent: it has not accepted the header."""
-LATE_S = 1_300.0
-"""Time for a session that opened during the audit: 600 s at most, and its refund."""
+_FOR_SALE, _NEVER = (QUOTE, MARKET, SESSIONS), 1 << 62
+_NOT_ACCEPTED = (
+    "nothing was sent to the facilitator",
+    "an earlier payment header may still settle",
+)
+"""The reasons of a service that has not accepted a header: its node is silent, or it is the second
+for one payment id."""
 
 
-class Law(Enum):
-    """The invariants of a finished run; the value is one sentence."""
-
-    PAID_IS_SERVED = "money that moved to the merchant gives access, or was refunded"
-    FINAL_IS_FINAL = "a header that was refused for good is not charged afterwards"
-    SERVED_IS_PAID = "access is granted only while the money for it stands on the chain"
-    RECORD_NAMES_IT = "the record of a payment names the transaction that paid it"
-    ONE_TRANSFER_PAYS_ONCE = "one transfer pays for one payment id, at one deployment"
-    RECEIPT_STAYS = "a receipt is never taken back while its money stands on the chain"
-    REFUND_ARRIVES_ONCE = "every refund owed has arrived, once"
-    DEBITS_ARE_SERVED = "a session pays for what was served, and for nothing that was not asked"
-    RESOLVED = "no payment is pending after its authorization has expired"
-    NO_SERVER_ERROR = "a service answers no 5xx but the 502 and 503 that are documented"
-    NO_EXCEPTION = "no task raises"
-    TIME_PASSES = "time passes, and nothing waits for ever"
-    DURING_THE_RUN = "the invariants that are checked after every event"
-
-
-@dataclass(frozen=True, slots=True)
-class Violation:
-    """A law that a run broke, and how."""
-
-    law: Law
-    how: str
-
-
-@dataclass(frozen=True, slots=True)
-class Granted:
-    """What a service answers at the end for one of its payment ids."""
-
-    key: Key
-    access: bool
-    """Whether X-Payment-Id is accepted, before the header was presented again."""
-    access_after: bool
-    """Whether it is accepted after that."""
-    again: Answer | None
-    record: dict[str, object]
-    """Its status before the header was presented again, and its tx_hash after."""
-    session: dict[str, object]
-
-
-@dataclass(slots=True)
+@dataclass
 class Audit:
     """The evidence of one run, and what follows from it."""
 
     scene: Scene
     ledger: Ledger
     times: Times
-    granted: dict[Key, Granted] = field(default_factory=dict)
+    door: Door
+    granted: dict[Key, Granted]
     counts: Counter[str] = field(default_factory=Counter)
-    """How many authorizations came to what: "served", "raced", "submitted before presented"."""
-
-    @property
-    def book(self) -> Book:
-        """What the payers know."""
-        return self.scene.book
+    """How many authorizations came to what."""
 
     def violations(self) -> list[Violation]:
         """Return every law that this run broke."""
         return [
             *self._payments(),
-            *self._grants(),
+            *self._ids(),
             *self._receipts(),
+            *self._doors(),
+            *self._sessions(),
             *self._refunds(),
-            *self._debits(),
         ]
+
+    # --- what is known -------------------------------------------------------------------
+
+    def _use(self, each: Presented) -> Use | None:
+        """Return the use of an authorization that stands and pays what was asked for."""
+        use = self.ledger.uses.get(each.signed.nonce)
+        return use if use and not use.canceled and each.transfer in use.transfers else None
+
+    @cached_property
+    def _names(self) -> dict[bytes, Service]:
+        """The services by their secrets."""
+        return {secret: name for name, secret in self.scene.secrets().items()}
+
+    @cached_property
+    def _deposits(self) -> dict[Key, Key]:
+        """The payment id of each session that is known."""
+        views = ((key, granted.session) for key, granted in self.granted.items())
+        last = {(key[0], str(view["sessionId"])): key for key, view in views if view}
+        return self.scene.book.sessions | last
+
+    @cached_property
+    def _given(self) -> Counter[Key]:
+        """How often each session was served, by its payment id: what left the door."""
+        return Counter(
+            self._deposits[place]
+            for sight in self.door.seen
+            if sight.status == 200 and (place := self._session_at(sight)) in self._deposits
+        )
+
+    def _session_at(self, sight: Sight) -> Key:
+        return self._names[sight.secret], sight.session_id or ""
+
+    @cached_property
+    def _skew_s(self) -> float:
+        """The largest error of a service's clock in this run."""
+        skews = (step for step in self.scene.case.steps if isinstance(step, Skew))
+        return max((abs(skew.seconds) for skew in skews if skew.actor == "service"), default=0)
 
     # --- one authorization ---------------------------------------------------------------
 
     def _payments(self) -> Iterator[Violation]:
-        for nonce, shown in self.book.authorizations().items():
-            use = self.ledger.uses.get(nonce)
+        for nonce, shown in self.scene.book.authorizations().items():
             fitting = [each for each in shown if each.fits]
             served = [each for each in shown if self._is_served(each)]
             yield from self._paid_once(nonce, served)
-            if use is None or use.canceled or not fitting or not _pays(use, fitting[0]):
+            yield from self._served_once(nonce, shown)
+            if not fitting or not (use := self._use(fitting[0])):
                 continue
             if served:
                 self.counts["served"] += 1
@@ -109,60 +106,71 @@ class Audit:
                 yield from self._not_served(nonce, use, fitting)
 
     def _is_served(self, each: Presented) -> bool:
-        """Tell whether a payment id has access, and this authorization is what paid for it."""
+        """Tell whether an order was served, and this authorization is what paid for it."""
         granted = self.granted[each.key]
-        if not granted.access_after:
+        if self._served_by_header(each):
+            return True
+        if not granted.access_after or not each.order.is_named:
             return False
-        rivals = [other for other in self.book.presented if other.key == each.key]
-        if len(rivals) == 1:
+        if not self._has_rivals(each):
             return True
         use = self.ledger.uses.get(each.signed.nonce)
         return use is not None and granted.record.get("tx_hash") == use.tx_hash
 
+    def _served_by_header(self, each: Presented) -> int:
+        """Return how often a payment in one step was answered 200, and not for its payment id."""
+        served = {one.exchange for one in (*each.answers, *each.late) if one.status == 200}
+        if each.order.way == "X-PAYMENT and id":
+            served &= self.times.naming
+        return 0 if each.in_two_steps else len(served)
+
+    def _has_rivals(self, each: Presented) -> bool:
+        """Tell whether other headers were presented for the same payment id."""
+        return any(other.signed != each.signed for other in self.scene.book.at(each.key))
+
     def _not_served(self, nonce: str, use: Use, fitting: list[Presented]) -> Iterator[Violation]:
         """Judge a transfer that gives no access: whose fault is it?"""
-        if nonce in self.times.canceled:
-            self.counts["paid after a reorganisation undid its cancellation"] += 1
-            return
         where = ", ".join(" of ".join(reversed(each.key)) for each in fitting)
         said = "; ".join(
             f"{each.key[0]}: {answer.status} {answer.error} {answer.reason[:80]}"
             for each in fitting
-            for answer in [*each.answers, self.granted[each.key].again]
-            if answer is not None
+            for answer in (*each.answers, *each.late)
         )
-        how = f"{use.tx_hash} paid for {where}, which gives no access ({said})"
-        if self._clock_was_wrong() and not any(each.tx_hashes for each in fitting):
+        how = f"{use.tx_hash} paid for {where}, and bought nothing ({said})"
+        if nonce in self.times.canceled:
+            self.counts["paid after a reorganisation undid its cancellation"] += 1
+        elif self._is_lost(nonce, fitting):
+            self.counts["served, and lost on the wire"] += 1
+        elif (  # such a service cannot know whether a header is valid, or what came first
+            nonce in self.scene.book.submitted
+            and self._skew_s > CLOCK_S
+            and not any(each.has_receipt for each in fitting)
+        ):
             self.counts["not served: the service's clock was wrong"] += 1
-            return
-        if all(self._was_too_late(each) for each in fitting):
+        elif all(self._was_too_late(each) for each in fitting):
             self.counts["presented only after its end, to a chain whose clock is behind"] += 1
         elif any(self._was_known(nonce, each) for each in fitting):
-            yield Violation(Law.PAID_IS_SERVED, how)
+            is_again = any(self.granted[each.key].access_after for each in fitting)
+            yield Violation(Law.CHARGED_ONCE if is_again else Law.PAID_IS_SERVED, how)
         elif any(self._was_refused_before(nonce, each) for each in fitting):
             yield Violation(Law.FINAL_IS_FINAL, how)
         else:
             self.counts["submitted before presented"] += 1
 
+    def _is_lost(self, nonce: str, fitting: list[Presented]) -> bool:
+        """Tell whether the answer 200 was lost, and no payment id is this payment's alone."""
+        return all(not each.order.is_named or self._has_rivals(each) for each in fitting) and any(
+            sight.nonce == nonce and sight.status == 200 for sight in self.door.seen
+        )
+
     def _was_too_late(self, each: Presented) -> bool:
         """Tell whether a header was presented only after its validBefore, and never settled."""
         end_ms = each.signed.authorization.valid_before * 1000
-        is_sent = each.service in self.times.settled_by.get(each.signed.nonce, ())
+        is_sent = each.order.service in self.times.settled_by.get(each.signed.nonce, ())
         return (
             not is_sent
-            and not each.tx_hashes
+            and not each.has_receipt
             and all(self.times.sent_ms[answer.exchange] >= end_ms for answer in each.answers)
-        )
-
-    def _clock_was_wrong(self) -> bool:
-        """Tell whether a third party acted while a service's clock was off by over a minute.
-
-        Such a service cannot know whether a header is still valid, or which came first.
-        """
-        steps = self.scene.case.steps
-        return any(isinstance(step, Submit) for step in steps) and any(
-            isinstance(step, Skew) and step.actor == "service" and abs(step.seconds) > CLOCK_S
-            for step in steps
         )
 
     def _was_known(self, nonce: str, each: Presented) -> bool:
@@ -171,11 +179,11 @@ class Audit:
         It had it settled, gave a receipt, or said that it may still be paid while it was unused.
         """
         return (
-            each.service in self.times.settled_by.get(nonce, ())
-            or bool(each.tx_hashes)
+            each.order.service in self.times.settled_by.get(nonce, ())
+            or each.has_receipt
             or any(
                 answer.body.get("final") is False
-                and _NOT_ACCEPTED not in answer.reason
+                and not any(text in answer.reason for text in _NOT_ACCEPTED)
                 and not self.times.is_used_at(nonce, self.times.ended_ms[answer.exchange])
                 for answer in each.answers
             )
@@ -185,190 +193,205 @@ class Audit:
         """Tell whether a final refusal came before the authorization was used on the chain."""
         used_ms = self.times.first_used_ms(nonce)
         return any(
-            answer.body.get("final") is True
-            and answer.error != Refusal.ALREADY_SETTLED.text
-            and self.times.ended_ms[answer.exchange] < used_ms
+            each.is_final(answer) and self.times.ended_ms[answer.exchange] < used_ms
             for answer in each.answers
         )
 
     def _paid_once(self, nonce: str, served: list[Presented]) -> Iterator[Violation]:
         """One transfer pays once; at two deployments only if both were asked before a block."""
-        keys = {each.key for each in served}
-        if len(keys) < 2:
+        keys = {each.key for each in served if self.granted[each.key].access_after}
+        services = {each.order.service for each in served}
+        if max(len(keys), len(services)) < 2:
             return
-        how = f"authorization {nonce[:12]} pays for {sorted(keys)}"
-        services = {service for service, _ in keys}
-        if len(services) < len(keys):
-            yield Violation(Law.ONE_TRANSFER_PAYS_ONCE, how)
-        elif all(self._was_in_time(nonce, each) for each in served):
+        in_time = {
+            each.order.service
+            for each in served
+            for answer in each.answers
+            if self.times.was_unused_during(nonce, answer.exchange)
+        }
+        if in_time == services and len({key[0] for key in keys}) == len(keys):
             self.counts["raced"] += 1
         else:
+            how = f"authorization {nonce[:12]} pays for {sorted(keys)} at {sorted(services)}"
             yield Violation(Law.ONE_TRANSFER_PAYS_ONCE, how)
 
-    def _was_in_time(self, nonce: str, each: Presented) -> bool:
-        """Tell whether a deployment was asked while the authorization was still unused."""
-        return any(self.times.was_unused_during(nonce, answer.exchange) for answer in each.answers)
+    def _served_once(self, nonce: str, shown: list[Presented]) -> Iterator[Violation]:
+        """A payment in one step: answered 200 once; once more for each crash in an answer."""
+        for service in {each.order.service for each in shown if not each.in_two_steps}:
+            given = [
+                sight
+                for sight in self.door.seen
+                if (sight.nonce, self._names[sight.secret]) == (nonce, service)
+                and sight.status == 200
+            ]
+            received = sum(
+                self._served_by_header(each) for each in shown if each.order.service == service
+            )
+            if received > 1 + sum(sight.is_cut for sight in given):
+                yield Violation(Law.SERVED_ONCE, f"{nonce[:12]} was served {received} times")
+            if not given and len(shown) == 1 and self._is_served(shown[0]):
+                how = f"{nonce[:12]} paid {service}, which answered 200 to no request with it"
+                yield Violation(Law.SERVED_ONCE, how)
 
     # --- one payment id ------------------------------------------------------------------
 
-    def _grants(self) -> Iterator[Violation]:
+    def _ids(self) -> Iterator[Violation]:
         for key, granted in self.granted.items():
-            shown = [each for each in self.book.presented if each.key == key]
-            paid = {
-                use.tx_hash
-                for each in shown
-                if (use := self.ledger.uses.get(each.signed.nonce)) and _pays(use, each)
-            }
-            record = granted.record
+            shown = self.scene.book.at(key)
+            paid = {use.tx_hash for each in shown if (use := self._use(each))}
+            recorded = granted.record.get("tx_hash")
             if granted.access_after and not paid:
                 yield Violation(Law.SERVED_IS_PAID, f"{key} gives access, but no money stands")
-            if granted.access_after and paid and record.get("tx_hash") not in paid:
-                how = f"the record of {key} names {record.get('tx_hash')}, not {sorted(paid)}"
+            if granted.access_after and paid and recorded not in paid:
+                how = f"the record of {key} names {recorded}, not {sorted(paid)}"
                 yield Violation(Law.RECORD_NAMES_IT, how)
-            if record.get("status") == "pending":
+            if granted.elsewhere:
+                yield Violation(Law.ONLY_WHAT_WAS_BOUGHT, f"{key} opens another resource")
+            if granted.record.get("status") == "pending":
                 yield Violation(Law.RESOLVED, f"{key} is pending for ever")
 
     def _receipts(self) -> Iterator[Violation]:
-        for each in self.book.presented:
-            use = self.ledger.uses.get(each.signed.nonce)
-            if not each.tx_hashes or use is None or not _pays(use, each):
+        for each in self.scene.book.presented:
+            yield from self._names_it(each)
+            is_open = each.order.is_named and each.order.is_issued and self._is_alone(each)
+            if not (is_open and each.has_receipt and self._use(each)):
                 continue
-            granted = self.granted[each.key]
-            if not granted.access:
-                again = granted.again
-                said = f"{again.status} {again.error}" if again else "nothing"
+            if not self.granted[each.key].access:
+                said = ", ".join(f"{one.status} {one.error}" for one in each.late)
                 how = f"{each.key} had a receipt and is paid; now no access, and the header: {said}"
                 yield Violation(Law.RECEIPT_STAYS, how)
+            elif refused := self._refused_meanwhile(each):
+                how = f"{each.key} had a receipt and was paid; exchange {refused} was refused"
+                yield Violation(Law.RECEIPT_STAYS, how)
+
+    def _is_alone(self, each: Presented) -> bool:
+        """Tell whether a header was shown to a service for one order, and in one way."""
+        service, nonce = each.order.service, each.signed.nonce
+        shown = [one for one in self.scene.book.presented if one.signed.nonce == nonce]
+        return sum(one.order.service == service for one in shown) == 1
+
+    def _names_it(self, each: Presented) -> Iterator[Violation]:
+        """A receipt names what the chain, or a facilitator, said to have paid until then."""
+        for answer in each.answers:
+            said = self.times.named.get(each.signed.nonce, ())
+            at_ms = self.times.ended_ms.get(answer.exchange, 0)
+            known = {tx_hash for named_ms, tx_hash in said if named_ms <= at_ms}
+            if "txHash" in answer.body and answer.body["txHash"] not in known:
+                how = f"a receipt of {each.key} names {answer.body['txHash']}, not {sorted(known)}"
+                yield Violation(Law.RECORD_NAMES_IT, how)
+
+    def _refused_meanwhile(self, each: Presented) -> int | None:
+        """Return a request with a payment id that was refused after a receipt, for no reason."""
+        if self._is_unsure([each]):
+            return None
+        told_ms = min(
+            self.times.ended_ms[answer.exchange]
+            for answer in each.answers
+            if answer.status == 200 and answer.body
+        )
+        for key, asked in self.scene.book.asked:
+            is_after = self.times.sent_ms[asked.exchange] >= told_ms
+            if key == each.key and is_after and asked.status == 402:
+                return asked.exchange
+        return None
+
+    def _is_unsure(self, shown: list[Presented]) -> bool:
+        """Tell whether the chain undid a payment, or somebody may have lied about it."""
+        is_undone = any(self.times.was_undone(each.signed.nonce) for each in shown)
+        return is_undone or any(isinstance(step, Lie) for step in self.scene.case.steps)
+
+    # --- what left the doors -------------------------------------------------------------
+
+    def _doors(self) -> Iterator[Violation]:
+        for sight in self.door.seen:
+            if not sight.is_done:
+                yield Violation(Law.ANSWERED, f"a request for {sight.path} was never answered")
+            if sight.status not in (200, 201) or sight.path not in _FOR_SALE:
+                continue
+            first_ms = min(map(self.times.first_named_ms, self._paying(sight)), default=_NEVER)
+            if first_ms > sight.answered_ms:
+                proof = sight.payment_id or sight.session_id or sight.nonce
+                how = f"{sight.path} was served for {proof} at {sight.answered_ms} ms"
+                yield Violation(Law.SERVED_AFTER_PAID, how)
+
+    def _paying(self, sight: Sight) -> Iterator[str]:
+        """Yield the authorizations that may have paid for what was served."""
+        if sight.nonce:
+            yield sight.nonce
+        service = self._names[sight.secret]
+        key = self._deposits.get((service, sight.session_id or ""))
+        keys = {(service, sight.payment_id), key}
+        yield from (each.signed.nonce for each in self.scene.book.presented if each.key in keys)
 
     # --- sessions ------------------------------------------------------------------------
 
-    def _refunds(self) -> Iterator[Violation]:
-        """Compare what the server wallet owes each payer with what it has sent."""
-        owed: Counter[str] = Counter()
-        undone: Counter[str] = Counter()
-        counted: set[str] = set()
+    def _sessions(self) -> Iterator[Violation]:
         for key, granted in self.granted.items():
-            use, payer, deposit_base = self._deposit(key)
-            session = granted.session
-            if "sessionId" in session:
-                left = int(str(session["deposited"])) - int(str(session["released"]))
-                (owed if use else undone)[payer] += left
-                if use and use.tx_hash in counted:
-                    return  # a deposit that raced: two sessions for one, and no money for both
-                counted.add(use.tx_hash if use else "")
-            else:
-                undone[payer] += deposit_base
-        merchant = self.scene.world.merchant.lower()
-        sent: Counter[str] = Counter()
-        wallet_base = 0
-        for sender, to, amount_base in self.ledger.transfers:
-            if sender == merchant:
-                sent[to] += amount_base
-            wallet_base += amount_base * ((to == merchant) - (sender == merchant))
-        for payer in owed | undone | sent:
-            extra = sent[payer] - owed[payer]
-            if 0 < extra <= undone[payer]:
-                self.counts["refunded, then the deposit was undone"] += 1
-            elif extra < 0 and undone and wallet_base < owed[payer]:
-                self.counts["not refunded: the wallet paid for a deposit that was undone"] += 1
-            elif extra:
-                how = f"{payer} is owed {owed[payer]} base units and got {sent[payer]}"
-                yield Violation(Law.REFUND_ARRIVES_ONCE, how)
-
-    def _deposit(self, key: Key) -> tuple[Use | None, str, int]:
-        """Return the standing use that paid for an id, if any, its payer and its deposit."""
-        shown = [each for each in self.book.presented if each.key == key]
-        price_base = shown[0].required.price_base if shown[0].resource == SESSIONS else 0
-        for each in shown:
-            use = self.ledger.uses.get(each.signed.nonce)
-            if use and _pays(use, each):
-                return use, "0x" + each.signed.authorization.from_.hex(), price_base
-        return None, "0x" + shown[0].signed.authorization.from_.hex(), price_base
-
-    def _debits(self) -> Iterator[Violation]:
-        sessions = {
-            (key[0], str(granted.session["sessionId"])): granted.session
-            for key, granted in self.granted.items()
-            if "sessionId" in granted.session
-        }
-        for visit in self.book.visits:
-            view = sessions.get((visit.service, visit.session_id))
-            if view is None:
+            if not (view := granted.session):
                 continue
-            released = int(str(view["released"]))
-            least, most = len(visit.served) * PRICE_BASE, len(visit.sent) * 2 * PRICE_BASE
-            if not least <= released <= most:
-                how = f"{visit.session_id}: released {released}, served {least}, asked {most}"
+            session_id, order = view["sessionId"], self.scene.book.at(key)[0].order
+            deposited, released = int(str(view["deposited"])), int(str(view["released"]))
+            if deposited != order.asked[1]:
+                how = f"{session_id} has {deposited}, deposited were {order.asked[1]}"
+                yield Violation(Law.SESSION_IS_DEPOSIT, how)
+            if released != self._given[key] * PRICE_BASE:
+                how = f"{session_id} released {released}, and was served {self._given[key]} times"
                 yield Violation(Law.DEBITS_ARE_SERVED, how)
+            yield from self._serves(key, order, int(str(view["expiresAt"])))
+
+    def _serves(self, key: Key, order: Order, expires_ms: int) -> Iterator[Violation]:
+        """A request that a session can pay is served, unless its deposit was undone."""
+        if self._is_unsure(self.scene.book.at(key)):
+            return
+        left_base, end_ms = order.asked[1], expires_ms - self._skew_s * 1000
+        for sight in self.door.seen:
+            if self._deposits.get(self._session_at(sight)) != key:
+                continue
+            if sight.status == 200:
+                left_base -= PRICE_BASE
+            elif sight.status == 402 and left_base >= PRICE_BASE and sight.answered_ms < end_ms:
+                yield Violation(Law.SESSION_SERVES, f"{key} has {left_base} left and was refused")
+
+    def _refunds(self) -> Iterator[Violation]:
+        """Compare what each server wallet owes each payer with each transfer that it sent."""
+        owed: dict[tuple[str, str], Counter[int]] = {}
+        undone: dict[tuple[str, str], Counter[int]] = {}
+        paid_by: set[str] = set()
+        raced: set[tuple[str, str]] = set()
+        for key, granted in self.granted.items():
+            each = next((one for one in self.scene.book.at(key) if self._use(one)), None)
+            order = self.scene.book.at(key)[0].order
+            if not order.is_deposit:
+                continue
+            use = self._use(each) if each else None
+            stands = use is not None and bool(granted.session)
+            rest = order.asked[1] - self._given[key] * PRICE_BASE
+            place = order.asked[0], (each or self.scene.book.at(key)[0]).transfer[0]
+            if use and stands:
+                raced |= {place} if use.tx_hash in paid_by else set()
+                paid_by.add(use.tx_hash)
+            (owed if stands else undone).setdefault(place, Counter())[rest] += rest > 0
+        wallets = {self.scene.book.at(key)[0].order.asked[0] for key in self.granted}
+        sent: dict[tuple[str, str], Counter[int]] = {}
+        held: Counter[str] = Counter()
+        for sender, to, amount_base in self.ledger.transfers:
+            held.update({to: amount_base})
+            held.subtract({sender: amount_base})
+            if sender in wallets:
+                sent.setdefault((sender, to), Counter())[amount_base] += 1
+        for place in sorted(owed.keys() | sent.keys()):
+            mine, theirs = owed.get(place, Counter()), sent.get(place, Counter())
+            extra, missing = theirs - mine, mine - theirs
+            if place in raced:  # two sessions for one deposit, and the money of one
+                self.counts["refunds of a deposit that raced"] += 1
+            elif extra and not missing and extra <= undone.get(place, Counter()):
+                self.counts["refunded, then the deposit was undone"] += 1
+            elif missing and not extra and (undone or raced) and held[place[0]] < min(missing):
+                self.counts["not refunded: the wallet paid for a deposit that was undone"] += 1
+            elif extra or missing:
+                how = f"{place[1]} is owed {_amounts(mine)}, and got {_amounts(theirs)}"
+                yield Violation(Law.REFUND_IS_THE_REST, how)
 
 
-def _pays(use: Use, each: Presented) -> bool:
-    """Tell whether a use moved exactly what was asked, from this payer to this merchant."""
-    if use.canceled:
-        return False
-    wanted = each.required.requirements
-    payer = "0x" + each.signed.authorization.from_.hex()
-    moved = payer, wanted["payTo"].lower(), int(wanted["maxAmountRequired"])
-    return moved in use.transfers
-
-
-async def ask_everything(scene: Scene) -> dict[Key, Granted]:
-    """Ask each service about each payment id: access, the header again, the record.
-
-    A session that opens only now gets the time to end, and to be refunded.
-    """
-    found: dict[Key, Granted] = {}
-    for each in scene.book.presented:
-        if each.key not in found:
-            found[each.key] = await _ask_about(scene, each)
-    late = [each for each in scene.book.presented if _opened_late(found[each.key])]
-    if late:
-        await scene.world.clock.sleep(LATE_S)
-    for each in late:
-        payer = scene.at(each.signed.payer, each.service)
-        granted = found[each.key]
-        view = await payer.session(str(granted.session["sessionId"]))
-        found[each.key] = replace(granted, session=view)
-    return found
-
-
-def _opened_late(granted: Granted) -> bool:
-    return granted.access_after and not granted.access and bool(granted.session)
-
-
-async def _ask_about(scene: Scene, each: Presented) -> Granted:
-    service, payment_id = each.key
-    payer = scene.at(each.signed.payer, service)
-    before = await _access(scene, each, service)
-    status = (await payer.payment(payment_id)).get("status")
-    again = None
-    if not _has_access(before):
-        rivals = [other for other in scene.book.presented if other.key == each.key]
-        for other in rivals:
-            again = await payer.pay(other.required, other.signed.header)
-            if again.status == 200:
-                break
-    after = before if _has_access(before) else await _access(scene, each, service)
-    record = await payer.payment(payment_id)
-    session: dict[str, object] = after.body if "sessionId" in after.body else {}
-    if session:
-        session = await payer.session(str(session["sessionId"]))
-    return Granted(
-        each.key,
-        _has_access(before),
-        _has_access(after),
-        again,
-        {"tx_hash": record.get("tx_hash"), "status": status},
-        session,
-    )
-
-
-async def _access(scene: Scene, each: Presented, service: Service) -> Answer:
-    payer, payment_id = scene.at(each.signed.payer, service), each.required.payment_id
-    if each.resource == QUOTE:
-        return await payer.ask(payment_id=payment_id)
-    return await payer.ask_session("0.01", 60, payment_id=payment_id)
-
-
-def _has_access(answer: Answer) -> bool:
-    return answer.status in (200, 201)
+def _amounts(counted: Iterable[int]) -> str:
+    return ", ".join(map(str, Counter(counted).elements())) or "nothing"

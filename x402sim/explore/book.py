@@ -5,11 +5,24 @@ The audit starts from here: these are the claims that the chain and the services
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 
-from x402sim.explore.case import Service
+import msgspec
+
+from x402sim.explore.case import Service, Way
+from x402sim.protocol.crypto import to_hex
 from x402sim.protocol.eip3009 import Authorization
-from x402sim.protocol.header import authorization_of, decode_header
-from x402sim.world.story.payer import Answer, Payer
+from x402sim.protocol.header import authorization_of, decode_header, encode_header
+from x402sim.protocol.messages import PaymentRequirements, decode
+from x402sim.protocol.networks import Network
+from x402sim.protocol.refusals import Refusal
+from x402sim.protocol.x402 import (
+    PAYMENT_HEADERS,
+    encode_payment,
+    requirements_v1,
+    requirements_v2,
+)
+from x402sim.world.story.payer import ORDER, QUOTE, Answer, Payer
 
 Key = tuple[Service, str]
 """A service and a payment id of it."""
@@ -17,10 +30,10 @@ Key = tuple[Service, str]
 
 @dataclass(frozen=True, slots=True)
 class Signed:
-    """A signed payment header, and its authorization."""
+    """An authorization, its signature, and who signed it."""
 
-    header: str
     authorization: Authorization
+    signature: bytes
     payer: Payer
 
     @property
@@ -28,18 +41,25 @@ class Signed:
         """The nonce in hex, as in the journal."""
         return self.authorization.nonce.hex()
 
+    @property
+    def header(self) -> str:
+        """The header for POST /api/pay."""
+        return encode_header(self.authorization, self.signature, self.payer.world.network)
 
-@dataclass(frozen=True, slots=True)
-class Presented:
-    """A header that was presented at a service for one of its payment ids, and the answers."""
+
+@dataclass(frozen=True)
+class Order:
+    """A 402 of a service for purchase `number`, and how it is to be paid.
+
+    `is_issued` is false where the payment id of another service is shown, which is refused.
+    """
 
     service: Service
     required: Answer
-    signed: Signed
-    resource: str
-    is_issued: bool
-    """Whether the payment id is one of this service; another's is refused."""
-    answers: list[Answer] = field(default_factory=list)
+    number: int
+    is_deposit: bool
+    way: Way
+    is_issued: bool = True
 
     @property
     def key(self) -> Key:
@@ -47,77 +67,126 @@ class Presented:
         return self.service, self.required.payment_id
 
     @property
-    def fits(self) -> bool:
-        """Whether the authorization pays what this service asked: this recipient, this amount."""
-        if not self.is_issued:
-            return False
-        wanted, auth = self.required.requirements, self.signed.authorization
-        asked = wanted["payTo"].lower(), wanted["maxAmountRequired"]
-        return asked == ("0x" + auth.to.hex(), str(auth.value))
+    def is_named(self) -> bool:
+        """Whether its payer can ask for what it paid for by the 402's payment id."""
+        return self.way != "X-PAYMENT"
 
-    @property
-    def tx_hashes(self) -> list[str]:
-        """The transactions that receipts named."""
-        return [str(each.body["txHash"]) for each in self.answers if "txHash" in each.body]
+    @cached_property
+    def asked(self) -> tuple[str, int]:
+        """The transfer that is asked for: to whom, in lower case, and base units."""
+        wanted = self.required.requirements
+        return wanted["payTo"].lower(), int(wanted["maxAmountRequired"])
+
+    async def pay(self, payer: Payer, signed: Signed) -> Answer:
+        """Present a header for this order, in its way."""
+        if self.way == "two steps":
+            return await payer.pay(self.required, signed.header)
+        proof = self.proof(signed, payer.world.network)
+        return await payer.send("POST", QUOTE, json=ORDER, headers=proof)
+
+    def proof(self, signed: Signed, network: Network) -> dict[str, str]:
+        """Return the headers that hold a payment, and the payment id if the payer names it."""
+        payment_id = self.required.payment_id
+        wanted: PaymentRequirements = decode(
+            msgspec.json.encode(self.required.requirements), PaymentRequirements
+        )
+        paid = signed.authorization, signed.signature
+        if self.way == "PAYMENT-SIGNATURE":
+            accepted = requirements_v2(wanted, network)
+            extra = {**(accepted.extra or {}), "paymentId": payment_id}
+            accepted = msgspec.structs.replace(accepted, extra=extra)
+            return {PAYMENT_HEADERS[2]: encode_payment(*paid, accepted)}
+        proof = {
+            PAYMENT_HEADERS[1]: encode_payment(*paid, requirements_v1(wanted, network, url=""))
+        }
+        return {**proof, "X-Payment-Id": payment_id} if self.is_named else proof
 
 
 @dataclass(frozen=True, slots=True)
-class Visit:
-    """A session that a payer used: the requests that were served, and those that were sent."""
+class Presented:
+    """A header that was presented for an order, and the answers; `late` are those at the end."""
 
-    service: Service
-    session_id: str
-    served: list[Answer] = field(default_factory=list)
-    sent: list[Answer] = field(default_factory=list)
+    order: Order
+    signed: Signed
+    answers: list[Answer] = field(default_factory=list)
+    late: list[Answer] = field(default_factory=list)
+
+    @property
+    def key(self) -> Key:
+        """The service and the payment id."""
+        return self.order.key
+
+    @property
+    def in_two_steps(self) -> bool:
+        """Whether it was presented at /api/pay."""
+        return self.order.way == "two steps"
+
+    @property
+    def transfer(self) -> tuple[str, str, int]:
+        """The transfer that pays: from, to, base units."""
+        return to_hex(self.signed.authorization.from_), *self.order.asked
+
+    @property
+    def fits(self) -> bool:
+        """Whether the authorization pays what this service asked: this recipient, this amount."""
+        auth = self.signed.authorization
+        return self.order.is_issued and self.order.asked == (to_hex(auth.to), auth.value)
+
+    @property
+    def has_receipt(self) -> bool:
+        """Whether its payer was told, and could read, that it is paid."""
+        return any(each.status == 200 and each.body for each in self.answers)
+
+    def is_final(self, answer: Answer) -> bool:
+        """Tell whether an answer says that this payment is over, and was not charged."""
+        if answer.error == Refusal.ALREADY_SETTLED.text:
+            return False  # by another header: this one was not looked at
+        return answer.body.get("final") is True or (not self.in_two_steps and answer.status == 402)
 
 
 @dataclass(frozen=True, slots=True)
 class Book:
     """Everything that the payers and third parties of one world know."""
 
-    presented: list[Presented] = field(default_factory=list)
+    shown: dict[tuple[Key, str, Way], Presented] = field(default_factory=dict)
+    """Each header at each order, by the order's key, the nonce and the way."""
+    orders: dict[int, Order] = field(default_factory=dict)
+    """The order of each purchase, by its number."""
     signed: dict[int, list[Signed]] = field(default_factory=dict)
-    """The headers of each purchase, by its number, oldest first."""
-    asked: dict[int, tuple[Service, Answer, str]] = field(default_factory=dict)
-    """The 402 of each purchase, with its service and resource."""
-    visits: list[Visit] = field(default_factory=list)
+    """The headers of each purchase, oldest first."""
+    asked: list[tuple[Key, Answer]] = field(default_factory=list)
+    """The answers to payment ids that were shown."""
+    sessions: dict[Key, Key] = field(default_factory=dict)
+    """The payment id of each session that was spent, by its service and its own id."""
+    submitted: set[str] = field(default_factory=set)
+    """The authorizations that third parties submitted, by nonce."""
 
-    def sign(self, number: int, payer: Payer, required: Answer) -> Signed:
-        """Sign a 402 for a purchase, and keep the header."""
-        header = payer.sign(required)
-        signed = Signed(header, authorization_of(decode_header(header))[0], payer)
+    @property
+    def presented(self) -> list[Presented]:
+        """Every header at every order, in the order of their first times."""
+        return list(self.shown.values())
+
+    def at(self, key: Key) -> list[Presented]:
+        """Return what was presented for one payment id."""
+        return [each for each in self.shown.values() if each.key == key]
+
+    def sign(self, number: int, payer: Payer, order: Order) -> Signed:
+        """Sign a 402 for a purchase, and keep what was signed."""
+        signed = Signed(*authorization_of(decode_header(payer.sign(order.required))), payer)
         self.signed.setdefault(number, []).append(signed)
         return signed
 
-    async def present(
-        self,
-        payer: Payer,
-        service: Service,
-        required: Answer,
-        signed: Signed,
-        resource: str,
-        *,
-        is_issued: bool = True,
-    ) -> Answer:
-        """Present a header for a 402 of a service, by a payer who may not be the signer."""
-        entry = Presented(service, required, signed, resource, is_issued)
-        same = [
-            each
-            for each in self.presented
-            if (each.key, each.signed.nonce) == (entry.key, signed.nonce)
-        ]
-        if same:
-            entry = same[0]
-        else:
-            self.presented.append(entry)
-        answer = await payer.pay(required, signed.header)
-        entry.answers.append(answer)
-        return answer
+    async def present(self, payer: Payer, order: Order, signed: Signed) -> Presented:
+        """Present a header for an order, by a payer who may not be the signer."""
+        place = order.key, signed.nonce, order.way
+        shown = self.shown.setdefault(place, Presented(order, signed))
+        shown.answers.append(await order.pay(payer, signed))
+        return shown
 
     def authorizations(self) -> dict[str, list[Presented]]:
         """Return where each authorization was presented, by nonce."""
         found: dict[str, list[Presented]] = {}
-        for each in self.presented:
+        for each in self.shown.values():
             found.setdefault(each.signed.nonce, []).append(each)
         return found
 

@@ -16,6 +16,13 @@ from x402sim.world.transport.faults import Fault
 AtS = Annotated[float, Meta(ge=0, le=86_400)]
 Service = Literal["service", "service 2", "service 3"]
 """The services of a case."""
+Way = Literal["two steps", "X-PAYMENT", "X-PAYMENT and id", "PAYMENT-SIGNATURE"]
+"""How a header is presented: at /api/pay, or in the request itself, in version 1 or 2.
+
+A payer that names the 402's payment id beside its payment can ask for what it paid for later.
+"""
+Wallet = Literal["key", "smart", "delegated"]
+"""A payer's account: a key's, a contract (EIP-1271), or a key's with code (EIP-7702)."""
 LieKind = Literal[
     "valid is invalid",
     "invalid is valid",
@@ -46,15 +53,17 @@ class Buy(_Step, frozen=True, kw_only=True):
     """A payer asks for a quote, signs, waits, and pays; without a final answer, tries again.
 
     `number` names the purchase for other steps. `anew` signs a second header for the same payment
-    after a final refusal, while the 402 is young enough.
+    after a final refusal, while the 402 is young enough. The payer hangs up after `patience_s`.
     """
 
     number: int
     payer: int = 0
     service: Service = "service"
+    way: Way = "two steps"
     wait_s: float = 0.0
     tries: int = 3
     pause_s: float = 5.0
+    patience_s: float | None = None
     anew: bool = False
 
 
@@ -67,6 +76,7 @@ class Deposit(_Step, frozen=True, kw_only=True):
     wait_s: float = 0.0
     tries: int = 3
     pause_s: float = 5.0
+    patience_s: float | None = None
     anew: bool = False
     cents: int = 5
     duration_s: int = 120
@@ -75,15 +85,17 @@ class Deposit(_Step, frozen=True, kw_only=True):
 
 
 class Again(_Step, frozen=True, kw_only=True):
-    """Somebody presents the header of purchase `of` again.
+    """Somebody presents the header of purchase `of` again, at `service`, in any way.
 
-    At `service`, under a new payment id (`new_id`) of payer `by`, or under its own one.
+    Under its own payment id or a new one of payer `by`; or its payer signs a second header for its
+    own id, whatever became of the first.
     """
 
     of: int
     by: int = 0
     service: Service = "service"
-    new_id: bool = True
+    what: Literal["same id", "new id", "second header"] = "new id"
+    way: Way = "two steps"
 
 
 class Submit(_Step, frozen=True, kw_only=True):
@@ -198,14 +210,17 @@ class Case(
 ):
     """A random world: its options, as in `x402sim.World`, and its steps.
 
-    `balances` are the tokens of each payer, such as "1.00", or "" for none; `services` is how many
-    services there are.
+    `balances` are the tokens of each payer, such as "1.00", or "" for none; `wallets` their kinds,
+    by default a key. `services` is how many there are; in a `market` each has a merchant of its
+    own, else all have the first one's.
     `jitter` is the sigma of the lognormal latencies; 0 keeps them constant.
     """
 
     seed: int = 0
     balances: tuple[str, ...] = ("1.00",)
+    wallets: tuple[Wallet, ...] = ()
     services: Annotated[int, Meta(ge=1, le=3)] = 1
+    market: bool = False
     latency: dict[str, float] = {}
     jitter: float = 0.0
     block_time_s: float | None = None
@@ -223,8 +238,10 @@ def kind_of(step: Step) -> str:
             return f"lie: {lie}"
         case Reorganise(drop=drop):
             return "reorganise, transactions lost" if drop else "reorganise"
-        case Again(new_id=new_id):
-            return "present again, new payment id" if new_id else "present again, same id"
+        case Buy(way=way):
+            return f"buy: {way}"
+        case Again(what=what):
+            return f"present again: {what}"
         case Submit(how=how):
             return f"submit by a third party: {how}"
         case _:
@@ -232,7 +249,6 @@ def kind_of(step: Step) -> str:
 
 
 _NAMES: dict[type[Step], str] = {
-    Buy: "buy",
     Deposit: "deposit and spend",
     Cancel: "cancel",
     Crash: "crash",

@@ -24,6 +24,8 @@ from x402sim.explore.case import (
     Step,
     Strike,
     Submit,
+    Wallet,
+    Way,
 )
 from x402sim.protocol.cronos import SettleError
 from x402sim.rng import Rng, Stream
@@ -71,6 +73,11 @@ class _Draw:
         others += [
             self._after(step) for step in others if rng.random() < _FOLLOWED.get(type(step), 0)
         ]
+        others += [
+            self._after_refund(each)
+            for each in purchases
+            if isinstance(each, Deposit) and rng.random() < 0.15
+        ]
         steps = sorted([*purchases, *others], key=lambda step: step.at_s)
         latency, jitter = self._latency()
         return Case(
@@ -79,7 +86,11 @@ class _Draw:
                 rng.choices(("1.00", "0.05", "0.01", ""), (90, 6, 3, 1))[0]
                 for _ in range(self._payers)
             ),
+            wallets=tuple(
+                rng.choices(get_args(Wallet), (80, 12, 8))[0] for _ in range(self._payers)
+            ),
             services=self._services,
+            market=self._services > 1 and rng.random() < 0.3,
             latency=latency,
             jitter=jitter,
             block_time_s=rng.choices((None, 2.0, 5.0, 12.0, 30.0), (50, 10, 15, 15, 10))[0],
@@ -106,10 +117,11 @@ class _Draw:
             "wait_s": rng.choice((0.0, 0.0, 0.0, 1.0, 15.0, 200.0, 301.0)),
             "tries": rng.choice((1, 2, 3, 5, 8)),
             "pause_s": rng.choice((0.5, 5.0, 20.0, 60.0, 100.0)),
+            "patience_s": rng.choice((None, None, None, 0.05, 0.3, 1.0, 3.0)),
             "anew": rng.random() < 0.3,
         }
         if rng.random() < 0.65:
-            return Buy(**common)
+            return Buy(**common, way=self._way())
         return Deposit(
             **common,
             cents=rng.choice((1, 3, 5)),
@@ -117,6 +129,10 @@ class _Draw:
             spends=rng.choice((0, 1, 2, 4)),
             spend_pause_s=rng.choice((0.0, 1.0, 30.0)),
         )
+
+    def _way(self) -> Way:
+        ways: tuple[Way, ...] = get_args(Way)
+        return self._rng.choices(ways, (40, 10, 20, 30))[0]
 
     def _other(self, about: Purchase) -> Step:
         """Draw what happens to a purchase, or around it."""
@@ -149,6 +165,11 @@ class _Draw:
         later_s = rng.choice((2.0, 8.0, 30.0, 100.0, 250.0))
         drop = not isinstance(step, Revert) and rng.random() < 0.3
         return Reorganise(at_s=step.at_s + later_s, depth=rng.randint(1, 6), drop=drop)
+
+    def _after_refund(self, deposit: Deposit) -> Step:
+        """Draw a reorganisation that loses the refund of a session."""
+        at_s = deposit.at_s + deposit.wait_s + deposit.duration_s + self._rng.uniform(10, 60)
+        return Reorganise(at_s=round(at_s, 2), depth=self._rng.randint(1, 4), drop=True)
 
     def _fault(self, at_s: float, about: Purchase) -> Step:
         rng = self._rng
@@ -183,8 +204,9 @@ class _Draw:
             at_s=at_s,
             of=about.number,
             by=rng.randrange(self._payers) if self._adversary else about.payer,
-            service=self._service(),
-            new_id=rng.random() < 0.6,
+            service=rng.choice((self._service(), self._service(), _SERVICES[self._services - 1])),
+            what=rng.choices(("same id", "new id", "second header"), (35, 45, 20))[0],
+            way=self._way() if rng.random() < 0.4 else getattr(about, "way", "two steps"),
         )
 
     def _submit(self, at_s: float, about: Purchase) -> Step:

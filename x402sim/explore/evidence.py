@@ -1,18 +1,28 @@
-"""What do the ledger and the journal prove about each authorization?
+"""What do the ledger, the journal and the doors of the services prove?
 
 The ledger says what stands in the end; the journal says when an authorization was visible in a
-block, when it was presented, and which service sent it to the facilitator.
+block, when it was presented, and which service sent it to the facilitator; a door says what a
+service answered, also if the answer was lost on its way.
 """
 
-from dataclasses import dataclass, field
+import asyncio
+from dataclasses import dataclass, field, replace
 from typing import cast, get_args
+
+import httpx
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from x402sim import events
 from x402sim.chain.base import LogFilter, WorldChain
+from x402sim.clock import Clock
 from x402sim.explore.case import Service
 from x402sim.journal import Journal
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address, to_hex
+from x402sim.protocol.messages import BadMessage
+from x402sim.protocol.x402 import PAYMENT_HEADERS, read_payment
+from x402sim.service.state import Service as Running
+from x402sim.world.assembly.hooks import Hooks
 
 _SERVICES = get_args(Service)
 Moved = tuple[str, str, int]
@@ -69,29 +79,48 @@ class Times:
     """The authorizations that were cancelled in a block, even if that was undone."""
     settled_by: dict[str, set[Service]] = field(default_factory=dict)
     """The services that sent each authorization to the facilitator's settle."""
+    named: dict[str, list[tuple[int, str]]] = field(default_factory=dict)
+    """When a transaction was said to have used an authorization: by the chain, or a facilitator."""
+
+    naming: set[int] = field(default_factory=set)
+    """The exchanges whose answer names a payment id: what is served for its id does not."""
 
     @classmethod
     def read(cls, journal: Journal) -> "Times":
         """Read them from a journal."""
-        times, used_by = cls(), dict[str, list[str]]()
+        times, used_by, sent = cls(), dict[str, list[str]](), dict[int, events.RequestSent]()
         for entry in journal:
-            times._note(entry.at_ms, entry.event, used_by)
+            times._note(entry.at_ms, entry.event, used_by, sent)
         return times
 
-    def _note(self, at_ms: int, event: events.Event, used_by: dict[str, list[str]]) -> None:
+    def _note(
+        self,
+        at_ms: int,
+        event: events.Event,
+        used_by: dict[str, list[str]],
+        sent: dict[int, events.RequestSent],
+    ) -> None:
         if isinstance(event, events.RequestSent):
-            self.sent_ms[event.exchange] = at_ms
-            is_settle = event.actor in _SERVICES and event.path.endswith("/settle")
-            if is_settle and event.authorization:
+            self.sent_ms[event.exchange], sent[event.exchange] = at_ms, event
+            if event.authorization and event.actor in _SERVICES and event.path.endswith("/settle"):
                 by = self.settled_by.setdefault(event.authorization, set())
                 by.add(cast(Service, event.actor))
         elif isinstance(event, events.AnswerReceived):
             self.ended_ms[event.exchange] = at_ms
+            if event.payment_id is not None:
+                self.naming.add(event.exchange)
+            asked = sent[event.exchange]
+            is_settle = asked.actor in _SERVICES and asked.path.endswith("/settle")
+            if is_settle and asked.authorization and event.tx_hash:
+                self.named.setdefault(asked.authorization, []).append((at_ms, event.tx_hash))
         elif isinstance(event, events.AuthorizationConsumed):
-            used_by.setdefault(event.tx_hash, []).append(event.authorization)
-            self.visible.setdefault(event.authorization, []).append((at_ms, True))
+            nonce = event.authorization
+            used_by.setdefault(event.tx_hash, []).append(nonce)
+            self.visible.setdefault(nonce, []).append((at_ms, True))
             if event.use == "canceled":
-                self.canceled.add(event.authorization)
+                self.canceled.add(nonce)
+            else:
+                self.named.setdefault(nonce, []).append((at_ms, event.tx_hash))
         elif isinstance(event, events.TransactionUndone):
             for nonce in used_by.pop(event.tx_hash, ()):
                 self.visible[nonce].append((at_ms, False))
@@ -99,6 +128,10 @@ class Times:
     def first_used_ms(self, nonce: str) -> float:
         """Return when an authorization was first used in a block; infinite if never."""
         return min((at_ms for at_ms, used in self.visible.get(nonce, ()) if used), default=1e18)
+
+    def first_named_ms(self, nonce: str) -> int:
+        """Return when it was first said to have paid, true or not; infinite if never."""
+        return min((at_ms for at_ms, _ in self.named.get(nonce, ())), default=1 << 62)
 
     def is_used_at(self, nonce: str, at_ms: int) -> bool:
         """Tell whether an authorization was used in a block before this millisecond."""
@@ -112,3 +145,81 @@ class Times:
             return True
         changes = self.visible.get(nonce, ())
         return any(not used for at_ms, used in changes if since <= at_ms <= until)
+
+    def was_undone(self, nonce: str) -> bool:
+        """Tell whether the chain ever undid a use of an authorization."""
+        return any(not used for _, used in self.visible.get(nonce, ()))
+
+
+@dataclass(slots=True, kw_only=True)
+class Sight:
+    """One request as it came to the door of a service, and what the service answered.
+
+    `status` is None without an answer; `is_cut`: a crash came before the answer was done.
+    """
+
+    secret: bytes
+    """Which service it was: its own secret, for a service does not know its name."""
+    path: str
+    payment_id: str | None
+    session_id: str | None
+    nonce: str | None
+    status: int | None = None
+    answered_ms: int = 0
+    is_done: bool = False
+    is_cut: bool = False
+
+
+@dataclass(slots=True)
+class Door:
+    """Who came to the services of a world, seen from the inside of the wire."""
+
+    clock: Clock = field(default_factory=Clock)
+    """The true time of the world, once it runs."""
+    seen: list[Sight] = field(default_factory=list)
+
+    def before(self, hooks: Hooks) -> Hooks:
+        """Return hooks that put the door before the application that `hooks` make."""
+
+        def app(service: Running, inner: ASGIApp) -> ASGIApp:
+            made = hooks.app(service, inner)
+            return lambda scope, receive, send: self._let_in(service, made, scope, receive, send)
+
+        return replace(hooks, app=app)
+
+    async def _let_in(
+        self, service: Running, app: ASGIApp, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        headers = httpx.Headers(scope["headers"])
+        sight = Sight(
+            secret=service.setup.secret,
+            path=scope["path"],
+            payment_id=headers.get("x-payment-id"),
+            session_id=headers.get("x-session-id"),
+            nonce=_nonce(headers),
+        )
+        self.seen.append(sight)
+
+        async def answer(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                sight.status, sight.answered_ms = message["status"], self.clock.now_ms()
+            await send(message)
+
+        try:
+            await app(scope, receive, answer)
+        except asyncio.CancelledError:
+            sight.is_cut = True
+            raise
+        finally:
+            sight.is_done = True
+
+
+def _nonce(headers: httpx.Headers) -> str | None:
+    """Return the nonce of a payment in one step."""
+    for version, name in PAYMENT_HEADERS.items():
+        if name in headers:
+            try:
+                return read_payment(version, headers[name]).signed.authorization.nonce.hex()
+            except BadMessage:
+                return None
+    return None

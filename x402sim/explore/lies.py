@@ -76,7 +76,8 @@ def _failed(world: LiveWorld, lie: Lie) -> cronos.Failed:
 
 def _settled(world: LiveWorld, book: Book, payer: str, lie: Lie) -> cronos.Settled:
     tx_hash = "0x" + world.rng(f"lie at {lie.at_s}").randbytes(32).hex()
-    earlier = [each for shown in book.presented for each in shown.tx_hashes]
+    receipts = [each.body for shown in book.presented for each in shown.answers]
+    earlier = [str(each["txHash"]) for each in receipts if "txHash" in each]
     if lie.lie == "hash of another payment" and earlier:
         tx_hash = earlier[-1]
     sender, to = payer, world.merchant

@@ -8,6 +8,9 @@ import msgspec
 from x402sim.explore.case import Buy, Case, Deposit, Step, Strike
 from x402sim.world.transport.faults import Fault
 
+_PLAINER = (
+    "wallets", "market", "latency", "jitter", "block_time_s", "explorer_lag_s", "services", "seed"
+)  # fmt: skip
 MOST_PLAYS = 400
 """The most cases that are played for one failure."""
 Fails = Callable[[Case], bool]
@@ -74,7 +77,7 @@ def _plainer(case: Case, fails: _Budget) -> Case:
 def _simplifications(case: Case) -> Iterator[Case]:
     """Yield cases that are a little plainer: options first, then each step."""
     defaults = Case()
-    for name in ("latency", "jitter", "block_time_s", "explorer_lag_s", "services", "seed"):
+    for name in _PLAINER:
         yield msgspec.structs.replace(case, **{name: getattr(defaults, name)})
     if case.services == 3:
         yield msgspec.structs.replace(case, services=2)
@@ -120,5 +123,5 @@ def _replace(fault: Fault, name: str, value: object) -> Fault:
 
 def _bought(step: Deposit) -> Buy:
     """Return the purchase of a quote in place of a deposit."""
-    shared = {name: getattr(step, name) for name in Buy.__struct_fields__}
+    shared = {name: getattr(step, name) for name in Buy.__struct_fields__ if name != "way"}
     return Buy(**shared)

@@ -1,12 +1,11 @@
 """What does each step of a case do in the world?"""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import assert_never
+from dataclasses import dataclass, field, replace
+from typing import assert_never, cast
 
 import httpx
 
-from x402sim.explore.book import Book, Signed, Visit
+from x402sim.explore.book import Book, Order, Signed
 from x402sim.explore.case import (
     Again,
     Buy,
@@ -30,8 +29,10 @@ from x402sim.explore.case import (
 )
 from x402sim.explore.lies import fault_of
 from x402sim.protocol.crypto import Hash, to_hex
+from x402sim.world.assembly.parts import Parts
+from x402sim.world.stages.stage import PAYER_TIMEOUT_S
 from x402sim.world.story.live import LiveWorld
-from x402sim.world.story.payer import QUOTE, SESSIONS, Answer, Payer
+from x402sim.world.story.payer import Answer, Payer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,22 +40,19 @@ class Scene:
     """A case that is being played: its world, its payers and what they know."""
 
     world: LiveWorld
+    parts: Parts
     case: Case
     payers: tuple[Payer, ...]
     third_party: Payer
     floor: int
     """The height at which the payers have their money; no reorganisation goes below it."""
     book: Book = field(default_factory=Book)
-    deposits: Mapping[int, Deposit] = field(default_factory=dict)
-    there: dict[tuple[str, Service], Payer] = field(default_factory=dict)
-    """The payers as clients of each service, by name."""
 
-    def at(self, payer: Payer, service: Service) -> Payer:
-        """Return a payer as a client of a service."""
-        key = payer.name, service
-        if key not in self.there:
-            self.there[key] = payer.at(service)
-        return self.there[key]
+    def at(self, payer: Payer, service: Service, patience_s: float | None = None) -> Payer:
+        """Return a payer as a client of a service; its next request has this patience."""
+        there = payer.at(service)
+        there.http.timeout = patience_s or PAYER_TIMEOUT_S
+        return there
 
     def payer(self, number: int) -> Payer:
         """Return a payer of the case."""
@@ -62,8 +60,18 @@ class Scene:
 
     def has(self, service: str) -> bool:
         """Whether the world has this service, or any other part."""
-        parts = self.world.stage.parts
-        return parts is None or not service.startswith("service ") or service in parts.services
+        return not service.startswith("service ") or service in self.parts.services
+
+    def secrets(self) -> dict[Service, bytes]:
+        """Return the secret of each service, which tells the services apart."""
+        running = self.parts.services.items()
+        return {cast(Service, name): each.process.service.setup.secret for name, each in running}
+
+    async def show(self, payer: Payer, order: Order) -> Answer:
+        """Ask for what an order was for, with its payment id as the proof."""
+        answer = await _ask(self, payer, order.number, payment_id=order.required.payment_id)
+        self.book.asked.append((order.key, answer))
+        return answer
 
 
 async def perform(scene: Scene, step: Step) -> None:
@@ -113,85 +121,86 @@ async def _purchase(scene: Scene, step: Purchase) -> None:
     if not scene.has(step.service):
         return
     payer = scene.at(scene.payer(step.payer), step.service)
-    required = await ask(payer, step)
-    if not is_402(required):
+    required = await _ask(scene, payer, step.number)
+    if not _is_402(required):
         return
-    resource = SESSIONS if isinstance(step, Deposit) else QUOTE
-    scene.book.asked[step.number] = step.service, required, resource
-    signed = scene.book.sign(step.number, payer, required)
+    way = step.way if isinstance(step, Buy) else "two steps"
+    order = Order(step.service, required, step.number, isinstance(step, Deposit), way)
+    scene.book.orders[step.number] = order
+    signed = scene.book.sign(step.number, payer, order)
     await scene.world.clock.sleep(step.wait_s)
-    last = await _insist(scene, step, payer, required, signed)
-    is_young = scene.world.clock.now() < signed.authorization.valid_before
-    if step.anew and last.body.get("final") is True and is_young:
-        signed = scene.book.sign(step.number, payer, required)
-        await _insist(scene, step, payer, required, signed)
+    is_final = await _insist(scene, step, order, signed)
+    if step.anew and is_final and scene.world.clock.now() < signed.authorization.valid_before:
+        signed = scene.book.sign(step.number, payer, order)
+        await _insist(scene, step, order, signed)
     if isinstance(step, Deposit):
-        await _spend(scene, step, payer, required)
-    else:
-        await payer.ask(payment_id=required.payment_id)
+        await _spend(scene, step, order)
+    elif order.is_named:
+        await scene.show(payer, order)
 
 
-async def ask(payer: Payer, step: Purchase) -> Answer:
-    """Ask for what a purchase is for, without a proof of payment."""
+async def _ask(scene: Scene, payer: Payer, number: int, *, payment_id: str | None = None) -> Answer:
+    """Ask for what a purchase is for, with or without a proof of payment."""
+    step = next(each for each in scene.case.steps if getattr(each, "number", None) == number)
     if isinstance(step, Deposit):
-        return await payer.ask_session(_tokens(step.cents), step.duration_s)
-    return await payer.ask()
+        amount = f"{step.cents // 100}.{step.cents % 100:02}"
+        return await payer.ask_session(amount, step.duration_s, payment_id=payment_id)
+    return await payer.ask(payment_id=payment_id)
 
 
-def is_402(answer: Answer) -> bool:
+def _is_402(answer: Answer) -> bool:
     """Tell whether an answer is a whole 402, which can be paid."""
     return answer.status == 402 and {"paymentId", "paymentRequirements"} <= answer.body.keys()
 
 
-async def _insist(
-    scene: Scene, step: Purchase, payer: Payer, required: Answer, signed: Signed
-) -> Answer:
-    """Present one header until the answer is a receipt or final; return the last answer."""
-    resource = SESSIONS if isinstance(step, Deposit) else QUOTE
+async def _insist(scene: Scene, step: Purchase, order: Order, signed: Signed) -> bool:
+    """Present one header until the answer is a receipt or final; tell whether it is final."""
+    is_final = False
     for turn in range(max(1, step.tries)):
         if turn:
             await scene.world.clock.sleep(step.pause_s)
-        answer = await scene.book.present(payer, step.service, required, signed, resource)
-        if answer.status == 200 or answer.body.get("final") is True:
+        payer = scene.at(signed.payer, order.service, step.patience_s)
+        shown = await scene.book.present(payer, order, signed)
+        is_final = shown.is_final(shown.answers[-1])
+        if is_final or shown.has_receipt:
             break
-    return answer
+    return is_final
 
 
-async def _spend(scene: Scene, step: Deposit, payer: Payer, required: Answer) -> None:
+async def _spend(scene: Scene, step: Deposit, order: Order) -> None:
     """Take the session that a deposit has opened, and spend it."""
-    opened = await payer.ask_session(
-        _tokens(step.cents), step.duration_s, payment_id=required.payment_id
-    )
+    payer = scene.at(scene.payer(step.payer), order.service)
+    opened = await scene.show(payer, order)
     if "sessionId" not in opened.body:
         return
-    visit = Visit(step.service, str(opened.body["sessionId"]))
-    scene.book.visits.append(visit)
+    scene.book.sessions[order.service, str(opened.body["sessionId"])] = order.key
     for _ in range(step.spends):
-        answer = await payer.ask(session_id=visit.session_id)
-        visit.sent.append(answer)
-        if answer.status == 200:
-            visit.served.append(answer)
+        payer = scene.at(payer, order.service, step.patience_s)
+        await payer.ask(session_id=str(opened.body["sessionId"]))
         await scene.world.clock.sleep(step.spend_pause_s)
 
 
-def _tokens(cents: int) -> str:
-    return f"{cents // 100}.{cents % 100:02}"
-
-
 async def _again(scene: Scene, step: Again) -> None:
-    """Present the newest header of a purchase again."""
-    if step.of not in scene.book.signed or not scene.has(step.service):
+    """Present the newest header of a purchase again, or a second one for the same order."""
+    book = scene.book
+    if step.of not in book.signed or not scene.has(step.service):
         return
-    signed = scene.book.signed[step.of][-1]
-    issuer, required, resource = scene.book.asked[step.of]
+    earlier, signed = book.orders[step.of], book.signed[step.of][-1]
+    way = "two steps" if earlier.is_deposit else step.way
+    order = replace(
+        earlier, service=step.service, way=way, is_issued=earlier.service == step.service
+    )
     payer = scene.at(scene.payer(step.by), step.service)
-    if step.new_id:
-        deposit = scene.deposits.get(step.of)
-        required = await ask(payer, deposit or Buy(number=step.of))
-        if not is_402(required):
+    if step.what == "new id":
+        required = await _ask(scene, payer, step.of)
+        if not _is_402(required):
             return
-    is_issued = step.new_id or issuer == step.service
-    await scene.book.present(payer, step.service, required, signed, resource, is_issued=is_issued)
+        order = replace(order, required=required, is_issued=True)
+    elif step.what == "second header":
+        if scene.world.clock.now() >= book.signed[step.of][0].authorization.valid_before:
+            return  # the 402 is over, which is final, and a header for it would outlive that
+        signed = book.sign(step.of, signed.payer, earlier)
+    await book.present(payer, order, signed)
 
 
 # --- third parties, and the chain --------------------------------------------------------
@@ -204,10 +213,12 @@ async def _third_party(scene: Scene, step: Submit | Cancel) -> None:
     signed = scene.book.signed[step.of][-1]
     if isinstance(step, Cancel):
         await signed.payer.cancel(signed.header)
-    elif step.how == "chain":
+        return
+    scene.book.submitted.add(signed.nonce)
+    if step.how == "chain":
         await scene.third_party.submit(signed.header)
     else:
-        _, required, _ = scene.book.asked[step.of]
+        required = scene.book.orders[step.of].required
         try:
             await scene.world.ask_facilitator("settle", scene.third_party, required, signed.header)
         except (httpx.TransportError, ValueError):
@@ -216,14 +227,13 @@ async def _third_party(scene: Scene, step: Submit | Cancel) -> None:
 
 async def _reorganise(scene: Scene, step: Reorganise) -> None:
     """Replace the newest blocks, as deep as the chain has them above the payers' first money."""
-    parts = scene.world.stage.parts
-    assert parts is not None
-    height = await parts.chain.height()
+    chain = scene.parts.chain
+    height = await chain.height()
     depth = min(step.depth, height - scene.floor)
     if depth < 1:
         return
     lost: list[Hash] = []
     for number in range(height - depth + 1, height + 1) if step.drop else ():
-        block = await parts.chain.block(number)
+        block = await chain.block(number)
         lost += block.tx_hashes if block else ()
     await scene.world.reorg(depth, [to_hex(each) for each in lost])

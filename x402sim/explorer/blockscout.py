@@ -1,10 +1,11 @@
 """Blockscout's dialect of the explorer: `/blockscout/api?module=transaction&action=gettxinfo…`.
 
-It has a path of its own, since its `/api` has the names of Etherscan's and other answers. Every
-answer has status 200. A transaction that waits is not found, as an unknown one is.
+It has a path of its own, since its `/api` has the names of Etherscan's and other answers; only
+`gettxinfo`, which Etherscan lacks, is answered at `/api`, too. Every answer has status 200. A
+transaction that waits is not found, as an unknown one is.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -26,21 +27,25 @@ def routes(index: Index) -> list[Route]:
     """Return the routes of this dialect."""
 
     async def blockscout(request: Request) -> Response:
-        fields = await fields_of(request)
-        if fields.get("module") != "transaction":
-            return web.answer(_failed("Unknown module"))
-        action = _ACTIONS.get(fields.get("action", ""))
-        if action is None:
-            return web.answer(_failed("Unknown action"))
-        if _HASH not in fields:
-            return web.answer(_failed("Query parameter txhash is required"))
-        try:
-            tx_hash = read_hash(fields[_HASH], _HASH)
-        except BadParams:
-            return web.answer(_failed("Invalid txhash format"))
-        return web.answer(await action(index, tx_hash))
+        return web.answer(await answered(index, await fields_of(request)))
 
     return [Route(PATH, blockscout, methods=["GET", "POST"])]
+
+
+async def answered(index: Index, fields: Mapping[str, str]) -> Json:
+    """Return what is answered to a request with these fields."""
+    if fields.get("module") != "transaction":
+        return _failed("Unknown module")
+    action = _ACTIONS.get(fields.get("action", ""))
+    if action is None:
+        return _failed("Unknown action")
+    if _HASH not in fields:
+        return _failed("Query parameter txhash is required")
+    try:
+        tx_hash = read_hash(fields[_HASH], _HASH)
+    except BadParams:
+        return _failed("Invalid txhash format")
+    return await action(index, tx_hash)
 
 
 async def _info(index: Index, tx_hash: Hash) -> Json:

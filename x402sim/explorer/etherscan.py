@@ -13,6 +13,7 @@ from starlette.routing import Route
 
 from x402sim import web
 from x402sim.chain.rpc.jsonrpc import BadParams, Json, error, quantity, read_hash, result
+from x402sim.explorer import blockscout
 from x402sim.explorer.asked import fields_of
 from x402sim.explorer.index import Index
 from x402sim.explorer.objects import BY_HASH, ByHash, block, execution_status, receipt_status
@@ -98,5 +99,9 @@ _MODULES: dict[str, dict[str, Action]] = {
         "eth_getBlockByNumber": _block,
         **{f"eth_get{name}": _by_hash(ask) for name, ask in BY_HASH.items()},
     },
-    "transaction": {"gettxreceiptstatus": _receipt_status, "getstatus": _status},
+    "transaction": {
+        "gettxreceiptstatus": _receipt_status,
+        "getstatus": _status,
+        "gettxinfo": blockscout.answered,  # Etherscan has no such action; Blockscout is often there
+    },
 }

@@ -14,12 +14,19 @@ from dataclasses import dataclass
 from typing import assert_never
 
 import httpx
+from msgspec.structs import replace
 
 from x402sim.bounded import MIB, Limits
 from x402sim.clock import Clock
 from x402sim.payer.errors import PaidNotServed, PaymentFailed, SpendingCapExceeded
 from x402sim.payer.flow import Flow, Maybe, Send, drive, drive_async, send
-from x402sim.payer.purchases import Payment, Purchases, bought_by, settlement
+from x402sim.payer.purchases import (
+    Payment,
+    Purchases,
+    bought_by,
+    not_served,
+    settlement,
+)
 from x402sim.payer.reading import (
     UNKNOWN,
     AttemptOver,
@@ -36,7 +43,7 @@ from x402sim.payer.standard import (
     settlement_in,
     sign,
 )
-from x402sim.payer.wallet import Wallet
+from x402sim.payer.wallet import AFTER_SIGNING_S, Wallet
 from x402sim.protocol.header import Spelling
 from x402sim.protocol.messages import PaymentRequired, Receipt
 from x402sim.protocol.money import parse_base, to_base, to_decimal
@@ -44,7 +51,7 @@ from x402sim.protocol.networks import TESTNET, Network
 from x402sim.protocol.x402 import AnyRequired, Settlement, Version
 
 DEADLINE_S = 120.0
-"""Seconds for a settlement: more than a service waits for its facilitator."""
+"""Seconds for a purchase: more than a service waits for its facilitator."""
 
 
 NOT_MORE = "Nothing more was signed"
@@ -77,27 +84,32 @@ class PaymentAuth(httpx.Auth):
     payer can pay: `choices` tells which, and why the others were rejected. In one step each request
     pays; `reuse` means nothing there, and `settlements` are what the servers said of them.
 
-    `max_amount` caps one payment and `max_total` everything this object ever signs,
-    both as decimal strings of the token ("0.10"): a signed authorization counts whether
-    or not the server says it used it. A payment id is used again for the same resource
-    unless `reuse` is False. A resource is a path of one server, its host and port; each session
-    (`maxSpend` and `duration`) is one of its own, so that none is shown for another.
+    `max_amount` caps one payment and `max_total` everything this object ever signs, both as decimal
+    strings of the token ("0.10"): a signed authorization counts whether or not it was used, because
+    only the chain can tell; a payer that runs for long needs more than the default. An
+    authorization may be used for `max_window_s` after it is signed (default 300, as in two steps),
+    or less if the server says so. A payment id is used again for the same resource unless `reuse`
+    is False. A resource is a path of one server, its host and port; each session (`maxSpend` and
+    `duration`) is one of its own, so that none is shown for another.
 
-    When it is not known whether a payment was made, the next request for the resource sends the
-    same authorization again and signs no other, while that may be used: until `EXPIRY_MARGIN_S`
-    after its validBefore. Then another is signed if the server refuses the first once more, and
-    its payment id, too; a 5xx or no answer ends nothing. A server that says that the nonce is used
-    or the payment settled has been paid: it gets no other. What is not finished is known to this
-    object only, and by host and port: a server that restarts on another port is paid anew.
+    While an authorization may be used, the next request for the resource sends it again and signs
+    no other, whether its answer was lost or refused it: until `EXPIRY_MARGIN_S` after its
+    validBefore. So a server that refuses payments holds one for each resource, and all within
+    `max_total`. Then another is signed if the server refuses the first once more, and its payment
+    id, too; a 5xx or no answer ends nothing. A server that says that the nonce is used or the
+    payment settled has been paid: it gets no other. What is not finished is known to this object
+    only, and by host and port: a server that restarts on another port is paid anew.
 
     A server that takes a payment and answers 402 again gets no other for that resource: at most
     `max_unserved` payments (default 1) may have bought nothing yet. Requests for one resource
     therefore pay one after the other.
 
-    Of a 402 or the answer to a settlement at most `max_answer_bytes` are read, and a settlement
-    takes at most `deadline_s` seconds. Proofs of payment follow no redirect to another origin,
-    and no more than three. With a sync client, and for the request itself, the client's own
-    timeouts hold until the answer's head has arrived.
+    Of a 402 or the answer to a settlement at most `max_answer_bytes` are read. A call takes at most
+    `deadline_s` seconds until the head of its answer is there: waiting for other requests, and
+    every answer and redirect of the purchase, count. The body that was paid for has the timeouts
+    of the caller's client, which hold before, too. With a sync client each is rounded up to whole
+    seconds, as is the end; looking up a host's name cannot be interrupted there. Proofs of payment
+    follow no redirect to another origin, and no more than three.
 
     One object may serve many requests at once, in threads or tasks. A payment id is proof of
     payment for anyone who has it. Raises `SpendingCapExceeded`, `PaidNotServed` and
@@ -113,6 +125,7 @@ class PaymentAuth(httpx.Auth):
         network: Network = TESTNET,
         reuse: bool = True,
         max_unserved: int = 1,
+        max_window_s: int = AFTER_SIGNING_S,
         pay_path: str = "/api/pay",
         spelling: Spelling = "hex",
         version: Version | None = None,
@@ -128,6 +141,10 @@ class PaymentAuth(httpx.Auth):
         self.max_total_base = to_base(max_total, network.decimals)
         self.max_unserved = max_unserved
         """How many payments for one resource may have bought nothing yet."""
+        if max_window_s < 1:
+            raise ValueError(f"max_window_s must be at least 1, not {max_window_s}")
+        self.max_window_s = max_window_s
+        """How long an authorization may be used after signing, in seconds."""
         self.signed_base = 0
         """The amount signed for so far, in base units."""
         self.receipts: list[Receipt] = []
@@ -155,7 +172,7 @@ class PaymentAuth(httpx.Auth):
         self, request: httpx.Request
     ) -> AsyncGenerator[httpx.Request, httpx.Response]:
         """Yield the requests of one paid exchange to an async client."""
-        return drive_async(self.exchange(request), request, self.limits, self.clock)
+        return drive_async(self.exchange(request), request, self.limits)
 
     def exchange(
         self, request: httpx.Request, *, ours: bool = False, is_served: Served = _is_success
@@ -207,10 +224,7 @@ class PaymentAuth(httpx.Auth):
             if len(bought.unserved) >= self.max_unserved:
                 raise self._not_served(errand)
             payment = self._sign(errand, required)
-            try:
-                answer = yield from self._settle(errand, payment)
-            except AttemptOver as refused:
-                raise PaymentFailed(str(refused)) from None
+            answer = yield from self._settle(errand, payment)
             if answer is not None:
                 return answer
         response = yield from self._show_unserved(errand)
@@ -233,20 +247,9 @@ class PaymentAuth(httpx.Auth):
                 errand.bought.granted = payment.offer.payment_id
 
     def _not_served(self, errand: _Errand) -> PaidNotServed:
-        """Return the error of a server that took a payment and answers 402 again."""
         payment = errand.bought.unserved[-1]
-        paid = f"{self._tokens(payment.amount_base)} with {payment.shown_id}"
-        if payment.receipt is not None:
-            paid = f"was paid {paid} (transaction {payment.receipt.tx_hash[:80]})"
-        else:
-            paid = (
-                f"seems to have been paid {paid} (the server answered {payment.hint}; the token "
-                f"tells for certain: {payment.question})"
-            )
-        return PaidNotServed(
-            f"{errand.resource} {paid}, and answers 402 again; nothing more was signed. "
-            "Repeat the request: it shows the same payment again. To pay once more, raise "
-            f"max_unserved (now {self.max_unserved})"
+        return not_served(
+            errand.resource, payment, self._tokens(payment.amount_base), self.max_unserved
         )
 
     def _sign(self, errand: _Errand, required: PaymentRequired | AnyRequired) -> Payment:
@@ -267,6 +270,8 @@ class PaymentAuth(httpx.Auth):
         amount_base = parse_base(requirements.max_amount_required)
         if over := self._over_caps(amount_base):
             raise SpendingCapExceeded(f"the 402 asks for {self._tokens(amount_base)}; {over}")
+        allowed_s = min(requirements.max_timeout_seconds, self.max_window_s)
+        requirements = replace(requirements, max_timeout_seconds=allowed_s)
         header = self.wallet.payment_header(
             requirements, now_s, network=self.network, spelling=self._spelling
         )
@@ -275,7 +280,7 @@ class PaymentAuth(httpx.Auth):
     def _sign_standard(self, errand: _Errand, required: AnyRequired) -> Payment:
         offer = choose(required, self.network, self._over_caps)
         self.choices.append(Choice(errand.resource, offer.chosen, offer.rejected))
-        header = sign(offer, self.wallet, self.network, self.clock.now_s())
+        header = sign(offer, self.wallet, self.network, self.clock.now_s(), self.max_window_s)
         return Payment(offer, header, offer.amount_base)
 
     def _over_caps(self, amount_base: int) -> str:

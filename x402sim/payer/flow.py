@@ -2,24 +2,25 @@
 
 A flow is a generator of steps that knows neither. `drive` and `drive_async` carry it out for a
 sync and an async client, read what must be read within the limits, and close it if httpx gives
-up, so that it keeps what it has signed.
+up, so that it keeps what it has signed. One deadline holds for all of its steps.
 """
 
 import asyncio
 import threading
+from collections import deque
 from collections.abc import AsyncGenerator, Generator
+from concurrent.futures import Future
 from dataclasses import dataclass
-from weakref import WeakKeyDictionary
+from typing import Any
 
 import httpx
 
 from x402sim.bounded import Limits, bound, read, too_slow
-from x402sim.clock import Clock, stopwatch
+from x402sim.payer.deadline import Deadline
 from x402sim.payer.errors import PaymentFailed
-from x402sim.payer.redirects import guard, origin_of, require_origin
+from x402sim.payer.redirects import Guard, origin_of, require_origin
 from x402sim.protocol.x402 import PAYMENT_HEADERS
 
-POLL_S = 0.05
 PROOFS = ("X-Payment-Id", "X-Session-Id", *PAYMENT_HEADERS.values())
 
 
@@ -27,7 +28,7 @@ PROOFS = ("X-Payment-Id", "X-Session-Id", *PAYMENT_HEADERS.values())
 class Send:
     """Send a request and get its answer; the body is there to be read if the status is 402.
 
-    A request of `ours`, not the caller's, has a deadline, and its whole answer is read.
+    Of a request of `ours`, not the caller's, the whole answer is read.
     """
 
     request: httpx.Request
@@ -40,37 +41,62 @@ class Send:
 
 
 class Turn:
-    """A lock for threads and tasks alike; a flow takes it with a step, and releases it itself."""
+    """A lock for threads and tasks alike, in the order of asking.
+
+    A flow takes it with a step, and releases it itself.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._queues: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = (
-            WeakKeyDictionary()
-        )
-        self._queue: asyncio.Lock | None = None
+        self._is_taken = False
+        self._waiting: deque[Future[None]] = deque()
 
-    def take(self) -> None:
-        """Block until the turn is free, and take it."""
-        self._lock.acquire()
-
-    async def take_async(self, clock: Clock) -> None:
-        """Wait until the turn is free, and take it; the tasks of one loop get it in order."""
-        queue = self._queues.setdefault(asyncio.get_running_loop(), asyncio.Lock())
-        await queue.acquire()
+    def take(self, most_s: float) -> bool:
+        """Block until the turn is free, and take it; False if it is not free in time."""
+        place = self._ask()
         try:
-            while not self._lock.acquire(blocking=False):  # a thread has it, or another loop
-                await clock.sleep(POLL_S)
-        except BaseException:
-            queue.release()
+            place.result(most_s)
+        except BaseException as error:
+            self._leave(place)
+            if isinstance(error, TimeoutError):
+                return False
             raise
-        self._queue = queue
+        return True
+
+    async def take_async(self) -> None:
+        """Wait until the turn is free, and take it."""
+        place = self._ask()
+        try:
+            if not place.done():
+                await asyncio.wrap_future(place)
+        except BaseException:
+            self._leave(place)
+            raise
 
     def release(self) -> None:
         """Let the next one take the turn."""
-        queue, self._queue = self._queue, None
-        self._lock.release()
-        if queue is not None:
-            queue.release()
+        with self._lock:
+            while self._waiting:
+                place = self._waiting.popleft()
+                if place.set_running_or_notify_cancel():
+                    place.set_result(None)
+                    return
+            self._is_taken = False
+
+    def _ask(self) -> Future[None]:
+        """Return a place in the queue, which is done when it is its turn."""
+        place: Future[None] = Future()
+        with self._lock:
+            if self._is_taken:
+                self._waiting.append(place)
+            else:
+                self._is_taken = True
+                place.set_result(None)
+        return place
+
+    def _leave(self, place: Future[None]) -> None:
+        if not place.cancel():  # it was its turn already
+            self.release()
 
 
 Step = Send | Turn
@@ -95,63 +121,68 @@ def send(step: Send) -> Flow:
 def drive(
     flow: Flow, request: httpx.Request, limits: Limits
 ) -> Generator[httpx.Request, httpx.Response, None]:
-    """Carry out a flow for a request of a sync client; raises what the flow raises.
-
-    A thread cannot be interrupted: the deadline is looked at whenever a part of a body arrives.
-    Until its head has arrived, the timeouts of the client hold.
-    """
+    """Carry out a flow for a request of a sync client; raises what the flow raises."""
+    deadline, extensions = Deadline(limits), request.extensions
     try:
         request.read()
         step = next(flow)
         while True:
             if isinstance(step, Turn):
-                step.take()
-                step = flow.send(None)
+                taken = step.take(deadline.left_s)
+                step = flow.send(None) if taken else flow.throw(_no_turn(limits))
                 continue
-            asked_s = stopwatch()
+            if not deadline.left_s:
+                step = flow.throw(too_slow(limits))
+                continue
             step.request.read()
-            response = yield _guarded(step, is_async=False)
+            guard = _guard(step, extensions, deadline)
             try:
+                response = yield step.request
                 _require_origin(step, response)
                 if _must_read(step, response):
-                    bound(response, limits, asked_s if step.ours else stopwatch())
+                    bound(response, limits, deadline.elapsed_s)
                     response.read()
             except (httpx.HTTPError, PaymentFailed) as error:
                 step = flow.throw(error)
+            except GeneratorExit as closed:  # by httpx, while it raises what is the context
+                if isinstance(closed.__context__, httpx.TimeoutException) and not deadline.left_s:
+                    flow.throw(too_slow(limits))
+                raise
             else:
                 step = flow.send(response)
     except StopIteration:
-        return
+        guard.release(extensions)
     finally:
+        request.extensions = extensions
         flow.close()
 
 
 async def drive_async(
-    flow: Flow, request: httpx.Request, limits: Limits, clock: Clock
+    flow: Flow, request: httpx.Request, limits: Limits
 ) -> AsyncGenerator[httpx.Request, httpx.Response]:
     """Carry out a flow for a request of an async client, on asyncio.
 
     Raises what the flow raises.
     """
+    ends_s, extensions = asyncio.get_running_loop().time() + limits.deadline_s, request.extensions
     try:
         await request.aread()
         step = next(flow)
         while True:
-            if isinstance(step, Turn):
-                await step.take_async(clock)
-                step = flow.send(None)
-                continue
-            timer = asyncio.timeout(limits.deadline_s if step.ours else None)
+            timer = asyncio.timeout_at(ends_s)
             cancellations = _cancellations()
             try:
                 async with timer:
-                    await step.request.aread()
-                    response = yield _guarded(step, is_async=True)
-                    _require_origin(step, response)
-                    if _must_read(step, response):
-                        if not step.ours:
-                            timer.reschedule(asyncio.get_running_loop().time() + limits.deadline_s)
-                        await read(response, limits)
+                    response = None
+                    if isinstance(step, Turn):
+                        await step.take_async()
+                    else:
+                        await step.request.aread()
+                        _guard(step, extensions, None)
+                        response = yield step.request
+                        _require_origin(step, response)
+                        if _must_read(step, response):
+                            await read(response, limits)
             except (httpx.HTTPError, PaymentFailed) as error:
                 step = flow.throw(error)
             except (TimeoutError, GeneratorExit):
@@ -159,14 +190,22 @@ async def drive_async(
                 # which then closes this generator. Another cancellation has priority.
                 if not timer.expired() or _cancellations() > cancellations:
                     raise
-                flow.throw(too_slow(limits))
+                flow.throw(_no_turn(limits) if isinstance(step, Turn) else too_slow(limits))
                 raise
             else:
                 step = flow.send(response)
     except StopIteration:
         return
     finally:
+        request.extensions = extensions
         flow.close()
+
+
+def _no_turn(limits: Limits) -> PaymentFailed:
+    return PaymentFailed(
+        "other requests for the same had their turn for all of deadline_s = "
+        f"{limits.deadline_s:g}; nothing was signed for this one. Repeat it, or raise deadline_s"
+    )
 
 
 def _cancellations() -> int:
@@ -174,10 +213,20 @@ def _cancellations() -> int:
     return task.cancelling() if task is not None else 0
 
 
-def _guarded(step: Send, *, is_async: bool) -> httpx.Request:
-    if step.has_proof:
-        guard(step.request, is_async=is_async)
-    return step.request
+def _guard(step: Send, extensions: dict[str, Any], deadline: Deadline | None) -> Guard:
+    """Watch a request on its way; a deadline is one for a thread."""
+    request, timeouts = step.request, extensions.get("timeout", {})
+    origin = origin_of(request.url) if step.has_proof else None
+    guard = Guard(
+        extensions.get("trace"), origin=origin, deadline=deadline, is_async=deadline is None
+    )
+    request.extensions = extensions | {"trace": guard}
+    if deadline is not None:
+        request.extensions["timeout"] = {
+            each: deadline.within(timeouts.get(each))
+            for each in ("connect", "read", "write", "pool")
+        }
+    return guard
 
 
 def _require_origin(step: Send, response: httpx.Response) -> None:

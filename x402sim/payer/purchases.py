@@ -10,10 +10,11 @@ import httpx
 from msgspec import UNSET
 from msgspec.structs import replace
 
+from x402sim.payer.errors import PaidNotServed
 from x402sim.payer.flow import Turn
 from x402sim.payer.reading import Sent
 from x402sim.payer.redirects import origin_of
-from x402sim.payer.standard import StandardOffer, authorization_in, proof
+from x402sim.payer.standard import StandardOffer, authorization_in, proof, shortened
 from x402sim.protocol.crypto import checksum, to_hex
 from x402sim.protocol.eip3009 import Authorization
 from x402sim.protocol.header import read_header
@@ -82,7 +83,25 @@ class Payment:
         """Return what is known of the authorization at a time, before it is sent (again)."""
         auth = self._authorization
         left_s = auth.valid_before + EXPIRY_MARGIN_S - now_s
-        return Sent(is_repeated=self.is_sent, left_s=left_s, question=_question(auth))
+        note = shortened(self.offer, auth) if isinstance(self.offer, StandardOffer) else ""
+        return Sent(is_repeated=self.is_sent, left_s=left_s, question=_question(auth), note=note)
+
+
+def not_served(resource: str, payment: Payment, tokens: str, max_unserved: int) -> PaidNotServed:
+    """Return the error of a server that took a payment and answers 402 again."""
+    paid = f"{tokens} with {payment.shown_id}"
+    if payment.receipt is not None:
+        paid = f"was paid {paid} (transaction {payment.receipt.tx_hash[:80]})"
+    else:
+        paid = (
+            f"seems to have been paid {paid} (the server answered {payment.hint}; the token "
+            f"tells for certain: {payment.question})"
+        )
+    return PaidNotServed(
+        f"{resource} {paid}, and answers 402 again; nothing more was signed. "
+        "Repeat the request: it shows the same payment again. To pay once more, raise "
+        f"max_unserved (now {max_unserved})"
+    )
 
 
 def _question(auth: Authorization) -> str:

@@ -27,7 +27,7 @@ _SAYS_NOTHING = (408, 425, 429)
 
 
 class AttemptOver(PaymentFailed):
-    """The server says that this payment was not made, and that this header never will be."""
+    """The server says that this payment was not made, and its authorization has expired."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,11 +36,13 @@ class Sent:
 
     `is_repeated` says that it was sent before without a clear answer. For `left_s` seconds it may
     be used; none are left long after validBefore. `question` asks the token whether it was used.
+    `note` is what else to say if it is refused.
     """
 
     is_repeated: bool
     left_s: int
     question: str
+    note: str = ""
 
     @property
     def is_expired(self) -> bool:
@@ -52,7 +54,7 @@ class Sent:
         """What to do while it is not known whether the payment was made."""
         repeat = "Repeat the request: it sends the same authorization again and signs no other"
         if not self.is_expired:
-            return f"{repeat}; it may be used for another {self.left_s} s."
+            return f"{repeat}; it may be used for another {self.left_s} s.{self.note}"
         return (
             f"{repeat} until the server refuses that one. It cannot be used any more; whether it "
             f"was, the token tells: {self.question}. If it was not, a new PaymentAuth may pay."
@@ -141,8 +143,8 @@ def read_settlement(response: httpx.Response, sent: Sent) -> Receipt | Made:
     does_what = f"{remedy if lacks_funds else ''} {sent.again}"
     if error.final is False and lacks_funds:
         raise PaymentFailed(f"the payment was not made yet: {error.seen}.{does_what}")
-    if error.final and not sent.is_repeated:
-        raise PaymentFailed(f"the payment was not made: {error.seen}.{does_what}")
+    if _is_refusal(error) and not sent.is_repeated:
+        raise PaymentFailed(f"the payment was refused: {error.seen}.{does_what}")
     raise PaymentFailed(f"{UNKNOWN}: the server answered {error.seen}.{does_what}")
 
 
@@ -162,24 +164,22 @@ def _is_made(error: _Error, sent: Sent) -> bool:
             return sent.is_expired and error.final is None and error.is_no and error.hints
 
 
-def _is_over(error: _Error, sent: Sent) -> bool:
-    """Tell whether an error says that the payment was not made, and never will be.
+def _is_refusal(error: _Error) -> bool:
+    """Tell whether an error says that the payment was not made, and never will be."""
+    if error.final is not None:
+        return error.final
+    return error.refusal is not None and error.refusal.row.final is True
 
-    A refusal of a header that was sent before says nothing of the first time: that may have emptied
-    the wallet, or be on its way to the chain. It counts if the server says that it is final, or
-    when the authorization has expired.
+
+def _is_over(error: _Error, sent: Sent) -> bool:
+    """Tell whether a refusal ends a payment: only when its authorization has expired.
+
+    Before, whoever refuses it can use it all the same, whatever is said of it.
     """
-    row = error.refusal.row if error.refusal else None
-    to_resend = row is not None and row.resend
-    if error.final is False:
+    if not sent.is_expired:
         return False
-    if error.final:
-        leaves_first = row is not None and row.leaves_earlier and sent.is_repeated
-        return sent.is_expired or not (to_resend or leaves_first)
-    is_known = row is not None and row.final is True
-    if sent.is_expired:
-        return (is_known or error.is_no) and not to_resend
-    return is_known and not sent.is_repeated
+    to_resend = error.refusal is not None and error.refusal.row.resend
+    return _is_refusal(error) or (error.final is None and error.is_no and not to_resend)
 
 
 def _read_error(response: httpx.Response, body: Any) -> _Error:

@@ -2,8 +2,9 @@
 
 httpx copies every header but Authorization, and the body after a 307 or 308, to wherever a server
 redirects, without asking the authentication. But it copies the request's extensions too, and its
-transport calls the `trace` extension before it sends each request: there the guard refuses. A
-transport that knows no `trace` is found out afterwards, by the URL of the answer.
+transport calls the `trace` extension before it sends each request: there the guard refuses, and
+gives a sync request its deadline. A transport that knows no `trace` is found out afterwards, by
+the URL of the answer.
 """
 
 from collections.abc import Callable, Coroutine
@@ -11,51 +12,73 @@ from typing import Any
 
 import httpx
 
+from x402sim.payer.deadline import Deadline, Left
 from x402sim.payer.errors import PaymentFailed
 
 MAX_REDIRECTS = 3
 Trace = Callable[[str, dict[str, Any]], Any]
 
 
-class RedirectGuard:
-    """Refuses to send one request to another origin, or on more than three redirects.
+class Guard:
+    """Watches one request on its way, redirects included.
 
-    `inner` is the caller's own trace.
+    With an `origin`, it refuses to send it to another one, or on more than three redirects. With a
+    `deadline`, every timeout ends there, until `release`. `inner` is the caller's own trace.
     """
 
-    def __init__(self, origin: str, inner: Trace | None, *, is_async: bool) -> None:
-        self.inner: Trace | None = inner.inner if isinstance(inner, RedirectGuard) else inner
-        self._origin, self._is_async, self._sent = origin, is_async, 0
+    def __init__(
+        self,
+        inner: Trace | None,
+        *,
+        origin: str | None,
+        deadline: Deadline | None,
+        is_async: bool,
+    ) -> None:
+        self._inner, self._origin, self._deadline = inner, origin, deadline
+        self._is_async, self._sent = is_async, 0
+        self._sending: Any = None
 
     def __call__(self, event: str, info: dict[str, Any]) -> Coroutine[Any, Any, Any] | None:
         """Check what is about to be sent; raises `PaymentFailed`."""
         if event.endswith("send_request_headers.started"):
-            self._check(info["request"])
-        if self.inner is not None:
-            found: Coroutine[Any, Any, Any] | None = self.inner(event, info)
+            if self._origin is not None:
+                self._check(self._origin, info["request"])
+            if self._deadline is not None:
+                self._limit(self._deadline, info["request"])
+        elif self._deadline is not None and "timeout" in info:  # of a new connection
+            info["timeout"] = Left(self._deadline, info["timeout"])
+        if self._inner is not None:
+            found: Coroutine[Any, Any, Any] | None = self._inner(event, info)
             return found
         return _nothing() if self._is_async else None
 
-    def _check(self, request: Any) -> None:
+    def release(self, extensions: dict[str, Any]) -> None:
+        """Leave the rest, the body of the answer, to the timeouts of the caller's client."""
+        if self._sending is not None:
+            self._sending.extensions = extensions
+
+    def _limit(self, deadline: Deadline, request: Any) -> None:
+        """Let every read and write of this request, as httpcore sends it, end at the deadline."""
+        timeouts = request.extensions.get("timeout", {})
+        self._sending = request
+        request.extensions = request.extensions | {
+            "timeout": {each: Left(deadline, timeouts.get(each)) for each in ("read", "write")}
+        }
+
+    def _check(self, origin: str, request: Any) -> None:
         if request.method == b"CONNECT":
             return  # to a proxy, without any of the request's headers
         url, target = request.url, request.url.target.decode("ascii", "replace")
         through_proxy = target.startswith("http://")
         to = httpx.URL(target) if through_proxy else httpx.URL(bytes(url).decode("ascii"))
-        require_origin(self._origin, to)
+        require_origin(origin, to)
         self._sent += 1
         if self._sent > 1 + MAX_REDIRECTS:
             raise PaymentFailed(
-                f"{self._origin} redirected a request with a proof of payment {self._sent - 1} "
+                f"{origin} redirected a request with a proof of payment {self._sent - 1} "
                 f"times; at most {MAX_REDIRECTS} redirects are followed. What was signed or paid "
                 "is kept: the next request sends it again"
             )
-
-
-def guard(request: httpx.Request, *, is_async: bool) -> None:
-    """Let this request be redirected within its origin only."""
-    inner = request.extensions.get("trace")
-    request.extensions["trace"] = RedirectGuard(origin_of(request.url), inner, is_async=is_async)
 
 
 def require_origin(origin: str, url: httpx.URL) -> None:

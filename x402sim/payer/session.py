@@ -3,6 +3,7 @@
 Clauses: 1/session-no-402.
 """
 
+import threading
 from collections.abc import AsyncGenerator, Generator
 from dataclasses import dataclass
 
@@ -48,8 +49,8 @@ class SessionAuth(httpx.Auth):
     replaced by no other, unless `max_unserved` (default 1) allows more of them.
 
     Concurrent requests share a session. Anyone who has its id can spend it: it is sent only to the
-    server that made it, and follows no redirect to another origin. `max_answer_bytes` and
-    `deadline_s` limit the answers that open a session, as for `PaymentAuth`. Raises what
+    server that made it, and follows no redirect to another origin. `max_answer_bytes` limits the
+    answers that open a session, and `deadline_s` each call, as for `PaymentAuth`. Raises what
     `PaymentAuth` raises.
     """
 
@@ -94,7 +95,9 @@ class SessionAuth(httpx.Auth):
         """The session to spend, by origin."""
         self._unserved: dict[str, int] = {}
         """How many sessions were given up that never served, by origin."""
-        self._turn = Turn()
+        self._turns: dict[str, Turn] = {}
+        """One for each server: while one is slow, another is asked."""
+        self._lock = threading.Lock()
 
     def sync_auth_flow(
         self, request: httpx.Request
@@ -106,8 +109,7 @@ class SessionAuth(httpx.Auth):
         self, request: httpx.Request
     ) -> AsyncGenerator[httpx.Request, httpx.Response]:
         """Yield the requests of one exchange to an async client; one task opens the session."""
-        payment = self.payment
-        return drive_async(self.exchange(request), request, payment.limits, payment.clock)
+        return drive_async(self.exchange(request), request, self.payment.limits)
 
     def exchange(self, request: httpx.Request) -> Flow:
         """Yield the steps of one exchange, and return its last answer."""
@@ -119,12 +121,13 @@ class SessionAuth(httpx.Auth):
     def _spend(self, request: httpx.Request) -> Flow:
         """Send the request with a session, which is opened if there is none."""
         origin = origin_of(request.url)
-        yield self._turn
+        turn = self._turns.setdefault(origin, Turn())
+        yield turn
         try:
             yield from self._opening(request, origin)
             session = self._sessions[origin]
         finally:
-            self._turn.release()
+            turn.release()
         request.headers["X-Session-Id"] = session.session_id
         try:
             response = yield from send(Send(request))
@@ -156,9 +159,10 @@ class SessionAuth(httpx.Auth):
 
     def _opening(self, request: httpx.Request, origin: str) -> Steps:
         """Yield what opens a session at this server, if there is none; raises `PaymentFailed`."""
-        if self.session_id is not None and not self._sessions and not self.payment.signed_base:
-            self._sessions[origin] = _Session(self.session_id, is_ours=False)
-            self.session_id = None
+        with self._lock:
+            if self.session_id is not None and not self._sessions and not self.payment.signed_base:
+                self._sessions[origin] = _Session(self.session_id, is_ours=False)
+                self.session_id = None
         if origin in self._sessions:
             return
         create = httpx.Request(

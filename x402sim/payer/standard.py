@@ -11,7 +11,15 @@ from typing import Any
 import httpx
 
 from x402sim.payer.errors import PaymentFailed, SpendingCapExceeded
-from x402sim.payer.reading import UNKNOWN, AttemptOver, Made, Sent, read_offer, says_used
+from x402sim.payer.reading import (
+    UNKNOWN,
+    AttemptOver,
+    Made,
+    Sent,
+    is_header_value,
+    read_offer,
+    says_used,
+)
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol import x402_reasons
 from x402sim.protocol.crypto import checksum, parse_address
@@ -19,6 +27,7 @@ from x402sim.protocol.eip3009 import Authorization
 from x402sim.protocol.messages import BadMessage, PaymentRequired, decode
 from x402sim.protocol.money import parse_base
 from x402sim.protocol.networks import Network
+from x402sim.protocol.offers import PAYMENT_ID
 from x402sim.protocol.x402 import (
     PAYMENT_HEADERS,
     REQUIRED_HEADER,
@@ -206,13 +215,18 @@ def _in_words(offered: AnyRequirements) -> str:
     return f"{offered.scheme[:20]} {what} on {offered.network[:40]}"
 
 
-def sign(offer: StandardOffer, wallet: Wallet, network: Network, now_s: int) -> str:
-    """Return the payment header for an offer, with a new authorization; raises `ValueError`."""
+def sign(
+    offer: StandardOffer, wallet: Wallet, network: Network, now_s: int, max_window_s: int
+) -> str:
+    """Return the payment header for an offer, with a new authorization; raises `ValueError`.
+
+    Its window ends when the server says, but at most `max_window_s` from now.
+    """
     auth = wallet.authorization(
         to=parse_address(offer.accepted.pay_to),
         amount_base=offer.amount_base,
         valid_after=now_s - BEFORE_SIGNING_S,
-        valid_before=now_s + offer.accepted.max_timeout_seconds,
+        valid_before=now_s + min(offer.accepted.max_timeout_seconds, max_window_s),
     )
     return encode_payment(auth, wallet.sign(auth, network.domain), offer.accepted, offer.about)
 
@@ -222,9 +236,27 @@ def authorization_in(offer: StandardOffer, header: str) -> Authorization:
     return read_payment(offer.version, header).signed.authorization
 
 
+def shortened(offer: StandardOffer, auth: Authorization) -> str:
+    """Return what to know if an authorization ends sooner than its offer allows; "" if not."""
+    signed_s = auth.valid_before - auth.valid_after - BEFORE_SIGNING_S
+    if signed_s >= offer.accepted.max_timeout_seconds:
+        return ""
+    return (
+        f" It was signed for {signed_s} s, and the server allows "
+        f"{offer.accepted.max_timeout_seconds} s: if that is why, raise max_window_s."
+    )
+
+
 def proof(offer: StandardOffer, header: str) -> dict[str, str]:
-    """Return the header of a request that pays."""
-    return {PAYMENT_HEADERS[offer.version]: header}
+    """Return the headers of a request that pays.
+
+    If the 402 names a payment id in `extra`, it is shown, too: after a lost answer it gives access.
+    """
+    payment, shown = {PAYMENT_HEADERS[offer.version]: header}, (offer.accepted.extra or {})
+    payment_id = shown.get(PAYMENT_ID)
+    if isinstance(payment_id, str) and is_header_value(payment_id):
+        payment["X-Payment-Id"] = payment_id
+    return payment
 
 
 def settlement_in(response: httpx.Response, version: Version) -> Settlement | None:
@@ -240,8 +272,8 @@ def read_refusal(response: httpx.Response, offer: StandardOffer, sent: Sent) -> 
     """Read a 402 to a request that pays.
 
     `Made` if it says that the authorization was used: its nonce was drawn at random, so only this
-    payment can have used it. Raises `AttemptOver` if the payment was not made and never will be,
-    and `PaymentFailed` if it may have been.
+    payment can have used it. Raises `AttemptOver` if it has expired, and `PaymentFailed` if it may
+    still be used: a server that refuses a payment has it all the same.
     """
     settlement, reason = settlement_in(response, offer.version), _reason(response, offer)
     if settlement is not None:
@@ -249,10 +281,12 @@ def read_refusal(response: httpx.Response, offer: StandardOffer, sent: Sent) -> 
     seen = f"402 {reason[:200]}".strip()
     if says_used(reason) or reason == x402_reasons.STATE:
         return Made(seen)
+    if sent.is_expired:
+        raise AttemptOver(f"the payment was refused: {seen}.{sent.note}")
     is_unclear = reason in _UNCLEAR or (settlement is not None and settlement.transaction)
-    if not sent.is_expired and (is_unclear or sent.is_repeated):
+    if is_unclear or sent.is_repeated:
         raise PaymentFailed(f"{UNKNOWN}: the server answered {seen}. {sent.again}")
-    raise AttemptOver(f"the payment was refused: {seen}")
+    raise PaymentFailed(f"the payment was refused: {seen}. {sent.again}")
 
 
 def _reason(response: httpx.Response, offer: StandardOffer) -> str:

@@ -45,6 +45,11 @@ class PresentedPayment(msgspec.Struct, frozen=True):
         """The authorization in the header; None if decoding failed."""
         return self.signed.authorization if self.signed else None
 
+    @property
+    def valid_before(self) -> int:
+        """The end of its window, in Unix seconds; 0 if decoding failed."""
+        return self.signed.authorization.valid_before if self.signed else 0
+
 
 def encode_header(
     auth: Authorization, signature: bytes, network: Network, spelling: Spelling = "hex"

@@ -18,6 +18,8 @@ from x402sim.protocol.x402 import (
 )
 
 MIME_TYPE = "application/json"
+PAYMENT_ID = "paymentId"
+"""The name of the payment id in `extra`, as the public Cronos paywall has it."""
 
 
 class OfferBody(PaymentRequired, frozen=True, omit_defaults=True):
@@ -45,15 +47,16 @@ def offers(
 ) -> Offers:
     """Return a 402 for the whole URL of a resource; `error` is the standard's word for a refusal.
 
-    Without one the text is that of section 2.2.
+    Without one the text is that of section 2.2. The payment id stands in `extra`, too: a payer of
+    version 2 sends it back with what was accepted.
     """
-    wanted = required.payment_requirements
+    wanted, extra = required.payment_requirements, {PAYMENT_ID: required.payment_id}
     header = RequiredV2(
         x402_version=2,
         error=error or required.error,
         resource=Resource(url=url, description=wanted.description or "", mime_type=MIME_TYPE),
-        accepts=[requirements_v2(wanted, network)],
+        accepts=[requirements_v2(wanted, network, **extra)],
     )
-    accepts = [requirements_v1(wanted, network, url=url, mime_type=MIME_TYPE)]
+    accepts = [requirements_v1(wanted, network, url=url, mime_type=MIME_TYPE, **extra)]
     body = OfferBody(**asdict(required), x402_version=1, accepts=accepts, reason=reason)
     return Offers(body, to_base64(header))

@@ -94,7 +94,12 @@ AnyRequired = RequiredV1 | RequiredV2
 
 
 def requirements_v1(
-    wanted: PaymentRequirements, network: Network, *, url: str, mime_type: str = "application/json"
+    wanted: PaymentRequirements,
+    network: Network,
+    *,
+    url: str,
+    mime_type: str = "application/json",
+    **extra: str,
 ) -> RequirementsV1:
     """Return our requirements in version 1; `url` is the whole URL of their resource."""
     return RequirementsV1(
@@ -107,12 +112,12 @@ def requirements_v1(
         resource=url,
         description=wanted.description or "",
         mime_type=mime_type,
-        extra=domain_of(network),
+        extra=domain_of(network) | extra,
     )
 
 
-def requirements_v2(wanted: PaymentRequirements, network: Network) -> RequirementsV2:
-    """Return our requirements in version 2."""
+def requirements_v2(wanted: PaymentRequirements, network: Network, **extra: str) -> RequirementsV2:
+    """Return our requirements in version 2; `extra` is said beside the token's domain."""
     return RequirementsV2(
         scheme=wanted.scheme,
         network=network.caip2,
@@ -120,7 +125,7 @@ def requirements_v2(wanted: PaymentRequirements, network: Network) -> Requiremen
         asset=wanted.asset,
         pay_to=wanted.pay_to,
         max_timeout_seconds=wanted.max_timeout_seconds,
-        extra=domain_of(network),
+        extra=domain_of(network) | extra,
     )
 
 

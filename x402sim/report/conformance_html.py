@@ -12,6 +12,7 @@ from typing import Any
 from x402sim.report.conformance import (
     OUTCOMES,
     Results,
+    by_cause,
     failures,
     grounds,
     headline,
@@ -45,7 +46,7 @@ def page(target: str, started: str, results: Results, *, strict: bool = False) -
     """
     results = readable(results)
     counts = summary(results)
-    urgent = sorted((r for r in results if r["outcome"] in _URGENT), key=_urgency)
+    urgent = sorted(by_cause(results), key=lambda group: _urgency(group[0]))
     sections = groupby(results, key=lambda result: str(result["section"]))
     return render(
         "conformance.html.j2",
@@ -54,7 +55,7 @@ def page(target: str, started: str, results: Results, *, strict: bool = False) -
         total=len(results),
         verdict=verdict(results, strict),
         counts=[(name, MARKS[name], counts[name], _MEANINGS[name]) for name in OUTCOMES],
-        urgent=[_detail(result) for result in urgent],
+        urgent=[(_detail(first), [_detail(each) for each in rest]) for first, *rest in urgent],
         sections=[(section, _rows(list(found))) for section, found in sections],
     )
 
@@ -124,5 +125,5 @@ def _indented(line: str) -> str:
         return line
     try:
         return json.dumps(json.loads(line), indent=2, ensure_ascii=False)
-    except ValueError:  # truncated, or not JSON
+    except (ValueError, RecursionError):  # truncated, nested too deeply, or not JSON
         return line

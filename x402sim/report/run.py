@@ -54,13 +54,15 @@ class RunFailed(Exception):
 class Run:
     """One run of one scenario: its outcome, its checks, and its journal as frames and reports.
 
-    `on` is the stage it was played on, `real_s` how many seconds of real time it took. The
-    frames' columns are documented in `help(Run.outcomes)` and so on. A run can be pickled.
+    `on` is the stage it was played on, `real_s` how many seconds of real time it took, and
+    `ahead_s` how far it has left the clock of a server at a URL ahead of real time. The frames'
+    columns are documented in `help(Run.outcomes)` and so on. A run can be pickled.
     """
 
     journal: Journal
     on: str = ""
     real_s: float | None = None
+    ahead_s: float = 0.0
     labels: tuple[tuple[str, Any], ...] = ()
     """The first columns of every frame, the same in each row; see `label`."""
 

@@ -18,7 +18,7 @@ from x402sim.protocol.refusals import RequestError, SettlementRefused, Unpaid, s
 from x402sim.service import gate, one_step, payments, quotes, sessions
 from x402sim.service.agents import agents
 from x402sim.service.docs.routes import documentation
-from x402sim.service.issue import AGENTS, MARKET, QUOTE, SESSIONS
+from x402sim.service.issue import AGENTS, MARKET, PAY, QUOTE, SESSIONS
 from x402sim.service.state import Service
 
 Handler = Callable[[Service, Request], Awaitable[Response]]
@@ -32,7 +32,7 @@ async def perp_quote(service: Service, request: Request) -> Response:
 
 async def perp_market(service: Service, request: Request) -> Response:
     """GET /api/perp/market: 402, or a snapshot of the market, at the quote's price."""
-    await web.read_body(request)  # only after it can a service see that its client has hung up
+    await web.read_body(request)
     return await sell(service, request, MARKET, lambda: web.answer(quotes.market()))
 
 
@@ -45,10 +45,10 @@ async def sell(
     try:
         granted = gate.find_pass(service, request.headers, resource, price)
         content = before or prepare()
-        content.headers.update(await gate.spend(service, granted, request.is_disconnected))
+        spent = await gate.spend(service, granted, web.connection(request))
     except Unpaid as why:
         return payment_required(service, request, resource, price, why)
-    return content
+    return content if spent is None else spent.by(content)
 
 
 def _quoted(service: Service, body: bytes) -> Response:
@@ -101,7 +101,7 @@ async def show_session(service: Service, request: Request) -> Response:
 
 async def show_payment(service: Service, request: Request) -> Response:
     """GET /api/payments/{id}: the stored record (2.4/record)."""
-    stored = service.store.payments.get(request.path_params["payment_id"])
+    stored = service.store.payments.shown(request.path_params["payment_id"])
     if stored is None:
         raise web.refused(RequestError.UNKNOWN_PAYMENT)
     return web.answer(stored.record)
@@ -156,7 +156,7 @@ def service_app(service: Service) -> Starlette:
         [
             route(QUOTE, perp_quote, "POST"),
             route(MARKET, perp_market),
-            route("/api/pay", pay, "POST"),
+            route(PAY, pay, "POST"),
             route(SESSIONS, create_session, "POST"),
             route("/api/sessions/session_{rest}", show_session),
             route("/api/payments/{payment_id}", show_payment),

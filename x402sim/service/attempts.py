@@ -25,6 +25,7 @@ class Attempt(msgspec.Struct, frozen=True):
     """One request to settle, with everything in it decoded.
 
     `can_pay`: the authorization in the header makes the required transfer, whoever submits it.
+    `offered_id` as in `Claim`.
     """
 
     payment_id: str
@@ -33,6 +34,7 @@ class Attempt(msgspec.Struct, frozen=True):
     requirements: PaymentRequirements
     issued: PaymentRequirements
     can_pay: bool
+    offered_id: str | None = None
 
 
 async def check(
@@ -43,8 +45,8 @@ async def check(
     Returns the record, if the same header was sent before, and whether the chain says that its
     authorization is not used yet. The record is pending, or settled if the chain says only now
     that it was paid. Raises `SettlementRefused` if the id is used (7/payment-already-settled), if
-    another header may still pay for it, or if the authorization was used before
-    (7/nonce-already-used).
+    another header may still pay for it, if the authorization was used before
+    (7/nonce-already-used), or if it lasts too long.
     Without `ask_chain`, a new authorization is taken to be unused.
     """
     sent = service.store.payments.attempts(attempt.payment_id)
@@ -52,16 +54,20 @@ async def check(
     if earlier is not None:
         return earlier, earlier.seen_unused
     require(service, service.freshness_rules, attempt)
+    if attempt.payment.valid_before - service.clock.now_s() > service.settings.most_ahead_s:
+        raise _too_long(service, attempt)
     return None, await _is_unused(service, attempt) if ask_chain else attempt.can_pay
 
 
 def claim(service: Service, attempt: Attempt, *, seen_unused: bool) -> Stored:
     """Claim the payment id for the authorization in the header; return the pending record.
 
-    Raises `SettlementRefused` if it pays for another payment id (7/nonce-already-used).
+    Raises `SettlementRefused` if it pays for another payment id (7/nonce-already-used), or if its
+    402 is paid in one step and in two.
     """
     new = Claim(
         payment_id=attempt.payment_id,
+        offered_id=attempt.offered_id,
         payment=attempt.payment,
         issued=attempt.issued,
         timestamp_ms=service.clock.now_ms(),
@@ -71,8 +77,22 @@ def claim(service: Service, attempt: Attempt, *, seen_unused: bool) -> Stored:
     )
     stored = service.store.payments.insert_pending(new)
     if stored is None:
-        raise SettlementRefused(Refusal.NONCE_USED, "it pays for another payment id")
+        raise _claimed_otherwise(service, attempt)
     return stored
+
+
+def _claimed_otherwise(service: Service, attempt: Attempt) -> SettlementRefused:
+    """Return why an authorization cannot be claimed: for its 402, or because of its own use."""
+    match service.store.payments.rival(attempt.payment_id, attempt.offered_id):
+        case None:
+            return SettlementRefused(Refusal.NONCE_USED, "it pays for another payment id")
+        case "settled":
+            return SettlementRefused(
+                Refusal.ALREADY_SETTLED,
+                "its 402 was paid already: in one step, or by POST /api/pay",
+            )
+        case _:
+            return SettlementRefused(Refusal.PENDING, "another payment of its 402 may still settle")
 
 
 def require(service: Service, rules: Rules[Presented, Refusal], attempt: Attempt) -> None:
@@ -81,6 +101,14 @@ def require(service: Service, rules: Rules[Presented, Refusal], attempt: Attempt
     case = Presented(attempt.requirements, attempt.issued, expires_s=expires_s, now_s=now_s)
     if broken := first_broken(rules, case):
         raise SettlementRefused(broken.refusal, broken.reason(case))
+
+
+def _too_long(service: Service, attempt: Attempt) -> SettlementRefused:
+    """Return the refusal of an authorization that lasts too long (decision 4.1/longest-window)."""
+    until_s, now_s = attempt.payment.valid_before, service.clock.now_s()
+    most_s = f"{service.settings.most_ahead_s:.0f}"
+    reason = f"validBefore is {until_s}, {until_s - now_s} s ahead; at most {most_s} s are taken"
+    return SettlementRefused(Refusal.INVALID_SIGNATURE, reason)
 
 
 async def _earlier_attempt(

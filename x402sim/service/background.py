@@ -14,6 +14,7 @@ from x402sim.service.state import Service
 
 log = logging.getLogger("x402sim")
 
+Work = Callable[[], Awaitable[object]]
 Phases = Callable[[str, float], float]
 """Returns when a kind of work, by name, with this interval, has its first turn: in seconds from
 now, modulo the interval."""
@@ -30,17 +31,33 @@ async def run_background(service: Service, phases: Phases = in_step) -> None:
     The indexer every 300 s (8/indexer-interval), the cache sweep hourly (8/cache-sweep), session
     expiry, refunds and pending payments every few seconds, and once at start.
     """
-    settings = service.settings
+    settings, store = service.settings, service.store
+    resolve = _after(store.payments.look_now, lambda: reconcile(service))
+    expire = _after(store.sessions.look_now, lambda: sessions.expire(service))
 
     async def sweep() -> None:
         service.entitlements.sweep(service.clock.now_ms())
 
     async with asyncio.TaskGroup() as group:
         every = _Every(service, group, phases)
-        every("reconcile", settings.reconcile_interval_s, lambda: reconcile(service), at_once=True)
-        every("expire", settings.session_sweep_s, lambda: sessions.expire(service), at_once=True)
+        every("reconcile", settings.reconcile_interval_s, resolve, at_once=True)
+        every("expire", settings.session_sweep_s, expire, at_once=True)
         every("index", settings.indexer_interval_s, lambda: indexer.run(service))
         every("sweep", settings.entitlement_sweep_s, sweep)
+
+
+def _after(begin: Callable[[], None], work: Work) -> Work:
+    """Return work whose first turns begin with something, until that has succeeded once."""
+    has_begun = False
+
+    async def begin_and_work() -> None:
+        nonlocal has_begun
+        if not has_begun:
+            begin()
+            has_begun = True
+        await work()
+
+    return begin_and_work
 
 
 class _Every:
@@ -56,7 +73,7 @@ class _Every:
         self,
         name: str,
         interval_s: float,
-        work: Callable[[], Awaitable[object]],
+        work: Work,
         *,
         at_once: bool = False,
     ) -> None:
@@ -64,9 +81,7 @@ class _Every:
         loop = self._loop(interval_s, first_s - interval_s * at_once, work)
         self._group.create_task(loop, name=f"background work: {name}")
 
-    async def _loop(
-        self, interval_s: float, first_s: float, work: Callable[[], Awaitable[object]]
-    ) -> None:
+    async def _loop(self, interval_s: float, first_s: float, work: Work) -> None:
         """Work `first_s` seconds from now, at once if that is past, and at each interval."""
         clock = self._service.clock
         turn_s = clock.now() + first_s

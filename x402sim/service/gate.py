@@ -8,16 +8,24 @@ validates the body and prepares its answer, so that a request that is not served
 Clauses: 5/cache-first, 5/stored-records, 5/resource-binding, 5/session-debit.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+import logging
+import sqlite3
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import msgspec
+from starlette.background import BackgroundTask
+from starlette.requests import ClientDisconnect
+from starlette.responses import Response
 
 from x402sim import events
 from x402sim.protocol.refusals import Refusal, SettlementRefused, Unpaid
 from x402sim.service import one_step, payments
 from x402sim.service.one_step import OneStep
 from x402sim.service.state import Service
+from x402sim.web import Connection
+
+log = logging.getLogger("x402sim")
 
 
 class Pass(msgspec.Struct, frozen=True):
@@ -44,9 +52,14 @@ def find_pass(
     payment_id, session_id = headers.get("x-payment-id"), headers.get("x-session-id")
 
     def by_payment() -> Pass | None:
-        if payment_id is None or not is_entitled(service, payment_id, resource):
+        if payment_id is None:
             return None
-        return Pass(resource, amount_base, payment_id=payment_id)
+        if is_entitled(service, payment_id, resource):
+            return Pass(resource, amount_base, payment_id=payment_id)
+        answered = service.store.payments.answer_to(payment_id)
+        if answered is None or not is_entitled(service, answered, resource):
+            return None
+        return Pass(resource, amount_base, payment_id=answered)
 
     def by_session() -> Pass | None:
         if session_id is None:
@@ -134,25 +147,40 @@ def _is_indexed(service: Service, payment_id: str) -> bool:
     return stored is not None and stored.record.block_number is not None
 
 
-Spent = Mapping[str, str]
-"""The headers to answer with, besides those of the content."""
+class Answered(msgspec.Struct, frozen=True):
+    """What the answer to a payment in one step says beside the content, and what follows it."""
+
+    headers: Mapping[str, str]
+    afterwards: BackgroundTask | None = None
+
+    def by(self, content: Response) -> Response:
+        """Return the content with it."""
+        content.headers.update(self.headers)
+        content.background = self.afterwards
+        return content
 
 
-async def spend(service: Service, granted: Pass, is_gone: Callable[[], Awaitable[bool]]) -> Spent:
+async def spend(service: Service, granted: Pass, connection: Connection) -> Answered | None:
     """Debit the session of a pass (5/session-debit), or settle its payment.
 
-    A payment that is served is marked as such, if the reputation counts that. `is_gone` tells
-    whether the client has hung up. Raises `Unpaid` if the session cannot pay any more, or if the
-    payment is not settled.
+    A payment that is served is marked as such, if the reputation counts that. Nothing is spent for
+    a client that has hung up; the answer must follow without a turn of the event loop. Raises
+    `ClientDisconnect`, and `Unpaid` if the session cannot pay any more, or if the payment is not
+    settled.
     """
+    if granted.payment_id is not None:
+        if service.settings.reputation.counts_served:
+            service.store.served.mark(granted.payment_id, granted.resource)
+        return None
     if granted.paid is not None:
-        return await _settle(service, granted, granted.paid, is_gone)
-    if granted.session_id is None:
-        if granted.payment_id is not None and service.settings.reputation.counts_served:
-            service.store.payments.mark_served(granted.payment_id, granted.resource)
-        return {}
-    _debit(service, granted, granted.session_id)
-    return {}
+        await _settle(service, granted, granted.paid)
+    if connection.is_closed():
+        raise ClientDisconnect
+    if granted.paid is not None:
+        return _answer_once(service, granted, granted.paid, connection)
+    if granted.session_id is not None:
+        _debit(service, granted, granted.session_id)
+    return None
 
 
 def _debit(service: Service, granted: Pass, session_id: str) -> None:
@@ -171,30 +199,47 @@ def _debit(service: Service, granted: Pass, session_id: str) -> None:
     )
 
 
-async def _settle(
-    service: Service, granted: Pass, paid: OneStep, is_gone: Callable[[], Awaitable[bool]]
-) -> Spent:
+async def _settle(service: Service, granted: Pass, paid: OneStep) -> None:
     """Settle a payment in one step as POST /api/pay does, unless it is settled already.
 
-    It is served once (decision 5/authorization-once): what the chain has seen, anybody can send
-    again. A client that has hung up was not served, and neither was one of a service that crashed.
+    Raises `Unpaid` if it does not give access then.
     """
     payment_id, refused = paid.settlement.payment_id, None
     try:
         if not is_entitled(service, payment_id, granted.resource):
-            await payments.pay(service, paid.settlement)
+            await payments.pay(service, paid.settlement, offered_id=paid.offered_id)
     except SettlementRefused as why:  # it may be settled all the same, by another request
         payments.record_refusal(service, payment_id, why)
         refused = why
     if not is_entitled(service, payment_id, granted.resource):
         unserved = SettlementRefused(Refusal.PENDING, "it is paid, and is not served yet")
         raise one_step.refused(service, paid, refused or unserved)
+
+
+def _answer_once(
+    service: Service, granted: Pass, paid: OneStep, connection: Connection
+) -> Answered:
+    """Take the one answer that a payment in one step buys (decision 5/authorization-once).
+
+    What the chain has seen, anybody can send again, so it is served once: once means that the
+    answer was written to a client that was still there. Raises `Unpaid` if it was served before.
+    """
+    payment_id, served = paid.settlement.payment_id, service.store.served
     told = one_step.receipt(service, paid)
-    if await is_gone():
-        return told
-    if service.store.payments.mark_served(payment_id, granted.resource):
-        return {**told, "X-Payment-Id": payment_id}
-    if service.settings.decisions.authorization_once:
-        again = SettlementRefused(Refusal.ALREADY_SETTLED, "this authorization has been served")
+    if not served.begin(payment_id):
+        if not service.settings.decisions.authorization_once:
+            return Answered(told)
+        if served.is_marked(payment_id):
+            again = SettlementRefused(Refusal.ALREADY_SETTLED, "this authorization has been served")
+        else:
+            again = SettlementRefused(Refusal.PENDING, "another request with it is being answered")
         raise one_step.refused(service, paid, again)
-    return told
+
+    async def confirm() -> None:
+        is_served = connection.is_answered()
+        try:
+            served.end(payment_id, granted.resource, is_served=is_served)
+        except sqlite3.OperationalError as failure:  # the mark stays until the next start
+            log.warning("%s: whether it was served is not stored: %s", granted.resource, failure)
+
+    return Answered({**told, "X-Payment-Id": payment_id}, BackgroundTask(confirm))

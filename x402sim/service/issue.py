@@ -21,6 +21,7 @@ from x402sim.protocol.seal import CONTENT_BYTES, Seal
 from x402sim.rng import Stream
 from x402sim.service.setup import Setup
 
+PAY = "/api/pay"
 QUOTE = "/api/perp/quote"
 SESSIONS = "/api/sessions/create"
 AGENTS = "/api/agents"

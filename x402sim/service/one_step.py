@@ -21,7 +21,7 @@ from x402sim.protocol.crypto import checksum
 from x402sim.protocol.eip3009 import is_early
 from x402sim.protocol.header import SignedPayment, encode_header
 from x402sim.protocol.messages import BadMessage, PaymentRequired, SettlementRequest, decode
-from x402sim.protocol.offers import offers
+from x402sim.protocol.offers import PAYMENT_ID, offers
 from x402sim.protocol.refusals import Refusal, RequestError, SettlementRefused, Unpaid
 from x402sim.protocol.rules import VERIFICATION, Invalid, Verification, first_broken, without
 from x402sim.protocol.x402 import (
@@ -53,12 +53,16 @@ _USED = (Refusal.NONCE_USED, Refusal.ALREADY_SETTLED)
 
 
 class OneStep(msgspec.Struct, frozen=True):
-    """A payment in one step: its payer's address, and how it is settled (4.1)."""
+    """A payment in one step: its payer's address, and how it is settled (4.1).
+
+    `offered_id` is the payment id of the 402 that it answers, if its payer shows it.
+    """
 
     version: Version
     payer: str
     valid_before: int
     settlement: SettlementRequest
+    offered_id: str | None
 
 
 def find(service: Service, headers: Mapping[str, str], resource: str, amount_base: int) -> OneStep:
@@ -70,7 +74,8 @@ def find(service: Service, headers: Mapping[str, str], resource: str, amount_bas
     if not sent or not service.settings.one_step:
         raise Unpaid
     payment = _read(sent[0], headers[PAYMENT_HEADERS[sent[0]]])
-    return _match(service, payment, Terms(resource, amount_base, expires_s=0))
+    paid = _match(service, payment, Terms(resource, amount_base, expires_s=0))
+    return replace(paid, offered_id=_offered_id(service, payment, headers, resource))
 
 
 def _read(version: Version, text: str) -> StandardPayment:
@@ -113,7 +118,23 @@ def _match(service: Service, payment: StandardPayment, terms: Terms) -> OneStep:
             payment_header=encode_header(auth, signed.signature, network),
             payment_requirements=issued,
         ),
+        offered_id=None,
     )
+
+
+def _offered_id(
+    service: Service, payment: StandardPayment, headers: Mapping[str, str], resource: str
+) -> str | None:
+    """Return the payment id of the 402 that a payment answers; None unless its payer shows it.
+
+    A payer of version 2 sends it back with what it accepted, and any payer may send X-Payment-Id
+    beside the payment. Only the payer knows it, before anything can be lost: whoever reads the
+    authorization on the chain does not.
+    """
+    extra = payment.accepted.extra if payment.accepted else None
+    shown = (extra or {}).get(PAYMENT_ID) or headers.get("x-payment-id")
+    terms = service.issuer.read(shown) if isinstance(shown, str) else None
+    return shown if terms is not None and terms.resource == resource else None
 
 
 def _in_our_words(service: Service, payment: StandardPayment) -> SignedPayment:
@@ -127,19 +148,29 @@ def _in_our_words(service: Service, payment: StandardPayment) -> SignedPayment:
 def _require_offered(accepted: RequirementsV2, offered: RequirementsV2) -> None:
     """Raise `Unpaid` unless what a payer accepted in version 2 is what the 402 offers.
 
-    `MATCH` compares the amount and the addresses, which may be in lower case.
+    Addresses may be in another case.
     """
-    if accepted.network != offered.network:
-        code = x402_reasons.invalid_reason(2, Invalid.NETWORK)
-        raise Unpaid(code, _unlike("network", accepted.network, offered.network))
-    timeouts = (accepted.max_timeout_seconds, offered.max_timeout_seconds)
-    seen, extra = accepted.extra or {}, offered.extra or {}
-    for name, said, asked in (
-        ("maxTimeoutSeconds", *timeouts),
-        *((f"extra.{name}", seen.get(name), value) for name, value in extra.items()),
-    ):
-        if said != asked:
-            raise Unpaid(x402_reasons.INVALID_REQUIREMENTS, _unlike(name, said, asked))
+    said, asked = _by_name(accepted), _by_name(offered)
+    for name in dict.fromkeys((*asked, *said)):
+        if _in_one_case(name, said.get(name)) != _in_one_case(name, asked.get(name)):
+            code = x402_reasons.invalid_reason(2, _UNLIKE.get(name, Invalid.ASSET))
+            raise Unpaid(code, _unlike(name, said.get(name), asked.get(name)))
+
+
+_UNLIKE = {"scheme": Invalid.SCHEME, "network": Invalid.NETWORK}
+"""Why a field that is not what was offered is refused; any other one as the asset is."""
+
+
+def _by_name(requirements: RequirementsV2) -> dict[str, object]:
+    """Return every field by its name on the wire, those of `extra` each on its own."""
+    fields: dict[str, Any] = msgspec.to_builtins(requirements)
+    extra = fields.pop("extra", None) or {}
+    extra.pop(PAYMENT_ID, None)  # it differs in each 402
+    return fields | {f"extra.{key}": value for key, value in extra.items()}
+
+
+def _in_one_case(name: str, value: object) -> object:
+    return str(value).lower() if name in ("asset", "payTo") else value
 
 
 def _unlike(name: str, said: object, asked: object) -> str:

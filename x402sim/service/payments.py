@@ -12,12 +12,15 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import assert_never
 
+import msgspec
+
 from x402sim import events
 from x402sim.events import MAX_REASON, clipped
+from x402sim.protocol.eip3009 import transfer_digest
 from x402sim.protocol.header import PresentedPayment, present
 from x402sim.protocol.messages import PaymentRequirements, Receipt, SettlementRequest
 from x402sim.protocol.refusals import Finding, Refusal, SettlementRefused
-from x402sim.protocol.rules import AUTHORIZES, Verification, first_broken
+from x402sim.protocol.rules import AUTHORIZES, Invalid, Verification, first_broken
 from x402sim.service.attempts import Attempt, check, claim, require
 from x402sim.service.grant import grant
 from x402sim.service.reconcile import Unresolved
@@ -26,6 +29,7 @@ from x402sim.service.store.payment_records import Stored
 from x402sim.service.upstream.calls import OutcomeUnknown, Unavailable
 from x402sim.service.upstream.dialect import Moved, NotMoved
 
+_NODE_SILENT = "the chain's node did not answer, so nothing was sent to the facilitator"
 _LAST_DATE_S = 253_402_300_799
 """The end of the year 9999, the last date of ISO 8601."""
 
@@ -51,9 +55,14 @@ class NotSettled(Exception):
         self.is_lost = is_lost
 
 
-async def pay(service: Service, request: SettlementRequest) -> Receipt:
-    """Settle a payment and grant access (4.1/order); raises `SettlementRefused`."""
-    steps = Settlement(service, validate(service, request))  # step 1
+async def pay(
+    service: Service, request: SettlementRequest, *, offered_id: str | None = None
+) -> Receipt:
+    """Settle a payment and grant access (4.1/order); raises `SettlementRefused`.
+
+    `offered_id` is the payment id of the 402 that a payment in one step answers, if it is known.
+    """
+    steps = Settlement(service, await validate(service, request, offered_id))  # step 1
     async with service.settling.hold(request.payment_id):
         try:
             await service.settings.policy.claim.settle(steps)  # the claim, and steps 2 to 4
@@ -63,7 +72,9 @@ async def pay(service: Service, request: SettlementRequest) -> Receipt:
         return receipt(service, request.payment_id)  # step 7
 
 
-def validate(service: Service, request: SettlementRequest) -> Attempt:
+async def validate(
+    service: Service, request: SettlementRequest, offered_id: str | None = None
+) -> Attempt:
     """Step 1: the requirements must be those issued under this payment id (4.1/validate).
 
     Decodes the payment header, once. Raises `SettlementRefused`.
@@ -73,10 +84,9 @@ def validate(service: Service, request: SettlementRequest) -> Attempt:
     if terms is None:
         raise SettlementRefused(Refusal.MISMATCH, "this payment id was not issued here")
     payment, issued = present(request.payment_header), service.issuer.requirements(terms)
-    can_pay = _can_pay(service, payment, issued)
-    attempt = Attempt(payment_id, payment, terms, requirements=sent, issued=issued, can_pay=can_pay)
+    attempt = Attempt(payment_id, payment, terms, sent, issued, False, offered_id)
     require(service, service.settlement_rules, attempt)
-    return attempt
+    return msgspec.structs.replace(attempt, can_pay=await _can_pay(service, payment, issued))
 
 
 @dataclass(slots=True)
@@ -114,8 +124,7 @@ class Settlement:
     async def verify(self) -> None:
         """Take steps 2 and 3; nothing is sent before the chain says that it is unused."""
         if self.attempt.can_pay and not self.is_unused:
-            reason = "the chain's node did not answer, so nothing was sent to the facilitator"
-            raise NotSettled(Refusal.UNREACHABLE, reason)
+            raise NotSettled(Refusal.UNREACHABLE, _NODE_SILENT)
         await self.service.settings.policy.verify.verify(self)
 
     async def ask_facilitator(self) -> None:
@@ -223,10 +232,24 @@ def record_refusal(service: Service, payment_id: str, refused: SettlementRefused
     service.record(event)
 
 
-def _can_pay(service: Service, payment: PresentedPayment, issued: PaymentRequirements) -> bool:
-    if payment.signed is None:
+async def _can_pay(
+    service: Service, payment: PresentedPayment, issued: PaymentRequirements
+) -> bool:
+    """Tell whether an authorization pays, whoever submits it; a payer's contract is asked.
+
+    Raises `SettlementRefused` if the node does not answer.
+    """
+    signed, network = payment.signed, service.setup.network
+    if signed is None:
         return False
-    return not first_broken(AUTHORIZES, Verification(payment.signed, issued, service.setup.network))
+    broken = first_broken(AUTHORIZES, Verification(signed, issued, network))
+    if broken is None or broken.refusal is not Invalid.SIGNATURE:
+        return broken is None
+    digest = transfer_digest(signed.authorization, network.domain)
+    try:
+        return await service.rpc.accepts(signed.authorization.from_, digest, signed.signature)
+    except Unavailable as error:
+        raise SettlementRefused(Refusal.UNREACHABLE, _NODE_SILENT, final=False) from error
 
 
 # --- records, rules and reasons ------------------------------------------------------

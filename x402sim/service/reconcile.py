@@ -15,6 +15,7 @@ from x402sim.protocol.crypto import Address, parse_address
 from x402sim.protocol.header import present
 from x402sim.protocol.messages import PaymentRecord
 from x402sim.protocol.refusals import Finding
+from x402sim.service.backoff import Wait, after_failure
 from x402sim.service.grant import grant, revoke, suspend
 from x402sim.service.state import Service
 from x402sim.service.store.payment_records import ClaimedAuthorization, Stored
@@ -24,7 +25,7 @@ from x402sim.service.upstream.rpc import NonceState, NonceUse
 from x402sim.service.upstream.transactions import OnChain
 
 AT_MOST = 100
-"""The pending payments that one run asks the chain about."""
+"""The pending payments of each kind that one run asks the chain about."""
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -93,24 +94,27 @@ async def reconcile(service: Service) -> int:
     """Resolve the pending payments that can be resolved (3/pending-resolved); return how many.
 
     The policy `lost_answer` does it. One that cannot be resolved yet is looked at less and less
-    often. One run asks about a limited number, those that have waited longest first, so that many
-    hopeless headers delay no other.
+    often. One run reads and asks about a limited number: those whose money may have moved, and as
+    many of the others; those that have waited longest first. So many hopeless headers delay no
+    other.
     """
-    policy, resolved, waits = service.settings.policy.lost_answer, 0, service.pending_waits
-    pending = service.store.payments.pending()
-    waits.keep(pending.keys())
-    for attempt in waits.due(pending, service.clock.now())[:AT_MOST]:
-        async with service.settling.hold(pending[attempt]):
-            stored = service.store.payments.attempt(attempt)
-            if stored is None or stored.record.status != "pending":
-                continue
-            payment = Unresolved(service, stored, in_background=True)
-            await policy.resolve(payment)
-        if payment.is_resolved:
-            waits.done(attempt)
-            resolved += 1
-        else:
-            waits.failed(attempt, service.clock.now())
+    settings, payments, resolved = service.settings, service.store.payments, 0
+    waits: dict[int, Wait] = {}
+    try:
+        for due in payments.pending(service.clock.now(), AT_MOST):
+            async with service.settling.hold(due.payment_id):
+                stored = payments.attempt(due.attempt)
+                if stored is None or stored.record.status != "pending":
+                    continue
+                payment = Unresolved(service, stored, in_background=True)
+                await settings.policy.lost_answer.resolve(payment)
+            if payment.is_resolved:
+                resolved += 1
+            else:
+                now_s = service.clock.now()
+                waits[due.attempt] = after_failure(due.wait_s, settings.pending_wait_s, now_s)
+    finally:
+        payments.look_later(waits)
     return resolved
 
 

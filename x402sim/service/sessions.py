@@ -23,6 +23,7 @@ from x402sim.protocol.messages import (
 )
 from x402sim.protocol.money import to_base
 from x402sim.protocol.refusals import Finding
+from x402sim.service.backoff import Wait, after_failure
 from x402sim.service.issue import SESSIONS
 from x402sim.service.policies.serving import EndedSession
 from x402sim.service.reconcile import follow_chain, is_deep
@@ -34,6 +35,9 @@ from x402sim.service.upstream.dialect import Moved
 from x402sim.web import bad_body
 
 log = logging.getLogger("x402sim")
+
+AT_MOST = 500
+"""The expired sessions that are ended at once."""
 
 
 def offer(service: Service, request: SessionRequest) -> PaymentRequired:
@@ -81,21 +85,38 @@ async def expire(service: Service) -> int:
 
     Returns how many were settled; the others stay due.
     """
-    ended = service.store.sessions.expire(service.clock.now_ms())
-    if ended:
-        service.record(events.SessionsExpired(count=ended))
-    owed = {refund.session_id: refund for refund in service.store.sessions.refunds_due()}
-    service.refund_waits.keep(owed.keys())
-    waited = service.refund_waits.due(owed, service.clock.now())
-    due = [refund for each in waited if (refund := _due(service, owed[each])) is not None]
-    settled, at_once = 0, service.settings.refunds_at_once
-    while due:
-        batch, due = due[:at_once], due[at_once:]
-        settled += sum(await asyncio.gather(*(_pay_back_once(service, each) for each in batch)))
+    await _end(service)
+    settled, now_s, at_once = 0, service.clock.now(), service.settings.refunds_at_once
+    last: Refund | None = None
+    while owed := service.store.sessions.refunds_due(now_s, at_once, last):
+        settled, last = settled + await _pay_some_back(service, owed), owed[-1]
     return settled
 
 
-def _due(service: Service, owed: Refund) -> Refund | None:
+async def _end(service: Service) -> None:
+    """End the expired sessions, some at a time: requests are answered between."""
+    sessions, now_ms = service.store.sessions, service.clock.now_ms()
+    ended = some = sessions.expire(now_ms, AT_MOST)
+    while some == AT_MOST:
+        await service.clock.sleep(0)
+        some = sessions.expire(now_ms, AT_MOST)
+        ended += some
+    if ended:
+        service.record(events.SessionsExpired(count=ended))
+
+
+async def _pay_some_back(service: Service, owed: list[Refund]) -> int:
+    """Pay these refunds at the same time; return how many were paid."""
+    waits: dict[str, Wait] = {}
+    due = [refund for each in owed if (refund := _due(service, each, waits)) is not None]
+    try:
+        paid = await asyncio.gather(*(_pay_back_once(service, each, waits) for each in due))
+    finally:
+        service.store.sessions.look_later(waits)
+    return sum(paid)
+
+
+def _due(service: Service, owed: Refund, waits: dict[str, Wait]) -> Refund | None:
     """Return what the policy pays back now of what is owed; it is not asked again too early."""
     session = service.store.sessions.get(owed.session_id)
     assert session is not None
@@ -104,30 +125,31 @@ def _due(service: Service, owed: Refund) -> Refund | None:
     after_s = math.inf if paid_back is None else paid_back.after_s
     due_s = session.expires_ms / 1000 + after_s
     if paid_back is None or (after_s and due_s > service.clock.now()):
-        service.refund_waits.put_off(owed.session_id, due_s)
+        waits[owed.session_id] = Wait(due_s, 0.0)
         return None
     return msgspec.structs.replace(owed, amount=paid_back.amount_base)
 
 
-async def _pay_back_once(service: Service, refund: Refund) -> bool:
+async def _pay_back_once(service: Service, refund: Refund, waits: dict[str, Wait]) -> bool:
     session_id = refund.session_id
     async with service.refunding.hold(session_id):
         if not service.store.sessions.is_due(refund):
             return False
         try:
-            is_paid = await pay_back(service, refund)
+            return await pay_back(service, refund)
         except (Unavailable, OutcomeUnknown) as error:
-            _put_off(service, session_id, str(error))
+            waits[session_id] = _put_off(service, refund, str(error))
             return False
-    service.refund_waits.done(session_id)
-    return is_paid
 
 
-def _put_off(service: Service, session_id: str, reason: str) -> None:
+def _put_off(service: Service, refund: Refund, reason: str) -> Wait:
     """Try a refund again later; an id that is logged in full could be used to spend."""
-    retry_s = int(service.refund_waits.failed(session_id, service.clock.now()))
+    session_id, bounds_s = refund.session_id, service.settings.refund_wait_s
+    wait = after_failure(refund.wait_s, bounds_s, service.clock.now())
+    retry_s = int(wait.wait_s)
     service.record(events.RefundDelayed(session_id=session_id, reason=reason, retry_s=retry_s))
     log.warning("the refund of %s... waits %d s: %s", session_id[:16], retry_s, reason)
+    return wait
 
 
 async def pay_back(service: Service, refund: Refund) -> bool:

@@ -34,6 +34,9 @@ class Settings:
         it, in X-PAYMENT or PAYMENT-SIGNATURE; default True (5/one-step).
     max_timeout_s
         Whole seconds for which a 402 can be paid; default 300 (8/timeout).
+    longest_window_s
+        The most seconds from now until an authorization's validBefore; default 86400, and never
+        less than twice `max_timeout_s` (4.1/longest-window).
     entitlement_lifetime_s
         Seconds that an entitlement stays in the cache; default 86400 (8/cache-lifetime).
     entitlement_sweep_s
@@ -92,6 +95,7 @@ class Settings:
     quote_price: str = "0.01"
     one_step: bool = True
     max_timeout_s: int = 300
+    longest_window_s: float = 24 * 3600
     entitlement_lifetime_s: float = 24 * 3600
     entitlement_sweep_s: float = 3600
     indexer_interval_s: float = 300
@@ -117,6 +121,11 @@ class Settings:
     phase: float | None = None
     decisions: Decisions = field(default_factory=Decisions)
     policy: ServicePolicy = field(default_factory=ServicePolicy)
+
+    @property
+    def most_ahead_s(self) -> float:
+        """The most seconds from now until an authorization's validBefore."""
+        return max(self.longest_window_s, 2 * self.max_timeout_s)
 
     def __post_init__(self) -> None:
         _price("quote_price", self.quote_price)
@@ -145,10 +154,10 @@ class Settings:
 
 
 _POSITIVE = (
-    "max_timeout_s", "entitlement_lifetime_s", "entitlement_sweep_s", "indexer_interval_s",
-    "indexer_batch", "reconcile_interval_s", "session_sweep_s", "refunds_at_once",
-    "session_max_duration_s", "verify_timeout_s", "settle_timeout_s", "explorer_timeout_s",
-    "max_answer_bytes", "log_search_blocks",
+    "max_timeout_s", "longest_window_s", "entitlement_lifetime_s", "entitlement_sweep_s",
+    "indexer_interval_s", "indexer_batch", "reconcile_interval_s", "session_sweep_s",
+    "refunds_at_once", "session_max_duration_s", "verify_timeout_s", "settle_timeout_s",
+    "explorer_timeout_s", "max_answer_bytes", "log_search_blocks",
 )  # fmt: skip
 _WHOLE = frozenset(
     {"max_timeout_s", "indexer_batch", "refunds_at_once", "max_answer_bytes", "log_search_blocks"}

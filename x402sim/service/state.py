@@ -10,7 +10,6 @@ from x402sim.events import ServiceEvent
 from x402sim.protocol.refusals import Refusal
 from x402sim.protocol.rules import FRESHNESS, SETTLEMENT, Presented, Rules
 from x402sim.rng import Rng
-from x402sim.service.backoff import Backoff
 from x402sim.service.entitlements import Entitlements
 from x402sim.service.issue import Issuer
 from x402sim.service.settings import Settings
@@ -41,11 +40,6 @@ class KeyedLocks:
                 self._locks[key] = lock, users - 1
 
 
-def waits(first_s: float, most_s: float) -> Backoff:
-    """Return the waits of work that failed, of one of the settings' pairs."""
-    return Backoff(first_s=first_s, most_s=most_s)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Service:
     """A service at work; `record` writes an event to the journal, `rng` is for its policy.
@@ -66,10 +60,6 @@ class Service:
     freshness_rules: Rules[Presented, Refusal] = FRESHNESS
     settling: KeyedLocks = field(default_factory=KeyedLocks)
     refunding: KeyedLocks = field(default_factory=KeyedLocks)
-    pending_waits: Backoff = field(default_factory=lambda: waits(*Settings.pending_wait_s))
-    """When each pending payment is looked at again."""
-    refund_waits: Backoff = field(default_factory=lambda: waits(*Settings.refund_wait_s))
-    """When each refund that failed is tried again."""
     rng: Rng = field(default_factory=Rng)
 
     @property
@@ -87,12 +77,10 @@ class Service:
 
 def restarted(service: Service) -> Service:
     """Return the service as a restart leaves it: with its database, and nothing in memory."""
-    settings = service.settings
+    service.store.forget_answers()
     return replace(
         service,
-        entitlements=Entitlements(settings.entitlement_lifetime_s),
+        entitlements=Entitlements(service.settings.entitlement_lifetime_s),
         settling=KeyedLocks(),
         refunding=KeyedLocks(),
-        pending_waits=waits(*settings.pending_wait_s),
-        refund_waits=waits(*settings.refund_wait_s),
     )

@@ -168,8 +168,9 @@ class Decisions:
         slug="5/authorization-once",
         asks="Is an authorization in X-PAYMENT or PAYMENT-SIGNATURE served again, once it was?",
         choice="No: 402, and nothing is charged. The first answer names its payment id in "
-        "X-Payment-Id, which is served as section 5 says. An answer that nobody was there to get "
-        "does not count: the same header is served then",
+        "X-Payment-Id, which is served as section 5 says. An answer counts once it was written to "
+        "a client that was still connected; until then, and after a kill before that was stored, "
+        "the same header is served",
         alternatives="Yes, for the same resource, as its payment id is",
         reason="What is on the chain, anybody can read and send; a payment id only its payer knows",
     )

@@ -11,6 +11,14 @@ FIXED: tuple[Decision, ...] = (
         "It is one of the five texts, and its resolution (generate a new header) is the right one",
     ),
     Decision(
+        "4.1/longest-window",
+        "How far ahead may the validBefore of an authorization be?",
+        "A day (the setting `longest_window_s`), or twice maxTimeoutSeconds if that is more. One "
+        "that lasts longer is an `Invalid signature` with a `reason` that names both times",
+        "Any time",
+        "One that nobody has paid is asked about until then: a key without money costs nothing",
+    ),
+    Decision(
         "4.1/expired-requirements",
         "What answers a settlement that comes after maxTimeoutSeconds?",
         "`Authorization expired`, with a `reason` that names the requirements",
@@ -131,6 +139,15 @@ FIXED: tuple[Decision, ...] = (
         "from the authorization. Unreadable is 400; readable and wrong is 402 with a `reason`",
         "Only POST /api/pay settles",
         "Unmodified clients of the standard can pay, and the 402 of section 2.2 stays what it is",
+    ),
+    Decision(
+        "5/offered-id",
+        "How does a payer in one step get what it paid for, if the answer is lost on the wire?",
+        "By the payment id of the 402 that it has paid, in X-Payment-Id. Version 2 sends that id "
+        "back as `accepted.extra.paymentId`; in version 1, X-Payment-Id beside X-PAYMENT names it",
+        "By a message signed with the payer's key; or not at all",
+        "The payer has the id before anything can be lost, and whoever reads the authorization on "
+        "the chain does not know it",
     ),
     Decision(
         "4.4/deposit-two-steps",

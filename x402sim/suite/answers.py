@@ -1,6 +1,7 @@
 """The target's answers as data: an answer, a 402, a settled payment, an open session."""
 
-from collections.abc import Callable, Collection
+import re
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,11 +11,16 @@ from x402sim.payer.wallet import Wallet
 from x402sim.protocol.messages import BadMessage, decode
 from x402sim.protocol.money import parse_base
 from x402sim.suite import redact
+from x402sim.suite.places import begins, find, is_requirements
 from x402sim.suite.target import Target, at
 from x402sim.suite.verdict import Inconclusive
 
 LONGEST_READ, LONGEST_SAID = 2000, 160
 """Of an answer, how many characters are looked at for its summary, and how many stand in it."""
+_PREFIX, _URL = "session_", ("/", "http://", "https://")
+_WORD = re.compile("session(_[a-z]{1,14})+")
+_NAMES = ("sessionid", "session")
+"""The fields that name a session, in lower case and without underscores and hyphens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +39,8 @@ class TargetAnswer:
     broken: str = ""
     networks: Collection[str] = ()
     """The names of the networks that can be paid on: of several requirements, one is chosen."""
+    cure: str = ""
+    """Which key of the target file may help, if the answer is no use."""
 
     def at(self, pointer: str) -> Any:
         """Return the value at a JSON pointer of the body; None if there is none."""
@@ -53,9 +61,25 @@ class TargetAnswer:
             return found if isinstance(found, str) and found else None
         if place:
             given = self.headers.get(place, "")
-            is_url = given.startswith(("/", "http://", "https://"))
-            return (given.rstrip("/").rpartition("/")[2] if is_url else given) or None
-        return find_session_id(self.body) or find_session_id(list(self.headers.values()))
+            return (_last(given) if given.startswith(_URL) else given) or None
+        return find_session_id(self.body) or find_session_id(dict(self.headers))
+
+    @property
+    def is_receipt(self) -> bool:
+        """Whether it says that a payment is settled, which section 4.1 calls success.
+
+        A 2xx whose flag is true; without a flag, one that has what only a success has. Whatever
+        else is answered, with any status, is a refusal: section 7 shows no status.
+        """
+        places = self.target.receipt
+        has_hash = isinstance(self.at(places.tx_hash), str)
+        has_more = self.at(places.success) is True or has_hash or self.session_id is not None
+        return self.may_be_receipt and has_more
+
+    @property
+    def may_be_receipt(self) -> bool:
+        """Whether it is a 2xx that does not say otherwise: of a deposit, no receipt is shown."""
+        return 200 <= self.status < 300 and self.at(self.target.receipt.success) is not False
 
     @property
     def has_content(self) -> bool:
@@ -118,11 +142,11 @@ class OpenSession:
 def read_402(answer: TargetAnswer) -> Challenge:
     """Read a 402; raises `Inconclusive` if it cannot be paid."""
     if answer.status != 402:
-        raise Inconclusive(f"expected a 402 to pay, got {answer.summary}")
+        raise Inconclusive(f"expected a 402 to pay, got {answer.summary}{answer.cure}")
     places = answer.target.payment_required
     payment_id, wanted = answer.at(places.payment_id), answer.requirements
     if not isinstance(payment_id, str) or not isinstance(wanted, dict):
-        raise Inconclusive(f"the 402 has no readable payment id and requirements: {answer.summary}")
+        raise Inconclusive(_unreadable(answer))
     amount = wanted.get("maxAmountRequired")
     try:
         parse_base(amount if isinstance(amount, str) else "")
@@ -130,6 +154,22 @@ def read_402(answer: TargetAnswer) -> Challenge:
         shown = redact.cut(repr(amount) if isinstance(amount, str) else str(amount), 80)
         raise Inconclusive(f"maxAmountRequired of the 402 is no amount: {shown}") from None
     return Challenge(answer, payment_id, wanted)
+
+
+def _unreadable(answer: TargetAnswer) -> str:
+    """Say that a 402 cannot be paid, and which key of the target file would cure it."""
+    said = f"the 402 has no readable payment id and requirements: {answer.summary}"
+    there = {
+        "payment_id": find(answer.body, lambda _, value: begins(value, "pay_")),
+        "requirements": find(answer.body, lambda _, value: is_requirements(value)),
+    }
+    places = answer.target.payment_required
+    keys = [
+        f'payment_required.{key} = "{place}"'
+        for key, place in there.items()
+        if place and place != getattr(places, key)
+    ]
+    return f"{said}; set {', '.join(keys)} in the target file" if keys else said
 
 
 def _choose(several: list[Any], target: Target, networks: Collection[str]) -> Any:
@@ -144,16 +184,37 @@ def _choose(several: list[Any], target: Target, networks: Collection[str]) -> An
 
 
 def find_session_id(body: Any) -> str | None:
-    """Return the first string session_… anywhere in an answer; None if there is none."""
-    to_search = [body]
+    """Return the session's id anywhere in an answer; None if there is none.
+
+    One in a field that names a session goes before others.
+    """
+    found = sorted(_ids(body), key=lambda each: not each[0])
+    return found[0][1] if found else None
+
+
+def _ids(body: Any) -> Iterator[tuple[bool, str]]:
+    """Yield what may be a session's id, in order, and whether its field names a session.
+
+    In another field, a word such as session_opened is none.
+    """
+    to_search = [("", body)]
     while to_search:
-        value = to_search.pop()
-        if isinstance(value, str) and value.startswith("session_") and value != "session_":
-            return value
-        children = value.values() if isinstance(value, dict) else value
-        if isinstance(value, dict | list):
-            to_search += reversed(list(children))
-    return None
+        name, value = to_search.pop()
+        if isinstance(value, str):
+            text = _last(value) if value.startswith(_URL) else value
+            is_named = re.sub("^x-|[_-]", "", name.lower()) in _NAMES
+            is_id = text.startswith(_PREFIX) and text != _PREFIX
+            if is_id and (is_named or not _WORD.fullmatch(text)):
+                yield is_named, text
+        elif isinstance(value, dict):
+            to_search += reversed([(str(key), inner) for key, inner in value.items()])
+        elif isinstance(value, list):
+            to_search += [(name, inner) for inner in reversed(value)]
+
+
+def _last(url: str) -> str:
+    """Return the last segment of a URL's path."""
+    return url.partition("?")[0].rstrip("/").rpartition("/")[2]
 
 
 def decoded(content: bytes) -> Any:

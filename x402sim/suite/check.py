@@ -41,6 +41,12 @@ HOW_TO_PROVIDE = {
 }
 """The needs of checks, and how to meet each on the command line or in the target file."""
 
+COMES_WITH = {
+    Need.WORLD: (Need.FUNDS, Need.OBSERVE_CHAIN),
+    Need.CLOCK: (Need.FUNDS, Need.OBSERVE_CHAIN, Need.WORLD, Need.RESTART),
+}
+"""What else is there, if a need is met."""
+
 PATIENCE_S = 25.0
 """What a case waits for at most, unless the run is patient."""
 

@@ -23,6 +23,11 @@ from x402sim.world.control.messages import ExplorerQuery, Transfer, Who
 NOBODY = "0x" + "00" * 20
 """The sender of minted tokens."""
 
+HOLD_S = 0.5
+"""How long the facilitator's answers are held back, so that concurrent requests meet."""
+SHOWN = 8
+"""How many faults are shown at most beside the exchange of a failure."""
+
 MOST = 100_000
 """The arrays and objects in an answer: a world lists thousands of transactions."""
 
@@ -30,8 +35,11 @@ MOST = 100_000
 class ControlApi:
     """One check's access to the world; `has_meddled` is set if it changes more than balances."""
 
-    def __init__(self, setting: Setting) -> None:
-        self._setting = setting
+    def __init__(self, setting: Setting, lasting: set[str]) -> None:
+        self._setting, self._lasting = setting, lasting
+        self._mine: set[str] = set()
+        self._faults: list[dict[str, Any]] = []
+        self._is_cleared = False
         self.has_meddled = False
 
     @property
@@ -71,11 +79,38 @@ class ControlApi:
         `of` is the payer whose payments it strikes. Without it, one of the facilitator also
         strikes a refund that the target sends meanwhile, for a check that runs beside this one.
         """
-        await self.post("faults", fault if of is None else {**fault, "contains": of.address})
+        fault = fault if of is None else {**fault, "contains": of.address}
+        self._faults = [*([] if self._is_cleared else self._faults), fault]
+        self._is_cleared = False
+        await self.post("faults", fault)
+
+    async def hold(self, payer: Wallet, seconds: float = HOLD_S) -> None:
+        """Hold back the facilitator's answers about a payer; without a world, nothing."""
+        if self.exists:
+            late = {"victim": "facilitator", "does": "delay answer", "seconds": seconds}
+            await self.fault({**late, "times": None}, of=payer)
+
+    async def lasting_fault(self, fault: dict[str, Any], of: str) -> None:
+        """Inject a fault for requests that contain a text; it stays while the check waits.
+
+        No other check may send that text.
+        """
+        self._lasting.add(of)
+        self._mine.add(of)
+        await self.fault({**fault, "contains": of})
 
     async def clear_faults(self) -> None:
-        """Remove every fault."""
-        await self.post("faults/clear")
+        """Remove every fault, but the lasting ones of other checks."""
+        self._lasting -= self._mine
+        self._mine.clear()
+        self._is_cleared = True
+        await self.post("faults/clear", {"keep": sorted(self._lasting)})
+
+    def told(self) -> str:
+        """Say what the world did instead of its work; empty if there was no fault, or too many."""
+        if not 0 < len(self._faults) <= SHOWN:
+            return ""
+        return "\n".join(map(_told, self._faults))
 
     async def transfers(self, payer: Wallet) -> list[dict[str, Any]]:
         """Return a payer's transfers on the world's ledger."""
@@ -150,6 +185,16 @@ class ControlApi:
             await self._setting.advance(seconds)
         except httpx.HTTPError as error:
             raise Inconclusive(f"the target's clock was not advanced: {error!r}") from error
+
+
+def _told(fault: dict[str, Any]) -> str:
+    """Return a fault in one line."""
+    place = f"the world's {fault['victim']}{fault.get('path', '')}"
+    if fault["does"] != "answer":
+        return f"{place}: {fault['does']}"
+    done = ", after the work was done" if fault.get("work_done") else ""
+    said = redact.cut(str(fault.get("body", "")), 300) or "without a body"
+    return f"{place} answered {fault.get('status', 500)} {said}{done}"
 
 
 async def eventually(

@@ -54,6 +54,11 @@ def _resource(value: Any, target: Target) -> bool:
     return str(value).startswith("/") and str(value).endswith(target.protected.path)
 
 
+def _query(value: Any, target: Target) -> bool:
+    """Accept query parameters: section 4.3 does not show them."""
+    return str(value).partition("?")[0] == SPEC.agents.path
+
+
 def _open(value: Any, target: Target) -> bool:
     return value is None
 
@@ -77,7 +82,7 @@ _RULES: tuple[tuple[str, str, Legal], ...] = (
     ("receipt.timestamp", "4.1: timestamp", _no),
     ("sessions.exists", "1: Alternatively, a client funds", _no),
     ("agents.exists", "1: The service also lists agents", _no),
-    ("agents.path", "1: The service also lists agents", _no),
+    ("agents.path", "1: The service also lists agents", _query),
     ("llms.exists", "4.5: A plain-text index", _no),
     ("llms.path", "4.5: A plain-text index", _no),
 )

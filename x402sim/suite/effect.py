@@ -28,7 +28,7 @@ async def expect_nothing_or_as_issued(
     As issued means: the amount of the 402 moved to its payee, once, and opens the resource.
     Without a world, what moved is not seen. Returns whether it was settled.
     """
-    if answer.status != 200:
+    if not answer.is_receipt:
         await expect_nothing(probe, challenge, payer, answer)
         return False
     if probe.world.exists:

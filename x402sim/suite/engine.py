@@ -10,14 +10,14 @@ from pathlib import Path
 from types import ModuleType
 from typing import assert_never
 
-import httpx
 import msgspec
 
 from x402sim.clock import stopwatch
 from x402sim.spec.needs import Need
 from x402sim.suite import redact
-from x402sim.suite.check import HOW_TO_PROVIDE, KINDS, PATIENCE_S, Baseline, Check
+from x402sim.suite.check import COMES_WITH, HOW_TO_PROVIDE, KINDS, Baseline, Check
 from x402sim.suite.expect import expect_served
+from x402sim.suite.plan import is_patient_enough
 from x402sim.suite.probe import Probe
 from x402sim.suite.setting import RunState, Setting
 from x402sim.suite.verdict import (
@@ -188,11 +188,14 @@ def runs_beside(setting: Setting, case: Check) -> bool:
 def _of_id(cases: list[Check], done: dict[Check, Result]) -> tuple[Result, set[Baseline]]:
     """Return the result of an id and the baselines that it depends on.
 
-    Of several failures, the clearest is the one that needs least, and then the shortest.
+    Of several failures, the clearest is the one that needs least, and then the shortest; of
+    several cases that were skipped, the one that needs least.
     """
 
     def place(case: Check) -> tuple[int, int, int]:
         result = done[case]
+        if result.outcome is Outcome.SKIPPED:
+            return _WORST.index(result.outcome), Need.CLOCK in case.needs, len(case.needs)
         if result.outcome is not Outcome.FAILED:
             return _WORST.index(result.outcome), 0, 0
         said = len(f"{result.expected}{result.actual}")
@@ -228,7 +231,7 @@ async def run_case(setting: Setting, state: RunState, case: Check) -> Result:
     """Run one case in its turn, after its baseline; the result shows no secret."""
     async with state.turns.acting():
         elapsed = stopwatch()
-        probe = Probe(setting, state)
+        probe = Probe(setting, state, case.id)
         outcome, reason, expected, actual = Outcome.PASSED, "", "", ""
         has_begun, show = False, None
         try:
@@ -254,7 +257,7 @@ async def run_case(setting: Setting, state: RunState, case: Check) -> Result:
         except Exception as bug:  # noqa: BLE001 - a bug of one check must not end the run
             outcome, reason = Outcome.INCONCLUSIVE, f"the check itself has a bug: {bug!r}"
         finally:
-            left = await _clear_faults(setting) if probe.world.has_meddled else ""
+            left = await _clear_faults(probe)
             if left:
                 outcome, reason = Outcome.INCONCLUSIVE, left
         found = CaseResult(
@@ -276,7 +279,7 @@ def _exchange(probe: Probe, outcome: Outcome, show: Callable[[], str] | None) ->
     if outcome not in (Outcome.FAILED, Outcome.INCONCLUSIVE):
         return ""
     show = show or (probe.last.show if probe.last else None)
-    return show() if show else ""
+    return "\n\n".join(filter(None, [show() if show else "", probe.world.told()]))
 
 
 def _as_the_target_says(probe: Probe) -> list[str]:
@@ -309,11 +312,12 @@ def _require_needs(setting: Setting, case: Check) -> None:
     if left_out is not None:
         raise Skipped(left_out)
     missing = [need for need in case.needs if setting.missing(need)]
+    implied = {each for need in missing for each in COMES_WITH.get(need, ())}
     if missing:
-        raise Skipped(f"it needs {'; '.join(HOW_TO_PROVIDE[need] for need in missing)}")
-    waits_s = case.waits(setting) if case.waits and setting.advance is None else 0
-    if waits_s > PATIENCE_S and not setting.patient:
-        raise Skipped(f"it waits for {waits_s:.0f} s: give --patient")
+        ways = [HOW_TO_PROVIDE[need] for need in missing if need not in implied]
+        raise Skipped(f"it needs {'; '.join(ways)}")
+    if case.waits and not is_patient_enough(setting, case):
+        raise Skipped(f"it waits for {case.waits(setting):.0f} s: give --patient")
     reason = setting.target.not_kept.get(case.clause)
     if reason is not None:
         raise Skipped(f"the target file says that this clause is not kept: {reason}")
@@ -348,12 +352,12 @@ async def try_baseline(probe: Probe, baseline: Baseline) -> str | None:
     return None
 
 
-async def _clear_faults(setting: Setting) -> str:
+async def _clear_faults(probe: Probe) -> str:
     """Remove the faults that a check has left; return what kept us from it."""
-    if setting.control is None:
+    if not (probe.world.exists and probe.world.has_meddled):
         return ""
     try:
-        await setting.control.post("/faults/clear", json={})
-    except httpx.TransportError as error:
-        return f"the world's faults were not cleared, and may spoil other checks: {error!r}"
+        await probe.world.clear_faults()
+    except Inconclusive as problem:
+        return f"the world's faults were not cleared, and may spoil other checks: {problem}"
     return ""

@@ -8,7 +8,9 @@ from collections.abc import Iterable, Iterator
 from x402sim.suite.verdict import CaseResult, Outcome, Result
 
 REFUNDS = "spec/3/expiry-refund"
-"""The id that --require refunds is about."""
+"""The id that --require refunds and expiry are about."""
+EXPIRY = "When its duration is over"
+"""How the title of its case begins that --require expiry is about."""
 
 
 def not_in_full(results: Iterable[Result]) -> list[str]:
@@ -22,15 +24,15 @@ def not_in_full(results: Iterable[Result]) -> list[str]:
 
 
 def lacking(results: Iterable[Result], require: tuple[str, ...]) -> list[str]:
-    """Return why a run did not judge what --require demands: refunds, at the end only."""
-    if "refunds" not in require:
-        return []
+    """Return why a run did not judge what --require demands: expiry and refunds, at the end."""
     return [
-        f"--require refunds: {result.id} was not judged in full: {each.reason}"
+        f"--require {word}: {result.id} was not judged in full: {each.reason}"
+        for word, title in (("expiry", EXPIRY), ("refunds", ""))
+        if word in require
         for result in results
         if result.id == REFUNDS
         for each in result.cases
-        if each.outcome is Outcome.SKIPPED
+        if each.outcome is Outcome.SKIPPED and each.title.startswith(title)
     ]
 
 

@@ -4,14 +4,22 @@ An indexer takes at most a hundred of the newest payments in a run: a payment th
 in its next run is made when the checks are over that do not wait.
 """
 
+from collections.abc import Collection
+from typing import Any
+
+from x402sim.payer.wallet import Wallet
 from x402sim.suite.answers import Paid
-from x402sim.suite.check import PATIENCE_S
+from x402sim.suite.check import PATIENCE_S, Waits
 from x402sim.suite.probe import Probe
 from x402sim.suite.setting import Setting
-from x402sim.suite.verdict import Inconclusive
+from x402sim.suite.verdict import Inconclusive, Skipped
 
 SLACK_S = 10
 """How long after its interval the indexer may have asked."""
+TRIES = 4
+MOMENT_S = 0.5
+PAUSE_S = 5
+"""Longer than a run pauses between two queries."""
 
 
 def turn_s(setting: Setting) -> float:
@@ -19,10 +27,17 @@ def turn_s(setting: Setting) -> float:
     return setting.target.indexer.interval_s + SLACK_S
 
 
-async def buy_late(probe: Probe) -> Paid:
-    """Pay for the resource, as one of the newest payments in the indexer's next run."""
+async def late(probe: Probe) -> None:
+    """Return when what is paid next is among the newest payments in the indexer's next run."""
+    if probe.setting.advance is None:
+        await probe.state.turns.wait_for_the_first()
     if turn_s(probe.setting) > PATIENCE_S:
         await probe.wait_for_the_rest()
+
+
+async def buy_late(probe: Probe) -> Paid:
+    """Pay for the resource, as one of the newest payments in the indexer's next run."""
+    await late(probe)
     return await probe.buy()
 
 
@@ -32,3 +47,59 @@ def tx_hash(paid: Paid) -> str:
     if not isinstance(found, str) or not found:
         raise Inconclusive(f"the receipt has no transaction hash: {found!r}")
     return found.lower()
+
+
+# --- what the explorer is asked, run by run -------------------------------------------------
+
+
+def turns_s(turns: int) -> Waits:
+    """Return how long it takes until the indexer has run so many times."""
+    return lambda setting: turns * setting.target.indexer.interval_s + SLACK_S
+
+
+async def held(probe: Probe, answer: dict[str, Any], payer: Wallet | None = None) -> str:
+    """Pay, and let the explorer answer this about the transaction; return its hash.
+
+    The query is made, and stands in the log. Raises `Skipped` if the indexer always comes first.
+    """
+    for _ in range(TRIES):
+        bought = tx_hash(await probe.buy(payer))
+        done = {"work_done": True} if answer["does"] == "answer" else {}
+        fault = {"victim": "explorer", "times": None, **done, **answer}
+        await probe.world.lasting_fault(fault, bought)
+        if not await probe.world.first_queries([bought]):
+            return bought
+    raise Skipped("the target asks the explorer for a payment as soon as it is settled")
+
+
+async def asked_since(probe: Probe, hashes: Collection[str], since_s: float) -> dict[str, float]:
+    """Return when each of these was asked for first since a time, the first one first."""
+    found: dict[str, float] = {}
+    for asked, time_s in await probe.world.queries():
+        if asked in hashes and time_s >= since_s:
+            found.setdefault(asked, time_s)
+    return dict(sorted(found.items(), key=lambda each: each[1]))
+
+
+async def next_run(probe: Probe, hashes: Collection[str], since_s: float) -> dict[str, float]:
+    """Wait until all of these were asked for since a time, for one turn at most; return when."""
+
+    async def are_asked_for() -> bool:
+        return len(await asked_since(probe, hashes, since_s)) == len(hashes)
+
+    await probe.eventually(are_asked_for, turn_s(probe.setting))
+    return await asked_since(probe, hashes, since_s)
+
+
+async def until_quiet(probe: Probe) -> None:
+    """Wait until a run is over: no query comes for a while. One turn at most is waited for.
+
+    Where the clock turns, the run is due at once, and takes a moment of real time.
+    """
+    gap_s = min(PAUSE_S, probe.target.indexer.interval_s / 4)
+    end_s, seen = probe.clock.now() + turn_s(probe.setting), -1
+    while seen != (seen := len(await probe.world.queries())) and probe.clock.now() < end_s:
+        if probe.setting.advance is None:
+            await probe.wait(gap_s)
+        else:
+            await probe.clock.sleep(MOMENT_S)

@@ -5,6 +5,7 @@ Each finding says how it was made; what only a payment would show is left as a c
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import httpx
@@ -13,12 +14,18 @@ from x402sim.clock import Clock
 from x402sim.printable import printable
 from x402sim.protocol.money import to_base
 from x402sim.suite.answers import decoded
+from x402sim.suite.places import begins, find, is_requirements, walk
+from x402sim.suite.probe import BAD_BODY
 from x402sim.suite.remote import NotReady
 from x402sim.suite.target_toml import DEFAULT, Finding, Looked
 from x402sim.suite.wire import Pace, Wire, client, wait_s, why
 
-SMALL = ("0.01", "0.10", "1.00", "5.00", "10.00")
+SMALL = ("0.01", "0.02", "0.05", "0.10", "0.20", "0.50", "1.00", "2.00", "5.00", "10.00", "50.00")
 """Deposits to try, the smallest first."""
+DURATIONS = (DEFAULT.sessions.duration, 60, 1)
+"""Durations to try: in seconds, minutes or hours, each may be the only one that is accepted."""
+QUERIES = ("?limit=10", "?page=1", "?page=1&limit=10", "?offset=0&limit=10")
+"""Queries to try for a list that wants one."""
 ABSENT = (404, 405, 410, 501)
 
 
@@ -82,7 +89,9 @@ async def _find_402(url: str, ask: Callable[..., Any], wire: Wire) -> tuple[str,
     usual = [("POST", order) for order in orders]
     tried = []
     given = parsed.path.rstrip("/")
-    places = [(given, own, str(parsed.copy_with(path="/")).rstrip("/"))] if given else []
+    above = given.removesuffix(DEFAULT.protected.path) if given else given
+    above = above if above != given else ""
+    places = [(given, own, str(parsed.copy_with(path=f"{above}/")).rstrip("/"))] if given else []
     places.append((given + DEFAULT.protected.path, usual, url.rstrip("/")))
     for where, attempts, base_url in places:
         for method, body in attempts:
@@ -145,7 +154,7 @@ def _required(seen: _Seen) -> Iterator[Finding]:
             "no object in it has payTo and maxAmountRequired; give the URL of a protected endpoint"
         )
     several = _several(seen.body, place)
-    payment_id = _find(seen.body, lambda _, value: _begins(value, "pay_"))
+    payment_id = find(seen.body, lambda _, value: begins(value, "pay_"))
     yield Finding("requirements", several or place, _said(place, "the object with payTo"))
     yield Finding("payment_id", payment_id, _said(payment_id, "the string pay_…"))
     if several:
@@ -158,9 +167,9 @@ def _required(seen: _Seen) -> Iterator[Finding]:
     if is_text and text != DEFAULT.payment_required.error_text:
         yield Finding("error_text", text, "the text at /error")
     network, amount = wanted.get("network"), str(wanted.get("maxAmountRequired"))
-    again = _find(own, lambda _, value: value == network and isinstance(value, str))
+    again = find(own, lambda _, value: value == network and isinstance(value, str))
     yield Finding("network", again, _said(again, "the network once more"))
-    message = _find(own, lambda name, value: name == "message" and isinstance(value, str)) or _find(
+    message = find(own, lambda name, value: name == "message" and isinstance(value, str)) or find(
         own, lambda _, value: isinstance(value, str) and amount in value and value != amount
     )
     yield Finding("message", message, _said(message, "the message"))
@@ -177,8 +186,8 @@ def _said(place: str, what: str) -> str:
 
 def _requirements(body: Any) -> tuple[str, dict[str, Any] | None]:
     """Return the first object with payTo and maxAmountRequired, and where it is."""
-    for place, value in _walk(body):
-        if isinstance(value, dict) and {"payTo", "maxAmountRequired"} <= set(value):
+    for place, value in walk(body):
+        if is_requirements(value):
             return place, value
     return "", None
 
@@ -188,14 +197,8 @@ def _several(body: Any, place: str) -> str:
     parent, _, number = place.rpartition("/")
     if number != "0":
         return ""
-    listed = dict(_walk(body)).get(parent)
+    listed = dict(walk(body)).get(parent)
     return parent if isinstance(listed, list) and len(listed) > 1 else ""
-
-
-def _find(body: Any, fits: Callable[[str, Any], bool]) -> str:
-    """Return where the first fitting value is; empty if there is none."""
-    found = (place for place, value in _walk(body) if fits(place.rpartition("/")[2], value))
-    return next(found, "")
 
 
 def _without(body: Any, place: str) -> Any:
@@ -204,28 +207,6 @@ def _without(body: Any, place: str) -> Any:
     if not isinstance(body, dict):
         return body
     return {name: value for name, value in body.items() if name != top}
-
-
-def _walk(body: Any, place: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield every value of a JSON document with its pointer, the outer ones first."""
-    layer = [(place, body)]
-    while layer:
-        yield from layer
-        layer = [
-            (f"{where}/{str(name).replace('~', '~0').replace('/', '~1')}", inner)
-            for where, value in layer
-            for name, inner in (
-                value.items()
-                if isinstance(value, dict)
-                else enumerate(value)
-                if isinstance(value, list)
-                else ()
-            )
-        ]
-
-
-def _begins(value: Any, prefix: str) -> bool:
-    return isinstance(value, str) and value.startswith(prefix)
 
 
 # --- the other endpoints -----------------------------------------------------------------------
@@ -255,8 +236,8 @@ def _receipt() -> list[Finding]:
 
 
 async def _sessions(ask: Callable[..., Any]) -> list[Finding]:
-    path, duration = DEFAULT.sessions.path, DEFAULT.sessions.duration
-    for smallest in SMALL:
+    path, smallest = DEFAULT.sessions.path, DEFAULT.sessions.smallest
+    for duration, smallest in product(DURATIONS, SMALL):
         answer = await ask("POST", path, {"maxSpend": smallest, "duration": duration})
         if answer.status_code == 402:
             _, wanted = _requirements(decoded(answer.content))
@@ -272,6 +253,9 @@ async def _sessions(ask: Callable[..., Any]) -> list[Finding]:
         if answer.status_code in ABSENT:
             break
     how = f"POST {path} answered {answer.status_code}"
+    if answer.status_code not in ABSENT:
+        how = f"{how} to every deposit up to {smallest}: set one, and a duration, that it accepts"
+        return [Finding("path", path, how), Finding("smallest", smallest, how, False)]
     return [Finding("exists", False, how)]
 
 
@@ -279,7 +263,14 @@ async def _agents(ask: Callable[..., Any]) -> list[Finding]:
     path = DEFAULT.agents.path
     answer = await ask("GET", path)
     found = [Finding("exists", answer.status_code not in ABSENT, _got(path, answer))]
-    place = _find(decoded(answer.content), lambda _, value: isinstance(value, list))
+    for query in QUERIES if answer.status_code in BAD_BODY else ():
+        listed = await ask("GET", path + query)
+        if listed.status_code == 200:
+            how = f"{_got(path, answer)}, and with this query 200"
+            found.append(Finding("path", path + query, how))
+            answer = listed
+            break
+    place = find(decoded(answer.content), lambda _, value: isinstance(value, list))
     if answer.status_code == 200 and place:
         found.append(Finding("list", place, "the first list in the answer"))
     return found

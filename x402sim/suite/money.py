@@ -15,6 +15,7 @@ from x402sim.protocol.networks import Network, network_named
 from x402sim.protocol.refusals import Refusal
 from x402sim.suite.answers import Challenge, TargetAnswer
 from x402sim.suite.control_api import ControlApi
+from x402sim.suite.places import whole
 from x402sim.suite.setting import RunState, Setting
 from x402sim.suite.verdict import CheckFailed, Inconclusive, Skipped
 
@@ -105,12 +106,12 @@ class Money:
 
         Raises `Inconclusive` if the user's own payer lacks funds, or the target fails.
         """
-        if answer.status == 200:
+        if answer.is_receipt:
             return
         is_short = answer.status >= 500 or Refusal.INSUFFICIENT_BALANCE.text in answer.text
         if is_short and not self._world.exists:
             raise Inconclusive(f"the payment could not be made: {answer.summary}")
-        raise CheckFailed("a valid payment", "200 with a receipt", answer.summary)
+        raise CheckFailed("a valid payment", "a receipt", answer.summary)
 
 
 def _to_pay(requirements: dict[str, Any]) -> PaymentRequirements:
@@ -119,11 +120,10 @@ def _to_pay(requirements: dict[str, Any]) -> PaymentRequirements:
     Nothing else keeps a check from paying: that it is missing, or has another type, is for the
     checks of section 2.1 to say.
     """
-    seconds = requirements.get("maxTimeoutSeconds")
-    is_time = isinstance(seconds, int) and not isinstance(seconds, bool) and seconds > 0
+    seconds = whole(requirements.get("maxTimeoutSeconds"))
     needed = {name: requirements.get(name) for name in ("payTo", "asset", "maxAmountRequired")}
     known = {"scheme": "exact", "network": "", "resource": ""}
-    known_s = seconds if is_time else AFTER_SIGNING_S
+    known_s = seconds if seconds is not None and seconds > 0 else AFTER_SIGNING_S
     return msgspec.convert({**known, **needed, "maxTimeoutSeconds": known_s}, PaymentRequirements)
 
 

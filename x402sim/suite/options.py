@@ -140,7 +140,7 @@ def again(options: Options, base_url: str) -> str:
     is_in_environment = key is not None and os.environ.get(KEY_VARIABLE) == key
     given: dict[str, Any] = {
         "--target": options.target if options.target != "spec" else None,
-        "--payer-key": HIDDEN if key is not None and not is_in_environment else None,
+        "--payer-key": f"${KEY_VARIABLE}" if key is not None and not is_in_environment else None,
         "--world": world,
         "--rpc-url": rpc_url if rpc_url is None else _without_path_keys(rpc_url),
         "--pay-to": options.pay_to,
@@ -173,7 +173,7 @@ def again(options: Options, base_url: str) -> str:
                 words += [word for each in several for word in (name, each)]
             case _:
                 words += [name, str(value)]
-    return shlex.join(words)
+    return shlex.join(words).replace(f"'${KEY_VARIABLE}'", f'"${KEY_VARIABLE}"')
 
 
 def _clean(

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from x402sim.protocol.money import to_base, to_decimal
-from x402sim.suite.check import Baseline, Check
+from x402sim.suite.check import PATIENCE_S, Baseline, Check
 from x402sim.suite.setting import Setting
 
 SPEC_PRICE_BASE = 10_000
@@ -72,8 +72,8 @@ def make_plan(
     spends = setting.payer is not None and setting.control is None
     taken, left = _fit(setting, runnable, price_base) if spends else (runnable, [])
     needs_base = _signs_base(setting, runnable, price_base)
-    requests = requests_before + sum(_cost(measured, case).requests for case in taken)
-    waits_s = sum(_cost(measured, case).waits_s for case in taken)
+    begun = [case for case in taken if is_patient_enough(setting, case)]
+    requests = requests_before + sum(_cost(measured, case).requests for case in begun)
     gap_s = max(round_trip_s, 1 / setting.rate if setting.rate else 0)
     why = (
         f"left out: everything would sign for {to_decimal(needs_base, 6)} tokens, and the budget "
@@ -83,13 +83,29 @@ def make_plan(
         ids=len({case.id for case in checks}),
         runnable_ids=len({case.id for case in taken}),
         requests=round(requests),
-        seconds=waits_s + requests * gap_s,
+        seconds=_seconds(setting, begun, measured, requests * gap_s),
         payments=_payments(taken) if spends else 0,
         deposits_base=_deposits_base(setting, taken, price_base) if spends else 0,
         signs_base=_signs_base(setting, taken, price_base) if spends else 0,
         needs_base=needs_base if spends else 0,
         left_out={case.name: why for case in left},
     )
+
+
+def _seconds(
+    setting: Setting, cases: list[Check], measured: Mapping[str, Cost], sending_s: float
+) -> float:
+    """Return how long cases take; those that wait run beside the others, if no clock turns."""
+    beside = [case for case in cases if case.waits is not None and setting.advance is None]
+    working_s = sum(_cost(measured, case).waits_s for case in cases if case not in beside)
+    longest_s = max((case.waits(setting) for case in beside if case.waits), default=0.0)
+    return max(sending_s + working_s, longest_s)
+
+
+def is_patient_enough(setting: Setting, case: Check) -> bool:
+    """Tell whether a case is begun: one that waits for minutes only in a patient run."""
+    waits_s = case.waits(setting) if case.waits and setting.advance is None else 0
+    return waits_s <= PATIENCE_S or setting.patient
 
 
 def cost_base(setting: Setting, case: Check, price_base: int) -> int:

@@ -28,7 +28,7 @@ from x402sim.suite.plan import Plan, costs, make_plan
 from x402sim.suite.probe import BAD_BODY, Probe
 from x402sim.suite.remote import NotReady
 from x402sim.suite.setting import RunState, Setting
-from x402sim.suite.verdict import Inconclusive, Skipped
+from x402sim.suite.verdict import CheckFailed, Inconclusive, Skipped
 from x402sim.suite.wire import Pace, why
 
 CLOCKS_AGREE_S = 30.0
@@ -38,9 +38,13 @@ REQUIRABLE = {
     "world": Need.WORLD,
     "clock": Need.CLOCK,
     "restart": Need.RESTART,
+    "expiry": Need.SESSIONS,
     "refunds": Need.WORLD,
 }
-"""What --require can demand; refunds, moreover, when they are due (`_undue`)."""
+"""What --require can demand; refunds, moreover, when they are due (`_undue`). Whether an expiry
+was seen is known at the end only."""
+SAMPLES = 3
+"""How many requests show how long one takes."""
 INIT = "python -m x402sim target init"
 SPEC_DECIMALS = 6
 """The decimals of the specification's token (2.1)."""
@@ -72,14 +76,15 @@ async def examine(setting: Setting, checks: list[Check], require: tuple[str, ...
         return await _examine(setting, checks, require)
     except (Inconclusive, Skipped) as problem:
         raise NotReady(f"{_base(setting)}: {problem}") from problem
+    except CheckFailed as failed:
+        raise NotReady(f"{_base(setting)}: {failed.what}: {failed.actual}") from failed
 
 
 async def _examine(setting: Setting, checks: list[Check], require: tuple[str, ...]) -> Ready:
     _require_needs(setting, require)
     state = RunState(pace=Pace(rate=setting.rate))
-    probe, elapsed = Probe(setting, state), stopwatch()
+    probe = Probe(setting, state)
     answer = await _knock(probe)
-    round_trip_s = elapsed() / state.pace.requests
     if problem := await _foreign(probe, answer):
         raise NotReady(f"{_base(setting)}: {problem}")
     challenge = _payable(answer)
@@ -88,7 +93,7 @@ async def _examine(setting: Setting, checks: list[Check], require: tuple[str, ..
         checks,
         costs(folder() / "costs.json"),
         price_base=challenge.amount_base if challenge else 0,
-        round_trip_s=round_trip_s,
+        round_trip_s=await _round_trip_s(probe),
         requests_before=state.pace.requests,
     )
     if "payments" in require and plan.left_out:
@@ -108,6 +113,16 @@ async def _examine(setting: Setting, checks: list[Check], require: tuple[str, ..
         if not plan.payments:  # nothing fits the budget, so nothing is paid
             return ready
     return replace(ready, notes=(*ready.notes, *await _pay_once(probe)))
+
+
+async def _round_trip_s(probe: Probe) -> float:
+    """Return how long a request takes, once the connection stands and the service is warm."""
+    found = []
+    for _ in range(SAMPLES):
+        elapsed = stopwatch()
+        await probe.ask()
+        found.append(elapsed())
+    return sorted(found)[SAMPLES // 2]
 
 
 def _departing(setting: Setting) -> tuple[str, ...]:

@@ -130,15 +130,13 @@ def show_results(results: list[Result], strict: bool) -> None:
     """Print the failures in full, what was inconclusive or observed, the numbers, the verdict."""
     console = Console(soft_wrap=True, highlight=False)
     with unread(console):
-        for result in results:
-            if result.outcome is Outcome.FAILED:
-                _show_failure(console, result, strict)
-        _show_alike(console, results, Outcome.INCONCLUSIVE)
+        by_id = {result.id: result for result in results}
+        for group in report.by_cause([msgspec.to_builtins(each) for each in results]):
+            _show_cause(console, [by_id[each["id"]] for each in group], strict)
         for result in results:
             if result.outcome is Outcome.OBSERVED:
                 _show(console, f"[cyan]observed[/] {result.id}: ", result.actual or "", "  ")
-        _show_in_part(console, [each for each in results if each.outcome is Outcome.PASSED])
-        _show_alike(console, results, Outcome.SKIPPED)
+        _show_not_begun(console, results)
         numbers = Counter(result.outcome for result in results)
         line = ", ".join(f"[{_COLORS[o]}]{numbers[o]} {o}[/]" for o in Outcome if numbers[o])
         console.print(f"\n{len(results)} ids: {line}")
@@ -146,19 +144,24 @@ def show_results(results: list[Result], strict: bool) -> None:
         console.print(f"[{_COLORS[outcome]}]{why}[/]")
 
 
-def _show_alike(console: Console, results: list[Result], outcome: Outcome) -> None:
-    """Print the ids of an outcome; those with the same reason together."""
-    alike: dict[str, list[str]] = defaultdict(list)
-    for result in results:
-        if result.outcome is outcome:
-            alike[result.reason].append(result.id)
-    style = _COLORS[outcome]
-    for reason, ids in sorted(alike.items(), key=lambda each: -len(each[1])):
-        if len(ids) == 1:
-            _show(console, f"[{style}]{outcome}[/] {ids[0]}: ", reason, "  ")
-        else:
-            _show(console, f"[{style}]{outcome}[/] {len(ids)}: ", reason, "  ")
-            _show(console, "  ", ", ".join(ids), "  ")
+def _show_cause(console: Console, group: list[Result], strict: bool) -> None:
+    """Print ids that failed or were inconclusive for one cause: the first, and which follow."""
+    first, *rest = group
+    if first.outcome is Outcome.FAILED:
+        _show_failure(console, first, strict)
+        if rest:
+            told = f"[red bold]for the same cause[/], {len(rest)} more: "
+            _show(console, told, "the same demand was answered alike", "  ")
+            for each in rest:
+                note = "" if counts(each, strict) else " (does not count without --strict)"
+                said = f"{each.id} {each.level}, {each.outcome}{note}: {each.title}"
+                _show(console, "  ", said, "    ")
+            console.print()
+        return
+    number = first.id if not rest else str(len(group))
+    _show(console, f"[yellow]inconclusive[/] {number}: ", first.reason, "  ")
+    if rest:
+        _show(console, "  ", ", ".join(each.id for each in group), "  ")
 
 
 def _show_failure(console: Console, result: Result, strict: bool) -> None:
@@ -180,20 +183,27 @@ def _show_failure(console: Console, result: Result, strict: bool) -> None:
     console.print(f"  run it again: {_shown(result.rerun)}\n")
 
 
-def _show_in_part(console: Console, passed: list[Result]) -> None:
-    """Print which ids have passed in part: case by case what has begun, and else by the reason."""
+def _show_not_begun(console: Console, results: list[Result]) -> None:
+    """Print what was not judged for want of something: each id once, by what most of it lacks.
+
+    An id of which a case was begun and not completed is printed case by case.
+    """
     lacks: dict[str, list[str]] = defaultdict(list)
-    for result in passed:
+    for result in results:
         left = [case for case in result.cases if case.outcome in _NOT_JUDGED]
-        if any(case.has_begun for case in left):
+        if result.outcome is Outcome.SKIPPED:
+            lacks[result.reason].append(result.id)
+        elif result.outcome is not Outcome.PASSED:
+            continue
+        elif any(case.has_begun for case in left):
             console.print(f"[dim]{_told(result)} {result.id}[/]")
             _show_not_judged(console, result)
-            continue
-        for reason in dict.fromkeys(case.reason for case in left):
+        elif left:
+            reason, _ = Counter(case.reason for case in left).most_common(1)[0]
             part = sum(case.outcome is Outcome.PASSED for case in result.cases)
-            lacks[reason].append(f"{result.id} ({part} of {len(result.cases)} cases)")
+            lacks[reason].append(f"{result.id} (passed {part} of {len(result.cases)} cases)")
     for reason, ids in sorted(lacks.items(), key=lambda each: -len(each[1])):
-        _show(console, "[dim]passed in part[/]: ", reason, "  ")
+        _show(console, f"[dim]not judged[/] {len(ids)}: ", reason, "  ")
         _show(console, "  ", ", ".join(ids), "  ")
 
 

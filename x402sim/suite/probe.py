@@ -5,9 +5,8 @@ signatures are in `probe.money`, the world around the target in `probe.world`, i
 `probe.chain`.
 """
 
-import itertools
 from collections.abc import Awaitable, Callable, Mapping
-from datetime import UTC, datetime
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -29,6 +28,8 @@ from x402sim.suite.chain_view import ChainView
 from x402sim.suite.control_api import ControlApi, eventually
 from x402sim.suite.departures import Departure, departures
 from x402sim.suite.money import Money
+from x402sim.suite.places import filled
+from x402sim.suite.sending import Last, answered, examine_stop, followed
 from x402sim.suite.setting import RunState, Setting
 from x402sim.suite.turns import RestartFailed
 from x402sim.suite.verdict import CheckFailed, Inconclusive, Skipped
@@ -42,11 +43,16 @@ OFFER_S = 5.0
 """How long the 402 of a refusal is used instead of a new one."""
 CENT_BASE = 10_000
 """A hundredth of the token, in base units."""
+CURE_OF_DEPOSITS = (
+    '; if a larger deposit or another duration is wanted, set sessions.smallest = "1.00" or '
+    "sessions.duration = 60 in the target file"
+)
+CURE_OF_IDS = (
+    '; say in the target file where it is: sessions.id = "/data/session/id" or a header\'s name, '
+    'and sessions.claim = "get" with sessions.claim_path = "/api/sessions/claim/{paymentId}" if '
+    "it is asked for there"
+)
 
-STOP_TRIES, STOP_S = 6, 0.5
-"""How often, and in which distance, a target is tried that takes no connection any more."""
-TOLD_S = 2.0
-"""A wait of this long is told."""
 WORK_S = 10
 """How long a target works on what is due, once its clock was advanced."""
 
@@ -54,15 +60,17 @@ WORK_S = 10
 class Probe:
     """One check's access to the target and its surroundings."""
 
-    def __init__(self, setting: Setting, state: RunState) -> None:
-        self.setting, self.state = setting, state
+    def __init__(self, setting: Setting, state: RunState, check_id: str = "") -> None:
+        self.setting, self.state, self.check_id = setting, state, check_id
         self.target, self.clock = setting.target, setting.clock
-        self.world = ControlApi(setting)
+        self.world = ControlApi(setting, state.lasting_faults)
         self.chain = ChainView(setting)
         self.money = Money(setting, state, self.world)
         self.observed: list[str] = []
         self.departed: list[Departure] = []
         self.last: TargetAnswer | None = None
+        self.last_served: TargetAnswer | None = None
+        """The last answer with the protected content, which shows what was served too much."""
 
     # --- time --------------------------------------------------------------------------
 
@@ -94,6 +102,14 @@ class Probe:
         """Return when all checks are over that do not wait; at once where the clock turns."""
         if self.setting.advance is None:
             await self.state.turns.wait_for_the_rest()
+
+    async def wait_for_the_restart(self) -> None:
+        """Return when only checks are left that restart the target; at once where the clock turns.
+
+        What is done then until `restart` is done shortly before it.
+        """
+        if self.setting.advance is None:
+            await self.state.turns.wait_for_the_waits()
 
     async def restart(self) -> None:
         """End the target and start it again; raises `Inconclusive`.
@@ -152,24 +168,14 @@ class Probe:
         if as_is:
             base = http.base_url.raw_path.rstrip(b"/")
             request.extensions["target"] = base + path.encode()
+        is_own = path.partition("?")[0] in self._paths and not as_is
+        send = followed if is_own else answered
+        may_retry_503 = not self.world.has_meddled
         try:
-            response = await self._answer(request)
+            response = await send(self.setting, self.state, request, may_retry_503=may_retry_503)
         except httpx.TransportError as error:
-            broken = type(error).__name__
-            show = partial(redact.exchange, request, None, broken, self.setting.secrets)
-            self.last = TargetAnswer(self.target, 0, httpx.Headers(), "", None, show, broken)
-            if isinstance(error, httpx.ConnectError) and await self._has_stopped():
-                at = datetime.fromtimestamp(self.clock.now(), UTC)
-                self.state.stopped = (
-                    f"the service stopped answering at {at:%H:%M:%S} UTC: {method} {path}: {broken}"
-                )
-                raise Inconclusive(self.state.stopped) from error
-            if may_break:
-                return self.last
-            is_large = content is not None and len(content) > 1000
-            size = f" with a body of {len(content or b'')} bytes" if is_large else ""
-            why = f"{method} {path}{size} was not answered: {wire.why(error)}"
-            raise Inconclusive(why) from error
+            return await self._broken(request, error, may_break=may_break)
+        self.state.last = Last(request, self.check_id, f"answered {response.status_code}")
         self.last = TargetAnswer(
             self.target,
             response.status_code,
@@ -181,48 +187,27 @@ class Probe:
         )
         return self.last
 
-    async def _has_stopped(self) -> bool:
-        """Tell whether the target, which has answered before, takes no connection for a while."""
-        if self.setting.advance is not None or not self.state.has_answered:
-            return False
-        for _ in range(STOP_TRIES):
-            await self.clock.sleep(STOP_S)
-            try:
-                await self.setting.http.send(self.setting.http.build_request("GET", "/"))
-            except httpx.ConnectError:
-                continue
-            except httpx.TransportError:
-                return False
-            return False
-        return True
+    async def _broken(
+        self, request: httpx.Request, error: httpx.TransportError, *, may_break: bool
+    ) -> TargetAnswer:
+        """Return what came of a request without an answer; raises if the target has stopped."""
+        broken = type(error).__name__
+        show = partial(redact.exchange, request, None, broken, self.setting.secrets)
+        self.last = TargetAnswer(self.target, 0, httpx.Headers(), "", None, show, broken)
+        last = Last(request, self.check_id, f"not answered ({broken})")
+        if not isinstance(error, httpx.ConnectError):
+            self.state.last = last
+        if not self.last.is_late:
+            await examine_stop(self.setting, self.state, self.state.last, error)
+        if may_break:
+            return self.last
+        raise Inconclusive(f"{last.line} was not answered: {wire.why(error)}") from error
 
-    async def _answer(self, request: httpx.Request) -> httpx.Response:
-        """Send a request until it is taken; raises `Inconclusive` if the target stays busy."""
-        pace, waited_s = self.state.pace, 0.0
-        for before in itertools.count():
-            await pace.turn(self.clock)
-            response = await self.setting.http.send(request)
-            wait_s = wire.wait_s(
-                response,
-                before=before,
-                now_s=self.clock.now(),
-                may_retry_503=not self.world.has_meddled,
-            )
-            self.state.has_answered = True
-            if wait_s is None:
-                return response
-            waited_s += wait_s
-            if waited_s > wire.PATIENCE_S:
-                break
-            if wait_s >= TOLD_S:
-                self.setting.tell(
-                    f"waiting for {wait_s:.0f} s, as the target asks in its {response.status_code}"
-                )
-            pace.hold(self.clock, wait_s)
-        raise Inconclusive(
-            f"the target answers {response.status_code} and asks to wait {wait_s:.0f} s more, "
-            f"after {wire.PATIENCE_S:.0f} s: give --rate, below its limit"
-        )
+    @property
+    def _paths(self) -> tuple[str, ...]:
+        """The paths of the endpoints that a target may have moved."""
+        target = self.target
+        return target.protected.path, target.pay.path, target.sessions.path, target.agents.path
 
     # --- the protected resource ------------------------------------------------------
 
@@ -245,13 +230,15 @@ class Probe:
         endpoint = self.target.protected
 
         async def send(body: Any) -> TargetAnswer:
-            return await self.send(
+            answer = await self.send(
                 endpoint.method,
                 path or endpoint.path,
                 json=body,
                 headers=headers,
                 may_break=may_break,
             )
+            self.last_served = answer if answer.has_content else self.last_served
+            return answer
 
         if body is not None:
             return await send(body)
@@ -260,12 +247,26 @@ class Probe:
         if headers and path is None:
             self._keep_offer(answer)
         others = [other for other in endpoint.bodies if other != usual]
-        for other in others if headers and answer.status in BAD_BODY else ():
+        is_bad = answer.status in BAD_BODY or (answer.status < 300 and not answer.has_content)
+        for other in others if headers and is_bad else ():
             again = await send(other)
             if again.has_content:
                 self.state.body = other
                 return again
         return answer
+
+    def resources(self, path: str) -> tuple[str, ...]:
+        """Return how a 402 may name a path: below a base path, with it or without it.
+
+        A service behind a gateway knows its own part of a path only. The target file may name
+        another prefix, or another resource for the protected endpoint.
+        """
+        endpoint = self.target.protected
+        own = endpoint.resource or endpoint.path
+        prefix = own.removesuffix(endpoint.path) if own.endswith(endpoint.path) else ""
+        base = self.setting.http.base_url.path.rstrip("/")
+        named = own if path == endpoint.path else prefix + path
+        return tuple(dict.fromkeys((named, base + path) if base else (named,)))
 
     async def unpaid(self) -> TargetAnswer:
         """Request without proof, with an accepted body if there is one; return the answer."""
@@ -335,9 +336,14 @@ class Probe:
             payer = await self.money.payer(to_decimal(challenge.amount_base + 1_000_000, 6))
         header = self.money.sign(challenge, payer)
         receipt = await self.settle(challenge, header)
-        if receipt.status != 200:
+        if not (receipt.may_be_receipt if self._is_deposit(challenge) else receipt.is_receipt):
             raise Inconclusive(f"a valid payment was not settled: {receipt.summary}")
+        self.state.paid_ids.add(challenge.payment_id)
         return Paid(challenge, header, receipt, payer)
+
+    def _is_deposit(self, challenge: Challenge) -> bool:
+        resource = challenge.requirements.get("resource")
+        return isinstance(resource, str) and resource.endswith(self.target.sessions.path)
 
     # --- sessions --------------------------------------------------------------------
 
@@ -359,27 +365,32 @@ class Probe:
         sessions = self.target.sessions
         proof = {"X-Payment-Id": payment_id} if payment_id is not None else {}
         if payment_id is not None and sessions.claim == "get":
-            path = sessions.claim_path.replace("{paymentId}", payment_id)
+            path = filled(sessions.claim_path, "paymentId", payment_id)
             return await self.send("GET", path, headers=proof)
         body = {
             "maxSpend": max_spend,
             "duration": sessions.duration if duration is None else duration,
         }
-        return await self.send("POST", sessions.path, json=body, headers=proof)
+        answer = await self.send("POST", sessions.path, json=body, headers=proof)
+        is_refused = answer.status < 500 and answer.status != 402 and payment_id is None
+        return replace(answer, cure=CURE_OF_DEPOSITS) if is_refused else answer
 
     async def open_session(
         self, max_spend: str, payer: Wallet | None = None, *, duration: int | None = None
     ) -> OpenSession:
         """Pay a deposit and find the session's id; raises `Inconclusive`."""
         challenge = read_402(await self.ask_session(max_spend, duration))
-        paid = await self.pay(challenge, payer)
-        answer = paid.receipt
+        return await self.claim(await self.pay(challenge, payer), max_spend, duration)
+
+    async def claim(self, paid: Paid, max_spend: str, duration: int | None = None) -> OpenSession:
+        """Find the id of the session whose deposit is paid; raises `Inconclusive`."""
+        answer, payment_id = paid.receipt, paid.challenge.payment_id
         if self.target.sessions.claim != "receipt":
-            answer = await self.ask_session(max_spend, duration, payment_id=challenge.payment_id)
+            answer = await self.ask_session(max_spend, duration, payment_id=payment_id)
         session_id = paid.receipt.session_id or answer.session_id
         if session_id is None:
             raise Inconclusive(
                 "no session id in the receipt of the deposit, nor in the answer to its claim: "
-                f"{answer.summary}; set sessions.claim and sessions.id in the target file"
+                f"{answer.summary}{CURE_OF_IDS}"
             )
         return OpenSession(session_id, paid, answer)

@@ -19,6 +19,7 @@ from x402sim.suite.target import Target
 from x402sim.suite.wire import Wire, client, why
 from x402sim.world.control.limits import WORLD_ANSWER_BYTES
 from x402sim.world.control.messages import Who, network_of
+from x402sim.world.stages.deployment import left_ahead
 
 CLOCKS_AGREE_S = 30.0
 
@@ -83,6 +84,7 @@ async def reach(access: Access) -> AsyncIterator[Setting]:
                 client(control_url, replace(wire, limits=limits))
             )
             runs_target, theirs = await _meet(control, clock, access)
+            stack.callback(_tell_if_ahead, access, clock, clock.skew_s)
             networks = {theirs.name: theirs, **networks}
             rpc_url = rpc_url or control_url.removesuffix("/_sim") + "/rpc"
 
@@ -115,6 +117,11 @@ async def reach(access: Access) -> AsyncIterator[Setting]:
             rate=wire.rate,
             tell=access.tell,
         )
+
+
+def _tell_if_ahead(access: Access, clock: SkewedClock, met_s: float) -> None:
+    if clock.skew_s > met_s:
+        access.tell(f"x402sim: {left_ahead(access.base_url, clock.skew_s)}")
 
 
 def _control_url(world_url: str) -> str:

@@ -101,12 +101,18 @@ class RunState:
     """The 402s that came with refusals, and when: each can be paid, and none was used yet."""
     seen_ids: set[str] = field(default_factory=set)
     """The payment ids of all 402s so far."""
+    paid_ids: set[str] = field(default_factory=set)
+    """Those that were paid."""
     turns: Turns = field(default_factory=Turns)
     """Which check may act now."""
     pace: Pace = field(default_factory=Pace)
+    lasting_faults: set[str] = field(default_factory=set)
+    """The texts of the faults that checks which wait have injected (`ControlApi`)."""
     has_answered: bool = False
     """Whether the target has answered a request of this run."""
     stopped: str = ""
-    """When and at which request the target stopped answering; empty while it answers."""
+    """When and after which request the target stopped answering; empty while it answers."""
+    last: Any = None
+    """The last request that reached the target (`sending.Last`)."""
     malformed: dict[str, Any] = field(default_factory=dict)
     """What came of the bad requests, by their group (`suite.malformed`)."""

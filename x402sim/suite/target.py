@@ -5,11 +5,12 @@ a JSON answer are JSON pointers (RFC 6901); "" means that the answer has no such
 """
 
 import re
-import tomllib
 from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
+
+from x402sim.toml_file import read_toml
 
 
 class _Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -167,11 +168,11 @@ class Target(_Part, frozen=True, kw_only=True):
 def load(file: Path) -> Target:
     """Load a target file; raises `ValueError` with the file and the key that is wrong."""
     try:
-        table = tomllib.loads(file.read_text(encoding="utf-8"))
+        table = read_toml(file)
         target = msgspec.convert(table, Target)
     except msgspec.ValidationError as error:
         raise ValueError(f"{file}: {_wrong(str(error))}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:
         raise ValueError(f"{file}: {error}") from error
     return target if "name" in table else msgspec.structs.replace(target, name=file.stem)
 

@@ -56,6 +56,18 @@ _UNSEEN = {
 """The keys that no request shows, and what they mean."""
 
 
+_ASKED = ("sessions.duration_unit_s", "sessions.refund_within_s", "indexer.interval_s")
+"""Those that only the owner knows, and without which much is not judged."""
+
+
+def to_ask(looked: Looked) -> str:
+    """Return which keys the owner should set; empty without sessions."""
+    if not any(each.key == "path" for each in looked.tables.get("sessions", ())):
+        return ""
+    asked = [f"  {key}: {_UNSEEN[key].split(';')[0]}" for key in _ASKED]
+    return "\n".join(["only its owner knows, so set in it:", *asked])
+
+
 def as_toml(looked: Looked, name: str) -> str:
     """Return a target file of the findings; what is not sure or departs is a comment."""
     tables = _with_unseen(looked.tables)

@@ -21,8 +21,12 @@ class Turns:
     def __init__(self) -> None:
         self._turn = asyncio.Lock()
         self._rest_is_over, self._may_restart = asyncio.Event(), asyncio.Event()
-        self._rest_is_over.set()
-        self._may_restart.set()
+        self._first_is_over, self._waits_are_over = asyncio.Event(), asyncio.Event()
+        for event in (
+            *(self._rest_is_over, self._may_restart),
+            *(self._first_is_over, self._waits_are_over),
+        ):
+            event.set()
         self._ready = asyncio.Semaphore(0)
         self._shares = False
         self._restarted: str | None = None
@@ -46,6 +50,24 @@ class Turns:
         """Pass the turn on until all checks are over that do not wait."""
         await self.waiting(self._rest_is_over.wait())
 
+    async def wait_for_the_waits(self) -> None:
+        """Pass the turn on until all checks are over that need no restart."""
+        await self.waiting(self._waits_are_over.wait())
+
+    @asynccontextmanager
+    async def first(self) -> AsyncIterator[None]:
+        """Act before all checks that `wait_for_the_first`; for the first act of a check only."""
+        self._first_is_over.clear()
+        try:
+            yield
+        finally:
+            self._first_is_over.set()
+
+    async def wait_for_the_first(self) -> None:
+        """Pass the turn on, so that every check begins, and wait for one that acts `first`."""
+        await self.waiting(asyncio.sleep(0))  # noqa: TID251 - no time passes; the others begin
+        await self.waiting(self._first_is_over.wait())
+
     async def restart(self, restart: Callable[[], Awaitable[None]]) -> None:
         """Restart the target, or take part in the shared restart; raises `RestartFailed`."""
         self._ready.release()
@@ -63,6 +85,7 @@ class Turns:
         """Begin a run: the rest is not over, and one restart serves all."""
         self._rest_is_over.clear()
         self._may_restart.clear()
+        self._waits_are_over.clear()
         self._shares = True
 
     def end_the_rest(self) -> None:
@@ -70,7 +93,11 @@ class Turns:
         self._rest_is_over.set()
 
     async def when_ready(self, checks: int) -> None:
-        """Wait until this many checks are ready for the restart, or over; then let it begin."""
+        """Wait until this many checks are ready for the restart, or over; then let it begin.
+
+        All others are over.
+        """
+        self._waits_are_over.set()
         for _ in range(checks):
             await self._ready.acquire()
         self._may_restart.set()

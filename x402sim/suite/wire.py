@@ -18,6 +18,8 @@ PATIENCE_S = 120.0
 """How long one request waits in all until a target takes it."""
 FIRST_WAIT_S = 1.0
 """How long to wait for a target that does not say how long; twice as long each time."""
+KEPT_S = 0.8
+"""How long an idle connection is used again: services close theirs after a second, or five."""
 TOO_MANY, UNAVAILABLE = 429, 503
 
 
@@ -60,7 +62,8 @@ class Pace:
 def client(url: str, wire: Wire, headers: dict[str, str] | None = None) -> httpx.AsyncClient:
     """Return a client for a URL; raises `ValueError` for a CA file that cannot be read."""
     verify = tls(wire) if url.startswith("https") else False
-    transport = httpx.AsyncHTTPTransport(verify=verify, trust_env=False)
+    pool = httpx.Limits(keepalive_expiry=KEPT_S)
+    transport = httpx.AsyncHTTPTransport(verify=verify, trust_env=False, limits=pool)
     return httpx.AsyncClient(
         base_url=url,
         headers=headers,

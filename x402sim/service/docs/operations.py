@@ -75,7 +75,7 @@ def _quote(decisions: Decisions, price_base: int, network: Network, examples: Js
 
 
 _GATE = ("4.2/gate-before-body", "5/precedence", "5/short-session")
-_ONE_STEP = ("5/one-step", "5/authorization-once")
+_ONE_STEP = ("5/one-step", "5/authorization-once", "5/offered-id")
 
 
 def _market(decisions: Decisions, price_base: int, network: Network, examples: Json) -> Json:

@@ -6,14 +6,14 @@ says what to do. A statement that fails because the disk is full or the file is 
 """
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 LOCK_TIMEOUT_S = 0.5
 """Seconds to wait for another connection's lock; the event loop waits too."""
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS payments(
     attempt INTEGER PRIMARY KEY, payment_id TEXT NOT NULL, tx_hash TEXT, from_address TEXT NOT NULL,
@@ -23,6 +23,8 @@ CREATE TABLE IF NOT EXISTS payments(
     header TEXT NOT NULL, payer BLOB, nonce BLOB, valid_before_s INTEGER,
     duration INTEGER NOT NULL, can_pay INTEGER NOT NULL, seen_unused INTEGER NOT NULL,
     may_move INTEGER NOT NULL DEFAULT 1, failed_at INTEGER, is_deep INTEGER NOT NULL DEFAULT 0,
+    offered_id TEXT,
+    look_s REAL NOT NULL DEFAULT 0, wait_s REAL NOT NULL DEFAULT 0,
     CHECK (status != 'settled' OR tx_hash IS NOT NULL));
 CREATE INDEX IF NOT EXISTS unindexed ON payments(timestamp)
     WHERE block_number IS NULL AND status = 'settled';
@@ -30,8 +32,10 @@ CREATE INDEX IF NOT EXISTS shallow ON payments(timestamp)
     WHERE block_number IS NOT NULL AND status = 'settled' AND NOT is_deep;
 CREATE INDEX IF NOT EXISTS shallow_failures ON payments(timestamp)
     WHERE status = 'failed' AND NOT is_deep;
-CREATE INDEX IF NOT EXISTS unresolved ON payments(timestamp) WHERE status = 'pending';
+CREATE INDEX IF NOT EXISTS unresolved ON payments(may_move, look_s, timestamp)
+    WHERE status = 'pending';
 CREATE INDEX IF NOT EXISTS attempts ON payments(payment_id);
+CREATE INDEX IF NOT EXISTS offered ON payments(offered_id) WHERE offered_id IS NOT NULL;
 CREATE UNIQUE INDEX IF NOT EXISTS paid ON payments(payment_id) WHERE status = 'settled';
 CREATE INDEX IF NOT EXISTS by_transaction ON payments(tx_hash);
 CREATE UNIQUE INDEX IF NOT EXISTS claims ON payments(payer, nonce)
@@ -52,12 +56,15 @@ CREATE TABLE IF NOT EXISTS refunds(
     session_id TEXT PRIMARY KEY REFERENCES sessions, to_address TEXT NOT NULL,
     amount INTEGER NOT NULL CHECK (amount > 0),
     status TEXT NOT NULL DEFAULT 'pending' CHECK (status IN ('pending', 'settled')),
-    tx_hash TEXT, timestamp INTEGER NOT NULL, is_deep INTEGER NOT NULL DEFAULT 0);
-CREATE INDEX IF NOT EXISTS refunds_due ON refunds(timestamp, session_id) WHERE status = 'pending';
+    tx_hash TEXT, timestamp INTEGER NOT NULL, is_deep INTEGER NOT NULL DEFAULT 0,
+    look_s REAL NOT NULL DEFAULT 0, wait_s REAL NOT NULL DEFAULT 0);
+CREATE INDEX IF NOT EXISTS refunds_due ON refunds(look_s, timestamp, session_id)
+    WHERE status = 'pending';
 CREATE INDEX IF NOT EXISTS shallow_refunds ON refunds(timestamp)
     WHERE status = 'settled' AND NOT is_deep;
 CREATE TABLE IF NOT EXISTS secrets(name TEXT PRIMARY KEY, value BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS reputation(resource_url TEXT PRIMARY KEY, payments INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS answering(payment_id TEXT PRIMARY KEY) WITHOUT ROWID;
 """
 _MATCHED = "{row}.status = 'settled' AND {row}.block_number IS NOT NULL"
 _WAS, _IS = _MATCHED.format(row="old"), _MATCHED.format(row="new")
@@ -81,11 +88,9 @@ COUNTS = (
     WHEN EXISTS(SELECT 1 FROM payments AS new_one WHERE payment_id = new.payment_id
     AND {_MATCHED.format(row="new_one")})
     BEGIN UPDATE matched SET served = served + 1 WHERE resource_url = new.resource_url; END""",
-    "INSERT INTO matched SELECT resource_url, count(*), 0 FROM payments "
-    "WHERE status = 'settled' AND block_number IS NOT NULL GROUP BY resource_url",
 )
 """Counts of the payments that are in a block, which the database itself keeps up to date: counting
-them anew took longer with every payment. A file without them gets them when it is opened."""
+them anew took longer with every payment."""
 _TABLES = ("reputation", "refunds", "debits", "sessions", "payments")
 
 
@@ -123,18 +128,26 @@ class Database:
                     f"its tables are of version {version}, this x402sim reads version "
                     f"{SCHEMA_VERSION}: use a new file, or the x402sim that wrote this one"
                 )
-            if self.one("SELECT 1 FROM sqlite_master WHERE name = 'matched'") is None:
-                for statement in COUNTS:
-                    self.execute(statement)
+            self.forget_answers()
 
     def _create(self) -> None:
-        for statement in SCHEMA.split(";"):
+        for statement in (*SCHEMA.split(";"), *COUNTS):
             self.execute(statement)
         self.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+
+    def forget_answers(self) -> None:
+        """Forget which answers were being written: the process that wrote them has ended."""
+        self.execute("DELETE FROM answering")
 
     def execute(self, sql: str, *values: Any) -> sqlite3.Cursor:
         """Execute one statement."""
         return self._connection.execute(sql, values)
+
+    def write_all(self, sql: str, rows: Collection[tuple[Any, ...]]) -> None:
+        """Execute one statement for each of these rows, in one transaction."""
+        if rows:
+            with self.transaction():
+                self._connection.executemany(sql, rows)
 
     def one(self, sql: str, *values: Any) -> Any:
         """Return the first row of a query, or None."""
@@ -147,6 +160,12 @@ class Database:
     def changed(self, sql: str, *values: Any) -> bool:
         """Execute one statement; return whether it changed exactly one row."""
         return self._connection.execute(sql, values).rowcount == 1
+
+    def end_waits(self, table: str) -> None:
+        """Make everything due at once that waits in a table."""
+        waits = "status = 'pending' AND look_s > 0"
+        if self.one(f"SELECT 1 FROM {table} WHERE {waits} LIMIT 1"):
+            self.execute(f"UPDATE {table} SET look_s = 0, wait_s = 0 WHERE {waits}")
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -177,7 +196,7 @@ class Database:
     def clear(self) -> None:
         """Delete every row, but not the secrets."""
         with self.transaction():
-            for table in (*_TABLES, "served", "matched"):
+            for table in (*_TABLES, "served", "matched", "answering"):
                 self.execute(f"DELETE FROM {table}")
 
     def counts(self) -> dict[str, int]:

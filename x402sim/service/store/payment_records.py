@@ -6,7 +6,7 @@ Clauses: 2.4/record, 2.4/block-null, 3/record-outlives-cache, 4.1/store-settled,
 5/stored-records, 6/reputation, 8/indexer-batch.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -16,6 +16,7 @@ from x402sim.protocol.crypto import Address, checksum
 from x402sim.protocol.header import PresentedPayment
 from x402sim.protocol.messages import PaymentRecord, PaymentRequirements
 from x402sim.protocol.money import MAX_STORED
+from x402sim.service.backoff import Wait
 from x402sim.service.reputation import Reputation, Track
 from x402sim.service.store.database import Database
 from x402sim.service.store.session_budgets import NewSession, Sessions
@@ -25,7 +26,8 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     """A payment id taken for one authorization, before the facilitator is asked anything.
 
     `can_pay`: it makes the required transfer, so it can be claimed once only. `seen_unused`: the
-    chain said, before the claim, that it was not used yet.
+    chain said, before the claim, that it was not used yet. `offered_id` is the payment id of the
+    402 that a payment in one step answers, if its payer has shown it.
     """
 
     payment_id: str
@@ -35,6 +37,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     duration: int
     can_pay: bool
     seen_unused: bool
+    offered_id: str | None = None
 
 
 class ClaimedAuthorization(msgspec.Struct, frozen=True):
@@ -62,11 +65,33 @@ class Stored(msgspec.Struct, frozen=True):
     may_move: bool
 
 
+class Pending(msgspec.Struct, frozen=True):
+    """An attempt whose outcome is unknown, and the seconds that it has waited since the last look.
+
+    0 if nobody has looked at it.
+    """
+
+    attempt: int
+    payment_id: str
+    wait_s: float
+
+
 _RECORD = PaymentRecord.__struct_fields__
 _CLAIMED = ClaimedAuthorization.__struct_fields__
 _NAMES = (*_RECORD, "header", "duration", "can_pay", "seen_unused", *_CLAIMED)
 _COLUMNS = ", ".join(_NAMES)
-_PLACES = ", ".join("?" for _ in _NAMES)
+_OFFERED = len(_NAMES) + 1
+_RIVAL = (
+    "FROM payments WHERE (payment_id = ?{offered} OR offered_id = ?1) AND can_pay "
+    "AND (status = 'settled' OR status = 'pending' AND may_move)"
+)
+"""Another payment for the same 402: one is in one step, and the other in two."""
+_INSERT = (
+    f"INSERT INTO payments({_COLUMNS}, offered_id) "
+    f"SELECT {', '.join(f'?{n}' for n in range(1, _OFFERED + 1))} "
+    f"WHERE NOT EXISTS(SELECT 1 {_RIVAL.format(offered=_OFFERED)}) "
+    f"ON CONFLICT DO NOTHING RETURNING {_COLUMNS}, attempt, 0"
+)
 _NO_AUTH = (None, None, None)
 _SELECT = f"SELECT {_COLUMNS}, attempt, may_move FROM payments"
 
@@ -113,6 +138,11 @@ class Payments:
         """
         return max(self.attempts(payment_id), key=_rank, default=None)
 
+    def shown(self, payment_id: str) -> Stored | None:
+        """Return what `get` does, or the payment in one step that answers the 402 of this id."""
+        attempts, answer = self.attempts(payment_id), self.answer_to(payment_id)
+        return max(attempts + self.attempts(answer or ""), key=_rank, default=None)
+
     def attempts(self, payment_id: str) -> list[Stored]:
         """Return every attempt to pay a payment id, oldest first."""
         sql = _SELECT + " WHERE payment_id = ? ORDER BY attempt"
@@ -123,10 +153,41 @@ class Payments:
         row = self._db.one(_SELECT + " WHERE attempt = ?", attempt)
         return _stored(row) if row else None
 
-    def pending(self) -> dict[int, str]:
-        """Return the payment ids of the attempts whose outcome is unknown, oldest first."""
-        sql = "SELECT attempt, payment_id FROM payments WHERE status = 'pending' "
-        return dict(self._db.execute(sql + "ORDER BY timestamp, attempt").fetchall())
+    def answer_to(self, offered_id: str) -> str | None:
+        """Return the id of a payment in one step that answers this 402: the settled, or newest."""
+        sql = (
+            "SELECT payment_id FROM payments WHERE offered_id = ? "
+            "ORDER BY status = 'settled' DESC, attempt DESC LIMIT 1"
+        )
+        return next((str(row[0]) for row in self._db.execute(sql, offered_id)), None)
+
+    def pending(self, now_s: float, limit: int) -> list[Pending]:
+        """Return attempts whose outcome is unknown and that may be looked at now.
+
+        At most `limit` of those whose money may have moved, and then as many of the others, which
+        cost nothing to make. Of each, those never looked at come first, oldest first, then those
+        that have waited longest. It costs the same however many there are.
+        """
+        sql = (
+            "SELECT attempt, payment_id, wait_s FROM payments WHERE status = 'pending' "
+            "AND may_move = ? AND look_s <= ? ORDER BY look_s, timestamp, attempt LIMIT ?"
+        )
+        both = (self._db.execute(sql, may_move, now_s, limit) for may_move in (1, 0))
+        return [Pending(*row) for rows in both for row in rows]
+
+    def unresolved(self) -> int:
+        """Return how many attempts have an outcome that is unknown."""
+        sql = "SELECT count(*) FROM payments WHERE status = 'pending'"
+        return int(self._db.one(sql)[0])
+
+    def look_now(self) -> None:
+        """End the waits of all attempts, as a start of the service does."""
+        self._db.end_waits("payments")
+
+    def look_later(self, waits: Mapping[int, Wait]) -> None:
+        """Record until when each of these attempts waits."""
+        sql = "UPDATE payments SET look_s = ?, wait_s = ? WHERE attempt = ?"
+        self._db.write_all(sql, [(*wait, attempt) for attempt, wait in waits.items()])
 
     def grants(self, payment_id: str, resource: str) -> bool:
         """Tell whether a settled record is for exactly this resource (5/stored-records).
@@ -147,22 +208,25 @@ class Payments:
     # --- the moves of protocol.states.PAYMENT ------------------------------------------
 
     def insert_pending(self, claim: Claim) -> Stored | None:
-        """Record a new attempt as pending; None if its authorization is claimed already.
+        """Record a new attempt as pending; None if its authorization or its 402 is claimed already.
 
         Its block is null until the indexer finds it (2.4/block-null).
         """
         auth = claim.payment.authorization
+        facts = claim.payment.text, claim.duration, claim.can_pay, claim.seen_unused
         row = self._db.one(
-            f"INSERT INTO payments({_COLUMNS}) VALUES ({_PLACES}) ON CONFLICT DO NOTHING "
-            f"RETURNING {_COLUMNS}, attempt, 0",
+            _INSERT,
             *msgspec.structs.astuple(_pending(claim)),
-            claim.payment.text,
-            claim.duration,
-            claim.can_pay,
-            claim.seen_unused,
+            *facts,
             *((auth.from_, auth.nonce, min(auth.valid_before, MAX_STORED)) if auth else _NO_AUTH),
+            claim.offered_id,
         )
         return _stored(row) if row else None
+
+    def rival(self, payment_id: str, offered_id: str | None) -> str | None:
+        """Return the status of a payment that claims the same 402 in the other way, or None."""
+        sql = "SELECT status " + _RIVAL.format(offered=2)
+        return next((str(row[0]) for row in self._db.execute(sql, payment_id, offered_id)), None)
 
     def see_unused(self, attempt: int) -> None:
         """Record that the chain says of a claimed authorization that it is not used yet."""
@@ -208,8 +272,8 @@ class Payments:
         with self._db.transaction():
             if self._require_move(attempt, "pending"):
                 self._db.execute(
-                    "UPDATE payments SET status = 'pending', block_number = NULL, is_deep = 0 "
-                    "WHERE attempt = ?",
+                    "UPDATE payments SET status = 'pending', block_number = NULL, is_deep = 0, "
+                    "look_s = 0, wait_s = 0 WHERE attempt = ?",
                     attempt,
                 )
 
@@ -317,11 +381,6 @@ class Payments:
             is_deep,
             attempt,
         )
-
-    def mark_served(self, payment_id: str, resource: str) -> bool:
-        """Record that a payment was served, once; True the first time."""
-        sql = "INSERT OR IGNORE INTO served VALUES (?, ?)"
-        return self._db.execute(sql, payment_id, resource).rowcount == 1
 
     def update_reputation(self, reputation: Reputation) -> None:
         """Set the reputation of each resource from its payments that are in a block (6/reputation).

@@ -5,9 +5,12 @@ its refund is settled. A session whose deposit is not settled pays for nothing, 
 Clauses: 2.6/remaining, 3/expiry-refund, 5/session-condition, 5/session-debit.
 """
 
+from collections.abc import Mapping
+
 import msgspec
 
 from x402sim.protocol import states
+from x402sim.service.backoff import Wait
 from x402sim.service.store.database import Database
 
 
@@ -55,8 +58,14 @@ class Refund(msgspec.Struct, frozen=True):
     session_id: str
     to_address: str
     amount: int
+    wait_s: float
+    """The seconds of its last wait; 0 if it has not failed."""
+    place: tuple[float, int, str]
+    """Its place in the queue of those that are due."""
 
 
+_FIRST = (-1.0, 0, "")
+"""The place before all others in the queue of refunds."""
 _SELECT = (
     "SELECT s.session_id, s.payment_id, s.payer, s.deposited, s.released, s.status, "
     "s.expires_ms, s.is_canceled, r.status, r.tx_hash FROM sessions s "
@@ -142,27 +151,28 @@ class Sessions:
             )
         return int(row[0])
 
-    def expire(self, now_ms: int) -> int:
+    def expire(self, now_ms: int, limit: int) -> int:
         """End the sessions whose time has passed and record what is owed (3/expiry-refund).
 
-        Returns how many ended. An ended session pays for nothing more.
+        Returns how many ended, at most `limit`. An ended session pays for nothing more.
         """
-        due = "SELECT 1 FROM sessions WHERE status = 'active' AND expires_ms <= ? LIMIT 1"
-        if self._db.one(due, now_ms) is None:
+        ending = (
+            "SELECT session_id FROM sessions WHERE status = 'active' AND expires_ms <= ? "
+            "ORDER BY expires_ms, session_id LIMIT ?"
+        )
+        if self._db.one(ending, now_ms, 1) is None:
             return 0
         with self._db.transaction():
             self._db.execute(
                 "INSERT OR IGNORE INTO refunds(session_id, to_address, amount, timestamp) "
-                "SELECT session_id, payer, deposited - released, ? FROM sessions "
-                "WHERE status = 'active' AND expires_ms <= ? AND deposited > released",
+                f"SELECT session_id, payer, deposited - released, ? FROM ({ending}) "
+                "JOIN sessions USING (session_id) WHERE deposited > released",
                 now_ms,
                 now_ms,
+                limit,
             )
-            return self._db.execute(
-                "UPDATE sessions SET status = 'expired' WHERE status = 'active' "
-                "AND expires_ms <= ?",
-                now_ms,
-            ).rowcount
+            sql = f"UPDATE sessions SET status = 'expired' WHERE session_id IN ({ending})"
+            return self._db.execute(sql, now_ms, limit).rowcount
 
     def cancel(self, payment_id: str) -> None:
         """End the session of a deposit that failed: nothing was deposited, nothing is owed.
@@ -179,18 +189,34 @@ class Sessions:
             payment_id,
         )
 
-    def refunds_due(self) -> list[Refund]:
-        """Return what is owed for settled deposits and not known to be paid, oldest first.
+    def refunds_due(self, now_s: float, limit: int, after: Refund | None = None) -> list[Refund]:
+        """Return what is owed for settled deposits and may be paid now, behind `after`.
 
-        It begins with the refunds that are due, which are few: CROSS JOIN keeps this order.
+        Those never tried come first, oldest first, then those that have waited longest. It begins
+        with the refunds that are due: CROSS JOIN keeps this order.
         """
         sql = (
-            "SELECT session_id, r.to_address, r.amount FROM refunds r CROSS JOIN sessions "
-            "USING (session_id) CROSS JOIN payments p USING (payment_id) "
-            "WHERE r.status = 'pending' AND p.status = 'settled' "
-            "ORDER BY r.timestamp, session_id"
+            "SELECT session_id, r.to_address, r.amount, r.wait_s, r.look_s, r.timestamp "
+            "FROM refunds r CROSS JOIN sessions USING (session_id) "
+            "CROSS JOIN payments p USING (payment_id) "
+            "WHERE r.status = 'pending' AND p.status = 'settled' AND r.look_s <= ? "
+            "AND (r.look_s, r.timestamp, r.session_id) > (?, ?, ?) "
+            "ORDER BY r.look_s, r.timestamp, r.session_id LIMIT ?"
         )
-        return [Refund(*row) for row in self._db.execute(sql)]
+        rows = self._db.execute(sql, now_s, *(after.place if after else _FIRST), limit)
+        return [
+            Refund(session_id, to_address, amount, wait_s, (look_s, at_ms, session_id))
+            for session_id, to_address, amount, wait_s, look_s, at_ms in rows
+        ]
+
+    def look_now(self) -> None:
+        """End the waits of all refunds, as a start of the service does."""
+        self._db.end_waits("refunds")
+
+    def look_later(self, waits: Mapping[str, Wait]) -> None:
+        """Record until when each of these refunds waits, by session id."""
+        sql = "UPDATE refunds SET look_s = ?, wait_s = ? WHERE session_id = ?"
+        self._db.write_all(sql, [(*wait, session_id) for session_id, wait in waits.items()])
 
     def shallow_refunds(self, limit: int) -> list[tuple[str, str]]:
         """Return (session id, hash) of refunds whose block is not deep enough yet, oldest first."""
@@ -230,4 +256,7 @@ class Sessions:
         before = self.get(session_id)
         if before is not None:
             states.require(states.SESSION, before.state, "expired")
-        self._db.execute("UPDATE refunds SET status = 'pending' WHERE session_id = ?", session_id)
+        self._db.execute(
+            "UPDATE refunds SET status = 'pending', look_s = 0, wait_s = 0 WHERE session_id = ?",
+            session_id,
+        )

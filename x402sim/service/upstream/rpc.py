@@ -77,6 +77,20 @@ class RpcClient:
         except NONSENSE as error:
             raise Unavailable(f"the RPC's answer makes no sense: {error!r}") from error
 
+    async def accepts(self, account: Address, digest: bytes, signature: bytes) -> bool:
+        """Tell whether a contract calls a signature its own (EIP-1271); raises `Unavailable`.
+
+        False for an account without a contract.
+        """
+        call = {"to": to_hex(account), "data": to_hex(abi.is_valid_signature(digest, signature))}
+        try:
+            answer = await self._rpc("eth_call", call, "latest")
+            return from_hex(answer, (len(answer) - 2) // 2)[:32] == abi.VALID_SIGNATURE
+        except Declined:  # it reverts
+            return False
+        except NONSENSE as error:
+            raise Unavailable(f"the RPC's answer makes no sense: {error!r}") from error
+
     async def height(self) -> int:
         """Return the number of the newest block; raises `Unavailable`."""
         try:

@@ -16,7 +16,7 @@ from x402sim.protocol.networks import Network
 from x402sim.service.entitlements import Entitlements
 from x402sim.service.issue import Issuer
 from x402sim.service.setup import Setup
-from x402sim.service.state import Service, waits
+from x402sim.service.state import Service
 from x402sim.service.store import Store
 from x402sim.service.upstream.explorer import ExplorerClient
 from x402sim.service.upstream.facilitator import FacilitatorClient
@@ -139,8 +139,6 @@ def _service(
         facilitator=FacilitatorClient(http, setup),
         explorer=ExplorerClient(http, setup),
         rpc=RpcClient(http, setup),
-        pending_waits=waits(*setup.settings.pending_wait_s),
-        refund_waits=waits(*setup.settings.refund_wait_s),
         record=record,
         settlement_rules=recipe.rules("settlement"),
         freshness_rules=recipe.rules("freshness"),

@@ -41,7 +41,7 @@ ACTIONS: dict[tuple[str, str], tuple[Action, type[Any]]] = {
     ("POST", "/send"): (money.send, money.Send),
     ("GET", "/faults"): (faults.standing, Nothing),
     ("POST", "/faults"): (faults.add, Any),
-    ("POST", "/faults/clear"): (faults.clear, Nothing),
+    ("POST", "/faults/clear"): (faults.clear, faults.Clear),
     ("POST", "/clock/skew"): (clocks.skew, clocks.Skew),
     ("POST", "/explorer/lag"): (clocks.lag, clocks.Lag),
     ("POST", "/crash"): (faults.crash, Nothing),

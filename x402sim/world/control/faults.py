@@ -27,10 +27,16 @@ async def add(context: Context, asked: Any) -> Any:
     return {"standing": len(context.parts.faults.standing())}
 
 
-async def clear(context: Context, _: Nothing) -> Any:
+class Clear(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Which faults stay: those whose `contains` is one of these texts, and not empty."""
+
+    keep: list[str] = []
+
+
+async def clear(context: Context, asked: Clear) -> Any:
     """Reset faults, clock skews, the explorer's lag, forced reverts and mining."""
     parts, chain = context.parts, context.parts.chain
-    parts.faults.clear()
+    parts.faults.clear(set(asked.keep) - {""})
     for clock in parts.clocks.values():
         clock.skew_s = 0.0
     parts.index.lag_s = parts.recipe.explorer.lag_s
@@ -38,7 +44,7 @@ async def clear(context: Context, _: Nothing) -> Any:
         await chain.rewinding.force_revert(0)
     if chain.mining:
         await chain.mining.set_automine(parts.recipe.block_time_s is None)
-    return {"standing": 0}
+    return {"standing": len(parts.faults.standing())}
 
 
 async def crash(context: Context, _: Nothing) -> Any:

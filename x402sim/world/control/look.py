@@ -79,7 +79,7 @@ async def state(context: Context, _: Nothing) -> Any:
             supply=str(await chain.supply()),
         ),
         rows=parts.service.store.counts(),
-        pending_payments=len(parts.service.store.payments.pending()),
+        pending_payments=parts.service.store.payments.unresolved(),
         cached_entitlements=len(parts.service.entitlements),
         snapshots=sorted(context.saved),
     )

@@ -17,7 +17,7 @@ from typing import Any, assert_never
 
 import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from x402sim import web
 from x402sim.protocol.refusals import RequestError, status_of
@@ -56,6 +56,32 @@ class _Awaited(Enum):
     BODY = auto()
     NOTHING = auto()
     """The answer is on its way."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Connection:
+    """The connection of one request, for an application that must know who reads its answer."""
+
+    transport: asyncio.Transport
+    cycle: RequestResponseCycle
+
+    def is_closed(self) -> bool:
+        """Look for the end of the client's stream in the socket."""
+        if self.cycle.disconnected or self.transport.is_closing():
+            return True
+        self.transport.set_write_buffer_limits(high=0)  # uvloop writes at the end of its turn
+        number = self.transport.get_extra_info("socket").fileno()
+        with socket.fromfd(number, socket.AF_INET, socket.SOCK_STREAM) as copy:
+            try:
+                return copy.recv(1, socket.MSG_PEEK) == b""
+            except (BlockingIOError, InterruptedError):
+                return False
+            except OSError:  # it was reset
+                return True
+
+    def is_answered(self) -> bool:
+        """Tell whether the last byte was passed on before the connection was lost."""
+        return self.cycle.response_complete
 
 
 class HttpProtocol(HttpToolsProtocol):
@@ -103,9 +129,11 @@ class HttpProtocol(HttpToolsProtocol):
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
-        """Put the function that breaks this connection into the ASGI scope, for faults."""
-        self.scope[ABORT] = self._abort  # type: ignore[literal-required]
+        """Put the connection into the ASGI scope, and the function that breaks it, for faults."""
+        scope: Any = self.scope
+        scope[ABORT] = self._abort
         super().on_headers_complete()
+        scope[web.CONNECTION] = _Connection(self.transport, self.cycle)
         self._await(_Awaited.BODY)
         if self.parser.should_upgrade():  # nothing can follow: the parser takes it for a protocol
             self.cycle.keep_alive = False

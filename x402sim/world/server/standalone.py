@@ -15,7 +15,7 @@ from x402sim.rng import Rng
 from x402sim.service.entitlements import Entitlements
 from x402sim.service.issue import Issuer
 from x402sim.service.setup import Setup
-from x402sim.service.state import Service, waits
+from x402sim.service.state import Service
 from x402sim.service.store import Store
 from x402sim.service.upstream.explorer import ExplorerClient
 from x402sim.service.upstream.facilitator import FacilitatorClient
@@ -43,8 +43,6 @@ def open_service(setup: Setup, file: Path | None) -> tuple[Process, httpx.AsyncC
         facilitator=FacilitatorClient(http, setup),
         explorer=ExplorerClient(http, setup),
         rpc=RpcClient(http, setup),
-        pending_waits=waits(*setup.settings.pending_wait_s),
-        refund_waits=waits(*setup.settings.refund_wait_s),
     )
     return Process(service), http
 

@@ -34,6 +34,15 @@ MAX_PORT = 65_535
 TIMEOUT_S = 30.0
 
 
+def left_ahead(url: str, seconds: float) -> str:
+    """Return what it means that the clock of a server is left so far ahead, and what to do."""
+    return (
+        f"the clock of {url} is left {seconds:.0f} s ahead of real time, because time was advanced "
+        "there. It cannot go back, as blocks have that time. What a payer with a right clock signs "
+        "has expired there, and is refused: restart the server, with --db on a new file"
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Deployment:
     """The service at `url`; raises `ValueError` for an invalid URL.
@@ -84,7 +93,7 @@ class Deployment:
             base_url=root + "/_sim", timeout=TIMEOUT_S, transport=transport
         ) as control:
             who = await _meet(control, clock, self.url)
-            offers = _offers(who)
+            offers, met_s = _offers(who), clock.skew_s
             funded = None if Need.FUNDS in offers else self._funded()
             with closing(Journal(file=plan.journal)) as journal:
                 yield OpenStage(
@@ -98,6 +107,7 @@ class Deployment:
                     latency_to=plan.latency_to,
                     control=control if who else None,
                     advance=_advancing(control, clock),
+                    ahead_s=lambda: clock.skew_s if clock.skew_s > met_s else 0.0,
                     to_facilitator=(lambda: _bounded(self.limits)) if who else None,
                     facilitator_url=root + "/facilitator",
                     funded=funded,

@@ -68,6 +68,8 @@ class OpenStage:
     """A client of the control API; None without one."""
     advance: Callable[[float], Awaitable[None]]
     """Advances the world's time by a number of seconds."""
+    ahead_s: Callable[[], float] = lambda: 0.0
+    """Returns how far a server's clock is left ahead of real time, if it was advanced here."""
     parts: Parts | None = None
     """The world's parts, if it runs in this process."""
     another_service: Callable[[], Awaitable[ServiceName]] | None = None

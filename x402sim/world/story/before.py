@@ -5,11 +5,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
-import msgspec
 
 from x402sim.printable import printable
 from x402sim.protocol.crypto import ZERO_ADDRESS, checksum
+from x402sim.protocol.messages import BadMessage, decode
 from x402sim.world.control.messages import Transfer, Who
+
+MOST = 1_000_000
+"""The arrays and objects in an answer: a world that runs for long has many transfers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,19 +33,22 @@ class Before:
     async def seen_by(cls, control: httpx.AsyncClient, others: Iterable[str] = ()) -> "Before":
         """Ask the control API; `others` are merchants but the first service's.
 
-        Raises `ConnectionError` if it refuses.
+        Raises `ConnectionError` if it refuses, or if its answer cannot be read.
         """
 
-        async def ask(method: str, path: str, body: Any = None) -> Any:
+        async def ask(method: str, path: str, kind: Any, body: Any = None) -> Any:
             answer = await control.request(method, path, json=body or {})
             if answer.status_code != 200:
                 raise ConnectionError(f"the world refused {path!r}: {printable(answer.text)}")
-            return answer.json()
+            try:
+                return decode(answer.content, kind, most=MOST)
+            except BadMessage as wrong:
+                raise ConnectionError(f"the world's answer to {path!r}: {wrong}") from wrong
 
-        who = msgspec.convert(await ask("GET", "/who"), Who)
+        who: Who = await ask("GET", "/who", Who)
         accounts = [who.pay_to, *others]
-        held = await ask("POST", "/balances", {"accounts": accounts})
-        moved = msgspec.convert(await ask("GET", "/transfers"), list[Transfer])
+        held = await ask("POST", "/balances", list[str], {"accounts": accounts})
+        moved = await ask("GET", "/transfers", list[Transfer])
         return cls(
             pay_to=who.pay_to,
             token_owner=who.token_owner,

@@ -11,6 +11,7 @@ from typing import assert_never
 
 from x402sim import events
 from x402sim.journal import Entry
+from x402sim.service.issue import PAY
 from x402sim.service.store import Store
 from x402sim.world.assembly.parts import Parts
 
@@ -81,12 +82,12 @@ class Invariants:
 
     def _look_at_exchange(self, event: events.ExchangeEvent) -> Iterator[Broken]:
         match event:
+            case events.RequestSent(authorization=str(authorization)) if self._is_one_step(event):
+                self._paying[event.exchange] = self._known(authorization)
             case events.RequestSent(authorization=str(authorization), payment_id=str(payment_id)):
                 self._offer(_packed(authorization), payment_id)
             case events.RequestSent(method="POST", payment_id=str(payment_id)):
                 self._shown[event.exchange] = payment_id
-            case events.RequestSent(authorization=str(authorization)) if self._is_paid_here(event):
-                self._paying[event.exchange] = self._known(authorization)
             case events.AnswerReceived() | events.NoAnswer():
                 paying = self._paying.pop(event.exchange, None)
                 if paying is not None and isinstance(event, events.AnswerReceived):
@@ -99,9 +100,9 @@ class Invariants:
             case _:
                 assert_never(event)
 
-    def _is_paid_here(self, event: events.RequestSent) -> bool:
-        """Tell whether a request goes to a service, which a payment in one step is for."""
-        return event.to in self._parts.services
+    def _is_one_step(self, event: events.RequestSent) -> bool:
+        """Tell whether a request with an authorization pays in one step."""
+        return event.to in self._parts.services and event.path != PAY
 
     def _served_in_one_step(
         self, event: events.AnswerReceived, authorization: bytes

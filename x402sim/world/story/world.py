@@ -2,6 +2,7 @@
 
 from __future__ import annotations  # so that help(World) shows short names of types
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from x402sim.world.assembly.recipe import Recipe
 from x402sim.world.chains.backend import ChainBackend
 from x402sim.world.chains.block_times import BlockTimes, FixedBlocks
 from x402sim.world.chains.parse import DEFAULT_CHAIN, parse_chain
+from x402sim.world.stages.deployment import left_ahead
 from x402sim.world.stages.in_process import InProcess
 from x402sim.world.stages.parse import parse_stage
 from x402sim.world.stages.stage import OpenStage, Plan, Stage
@@ -33,6 +35,8 @@ from x402sim.world.story.play import Description, play_on
 from x402sim.world.story.quiet import quiet_service
 from x402sim.world.story.scenario import Scenario, Story, find, scenario_of
 from x402sim.world.transport.latency import LatencySpec, latency_of
+
+log = logging.getLogger("x402sim")
 
 RECEIVERS = ("service", "facilitator", "explorer", "rpc")
 
@@ -183,7 +187,10 @@ class World:
         be opened.
         """
         scenario = find([story])[0] if isinstance(story, str) else scenario_of(story)
-        return finished(self.on.run(self.chain, lambda: self._play(scenario)))
+        run = finished(self.on.run(self.chain, lambda: self._play(scenario)))
+        if run.ahead_s:
+            log.warning(left_ahead(run.on, run.ahead_s))
+        return run
 
     async def _play(self, scenario: Scenario) -> Run:
         elapsed = stopwatch()
@@ -195,7 +202,8 @@ class World:
             live = await LiveWorld.on(stage, self._network_on(stage))
             try:
                 await play_on(live, scenario, self._description())
-                return Run(journal=stage.links.journal, on=self.on.name, real_s=elapsed())
+                journal, ahead_s = stage.links.journal, stage.ahead_s()
+                return Run(journal=journal, on=self.on.name, real_s=elapsed(), ahead_s=ahead_s)
             finally:
                 await live.close()
 

@@ -5,7 +5,7 @@ where the fault is written, and so is a field that the kind does not use.
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Any, Literal, cast, get_args, get_type_hints
@@ -69,7 +69,7 @@ class Fault(
         when the fault is added. The node has one path: give its method in `contains`.
     contains
         A text in the path, the query or the body, such as "eth_getLogs" or a payment id, also in
-        the JSON of a payment header; default "", which is any.
+        the JSON of a payment header, in upper or lower case; default "", which is any.
     skip
         How many of the requests that fit pass first; default 0.
     times
@@ -241,9 +241,9 @@ class Faults:
             raise TypeError(f"a fault is a Fault or a function of a request, not {rule!r}")
         self._rules.append((rule, on_error))
 
-    def clear(self) -> None:
-        """Remove all faults."""
-        self._standing.clear()
+    def clear(self, keep: Collection[str] = ()) -> None:
+        """Remove all faults, but those that strike what contains one of the texts to `keep`."""
+        self._standing = [each for each in self._standing if each.fault.contains in keep]
         self._rules.clear()
 
     def standing(self) -> list[Fault]:
@@ -302,15 +302,16 @@ _HEADER = re.compile(rb'"paymentHeader"\s*:\s*"([^"\\]*)"')
 
 
 def _contains(request: bytes, wanted: str) -> bool:
-    """Tell whether a text is in a request, or in the JSON of its payment header.
+    """Tell whether a text is in a request, or in the JSON of its payment header, in any case.
 
-    How a service spells the header that it passes on is its own choice.
+    How a service spells the header that it passes on, and addresses in it, is its own choice.
     """
-    if wanted.encode() in request:
+    sought = wanted.encode().lower()
+    if sought in request.lower():
         return True
     found = _HEADER.search(request)
     try:
-        return found is not None and wanted.encode() in json_of_header(found[1].decode())
+        return found is not None and sought in json_of_header(found[1].decode()).lower()
     except (BadMessage, UnicodeDecodeError):
         return False  # no payment header that anybody could read
 

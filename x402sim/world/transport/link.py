@@ -7,6 +7,7 @@ other. The journal gets `RequestSent`, then `AnswerReceived`, or `NoAnswer` with
 import asyncio
 import itertools
 from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
 
@@ -21,6 +22,7 @@ from x402sim.protocol.header import authorization_of, decode_header
 from x402sim.protocol.messages import BadMessage, decode
 from x402sim.protocol.x402 import PAYMENT_HEADERS, read_payment
 from x402sim.rng import Stream
+from x402sim.web import CONNECTION
 from x402sim.world.transport.latency import Latency
 from x402sim.world.transport.middleware import ABORT
 
@@ -84,11 +86,27 @@ class Asgi(httpx.AsyncBaseTransport):
             conclude(kind(f"the connection is {how}", request=request))
 
         try:
-            await self._app(_scope(request, abort), receive, send)
+            scope = _scope(request, abort) | {CONNECTION: _Caller(answered)}
+            await self._app(scope, receive, send)
         except Exception as bug:  # noqa: BLE001 - the application has logged and answered it
             conclude(httpx.RemoteProtocolError(repr(bug), request=request))
         finally:
             conclude(httpx.RemoteProtocolError("the server sent no answer", request=request))
+
+
+@dataclass(frozen=True, slots=True)
+class _Caller:
+    """The caller of one request, as a connection."""
+
+    answered: "asyncio.Future[httpx.Response]"
+
+    def is_closed(self) -> bool:
+        """Tell whether the caller has given up."""
+        return self.answered.done()
+
+    def is_answered(self) -> bool:
+        """Tell whether the caller has the answer."""
+        return self.answered.done() and not self.answered.cancelled()
 
 
 def _scope(request: httpx.Request, abort: Callable[[str], Awaitable[None]]) -> dict[str, Any]:

@@ -5,12 +5,13 @@ is cut off, or longer than any part reads: it passes as it comes.
 """
 
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import assert_never
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from x402sim.clock import Clock
-from x402sim.web import MAX_BODY_BYTES
+from x402sim.web import CONNECTION, MAX_BODY_BYTES
 from x402sim.world.transport.faults import Fault, Faults, Victim, value_of
 
 ABORT = "x402sim.abort"
@@ -49,6 +50,21 @@ def faulty(
     return middleware
 
 
+@dataclass(frozen=True, slots=True)
+class _Buffered:
+    """The connection to a fault, which breaks while the answer is written, or takes it all."""
+
+    is_heard: bool
+
+    def is_closed(self) -> bool:
+        """Always False: it is there until the answer is written."""
+        return False
+
+    def is_answered(self) -> bool:
+        """Tell whether somebody gets the answer."""
+        return self.is_heard
+
+
 class _Request:
     """A buffered request, which can be passed to the victim more than once."""
 
@@ -59,9 +75,9 @@ class _Request:
         self._receive, self.send = receive, send
 
     async def work(self, *, is_heard: bool = True) -> list[Message]:
-        """Pass the request to the victim; return its answer.
+        """Pass the request to the victim; return its answer, which counts as answered.
 
-        If nobody will get the answer, the victim can see that the client has hung up.
+        If nobody will get the answer, the victim can see that it was not written.
         """
         answer: list[Message] = []
 
@@ -69,7 +85,8 @@ class _Request:
             answer.append(message)
 
         body: Message = {"type": "http.request", "body": self._body, "more_body": False}
-        await self._app(self._scope, _replayed([body], self._receive if is_heard else _gone), keep)
+        scope = {**self._scope, CONNECTION: _Buffered(is_heard=is_heard)}
+        await self._app(scope, _replayed([body], self._receive if is_heard else _gone), keep)
         return answer
 
     async def abort(self, how: str) -> None:

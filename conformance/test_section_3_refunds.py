@@ -1,0 +1,146 @@
+"""Section 3: what is left of a session is refunded, and not more, whatever happens meanwhile.
+
+Several sessions of one payer, deposits of odd sizes, a facilitator in trouble, a restart.
+"""
+
+import asyncio
+from typing import Any
+
+from x402sim.spec.ground import derived
+from x402sim.suite.check import check
+from x402sim.suite.ending import (
+    CLOCK_END_S,
+    Ending,
+    expect_refunded,
+    in_trouble_s,
+    more_cents,
+    open_ending,
+    refunded_s,
+    unit_s,
+    until_over,
+)
+from x402sim.suite.expect import expect_not_served
+from x402sim.suite.probe import Probe
+
+ODD_CENTS = 434
+"""With a cent more, 4.35: as a binary fraction it is less."""
+RESTART_S = 8
+"""Longer than a restart takes, mostly."""
+USED_S, USED_AT = 8, (0.4, 0.8)
+"""A session that lasts so long is used at these parts of it; another check may act just then."""
+SETTLE: dict[str, Any] = {"victim": "facilitator", "path": "/settle"}
+DONE: dict[str, Any] = {**SETTLE, "does": "answer", "work_done": True}
+FAILED = (
+    '{"x402Version":1,"event":"payment.failed","network":"cronos-testnet",'
+    '"timestamp":"2026-01-01T00:00:00.000Z","error":"Transaction failed on-chain"}'
+)
+TROUBLE: dict[str, dict[str, Any]] = {
+    "its answer is lost": {**SETTLE, "does": "lose answer"},
+    "it is answered 504, and done": {**DONE, "status": 504},
+    "it is answered with an empty object, and done": {**DONE, "status": 200, "body": "{}"},
+    "it is answered late": {**SETTLE, "does": "delay answer", "seconds": 4},
+    "it is refused": {**SETTLE, "does": "refuse"},
+    "it is answered 500": {**SETTLE, "does": "answer", "status": 500},
+    "it fails, says a 200": {**SETTLE, "does": "answer", "status": 200, "body": FAILED},
+}
+"""What befalls the first attempt at a refund."""
+UNSPENT = derived(
+    "3: A session expires",
+    "2.6: Remaining budget",
+    step="What was spent is not refunded, and what was refunded is not unspent any more: the "
+    "refunds of a session are its unspent balance, however many attempts they take.",
+)
+
+
+@check(
+    "3/expiry-refund",
+    ground=UNSPENT,
+    baseline="session",
+    needs="funds, sessions, world",
+    waits=refunded_s,
+)
+async def each_session_is_refunded(probe: Probe) -> None:
+    """A payer of several sessions gets the rest of each, and odd amounts are refunded exactly."""
+    payer = await probe.money.payer()
+    two, three = await probe.budget_for(2), await probe.budget_for(3)
+    odd = await more_cents(probe, 1, ODD_CENTS)
+    endings = await asyncio.gather(  # they end at the same time
+        open_ending(probe, two, payer, spends=1),
+        open_ending(probe, two, payer, spends=1),
+        open_ending(probe, three, payer),
+        open_ending(probe, odd, spends=1),
+        open_ending(probe, two),
+    )
+    await until_over(probe, endings[0])
+    await expect_refunded(probe, *endings)
+
+
+@check(
+    "3/refund-once",
+    ground=UNSPENT,
+    baseline="session",
+    needs="funds, sessions, world",
+    waits=in_trouble_s,
+)
+async def a_refund_comes_once_whatever_fails(probe: Probe) -> None:
+    """Whatever befalls the first attempt at a refund, exactly the unspent amount is refunded."""
+    endings: list[Ending] = []
+    for trouble in TROUBLE.values():
+        ending = await open_ending(probe, await probe.budget_for(2), spends=len(endings) % 2)
+        await probe.world.lasting_fault(trouble, ending.session.paid.payer.address)
+        endings.append(ending)
+    await until_over(probe, endings[-1])
+    if probe.setting.advance is not None:  # a second attempt, and a third, have their time
+        for _ in range(3):
+            await probe.wait(CLOCK_END_S)
+    await expect_refunded(probe, *endings, is_in_trouble=True)
+
+
+@check(
+    "3/refund-once",
+    ground=UNSPENT,
+    baseline="session",
+    needs="funds, sessions, world, restart",
+    waits=refunded_s,
+)
+async def a_restart_refunds_nothing_twice(probe: Probe) -> None:
+    """After a restart, no refund comes again; a session that is still served is refunded, too."""
+    over = await open_ending(probe, await probe.budget_for(2), spends=1)
+    await until_over(probe, over)
+    await expect_refunded(probe, over)
+    await probe.wait_for_the_restart()
+    open_still = await open_ending(probe, await probe.budget_for(4), spends=1, lasts_s=RESTART_S)
+    await probe.restart()
+    session_id, price_base = open_still.session.session_id, over.spent_base
+    served = (await probe.ask(session_id=session_id)).has_content
+    spent_base = open_still.spent_base + served * price_base
+    kept = Ending(open_still.session, spent_base, open_still.begun_s, open_still.duration)
+    await until_over(probe, kept)
+    # Where sessions are kept is open: one that is not served any more need not be known.
+    await expect_refunded(probe, over, *([kept] if served else []))
+
+
+@check(
+    "3/expiry-refund",
+    ground=derived(
+        "3: A session expires",
+        "4.4: duration",
+        step="duration is the length of the session, and not of a pause: using it does not "
+        "move its end.",
+    ),
+    baseline="session",
+    needs="funds, sessions",
+    deposits="0.04",
+    waits=lambda setting: max(setting.target.sessions.shortest * unit_s(setting), USED_S) + 4,
+)
+async def a_session_in_use_ends_too(probe: Probe) -> None:
+    """A session that is used until shortly before its end serves nothing after it."""
+    await probe.wait_for_the_rest()  # else another check may act when it is to be used
+    ending = await open_ending(probe, await probe.budget_for(4), lasts_s=USED_S)
+    begun_s, session_id = ending.begun_s, ending.session.session_id
+    lasts_s = ending.duration * unit_s(probe.setting)
+    for part in USED_AT if probe.setting.advance is None else ():
+        await probe.wait(begun_s + part * lasts_s - probe.clock.now())
+        await probe.ask(session_id=session_id)
+    await until_over(probe, ending)
+    expect_not_served(await probe.ask(session_id=session_id))

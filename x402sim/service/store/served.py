@@ -1,0 +1,40 @@
+"""Which payments were served, and which are being answered now.
+
+A payment in one step buys one answer (decision 5/authorization-once). Who is about to answer takes
+it first; it counts as served once the answer was written.
+"""
+
+from x402sim.service.store.database import Database
+
+
+class Served:
+    """The marks of served payments in the database."""
+
+    def __init__(self, database: Database) -> None:
+        self._db = database
+
+    def mark(self, payment_id: str, resource: str) -> None:
+        """Record that a payment was served."""
+        self._db.execute("INSERT OR IGNORE INTO served VALUES (?, ?)", payment_id, resource)
+
+    def is_marked(self, payment_id: str) -> bool:
+        """Tell whether a payment was served."""
+        return self._db.one("SELECT 1 FROM served WHERE payment_id = ?", payment_id) is not None
+
+    def begin(self, payment_id: str) -> bool:
+        """Take the one answer of a payment; False if it is taken.
+
+        It is free again after `end`, or when the process that took it has ended.
+        """
+        return self._db.changed(
+            "INSERT OR IGNORE INTO answering SELECT ?1 "
+            "WHERE NOT EXISTS(SELECT 1 FROM served WHERE payment_id = ?1)",
+            payment_id,
+        )
+
+    def end(self, payment_id: str, resource: str, *, is_served: bool) -> None:
+        """Record that the answer was written, or that the client has not waited for it."""
+        with self._db.transaction():
+            if is_served:
+                self.mark(payment_id, resource)
+            self._db.execute("DELETE FROM answering WHERE payment_id = ?", payment_id)

@@ -1,0 +1,135 @@
+"""How does a check see the end of a session that ends soon, and what is refunded then?
+
+Where a clock turns, it is advanced beyond any end; otherwise the time is waited for.
+"""
+
+from dataclasses import dataclass
+
+from x402sim.payer.wallet import Wallet
+from x402sim.protocol.money import to_base
+from x402sim.suite.answers import OpenSession
+from x402sim.suite.expect import expect, expect_served
+from x402sim.suite.probe import Probe
+from x402sim.suite.setting import Setting
+from x402sim.suite.verdict import Skipped
+
+CLOCK_DURATION, CLOCK_END_S = 60, 3960
+"""A duration where the clock turns, in seconds or minutes, and when such a session is over."""
+GRACE_S = 2
+SOON_S, LONG_S = 10, 300
+"""How long a refund is waited for that has no known time, at once and in a patient run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """A session that ends soon: what was spent of it, and when it was opened (Unix seconds)."""
+
+    session: OpenSession
+    spent_base: int
+    begun_s: float
+    duration: int
+
+    @property
+    def unspent_base(self) -> int:
+        """What is to be refunded."""
+        return self.session.paid.challenge.amount_base - self.spent_base
+
+
+def unit_s(setting: Setting) -> int:
+    """Return the seconds in a unit of duration; 1 if it is not known."""
+    return setting.target.sessions.duration_unit_s or 1
+
+
+def refunded_s(setting: Setting) -> float:
+    """Return how long the refund of a session that ends soon takes, at most."""
+    end_s = setting.target.sessions.shortest * unit_s(setting) + GRACE_S
+    return end_s + within_s(setting)
+
+
+def in_trouble_s(setting: Setting) -> float:
+    """Return how long it takes if the first attempt at the refund fails, at most."""
+    return refunded_s(setting) + (within_s(setting) if setting.patient else 0)
+
+
+def within_s(setting: Setting) -> float:
+    """Return how long after its end the refund of a session is waited for."""
+    return max(setting.target.sessions.refund_within_s, LONG_S if setting.patient else SOON_S)
+
+
+async def open_ending(
+    probe: Probe, max_spend: str, payer: Wallet | None = None, *, spends: int = 0, lasts_s: int = 0
+) -> Ending:
+    """Open a session that ends soon, not before `lasts_s`, and spend some requests of it."""
+    duration = max(probe.target.sessions.shortest, -(-lasts_s // unit_s(probe.setting)))
+    if probe.setting.advance is not None:
+        duration = CLOCK_DURATION
+    offered = await probe.ask_session(max_spend, duration)
+    if 400 <= offered.status < 500 and offered.status != 402:
+        raise Skipped(f"no session of {max_spend} for {duration}: {offered.summary}")
+    begun_s = probe.clock.now()
+    session = await probe.open_session(max_spend, payer, duration=duration)
+    price_base = (await probe.challenge()).amount_base
+    for _ in range(spends):
+        answer = await probe.ask(session_id=session.session_id)
+        if not answer.has_content and probe.setting.advance is None:
+            raise Skipped(f"its session was over too soon, see sessions.shortest: {answer.summary}")
+        expect_served(answer)
+    return Ending(session, spends * price_base, begun_s, duration)
+
+
+async def more_cents(probe: Probe, requests: int, cents: int) -> str:
+    """Return the budget for some requests, and some cents more."""
+    whole_base = to_base(await probe.budget_for(requests), 6) + cents * 10_000
+    return f"{whole_base // 10**6}.{whole_base % 10**6 // 10_000:02}"
+
+
+async def until_over(probe: Probe, ending: Ending) -> None:
+    """Wait for the end of a session; raises `Skipped` if it may be later."""
+    end_s = (
+        CLOCK_END_S
+        if probe.setting.advance is not None
+        else ending.duration * unit_s(probe.setting)
+    )
+    await probe.wait(ending.begun_s + end_s + GRACE_S - probe.clock.now())
+    answer = await probe.ask(session_id=ending.session.session_id)
+    is_known = probe.setting.advance is not None or probe.target.sessions.duration_unit_s
+    if answer.has_content and not is_known:
+        raise Skipped("its session is not over, and the unit of duration is not known")
+
+
+async def expect_refunded(probe: Probe, *endings: Ending, is_in_trouble: bool = False) -> None:
+    """Fail unless the payers of sessions that are over get back what they have not spent.
+
+    More is a failure in any case, also if it comes later. `Skipped` is raised for less if the rest
+    may still come: if its time is not known, or the first attempt `is_in_trouble`.
+    """
+    payers = {each.session.paid.payer.address: each.session.paid.payer for each in endings}
+    wanted = dict.fromkeys(payers, 0)
+    for each in endings:
+        wanted[each.session.paid.payer.address] += each.unspent_base
+
+    async def received() -> dict[str, int]:
+        return {it: sum(await probe.world.received(payer)) for it, payer in payers.items()}
+
+    async def are_there() -> bool:
+        found = await received()
+        return all(found[payer] >= wanted[payer] for payer in wanted)
+
+    left_s = within_s(probe.setting)
+    if is_in_trouble:  # a second attempt may come although the first has succeeded
+        await probe.wait(SOON_S)
+        left_s += (left_s if probe.setting.patient else 0) - SOON_S
+    await probe.eventually(are_there, left_s)
+    found = await received()
+    is_known = probe.target.sessions.refund_within_s and not is_in_trouble
+    is_due = is_known or probe.setting.patient or probe.setting.advance is not None
+    for payer, base in wanted.items():
+        if found[payer] > base or is_due:
+            deposit = next(it for it in endings if it.session.paid.payer.address == payer)
+            show = deposit.session.paid.receipt.show
+            expect("refunds of one payer in all, on the ledger", found[payer], base, show)
+    if any(found[payer] < base for payer, base in wanted.items()):
+        raise Skipped(
+            f"{left_s:.0f} s after the end a refund had not come, and how late it may be is not "
+            "known: set sessions.refund_within_s, and give --patient"
+        )

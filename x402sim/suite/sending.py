@@ -1,0 +1,159 @@
+"""How is one request sent? It waits while the target is busy, and goes on where the target moved.
+
+If the target takes no connection any more, the last request before is named; where the run can
+restart the target, that request is sent again alone, to find out whether it is the cause.
+"""
+
+import itertools
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+
+import httpx
+
+from x402sim.suite import redact, wire
+from x402sim.suite.setting import RunState, Setting
+from x402sim.suite.turns import RestartFailed
+from x402sim.suite.verdict import CheckFailed, Inconclusive
+
+STOP_TRIES, STOP_S = 6, 0.5
+"""How often, and in which distance, a target is tried that takes no connection any more."""
+TOLD_S = 2.0
+"""A wait of this long is told."""
+MOVED = (307, 308)
+"""Redirects that keep the method and the body."""
+MOST_MOVES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Last:
+    """The last request that reached the target: of which id, and what came of it."""
+
+    request: httpx.Request
+    check_id: str
+    outcome: str
+
+    @property
+    def line(self) -> str:
+        """The request in a line."""
+        size = len(self.request.content)
+        body = f" with a body of {size} bytes" if size > 1000 else ""
+        path = redact.redacted(self.request.url.raw_path.decode())
+        return f"{self.request.method} {path}{body}"
+
+    def __str__(self) -> str:
+        """Return the request in a line, and the id that it is of."""
+        return f"{self.line} (of {self.check_id or 'the preflight'})"
+
+
+async def answered(
+    setting: Setting, state: RunState, request: httpx.Request, *, may_retry_503: bool
+) -> httpx.Response:
+    """Send a request until it is taken; raises `Inconclusive` if the target stays busy."""
+    waited_s = 0.0
+    for before in itertools.count():
+        await state.pace.turn(setting.clock)
+        response = await setting.http.send(request)
+        wait_s = wire.wait_s(
+            response, before=before, now_s=setting.clock.now(), may_retry_503=may_retry_503
+        )
+        state.has_answered = True
+        if wait_s is None:
+            return response
+        waited_s += wait_s
+        if waited_s > wire.PATIENCE_S:
+            break
+        if wait_s >= TOLD_S:
+            said = f"as the target asks in its {response.status_code}"
+            setting.tell(f"waiting for {wait_s:.0f} s, {said}")
+        state.pace.hold(setting.clock, wait_s)
+    raise Inconclusive(
+        f"the target answers {response.status_code} and asks to wait {wait_s:.0f} s more, "
+        f"after {wire.PATIENCE_S:.0f} s: give --rate, below its limit"
+    )
+
+
+async def followed(
+    setting: Setting, state: RunState, request: httpx.Request, *, may_retry_503: bool
+) -> httpx.Response:
+    """Send a request, and again where the target has moved on its own host."""
+    for _ in range(MOST_MOVES):
+        response = await answered(setting, state, request, may_retry_503=may_retry_503)
+        there = request.url.join(response.headers.get("location", ""))
+        is_here = (there.scheme, there.netloc) == (request.url.scheme, request.url.netloc)
+        if response.status_code not in MOVED or not is_here or there == request.url:
+            break
+        request = httpx.Request(
+            request.method, there, headers=request.headers, content=request.content
+        )
+    return response
+
+
+async def examine_stop(
+    setting: Setting, state: RunState, last: Last | None, error: httpx.TransportError
+) -> None:
+    """Return if the target still takes connections; else raise what is known of its end.
+
+    `last` is the last request that reached it. Raises `CheckFailed` if that ends the target
+    again, alone after a restart, and `Inconclusive` if it does not, or cannot be tried.
+    """
+    if not await _has_stopped(setting, state):
+        return
+    at = f"{datetime.fromtimestamp(setting.clock.now(), UTC):%H:%M:%S} UTC"
+    after = f", after {last}, which was {last.outcome}" if last else ""
+    said = f"the service stopped answering at {at}{after}"
+    if last is None or setting.restart is None:
+        way = "; give --restart COMMAND to have that request tried again alone" if last else ""
+        state.stopped = said + way
+        raise Inconclusive(state.stopped) from error
+    try:
+        is_cause = await _stops_again(setting, state, last.request)
+    except RestartFailed as problem:
+        state.stopped = f"{said}; it was not restarted: {problem}"
+        raise Inconclusive(state.stopped) from error
+    if not is_cause:
+        raise Inconclusive(f"{said}; after a restart, that request alone did not stop it")
+    raise CheckFailed(
+        "a service that goes on answering",
+        f"an answer to {last}",
+        f"{said}; sent again alone, after a restart, it has stopped the service again",
+        partial(redact.exchange, last.request, None, last.outcome, setting.secrets),
+    ) from error
+
+
+async def _stops_again(setting: Setting, state: RunState, request: httpx.Request) -> bool:
+    """Restart the target, send one request, and tell whether it has stopped; it runs afterwards."""
+    assert setting.restart is not None
+    await setting.restart()
+    state.offers.clear()
+    again = httpx.Request(
+        request.method,
+        request.url,
+        headers=request.headers,
+        content=request.content,
+        extensions=request.extensions,
+    )
+    with suppress(httpx.TransportError):  # the question is whether it goes on answering
+        await setting.http.send(again)
+    if not await _has_stopped(setting, state):
+        return False
+    await setting.restart()
+    return True
+
+
+async def _has_stopped(setting: Setting, state: RunState) -> bool:
+    """Tell whether the target, which has answered before, takes no connection for a while."""
+    if setting.advance is not None or not state.has_answered:
+        return False
+    for attempt in range(STOP_TRIES + 1):
+        if attempt:
+            await setting.clock.sleep(STOP_S)
+        try:
+            await setting.http.send(setting.http.build_request("GET", "/"))
+        except httpx.ConnectError:
+            continue
+        except httpx.TransportError:
+            return False
+        return False
+    return True
