@@ -118,6 +118,24 @@ def test_background_work_waits_for_the_restart(on: str) -> None:
     play(story, on)
 
 
+def test_a_crash_ends_an_indexer_run_that_was_asked_for(on: str) -> None:
+    """The defect: the run of the dead process went on beside that of the next one."""
+
+    async def story(world: LiveWorld) -> None:
+        alice = await world.payer("alice", balance="1.00")
+        assert (await alice.buy()).status == 200
+        await world.fault(Fault(victim="explorer", does="delay answer", seconds=10))
+        indexing = asyncio.create_task(world.run_indexer())
+        await world.clock.sleep(5)
+        await world.crash()
+        began_s = world.clock.now()
+        assert (await indexing)["asked"] == 0
+        assert world.clock.now() == pytest.approx(began_s, abs=0.1)
+        assert (await world.run_indexer())["matched"] == 1
+
+    play(story, on)
+
+
 @pytest.mark.parametrize("does", ["lose answer", "truncate", "duplicate", "delay answer"])
 def test_a_fault_in_front_of_a_service_that_is_down(on: str, does: str) -> None:
     """The fault strikes a refused connection, of which there is no answer to delay or halve."""

@@ -5,8 +5,9 @@ at that pace, never twice in one instant.
 """
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 
 from starlette.applications import Starlette
 from starlette.routing import Route
@@ -18,6 +19,8 @@ from x402sim.service.background import Phases, in_step, run_background
 from x402sim.service.state import Service, restarted
 from x402sim.world.assembly.hooks import NO_HOOKS, Hooks
 from x402sim.world.transport.middleware import ABORT
+
+T = TypeVar("T")
 
 RESTART_S = 1.0
 """Seconds from a crash until the service runs again, on the clock of the world."""
@@ -61,6 +64,22 @@ class Process:
                 raise
             task.uncancel()
             await scope[ABORT]("lost")
+        finally:
+            self._tasks.discard(task)
+
+    async def do(self, job: Callable[[Service], Awaitable[T]]) -> T | None:
+        """Return `job(service)`, done by this process once it runs; None if a crash cut it."""
+        await self.runs()
+        life, task = self.crashes, asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        try:
+            return await job(self.service)
+        except asyncio.CancelledError:
+            if life == self.crashes:
+                raise
+            task.uncancel()
+            return None
         finally:
             self._tasks.discard(task)
 

@@ -68,9 +68,8 @@ async def advance(context: Context, asked: Advance) -> Any:
 
 
 async def _expire_and_reconcile(parts: Parts) -> None:
-    await parts.process.runs()
-    await sessions.expire(parts.service)
-    await reconcile(parts.service)
+    await parts.process.do(sessions.expire)
+    await parts.process.do(reconcile)
 
 
 async def skew(context: Context, asked: Skew) -> Any:

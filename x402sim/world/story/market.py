@@ -70,10 +70,9 @@ async def crash(stage: OpenStage, service: events.ServiceName) -> None:
 
 
 async def run_indexer(stage: OpenStage, service: events.ServiceName) -> dict[str, Any]:
-    """Run the indexer of a service but the first; return its counts."""
-    counts: dict[str, Any] = msgspec.to_builtins(
-        await indexer.run(_process_of(stage, service).service)
-    )
+    """Run the indexer of a service but the first; return its counts, 0 if a crash cut it short."""
+    done = await _process_of(stage, service).do(indexer.run) or indexer.IndexerRun()
+    counts: dict[str, Any] = msgspec.to_builtins(done)
     return counts
 
 
