@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from x402sim.printable import printable, printable_lines
 from x402sim.spec.needs import Need
 from x402sim.suite.check import Baseline, Check
 from x402sim.suite.command import hidden, skipped
@@ -24,6 +23,7 @@ from x402sim.suite.probe import Probe
 from x402sim.suite.remote import Access, NotReady, reach
 from x402sim.suite.setting import Setting
 from x402sim.suite.verdict import Outcome, Result
+from x402sim.text.printable import printable, printable_lines
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -10,9 +10,17 @@ from starlette.routing import Route
 
 from x402sim.clock import Clock
 from x402sim.events import AnswerSent
+from x402sim.http.web import (
+    MAX_BODY_BYTES,
+    Refused,
+    answer,
+    application,
+    parse,
+    read_body,
+    recorded,
+)
 from x402sim.journal import Journal
 from x402sim.protocol.messages import SessionRequest
-from x402sim.web import MAX_BODY_BYTES, Refused, answer, application, parse, read_body, recorded
 
 SECRET = "the secret of line 42"
 

@@ -117,7 +117,7 @@ def _async(make: Callable[[str, float], httpx.Auth], place: Callable[[str], str]
 
 def access(url: str, deadline_s: float, **more: Any) -> Access:
     try:
-        from x402sim.bounded import Limits
+        from x402sim.http.bounded import Limits
     except ImportError:
         return Access(base_url=url, target=Target(), **more)
     return Access(
@@ -179,7 +179,7 @@ def story(url: str, deadline_s: float) -> Deployment:
     where = url + "/200"
     if "limits" not in Deployment.__dataclass_fields__:
         return Deployment(where)
-    from x402sim.bounded import Limits
+    from x402sim.http.bounded import Limits
 
     return Deployment(where, limits=Limits(deadline_s=deadline_s))
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.bounded.hostile_peer import HABITS, SAMPLE, Server, serving
 from tests.bounded.readers import READERS
-from x402sim.bounded import MIB
+from x402sim.http.bounded import MIB
 from x402sim.world.control.limits import JOURNAL_ANSWER_BYTES
 
 DEADLINE_S = 0.4

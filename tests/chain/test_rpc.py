@@ -37,10 +37,10 @@ from x402sim.chain.rpc import jsonrpc
 from x402sim.chain.rpc.app import MAX_BATCH, rpc_app, rpc_route
 from x402sim.chain.rpc.methods import METHODS
 from x402sim.clock import Clock
+from x402sim.http.web import MAX_BODY_BYTES, application
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address, Hash, checksum, keccak256, to_hex
 from x402sim.protocol.networks import TESTNET
-from x402sim.web import MAX_BODY_BYTES, application
 
 
 @pytest.fixture

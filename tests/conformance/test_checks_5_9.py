@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from starlette.requests import Request
 
-from x402sim import TESTNET, web
+from x402sim import TESTNET
+from x402sim.http import web
 from x402sim.protocol.refusals import Refusal
 from x402sim.service import app, gate
 from x402sim.service.entitlements import Entitlements

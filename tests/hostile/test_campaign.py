@@ -13,7 +13,7 @@ from tests.hostile.inputs import KINDS
 from tests.hostile.limits import PAYMENT, with_memory, with_payments
 from tests.hostile.town import town
 from tests.hostile.wire import over_tcp
-from x402sim import web
+from x402sim.http import web
 from x402sim.service import quotes
 
 

@@ -27,6 +27,7 @@ from tests.strategies import (
 from x402sim.chain.base import Call, Reverted
 from x402sim.chain.rpc import jsonrpc
 from x402sim.chain.rpc.jsonrpc import BadParams
+from x402sim.http.web import Refused
 from x402sim.journal import Journal
 from x402sim.protocol import abi, cronos, money, x402
 from x402sim.protocol import messages as kinds
@@ -36,7 +37,6 @@ from x402sim.protocol.messages import BadMessage, Wire, decode, encode
 from x402sim.protocol.networks import NETWORKS, TESTNET, network_named
 from x402sim.service.issue import RESOURCES, Terms
 from x402sim.service.upstream.cronos import read_outcome, read_verdict
-from x402sim.web import Refused
 from x402sim.world.control import messages as control_messages
 from x402sim.world.control.app import ACTIONS
 from x402sim.world.server.origins import origin

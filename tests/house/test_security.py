@@ -3,9 +3,10 @@
 import re
 from pathlib import Path
 
-from x402sim import Wallet, web
-from x402sim.bounded import Limits
+from x402sim import Wallet
 from x402sim.chain.rpc.app import MAX_BATCH, MAX_BATCH_BYTES
+from x402sim.http import web
+from x402sim.http.bounded import Limits
 from x402sim.payer.auth import DEADLINE_S
 from x402sim.payer.redirects import MAX_REDIRECTS
 from x402sim.payer.wallet import AFTER_SIGNING_S

@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from x402sim import web
+from x402sim.http import web
 from x402sim.world.server.http import DEADLINES, MAX_HEAD_BYTES, Deadlines, Server
 from x402sim.world.server.listen import Listen, listening_socket
 from x402sim.world.server.serve import run

@@ -6,7 +6,8 @@ import pytest
 from starlette.requests import Request
 
 from tests.rig import ORDER, ServiceRig, scene
-from x402sim import Decisions, web
+from x402sim import Decisions
+from x402sim.http import web
 from x402sim.protocol.refusals import Unpaid
 from x402sim.service.app import list_agents
 from x402sim.service.state import Service

@@ -23,11 +23,11 @@ from tests.suite.test_command import conformance
 from x402sim import PaymentAuth, Wallet
 from x402sim.cli import app
 from x402sim.payer.errors import PaymentFailed
-from x402sim.printable import printable, printable_lines
 from x402sim.report import conformance as report
 from x402sim.report.conformance_html import page
 from x402sim.suite.printing import show_results
 from x402sim.suite.verdict import Outcome, Result
+from x402sim.text.printable import printable, printable_lines
 
 HERE = Path(__file__).parent
 URL = "http://service.example:4020"

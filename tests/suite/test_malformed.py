@@ -8,8 +8,8 @@ import pytest
 
 from tests.mutants.middleware import Answer, Request, Serve, answer, middleware
 from x402sim import TESTNET
-from x402sim.bounded import Limits
 from x402sim.clock import Clock
+from x402sim.http.bounded import Limits
 from x402sim.rng import Rng
 from x402sim.service.state import Service
 from x402sim.suite.check import check

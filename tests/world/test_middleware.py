@@ -8,8 +8,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from x402sim import Fault
 from x402sim.clock import Clock
+from x402sim.http.web import MAX_BODY_BYTES
 from x402sim.rng import Rng
-from x402sim.web import MAX_BODY_BYTES
 from x402sim.world.transport.faults import Faults
 from x402sim.world.transport.middleware import ABORT, faulty
 

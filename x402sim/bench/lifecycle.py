@@ -13,12 +13,12 @@ import httpx
 import msgspec
 from starlette.types import ASGIApp, Message
 
-from x402sim import web
 from x402sim.chain.base import LogFilter
 from x402sim.chain.ledger.ledger import LedgerChain
 from x402sim.clock import Clock
 from x402sim.facilitator import engine
 from x402sim.facilitator.engine import Asked, Facilitator
+from x402sim.http import web
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import checksum, to_hex

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from x402sim.commands.common import NOT_ALL_HELD, AsJson, give_up, quiet
-from x402sim.suggest import unknown as unknown_name
+from x402sim.text.suggest import unknown as unknown_name
 
 _MEANING = {
     "raw signatures": "1 signature and 2 recoveries by libsecp256k1, nothing else",

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from x402sim.printable import printable, printable_lines
+from x402sim.text.printable import printable, printable_lines
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Chain = Annotated[

@@ -22,7 +22,7 @@ def demo(
 ) -> None:
     """Pay for a quote through every component, and print each step."""
     from x402sim.commands.demo_story import Step, play
-    from x402sim.network_file import choose_network
+    from x402sim.protocol.network_file import choose_network
 
     try:
         chosen = choose_network(network, network_file)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from x402sim.commands.common import NOT_ALL_HELD, Misuse, give_up
-from x402sim.printable import printable
+from x402sim.text.printable import printable
 
 if TYPE_CHECKING:
     from x402sim.journal import Journal

@@ -10,9 +10,9 @@ import typer
 
 from x402sim.commands.common import NOT_ALL_HELD, AsJson, give_up
 from x402sim.commands.progress import Progress
-from x402sim.printable import printable_lines
 from x402sim.protocol.messages import BadMessage, decode
 from x402sim.rng import Rng
+from x402sim.text.printable import printable_lines
 
 if TYPE_CHECKING:
     from x402sim.explore.campaign import Failure, Report

@@ -17,7 +17,7 @@ import httpx
 from x402sim.chain.base import ChainError
 from x402sim.commands.common import Misuse
 from x402sim.commands.timing import Timing
-from x402sim.network_file import choose_network
+from x402sim.protocol.network_file import choose_network
 from x402sim.protocol.networks import Network
 from x402sim.report.reading import Reading
 from x402sim.report.run import Run

@@ -8,7 +8,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as RichProgress
 
-from x402sim.printable import printable
+from x402sim.text.printable import printable
 
 
 class Progress:

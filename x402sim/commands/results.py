@@ -5,11 +5,11 @@ from collections.abc import Iterator, Sequence
 
 from x402sim.commands.playing import Played, combined_sha256
 from x402sim.events import Check, StoryRaised
-from x402sim.printable import printable
 from x402sim.report.run import RunFailed
 from x402sim.report.summary import OUTCOMES
 from x402sim.report.trace import failed_checks
 from x402sim.spec.clauses import CLAUSES
+from x402sim.text.printable import printable
 
 WIDTH = 80
 MAX_CHECKS = 5

@@ -132,7 +132,7 @@ def serve(
     With `--chain URL`, X402SIM_CHAIN_KEYS lists private keys, separated by commas: the first
     pays for gas, and a minter's key, if listed, mints for payers.
     """
-    from x402sim.network_file import choose_network
+    from x402sim.protocol.network_file import choose_network
     from x402sim.world.assembly.recipe import Recipe
     from x402sim.world.chains.parse import parse_chain
     from x402sim.world.server import serve as server

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def _network(name: str | None, file: Path | None) -> "Network | None":
     """Return the network of the options; None leaves it to NETWORK. Raises `ValueError`."""
-    from x402sim.network_file import choose_network
+    from x402sim.protocol.network_file import choose_network
 
     if name is None and file is None:
         return None

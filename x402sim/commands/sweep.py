@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from x402sim.commands.common import NOT_ALL_HELD, AsJson, Misuse, give_up, quiet
-from x402sim.printable import printable
+from x402sim.text.printable import printable
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -146,7 +146,7 @@ def _played(
 
 def _function(experiment: str) -> Callable[..., Any]:
     """Return the function in a file; raises `Misuse`."""
-    from x402sim.suggest import unknown
+    from x402sim.text.suggest import unknown
     from x402sim.world.story.scenario import load_module
 
     name, _, function = experiment.rpartition(":")

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from x402sim.rng import Rng
-from x402sim.suggest import unknown
+from x402sim.text.suggest import unknown
 
 Label = str | int | float | bool | None
 """What a frame shows of a parameter's value."""

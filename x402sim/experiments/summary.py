@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from x402sim.experiments.grid import RESERVED
 from x402sim.report import need_extra
 from x402sim.rng import Rng
-from x402sim.suggest import unknown
+from x402sim.text.suggest import unknown
 
 if TYPE_CHECKING:
     from pandas import DataFrame

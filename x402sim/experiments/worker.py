@@ -19,11 +19,11 @@ from typing import Any
 import cloudpickle
 import msgspec
 
-from x402sim import tracebacks
 from x402sim.clock import stopwatch
 from x402sim.experiments.grid import Label
 from x402sim.experiments.tables import Point, encoded, result_of, table_of
 from x402sim.report.run import RunFailed, failed_runs
+from x402sim.text import tracebacks
 
 INVARIANTS = "invariant/"
 _HERE = tracebacks.shown(__file__)

@@ -5,9 +5,9 @@ A new dialect is a file with `routes` like `etherscan.py`, and one entry here.
 
 from starlette.applications import Starlette
 
-from x402sim import web
 from x402sim.explorer import blockscout, cronos, etherscan
 from x402sim.explorer.index import Index
+from x402sim.http import web
 
 DIALECTS = (etherscan, cronos, blockscout)
 

@@ -5,7 +5,7 @@ from urllib.parse import parse_qsl
 
 from starlette.requests import Request
 
-from x402sim import web
+from x402sim.http import web
 
 
 async def fields_of(request: Request) -> Mapping[str, str]:

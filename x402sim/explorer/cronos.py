@@ -9,11 +9,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from x402sim import web
 from x402sim.chain.rpc.jsonrpc import BadParams, quantity, read_hash
 from x402sim.explorer.asked import fields_of
 from x402sim.explorer.index import Index
 from x402sim.explorer.objects import BY_HASH, ByHash, block, execution_status
+from x402sim.http import web
 from x402sim.protocol.crypto import Hash
 
 _PATH = "/api/v1/ethproxy/get"

@@ -10,10 +10,10 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from x402sim import web
 from x402sim.chain.base import ChainUnavailable
 from x402sim.facilitator import cronos, standard
 from x402sim.facilitator.engine import Facilitator
+from x402sim.http import web
 
 DIALECTS = (standard, cronos)
 

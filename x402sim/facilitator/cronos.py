@@ -12,7 +12,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from x402sim import web
 from x402sim.chain.base import ChainUnavailable
 from x402sim.chain.reverts import Cause
 from x402sim.clock import Clock
@@ -25,6 +24,7 @@ from x402sim.facilitator.engine import (
     Rejected,
     Transferred,
 )
+from x402sim.http import web
 from x402sim.protocol import cronos
 from x402sim.protocol.cronos import SettleError
 from x402sim.protocol.crypto import checksum, to_hex

@@ -14,7 +14,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from x402sim import web
 from x402sim.chain.base import ChainUnavailable
 from x402sim.chain.reverts import Cause
 from x402sim.facilitator import discovery, engine
@@ -28,6 +27,7 @@ from x402sim.facilitator.engine import (
     SettleResult,
     Transferred,
 )
+from x402sim.http import web
 from x402sim.protocol import x402, x402_reasons
 from x402sim.protocol.crypto import checksum, to_hex
 from x402sim.protocol.messages import BadMessage, RequiredPayment, decode

@@ -16,8 +16,8 @@ from typing import assert_never
 import httpx
 from msgspec.structs import replace
 
-from x402sim.bounded import MIB, Limits
 from x402sim.clock import Clock
+from x402sim.http.bounded import MIB, Limits
 from x402sim.payer.errors import PaidNotServed, PaymentFailed, SpendingCapExceeded
 from x402sim.payer.flow import Flow, Maybe, Send, drive, drive_async, send
 from x402sim.payer.purchases import (

@@ -9,8 +9,8 @@ float for its `__index__`: `Left` answers what is left by then.
 
 from math import ceil
 
-from x402sim.bounded import Limits
 from x402sim.clock import stopwatch
+from x402sim.http.bounded import Limits
 
 
 class Deadline:

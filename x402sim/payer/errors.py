@@ -1,6 +1,6 @@
 """The exceptions of paying."""
 
-from x402sim.printable import printable
+from x402sim.text.printable import printable
 
 
 class PaymentFailed(Exception):

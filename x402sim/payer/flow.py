@@ -15,7 +15,7 @@ from typing import Any
 
 import httpx
 
-from x402sim.bounded import Limits, bound, read, too_slow
+from x402sim.http.bounded import Limits, bound, read, too_slow
 from x402sim.payer.deadline import Deadline
 from x402sim.payer.errors import PaymentFailed
 from x402sim.payer.redirects import Guard, origin_of, require_origin

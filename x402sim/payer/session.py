@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import httpx
 
-from x402sim.bounded import MIB
 from x402sim.clock import Clock
+from x402sim.http.bounded import MIB
 from x402sim.payer.auth import DEADLINE_S, PaymentAuth
 from x402sim.payer.errors import PaidNotServed, PaymentFailed, SpendingCapExceeded
 from x402sim.payer.flow import Flow, Send, Steps, Turn, drive, drive_async, send

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 from xml.etree import ElementTree as ET
 
-from x402sim.printable import printable, printable_lines
+from x402sim.text.printable import printable, printable_lines
 from x402sim.version import VERSION
 
 OUTCOMES = ("passed", "failed", "skipped", "inconclusive", "observed")

@@ -17,7 +17,7 @@ from x402sim.journal import Journal
 from x402sim.report import need_extra
 from x402sim.report.summary import Summary
 from x402sim.report.table import Table
-from x402sim.tracebacks import is_users
+from x402sim.text.tracebacks import is_users
 
 _MOST_SHOWN = 5
 """Failed checks that the text of a `RunFailed` has."""

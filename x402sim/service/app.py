@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from x402sim import web
+from x402sim.http import web
 from x402sim.protocol.messages import AgentList, QuoteRequest, SessionRequest, SettlementRequest
 from x402sim.protocol.refusals import RequestError, SettlementRefused, Unpaid, status_of
 from x402sim.service import gate, one_step, payments, quotes, sessions

@@ -19,11 +19,11 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
 from x402sim import events
+from x402sim.http.web import Connection
 from x402sim.protocol.refusals import Refusal, SettlementRefused, Unpaid
 from x402sim.service import one_step, payments
 from x402sim.service.one_step import OneStep
 from x402sim.service.state import Service
-from x402sim.web import Connection
 
 log = logging.getLogger("x402sim")
 

@@ -15,7 +15,7 @@ from msgspec import UNSET
 from msgspec.structs import replace
 from starlette.responses import Response
 
-from x402sim import web
+from x402sim.http import web
 from x402sim.protocol import x402_reasons
 from x402sim.protocol.crypto import checksum
 from x402sim.protocol.eip3009 import is_early

@@ -7,10 +7,10 @@ Clauses: 4.2/quote.
 
 from functools import lru_cache
 
+from x402sim.http.web import bad_body
 from x402sim.protocol.crypto import keccak256
 from x402sim.protocol.messages import Market, MarketPair, Quote, QuoteRequest
 from x402sim.service.settings import Settings
-from x402sim.web import bad_body
 
 VENUES = ("Fulcrum", "Helios", "Meridian", "Parallax")
 PAIRS = ("BTC-USD", "ETH-USD", "SOL-USD")

@@ -12,6 +12,7 @@ import math
 import msgspec
 
 from x402sim import events
+from x402sim.http.web import bad_body
 from x402sim.protocol.crypto import checksum, keccak256, parse_address, sign
 from x402sim.protocol.eip3009 import Authorization, transfer_digest
 from x402sim.protocol.header import encode_header, present
@@ -32,7 +33,6 @@ from x402sim.service.state import Service
 from x402sim.service.store.session_budgets import Refund, Session
 from x402sim.service.upstream.calls import OutcomeUnknown, Unavailable
 from x402sim.service.upstream.dialect import Moved
-from x402sim.web import bad_body
 
 log = logging.getLogger("x402sim")
 

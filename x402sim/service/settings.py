@@ -9,12 +9,12 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from x402sim.bounded import MIB
-from x402sim.printable import described
+from x402sim.http.bounded import MIB
 from x402sim.protocol.money import to_base
 from x402sim.service.policies import ServicePolicy
 from x402sim.service.reputation import MatchedPayments, Reputation
 from x402sim.spec.decisions import Decisions
+from x402sim.text.printable import described
 
 MOST_DECIMALS = 77
 """The fraction digits that a price may have here; the network's decimals limit it further."""

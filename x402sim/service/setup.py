@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from coincurve import PrivateKey
 
-from x402sim.bounded import Limits
+from x402sim.http.bounded import Limits
 from x402sim.protocol.crypto import Address, address_of, parse_address, parse_key
 from x402sim.protocol.money import MAX_STORED, to_base
 from x402sim.protocol.networks import TESTNET, Network, network_named

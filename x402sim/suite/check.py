@@ -12,10 +12,10 @@ from x402sim.spec.clause import LEVELS
 from x402sim.spec.clauses import CLAUSES
 from x402sim.spec.ground import BINDING, Ground, Kind
 from x402sim.spec.needs import Need, parse_needs
-from x402sim.suggest import unknown
 from x402sim.suite.probe import Probe
 from x402sim.suite.setting import Setting
 from x402sim.suite.verdict import Level
+from x402sim.text.suggest import unknown
 
 DOCUMENT = "spec"
 """The document whose clauses most checks are about."""

@@ -15,10 +15,8 @@ from rich.console import Console
 from rich.markup import escape
 
 from x402sim.clock import Clock, stopwatch
-from x402sim.printable import printable
 from x402sim.protocol.refusals import Refusal
 from x402sim.report import conformance as report
-from x402sim.suggest import unknown
 from x402sim.suite import printing, redact
 from x402sim.suite import target as targets
 from x402sim.suite.check import DOCUMENT, KINDS, Check
@@ -29,6 +27,8 @@ from x402sim.suite.plan import is_left
 from x402sim.suite.preflight import examine
 from x402sim.suite.remote import Access, NotReady, reach
 from x402sim.suite.verdict import Outcome, Result
+from x402sim.text.printable import printable
+from x402sim.text.suggest import unknown
 
 HELD, FOUND_SOMETHING, NO_VERDICT, INTERRUPTED = 0, 1, 2, 130
 """Exit codes: every MUST held; a MUST failed; wrong usage, unreachable or inconclusive; Ctrl-C."""

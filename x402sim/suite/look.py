@@ -11,7 +11,6 @@ from typing import Any
 import httpx
 
 from x402sim.clock import Clock
-from x402sim.printable import printable
 from x402sim.protocol.money import to_base
 from x402sim.suite.answers import decoded
 from x402sim.suite.places import begins, find, is_requirements, walk
@@ -19,6 +18,7 @@ from x402sim.suite.probe import BAD_BODY
 from x402sim.suite.remote import NotReady
 from x402sim.suite.target_toml import DEFAULT, Finding, Looked
 from x402sim.suite.wire import Pace, Wire, client, wait_s, why
+from x402sim.text.printable import printable
 
 SMALL = ("0.01", "0.02", "0.05", "0.10", "0.20", "0.50", "1.00", "2.00", "5.00", "10.00", "50.00")
 """Deposits to try, the smallest first."""

@@ -15,18 +15,18 @@ from typing import Any, TypeVar
 
 import httpx
 
-from x402sim.bounded import Limits
-from x402sim.network_file import known_networks
+from x402sim.http.bounded import Limits
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.crypto import parse_address
 from x402sim.protocol.money import to_base
+from x402sim.protocol.network_file import known_networks
 from x402sim.protocol.networks import TESTNET
-from x402sim.suggest import unknown
 from x402sim.suite.command import find_target
 from x402sim.suite.preflight import REQUIRABLE
 from x402sim.suite.remote import Access
 from x402sim.suite.target import Target
 from x402sim.suite.wire import Wire, tls
+from x402sim.text.suggest import unknown
 
 KEY_VARIABLE = "X402SIM_PAYER_KEY"
 BUDGET = "2.00"

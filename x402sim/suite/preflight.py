@@ -12,9 +12,9 @@ from email.utils import parsedate_to_datetime
 
 import httpx
 
-from x402sim.bounded import AnswerTooSlow
 from x402sim.clock import stopwatch
 from x402sim.events import AnswerSent
+from x402sim.http.bounded import AnswerTooSlow
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import to_hex
 from x402sim.protocol.money import to_decimal

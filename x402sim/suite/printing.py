@@ -14,7 +14,6 @@ from rich.console import Console
 from rich.markup import escape
 from rich.text import Text
 
-from x402sim.printable import printable
 from x402sim.protocol.money import to_decimal
 from x402sim.report import conformance as report
 from x402sim.spec.ground import Ground, Kind
@@ -22,6 +21,7 @@ from x402sim.suite.check import Check, clause_text
 from x402sim.suite.demands import by_ground, by_id
 from x402sim.suite.preflight import REQUIRABLE, Ready
 from x402sim.suite.verdict import CaseResult, Outcome, Result
+from x402sim.text.printable import printable
 
 COLUMNS = 79
 WIDTH = 66

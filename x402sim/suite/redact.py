@@ -7,9 +7,9 @@ import httpx
 import msgspec
 
 from x402sim.payer.wallet import Wallet
-from x402sim.printable import printable, printable_lines
 from x402sim.protocol.header import authorization_of, decode_header
 from x402sim.protocol.messages import BadMessage, decode
+from x402sim.text.printable import printable, printable_lines
 
 _PROOF = re.compile(r"\b(pay_|session_)([\w-]{4})[\w-]+")
 _SIGNED = re.compile(r"[0-9a-fA-F]{128,}|[A-Za-z0-9+/_=-]{200,}")

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from x402sim.toml_file import read_toml
+from x402sim.text.toml_file import read_toml
 
 
 class _Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -12,9 +12,9 @@ from typing import Any
 
 import msgspec
 
-from x402sim.printable import printable
 from x402sim.suite.departures import Departure, departures
 from x402sim.suite.target import Target
+from x402sim.text.printable import printable
 
 DEFAULT = Target()
 WIDTH = 80

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import httpx
 
-from x402sim.bounded import AnswerTooLarge, AnswerTooSlow, BoundedTransport, Limits
 from x402sim.clock import Clock
+from x402sim.http.bounded import AnswerTooLarge, AnswerTooSlow, BoundedTransport, Limits
 
 PATIENCE_S = 120.0
 """How long one request waits in all until a target takes it."""

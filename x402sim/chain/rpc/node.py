@@ -14,8 +14,8 @@ from x402sim.chain.base import ChainError
 from x402sim.chain.node.evm_chain import EvmChain
 from x402sim.chain.rpc import jsonrpc
 from x402sim.chain.rpc.jsonrpc import Json
+from x402sim.http.web import answer, application, read_body
 from x402sim.protocol.messages import BadMessage, decode, encode
-from x402sim.web import answer, application, read_body
 
 READS = frozenset(
     (

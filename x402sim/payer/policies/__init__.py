@@ -10,7 +10,7 @@ import msgspec
 from x402sim.payer.policies.budget import Budget, NoLimit
 from x402sim.payer.policies.retry import GiveUp, Retry
 from x402sim.payer.policies.sessions import PayEach, Sessions
-from x402sim.printable import described
+from x402sim.text.printable import described
 
 
 class PayerPolicy(msgspec.Struct, frozen=True, kw_only=True):

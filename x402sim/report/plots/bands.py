@@ -18,7 +18,7 @@ from x402sim.report.plots.figure import (
     styled,
     width_in,
 )
-from x402sim.suggest import unknown
+from x402sim.text.suggest import unknown
 
 if TYPE_CHECKING:
     from pandas import DataFrame

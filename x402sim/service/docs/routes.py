@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from x402sim import web
+from x402sim.http import web
 from x402sim.protocol.refusals import RequestError
 from x402sim.service.docs.openapi import openapi
 from x402sim.service.docs.pages import interactive_page, llms_txt, page

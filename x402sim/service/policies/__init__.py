@@ -8,10 +8,10 @@ that costs.
 
 import msgspec
 
-from x402sim.printable import described
 from x402sim.service.policies.lost_answer import LostAnswer, Reconcile
 from x402sim.service.policies.serving import Refund, RefundAtExpiry, Serve, ServeSettled
 from x402sim.service.policies.settling import Claim, ClaimFirst, Verify, VerifyFirst
+from x402sim.text.printable import described
 
 
 class ServicePolicy(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,7 +7,7 @@ from typing import Any
 
 import httpx
 
-from x402sim.bounded import AnswerTooSlow, Limits, receive
+from x402sim.http.bounded import AnswerTooSlow, Limits, receive
 from x402sim.protocol.messages import BadMessage, decode
 
 NONSENSE = (LookupError, TypeError, ValueError, AttributeError)

@@ -10,8 +10,8 @@ import msgspec
 from starlette.applications import Starlette
 from starlette.types import ASGIApp
 
-from x402sim import web
 from x402sim.events import Part, ServiceEvent, ServiceName
+from x402sim.http import web
 from x402sim.protocol.networks import Network
 from x402sim.service.entitlements import Entitlements
 from x402sim.service.issue import Issuer

@@ -13,7 +13,7 @@ from x402sim.protocol.networks import Network
 from x402sim.protocol.rules import FRESHNESS, SETTLEMENT, VERIFICATION, without
 from x402sim.service.settings import Settings
 from x402sim.spec.decisions import Decisions
-from x402sim.suggest import unknown
+from x402sim.text.suggest import unknown
 from x402sim.world.assembly.hooks import NO_HOOKS, Hooks
 from x402sim.world.chains.accounts import ACCOUNTS, MOST_ACCOUNTS
 from x402sim.world.chains.backend import ChainBackend

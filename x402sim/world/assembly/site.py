@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from starlette.types import ASGIApp
 
-from x402sim import web
 from x402sim.clock import Clock, SkewedClock
 from x402sim.events import ServiceName
+from x402sim.http import web
 from x402sim.journal import Journal
 from x402sim.rng import Rng
 from x402sim.service.background import Phases

@@ -11,7 +11,7 @@ from x402sim.chain.ledger.token_rules import TokenRules
 from x402sim.chain.rpc.app import rpc_app
 from x402sim.protocol.crypto import from_hex
 from x402sim.spec.needs import Need
-from x402sim.suggest import unknown
+from x402sim.text.suggest import unknown
 from x402sim.world.chains.backend import ChainRequest, OpenChain
 
 _OFFERS = frozenset({Need.FUNDS, Need.OBSERVE_CHAIN, Need.CONTROL_CHAIN, Need.CLOCK})

@@ -1,6 +1,6 @@
 """Parses the name of a chain backend, as on the command line. No other code does."""
 
-from x402sim.suggest import unknown
+from x402sim.text.suggest import unknown
 from x402sim.world.chains.anvil import Anvil
 from x402sim.world.chains.backend import ChainBackend
 from x402sim.world.chains.ledger import Ledger

@@ -13,9 +13,9 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from x402sim import web
 from x402sim.chain.base import ChainError, ChainUnavailable
-from x402sim.web import Refused
+from x402sim.http import web
+from x402sim.http.web import Refused
 from x402sim.world.assembly.parts import Parts
 from x402sim.world.control import blocks, clocks, faults, look, money, snapshots
 from x402sim.world.control.context import Context, Nothing

@@ -5,8 +5,8 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
+from x402sim.http.web import bad_body
 from x402sim.protocol.crypto import Hash, from_hex
-from x402sim.web import bad_body
 from x402sim.world.control.context import Context, Nothing, mining, rewinding
 
 

@@ -6,10 +6,10 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
+from x402sim.http.web import bad_body
 from x402sim.service import sessions
 from x402sim.service.reconcile import reconcile
-from x402sim.suggest import unknown
-from x402sim.web import bad_body
+from x402sim.text.suggest import unknown
 from x402sim.world.assembly.parts import Parts
 from x402sim.world.assembly.site import ACTORS
 from x402sim.world.control.context import Context, mining, require_service

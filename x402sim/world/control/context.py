@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 import msgspec
 
 from x402sim.chain.base import Call, ChainError, Mining, Minting, Rewinding
+from x402sim.http.web import Refused, bad_body
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address, checksum, parse_address
 from x402sim.service.entitlements import Entitlement
-from x402sim.web import Refused, bad_body
 from x402sim.world.assembly.parts import Parts
 
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import msgspec
 
+from x402sim.http.web import bad_body
 from x402sim.service import indexer
-from x402sim.web import bad_body
 from x402sim.world.control.context import Context, Nothing, require_service
 from x402sim.world.transport.faults import read_fault
 

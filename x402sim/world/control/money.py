@@ -8,10 +8,10 @@ from x402sim.chain import contract
 from x402sim.chain.base import Call, LogFilter
 from x402sim.chain.ledger.ledger import PLENTY_WEI
 from x402sim.chain.reverts import cause
+from x402sim.http.web import bad_body
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address, checksum, to_hex
 from x402sim.protocol.money import MAX_STORED, to_base
-from x402sim.web import bad_body
 from x402sim.world.control.context import (
     Context,
     Nothing,

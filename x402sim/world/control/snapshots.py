@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from x402sim.web import Refused
+from x402sim.http.web import Refused
 from x402sim.world.control.context import Context, Nothing, Saved, rewinding
 
 

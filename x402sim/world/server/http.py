@@ -19,7 +19,7 @@ import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from x402sim import web
+from x402sim.http import web
 from x402sim.protocol.refusals import RequestError, status_of
 from x402sim.spec.decisions import Decisions
 from x402sim.world.transport.middleware import ABORT

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from x402sim import web
+from x402sim.http import web
 from x402sim.protocol.x402 import REQUIRED_HEADER, RESPONSE_HEADERS
 from x402sim.world.assembly.parts import Parts
 from x402sim.world.control.app import control_app

@@ -9,8 +9,8 @@ from pathlib import Path
 import httpx
 import uvicorn
 
-from x402sim.bounded import refuse_cookies
 from x402sim.clock import Clock
+from x402sim.http.bounded import refuse_cookies
 from x402sim.rng import Rng
 from x402sim.service.entitlements import Entitlements
 from x402sim.service.issue import Issuer

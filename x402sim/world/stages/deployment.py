@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 
 import httpx
 
-from x402sim.bounded import BoundedTransport, Limits
 from x402sim.clock import Clock, SkewedClock
+from x402sim.http.bounded import BoundedTransport, Limits
 from x402sim.journal import Journal
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.messages import BadMessage, decode

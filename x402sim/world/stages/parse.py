@@ -1,6 +1,6 @@
 """Parses the name of a stage, as on the command line. No other code does."""
 
-from x402sim.suggest import unknown
+from x402sim.text.suggest import unknown
 from x402sim.world.stages.deployment import Deployment
 from x402sim.world.stages.in_process import InProcess
 from x402sim.world.stages.stage import Stage

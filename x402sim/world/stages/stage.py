@@ -15,7 +15,7 @@ from x402sim.payer.wallet import Wallet
 from x402sim.protocol.networks import Network
 from x402sim.rng import Rng
 from x402sim.spec.needs import Need
-from x402sim.suggest import unknown
+from x402sim.text.suggest import unknown
 from x402sim.world.assembly.parts import Parts
 from x402sim.world.assembly.recipe import Recipe
 from x402sim.world.chains.backend import ChainBackend

@@ -6,9 +6,9 @@ from typing import Any
 
 import httpx
 
-from x402sim.printable import printable
 from x402sim.protocol.crypto import ZERO_ADDRESS, checksum
 from x402sim.protocol.messages import BadMessage, decode
+from x402sim.text.printable import printable
 from x402sim.world.control.messages import Transfer, Who
 
 MOST = 1_000_000

@@ -2,7 +2,7 @@
 
 from x402sim.chain.ledger.token_rules import CANCEL, MINT, MOVE, RECEIVE, SEND, TRANSFER
 from x402sim.spec.clauses import CLAUSES
-from x402sim.suggest import unknown
+from x402sim.text.suggest import unknown
 
 _SPENDING = (rule.clause for rules in (TRANSFER, RECEIVE, CANCEL) for rule in rules)
 _MOVING = (rule.clause for rules in (SEND, MINT, MOVE) for rule in rules)

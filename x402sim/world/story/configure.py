@@ -10,7 +10,7 @@ from x402sim.explorer.settings import ExplorerSettings
 from x402sim.facilitator.settings import FacilitatorSettings
 from x402sim.service.settings import Settings
 from x402sim.spec.decisions import Decisions
-from x402sim.suggest import unknown
+from x402sim.text.suggest import unknown
 from x402sim.world.stages.stage import Stage
 
 Options = TypeVar("Options", Settings, FacilitatorSettings)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from x402sim.printable import printable
+from x402sim.text.printable import printable
 from x402sim.world.stages.stage import OpenStage
 
 

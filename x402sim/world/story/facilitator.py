@@ -6,7 +6,7 @@ import httpx
 
 from x402sim.protocol import cronos
 from x402sim.protocol.messages import wire_body
-from x402sim.suggest import unknown
+from x402sim.text.suggest import unknown
 
 PATHS = {"verify": cronos.VERIFY_PATH, "settle": cronos.SETTLE_PATH}
 

@@ -14,7 +14,7 @@ from contextvars import ContextVar
 from types import CoroutineType, FrameType
 from typing import Any
 
-from x402sim import tracebacks
+from x402sim.text import tracebacks
 
 _CALLED_BY_PYTHON = "_warn_unawaited_coroutine"
 _found: ContextVar[list[str] | None] = ContextVar("forgotten coroutines", default=None)

@@ -18,12 +18,12 @@ from x402sim.clock import Clock
 from x402sim.payer.auth import PaymentAuth
 from x402sim.payer.policies import PayerPolicy
 from x402sim.payer.session import SessionAuth
-from x402sim.printable import described
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import checksum, parse_address, to_hex
 from x402sim.protocol.messages import Agent
 from x402sim.protocol.networks import Network
 from x402sim.rng import Stream
+from x402sim.text.printable import described
 from x402sim.world.control.messages import Sent, Transfer
 from x402sim.world.population import group
 from x402sim.world.population.arrivals import Arrivals

@@ -9,7 +9,7 @@ from x402sim import events
 from x402sim.protocol.crypto import checksum
 from x402sim.protocol.messages import Agent, AgentList, decode
 from x402sim.service import indexer
-from x402sim.suggest import unknown
+from x402sim.text.suggest import unknown
 from x402sim.world.assembly.process import Process
 from x402sim.world.stages.stage import OpenStage
 

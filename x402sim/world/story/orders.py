@@ -14,10 +14,10 @@ from x402sim.clock import Clock
 from x402sim.payer.errors import SpendingCapExceeded
 from x402sim.payer.policies import PayerPolicy
 from x402sim.payer.policies.budget import Bill
-from x402sim.printable import described
 from x402sim.protocol.money import to_decimal
 from x402sim.protocol.networks import Network
 from x402sim.protocol.refusals import Refusal
+from x402sim.text.printable import described
 from x402sim.world.story.answers import Answer
 
 MADE = (Refusal.ALREADY_SETTLED.text, Refusal.NONCE_USED.text)

@@ -4,8 +4,9 @@ from collections.abc import Awaitable
 from dataclasses import dataclass
 from inspect import isawaitable
 
-from x402sim import events, tracebacks
-from x402sim.printable import described
+from x402sim import events
+from x402sim.text import tracebacks
+from x402sim.text.printable import described
 from x402sim.world.story.forgotten import ForgottenAwait, forgotten_awaits
 from x402sim.world.story.idle_timeout import IdleTimeout
 from x402sim.world.story.invariants import Invariants

@@ -11,8 +11,8 @@ from types import ModuleType
 from typing import Any, overload
 
 from x402sim.spec.needs import Need, parse_needs
-from x402sim.suggest import unknown
-from x402sim.tracebacks import shown
+from x402sim.text.suggest import unknown
+from x402sim.text.tracebacks import shown
 from x402sim.world.story.clause_ids import require_clause
 
 Story = Callable[[Any], Awaitable[None]]

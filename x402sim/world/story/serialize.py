@@ -7,10 +7,10 @@ from typing import Any
 from x402sim.events import Scalar
 from x402sim.explorer.settings import ExplorerSettings
 from x402sim.facilitator.settings import FacilitatorSettings
-from x402sim.printable import described
 from x402sim.protocol.networks import BASE_SEPOLIA, MAINNET
 from x402sim.service.settings import Settings
 from x402sim.spec.decisions import Decisions
+from x402sim.text.printable import described
 
 Configuration = Decisions | ExplorerSettings | FacilitatorSettings | Settings
 """Options whose fields are written only if they differ from the default."""

@@ -8,10 +8,10 @@ from typing import Generic, Protocol, TypeVar
 from x402sim.events import ServiceName
 from x402sim.payer.errors import PaymentFailed
 from x402sim.payer.shops import Choose, Shop
-from x402sim.printable import described
 from x402sim.protocol.messages import AgentList, BadMessage, decode
 from x402sim.rng import Stream
-from x402sim.suggest import unknown
+from x402sim.text.printable import described
+from x402sim.text.suggest import unknown
 from x402sim.world.story.answers import Answer
 
 QUOTE = "/api/perp/quote"

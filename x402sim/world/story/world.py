@@ -14,7 +14,7 @@ from x402sim.protocol.networks import TESTNET, Network
 from x402sim.report.run import Run, finished
 from x402sim.service.settings import Settings
 from x402sim.spec.decisions import Decisions
-from x402sim.suggest import unknown
+from x402sim.text.suggest import unknown
 from x402sim.world.assembly.recipe import Recipe
 from x402sim.world.chains.backend import ChainBackend
 from x402sim.world.chains.block_times import BlockTimes, FixedBlocks

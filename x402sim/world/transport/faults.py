@@ -14,11 +14,11 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from x402sim.events import Part
-from x402sim.printable import described
 from x402sim.protocol.header import json_of_header
 from x402sim.protocol.messages import BadMessage, decode
 from x402sim.rng import Stream
-from x402sim.suggest import unknown
+from x402sim.text.printable import described
+from x402sim.text.suggest import unknown
 
 Victim = Part
 FaultKind = Literal[

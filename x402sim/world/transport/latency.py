@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from numbers import Real
 from typing import Any, Protocol
 
-from x402sim.printable import described
 from x402sim.rng import Stream
+from x402sim.text.printable import described
 
 Latency = Callable[[Stream], float]
 """Draws the seconds that one message takes in one direction."""

@@ -17,12 +17,12 @@ from starlette.types import ASGIApp, Message
 
 from x402sim.clock import Clock
 from x402sim.events import AnswerReceived, ExchangeEvent, NoAnswer, Part, RequestSent, clipped
+from x402sim.http.web import CONNECTION
 from x402sim.journal import Journal
 from x402sim.protocol.header import authorization_of, decode_header
 from x402sim.protocol.messages import BadMessage, decode
 from x402sim.protocol.x402 import PAYMENT_HEADERS, read_payment
 from x402sim.rng import Stream
-from x402sim.web import CONNECTION
 from x402sim.world.transport.latency import Latency
 from x402sim.world.transport.middleware import ABORT
 

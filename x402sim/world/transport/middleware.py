@@ -11,7 +11,7 @@ from typing import assert_never
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from x402sim.clock import Clock
-from x402sim.web import CONNECTION, MAX_BODY_BYTES
+from x402sim.http.web import CONNECTION, MAX_BODY_BYTES
 from x402sim.world.transport.faults import Fault, Faults, Victim, value_of
 
 ABORT = "x402sim.abort"

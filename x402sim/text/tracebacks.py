@@ -9,7 +9,7 @@ import traceback
 from collections.abc import Iterator
 from pathlib import Path
 
-_PACKAGE = Path(__file__).parent
+_PACKAGE = Path(__file__).parent.parent
 _SCENARIOS = _PACKAGE / "scenarios"
 _LIBRARIES = tuple(
     (Path(sysconfig.get_path(name)), Path(shown))

@@ -17,7 +17,7 @@ from x402sim.protocol.networks import (
     network_named,
     networks_of,
 )
-from x402sim.toml_file import read_toml
+from x402sim.text.toml_file import read_toml
 
 
 def read_networks(file: Path) -> dict[str, Network]:

@@ -1,0 +1,1 @@
+"""What every HTTP client and application of the kit shares: bounded reading, bodies, errors."""
