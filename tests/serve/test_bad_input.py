@@ -5,6 +5,7 @@ import http.client
 import json
 import socket
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -23,7 +24,9 @@ from tests.serve.driver import (
     refusal,
     write_header,
 )
+from tests.serve.hosted import told
 from tests.strategies import json_values
+from x402sim.protocol.refusals import Refusal, RequestError
 
 VERIFY, SETTLE = "/facilitator/v2/x402/verify", "/facilitator/v2/x402/settle"
 MIB = 1 << 20
@@ -129,12 +132,6 @@ WRONG: dict[str, list[Any]] = {
     "bool": ["true", 1, 0, None, [], {}, Token("True")],
     "object": ["x", 1, None, [], [{}], {}, True],
 }
-WRONG_FIELDS = [
-    pytest.param(path, name, kind, id=f"{path}-{name}")
-    for path, kinds in FIELDS.items()
-    for kind, names in kinds.items()
-    for name in names
-]
 
 
 def _send(server: Server, prepared: dict[str, Any], path: str, body: bytes) -> Any:
@@ -144,26 +141,19 @@ def _send(server: Server, prepared: dict[str, Any], path: str, body: bytes) -> A
     return server.http.post(path, content=body, headers=headers)
 
 
-def _with(body: dict[str, Any], name: str, value: Any) -> bytes:
-    """Return a body in which one field, dotted from the top, has another value."""
-    changed = json.loads(json.dumps(body))
-    *outer, last = name.split(".")
-    place = changed
-    for part in outer:
-        place = place[part]
-    place[last] = "\1" if isinstance(value, Token) else value
-    text = json.dumps(changed)
-    return (text.replace('"\\u0001"', value) if isinstance(value, Token) else text).encode()
-
-
-def _without(body: dict[str, Any], name: str) -> bytes:
+def _with(body: dict[str, Any], name: str, *value: Any) -> bytes:
+    """Return a body in which one field, dotted from the top, has another value, or is left out."""
     changed = json.loads(json.dumps(body))
     *outer, last = name.split(".")
     place = changed
     for part in outer:
         place = place[part]
     del place[last]
-    return json.dumps(changed).encode()
+    for each in value:
+        place[last] = "\1" if isinstance(each, Token) else each
+    text = json.dumps(changed)
+    tokens = [each for each in value if isinstance(each, Token)]
+    return (text.replace('"\\u0001"', tokens[0]) if tokens else text).encode()
 
 
 def _assert_refused(path: str, answer: Any, sent: object) -> None:
@@ -175,7 +165,7 @@ def _assert_refused(path: str, answer: Any, sent: object) -> None:
         reply = reply[0] if isinstance(reply, list) else reply
         assert reply["error"]["code"] in (-32700, -32600, -32602), sent
         return
-    assert (answer.status_code, answer.json()["error"]) == (400, "Invalid request body"), sent
+    assert (answer.status_code, answer.json()["error"]) == told(RequestError.INVALID_BODY), sent
     assert answer.json()["reason"]
     assert len(answer.text) < 2000, "the reason does not repeat the body"
 
@@ -184,20 +174,17 @@ def _assert_refused(path: str, answer: Any, sent: object) -> None:
 
 
 @pytest.mark.clause("4.1/validate")
-@pytest.mark.parametrize(("path", "name", "kind"), WRONG_FIELDS)
-def test_a_field_of_the_wrong_type_is_400(server, prepared, valid, path, name, kind):
-    for value in WRONG[kind]:
-        body = _with(valid[path], name, value)
-        _assert_refused(path, _send(server, prepared, path, body), value)
-
-
-@pytest.mark.clause("4.1/validate")
-@pytest.mark.parametrize(("path", "name", "kind"), WRONG_FIELDS)
-def test_a_missing_field_is_400(server, prepared, valid, path, name, kind):
-    if (path, name) not in OPTIONAL:
-        answer = _send(server, prepared, path, _without(valid[path], name))
-        _assert_refused(path, answer, name)
-        assert name.split(".")[-1] in answer.json()["reason"]
+@pytest.mark.parametrize("path", FIELDS)
+def test_a_field_that_is_missing_or_of_the_wrong_type_is_400(server, prepared, valid, path):
+    for kind, names in FIELDS[path].items():
+        for name in names:
+            for value in WRONG[kind]:
+                body = _with(valid[path], name, value)
+                _assert_refused(path, _send(server, prepared, path, body), (name, value))
+            if (path, name) not in OPTIONAL:
+                answer = _send(server, prepared, path, _with(valid[path], name))
+                _assert_refused(path, answer, name)
+                assert name.split(".")[-1] in answer.json()["reason"]
 
 
 NO_OBJECTS = [
@@ -228,8 +215,7 @@ def test_an_action_without_arguments_rejects_invalid_bodies(server, prepared, pa
         _assert_refused(path, _send(server, prepared, path, body), body[:40])
 
 
-@pytest.mark.parametrize("path", [*FIELDS, "/rpc"])
-def test_a_body_over_1_mib_is_413_announced_or_not(server, prepared, path):
+def test_a_body_over_1_mib_is_413_announced_or_not(server, prepared):
     big = b'{"a": "' + b"x" * MIB + b'"}'
     headers = {"X-Payment-Id": prepared["paid"]}
 
@@ -237,63 +223,57 @@ def test_a_body_over_1_mib_is_413_announced_or_not(server, prepared, path):
         for start in range(0, len(big), 50_000):
             yield big[start : start + 50_000]
 
-    for body in (big, chunks()):
-        answer = server.http.post(path, content=body, headers=headers)
-        assert refusal(answer) == (413, "Request body too large")
+    for path in (*FIELDS, "/rpc"):
+        for body in (big, chunks()):
+            answer = server.http.post(path, content=body, headers=headers)
+            assert refusal(answer) == told(RequestError.BODY_TOO_LARGE)
 
 
-def test_a_body_that_is_too_large_is_refused_before_it_is_sent(server):
+def test_a_body_that_is_too_large_is_refused_before_it_is_sent_and_1_mib_is_read(server, valid):
     for announced in ("1048577", "9999999999"):
         answer = _raw(server, f"POST {PAY} HTTP/1.1\r\nContent-Length: {announced}\r\n")
         assert b" 413 " in answer.split(b"\r\n")[0]
-        assert json.loads(answer.split(b"\r\n\r\n", 1)[1])["error"] == "Request body too large"
-
-
-def test_a_body_of_exactly_1_mib_is_read(server, valid):
+        error = json.loads(answer.split(b"\r\n\r\n", 1)[1])["error"]
+        assert error == RequestError.BODY_TOO_LARGE.text
     body = json.dumps(valid[SESSIONS]).encode().ljust(MIB)
     assert server.http.post(SESSIONS, content=body).status_code == 402
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        *(("leverage", v) for v in (0, 0.5, -1, 1001, 1e308, 10**30)),
-        *(("sizeUsd", v) for v in (0, -1, -1e-9, 1e16, 1e308)),
-        *(("pair", v) for v in ("", "BTC", "btc-usd", "BTC-", "BTC-USD\n", "A" * 99 + "-B", "☃-☃")),
-        *(("side", v) for v in ("", "LONG", "buy", "long ", "x" * 9999)),
-    ],
-)
-def test_an_order_out_of_range_is_400(server, prepared, name, value):
-    body = json.dumps(ORDER | {name: value}).encode()
-    _assert_refused(QUOTE, _send(server, prepared, QUOTE, body), value)
+OUT_OF_RANGE = {
+    "leverage": (0, 0.5, -1, 1001, 1e308, 10**30),
+    "sizeUsd": (0, -1, -1e-9, 1e16, 1e308),
+    "pair": ("", "BTC", "btc-usd", "BTC-", "BTC-USD\n", "A" * 99 + "-B", "☃-☃"),
+    "side": ("", "LONG", "buy", "long ", "x" * 9999),
+}
 
 
-@pytest.mark.parametrize(
-    ("path", "body", "status"),
-    [
-        ("faucet", {"address": "0x12", "amount": "1.00"}, 400),
-        ("faucet", {"address": "0x" + "zz" * 20, "amount": "1.00"}, 400),
-        *(
-            ("faucet", {"address": "0x" + "11" * 20, "amount": amount}, 400)
-            for amount in ("0.00", "-1.00", "1e3", "NaN", " 1", "0.0000001", "9" * 30, "9" * 9999)
-        ),
-        *(("clock/advance", {"seconds": s}, 400) for s in (-1, -0.001, 1e12)),
-        *(("mine", {"blocks": n}, 400) for n in (0, -1, 10_001, 10**30)),
-        *(("reorg", {"depth": n}, 400) for n in (0, -1)),
-        *(("reorg", {"depth": n}, 409) for n in (10**6, 10**18)),
-        *(("revert", {"snapshot": n}, 404) for n in (-1, 0, 999, 2**63, 2**64 - 1)),
-    ],
-)
-def test_a_command_out_of_range_is_refused(server, path, body, status):
-    answer = server.http.post(f"/_sim/{path}", json=body)
-    assert refusal(answer)[0] == status
-    assert len(answer.text) < 2000
+def test_an_order_out_of_range_is_400(server, prepared):
+    for name, values in OUT_OF_RANGE.items():
+        for value in values:
+            body = json.dumps(ORDER | {name: value}).encode()
+            _assert_refused(QUOTE, _send(server, prepared, QUOTE, body), value)
 
 
-@pytest.mark.parametrize("since", ["-1", "1e3", "x", "", "1.5", "²", "9" * 5000])
-def test_a_journal_that_begins_nowhere_is_400(server, since):
-    answer = server.http.get("/_sim/journal", params={"since": since})
-    assert refusal(answer) == (400, "Invalid query")
+NO_AMOUNTS = ("0.00", "-1.00", "1e3", "NaN", " 1", "0.0000001", "9" * 30, "9" * 9999)
+COMMANDS = [
+    *(("faucet", {"address": a, "amount": "1.00"}, 400) for a in ("0x12", "0x" + "zz" * 20)),
+    *(("faucet", {"address": "0x" + "11" * 20, "amount": a}, 400) for a in NO_AMOUNTS),
+    *(("clock/advance", {"seconds": s}, 400) for s in (-1, -0.001, 1e12)),
+    *(("mine", {"blocks": n}, 400) for n in (0, -1, 10_001, 10**30)),
+    *(("reorg", {"depth": n}, 400) for n in (0, -1)),
+    *(("reorg", {"depth": n}, 409) for n in (10**6, 10**18)),
+    *(("revert", {"snapshot": n}, 404) for n in (-1, 0, 999, 2**63, 2**64 - 1)),
+]
+
+
+def test_a_command_out_of_range_is_refused(server):
+    for path, body, status in COMMANDS:
+        answer = server.http.post(f"/_sim/{path}", json=body)
+        assert refusal(answer)[0] == status, (path, body)
+        assert len(answer.text) < 2000
+    for since in ("-1", "1e3", "x", "", "1.5", "²", "9" * 5000):
+        answer = server.http.get("/_sim/journal", params={"since": since})
+        assert refusal(answer) == (400, "Invalid query"), since
 
 
 # --- the payment header ------------------------------------------------------------------
@@ -354,7 +334,7 @@ def test_a_header_with_a_bad_field(server, prepared, valid, path):
 def _assert_bad_header(path: str, answer: Any, sent: object) -> None:
     reason = "Invalid Base64 paymentHeader"
     if path == PAY:
-        assert refusal(answer) == (400, "Invalid signature"), sent
+        assert refusal(answer) == told(Refusal.INVALID_SIGNATURE), sent
         assert answer.json()["reason"] == reason
     elif path == VERIFY:
         assert answer.status_code == 200, sent
@@ -368,40 +348,32 @@ def _assert_bad_header(path: str, answer: Any, sent: object) -> None:
 # --- JSON-RPC ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("method", "params"),
-    [
-        ("eth_nothing", []),
-        ("eth_call", []),
-        ("eth_call", [None]),
-        ("eth_call", [{"to": "0x12"}]),
-        ("eth_call", [{"to": "0x" + "11" * 20, "data": "0x1"}]),
-        ("eth_call", [{"to": "0x" + "11" * 20, "data": "zz"}, "earliest"]),
-        ("eth_getBalance", ["0x"]),
-        ("eth_getBalance", [["0x"], 1]),
-        ("eth_getLogs", [{"fromBlock": "1e3"}]),
-        ("eth_getLogs", [{"fromBlock": 10**30}]),
-        ("eth_getLogs", [{"topics": "x"}]),
-        ("eth_getLogs", [{"topics": [["\u2603"]]}]),
-        ("eth_getTransactionByHash", ["0x" + "0" * 63]),
-        ("eth_getTransactionReceipt", [None]),
-        ("eth_getBlockByNumber", ["0x" + "f" * 99, False]),
-        ("eth_getBlockByNumber", ["latest", "yes"]),
-        ("eth_sendTransaction", [{}]),
-        ("eth_sendTransaction", [{"from": "0x" + "11" * 20, "to": "0x" + "22" * 20}]),
-        ("eth_feeHistory", [10**30, "latest", []]),
-        ("eth_chainId", {"a": 1}),
-        ("eth_chainId", "x"),
-        ("eth_chainId", [1, 2, 3]),
-    ],
-)
-def test_a_bad_rpc_call_is_an_error_of_json_rpc(server, method, params):
-    call = {"jsonrpc": "2.0", "id": 9, "method": method, "params": params}
-    answer = server.http.post("/rpc", json=call)
-    assert answer.status_code == 200
-    assert answer.json()["id"] == 9
-    assert answer.json()["error"]["code"] in (-32601, -32602, -32000)
-    assert "Traceback" not in answer.text
+BAD_CALLS = [
+    ("eth_nothing", []),
+    *(("eth_call", p) for p in ([], [None], [{"to": "0x12"}])),
+    ("eth_call", [{"to": "0x" + "11" * 20, "data": "0x1"}]),
+    ("eth_call", [{"to": "0x" + "11" * 20, "data": "zz"}, "earliest"]),
+    *(("eth_getBalance", p) for p in (["0x"], [["0x"], 1])),
+    *(("eth_getLogs", [{"fromBlock": n}]) for n in ("1e3", 10**30)),
+    *(("eth_getLogs", [{"topics": t}]) for t in ("x", [["☃"]])),
+    ("eth_getTransactionByHash", ["0x" + "0" * 63]),
+    ("eth_getTransactionReceipt", [None]),
+    *(("eth_getBlockByNumber", p) for p in (["0x" + "f" * 99, False], ["latest", "yes"])),
+    ("eth_sendTransaction", [{}]),
+    ("eth_sendTransaction", [{"from": "0x" + "11" * 20, "to": "0x" + "22" * 20}]),
+    ("eth_feeHistory", [10**30, "latest", []]),
+    *(("eth_chainId", p) for p in ({"a": 1}, "x", [1, 2, 3])),
+]
+
+
+def test_a_bad_rpc_call_is_an_error_of_json_rpc(server):
+    for method, params in BAD_CALLS:
+        call = {"jsonrpc": "2.0", "id": 9, "method": method, "params": params}
+        answer = server.http.post("/rpc", json=call)
+        assert answer.status_code == 200
+        assert answer.json()["id"] == 9
+        assert answer.json()["error"]["code"] in (-32601, -32602, -32000), (method, params)
+        assert "Traceback" not in answer.text
 
 
 def test_a_batch_of_malformed_requests(server):
@@ -419,53 +391,50 @@ GETS = ["/api/agents", "/llms.txt", "/docs", "/openapi.json", "/healthz", "/_sim
 GETS += ["/_sim/accounts", "/_sim/journal", "/facilitator/v2/x402/supported", "/api/payments/x"]
 
 
-@pytest.mark.parametrize(
-    ("method", "path"),
-    [
-        *((method, path) for path in FIELDS for method in ("GET", "PUT", "DELETE", "PATCH")),
-        *((method, path) for path in GETS for method in ("POST", "PUT", "DELETE", "OPTIONS")),
-        ("PUT", "/rpc"),
-        ("DELETE", "/rpc"),
-    ],
-)
-def test_a_wrong_method_is_405_and_says_which_is_right(server, method, path):
-    answer = server.http.request(method, path)
-    assert refusal(answer) == (405, "Method not allowed")
-    allowed = {name.strip() for name in answer.headers["allow"].split(",")}
-    assert allowed & {"GET", "POST"}
-    assert method not in allowed
+METHODS = [
+    *((method, path) for path in FIELDS for method in ("GET", "PUT", "DELETE", "PATCH")),
+    *((method, path) for path in GETS for method in ("POST", "PUT", "DELETE", "OPTIONS")),
+    ("PUT", "/rpc"),
+    ("DELETE", "/rpc"),
+]
+
+
+def test_a_wrong_method_is_405_and_says_which_is_right(server):
+    for method, path in METHODS:
+        answer = server.http.request(method, path)
+        assert refusal(answer) == told(RequestError.METHOD_NOT_ALLOWED), (method, path)
+        allowed = {name.strip() for name in answer.headers["allow"].split(",")}
+        assert allowed & {"GET", "POST"}
+        assert method not in allowed
 
 
 @pytest.mark.clause("9/no-version-segment")
-@pytest.mark.parametrize(
-    "path", ["/v1/api/pay", "/api/v1/pay", "/api/v1/perp/quote", "/v2/llms.txt"]
-)
-def test_no_path_has_a_version(server, path):
-    assert refusal(server.http.post(path, json={})) == (404, "Not found")
+def test_no_path_has_a_version(server):
+    for path in ("/v1/api/pay", "/api/v1/pay", "/api/v1/perp/quote", "/v2/llms.txt"):
+        assert refusal(server.http.post(path, json={})) == told(RequestError.NOT_FOUND)
 
 
-@pytest.mark.parametrize(
-    "target",
-    [
-        *("/nothing", "/api", "/api/", "/API/pay", "/api/pay/", "/api/pay//", "/api//pay"),
-        *("//api/pay", "/api/perp/quote/", "/api/sessions/create/", "/api/agents/", "/llms.txt/"),
-        *("/api/pay;a=b", "/api/pay%20", "/api/pay%00", "/api/../api/pay", "/./api/pay", "/%2e/x"),
-        *("/api/sessions/", "/api/payments/", "/api/payments/a/b", "/docs/x", "/docs/..%2f..%2fx"),
-        *("/docs/%2e%2e", "/facilitator//v2/x402/verify"),
-        *("/facilitator/v2/x402/verify/", "/explorer", "/explorer/", "/explorer/api/", "/rpc/x"),
-        *("/_sim//state", "/_sim/state/", "/_sim/nothing", "/_SIM/state", "/_simx", "/rpcx"),
-        *("/%ff%fe", "/api/payments/%ff", "/api/sessions/%00", "/%E2%98%83", "/" + "a" * 30_000),
-    ],
-)
-@pytest.mark.parametrize("method", ["GET", "POST"])
-def test_an_unknown_path_is_404_and_no_redirect(server, method, target):
-    if method == "POST" and target.startswith(("/api/payments/", "/api/sessions/", "/docs/")):
-        method = "GET"
-    answer, body = _ask(server, method, target)
-    assert answer.status == 404
-    assert answer.headers["Content-Type"] == "application/json"
-    assert answer.headers["Location"] is None
-    assert set(json.loads(body)) <= {"error", "reason"}
+TARGETS = [
+    *("/nothing", "/api", "/api/", "/API/pay", "/api/pay/", "/api/pay//", "/api//pay"),
+    *("//api/pay", "/api/perp/quote/", "/api/sessions/create/", "/api/agents/", "/llms.txt/"),
+    *("/api/pay;a=b", "/api/pay%20", "/api/pay%00", "/api/../api/pay", "/./api/pay", "/%2e/x"),
+    *("/api/sessions/", "/api/payments/", "/api/payments/a/b", "/docs/x", "/docs/..%2f..%2fx"),
+    *("/docs/%2e%2e", "/facilitator//v2/x402/verify"),
+    *("/facilitator/v2/x402/verify/", "/explorer", "/explorer/", "/explorer/api/", "/rpc/x"),
+    *("/_sim//state", "/_sim/state/", "/_sim/nothing", "/_SIM/state", "/_simx", "/rpcx"),
+    *("/%ff%fe", "/api/payments/%ff", "/api/sessions/%00", "/%E2%98%83", "/" + "a" * 30_000),
+]
+READ_ONLY = ("/api/payments/", "/api/sessions/", "/docs/")
+
+
+def test_an_unknown_path_is_404_and_no_redirect(server):
+    for target in TARGETS:
+        for method in ("GET",) if target.startswith(READ_ONLY) else ("GET", "POST"):
+            answer, body = _ask(server, method, target)
+            assert answer.status == 404, (method, target)
+            assert answer.headers["Content-Type"] == "application/json"
+            assert answer.headers["Location"] is None
+            assert set(json.loads(body)) <= {"error", "reason"}
 
 
 def test_a_percent_encoded_path_is_the_path_it_spells(server):
@@ -477,32 +446,11 @@ def test_a_percent_encoded_path_is_the_path_it_spells(server):
     assert answer.status == 403, "an encoded path does not get around the guard"
 
 
-@pytest.mark.parametrize("header", ["X-Payment-Id", "X-Session-Id"])
-@pytest.mark.parametrize(
-    "value", [b"x" * 50_000, b"pay_" + b"a" * 50_000, b"\xff\xfe", b"a, b", "☃".encode()]
-)
-def test_a_strange_proof_is_no_proof(server, header, value):
-    answer = server.http.post(QUOTE, json=ORDER, headers={header: value})
-    assert refusal(answer) == (402, "Payment Required")
-
-
-@pytest.mark.parametrize(
-    "lines",
-    [
-        "X-Payment-Id: pay_\0",
-        "X-Payment-Id: a\rb",
-        "X-Payment-Id\0: a",
-        "Content-Length: -1",
-        "Content-Length: 1\r\nContent-Length: 2",
-        "Content-Length: " + "9" * 40,
-        "Content-Length: ²",
-        "Transfer-Encoding: chunked\r\n\r\nzz",
-    ],
-)
-def test_bytes_that_are_not_http_are_400_and_affect_no_other(server, lines):
-    answer = _raw(server, f"POST {QUOTE} HTTP/1.1\r\n{lines}\r\n")
-    assert answer.split(b"\r\n")[0].split()[1] == b"400"
-    assert b"Traceback" not in answer
+def test_a_strange_proof_is_no_proof(server):
+    for header in ("X-Payment-Id", "X-Session-Id"):
+        for value in (b"x" * 50_000, b"pay_" + b"a" * 50_000, b"\xff\xfe", b"a, b", "☃".encode()):
+            answer = server.http.post(QUOTE, json=ORDER, headers={header: value})
+            assert refusal(answer) == (402, "Payment Required")
 
 
 def test_a_client_that_disconnects_early_affects_no_other(server):
@@ -572,10 +520,10 @@ def _shaped(prepared: dict[str, Any], valid: dict[str, Any]) -> st.SearchStrateg
 
 @pytest.mark.clause("4.1/validate", "4.1/verify-signature", "2.2/payment-id")
 def test_malformed_payments_are_refused_and_move_nothing(server, prepared, valid):
-    """150 bodies, from no message at all to a good one with a few fields replaced."""
+    """60 bodies, from no message at all to a good one with a few fields replaced."""
 
     @settings(
-        max_examples=150,
+        max_examples=60,
         deadline=None,
         derandomize=True,
         database=None,
@@ -595,38 +543,20 @@ def test_malformed_payments_are_refused_and_move_nothing(server, prepared, valid
     assert payer.transfers == before
 
 
-def test_a_head_without_end_is_cut_off(server):
-    import socket
+TRAILERS = b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n"
 
-    host, port = server.ready["service"].removeprefix("http://").split(":")
-    with socket.create_connection((host, int(port)), timeout=20) as connection:
-        connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: " + host.encode() + b"\r\nX-Long: ")
+
+@pytest.mark.parametrize(
+    ("begin", "part", "most"),
+    [(b"X-Long: ", b"a" * 65536, 16 << 20), (TRAILERS, b"A: " + b"b" * 65000 + b"\r\n", 32 << 20)],
+    ids=["head", "trailers"],
+)
+def test_a_head_and_trailers_without_end_are_cut_off(server, begin, part, most):
+    with socket.create_connection(_address(server), timeout=20) as connection:
+        connection.sendall(b"POST /api/pay HTTP/1.1\r\nHost: 127.0.0.1\r\n" + begin)
         sent = 0
-        try:
-            while sent < 64 << 20:
-                connection.sendall(b"a" * 65536)
-                sent += 65536
-        except (ConnectionResetError, BrokenPipeError):
-            pass
-        assert sent < 16 << 20
-    assert server.http.get("/healthz").status_code == 200
-
-
-def test_trailers_without_end_are_cut_off(server):
-    import socket
-
-    host, port = server.ready["service"].removeprefix("http://").split(":")
-    with socket.create_connection((host, int(port)), timeout=20) as connection:
-        connection.sendall(
-            b"POST /api/pay HTTP/1.1\r\nHost: " + host.encode()
-            + b"\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n"
-        )  # fmt: skip
-        sent = 0
-        try:
-            while sent < 64 << 20:
-                connection.sendall(b"A: " + b"b" * 65000 + b"\r\n")
-                sent += 65000
-        except (ConnectionResetError, BrokenPipeError):
-            pass
-        assert sent < 32 << 20
-    assert server.http.get("/healthz").status_code == 200
+        with suppress(ConnectionResetError, BrokenPipeError):
+            while sent < 2 * most:
+                connection.sendall(part)
+                sent += len(part)
+        assert sent < most

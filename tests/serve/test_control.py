@@ -2,11 +2,12 @@
 
 import json
 
-import httpx
 import pytest
 
-from tests.serve.driver import PAY, PRICE, QUOTE, in_parallel, refusal, started
-from x402sim import LocalServer, Wallet
+from tests.serve.driver import PAY, PRICE, QUOTE, in_parallel, refusal
+from tests.serve.hosted import hosted, told
+from x402sim import Wallet
+from x402sim.protocol.refusals import RequestError
 from x402sim.world.control.app import ACTIONS
 
 
@@ -46,19 +47,15 @@ def test_the_accounts_and_their_balances(server):
     assert int(after[3]["balance"]) == int(accounts[3]["balance"]) - PRICE
 
 
-@pytest.mark.parametrize(
-    ("amount", "base"), [("1.00", 1_000_000), ("0.000001", 1), ("5", 5_000_000)]
-)
-def test_the_faucet(server, amount, base):
-    address = Wallet.create().address
-    supply = int(server.state()["chain"]["supply"])
-    assert server.sim("faucet", address=address, amount=amount) == {
-        "address": address,
-        "balance": str(base),
-    }
-    assert server.balance(address) == base
-    assert int(server.state()["chain"]["supply"]) == supply + base
-    assert server.sim("faucet", address=address.lower())["balance"] == str(base + 100_000_000)
+def test_the_faucet(server):
+    for amount, base in (("1.00", 1_000_000), ("0.000001", 1), ("5", 5_000_000)):
+        address = Wallet.create().address
+        supply = int(server.state()["chain"]["supply"])
+        given = server.sim("faucet", address=address, amount=amount)
+        assert given == {"address": address, "balance": str(base)}
+        assert server.balance(address) == base
+        assert int(server.state()["chain"]["supply"]) == supply + base
+        assert server.sim("faucet", address=address.lower())["balance"] == str(base + 100_000_000)
 
 
 def test_the_clock_goes_forward_by_what_was_asked(server):
@@ -83,48 +80,41 @@ def test_a_day_empties_the_cache_and_an_hour_does_not(server):
     assert server.state()["cachedEntitlements"] == 0
 
 
-def test_mining_off_and_on(server):
-    payer = server.payer()
+def test_mining_off_and_on(server, payer):
+    asked = payer.ask()
+    height = server.state()["chain"]["height"]
+
+    def mine_when_it_waits():
+        _wait_for_a_transaction(server)
+        assert payer.quote(asked["paymentId"]).status_code == 402, "it has not settled yet"
+        assert server.state()["pendingPayments"] == 1
+        return server.sim("mine")
+
+    def turn_on_when_it_waits():
+        _wait_for_a_transaction(server)
+        return server.sim("mining", automine=True)
+
     assert server.sim("mining", automine=False) == {"automine": False}
     try:
-        asked = payer.ask()
-        height = server.state()["chain"]["height"]
-
-        def mine_when_it_waits():
-            while not server.state()["chain"]["waiting"]:
-                pass
-            assert payer.quote(asked["paymentId"]).status_code == 402, "it has not settled yet"
-            assert server.state()["pendingPayments"] == 1
-            return server.sim("mine")
-
         answer, mined = in_parallel(lambda: payer.pay(asked), mine_when_it_waits)
         assert answer.status_code == 200
         assert mined == {"height": height + 1}
+        asked = payer.ask()
+        answer, _ = in_parallel(lambda: payer.pay(asked), turn_on_when_it_waits)
+        assert answer.status_code == 200
     finally:
         server.sim("mining", automine=True)
     assert server.state()["chain"]["waiting"] == 0
     payer.paid()
-    assert payer.transfers == 2
-
-
-def test_turning_mining_on_mines_the_mempool(server):
-    payer = server.payer()
-    server.sim("mining", automine=False)
-
-    def turn_on_when_it_waits():
-        while not server.state()["chain"]["waiting"]:
-            pass
-        server.sim("mining", automine=True)
-
-    asked = payer.ask()
-    answer, _ = in_parallel(lambda: payer.pay(asked), turn_on_when_it_waits)
-    assert answer.status_code == 200
-
-
-def test_mining_many_blocks(server):
+    assert payer.transfers == 3
     height = server.state()["chain"]["height"]
     assert server.sim("mine", blocks=25) == {"height": height + 25}
     assert int(server.rpc("eth_blockNumber"), 16) == height + 25
+
+
+def _wait_for_a_transaction(server):
+    while not server.state()["chain"]["waiting"]:
+        pass
 
 
 @pytest.mark.clause(
@@ -186,13 +176,14 @@ def test_a_snapshot_brings_everything_back(server):
     session_id = payer.open("0.05")["sessionId"]
     assert payer.quote(session_id=session_id).status_code == 200
     state, session, moves = server.state(), payer.session(session_id), server.transfers()
-    held = payer.balance
+    held, cached = payer.balance, state["cachedEntitlements"]
 
     number = server.sim("snapshot")["snapshot"]
     body = payer.settlement(unpaid)
     assert server.http.post(PAY, json=body).status_code == 200
     assert payer.quote(session_id=session_id).status_code == 200
     assert payer.quote(unpaid["paymentId"]).status_code == 200
+    assert server.state()["cachedEntitlements"] > cached
     server.sim("indexer/run")
     assert server.state()["snapshots"] == [number]
 
@@ -213,17 +204,6 @@ def test_a_snapshot_brings_everything_back(server):
     assert refusal(answer) == (404, "Unknown snapshot")
 
 
-def test_the_cache_goes_back_too(server):
-    payer = server.payer()
-    payer.paid()
-    cached = server.state()["cachedEntitlements"]
-    number = server.sim("snapshot")["snapshot"]
-    payer.paid()
-    assert server.state()["cachedEntitlements"] == cached + 1
-    server.sim("revert", snapshot=number)
-    assert server.state()["cachedEntitlements"] == cached
-
-
 def test_an_earlier_snapshot_uses_up_the_later_ones(server):
     payer = server.payer()
     first = server.sim("snapshot")["snapshot"]
@@ -238,50 +218,35 @@ def test_an_earlier_snapshot_uses_up_the_later_ones(server):
     assert server.state()["snapshots"] == []
 
 
-def test_reset_begins_again(server_with_a_past):
-    server, payer, asked, session_id = server_with_a_past
-    server.sim("snapshot")
-    assert server.sim("reset") == {"reset": True}
-    state = server.state()
-    assert state["chain"]["height"] == state["cachedEntitlements"] == 0
-    assert set(state["rows"].values()) == {0}
-    assert state["snapshots"] == []
-    assert server.transfers() == []
-    assert server.http.get("/_sim/accounts").json() == server.ready["accounts"]
-    assert payer.balance == 0
-    assert payer.quote(asked["paymentId"]).status_code == 402
-    assert payer.quote(session_id=session_id).status_code == 402
-    assert _reputation(server) == 0
-    server.account().paid()
-    server.assert_money_is_conserved()
-
-
-@pytest.fixture
-def server_with_a_past():
-    with started() as server:
+def test_reset_begins_again_and_the_file_keeps_it(tmp_path):
+    file = tmp_path / "world.db"
+    with hosted(file=file) as server:
         payer = server.payer()
-        asked = payer.ask()
-        assert payer.pay(asked).status_code == 200
-        session_id = payer.open("0.05")["sessionId"]
+        paid, session_id = payer.paid(), payer.open("0.05")["sessionId"]
         server.sim("indexer/run")
-        yield server, payer, asked, session_id
-
-
-def test_a_reset_is_kept_by_the_file(tmp_path):
-    db = str(tmp_path / "world.db")
-    with started("--db", db) as server:
+        server.sim("snapshot")
+        assert server.sim("reset") == {"reset": True}
+        state = server.state()
+        assert state["chain"]["height"] == state["cachedEntitlements"] == 0
+        assert set(state["rows"].values()) == {0}
+        assert state["snapshots"] == []
+        assert server.transfers() == []
+        assert server.http.get("/_sim/accounts").json() == server.ready["accounts"]
+        assert payer.balance == 0
+        assert payer.quote(paid).status_code == 402
+        assert payer.quote(session_id=session_id).status_code == 402
+        assert _reputation(server) == 0
         server.account().paid()
-        server.sim("reset")
-        server.account().paid()
+        server.assert_money_is_conserved()
         chain = server.state()["chain"]
         assert chain["height"] == 1
-    with started("--db", db) as server:
+    with hosted(file=file) as server:
         assert server.state()["chain"] == chain
         assert server.state()["rows"]["payments"] == 1
 
 
 def test_a_reset_and_a_revert_leave_the_block_time_as_it_is():
-    with started("--block-time", "0.05") as server:
+    with hosted(block_time_s=0.05) as server:
         number = server.sim("snapshot")["snapshot"]
         server.account().paid()
         server.sim("revert", snapshot=number)
@@ -354,7 +319,7 @@ def _record(server, asked):
 
 def _is_unknown(server, asked):
     answer = server.http.get(f"/api/payments/{asked['paymentId']}")
-    return refusal(answer) == (404, "Unknown payment")
+    return refusal(answer) == told(RequestError.UNKNOWN_PAYMENT)
 
 
 def _reputation(server):
@@ -363,13 +328,10 @@ def _reputation(server):
 
 def test_faucet_money_is_mined_immediately_with_any_block_time():
     """Whoever is given money pays with it next, as the conformance suite's payers do."""
-    with LocalServer(block_time_s=3600) as server:
-        new = Wallet("0x" + "77" * 32)
-        asked = {"address": new.address, "amount": "2.50"}
-        funded = httpx.post(f"{server.control_url}/faucet", json=asked).json()
-        assert funded["balance"] == "2500000"
-        call = {"from": new.address, "to": new.address}
-        assert httpx.post(f"{server.control_url}/send", json=call).json()["mined"]
-        httpx.post(f"{server.control_url}/faults/clear", json={})
-        state = httpx.get(f"{server.control_url}/state").json()["chain"]
+    with hosted(block_time_s=3600) as server:
+        new = Wallet("0x" + "77" * 32).address
+        assert server.sim("faucet", address=new, amount="2.50")["balance"] == "2500000"
+        assert server.http.post("/_sim/send", json={"from": new, "to": new}).json()["mined"]
+        server.sim("faults/clear")
+        state = server.state()["chain"]
         assert (state["height"], state["automine"]) == (2, False)

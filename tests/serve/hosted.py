@@ -1,0 +1,47 @@
+"""A server in this process, for the tests that do not kill it, and the texts of its refusals."""
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import httpx
+import msgspec
+
+from tests.serve.driver import Server
+from x402sim import Decisions, LocalServer
+from x402sim.protocol.refusals import Refusal, RequestError, status_of
+
+
+class Hosted(Server):
+    """A server in a thread of this process: it starts in a moment."""
+
+    def __init__(self, **options: Any) -> None:
+        self._local = LocalServer(**options).start()
+        self.ready = msgspec.to_builtins(self._local.info)
+        limits = httpx.Limits(max_connections=60, max_keepalive_connections=60)
+        self.http = httpx.Client(
+            base_url=self._local.url, timeout=30, trust_env=False, limits=limits
+        )
+
+    def stop(self, number: int = signal.SIGINT) -> None:
+        self._local.stop()
+
+    def close(self) -> None:
+        self.http.close()
+        self._local.stop()
+
+
+@contextmanager
+def hosted(**options: Any) -> Iterator[Server]:
+    """Serve a world in this process; the options are those of `LocalServer`."""
+    server = Hosted(**options)
+    try:
+        yield server
+    finally:
+        server.close()
+
+
+def told(error: Refusal | RequestError) -> tuple[int, str]:
+    """Return the status and the text of an error, as `refusal` returns those of an answer."""
+    return status_of(error, Decisions()), error.text
