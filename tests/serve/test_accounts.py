@@ -1,14 +1,15 @@
 """The funded accounts of `serve`: those everybody knows, those of a phrase, and those of a seed."""
 
-import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 from eth_account import Account
+from eth_account.messages import encode_defunct
 
 from tests.evm import find
-from tests.serve.driver import command, environment, started
-from x402sim import LocalServer, Wallet
+from tests.serve.hosted import hosted
+from x402sim import LocalServer
 from x402sim.chain.base import ChainError
 from x402sim.protocol.networks import TESTNET
 from x402sim.protocol.phrase import KNOWN, keys_of
@@ -32,48 +33,36 @@ def test_the_keys_of_a_phrase_are_those_of_eth_account(words: str) -> None:
 
 
 def test_a_server_funds_the_accounts_that_everybody_knows() -> None:
-    with started() as server:
+    with hosted() as server:
         named = [account["address"] for account in server.ready["accounts"]]
         assert (named[0], named[9], len(named)) == (FIRST, LAST, 10)
         assert server.rpc("eth_accounts") == [address.lower() for address in named]
         server.account(9).paid()
 
 
-def test_a_phrase_and_a_number_may_be_given() -> None:
-    with started("--mnemonic", OTHER, "--accounts", "3") as server:
+def test_a_phrase_a_seed_and_a_number_may_be_given() -> None:
+    with hosted(mnemonic=OTHER, accounts=3) as server:
         accounts = server.ready["accounts"]
         assert [a["privateKey"] for a in accounts] == ["0x" + k.hex() for k in keys_of(OTHER, 3)]
         server.account(2).paid()
+    with LocalServer(seed=0, accounts=2) as local:
+        assert len(local.wallets) == 2
+        assert local.wallets[0].address != FIRST
 
 
 @pytest.mark.parametrize(
-    ("args", "says"),
+    ("options", "says"),
     [
-        (["--mnemonic", "test test test"], "12 to 24 words of BIP-39"),
-        (["--mnemonic", f"{OTHER} wrong"], "got 13 words that are none"),
-        (["--accounts", "0"], "fund 1 to 100 accounts, not 0"),
-        (["--accounts", "101"], "fund 1 to 100 accounts, not 101"),
+        ({"mnemonic": "test test test"}, "12 to 24 words of BIP-39"),
+        ({"mnemonic": f"{OTHER} wrong"}, "got 13 words that are none"),
+        ({"accounts": 0}, "fund 1 to 100 accounts, not 0"),
+        ({"accounts": 101}, "fund 1 to 100 accounts, not 101"),
     ],
 )
-def test_what_is_no_phrase_or_number_is_refused(args: list[str], says: str) -> None:
-    done = subprocess.run(
-        command("serve", "--json", "--port", "0", *args),
-        capture_output=True, text=True, timeout=30, env=environment(), check=False,
-    )  # fmt: skip
-    assert (done.returncode, done.stdout) == (2, "")
-    assert says in done.stderr
-    assert "sausage" not in done.stderr
-    assert done.stderr.count("\n") == 1
-
-
-def test_a_local_server_has_the_same_accounts() -> None:
-    with LocalServer() as server:
-        assert [server.wallets[n].address for n in (0, -1)] == [FIRST, LAST]
-    with LocalServer(seed=0, accounts=2) as server:
-        assert len(server.wallets) == 2
-        assert server.wallets[0].address != FIRST
-    with LocalServer(mnemonic=OTHER) as server:
-        assert server.wallets[0].private_key == "0x" + keys_of(OTHER, 1)[0].hex()
+def test_what_is_no_phrase_or_number_is_refused(options: dict[str, Any], says: str) -> None:
+    with pytest.raises(ValueError, match=says) as refused:
+        LocalServer(**options).start()
+    assert "sausage" not in str(refused.value)
 
 
 def addresses(file: Path, **more: str | int) -> list[str]:
@@ -112,21 +101,10 @@ def test_stories_draw_their_accounts_from_the_seed_as_ever() -> None:
 
 
 def test_anvil_names_the_accounts_and_signs_for_them() -> None:
-    with LocalServer(chain=Anvil(program=find.anvil()), accounts=3) as server:
-        import httpx
-
-        def ask(method: str, *params: object) -> object:
-            call = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
-            answer = httpx.post(server.rpc_url, json=call).json()
-            assert "result" in answer, answer
-            return answer["result"]
-
-        named = [wallet.address.lower() for wallet in server.wallets]
-        assert ask("eth_accounts") == named
+    with hosted(chain=Anvil(program=find.anvil()), accounts=3) as server:
+        named = [account["address"].lower() for account in server.ready["accounts"]]
+        assert server.rpc("eth_accounts") == named
         assert named[0] == FIRST.lower()
-        signed = str(ask("personal_sign", "0x1234", FIRST))
-        from eth_account.messages import encode_defunct
-
+        signature = server.rpc("personal_sign", "0x1234", FIRST)
         message = encode_defunct(b"\x12\x34")
-        assert Account.recover_message(message, signature=signed) == FIRST
-        assert Wallet(server.wallets[0].private_key).address == FIRST
+        assert Account.recover_message(message, signature=signature) == FIRST

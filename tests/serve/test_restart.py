@@ -1,7 +1,6 @@
 """What survives: a restart with --db, and a kill -9 at any moment."""
 
 import random
-import subprocess
 import threading
 import time
 from dataclasses import dataclass, field
@@ -10,21 +9,23 @@ from typing import Any
 
 import httpx
 import pytest
+from typer.testing import CliRunner
 
 from tests.serve.driver import (
     PAY,
     PRICE,
     Payer,
-    Running,
     Server,
-    command,
     in_parallel,
     read_header,
     refusal,
     started,
 )
+from tests.serve.hosted import hosted, told
+from x402sim.cli import app
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import to_hex
+from x402sim.protocol.refusals import Refusal
 
 THREADS = 4
 
@@ -46,7 +47,7 @@ def db(tmp_path: Path) -> str:
     "7/payment-already-settled",
 )
 def test_everything_goes_on_after_a_restart(db):
-    with started("--db", db) as server:
+    with hosted(file=db) as server:
         payer = server.payer()
         asked = payer.ask()
         signed = payer.sign(asked["paymentRequirements"])
@@ -63,7 +64,7 @@ def test_everything_goes_on_after_a_restart(db):
         chain, head = server.state()["chain"], server.rpc("eth_getBlockByNumber", "latest", True)
         held, moves = payer.balance, server.transfers()
 
-    with started("--db", db) as server:
+    with hosted(file=db) as server:
         payer = Payer(server, payer.wallet)
         assert server.state()["chain"] == chain
         assert server.rpc("eth_getBlockByNumber", "latest", True) == head
@@ -71,9 +72,9 @@ def test_everything_goes_on_after_a_restart(db):
         assert server.state()["cachedEntitlements"] == 0
         assert _record(server, asked) == record
         assert payer.quote(asked["paymentId"]).status_code == 200
-        assert refusal(payer.pay(asked, signed)) == (409, "Payment already settled")
+        assert refusal(payer.pay(asked, signed)) == told(Refusal.ALREADY_SETTLED)
         second = payer.ask()
-        assert refusal(payer.pay(second, signed)) == (409, "Nonce already used")
+        assert refusal(payer.pay(second, signed)) == told(Refusal.NONCE_USED)
         assert server.http.get("/api/agents").json() == agents
 
         assert payer.session(session_id) == session
@@ -91,22 +92,22 @@ def test_everything_goes_on_after_a_restart(db):
 
 def test_a_world_whose_clock_was_advanced_can_be_paid_after_a_restart(db):
     """The chain's newest block is of the advanced time, and no block is older than its parent."""
-    with started("--db", db) as server:
+    with hosted(file=db) as server:
         server.advance(86_400)
         server.account().paid()
-    with started("--db", db) as server:
+    with hosted(file=db) as server:
         server.account().paid()
 
 
 @pytest.mark.clause("2.2/payment-id")
 def test_a_restart_with_the_same_seed_within_a_second_issues_no_payment_id_twice(db):
     """The second run draws from the same seed; its clock is set to the very same second."""
-    with started("--db", db, "--seed", "7") as server:
+    with hosted(file=db, seed=7) as server:
         server.advance(1000 + 1 - server.state()["now"] % 1000 / 1000)
         issued_s = server.now_s()
         first = server.account().ask()
         assert server.account().pay(first).status_code == 200
-    with started("--db", db, "--seed", "7") as server:
+    with hosted(file=db, seed=7) as server:
         server.advance(max(0, issued_s + 0.2 - server.state()["now"] / 1000))
         second = server.account(1).ask()
         assert second["paymentId"] != first["paymentId"]
@@ -115,41 +116,49 @@ def test_a_restart_with_the_same_seed_within_a_second_issues_no_payment_id_twice
 
 
 def test_without_a_file_nothing_outlives_the_server():
-    with started("--seed", "5") as server:
+    with hosted(seed=5) as server:
         payment_id = server.account().paid()
-    with started("--seed", "5") as server:
+    with hosted(seed=5) as server:
         assert server.account().quote(payment_id).status_code == 402
         assert server.state()["chain"]["height"] == 0
 
 
-def test_a_file_made_with_another_seed_is_refused_in_one_line(db):
-    with started("--db", db, "--seed", "1") as server:
+def test_a_file_of_another_seed_or_in_use_is_refused_in_one_line(db):
+    """Two servers with one chain log would each build blocks the other does not know."""
+    with hosted(file=db, seed=1) as server:
         payment_id = server.account().paid()
+        _assert_refused(db, says="another x402sim uses")
+        server.account().paid()
     _assert_refused(db, "--seed", "2", says="another seed")
     _assert_refused(db, "--seed", "1", "--network", "cronos-mainnet", says="chain 338, not 25")
-    with started("--db", db, "--seed", "1") as server:
+    with hosted(file=db, seed=1) as server:
         assert server.account().quote(payment_id).status_code == 200, "the file is unharmed"
 
 
-def test_a_file_that_another_server_uses_is_refused_in_one_line(db):
-    """Two servers with one chain log would each build blocks the other does not know."""
-    with started("--db", db) as server:
+def test_a_chain_file_that_is_empty_or_older_than_its_database_is_refused(tmp_path):
+    db, chain = tmp_path / "world.db", tmp_path / "world.db.chain"
+    with hosted(file=db) as server:
         server.account().paid()
-        _assert_refused(db, says="another x402sim uses")
+    older = chain.read_bytes()
+    with hosted(file=db) as server:
         server.account().paid()
+    for leftover in (chain, *tmp_path.glob("*.chain-*")):
+        leftover.unlink()
+    _assert_refused(str(db), says="the chain file is empty, but its database has payments")
+    chain.write_bytes(older)
+    says = "the chain file is older than its database: it ends at operation"
+    told = _assert_refused(str(db), says=says)
+    assert "restore both from copies of the same moment" in told
 
 
-def _assert_refused(db: str, *args: str, says: str) -> None:
-    refused = Running("serve", "--port", "0", "--json", "--db", db, *args)
-    try:
-        assert refused.line() == "", "it started all the same"
-        assert refused.end(None) == 2
-        errors = refused.errors()
-        assert says in errors
-        assert errors.startswith("x402sim: ")
-        assert errors.count("\n") == 1
-    finally:
-        refused.close()
+def _assert_refused(db: str, *args: str, says: str) -> str:
+    """The command exits with 2; return what it prints: one line on stderr."""
+    done = CliRunner().invoke(app, ["serve", "--port", "0", "--json", "--db", db, *args])
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert says in done.stderr
+    assert done.stderr.startswith("x402sim: ")
+    assert done.stderr.count("\n") == 1
+    return done.stderr
 
 
 # --- a settlement whose answer is lost ---------------------------------------------------
@@ -164,13 +173,13 @@ def test_a_kill_while_the_transfer_waits_to_be_mined(db):
         asked = payer.ask()
         body = payer.settlement(asked)
         assert _pay_and_kill(server, body) == "killed"
-    with started("--db", db) as server:
+    with hosted(file=db) as server:
         payer = Payer(server, payer.wallet)
         _wait_until(lambda: server.state()["pendingPayments"] == 0)
         assert _record(server, asked)["status"] == "settled"
         assert payer.quote(asked["paymentId"]).status_code == 200
         answer = server.http.post(PAY, json=body)
-        assert refusal(answer) == (409, "Payment already settled")
+        assert refusal(answer) == told(Refusal.ALREADY_SETTLED)
         assert (payer.transfers, payer.balance) == (1, 100_000_000 - PRICE)
 
 
@@ -181,7 +190,7 @@ def test_a_kill_while_a_deposit_waits_to_be_mined(db):
         server.sim("mining", automine=False)
         asked = payer.ask_session("0.29")
         assert _pay_and_kill(server, payer.settlement(asked)) == "killed"
-    with started("--db", db) as server:
+    with hosted(file=db) as server:
         payer = Payer(server, payer.wallet)
         _wait_until(lambda: server.state()["pendingPayments"] == 0)
         session = payer.create(asked["paymentId"])
@@ -200,15 +209,15 @@ def test_a_pending_payment_takes_no_second_authorization_and_the_first_again(db)
         asked = payer.ask()
         body = payer.settlement(asked)
         assert _pay_and_kill(server, body) == "killed"
-    with started("--db", db, "--block-time", "3600") as server:
+    with hosted(file=db, block_time_s=3600) as server:
         payer = Payer(server, payer.wallet)
         assert _record(server, asked)["status"] == "pending"
         assert payer.quote(asked["paymentId"]).status_code == 402
         answer = payer.pay(asked)
-        assert refusal(answer) == (409, "Settlement pending")
+        assert refusal(answer) == told(Refusal.PENDING)
         other = payer.ask()
         answer = payer.pay(other, body["paymentHeader"])
-        assert refusal(answer) == (409, "Nonce already used")
+        assert refusal(answer) == told(Refusal.NONCE_USED)
         server.sim("mine")
         answer = server.http.post(PAY, json=body)
         assert answer.status_code == 200, answer.text
@@ -224,7 +233,7 @@ def test_a_pending_payment_that_can_never_be_mined_is_given_up(db):
         server.sim("mining", automine=False)
         asked = payer.ask()
         assert _pay_and_kill(server, payer.settlement(asked)) == "killed"
-    with started("--db", db, "--block-time", "3600") as server:
+    with hosted(file=db, block_time_s=3600) as server:
         payer = server.account()
         assert server.state()["pendingPayments"] == 1
         server.advance(400)
@@ -278,7 +287,7 @@ def test_kill_9_while_four_payers_pay_loses_nothing_and_charges_nobody_twice(db)
         with started("--db", db) as server:
             _pay_until_killed(server, attempts, luck)
     assert len(attempts) > 20
-    with started("--db", db) as server:
+    with hosted(file=db) as server:
         granted = {
             attempt.nonce: attempt
             for attempt in attempts
@@ -341,7 +350,7 @@ def _resolve(server: Server, unanswered: list[Attempt], luck: random.Random) -> 
             if answer.status_code == 409:
                 assert answer.json()["error"] == "Payment already settled"
             again = server.account(attempt.payer).pay(attempt.asked)
-            assert refusal(again) == (409, "Payment already settled")
+            assert refusal(again) == told(Refusal.ALREADY_SETTLED)
     server.advance(400)
     assert server.state()["pendingPayments"] == 0
 
@@ -374,36 +383,3 @@ def _wait_until(happened: Any, timeout_s: float = 10) -> None:
     while not happened():
         assert time.monotonic() < end, "it did not happen"
         time.sleep(0.01)
-
-
-def test_a_database_whose_chain_was_emptied_is_refused(tmp_path):
-    db = tmp_path / "world.db"
-    with started("--db", str(db)) as server:
-        server.account().paid()
-    (tmp_path / "world.db.chain").unlink()
-    run = subprocess.run(
-        command("serve", "--port", "0", "--json", "--db", str(db)),
-        capture_output=True, text=True, timeout=30,
-    )  # fmt: skip
-    assert (run.returncode, run.stderr.count("\n")) == (2, 1)
-    assert "the chain file is empty, but its database has payments" in run.stderr
-
-
-def test_a_chain_file_that_is_older_than_its_database_is_refused(tmp_path):
-    db, chain = tmp_path / "world.db", tmp_path / "world.db.chain"
-    with started("--db", str(db)) as server:
-        server.account().paid()
-    older = chain.read_bytes()
-    with started("--db", str(db)) as server:
-        server.account().paid()
-        server.kill()
-    for leftover in (chain, *tmp_path.glob("*.chain-*")):
-        leftover.unlink()
-    chain.write_bytes(older)
-    run = subprocess.run(
-        command("serve", "--port", "0", "--json", "--db", str(db)),
-        capture_output=True, text=True, timeout=30,
-    )  # fmt: skip
-    assert (run.returncode, run.stderr.count("\n")) == (2, 1)
-    assert "the chain file is older than its database: it ends at operation" in run.stderr
-    assert "restore both from copies of the same moment" in run.stderr
