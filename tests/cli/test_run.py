@@ -21,7 +21,9 @@ from tests.cli import stories
 from tests.serve.driver import ORDER, QUOTE, command, environment
 from x402sim import LocalServer, PaymentAuth, PaymentFailed, World
 from x402sim.cli import app
+from x402sim.commands import playing, results
 from x402sim.world.server import serve as world_server
+from x402sim.world.story.scenario import shipped_names
 
 HASH = re.compile("[0-9a-f]{64}")
 
@@ -37,12 +39,6 @@ def result(*arguments: str) -> dict[str, Any]:
     return found
 
 
-def process(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command("run", *arguments), capture_output=True, text=True, check=False, env=environment()
-    )
-
-
 def assert_misuse(done: Result, *says: str) -> None:
     """It printed one line on stderr, nothing on stdout, and exited with 2."""
     assert done.exit_code == 2, done.output
@@ -56,8 +52,9 @@ def assert_misuse(done: Result, *says: str) -> None:
 # --- text ----------------------------------------------------------------------
 
 
-def test_each_scenario_is_a_row_and_exit_code_0_means_all_held() -> None:
-    done = run("replay", "lost_answer")
+def test_each_scenario_is_a_row_and_exit_code_0_means_all_held(tmp_path: Path) -> None:
+    later = stories.write(tmp_path, stories.HOLDS + "    await world.advance(90_061)\n")
+    done = run("replay", later)
     assert done.exit_code == 0
     titles, first, second, blank, total, hashed = done.stdout.splitlines()
     assert titles.split() == [
@@ -66,28 +63,20 @@ def test_each_scenario_is_a_row_and_exit_code_0_means_all_held() -> None:
     played = World(seed=0).play("replay")
     checks = f"{len(played.checked)}/{len(played.checked)}"
     assert first.split()[:3] == ["replay", "passed", checks]
-    assert second.split()[:2] == ["lost_answer", "passed"]
+    assert second.split()[:2] == ["mine", "passed"]
+    assert second.split()[3] == "2"
+    assert "  1 d 01 h  " in second
     assert blank == ""
     assert total.startswith("2 passed in ")
     assert total.endswith(" with seed 0")
     assert HASH.search(hashed)
 
 
-def test_a_row_has_virtual_time_and_the_payers_requests(tmp_path: Path) -> None:
-    later = stories.HOLDS + "    await world.advance(90_061)\n"
-    done = run(stories.write(tmp_path, later))
-    row = done.stdout.splitlines()[1]
-    assert "  1 d 01 h  " in row
-    assert row.split()[3] == "2"
-
-
-def test_without_a_name_everything_is_played() -> None:
-    names = [
-        each["name"] for each in json.loads(CliRunner().invoke(app, ["list", "--json"]).stdout)
-    ]
-    done = run()
-    rows = [line.split()[0] for line in done.stdout.splitlines()[1 : len(names) + 1]]
-    assert rows == names, done.stdout
+def test_without_a_name_everything_is_played(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert [each.typed for each in playing.choose([])] == list(shipped_names())
+    monkeypatch.setattr(playing, "shipped_names", lambda: ["replay", "lost_answer"])
+    rows = [line.split()[0] for line in run().stdout.splitlines()[1:3]]
+    assert rows == ["replay", "lost_answer"]
 
 
 def test_a_failed_check_shows_clause_expected_actual_trace_and_command(tmp_path: Path) -> None:
@@ -124,8 +113,8 @@ def test_the_printed_command_repeats_the_run(tmp_path: Path) -> None:
     (again,) = re.findall("run it again: (.+)", done.stdout)
     arguments = shlex.split(again)[3:]
     assert arguments[0] == "run"
-    second = process(*arguments[1:])
-    assert second.returncode == 1
+    second = run(*arguments[1:])
+    assert second.exit_code == 1
     pattern = "journal sha256 " + HASH.pattern
     assert re.findall(pattern, second.stdout) == re.findall(pattern, done.stdout) != []
 
@@ -136,13 +125,10 @@ def test_a_scenario_that_raises_shows_the_line(tmp_path: Path) -> None:
     assert "KeyError: 'the scenario raised this'" in done.stdout
     assert 'mine: raise KeyError("the scenario raised this")' in done.stdout
     assert "Traceback" not in done.output
-
-
-def test_five_of_many_failures_are_shown_and_the_rest_counted(tmp_path: Path) -> None:
     body = stories.HOLDS + "    for n in range(9): world.expect(n, -1, '5/nonce-once')\n"
     done = run(stories.write(tmp_path, body))
-    assert done.stdout.count("expected  -1") == 5
-    assert "and 4 more" in done.stdout
+    assert done.stdout.count("expected  -1") == results.MAX_CHECKS
+    assert f"and {9 - results.MAX_CHECKS} more" in done.stdout
 
 
 def test_lines_have_at_most_80_columns(tmp_path: Path) -> None:
@@ -199,14 +185,16 @@ def test_combined_sha256_is_the_hash_of_the_journals_hashes() -> None:
     assert turned["combined_sha256"] != found["combined_sha256"]
 
 
-def test_the_seed_alone_decides() -> None:
-    assert result("replay") == result("replay", "--seed", "0") != result("replay", "--seed", "1")
-
-
-def test_tcp_and_another_process_have_the_same_journal() -> None:
+def test_seed_stage_and_process_have_the_same_journal() -> None:
+    """The seed alone decides. In a pipe there is no progress bar and no colour."""
     here = result("replay", "lost_answer")
+    assert here == result("replay", "lost_answer", "--seed", "0")
+    assert here != result("replay", "lost_answer", "--seed", "1")
     assert result("replay", "lost_answer", "--on", "tcp") == here
-    there = process("replay", "lost_answer", "--json")
+    there = subprocess.run(
+        command("run", "replay", "lost_answer", "--json"),
+        capture_output=True, text=True, check=False, env=environment(),
+    )  # fmt: skip
     assert json.loads(there.stdout) == here
     assert there.stderr == ""
 
@@ -219,6 +207,10 @@ def test_on_a_url_scenarios_with_missing_needs_are_skipped() -> None:
         url = server.url
         done = run("replay", "stuck_transaction", "late_settlement", "--on", url)
         found = result("late_settlement", "replay", "--on", url)
+        nothing = run("late_settlement", "--on", url, "--json")
+    assert nothing.exit_code == 2
+    assert json.loads(nothing.stdout)["scenarios"][0]["outcome"] == "skipped"
+    assert "nothing was played" in nothing.stderr
     assert done.exit_code == 0, done.output
     assert "2 passed, 1 skipped" in done.stdout
     assert f"skipped, because {url} does not offer virtual time:\n  late_settlement" in done.stdout
@@ -249,14 +241,6 @@ def test_a_server_whose_clock_is_left_ahead_is_told_loudly(
             http.post(f"{server.url}{QUOTE}", json=ORDER)
 
 
-def test_if_everything_is_skipped_the_exit_code_is_2() -> None:
-    with LocalServer() as server:
-        done = run("late_settlement", "--on", server.url, "--json")
-    assert done.exit_code == 2
-    assert json.loads(done.stdout)["scenarios"][0]["outcome"] == "skipped"
-    assert "nothing was played" in done.stderr
-
-
 def test_without_a_control_api_only_unpaid_scenarios_are_played(monkeypatch: Any) -> None:
     monkeypatch.setattr(world_server.Listen, "has_control", False)
     with LocalServer() as server:
@@ -275,39 +259,30 @@ def test_an_unknown_name() -> None:
     assert_misuse(run("replay", "nowhere.py"), "no such file: nowhere.py")
 
 
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
+def test_a_file_without_a_valid_scenario(tmp_path: Path) -> None:
+    bare = "from x402sim import scenario\n@scenario\nasync def mine(world): ..."
+    for text, says in (
         ("def f(:", "SyntaxError: invalid syntax"),
         ("import nothing_of_the_kind", "No module named 'nothing_of_the_kind'"),
         ("x = 1", "has 0 scenarios"),
         ("1 / 0", "ZeroDivisionError"),
-        (
-            '"""No docstring of the form."""\nfrom x402sim import scenario\n'
-            "@scenario\nasync def mine(world): ...",
-            "Covers: CLAUSE",
-        ),
-    ],
-)
-def test_a_file_without_a_valid_scenario(tmp_path: Path, text: str, says: str) -> None:
-    file = tmp_path / "mine.py"
-    file.write_text(text)
-    assert_misuse(run(str(file)), f"cannot load {file}", says)
+        (f'"""No docstring of the form."""\n{bare}', "Covers: CLAUSE"),
+    ):
+        file = tmp_path / "mine.py"
+        file.write_text(text)
+        assert_misuse(run(str(file)), f"cannot load {file}", says)
 
 
-@pytest.mark.parametrize(
-    ("on", "says"),
-    [
+def test_an_invalid_or_unreachable_stage() -> None:
+    for on, says in (
         ("moon", "unknown stage 'moon'. Possible: in-process, tcp, http://HOST:PORT"),
         ("in-proces", "did you mean 'in-process'?"),
         ("http://127.0.0.1:1", "no answer from http://127.0.0.1:1"),
         ("http://127.0.0.1:99999", "with a port up to 65535"),
         ("http://", "http://HOST:PORT, with a port up to 65535"),
-    ],
-)
-def test_an_invalid_or_unreachable_stage(on: str, says: str) -> None:
-    assert_misuse(run("replay", "--on", on), "--on", says)
-    assert_misuse(run("replay", "--on", on, "--json"), says)
+    ):
+        assert_misuse(run("replay", "--on", on), "--on", says)
+        assert_misuse(run("replay", "--on", on, "--json"), says)
 
 
 def test_a_report_folder_that_cannot_be_made(tmp_path: Path) -> None:
@@ -360,12 +335,6 @@ def test_out_writes_a_report_and_prints_its_path(tmp_path: Path) -> None:
     assert "Alice pays for a quote" in (out / "report.html").read_text(encoding="utf-8")
     journal = (out / "replay" / "journal.ndjson").read_bytes()
     assert hashlib.sha256(journal).hexdigest() == World(seed=0).play("replay").sha256
-
-
-def test_in_a_pipe_there_is_no_progress_bar_and_no_colour() -> None:
-    done = process("replay")
-    assert "\x1b" not in done.stdout
-    assert done.stderr == ""
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")

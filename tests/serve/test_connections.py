@@ -1,11 +1,12 @@
 """Connections: what is idle, half sent or too large is answered and closed; keep-alive is not."""
 
+import asyncio
 import json
 import socket
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 
 import httpx
 import pytest
@@ -14,7 +15,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from tests.serve.hosted import told
 from x402sim.http import web
+from x402sim.protocol.refusals import RequestError
 from x402sim.world.server.http import DEADLINES, MAX_HEAD_BYTES, Deadlines, Server
 from x402sim.world.server.listen import Listen, listening_socket
 from x402sim.world.server.serve import run
@@ -33,8 +36,6 @@ def application(gate: threading.Event) -> Starlette:
         return web.answer({"early": True})
 
     async def slow(_: Request) -> Response:
-        import asyncio
-
         await asyncio.to_thread(gate.wait, PATIENCE_S)
         return web.answer({"slow": True})
 
@@ -94,11 +95,9 @@ def server() -> Iterator[Running]:
 def rest(connection: socket.socket) -> bytes:
     """Return what arrives until the connection is closed."""
     parts = []
-    try:
+    with suppress(*CLOSED):
         while part := connection.recv(65536):
             parts.append(part)
-    except CLOSED:
-        pass
     return b"".join(parts)
 
 
@@ -110,14 +109,21 @@ def refusal(answer: bytes) -> tuple[int, str]:
     return int(head.split()[1]), json.loads(body)["error"]
 
 
-def send_slowly(connection: socket.socket, data: bytes, pause_s: float) -> None:
+def answers(server: Running, *requests: bytes) -> list[bytes]:
+    """Send each on a connection of its own; return what arrives on it until it is closed."""
+    with ExitStack() as stack:
+        connections = [stack.enter_context(server.connect()) for _ in requests]
+        for connection, request in zip(connections, requests, strict=True):
+            connection.sendall(request)
+        return [rest(connection) for connection in connections]
+
+
+def send_slowly(connection: socket.socket, data: bytes) -> None:
     """Send one byte at a time until the other side closes."""
-    try:
+    with suppress(*CLOSED):
         for byte in data:
             connection.sendall(bytes([byte]))
-            time.sleep(pause_s)
-    except CLOSED:
-        pass
+            time.sleep(0.02)
 
 
 def test_the_stated_defaults():
@@ -135,52 +141,44 @@ def test_a_connection_that_sends_nothing_is_closed(hasty):
         assert SOON.head_s * 0.9 < time.monotonic() - began < PATIENCE_S / 2
 
 
-@pytest.mark.parametrize("begin", [b"G", b"GET / HTTP/1.1\r\nHost: x\r\nX-Long", HEAD])
-def test_a_half_sent_head_is_408(hasty, begin):
-    with hasty.connect() as connection:
-        connection.sendall(begin)
-        answer = rest(connection)
-    assert refusal(answer) == (408, "Request timed out")
-    assert b"its head has 0.4 s to arrive" in answer
+def test_a_half_sent_head_is_408(hasty):
+    for answer in answers(hasty, b"G", b"GET / HTTP/1.1\r\nHost: x\r\nX-Long", HEAD):
+        assert refusal(answer) == told(RequestError.TIMED_OUT)
+        assert b"its head has 0.4 s to arrive" in answer
 
 
 def test_a_head_byte_by_byte_is_408(hasty):
     with hasty.connect() as connection:
-        send_slowly(connection, HEAD * 2, 0.02)
-        assert refusal(rest(connection)) == (408, "Request timed out")
+        send_slowly(connection, HEAD * 2)
+        assert refusal(rest(connection)) == told(RequestError.TIMED_OUT)
 
 
 def test_empty_lines_without_end_keep_no_connection(hasty):
     with hasty.connect() as connection:
         began = time.monotonic()
-        send_slowly(connection, b"\r\n" * 1000, 0.02)
+        send_slowly(connection, b"\r\n" * 1000)
         assert time.monotonic() - began < PATIENCE_S / 2
 
 
-@pytest.mark.parametrize(
-    "begin",
-    [
-        HEAD + b"Content-Length: 9\r\n\r\n",
-        HEAD + b"Content-Length: 9\r\n\r\nabc",
-        HEAD + b"Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n",
-        HEAD + b"Transfer-Encoding: chunked\r\n\r\n0\r\nX-Trailer: 1\r\n",
-        HEAD + b"Content-Length: 9\r\nExpect: 100-continue\r\n\r\n",
-    ],
-    ids=["no body", "half", "chunk", "trailer", "expect"],
-)
-def test_a_half_sent_body_is_408(hasty, begin):
-    with hasty.connect() as connection:
-        connection.sendall(begin)
-        answer = rest(connection).removeprefix(b"HTTP/1.1 100 Continue\r\n\r\n")
-    assert refusal(answer) == (408, "Request timed out")
-    assert b"its body has 0.8 s to arrive" in answer
+def test_a_half_sent_body_is_408(hasty):
+    begins = (
+        b"Content-Length: 9\r\n\r\n",
+        b"Content-Length: 9\r\n\r\nabc",
+        b"Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n",
+        b"Transfer-Encoding: chunked\r\n\r\n0\r\nX-Trailer: 1\r\n",
+        b"Content-Length: 9\r\nExpect: 100-continue\r\n\r\n",
+    )
+    for answer in answers(hasty, *(HEAD + begin for begin in begins)):
+        answer = answer.removeprefix(b"HTTP/1.1 100 Continue\r\n\r\n")
+        assert refusal(answer) == told(RequestError.TIMED_OUT)
+        assert b"its body has 0.8 s to arrive" in answer
 
 
 def test_a_body_byte_by_byte_is_408(hasty):
     with hasty.connect() as connection:
         connection.sendall(HEAD + b"Content-Length: 1000\r\n\r\n")
-        send_slowly(connection, b"a" * 1000, 0.02)
-        assert refusal(rest(connection)) == (408, "Request timed out")
+        send_slowly(connection, b"a" * 1000)
+        assert refusal(rest(connection)) == told(RequestError.TIMED_OUT)
 
 
 def test_a_body_that_was_answered_before_it_came_is_closed_without_another_answer(hasty):
@@ -206,7 +204,7 @@ def test_a_half_sent_second_head_is_408(hasty):
         connection.sendall(HEAD + b"Content-Length: 3\r\n\r\nabc")
         assert b'{"size":3}' in connection.recv(65536)
         connection.sendall(HEAD)
-        assert refusal(rest(connection)) == (408, "Request timed out")
+        assert refusal(rest(connection)) == told(RequestError.TIMED_OUT)
 
 
 def test_a_slow_answer_is_nobodys_deadline(hasty):
@@ -217,22 +215,16 @@ def test_a_slow_answer_is_nobodys_deadline(hasty):
         hasty.gate.set()
         _, answered, late = rest(connection).partition(b'{"slow":true}')
         assert answered
-        assert refusal(late) == (408, "Request timed out")
+        assert refusal(late) == told(RequestError.TIMED_OUT)
 
 
 # --- what is too large, or no HTTP ---------------------------------------------------
 
 
 def test_a_head_that_is_too_large_is_431(server):
-    with server.connect() as connection:
-        connection.sendall(HEAD + b"X-Long: " + b"a" * (MAX_HEAD_BYTES + 65536))
-        assert refusal(rest(connection)) == (431, "Request head too large")
-
-
-def test_many_small_headers_are_431_too(server):
-    with server.connect() as connection:
-        connection.sendall(HEAD + b"X-Many: 1\r\n" * (MAX_HEAD_BYTES // 11 + 9000))
-        assert refusal(rest(connection)) == (431, "Request head too large")
+    long, many = b"X-Long: " + b"a" * (MAX_HEAD_BYTES + 65536), MAX_HEAD_BYTES // 11 + 9000
+    for answer in answers(server, HEAD + long, HEAD + b"X-Many: 1\r\n" * many):
+        assert refusal(answer) == told(RequestError.HEAD_TOO_LARGE)
 
 
 def test_a_head_of_half_the_limit_is_read(server):
@@ -242,24 +234,25 @@ def test_a_head_of_half_the_limit_is_read(server):
         assert b'{"size":0}' in connection.recv(65536)
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
-        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
-        b"GET\r\n\r\n",
-        b"GET / HTTP/9.9\r\nHost: x\r\n\r\n",
-        b"GET /\xff HTTP/1.1\r\nHost: x\r\n\r\n",
-        b"CONNECT x:80 HTTP/1.1\r\nHost: x\r\n\r\n",
-        HEAD + b"Content-Length: 1\r\nContent-Length: 2\r\n\r\n",
-        HEAD + b"Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n",
-        HEAD + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n",
-    ],
-    ids=["tls", "line", "version", "path", "connect", "lengths", "smuggled", "chunk"],
-)
-def test_what_is_not_http_is_400(server, data):
-    with server.connect() as connection:
-        connection.sendall(data)
-        assert refusal(rest(connection)) == (400, "Invalid HTTP request")
+NO_HTTP = [
+    b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+    b"GET\r\n\r\n",
+    b"GET / HTTP/9.9\r\nHost: x\r\n\r\n",
+    b"GET /\xff HTTP/1.1\r\nHost: x\r\n\r\n",
+    b"CONNECT x:80 HTTP/1.1\r\nHost: x\r\n\r\n",
+    HEAD + b"X-Payment-Id: pay_\0\r\n\r\n",
+    HEAD + b"X-Payment-Id: a\rb\r\n\r\n",
+    HEAD + b"X-Payment-Id\0: a\r\n\r\n",
+    *(HEAD + b"Content-Length: " + length + b"\r\n\r\n" for length in (b"-1", b"\xb2", b"9" * 40)),
+    HEAD + b"Content-Length: 1\r\nContent-Length: 2\r\n\r\n",
+    HEAD + b"Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n",
+    HEAD + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n",
+]
+
+
+def test_what_is_not_http_is_400(server):
+    for data, answer in zip(NO_HTTP, answers(server, *NO_HTTP), strict=True):
+        assert refusal(answer) == told(RequestError.INVALID_HTTP), data
 
 
 def test_garbage_after_a_request_loses_not_its_answer(server):
@@ -293,22 +286,22 @@ def test_pipelined_requests_are_answered_in_order(server):
     assert sizes == list(range(20))
 
 
-def test_a_client_uses_one_connection_for_many_requests_with_pauses(server):
-    """More seconds in total than a head may take, and pauses longer than uvicorn's default."""
+def test_a_client_uses_one_connection_for_many_requests_with_pauses(hasty):
+    """More seconds in total than a head may take, and as long a pause as is told to clients."""
     opened = []
 
     def count(event: str, _: object) -> None:
         if event == "connection.connect_tcp.started":
             opened.append(event)
 
-    url = f"http://127.0.0.1:{server.port}/size"
-    limits = httpx.Limits(keepalive_expiry=60)
-    with httpx.Client(limits=limits, trust_env=False) as http:
-        for pause_s in (0, 0.1, 5.5, 5.5):
+    with httpx.Client(trust_env=False) as http:
+        for pause_s in (0, 0.1, 0.6, 0.6):
             time.sleep(pause_s)
-            answer = http.post(url, content=b"abc", extensions={"trace": count})
-            assert answer.json() == {"size": 3}
+            url = f"http://127.0.0.1:{hasty.port}/size"
+            assert http.post(url, content=b"abc", extensions={"trace": count}).json() == {"size": 3}
     assert len(opened) == 1
+    usual = Server(application(hasty.gate), lambda: None)
+    assert usual.config.timeout_keep_alive == DEADLINES.idle_s
 
 
 def test_a_large_body_is_read_whatever_the_pace_of_the_application(hasty):

@@ -6,46 +6,34 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.serve.driver import PAY, PRICE, Server, in_parallel, statuses
+from tests.serve.driver import PAY, PRICE, Server, in_parallel, refusal, statuses
+from tests.serve.hosted import told
+from x402sim.protocol.refusals import Refusal
 
-TEXT = "Payment already settled"
+TEXT = Refusal.ALREADY_SETTLED.text
 
 
-@pytest.mark.clause("4.1/order", "7/payment-already-settled")
-def test_twenty_times_the_same_payment_at_once(server, payer):
-    asked = payer.ask()
-    body = payer.settlement(asked)
-    answers = in_parallel(*[lambda: server.http.post(PAY, json=body)] * 20)
-    assert statuses(answers) == {200: 1, 409: 19}
-    assert {answer.json().get("error") for answer in answers} == {None, TEXT}
-    assert payer.transfers == 1
-    assert payer.balance == 100_000_000 - PRICE
-    assert payer.quote(asked["paymentId"]).status_code == 200
+def _pay_at_once(server: Server, bodies: list[dict[str, Any]]) -> list[httpx.Response]:
+    return in_parallel(*[lambda b=body: server.http.post(PAY, json=b) for body in bodies])
 
 
 @pytest.mark.clause("4.1/order", "7/payment-already-settled")
 @pytest.mark.parametrize("headers", [1, 20])
-def test_twenty_requests_for_one_id_while_the_first_waits_for_its_block(server, payer, headers):
-    """Here all twenty are inside at the same time: no block comes until all have arrived."""
+@pytest.mark.parametrize("is_held", [False, True], ids=["at once", "before a block"])
+def test_twenty_requests_for_one_id(server, payer, headers, is_held):
+    """Held, all twenty are inside at the same time: no block comes until all have arrived."""
     asked = payer.ask()
     bodies = [payer.settlement(asked) for _ in range(headers)] * (20 // headers)
-    answers, sent = _send_before_a_block(server, bodies)
-    assert sent == 1, "one transaction for one payment id"
+    assert len({body["paymentHeader"] for body in bodies}) == headers
+    if is_held:
+        answers, sent = _send_before_a_block(server, bodies)
+        assert sent == 1, "one transaction for one payment id"
+    else:
+        answers = _pay_at_once(server, bodies)
     assert statuses(answers) == {200: 1, 409: 19}
     assert {answer.json().get("error") for answer in answers} == {None, TEXT}
-    assert payer.transfers == 1
-    assert payer.balance == 100_000_000 - PRICE
-
-
-@pytest.mark.clause("4.1/order", "7/payment-already-settled")
-def test_twenty_headers_for_one_id_at_once(server, payer):
-    asked = payer.ask()
-    bodies = [payer.settlement(asked) for _ in range(20)]
-    assert len({body["paymentHeader"] for body in bodies}) == 20
-    answers = in_parallel(*[lambda b=body: server.http.post(PAY, json=b) for body in bodies])
-    assert statuses(answers) == {200: 1, 409: 19}
-    assert payer.transfers == 1
-    assert payer.balance == 100_000_000 - PRICE
+    assert (payer.balance, payer.transfers) == (100_000_000 - PRICE, 1)
+    assert payer.quote(asked["paymentId"]).status_code == 200
 
 
 @pytest.mark.clause("4.1/order", "7/payment-already-settled")
@@ -53,7 +41,7 @@ def test_twenty_payers_for_one_id_at_once(server):
     payers = [server.payer("1.00") for _ in range(20)]
     asked = payers[0].ask()
     bodies = [payer.settlement(asked) for payer in payers]
-    answers = in_parallel(*[lambda b=body: server.http.post(PAY, json=b) for body in bodies])
+    answers = _pay_at_once(server, bodies)
     assert statuses(answers) == {200: 1, 409: 19}
     assert sum(payer.transfers for payer in payers) == 1
     charged = [payer.address for payer in payers if payer.transfers]
@@ -62,44 +50,35 @@ def test_twenty_payers_for_one_id_at_once(server):
 
 
 @pytest.mark.clause("5/nonce-once", "7/nonce-already-used")
-def test_one_authorization_under_ten_ids_at_once(server, payer):
+@pytest.mark.parametrize("is_held", [False, True], ids=["at once", "before a block"])
+def test_one_authorization_under_ten_ids(server, payer, is_held):
     several = [payer.ask() for _ in range(10)]
     signed = payer.sign(several[0]["paymentRequirements"])
     bodies = [payer.settlement(asked, signed) for asked in several]
-    answers = in_parallel(*[lambda b=body: server.http.post(PAY, json=b) for body in bodies])
+    if is_held:
+        answers, sent = _send_before_a_block(server, bodies)
+        assert sent == 1
+    else:
+        answers = _pay_at_once(server, bodies)
     assert statuses(answers) == {200: 1, 409: 9}
-    assert {a.json().get("error") for a in answers} == {None, "Nonce already used"}
+    assert {a.json().get("error") for a in answers} == {None, Refusal.NONCE_USED.text}
     assert payer.transfers == 1
     served = [payer.quote(asked["paymentId"]).status_code for asked in several]
-    assert served == [
-        answer.status_code if answer.status_code == 200 else 402 for answer in answers
-    ]
+    assert served == [200 if answer.status_code == 200 else 402 for answer in answers]
 
 
 @pytest.mark.clause("7/insufficient-balance")
 def test_money_for_three_and_ten_payments_at_once(server):
     payer = server.payer("0.03")
     bodies = [payer.settlement(payer.ask()) for _ in range(10)]
-    answers = in_parallel(*[lambda b=body: server.http.post(PAY, json=b) for body in bodies])
+    answers = _pay_at_once(server, bodies)
     assert statuses(answers) == {200: 3, 402: 7}
     assert (payer.balance, payer.transfers) == (0, 3)
 
 
-@pytest.mark.clause("5/nonce-once", "7/nonce-already-used")
-def test_one_authorization_under_ten_ids_while_the_first_waits_for_its_block(server, payer):
-    several = [payer.ask() for _ in range(10)]
-    signed = payer.sign(several[0]["paymentRequirements"])
-    bodies = [payer.settlement(asked, signed) for asked in several]
-    answers, sent = _send_before_a_block(server, bodies)
-    assert sent == 1
-    assert statuses(answers) == {200: 1, 409: 9}
-    assert {a.json().get("error") for a in answers} == {None, "Nonce already used"}
-    assert payer.transfers == 1
-
-
 def test_forty_payments_at_once_all_settle(server, payer):
     bodies = [payer.settlement(payer.ask()) for _ in range(40)]
-    answers = in_parallel(*[lambda b=body: server.http.post(PAY, json=b) for body in bodies])
+    answers = _pay_at_once(server, bodies)
     assert statuses(answers) == {200: 40}
     assert len({answer.json()["txHash"] for answer in answers}) == 40
     assert (payer.balance, payer.transfers) == (100_000_000 - 40 * PRICE, 40)
@@ -126,7 +105,7 @@ def test_the_service_and_a_stranger_submit_one_authorization_at_once(server, pay
         )
         paid = answers[0].status_code
         if paid != 200:
-            assert (paid, answers[0].json()["error"]) == (409, "Nonce already used")
+            assert refusal(answers[0]) == told(Refusal.NONCE_USED)
         assert payer.transfers == before + 1
         assert payer.quote(asked["paymentId"]).status_code == (200 if paid == 200 else 402)
 
@@ -150,8 +129,7 @@ def _send_before_a_block(
 
     server.sim("mining", automine=False)
     try:
-        jobs = [lambda b=body: server.http.post(PAY, json=b) for body in bodies]
-        *answers, waiting = in_parallel(*jobs, mine)
+        answers, waiting = in_parallel(lambda: _pay_at_once(server, bodies), mine)
     finally:
         server.sim("mining", automine=True)
     return answers, waiting
