@@ -17,7 +17,7 @@ from typing import Any
 
 PATIENCE_S = 30.0
 """After this long a reader that has not gone is held for ever, as far as a test can tell."""
-BOMB_MIB = 200
+BOMB_MIB = 100
 Write = Callable[[bytes], None]
 
 
@@ -137,10 +137,9 @@ HABITS: dict[str, Any] = {
     "redirect_to_nowhere": exactly("Location: http://[", "Content-Length: 0", body=b""),
 }
 REDIRECTS = ("redirect_loop", "redirect_slowly", "redirect_to_nowhere")
-SAMPLE = ("endless_body", "gzip_bomb", "gzip_in_gzip", "charset_bomb", "endless_headers",
-          "slow_chunks", "slow_head", "endless_continue", "cut_short", "chunk_size_rubbish", "brotli",
-          "deep_object", "redirect_loop")  # fmt: skip
-"""One habit of every kind."""
+SAMPLE = ("endless_body", "gzip_bomb", "charset_bomb", "endless_headers", "slow_chunks", "slow_head",
+          "cut_short", "brotli", "redirect_loop")  # fmt: skip
+"""Habits of every kind: the size, the pace, the form, redirects."""
 
 
 class _Handler(socketserver.StreamRequestHandler):

@@ -1,8 +1,8 @@
 """Every reader of answers, in a process of its own, against every hostile habit.
 
 `python -m tests.bounded.readers READERS URL DEADLINE_S [HABIT...]` prints one JSON line a reader
-(of those with this prefix) and habit: what was raised, the seconds, and the peak of memory so far. A reader that raises anything that it
-does not document ends the process.
+(of those with these prefixes) and habit: what was raised, the seconds, and the peak of memory so far.
+A reader that raises anything that it does not document ends the process.
 """
 
 import asyncio
@@ -12,6 +12,7 @@ import resource
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -19,6 +20,7 @@ import httpx
 from tests.bounded.hostile_peer import HABITS
 from tests.strategies import requirements
 from x402sim import PaymentAuth, PaymentFailed, SessionAuth, Wallet
+from x402sim.http.bounded import Limits
 from x402sim.protocol.header import present
 from x402sim.protocol.networks import TESTNET
 from x402sim.service.settings import Settings
@@ -31,10 +33,11 @@ from x402sim.suite.chain_view import ChainView
 from x402sim.suite.control_api import ControlApi
 from x402sim.suite.probe import Probe
 from x402sim.suite.remote import Access, NotReady, reach
-from x402sim.suite.setting import RunState, Setting
+from x402sim.suite.setting import RunState
 from x402sim.suite.target import ProtectedEndpoint, Target
 from x402sim.suite.verdict import Inconclusive
 from x402sim.suite.wire import Wire
+from x402sim.world.assembly.recipe import Recipe
 from x402sim.world.stages.deployment import Deployment
 from x402sim.world.stages.stage import Plan
 
@@ -79,18 +82,12 @@ async def _rpc(http: httpx.AsyncClient, setup: Setup) -> None:
 
 def payer(url: str, deadline_s: float) -> PaymentAuth:
     habit = url.rpartition("/")[2]
-    return PaymentAuth(Wallet(KEY), pay_path=f"/{habit}/200", **limits(deadline_s))
+    return PaymentAuth(Wallet(KEY), pay_path=f"/{habit}/200", deadline_s=deadline_s)
 
 
 def session(url: str, deadline_s: float) -> SessionAuth:
     create = f"/{url.rpartition('/')[2]}/402"
-    return SessionAuth(Wallet(KEY), create_path=create, **limits(deadline_s))
-
-
-def limits(deadline_s: float) -> dict[str, Any]:
-    """The limits, where there are any: the program also measures versions without."""
-    known = inspect.signature(PaymentAuth).parameters
-    return {"deadline_s": deadline_s} if "deadline_s" in known else {}
+    return SessionAuth(Wallet(KEY), create_path=create, deadline_s=deadline_s)
 
 
 def honest(url: str) -> str:
@@ -116,13 +113,8 @@ def _async(make: Callable[[str, float], httpx.Auth], place: Callable[[str], str]
 
 
 def access(url: str, deadline_s: float, **more: Any) -> Access:
-    try:
-        from x402sim.http.bounded import Limits
-    except ImportError:
-        return Access(base_url=url, target=Target(), **more)
-    return Access(
-        base_url=url, target=Target(), wire=Wire(limits=Limits(deadline_s=deadline_s)), **more
-    )
+    wire = Wire(limits=Limits(deadline_s=deadline_s))
+    return Access(base_url=url, target=Target(), wire=wire, **more)
 
 
 async def _suite(url: str, deadline_s: float) -> None:
@@ -131,7 +123,7 @@ async def _suite(url: str, deadline_s: float) -> None:
     async with reach(access(root, deadline_s)) as setting:
         habit = url.rpartition("/")[2]
         target = Target(protected=ProtectedEndpoint(path=f"/{habit}/402", method="GET"))
-        probe = Probe(_with(setting, target), RunState())
+        probe = Probe(replace(setting, target=target), RunState())
         answer = await probe.ask()
         _ = answer.summary, answer.has_content
         await probe.buy()
@@ -152,36 +144,20 @@ async def _control(url: str, deadline_s: float) -> None:
 async def _journal(url: str, deadline_s: float) -> None:
     root = url.rpartition("/")[0]
     async with reach(access(root, deadline_s, rpc_url=url + "/200")) as setting:
-        world = ControlApi(_with(setting, setting.target, control=setting.rpc), set())
+        world = ControlApi(replace(setting, control=setting.rpc), set())
         try:
             await world.journal(0)
         finally:
             await world.get("who")
 
 
-def _with(setting: Setting, target: Target, **more: Any) -> Setting:
-    from dataclasses import replace
-
-    return replace(setting, target=target, **more)
-
-
 async def _story(url: str, deadline_s: float) -> None:
     """What `run --on URL` reads: the control API's description, then the service's answers."""
-    from x402sim.world.assembly.recipe import Recipe
-
+    place = Deployment(url + "/200", limits=Limits(deadline_s=deadline_s))
     plan = Plan(recipe=Recipe(network=TESTNET))
-    async with story(url, deadline_s).open(plan) as stage, stage.client("alice") as http:
+    async with place.open(plan) as stage, stage.client("alice") as http:
         http.timeout = httpx.Timeout(deadline_s)
         await http.get("/x")
-
-
-def story(url: str, deadline_s: float) -> Deployment:
-    where = url + "/200"
-    if "limits" not in Deployment.__dataclass_fields__:
-        return Deployment(where)
-    from x402sim.http.bounded import Limits
-
-    return Deployment(where, limits=Limits(deadline_s=deadline_s))
 
 
 READERS: dict[str, Reader] = {
@@ -195,14 +171,19 @@ READERS: dict[str, Reader] = {
     "payer settlement async": _async(payer, honest),
     "session sync": _sync(session, honest),
     "session async": _async(session, honest),
+    "story": _story,
     "suite target": _suite,
     "suite chain": _chain,
     "suite world": _control,
     "suite journal": _journal,
-    "story": _story,
 }
 DOCUMENTED = (Unavailable, OutcomeUnknown, PaymentFailed, httpx.HTTPError, Inconclusive,
               NotReady, ConnectionError)  # fmt: skip
+
+
+def chosen(names: str) -> list[str]:
+    """Return the readers with these prefixes, which commas separate."""
+    return [reader for reader in READERS if reader.startswith(tuple(names.split(",")))]
 
 
 def peak_mib() -> float:
@@ -219,19 +200,18 @@ def measure(reader: str, url: str, deadline_s: float, habits: list[str]) -> None
                 asyncio.run(done)  # type: ignore[arg-type]
         except DOCUMENTED as error:
             raised = f"{type(error).__name__}: {error}"[:300]
-        seconds = round(time.monotonic() - started, 2)
         told = {
             "reader": reader,
             "habit": habit,
             "raised": raised,
-            "seconds": seconds,
+            "seconds": round(time.monotonic() - started, 2),
             "peak_mib": peak_mib(),
         }
         print(json.dumps(told), flush=True)
 
 
 if __name__ == "__main__":
-    name, at, within_s, *some = sys.argv[1:]
+    names, at, within_s, *some = sys.argv[1:]
     print(json.dumps({"peak_mib": peak_mib()}), flush=True)
-    for each in [reader for reader in READERS if reader.startswith(name)]:
+    for each in chosen(names):
         measure(each, at, float(within_s), some or list(HABITS))

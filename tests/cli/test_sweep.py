@@ -2,8 +2,6 @@
 
 import json
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 
 import pandas as pd
@@ -64,48 +62,37 @@ def test_a_failure_is_told_with_the_line_that_replays_it(study: Path) -> None:
     line = next(line for line in done.stderr.splitlines() if "replay: " in line)
     command = shlex.split(line.partition("replay: ")[2])
     assert command[-6:] == ["--set", "rate=2", "--seeds", "3:", "--workers", "0"]
-    again = subprocess.run(
-        [sys.executable, *command[1:]], capture_output=True, text=True, check=False
-    )
-    assert again.returncode == 1
+    again = run(*command[command.index("sweep") + 1 : -2])
+    assert again.exit_code == 1
     assert "the only point failed" in again.stderr
 
 
-def test_a_folder_has_all_rows_and_the_summary_and_is_resumed(study: Path, tmp_path: Path) -> None:
+def test_a_folder_keeps_the_rows_of_all_calls_and_is_resumed(study: Path, tmp_path: Path) -> None:
+    """Fewer values or seeds than before: the files have all that is in the folder, in any order."""
     out = tmp_path / "out"
-    done = run(f"{study}:delay", "--set", "rate=1,2", "--seeds", 6, "--out", out)
-    assert done.exit_code == 1
+    call = (f"{study}:delay", "--out", out, "--set")
+    assert run(*call, "rate=1,2", "--seeds", 6).exit_code == 1
     rows = pd.read_parquet(out / "results.parquet")
     assert len(rows) == 12
     assert rows["error"].notna().sum() == 2
     assert rows["ok"].dropna().isin([True, False]).all()
-    summary = pd.read_csv(out / "summary.csv")
-    assert summary.loc[summary["rate"] == 2, "failed"].tolist() == [2, 2]
-    more = run(f"{study}:delay", "--set", "rate=1", "--seeds", 8, "--out", out)
-    assert more.exit_code == 0
-    study.write_text(STUDY.replace("rate == 2", "rate == 3"))
-    changed = run(f"{study}:delay", "--set", "rate=1", "--seeds", 8, "--out", out)
-    assert changed.exit_code == 2
-    assert "results of another sweep (the source of the experiment" in changed.stderr
-
-
-def test_a_folder_keeps_the_rows_of_earlier_calls(study: Path, tmp_path: Path) -> None:
-    """Fewer values or seeds than before: the files have all that is in the folder, in any order."""
-    out = tmp_path / "out"
-    call = (f"{study}:delay", "--out", out, "--set")
-    run(*call, "rate=1,2", "--seeds", 6)
     done = run(*call, "rate=1", "--seeds", 8)
+    assert done.exit_code == 0
     assert len(done.stdout.splitlines()) == 3, "the table has what was asked for"
     assert "14 points of all sweeps" in done.stderr
     rows, summary = pd.read_parquet(out / "results.parquet"), pd.read_csv(out / "summary.csv")
     points = [(1, seed) for seed in range(8)] + [(2, seed) for seed in range(6)]
     assert list(zip(rows["rate"], rows["seed"], strict=True)) == points
-    assert summary[["rate", "result", "seeds"]].values.tolist() == [
-        [1, "x", 8], [1, "ok", 8], [2, "x", 4], [2, "ok", 4],
+    assert summary[["rate", "result", "seeds", "failed"]].values.tolist() == [
+        [1, "x", 8, 0], [1, "ok", 8, 0], [2, "x", 4, 2], [2, "ok", 4, 2],
     ]  # fmt: skip
     run(*call, "rate=0.5", "--seeds", "3:")
     rows = pd.read_parquet(out / "results.parquet")
     assert list(zip(rows["rate"], rows["seed"], strict=True)) == [(0.5, 3), *points]
+    study.write_text(STUDY.replace("rate == 2", "rate == 3"))
+    changed = run(*call, "rate=1", "--seeds", 8)
+    assert changed.exit_code == 2
+    assert "results of another sweep (the source of the experiment" in changed.stderr
 
 
 def test_a_folder_of_other_parameters_is_refused(study: Path, tmp_path: Path) -> None:
@@ -134,14 +121,6 @@ def test_an_interval_needs_two_seeds_and_the_command_says_so(study: Path) -> Non
     done = run(f"{study}:number", "--seeds", "7:")
     assert done.stdout.splitlines()[1].split() == ["value", "1", "0", "7", "-", "-"]
     assert done.stderr == "x402sim: - is an interval that cannot be told: it needs two seeds\n"
-
-
-def test_the_help_says_how_one_seed_is_given() -> None:
-    text = " ".join(CliRunner().invoke(app, ["sweep", "--help"]).stdout.replace("│", "").split())
-    assert "A: is A alone" in text
-
-
-def test_json_and_seeds_without_parameters(study: Path) -> None:
     done = run(f"{study}:number", "--seeds", "10:14", "--json")
     found = json.loads(done.stdout)
     assert found["points"] == 4
