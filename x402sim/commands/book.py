@@ -1,15 +1,11 @@
 """`decisions` and `clauses`: the specification's clauses and our decisions."""
 
-import textwrap
 from collections.abc import Sequence
-from typing import Annotated
 
 import typer
 
+from x402sim.commands.common import Markdown, filled
 from x402sim.spec.markdown import table
-
-Markdown = Annotated[bool, typer.Option("--markdown", help="Print a Markdown table.")]
-WIDTH = 78
 
 
 def decisions(markdown: Markdown = False) -> None:
@@ -39,5 +35,4 @@ def _print_book(titles: tuple[str, ...], rows: Sequence[tuple[str, ...]], markdo
     for row in rows:
         typer.secho(row[0], bold=True)
         for title, text in zip(titles[1:], row[1:], strict=True):
-            line = f"{title}: {text}"
-            typer.echo(textwrap.fill(line, WIDTH, initial_indent="  ", subsequent_indent="    "))
+            typer.echo(filled(f"{title}: {text}", 2))

@@ -1,10 +1,13 @@
-"""What the commands share: options, exit codes, and how they report wrong usage."""
+"""What the commands share: options, exit codes, errors in one line, texts in 80 columns."""
 
 import logging
+import signal
+import sqlite3
+import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -47,8 +50,11 @@ NetworkFile = Annotated[
 ]
 Host = Annotated[str, typer.Option(help="Address to listen on.")]
 Port = Annotated[int, typer.Option(help="Port to listen on; 0 picks a free one.", max=65535, min=0)]
+Markdown = Annotated[bool, typer.Option("--markdown", help="Print Markdown.")]
 NOT_ALL_HELD, MISUSE = 1, 2
 """Exit codes: it ran and found a failure; it could not start."""
+WIDTH = 80
+"""The columns of all output that is for people."""
 
 
 class Misuse(Exception):
@@ -59,6 +65,42 @@ def give_up(problem: object) -> typer.Exit:
     """Print in one line why a command cannot start; return the exception that ends it."""
     typer.echo(f"x402sim: {printable(' '.join(str(problem).split()))}", err=True)
     return typer.Exit(MISUSE)
+
+
+@contextmanager
+def starting(db: Path | None, chain: str | None = None) -> Iterator[None]:
+    """Turn an error of a server's start into one line and exit code 2; `chain` names a node."""
+    from x402sim.chain.base import ChainError
+
+    try:
+        yield
+    except ValueError as error:
+        raise give_up(error) from error
+    except OSError as error:
+        raise give_up(error.strerror) from error
+    except (sqlite3.Error, ChainError) as error:
+        if "locked" in str(error):
+            raise give_up(f"another x402sim uses {db}; stop it, or give another --db") from error
+        if isinstance(error, ChainError) and chain is not None:
+            raise give_up(f"--chain {chain}: {error}") from error
+        raise give_up(f"cannot use the database {db}: {error}") from error
+
+
+def stop_on_signals(server: Any) -> None:
+    """Let SIGINT and SIGTERM stop a server, which ends the requests in flight first."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: setattr(server, "should_exit", True))
+
+
+def filled(text: str, indent: int = 0) -> str:
+    """Return a text in 80 columns, its further lines two columns further in."""
+    return textwrap.fill(
+        printable(text.replace("\n", " ")),
+        WIDTH,
+        initial_indent=" " * indent,
+        subsequent_indent=" " * (indent + 2),
+        break_on_hyphens=False,
+    )
 
 
 def log_to_stderr() -> None:

@@ -21,21 +21,19 @@ def demo(
     as_json: AsJson = False,
 ) -> None:
     """Pay for a quote through every component, and print each step."""
-    from x402sim.commands.demo_story import Step, play
+    from x402sim.commands.demo_story import play
     from x402sim.protocol.network_file import choose_network
 
     try:
         chosen = choose_network(network, network_file)
     except ValueError as error:
         raise give_up(error) from error
-    steps: list[Step] = []
-
-    def on_step(step: Step) -> None:
+    steps = []
+    for step in play(seed, chosen):
         steps.append(step)
         if not as_json:
             _print_step(len(steps), step)
-
-    all_ok = play(seed, chosen, on_step)
+    all_ok = all(step.ok for step in steps)
     if as_json:
         facts = [{"title": step.title, "ok": step.ok, **step.facts} for step in steps]
         typer.echo(json.dumps({"ok": all_ok, "steps": facts}, indent=2))

@@ -1,13 +1,11 @@
 """`diff`: the first difference between two journals."""
 
-import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from x402sim.commands.common import NOT_ALL_HELD, Misuse, give_up
-from x402sim.text.printable import printable
+from x402sim.commands.common import NOT_ALL_HELD, Misuse, filled, give_up
 
 if TYPE_CHECKING:
     from x402sim.journal import Journal
@@ -36,9 +34,8 @@ def diff(a: A, b: B) -> None:
     if not lines:
         typer.echo(f"equal: {one.length} events\njournal sha256 {one.sha256()}")
         return
-    for line in map(printable, (f"a {a}", f"b {b}", *lines)):
-        indent = " " * (len(line) - len(line.lstrip()) + 2)
-        typer.echo("\n".join(textwrap.wrap(line, 80, subsequent_indent=indent)))
+    for line in (f"a {a}", f"b {b}", *lines):
+        typer.echo(filled(line.lstrip(), len(line) - len(line.lstrip())))
     raise typer.Exit(NOT_ALL_HELD)
 
 

@@ -5,11 +5,12 @@ import re
 import textwrap
 from collections.abc import Iterator
 from types import UnionType
-from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import typer
 
 from x402sim import events as declared
+from x402sim.commands.common import WIDTH, Markdown, filled
 from x402sim.journal import HEADER
 from x402sim.spec.markdown import table
 
@@ -30,9 +31,7 @@ _CONSTANTS = {"None": "null", "True": "true", "False": "false"}
 _JSON = {str: "string", int: "integer", float: "number", bool: "boolean", Any: "any JSON"}
 
 
-def events(
-    markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown.")] = False,
-) -> None:
+def events(markdown: Markdown = False) -> None:
     """Show every event that a journal can hold, with its fields."""
     typer.echo(as_markdown() if markdown else as_text(), nl=False)
 
@@ -51,12 +50,12 @@ def as_markdown() -> str:
 
 def as_text() -> str:
     """Return the reference for a terminal, in 80 columns."""
-    lines = [textwrap.fill(INTRODUCTION.replace("`", ""), 80, break_on_hyphens=False)]
+    lines = [textwrap.fill(INTRODUCTION.replace("`", ""), WIDTH, break_on_hyphens=False)]
     for group, kinds in GROUPS.items():
         lines += ["", group.upper()]
         for kind in kinds:
-            lines += ["", declared.name_of(kind), _filled(_sentences(kind).replace("`", ""), 2)]
-            lines += [_filled(f"{name:<15} {json}", 4) for name, json in fields_of(kind)]
+            lines += ["", declared.name_of(kind), filled(_sentences(kind).replace("`", ""), 2)]
+            lines += [filled(f"{name:<15} {json}", 4) for name, json in fields_of(kind)]
     return "\n".join(lines) + "\n"
 
 
@@ -89,13 +88,3 @@ def _sentences(kind: type[declared.Event]) -> str:
     """Return the docstring of an event, with the constants as JSON has them."""
     text = " ".join(inspect.cleandoc(kind.__doc__ or "").split())
     return re.sub(r"\b(None|True|False)\b", lambda found: _CONSTANTS[found[0]], text)
-
-
-def _filled(text: str, indent: int) -> str:
-    return textwrap.fill(
-        text,
-        80,
-        initial_indent=" " * indent,
-        subsequent_indent=" " * (indent + 2),
-        break_on_hyphens=False,
-    )

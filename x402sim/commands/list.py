@@ -2,13 +2,12 @@
 
 import inspect
 import json
-import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from x402sim.commands.common import AsJson, Misuse, give_up
+from x402sim.commands.common import AsJson, Misuse, filled, give_up
 
 if TYPE_CHECKING:
     from x402sim.world.story.scenario import Scenario
@@ -54,7 +53,7 @@ def list_scenarios(
 def _row(scenario: "Scenario") -> str:
     clauses = len(scenario.covers)
     facts = f"{clauses} clause{'' if clauses == 1 else 's'}; needs {_needs(scenario)}"
-    return f"{_bold(scenario.name)}\n{_fill(scenario.title)}\n{_fill(facts)}"
+    return f"{_bold(scenario.name)}\n{filled(scenario.title, 2)}\n{filled(facts, 2)}"
 
 
 def _story(scenario: "Scenario", command: str) -> str:
@@ -64,13 +63,13 @@ def _story(scenario: "Scenario", command: str) -> str:
     return "\n".join(
         [
             _bold(scenario.name),
-            _fill(scenario.title),
+            filled(scenario.title, 2),
             "",
-            _fill(scenario.story),
+            filled(scenario.story, 2),
             "",
-            *(_fill(f"{clause}: {sentences[clause]}") for clause in scenario.covers),
+            *(filled(f"{clause}: {sentences[clause]}", 2) for clause in scenario.covers),
             "",
-            _fill(f"needs {_needs(scenario)}"),
+            filled(f"needs {_needs(scenario)}", 2),
             f"  file  {_file(scenario)}",
             f"  run   {command}",
         ]
@@ -84,7 +83,7 @@ def _print_needs(scenarios: "list[Scenario]") -> None:
         who = [each.name for each in scenarios if need in each.needs]
         if who:
             typer.echo(_bold(f"{need}: {need.meaning}"))
-            typer.echo(_fill(", ".join(who)))
+            typer.echo(filled(", ".join(who), 2))
 
 
 def _document(scenario: "Scenario") -> dict[str, object]:
@@ -108,9 +107,3 @@ def _file(scenario: "Scenario") -> Path:
 
 def _bold(text: str) -> str:
     return typer.style(text, bold=True)
-
-
-def _fill(text: str) -> str:
-    return textwrap.fill(
-        text, 80, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False
-    )

@@ -1,6 +1,6 @@
-"""Which scenarios are played, on which stage and chain, and with what result?
+"""Plays scenarios for `run`, each in a world of its own with the same seed.
 
-Each scenario is played in a world of its own, with the same seed.
+It finds the scenarios, the stage and the chain that the user typed, and makes the JSON.
 """
 
 import hashlib
@@ -137,38 +137,39 @@ class Where:
         return f"--on {shlex.quote(self.on.name)}{chain}{token}{network} --seed {self.seed}{timing}"
 
 
-def where(*, on: str, chain: str, token: str | None, seed: int) -> Where:
+def where(
+    *,
+    on: str,
+    chain: str,
+    token: str | None,
+    network: str | None,
+    network_file: Path | None,
+    seed: int,
+    timing: Timing,
+) -> Where:
     """Return where to play, read from the command line's options; raises `Misuse`."""
-    try:
+    with _naming("--chain: "):
         backend = parse_chain(chain, token=token)
-    except ValueError as error:
-        raise Misuse(f"--chain: {error}") from error
+    with _naming("--on: "):
+        place = Where(on=parse_stage(on), chain=backend, token=token, seed=seed)
+        _ = place.world
+    with _naming("--network: "):
+        if network is not None or network_file is not None:
+            chosen = choose_network(network, network_file)
+            place = replace(place, network=chosen, network_file=network_file)
+    with _naming(""):
+        place = replace(place, timing=timing)
+        _ = place.world
+    return place
+
+
+@contextmanager
+def _naming(option: str) -> Iterator[None]:
+    """Turn a `ValueError` into `Misuse` that begins with the name of the option."""
     try:
-        found = Where(on=parse_stage(on), chain=backend, token=token, seed=seed)
-        _ = found.world
+        yield
     except ValueError as error:
-        raise Misuse(f"--on: {error}") from error
-    return found
-
-
-def on_network(place: Where, name: str | None, file: Path | None) -> Where:
-    """Return the same place on a network, if one is named; raises `Misuse`."""
-    if name is None and file is None:
-        return place
-    try:
-        return replace(place, network=choose_network(name, file), network_file=file)
-    except ValueError as error:
-        raise Misuse(f"--network: {error}") from error
-
-
-def timed(place: Where, timing: Timing) -> Where:
-    """Return the same place with this timing; raises `Misuse`."""
-    found = replace(place, timing=timing)
-    try:
-        _ = found.world
-    except ValueError as error:
-        raise Misuse(str(error)) from error
-    return found
+        raise Misuse(f"{option}{error}") from error
 
 
 def play(chosen: Chosen, where: Where) -> Played:

@@ -3,6 +3,7 @@
 import textwrap
 from collections.abc import Iterator, Sequence
 
+from x402sim.commands.common import WIDTH, filled
 from x402sim.commands.playing import Played, combined_sha256
 from x402sim.events import Check, StoryRaised
 from x402sim.report.run import RunFailed
@@ -11,7 +12,6 @@ from x402sim.report.trace import failed_checks
 from x402sim.spec.clauses import CLAUSES
 from x402sim.text.printable import printable
 
-WIDTH = 80
 MAX_CHECKS = 5
 """How many failed checks of one scenario are printed in full."""
 MAX_NAME = 24
@@ -58,15 +58,15 @@ def skipped(all_played: Sequence[Played]) -> Iterator[str]:
         if played.run.outcome == "skipped":
             reasons.setdefault(played.run.reason, []).append(played.run.name)
     for reason, names in reasons.items():
-        yield "\n" + _fill(f"skipped, because {reason}:", 0)
-        yield _fill(", ".join(names), 2)
+        yield "\n" + filled(f"skipped, because {reason}:")
+        yield filled(", ".join(names), 2)
 
 
 def failure(played: Played) -> Iterator[str]:
     """Yield a scenario that failed: its failed checks, or its error."""
     run = played.run
-    yield _fill(f"FAILED {run.name}: {run.title}", 0)
-    yield _fill(RunFailed(run).told, 2)
+    yield filled(f"FAILED {run.name}: {run.title}")
+    yield filled(RunFailed(run).told, 2)
     broken = failed_checks(run.journal)
     last_exchange = None
     for check, trace in broken[:MAX_CHECKS]:
@@ -84,7 +84,7 @@ def failure(played: Played) -> Iterator[str]:
 
 def _check(check: Check) -> Iterator[str]:
     sentence = _SENTENCES.get(check.clause, "must hold in every run")
-    yield "\n" + _fill(f"{check.clause}: {sentence}", 2)
+    yield "\n" + filled(f"{check.clause}: {sentence}", 2)
     for name, value in ("expected", check.expected), ("actual", check.actual):
         first, *rest = textwrap.wrap(printable(repr(value)), WIDTH - 14) or [""]
         yield f"    {name:<9} {first}"
@@ -112,16 +112,6 @@ def summary(seed: int, all_played: Sequence[Played], real_s: float) -> Iterator[
         yield f"journal sha256 {all_played[0].run.sha256}"
     else:
         yield f"combined sha256 {combined_sha256(all_played)}"
-
-
-def _fill(text: str, indent: int) -> str:
-    return textwrap.fill(
-        printable(" ".join(text.split())),
-        WIDTH,
-        initial_indent=" " * indent,
-        subsequent_indent=" " * (indent + 2),
-        break_on_hyphens=False,
-    )
 
 
 def _cut(line: str) -> str:

@@ -96,9 +96,15 @@ def run(
 
     try:
         with quiet():
-            place = playing.where(on=on, chain=chain, token=token, seed=seed)
-            where = playing.on_network(place, network, network_file)
-            where = playing.timed(where, Timing(tuple(latency or ()), block_time, explorer_lag))
+            where = playing.where(
+                on=on,
+                chain=chain,
+                token=token,
+                network=network,
+                network_file=network_file,
+                seed=seed,
+                timing=Timing(tuple(latency or ()), block_time, explorer_lag),
+            )
             code = _run(names or [], where, out, as_json, keep_going)
     except Misuse as misuse:
         raise give_up(misuse) from misuse

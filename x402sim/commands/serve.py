@@ -2,11 +2,7 @@
 
 import json
 import os
-import signal
 import socket
-import sqlite3
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,11 +17,12 @@ from x402sim.commands.common import (
     Port,
     Token,
     give_up,
+    starting,
+    stop_on_signals,
 )
 
 if TYPE_CHECKING:
     from x402sim.world.assembly.parts import Parts
-    from x402sim.world.chains.backend import ChainBackend
     from x402sim.world.control.messages import Ready
     from x402sim.world.server.listen import Listen
 
@@ -134,7 +131,7 @@ def serve(
     """
     from x402sim.protocol.network_file import choose_network
     from x402sim.world.assembly.recipe import Recipe
-    from x402sim.world.chains.parse import parse_chain
+    from x402sim.world.chains.parse import DEFAULT_CHAIN, parse_chain
     from x402sim.world.server import serve as server
     from x402sim.world.server.accounts import phrase_of
     from x402sim.world.server.listen import Listen
@@ -143,7 +140,7 @@ def serve(
         backend = parse_chain(chain, token=token, deploy=deploy)
     except ValueError as error:
         raise give_up(error) from error
-    with _explained(db, backend):
+    with starting(db, None if backend == DEFAULT_CHAIN else backend.name):
         listen = Listen(
             host=host,
             port=port,
@@ -173,26 +170,6 @@ def _token_of(given: str | None) -> str | None:
     return os.environ.get(TOKEN_VARIABLE) if given is None else given
 
 
-@contextmanager
-def _explained(db: Path | None, chain: "ChainBackend") -> Iterator[None]:
-    """Turn an error of opening the world into one line and exit code 2."""
-    from x402sim.chain.base import ChainError
-    from x402sim.world.chains.parse import DEFAULT_CHAIN
-
-    try:
-        yield
-    except ValueError as error:
-        raise give_up(error) from error
-    except OSError as error:
-        raise give_up(error.strerror) from error
-    except (sqlite3.Error, ChainError) as error:
-        if "locked" in str(error):
-            raise give_up(f"another x402sim uses {db}; stop it, or give another --db") from error
-        if isinstance(error, ChainError) and chain != DEFAULT_CHAIN:
-            raise give_up(f"--chain {chain.name}: {error}") from error
-        raise give_up(f"cannot use the database {db}: {error}") from error
-
-
 def _run(
     parts: "Parts", listen: "Listen", sock: socket.socket, db: Path | None, as_json: bool
 ) -> None:
@@ -200,8 +177,7 @@ def _run(
     from x402sim.world.server import serve as server
 
     def on_start(running: Any, ready: "Ready") -> None:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, lambda *_: setattr(running, "should_exit", True))
+        stop_on_signals(running)
         if as_json:
             typer.echo(json.dumps(msgspec.to_builtins(ready)))
         else:

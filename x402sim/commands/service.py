@@ -1,14 +1,12 @@
 """`service`: the service only, against external dependencies."""
 
 import os
-import signal
-import sqlite3
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from x402sim.commands.common import Host, NetworkFile, NetworkName, Port, give_up
+from x402sim.commands.common import Host, NetworkFile, NetworkName, Port, starting, stop_on_signals
 
 if TYPE_CHECKING:
     from x402sim.protocol.networks import Network
@@ -50,21 +48,14 @@ def service(
     from x402sim.world.server import standalone
     from x402sim.world.server.serve import run
 
-    try:
+    with starting(db):
         setup = setup_from_env(os.environ, _network(network, network_file))
         listen = at.Listen(host=host, port=port)
         sock = at.listening_socket(listen)
         process, http = standalone.open_service(setup, db)
-    except ValueError as error:
-        raise give_up(error) from error
-    except OSError as error:
-        raise give_up(error.strerror) from error
-    except sqlite3.Error as error:
-        raise give_up(f"cannot use the database {db}: {error}") from error
 
     def on_start(running: Any) -> None:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, lambda *_: setattr(running, "should_exit", True))
+        stop_on_signals(running)
         typer.echo(f"x402sim service at {at.base_url(listen, sock)}; Ctrl-C stops it")
 
     run(standalone.serve_alone(process, http, sock, on_start))

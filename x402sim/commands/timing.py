@@ -1,4 +1,4 @@
-"""How long do messages, blocks and the explorer take? Read from the options of `run`."""
+"""The options of `run` for latencies, block times and the explorer's lag."""
 
 import shlex
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ class Timing:
 
     @property
     def latencies(self) -> dict[str, float | tuple[float, ...]]:
-        """The latency of each part; raises `ValueError` for what is none."""
+        """The latency of each part; raises `ValueError` if it cannot be read."""
         return dict(map(_latency, self.latency))
 
     @property

@@ -1,4 +1,4 @@
-"""How is the answer of another party read, if neither its size nor its pace can be trusted?
+"""Reads responses of other parties within limits of size and time.
 
 `bound` limits the body of one answer: at most `max_answer_bytes` of it, as received and after
 decoding, are ever held. Only gzip and deflate are decoded, because zlib alone can stop in the

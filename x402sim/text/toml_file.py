@@ -1,4 +1,4 @@
-"""How is a TOML file of the user's read?"""
+"""Reads TOML files of users; nesting is limited."""
 
 import tomllib
 from pathlib import Path
@@ -11,7 +11,7 @@ MOST_NESTED = 50
 def read_toml(file: Path) -> dict[str, Any]:
     """Return the table in a file; raises `OSError`, and `ValueError` that says what is wrong.
 
-    Dotted keys nest without end, and whoever walks through that later runs out of stack.
+    Dotted keys may nest so deeply that a later recursion over the table would overflow the stack.
     """
     try:
         table = tomllib.loads(file.read_text(encoding="utf-8"))

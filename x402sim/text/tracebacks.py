@@ -1,4 +1,4 @@
-"""How is an exception shown? With the user's file and line, its causes, and the errors in a group.
+"""Formats exceptions: the user's file and line, the causes, and the errors in a group.
 
 A frame of x402sim or of a library is shown only if no frame of the user's code comes after it. No
 line names an absolute path, so that the same failure reads the same on every machine.

@@ -1,8 +1,8 @@
-"""Whose are the accounts that a server funds, when nobody says?
+"""Chooses the accounts that a server funds, if no phrase is given.
 
-Those that users of anvil and Hardhat know, unless a seed is given: then they are drawn from it. On
-an existing node they are drawn too: there everybody has the keys of the known ones, and takes what
-comes to them. A file keeps the accounts that it was begun with.
+They are those that users of anvil and Hardhat know. With a seed, and on an existing node, they are
+drawn from the seed: on a public node anybody could take what the known accounts receive. A
+database keeps the accounts that it was begun with.
 """
 
 from pathlib import Path

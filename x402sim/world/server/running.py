@@ -6,9 +6,12 @@ import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
+import httpx
+
 from x402sim.chain.base import ChainError
 from x402sim.clock import periodic_context
 from x402sim.world.assembly.parts import Parts
+from x402sim.world.assembly.process import Process
 from x402sim.world.chains.block_times import FixedBlocks
 
 LOOK_S = 2
@@ -31,10 +34,15 @@ async def running(parts: Parts) -> AsyncIterator[None]:
         with suppress(asyncio.CancelledError):
             await beating
         for each in parts.services.values():
-            await each.process.stop()
-            await each.http.aclose()
-            each.process.service.store.close()
+            await close(each.process, each.http)
         parts.chain.close()
+
+
+async def close(process: Process, http: httpx.AsyncClient) -> None:
+    """Stop a service, and close its client and its database."""
+    await process.stop()
+    await http.aclose()
+    process.service.store.close()
 
 
 async def _beat(parts: Parts) -> None:

@@ -1,8 +1,7 @@
 """The service only, against external dependencies: facilitator, explorer and node."""
 
 import socket
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from x402sim.service.upstream.facilitator import FacilitatorClient
 from x402sim.service.upstream.rpc import RpcClient
 from x402sim.world.assembly.process import Process
 from x402sim.world.server.http import Server
+from x402sim.world.server.running import close
 
 
 def open_service(setup: Setup, file: Path | None) -> tuple[Process, httpx.AsyncClient]:
@@ -47,17 +47,6 @@ def open_service(setup: Setup, file: Path | None) -> tuple[Process, httpx.AsyncC
     return Process(service), http
 
 
-@asynccontextmanager
-async def _running(process: Process, http: httpx.AsyncClient) -> AsyncIterator[None]:
-    process.start_background()
-    try:
-        yield
-    finally:
-        await process.stop()
-        await http.aclose()
-        process.service.store.close()
-
-
 async def serve_alone(
     process: Process,
     http: httpx.AsyncClient,
@@ -66,5 +55,8 @@ async def serve_alone(
 ) -> None:
     """Serve until `should_exit` is set on the server given to `on_start`."""
     server = Server(process, lambda: on_start(server))
-    async with _running(process, http):
+    process.start_background()
+    try:
         await server.serve(sockets=[sock])
+    finally:
+        await close(process, http)
