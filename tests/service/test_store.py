@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
-from x402sim.service.backoff import Wait, after_failure
 from x402sim.service.issue import AGENTS, MARKET, QUOTE, RESOURCES, SESSIONS
 from x402sim.service.store import Store
+from x402sim.service.store.backoff import Wait, after_failure
 
 
 def test_a_file_is_opened_again(tmp_path):

@@ -24,12 +24,12 @@ from x402sim.protocol.messages import (
 )
 from x402sim.protocol.money import to_base
 from x402sim.protocol.refusals import Finding
-from x402sim.service.backoff import Wait, after_failure
 from x402sim.service.issue import SESSIONS
 from x402sim.service.policies.serving import EndedSession
 from x402sim.service.reconcile import follow_chain, is_deep
 from x402sim.service.settings import Settings
 from x402sim.service.state import Service
+from x402sim.service.store.backoff import Wait, after_failure
 from x402sim.service.store.session_budgets import Refund, Session
 from x402sim.service.upstream.calls import OutcomeUnknown, Unavailable
 from x402sim.service.upstream.dialect import Moved

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from x402sim.http.bounded import MIB
 from x402sim.protocol.money import to_base
 from x402sim.service.policies import ServicePolicy
-from x402sim.service.reputation import MatchedPayments, Reputation
+from x402sim.service.policies.reputation import MatchedPayments, Reputation
 from x402sim.spec.decisions import Decisions
 from x402sim.text.printable import described
 
