@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 import httpx
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.payer.test_reading import STATUSES, as_bytes, changed, charsets, values
@@ -63,6 +63,7 @@ SETUP = Setup(
 chain = results(RECEIPT, BLOCK, [LOG], WORD, "0x0", None, {"blockNumber": "0x1"})
 
 
+@settings(max_examples=40)
 @given(st.lists(chain, min_size=1, max_size=6), STATUSES, charsets)
 def test_a_node_may_answer_anything(bodies: list[bytes], status: int, charset: str) -> None:
     def nonce(http: httpx.AsyncClient) -> Coroutine[Any, Any, Any]:
@@ -71,6 +72,7 @@ def test_a_node_may_answer_anything(bodies: list[bytes], status: int, charset: s
     call(bodies, nonce, status, charset)
 
 
+@settings(max_examples=40)
 @given(st.lists(chain, min_size=1, max_size=3), STATUSES, charsets)
 def test_an_explorer_may_answer_anything(bodies: list[bytes], status: int, charset: str) -> None:
     def look(http: httpx.AsyncClient) -> Coroutine[Any, Any, Any]:
@@ -85,6 +87,7 @@ facilitator = (
 payment = present(WALLET.payment_header(requirements(), 1_800_000_000))
 
 
+@settings(max_examples=40)
 @given(facilitator, STATUSES, charsets)
 def test_a_facilitator_may_answer_anything(body: bytes, status: int, charset: str) -> None:
     def settle(http: httpx.AsyncClient) -> Coroutine[Any, Any, Any]:
