@@ -6,11 +6,11 @@
 many requests (`sessions`) and what it may spend (`budget`). Each is an object with one method; an
 own object with that method does as well.
 
-    lost_answer  Reconcile, ReconcileLater, AskOnce, SettleAgain, Forget
-    verify       VerifyFirst, VerifySome, VerifyFrom, SkipVerify
-    claim        ClaimFirst, ClaimAfterVerify, ClaimAfterSettle, ClaimUnseen
-    refund       RefundAtExpiry, RefundLater, RefundLessFee, NeverRefund
-    serve        ServeSettled, ServeIndexed, ServeBeforeSettle, FailToServe
+    lost_answer  Reconcile, AskOnce, SettleAgain, Forget
+    verify       VerifyFirst, SkipVerify
+    claim        ClaimFirst, ClaimAfterVerify, ClaimAfterSettle
+    refund       RefundAtExpiry, NeverRefund
+    serve        ServeSettled, ServeBeforeSettle, FailToServe
 
     retry        GiveUp, SameAuthorization, SameThenNew, NewAuthorization, StartOver
     sessions     PayEach, ReusePayment, OpenSessions, SessionAfter
@@ -38,32 +38,25 @@ from x402sim.service.policies.lost_answer import (
     AskOnce,
     Forget,
     Reconcile,
-    ReconcileLater,
     SettleAgain,
 )
+from x402sim.service.policies.reputation import MatchedPayments, ServedPayments, ServedShare, Track
 from x402sim.service.policies.serving import (
     EndedSession,
     FailToServe,
     NeverRefund,
     PayBack,
     RefundAtExpiry,
-    RefundLater,
-    RefundLessFee,
     ServeBeforeSettle,
-    ServeIndexed,
     ServeSettled,
 )
 from x402sim.service.policies.settling import (
     ClaimAfterSettle,
     ClaimAfterVerify,
     ClaimFirst,
-    ClaimUnseen,
     SkipVerify,
     VerifyFirst,
-    VerifyFrom,
-    VerifySome,
 )
-from x402sim.service.reputation import MatchedPayments, ServedPayments, ServedShare, Track
 
 __all__ = [
     "AskOnce",
@@ -74,7 +67,6 @@ __all__ = [
     "ClaimAfterSettle",
     "ClaimAfterVerify",
     "ClaimFirst",
-    "ClaimUnseen",
     "EndedSession",
     "FailToServe",
     "Forget",
@@ -88,15 +80,11 @@ __all__ = [
     "PayEach",
     "PayerPolicy",
     "Reconcile",
-    "ReconcileLater",
     "RefundAtExpiry",
-    "RefundLater",
-    "RefundLessFee",
     "ReusePayment",
     "SameAuthorization",
     "SameThenNew",
     "ServeBeforeSettle",
-    "ServeIndexed",
     "ServeSettled",
     "ServedPayments",
     "ServedShare",
@@ -108,8 +96,6 @@ __all__ = [
     "StartOver",
     "Track",
     "VerifyFirst",
-    "VerifyFrom",
-    "VerifySome",
     "best_reputation",
     "cheapest",
     "mixed",

@@ -26,9 +26,6 @@ from x402sim.protocol.networks import TESTNET
 from x402sim.service.settings import Settings
 from x402sim.service.setup import Setup
 from x402sim.service.upstream.calls import OutcomeUnknown, Unavailable
-from x402sim.service.upstream.explorer import ExplorerClient
-from x402sim.service.upstream.facilitator import FacilitatorClient
-from x402sim.service.upstream.rpc import RpcClient
 from x402sim.suite.chain_view import ChainView
 from x402sim.suite.control_api import ControlApi
 from x402sim.suite.probe import Probe
@@ -65,19 +62,19 @@ def _upstream(call: Callable[[httpx.AsyncClient, Setup], Any]) -> Reader:
 
 
 async def _verify(http: httpx.AsyncClient, setup: Setup) -> None:
-    await FacilitatorClient(http, setup).verify(present("0x"), requirements())
+    await setup.facilitator(http).verify(present("0x"), requirements())
 
 
 async def _settle(http: httpx.AsyncClient, setup: Setup) -> None:
-    await FacilitatorClient(http, setup).settle(present("0x"), requirements())
+    await setup.facilitator(http).settle(present("0x"), requirements())
 
 
 async def _explore(http: httpx.AsyncClient, setup: Setup) -> None:
-    await ExplorerClient(http, setup).transaction("0x" + "1" * 64)
+    await setup.explorer(http).transaction("0x" + "1" * 64)
 
 
 async def _rpc(http: httpx.AsyncClient, setup: Setup) -> None:
-    await RpcClient(http, setup).nonce_state(Wallet(KEY).address_bytes, bytes(32))
+    await setup.rpc(http).nonce_state(Wallet(KEY).address_bytes, bytes(32))
 
 
 def payer(url: str, deadline_s: float) -> PaymentAuth:

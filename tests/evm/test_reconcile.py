@@ -34,16 +34,12 @@ from x402sim.protocol.header import encode_header, present, read_header
 from x402sim.protocol.messages import PaymentRequirements, RequiredPayment
 from x402sim.protocol.networks import TESTNET
 from x402sim.rng import Rng
-from x402sim.service.entitlements import Entitlements
-from x402sim.service.issue import Issuer
 from x402sim.service.reconcile import reconcile
 from x402sim.service.setup import Setup
-from x402sim.service.state import Service
+from x402sim.service.state import connected
 from x402sim.service.store import Store
 from x402sim.service.store.payment_records import Claim
-from x402sim.service.upstream.explorer import ExplorerClient
-from x402sim.service.upstream.facilitator import FacilitatorClient
-from x402sim.service.upstream.rpc import NonceState, RpcClient
+from x402sim.service.upstream.rpc import NonceState
 
 QUOTE = "/api/perp/quote"
 
@@ -89,16 +85,8 @@ class Shop:
     @asynccontextmanager
     async def service(self):
         async with httpx.AsyncClient(transport=self.transport, timeout=None) as http:
-            yield Service(
-                setup=self.setup,
-                clock=self.driver.town.clock,
-                store=self.store,
-                issuer=Issuer(self.setup, Rng(1).stream("payment ids")),
-                entitlements=Entitlements(self.setup.settings.entitlement_lifetime_s),
-                facilitator=FacilitatorClient(http, self.setup),
-                explorer=ExplorerClient(http, self.setup),
-                rpc=RpcClient(http, self.setup),
-            )
+            salts = Rng(1).stream("payment ids")
+            yield connected(self.setup, self.store, http, self.driver.town.clock, salts)
 
     def reconcile(self) -> tuple[int, str, str | None]:
         """Return how many payments a started service resolved, and what became of this one."""

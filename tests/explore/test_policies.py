@@ -17,16 +17,13 @@ from x402sim.policies import (
     AskOnce,
     ClaimAfterSettle,
     ClaimAfterVerify,
+    EndedSession,
     FailToServe,
     Forget,
-    ReconcileLater,
-    RefundLater,
-    RefundLessFee,
+    PayBack,
     ServicePolicy,
     SettleAgain,
     SkipVerify,
-    VerifyFrom,
-    VerifySome,
 )
 
 LOST = Strike(fault=Fault(victim="facilitator", does="lose answer", path="/settle"))
@@ -35,6 +32,13 @@ NO_LOGS = Strike(fault=Fault(victim="rpc", does="refuse", contains="eth_getLogs"
 WAITS = Strike(fault=Fault(victim="facilitator", does="delay answer", path="/settle", seconds=5))
 SPENT = Deposit(number=0, duration_s=60, spends=1)
 TRAP = Case(steps=(LOST, Buy(number=0)))
+
+
+class LessFee:
+    """Refund less than the unspent balance."""
+
+    def refund(self, session: EndedSession) -> PayBack:
+        return PayBack(session.unspent_base - 5000)
 
 
 @dataclass(frozen=True)
@@ -64,16 +68,12 @@ NAIVE = [
         Law.PAID_IS_SERVED,
         Case(steps=(CRASHED, Buy(number=0))),
     ),
-    Naive(ServicePolicy(refund=RefundLessFee(5000)), Law.REFUND_IS_THE_REST, Case(steps=(SPENT,))),
+    Naive(ServicePolicy(refund=LessFee()), Law.REFUND_IS_THE_REST, Case(steps=(SPENT,))),
 ]
 SOUND = [
-    ServicePolicy(lost_answer=ReconcileLater()),
     ServicePolicy(lost_answer=SettleAgain()),
     ServicePolicy(verify=SkipVerify()),
-    ServicePolicy(verify=VerifySome(0.5)),
-    ServicePolicy(verify=VerifyFrom(20_000)),
     ServicePolicy(claim=ClaimAfterVerify()),
-    ServicePolicy(refund=RefundLater(120)),
     ServicePolicy(serve=FailToServe(0)),
 ]
 

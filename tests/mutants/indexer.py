@@ -11,7 +11,7 @@ from tests.mutants.reconciliation import FAR_S
 from tests.mutants.settlement import RECORD
 from tests.mutants.wrapper import Wrapper, altered, collaborator
 from x402sim.protocol.crypto import parse_address
-from x402sim.service.reputation import Reputation
+from x402sim.service.policies.reputation import Reputation
 from x402sim.service.state import Service
 from x402sim.service.upstream.calls import Unavailable
 from x402sim.service.upstream.transactions import OnChain

@@ -1,10 +1,12 @@
-"""A client of the x402 standard by hand: what it sends is in the test."""
+"""A client of the x402 standard, and answers of a Cronos facilitator, written by hand."""
 
 import base64
 import json
+from dataclasses import replace
 from typing import Any
 
 import httpx
+import msgspec
 
 from tests.rig import ORDER, ServiceRig
 from x402sim.payer.wallet import Wallet
@@ -14,6 +16,7 @@ from x402sim.protocol.networks import TESTNET
 from x402sim.protocol.x402 import (
     PAYMENT_HEADERS,
     RESPONSE_HEADERS,
+    RequirementsV1,
     Resource,
     Settlement,
     Version,
@@ -52,21 +55,12 @@ def sign(
     auth = Authorization(**(fields | changes))
     signature = (signer or payer).sign(auth, network.domain)
     if version == 1:
-        accepted: Any = msgspec_v1(first)
-        text = encode_payment(auth, signature, accepted)
+        text = encode_payment(auth, signature, msgspec.convert(first, RequirementsV1))
     else:
         offered = read_required(required.headers["PAYMENT-REQUIRED"])
         resource = Resource(url=offered.resource.url if offered.resource else "")
         text = encode_payment(auth, signature, offered.accepts[0], resource)
     return {PAYMENT_HEADERS[version]: changed(text, claims or {})}
-
-
-def msgspec_v1(first: dict[str, Any]) -> Any:
-    import msgspec
-
-    from x402sim.protocol.x402 import RequirementsV1
-
-    return msgspec.convert(first, RequirementsV1)
 
 
 def changed(text: str, claims: dict[str, Any]) -> str:
@@ -96,3 +90,31 @@ def told(version: Version, answer: httpx.Response) -> Settlement:
 
 def address(wallet: Wallet) -> str:
     return checksum(wallet.address_bytes)
+
+
+def set_up(rig: ServiceRig, *, decide: dict[str, Any] | None = None, **settings: Any) -> None:
+    """Change settings and decisions of the running service."""
+    old = rig.service.settings
+    decisions = replace(old.decisions, **(decide or {}))
+    new = replace(old, decisions=decisions, **settings)
+    object.__setattr__(rig.service.setup, "settings", new)
+
+
+def failed(error: str) -> dict[str, Any]:
+    """Return a Cronos facilitator's answer that a settlement has failed."""
+    return {
+        "x402Version": 1, "event": "payment.failed", "network": TESTNET.name, "timestamp": "",
+        "error": error,
+    }  # fmt: skip
+
+
+def settled(
+    rig: ServiceRig, required: httpx.Response, tx_hash: str, **changes: str
+) -> dict[str, Any]:
+    """Return a Cronos facilitator's answer that a payment of Alice has settled."""
+    asked = required.json()["paymentRequirements"]
+    return {
+        "x402Version": 1, "event": "payment.settled", "txHash": tx_hash,
+        "from": rig.alice.address, "to": asked["payTo"], "value": asked["maxAmountRequired"],
+        "blockNumber": 1, "network": asked["network"], "timestamp": "", **changes,
+    }  # fmt: skip

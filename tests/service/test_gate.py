@@ -1,16 +1,8 @@
 """Section 5: which requests carry a valid proof of payment."""
 
-import asyncio
-
 import pytest
-from starlette.requests import Request
 
 from tests.rig import ORDER, ServiceRig, scene
-from x402sim import Decisions
-from x402sim.http import web
-from x402sim.protocol.refusals import Unpaid
-from x402sim.service.app import list_agents
-from x402sim.service.state import Service
 
 DAY = 24 * 3600
 
@@ -57,7 +49,17 @@ async def test_ids_are_unique_opaque_and_not_guessable(rig: ServiceRig) -> None:
     for position in range(len(ids[0])):
         flipped = "a" if ids[0][position] != "a" else "b"
         assert read(ids[0][:position] + flipped + ids[0][position + 1 :]) is None
-    for odd in ("", "pay_", ids[0].upper(), ids[0][4:], ids[0] + "a", "pay_" + "é" * 72):
+    alias = ids[0][:4] + ids[0][4:].replace("s", "\u017f").replace("i", "\u0131")
+    assert alias == ids[0] or read(alias) is None, "an id has one spelling"
+    for odd in (
+        "",
+        "pay_",
+        ids[0].upper(),
+        ids[0][4:],
+        ids[0] + "a",
+        ids[0] + "\n",
+        "pay_" + "é" * 72,
+    ):
         assert read(odd) is None
 
 
@@ -85,14 +87,7 @@ async def test_a_paid_request_is_served_every_time(rig: ServiceRig) -> None:
 @pytest.mark.parametrize("forget", [False, True], ids=["cached", "stored"])
 @pytest.mark.parametrize(
     "resource",
-    [
-        "/api/sessions/create",
-        "/api/perp",
-        "/api/perp/quote/",
-        "/API/perp/quote",
-        "/api/perp/quote?x=1",
-        "",
-    ],
+    ["/api/sessions/create", "/api/perp/quote/", "/API/perp/quote", "/api/perp/quote?x=1", ""],
 )
 @scene
 async def test_an_entitlement_is_for_its_exact_resource(
@@ -148,21 +143,6 @@ async def test_a_session_is_spent_to_its_last_unit(rig: ServiceRig) -> None:
     assert not rig.service.store.sessions.can_pay(session["sessionId"], 1, now_ms)
 
 
-@pytest.mark.clause("5/session-debit")
-@scene
-async def test_two_requests_at_once_spend_the_last_unit_once(rig: ServiceRig) -> None:
-    from x402sim.service import gate
-
-    session = await rig.open_session("0.01")
-    headers = {"x-session-id": session["sessionId"]}
-    one = gate.find_pass(rig.service, headers, "/api/perp/quote", 10_000)
-    two = gate.find_pass(rig.service, headers, "/api/perp/quote", 10_000)
-
-    await gate.spend(rig.service, one, web.UNKNOWN)
-    with pytest.raises(Unpaid):
-        await gate.spend(rig.service, two, web.UNKNOWN)
-
-
 @pytest.mark.clause("5/session-condition")
 @scene
 async def test_an_expired_session_cannot_be_spent(rig: ServiceRig) -> None:
@@ -175,19 +155,6 @@ async def test_an_expired_session_cannot_be_spent(rig: ServiceRig) -> None:
 
 
 @scene
-async def test_a_payment_id_is_looked_at_before_a_session(rig: ServiceRig) -> None:
-    payment_id, session = await rig.buy(), await rig.open_session("0.01")
-    both = {"x_payment_id": payment_id, "x_session_id": session["sessionId"]}
-    assert (await rig.ask(**both)).status_code == 200
-    shown = (await rig.http.get(f"/api/sessions/{session['sessionId']}")).json()
-    assert shown["released"] == "0"
-    both["x_payment_id"] = "pay_wrong"
-    assert (await rig.ask(**both)).status_code == 200
-    shown = (await rig.http.get(f"/api/sessions/{session['sessionId']}")).json()
-    assert shown["released"] == "10000"
-
-
-@scene
 async def test_nothing_is_debited_for_a_bad_body(rig: ServiceRig) -> None:
     session = await rig.open_session("0.01")
     headers = {"X-Session-Id": session["sessionId"]}
@@ -197,28 +164,3 @@ async def test_nothing_is_debited_for_a_bad_body(rig: ServiceRig) -> None:
         unpaid = await rig.http.post("/api/perp/quote", json=wrong)
         assert unpaid.status_code == 402
     assert (await rig.ask(x_session_id=session["sessionId"])).status_code == 200
-
-
-def test_a_list_of_agents_that_fails_costs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(_: object) -> object:
-        raise RuntimeError("the list cannot be made")
-
-    async def ask() -> None:
-        rig = ServiceRig(decisions=Decisions(agents_free=False))
-        session = await rig.open_session()
-        monkeypatch.setattr("x402sim.service.app.agents", broken)
-        with pytest.raises(RuntimeError):
-            await agents_handler(rig.service, session["sessionId"])
-        stored = rig.service.store.sessions.get(session["sessionId"])
-        assert stored is not None
-        assert stored.released == 0
-        await rig.http.aclose()
-        await rig.parts.http.aclose()
-        rig.service.store.close()
-
-    asyncio.run(ask())
-
-
-async def agents_handler(service: Service, session_id: str) -> None:
-    headers = [(b"x-session-id", session_id.encode())]
-    await list_agents(service, Request({"type": "http", "headers": headers}))

@@ -8,6 +8,7 @@ import httpx
 import pytest
 
 from tests.rig import ServiceRig, answer, broken, lose_request, scene
+from tests.service.standard import set_up
 from x402sim.service import indexer
 from x402sim.service.background import run_background
 
@@ -47,16 +48,18 @@ async def test_it_completes_records_and_then_reputations(rig: ServiceRig) -> Non
 
 @pytest.mark.clause("8/indexer-batch")
 @scene
-async def test_it_takes_a_hundred_at_a_time_newest_first(rig: ServiceRig) -> None:
+async def test_it_takes_a_batch_at_a_time_newest_first(rig: ServiceRig) -> None:
+    assert rig.service.settings.indexer_batch == 100
+    set_up(rig, indexer_batch=10)
     hashes = []
-    for n in range(103):
+    for n in range(13):
         rig.now[0] += 1 if n % 2 else 0  # pairs share a timestamp: the later one is newer
         hashes.append((await rig.record(await rig.buy()))["tx_hash"])
     run = await indexer.run(rig.service)
-    assert (run.asked, run.matched) == (100, 100)
+    assert (run.asked, run.matched) == (10, 10)
     assert asked(rig) == hashes[:2:-1]
     assert (await indexer.run(rig.service)).matched == 3
-    assert asked(rig)[100:] == hashes[2::-1]
+    assert asked(rig)[10:] == hashes[2::-1]
 
 
 @pytest.mark.clause("8/indexer-query")

@@ -22,9 +22,10 @@ from tests.rig import (
     only,
     scene,
 )
-from tests.service.standard import MARKET, QUOTE, address, ask, changed, sign, told
+from tests.service.standard import MARKET, QUOTE, address, ask, changed, set_up, sign, told
 from x402sim import Wallet
 from x402sim.protocol.crypto import checksum
+from x402sim.protocol.header import read_header
 from x402sim.protocol.networks import BASE_SEPOLIA, MAINNET, TESTNET
 from x402sim.protocol.x402 import (
     PAYMENT_HEADERS,
@@ -183,30 +184,12 @@ async def test_what_cannot_be_read_is_400(rig: ServiceRig, text: str, version: V
 
 SIGNED: dict[str, tuple[dict[str, Any], str]] = {
     "too little": ({"value": 9_999}, "authorization_value"),
-    "too much": ({"value": 10_001}, "authorization_value"),
     "far too much": ({"value": 2**256 - 1}, "authorization_value"),
     "another payee": ({"to": bytes(19) + b"\1"}, "recipient_mismatch"),
-    "expired": ({"valid_before": 1_000}, "authorization_valid_before"),
+    "expired": ({"valid_before": 1_000}, "the server's clock says"),
     "too early": ({"valid_after": 2_000_000_000}, "authorization_valid_after"),
     "another chain": ({"network": MAINNET}, "payload_signature"),
 }
-
-
-@pytest.mark.parametrize("what", SIGNED)
-@VERSIONS
-@scene
-async def test_what_is_wrong_is_402_with_the_reason(
-    rig: ServiceRig, what: str, version: Version
-) -> None:
-    changes, code = SIGNED[what]
-    refused = await ask(rig, **sign(rig, version, await ask(rig), **changes))
-    assert refused.status_code == 402, refused.text
-    assert code in refused.json()["reason"]
-    assert refused.json()["error"] == "Payment Required"
-    assert code in str(read_required(refused.headers["PAYMENT-REQUIRED"]).error)
-    assert rig.transfers() == 0
-
-
 SAID: dict[str, tuple[dict[str, Any], str]] = {
     "another version": ({"x402Version": 99}, "invalid_x402_version"),
     "a short nonce": ({"payload.authorization.nonce": "0x1234"}, "invalid_payload"),
@@ -214,28 +197,22 @@ SAID: dict[str, tuple[dict[str, Any], str]] = {
     "no signature": ({"payload": {}}, "invalid_payload"),
     "another payer": ({"payload.authorization.from": "0x" + "de" * 20}, "payload_signature"),
 }
-SAID_V2 = {
-    "another chain": ({"accepted.network": "eip155:1"}, "invalid_network"),
-    "the chain's name": ({"accepted.network": TESTNET.name}, "invalid_network"),
+SAID_IN_1 = {"another network": ({"network": BASE_SEPOLIA.name}, "invalid_network")}
+SAID_IN_2 = {
+    "another network": ({"accepted.network": "eip155:1"}, "invalid_network"),
     "another timeout": ({"accepted.maxTimeoutSeconds": 1}, "invalid_payment_requirements"),
     "no domain": ({"accepted.extra": None}, "invalid_payment_requirements"),
     "another domain": (
         {"accepted.extra": {"name": "Foo", "version": TESTNET.token_version}},
-        "accepted.extra.name is 'Foo', offered was 'Bridged USDC (Stargate)'",
+        f"accepted.extra.name is 'Foo', offered was {TESTNET.token_name!r}",
     ),
     "another scheme": ({"accepted.scheme": "upto"}, "unsupported_scheme"),
     "another token": (
         {"accepted.asset": "0x" + "11" * 20},
         f"accepted.asset is '0x{'11' * 20}', offered was '{checksum(TESTNET.asset)}'",
     ),
-    "another payee": (
-        {"accepted.payTo": "0x" + "11" * 20},
-        f"accepted.payTo is '0x{'11' * 20}', offered was '0x",
-    ),
-    "a smaller amount": (
-        {"accepted.amount": "1"},
-        "accepted.amount is '1', offered was '10000'",
-    ),
+    "another payee": ({"accepted.payTo": "0x" + "11" * 20}, f"is '0x{'11' * 20}', offered was"),
+    "a smaller amount": ({"accepted.amount": "1"}, "amount is '1', offered was '10000'"),
     "another way to transfer": (
         {"accepted.extra.assetTransferMethod": "permit2"},
         "accepted.extra.assetTransferMethod is 'permit2', offered was None",
@@ -246,20 +223,24 @@ SAID_V2 = {
     ),
     "no resource": ({"resource": {"url": "http://[::1"}}, "invalid_payment_requirements"),
 }
+WRONG: list[tuple[Version, dict[str, Any], str]] = [
+    *((version, changes, code) for version in (1, 2) for changes, code in SIGNED.values()),
+    *((version, {"claims": each}, code) for version in (1, 2) for each, code in SAID.values()),
+    *((1, {"claims": each}, code) for each, code in SAID_IN_1.values()),
+    *((2, {"claims": each}, code) for each, code in SAID_IN_2.values()),
+]
 
 
-@pytest.mark.parametrize(
-    ("version", "what"),
-    [(version, what) for version in (1, 2) for what in SAID] + [(2, what) for what in SAID_V2],
-)
+@pytest.mark.parametrize(("version", "changes", "code"), WRONG)
 @scene
-async def test_what_is_said_wrong_is_402_with_the_reason(
-    rig: ServiceRig, version: Version, what: str
+async def test_what_is_wrong_is_402_with_the_reason(
+    rig: ServiceRig, version: Version, changes: dict[str, Any], code: str
 ) -> None:
-    claims, code = (SAID | SAID_V2)[what] if version == 1 or what in SAID else SAID_V2[what]
-    refused = await ask(rig, **sign(rig, version, await ask(rig), claims=claims))
+    refused = await ask(rig, **sign(rig, version, await ask(rig), **changes))
     assert refused.status_code == 402, refused.text
+    assert refused.json()["error"] == "Payment Required"
     assert code in refused.json()["reason"]
+    assert str(read_required(refused.headers["PAYMENT-REQUIRED"]).error) in refused.json()["reason"]
     assert rig.transfers() == 0
 
 
@@ -273,28 +254,7 @@ async def test_addresses_may_be_in_lower_case(rig: ServiceRig) -> None:
 
 @VERSIONS
 @scene
-async def test_a_late_authorization_is_told_whose_clock_is_wrong(
-    rig: ServiceRig, version: Version
-) -> None:
-    end_s = rig.clock.now_s() - 10
-    late = await ask(rig, **sign(rig, version, await ask(rig), valid_before=end_s))
-    now_s = rig.clock.now_s()
-    assert f"validBefore is {end_s}, the server's clock says {now_s}" in late.json()["reason"]
-
-
-@scene
-async def test_version_1_names_its_network(rig: ServiceRig) -> None:
-    payment = sign(rig, 1, await ask(rig), claims={"network": BASE_SEPOLIA.name})
-    refused = await ask(rig, **payment)
-    assert (refused.status_code, rig.transfers()) == (402, 0)
-    assert "invalid_network" in refused.json()["reason"]
-
-
-@VERSIONS
-@scene
 async def test_a_payer_without_money_is_402_and_told_so(rig: ServiceRig, version: Version) -> None:
-    from x402sim.payer.wallet import Wallet
-
     refused = await ask(rig, **sign(rig, version, await ask(rig), Wallet.create()))
     assert refused.status_code == 402
     assert "insufficient_funds" in refused.json()["reason"]
@@ -394,10 +354,7 @@ async def test_ten_at_once_pay_once_and_one_is_served(rig: ServiceRig, version: 
 async def test_it_pays_in_one_step_or_in_two_but_once(rig: ServiceRig) -> None:
     required = await ask(rig)
     header = rig.sign(required)
-    from x402sim.protocol.header import read_header
-
-    signed = read_header(header)
-    auth = signed.authorization
+    auth = read_header(header).authorization
     fields = {name: getattr(auth, name) for name in ("valid_after", "valid_before", "nonce")}
     payment = sign(rig, 1, required, **fields)
     assert (await ask(rig, **payment)).status_code == 200
@@ -436,6 +393,7 @@ async def test_a_lost_settlement_and_a_silent_node_are_resolved_by_the_same_head
     assert "PAYMENT-REQUIRED" not in lost.headers  # nothing invites to sign another payment
     if version == 2:
         assert told(2, lost).error_reason == "unexpected_settle_error"
+    rig.now[0] += 3600 * (version - 1)  # however late
     served = await ask(rig, **payment)
     assert (served.status_code, rig.transfers()) == (200, 1)
 
@@ -461,19 +419,6 @@ async def test_after_a_crash_the_same_header_is_served(rig: ServiceRig, version:
     served = await ask(rig, **payment)
     assert (served.status_code, rig.transfers()) == (200, 1)
     assert told(version, served).success
-
-
-@scene
-async def test_a_late_retry_is_still_served_what_was_paid(rig: ServiceRig) -> None:
-    payment = sign(rig, 2, await ask(rig))
-    with (
-        broken(rig, "facilitator", only("/settle", lose_answer)),
-        broken(rig, "rpc", after(2, lose_request)),
-    ):
-        assert (await ask(rig, **payment)).status_code == 502
-    rig.now[0] += 3600
-    served = await ask(rig, **payment)
-    assert (served.status_code, rig.transfers()) == (200, 1)
 
 
 @scene
@@ -654,18 +599,6 @@ def found(rig: ServiceRig, payment: dict[str, str]) -> gate.Pass:
 
 
 # --- the rig -----------------------------------------------------------------------------------
-
-
-def set_up(rig: ServiceRig, *, decide: dict[str, Any] | None = None, **settings: Any) -> None:
-    """Change settings of the running service."""
-    service = rig.service
-    from dataclasses import replace
-
-    changed_settings = replace(service.settings, **settings)
-    if decide:
-        decisions = replace(service.settings.decisions, **decide)
-        changed_settings = replace(changed_settings, decisions=decisions)
-    object.__setattr__(service.setup, "settings", changed_settings)
 
 
 def crashed(rig: ServiceRig) -> None:

@@ -111,7 +111,7 @@ def test_the_final_depth_is_a_number_of_blocks() -> None:
         ({"indexer_interval_s": 0}, "indexer_interval_s: expected a number above 0, got 0"),
         ({"session_sweep_s": True}, "session_sweep_s: expected a number above 0, got True"),
         ({"phase": -1}, "phase: expected a number from 0, got -1"),
-        ({"refund_wait_s": (10, 5)}, "refund_wait_s: the first wait is longer"),
+        ({"pending_wait_s": (10, 5)}, "pending_wait_s: the first wait is longer"),
         ({"pending_wait_s": 15}, r"pending_wait_s: expected \(first, longest\)"),
         ({"decisions": "mine"}, "decisions: expected Decisions, got 'mine'"),
     ],

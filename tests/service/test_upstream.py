@@ -12,7 +12,6 @@ from x402sim.protocol.refusals import Refusal
 from x402sim.service.setup import Setup
 from x402sim.service.upstream.cronos import CRONOS, refusal_of
 from x402sim.service.upstream.dialect import Verdict
-from x402sim.service.upstream.facilitator import FacilitatorClient
 
 
 @pytest.mark.clause("7/insufficient-balance", "7/authorization-expired")
@@ -57,7 +56,7 @@ def test_the_dialect_of_the_settings_is_spoken():
 
     async def verdict():
         async with httpx.AsyncClient(transport=httpx.MockTransport(answer)) as http:
-            return await FacilitatorClient(http, setup).verify(present("header"), None)
+            return await setup.facilitator(http).verify(present("header"), None)
 
     assert asyncio.run(verdict()) == Verdict(is_valid=True)
     assert seen == [("/v9/check", b"header")]

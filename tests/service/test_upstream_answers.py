@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 import httpx
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.payer.test_reading import STATUSES, as_bytes, changed, charsets, values
@@ -15,9 +15,6 @@ from x402sim import Wallet
 from x402sim.protocol.header import present
 from x402sim.service.setup import Setup
 from x402sim.service.upstream.calls import OutcomeUnknown, Unavailable
-from x402sim.service.upstream.explorer import ExplorerClient
-from x402sim.service.upstream.facilitator import FacilitatorClient
-from x402sim.service.upstream.rpc import RpcClient
 
 WALLET = Wallet(b"k" * 32)
 WORD = "0x" + "0" * 63 + "1"
@@ -66,18 +63,20 @@ SETUP = Setup(
 chain = results(RECEIPT, BLOCK, [LOG], WORD, "0x0", None, {"blockNumber": "0x1"})
 
 
+@settings(max_examples=40)
 @given(st.lists(chain, min_size=1, max_size=6), STATUSES, charsets)
 def test_a_node_may_answer_anything(bodies: list[bytes], status: int, charset: str) -> None:
     def nonce(http: httpx.AsyncClient) -> Coroutine[Any, Any, Any]:
-        return RpcClient(http, SETUP).nonce_state(WALLET.address_bytes, bytes(32))
+        return SETUP.rpc(http).nonce_state(WALLET.address_bytes, bytes(32))
 
     call(bodies, nonce, status, charset)
 
 
+@settings(max_examples=40)
 @given(st.lists(chain, min_size=1, max_size=3), STATUSES, charsets)
 def test_an_explorer_may_answer_anything(bodies: list[bytes], status: int, charset: str) -> None:
     def look(http: httpx.AsyncClient) -> Coroutine[Any, Any, Any]:
-        return ExplorerClient(http, SETUP).transaction(WORD)
+        return SETUP.explorer(http).transaction(WORD)
 
     call(bodies, look, status, charset)
 
@@ -88,13 +87,14 @@ facilitator = (
 payment = present(WALLET.payment_header(requirements(), 1_800_000_000))
 
 
+@settings(max_examples=40)
 @given(facilitator, STATUSES, charsets)
 def test_a_facilitator_may_answer_anything(body: bytes, status: int, charset: str) -> None:
     def settle(http: httpx.AsyncClient) -> Coroutine[Any, Any, Any]:
-        return FacilitatorClient(http, SETUP).settle(payment, requirements())
+        return SETUP.facilitator(http).settle(payment, requirements())
 
     def verify(http: httpx.AsyncClient) -> Coroutine[Any, Any, Any]:
-        return FacilitatorClient(http, SETUP).verify(payment, requirements())
+        return SETUP.facilitator(http).verify(payment, requirements())
 
     call([body], settle, status, charset)
     call([body], verify, status, charset)
@@ -106,7 +106,7 @@ def test_the_honest_answers_of_these_tests_are_understood() -> None:
     async def settle(http: httpx.AsyncClient) -> None:
         wanted = requirements(max_amount_required="1")
         paid = present(WALLET.payment_header(wanted, 1_800_000_000))
-        moved.append(await FacilitatorClient(http, SETUP).settle(paid, wanted))
+        moved.append(await SETUP.facilitator(http).settle(paid, wanted))
 
     call([json.dumps(SETTLED).encode()], settle)
     assert moved[0].tx_hash == WORD

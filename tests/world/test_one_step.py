@@ -67,7 +67,7 @@ async def shop(world: LiveWorld) -> None:
     world.expect(counts["signed"], counts["served"], "5/nonce-once")
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(2))
 def test_everything_is_charged_once_and_served(seed: int) -> None:
     run = World(seed=seed, latency=LATENCY).play(shop)
     assert run.outcome == "passed", (run.reason, [each for each in run.checked if not each.ok])

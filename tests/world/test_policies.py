@@ -186,7 +186,7 @@ def test_a_population_has_a_policy() -> None:
         )
         policy = PayerPolicy(retry=SameAuthorization(times=20))
         await world.population(
-            20, arrivals=Every(1), behaviour=lambda payer, _: payer.fetch(), policy=policy
+            8, arrivals=Every(1), behaviour=lambda payer, _: payer.fetch(), policy=policy
         )
 
     orders = play(story).outcomes

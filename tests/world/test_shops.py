@@ -17,7 +17,7 @@ from x402sim.policies import (
     mixed,
 )
 from x402sim.population import Buy, Every
-from x402sim.service.reputation import Reputation
+from x402sim.service.policies.reputation import Reputation
 
 
 def shop(name: str, price_base: int, reputation: int) -> Shop:

@@ -6,7 +6,7 @@ Clauses: 4.3/list, 2.7/agent.
 from x402sim.protocol.crypto import checksum
 from x402sim.protocol.messages import Agent
 from x402sim.service.issue import QUOTE
-from x402sim.service.reputation import Track
+from x402sim.service.policies.reputation import Track
 from x402sim.service.state import Service
 
 

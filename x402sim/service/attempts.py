@@ -37,9 +37,7 @@ class Attempt(msgspec.Struct, frozen=True):
     offered_id: str | None = None
 
 
-async def check(
-    service: Service, attempt: Attempt, *, ask_chain: bool
-) -> tuple[Stored | None, bool]:
+async def check(service: Service, attempt: Attempt) -> tuple[Stored | None, bool]:
     """Check that the payment id is free for the authorization in the header.
 
     Returns the record, if the same header was sent before, and whether the chain says that its
@@ -47,7 +45,6 @@ async def check(
     that it was paid. Raises `SettlementRefused` if the id is used (7/payment-already-settled), if
     another header may still pay for it, if the authorization was used before
     (7/nonce-already-used), or if it lasts too long.
-    Without `ask_chain`, a new authorization is taken to be unused.
     """
     sent = service.store.payments.attempts(attempt.payment_id)
     earlier = await _earlier_attempt(service, attempt, sent) if sent else None
@@ -56,7 +53,7 @@ async def check(
     require(service, service.freshness_rules, attempt)
     if attempt.payment.valid_before - service.clock.now_s() > service.settings.most_ahead_s:
         raise _too_long(service, attempt)
-    return None, await _is_unused(service, attempt) if ask_chain else attempt.can_pay
+    return None, await _is_unused(service, attempt)
 
 
 def claim(service: Service, attempt: Attempt, *, seen_unused: bool) -> Stored:

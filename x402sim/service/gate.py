@@ -1,4 +1,4 @@
-"""Does a request carry a valid proof of payment? Section 5, in one place.
+"""The payment gate: whether a request carries a valid proof of payment (section 5).
 
 The policy `serve` decides which proofs are served; by default, what is settled.
 
@@ -106,10 +106,6 @@ class PaymentProof:
             for stored in self.service.store.payments.attempts(self.payment_id)
         )
 
-    def is_indexed(self) -> bool:
-        """Tell whether the block of the payment is known."""
-        return _is_indexed(self.service, self.payment_id)
-
     def draw(self, name: str) -> float:
         """Return a number in [0, 1) of this payment."""
         return self.service.draw(name, self.payment_id)
@@ -129,22 +125,12 @@ class SessionProof:
         return sessions.can_pay(self.session_id, self.amount_base, now_ms)
 
     def is_claimed(self) -> bool:
-        """Tell no: a session opens only when its deposit is settled."""
+        """Always False: a session opens only when its deposit is settled."""
         return False
-
-    def is_indexed(self) -> bool:
-        """Tell whether the block of the deposit is known."""
-        session = self.service.store.sessions.get(self.session_id)
-        return session is not None and _is_indexed(self.service, session.payment_id)
 
     def draw(self, name: str) -> float:
         """Return a number in [0, 1) of this session."""
         return self.service.draw(name, self.session_id)
-
-
-def _is_indexed(service: Service, payment_id: str) -> bool:
-    stored = service.store.payments.get(payment_id)
-    return stored is not None and stored.record.block_number is not None
 
 
 class Answered(msgspec.Struct, frozen=True):

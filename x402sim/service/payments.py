@@ -3,12 +3,11 @@
 Requests for one payment id are serialized. The id and the authorization are claimed in the database
 before the facilitator is asked anything, because from then on anybody may submit the authorization.
 The claim stays until the chain proves that it can never be used: so neither a crash, a lost answer
-nor a third party can charge twice or lose a payment. So it is by default; `Settings.policy` can
-choose another order, or no verification.
+nor a third party can charge twice or lose a payment. By default; of `Settings.policy`, `claim` says
+when the claim is written, and `verify` whether the facilitator verifies.
 Clauses: 4.1/*, 5/nonce-once, 5/exact-amount, 7/*.
 """
 
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import assert_never
 
@@ -62,13 +61,26 @@ async def pay(
 
     `offered_id` is the payment id of the 402 that a payment in one step answers, if it is known.
     """
-    steps = Settlement(service, await validate(service, request, offered_id))  # step 1
+    policy = service.settings.policy
+    attempt = await validate(service, request, offered_id)  # step 1
     async with service.settling.hold(request.payment_id):
+        stored, is_unused = await check(service, attempt)
+        if stored is not None and stored.record.status == "settled":
+            return receipt(service, request.payment_id)
         try:
-            await service.settings.policy.claim.settle(steps)  # the claim, and steps 2 to 4
-            steps.grant()  # steps 5 and 6, unless the chain says only now that it was paid before
+            if policy.claim.claims_before("verify"):
+                stored = stored or claim(service, attempt, seen_unused=is_unused)
+            if attempt.can_pay and not is_unused:
+                raise NotSettled(Refusal.UNREACHABLE, _NODE_SILENT)
+            if policy.verify.verifies(attempt.terms.amount_base):
+                await verify(service, attempt)  # steps 2 and 3
+            if policy.claim.claims_before("settle"):
+                stored = stored or claim(service, attempt, seen_unused=is_unused)
+            tx_hash = await settle(service, attempt)  # step 4
+            stored = stored or claim(service, attempt, seen_unused=is_unused)
+            grant(service, stored, tx_hash)  # steps 5 and 6
         except NotSettled as cause:
-            await refuse_unless_paid(service, steps.attempt, steps.stored, cause)
+            await refuse_unless_paid(service, attempt, stored, cause)
         return receipt(service, request.payment_id)  # step 7
 
 
@@ -89,89 +101,43 @@ async def validate(
     return msgspec.structs.replace(attempt, can_pay=await _can_pay(service, payment, issued))
 
 
-@dataclass(slots=True)
-class Settlement:
-    """One settlement, in the hands of the policies `claim` and `verify`."""
+async def verify(service: Service, attempt: Attempt) -> None:
+    """Steps 2 and 3: have the facilitator verify the signature (4.1/verify-signature).
 
-    service: Service
-    attempt: Attempt
-    stored: Stored | None = None
-    """Its record, once it is claimed."""
-    is_unused: bool = False
-    """Whether the chain said that the authorization is unused."""
-    tx_hash: str | None = None
-    """Its transaction, once it is settled."""
+    Raises `NotSettled` "Invalid signature" if it does not (7/invalid-signature).
+    """
+    try:
+        verdict = await service.facilitator.verify(attempt.payment, attempt.requirements)
+    except Unavailable as error:
+        raise NotSettled(Refusal.UNREACHABLE, str(error)) from error
+    if not verdict.is_valid:
+        raise NotSettled(Refusal.INVALID_SIGNATURE, verdict.reason)
 
-    @property
-    def amount_base(self) -> int:
-        """The amount, in base units."""
-        return self.attempt.terms.amount_base
 
-    def draw(self, name: str) -> float:
-        """Return a number in [0, 1) of this payment."""
-        return self.service.draw(name, self.attempt.payment_id)
+async def settle(service: Service, attempt: Attempt) -> str:
+    """Step 4: have the facilitator settle; return the transaction hash (4.1/settle-on-chain).
 
-    async def check(self, *, ask_chain: bool = True) -> bool:
-        """Check that the id and the authorization are free; False if it is settled already."""
-        self.stored, self.is_unused = await check(self.service, self.attempt, ask_chain=ask_chain)
-        return self.stored is None or self.stored.record.status == "pending"
-
-    def record(self) -> Stored:
-        """Write the claim, if it is not written yet; return the record."""
-        self.stored = self.stored or claim(self.service, self.attempt, seen_unused=self.is_unused)
-        return self.stored
-
-    async def verify(self) -> None:
-        """Take steps 2 and 3; nothing is sent before the chain says that it is unused."""
-        if self.attempt.can_pay and not self.is_unused:
-            raise NotSettled(Refusal.UNREACHABLE, _NODE_SILENT)
-        await self.service.settings.policy.verify.verify(self)
-
-    async def ask_facilitator(self) -> None:
-        """Steps 2 and 3: have the facilitator verify the signature (4.1/verify-signature).
-
-        Raises `NotSettled` "Invalid signature" if it does not (7/invalid-signature).
-        """
-        attempt = self.attempt
-        try:
-            verdict = await self.service.facilitator.verify(attempt.payment, attempt.requirements)
-        except Unavailable as error:
-            raise NotSettled(Refusal.UNREACHABLE, str(error)) from error
-        if not verdict.is_valid:
-            raise NotSettled(Refusal.INVALID_SIGNATURE, verdict.reason)
-
-    async def settle(self) -> None:
-        """Step 4: have the facilitator settle, and keep the hash (4.1/settle-on-chain).
-
-        Raises `NotSettled`.
-        """
-        service, attempt = self.service, self.attempt
-        try:
-            outcome = await service.facilitator.settle(attempt.payment, attempt.requirements)
-        except Unavailable as error:
-            raise NotSettled(Refusal.UNREACHABLE, str(error)) from error
-        except OutcomeUnknown as error:
-            service.record(events.SettlementAnswerLost(payment_id=attempt.payment_id))
-            raise NotSettled(
-                Refusal.UNREACHABLE, str(error), may_move=True, is_lost=True
-            ) from error
-        match outcome:
-            case Moved(tx_hash=tx_hash):
-                if service.store.payments.paid_by(tx_hash) is not None:
-                    reason = f"transaction {tx_hash} already paid for another payment id"
-                    raise NotSettled(Refusal.FAILED, reason, may_move=True)
-                self.tx_hash = tx_hash
-            case NotMoved(refusal=refusal, reason=reason):
-                if refusal is Refusal.EXPIRED:
-                    reason = _why_expired(service, attempt.payment)
-                raise NotSettled(refusal, reason, may_move=refusal.row.is_sent)
-            case _:
-                assert_never(outcome)
-
-    def grant(self) -> None:
-        """Take steps 5 and 6, if step 4 was taken."""
-        if self.tx_hash is not None:
-            grant(self.service, self.record(), self.tx_hash)
+    Raises `NotSettled`.
+    """
+    try:
+        outcome = await service.facilitator.settle(attempt.payment, attempt.requirements)
+    except Unavailable as error:
+        raise NotSettled(Refusal.UNREACHABLE, str(error)) from error
+    except OutcomeUnknown as error:
+        service.record(events.SettlementAnswerLost(payment_id=attempt.payment_id))
+        raise NotSettled(Refusal.UNREACHABLE, str(error), may_move=True, is_lost=True) from error
+    match outcome:
+        case Moved(tx_hash=tx_hash):
+            if service.store.payments.paid_by(tx_hash) is not None:
+                reason = f"transaction {tx_hash} already paid for another payment id"
+                raise NotSettled(Refusal.FAILED, reason, may_move=True)
+            return tx_hash
+        case NotMoved(refusal=refusal, reason=reason):
+            if refusal is Refusal.EXPIRED:
+                reason = _why_expired(service, attempt.payment)
+            raise NotSettled(refusal, reason, may_move=refusal.row.is_sent)
+        case _:
+            assert_never(outcome)
 
 
 async def refuse_unless_paid(

@@ -15,9 +15,9 @@ from x402sim.protocol.crypto import Address, parse_address
 from x402sim.protocol.header import present
 from x402sim.protocol.messages import PaymentRecord
 from x402sim.protocol.refusals import Finding
-from x402sim.service.backoff import Wait, after_failure
 from x402sim.service.grant import grant, revoke, suspend
 from x402sim.service.state import Service
+from x402sim.service.store.backoff import Wait, after_failure
 from x402sim.service.store.payment_records import ClaimedAuthorization, Stored
 from x402sim.service.upstream.calls import OutcomeUnknown, Unavailable
 from x402sim.service.upstream.dialect import Moved, NotMoved

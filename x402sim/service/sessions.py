@@ -24,12 +24,12 @@ from x402sim.protocol.messages import (
 )
 from x402sim.protocol.money import to_base
 from x402sim.protocol.refusals import Finding
-from x402sim.service.backoff import Wait, after_failure
 from x402sim.service.issue import SESSIONS
 from x402sim.service.policies.serving import EndedSession
 from x402sim.service.reconcile import follow_chain, is_deep
 from x402sim.service.settings import Settings
 from x402sim.service.state import Service
+from x402sim.service.store.backoff import Wait, after_failure
 from x402sim.service.store.session_budgets import Refund, Session
 from x402sim.service.upstream.calls import OutcomeUnknown, Unavailable
 from x402sim.service.upstream.dialect import Moved
@@ -38,6 +38,10 @@ log = logging.getLogger("x402sim")
 
 AT_MOST = 500
 """The expired sessions that are ended at once."""
+REFUNDS_AT_ONCE = 20
+"""The most refunds in flight at the same time."""
+REFUND_WAIT_S = (10.0, 300.0)
+"""Seconds until a refund that failed is tried again: the first wait and the longest."""
 
 
 def offer(service: Service, request: SessionRequest) -> PaymentRequired:
@@ -86,9 +90,9 @@ async def expire(service: Service) -> int:
     Returns how many were settled; the others stay due.
     """
     await _end(service)
-    settled, now_s, at_once = 0, service.clock.now(), service.settings.refunds_at_once
+    settled, now_s = 0, service.clock.now()
     last: Refund | None = None
-    while owed := service.store.sessions.refunds_due(now_s, at_once, last):
+    while owed := service.store.sessions.refunds_due(now_s, REFUNDS_AT_ONCE, last):
         settled, last = settled + await _pay_some_back(service, owed), owed[-1]
     return settled
 
@@ -144,8 +148,8 @@ async def _pay_back_once(service: Service, refund: Refund, waits: dict[str, Wait
 
 def _put_off(service: Service, refund: Refund, reason: str) -> Wait:
     """Try a refund again later; an id that is logged in full could be used to spend."""
-    session_id, bounds_s = refund.session_id, service.settings.refund_wait_s
-    wait = after_failure(refund.wait_s, bounds_s, service.clock.now())
+    session_id = refund.session_id
+    wait = after_failure(refund.wait_s, REFUND_WAIT_S, service.clock.now())
     retry_s = int(wait.wait_s)
     service.record(events.RefundDelayed(session_id=session_id, reason=reason, retry_s=retry_s))
     log.warning("the refund of %s... waits %d s: %s", session_id[:16], retry_s, reason)

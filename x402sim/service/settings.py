@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from x402sim.http.bounded import MIB
 from x402sim.protocol.money import to_base
 from x402sim.service.policies import ServicePolicy
-from x402sim.service.reputation import MatchedPayments, Reputation
+from x402sim.service.policies.reputation import MatchedPayments, Reputation
 from x402sim.spec.decisions import Decisions
 from x402sim.text.printable import described
 
@@ -55,11 +55,6 @@ class Settings:
         default (15, 60).
     session_sweep_s
         Seconds between sweeps that end and refund expired sessions; default 10.
-    refund_wait_s
-        Seconds until a refund that failed is tried again, the first wait and the longest; default
-        (10, 300).
-    refunds_at_once
-        The most refunds in flight at the same time; default 20.
     session_max_spend
         The largest deposit of a session in tokens; default None, which is any.
     session_max_duration_s
@@ -70,8 +65,6 @@ class Settings:
     max_answer_bytes
         The most bytes that are read of an answer of facilitator, explorer and node; default
         1048576.
-    log_search_blocks
-        Blocks to search back for a lost settlement; default None, which is the whole chain.
     reputation
         What the reputations in the list of agents are: `MatchedPayments()` (the default),
         `ServedPayments()`, `ServedShare()` of `x402sim.policies`, or one of your own
@@ -105,8 +98,6 @@ class Settings:
     reconcile_interval_s: float = 15
     pending_wait_s: tuple[float, float] = (15, 60)
     session_sweep_s: float = 10
-    refund_wait_s: tuple[float, float] = (10, 300)
-    refunds_at_once: int = 20
     session_max_spend: str | None = None
     session_max_duration_s: float | None = None
 
@@ -114,7 +105,6 @@ class Settings:
     settle_timeout_s: float = 60
     explorer_timeout_s: float = 10
     max_answer_bytes: int = MIB
-    log_search_blocks: int | None = None
 
     reputation: Reputation = MatchedPayments()  # noqa: RUF009 - frozen, without state
     facilitator: str | None = None
@@ -137,8 +127,7 @@ class Settings:
             value = getattr(self, name)
             if value is not None:
                 _number(name, value, whole=name in _WHOLE)
-        for name in ("pending_wait_s", "refund_wait_s"):
-            _waits(name, getattr(self, name))
+        _waits("pending_wait_s", self.pending_wait_s)
         _number("final_depth", self.final_depth, whole=True, least=0)
         if self.phase is not None:
             _number("phase", self.phase, least=0)
@@ -156,12 +145,10 @@ class Settings:
 _POSITIVE = (
     "max_timeout_s", "longest_window_s", "entitlement_lifetime_s", "entitlement_sweep_s",
     "indexer_interval_s", "indexer_batch", "reconcile_interval_s", "session_sweep_s",
-    "refunds_at_once", "session_max_duration_s", "verify_timeout_s", "settle_timeout_s",
-    "explorer_timeout_s", "max_answer_bytes", "log_search_blocks",
+    "session_max_duration_s", "verify_timeout_s", "settle_timeout_s", "explorer_timeout_s",
+    "max_answer_bytes",
 )  # fmt: skip
-_WHOLE = frozenset(
-    {"max_timeout_s", "indexer_batch", "refunds_at_once", "max_answer_bytes", "log_search_blocks"}
-)
+_WHOLE = ("max_timeout_s", "indexer_batch", "max_answer_bytes")
 
 
 def _number(name: str, value: object, *, whole: bool = False, least: float | None = None) -> None:

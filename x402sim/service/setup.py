@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import TypeVar
 from urllib.parse import urlsplit
 
+import httpx
 from coincurve import PrivateKey
 
 from x402sim.http.bounded import Limits
@@ -22,6 +23,9 @@ from x402sim.rng import Rng
 from x402sim.service.settings import Settings, settings_from_env
 from x402sim.service.upstream.cronos import CRONOS
 from x402sim.service.upstream.dialect import Dialect
+from x402sim.service.upstream.explorer import ExplorerClient
+from x402sim.service.upstream.facilitator import FacilitatorClient
+from x402sim.service.upstream.rpc import RpcClient
 
 Read = TypeVar("Read")
 _ORIGIN = re.compile(r"([a-z+.-]+://)?[^/?#]*")
@@ -89,8 +93,25 @@ class Setup:
         except ValueError as wrong:
             raise ValueError(f"{name} on {self.network.name}: {wrong}") from None
 
-    def limits(self, deadline_s: float) -> Limits:
-        """Return the limits of an answer that must come within so many seconds."""
+    def facilitator(self, http: httpx.AsyncClient) -> FacilitatorClient:
+        """Return the client of the facilitator."""
+        verify = self._limits(self.settings.verify_timeout_s)
+        settle = self._limits(self.settings.settle_timeout_s)
+        return FacilitatorClient(
+            http, self.facilitator_url, self.dialect, verify=verify, settle=settle
+        )
+
+    def explorer(self, http: httpx.AsyncClient) -> ExplorerClient:
+        """Return the client of the chain explorer."""
+        limits = self._limits(self.settings.explorer_timeout_s)
+        return ExplorerClient(http, self.explorer_url, self.network.asset, limits)
+
+    def rpc(self, http: httpx.AsyncClient) -> RpcClient:
+        """Return the client of the node."""
+        limits = self._limits(self.settings.explorer_timeout_s)
+        return RpcClient(http, self.rpc_url, self.network.asset, limits)
+
+    def _limits(self, deadline_s: float) -> Limits:
         return Limits(max_answer_bytes=self.settings.max_answer_bytes, deadline_s=deadline_s)
 
     @property

@@ -5,11 +5,13 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 
+import httpx
+
 from x402sim.clock import Clock
 from x402sim.events import ServiceEvent
 from x402sim.protocol.refusals import Refusal
 from x402sim.protocol.rules import FRESHNESS, SETTLEMENT, Presented, Rules
-from x402sim.rng import Rng
+from x402sim.rng import Rng, Stream
 from x402sim.service.entitlements import Entitlements
 from x402sim.service.issue import Issuer
 from x402sim.service.settings import Settings
@@ -73,6 +75,22 @@ class Service:
         `about` is a payment id or a session id.
         """
         return self.rng.stream(f"policy: {name} {about}").random()
+
+
+def connected(
+    setup: Setup, store: Store, http: httpx.AsyncClient, clock: Clock, salts: Stream
+) -> Service:
+    """Return a service on its database; `http` reaches whom it calls, payment ids need `salts`."""
+    return Service(
+        setup=setup,
+        clock=clock,
+        store=store,
+        issuer=Issuer(setup, salts),
+        entitlements=Entitlements(setup.settings.entitlement_lifetime_s),
+        facilitator=setup.facilitator(http),
+        explorer=setup.explorer(http),
+        rpc=setup.rpc(http),
+    )
 
 
 def restarted(service: Service) -> Service:

@@ -90,13 +90,13 @@ STATES_AND_ENDPOINTS: tuple[Clause, ...] = (
     Clause(
         "4.1/verify-signature",
         'The EIP-3009 signature is verified; an invalid one is refused with "Invalid signature".',
-        "service.payments:Settlement.ask_facilitator",
+        "service.payments:verify",
         explicit("4.1: Verify the EIP-3009", "4.1: If it is not valid"),
     ),
     Clause(
         "4.1/settle-on-chain",
         "The facilitator executes transferWithAuthorization and pays the gas.",
-        "service.payments:Settlement.settle",
+        "service.payments:settle",
         explicit("4.1: Settle on-chain", "4.1: The facilitator executes"),
     ),
     Clause(

@@ -88,7 +88,7 @@ ACCESS_ERRORS_AND_LIMITS: tuple[Clause, ...] = (
     Clause(
         "7/invalid-signature",
         'Signature verification failed: "Invalid signature".',
-        "service.payments:Settlement.ask_facilitator",
+        "service.payments:verify",
         explicit("7: Invalid signature"),
     ),
     Clause(

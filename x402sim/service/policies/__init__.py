@@ -1,16 +1,21 @@
-"""What does a service do where the specification leaves it a choice? One small object a choice.
+"""The policies of a service: one small object for each choice that the specification leaves.
 
 `ServicePolicy` holds five of them: lost answers, verification, the claim, refunds, and what is
-served. Each has one method, which the service calls at one place, and a user's own object with
-that method does as well. The defaults keep every law; those called naive break one, to show what
-that costs.
+served. Each is an object with one method, and replaces one step of the service; an object of your
+own with that method works, too. The defaults keep every law; those called naive break one, to
+show what that costs.
 """
 
 import msgspec
 
-from x402sim.service.policies.lost_answer import LostAnswer, Reconcile
-from x402sim.service.policies.serving import Refund, RefundAtExpiry, Serve, ServeSettled
-from x402sim.service.policies.settling import Claim, ClaimFirst, Verify, VerifyFirst
+from x402sim.service.policies.lost_answer import LostAnswerPolicy, Reconcile
+from x402sim.service.policies.serving import (
+    RefundAtExpiry,
+    RefundPolicy,
+    ServePolicy,
+    ServeSettled,
+)
+from x402sim.service.policies.settling import ClaimFirst, ClaimPolicy, VerifyFirst, VerifyPolicy
 from x402sim.text.printable import described
 
 
@@ -18,34 +23,37 @@ class ServicePolicy(msgspec.Struct, frozen=True, kw_only=True):
     """What a service does about lost answers, verification, its claim, refunds and requests.
 
     lost_answer
-        What to do about a settlement without an answer: `Reconcile()` (the default),
-        `ReconcileLater()`, `AskOnce()`, `SettleAgain(...)`, `Forget()`.
+        What to do about a settlement without an answer: `Reconcile()` (the default), `AskOnce()`,
+        `SettleAgain(...)`, `Forget()`.
     verify
-        Which payments to verify before settling: `VerifyFirst()` (the default), `VerifySome(...)`,
-        `VerifyFrom(...)`, `SkipVerify()`.
+        Which payments to verify before settling: `VerifyFirst()` (the default), `SkipVerify()`.
     claim
         When to write the payment's claim: `ClaimFirst()` (the default), `ClaimAfterVerify()`,
-        `ClaimAfterSettle()`, `ClaimUnseen()`.
+        `ClaimAfterSettle()`.
     refund
-        What to pay back of a session: `RefundAtExpiry()` (the default), `RefundLater(...)`,
-        `RefundLessFee(...)`, `NeverRefund()`.
+        What to pay back of a session: `RefundAtExpiry()` (the default), `NeverRefund()`.
     serve
-        Which paid requests to serve: `ServeSettled()` (the default), `ServeIndexed()`,
-        `ServeBeforeSettle()`, `FailToServe(...)`.
+        Which paid requests to serve: `ServeSettled()` (the default), `ServeBeforeSettle()`,
+        `FailToServe(...)`.
 
     All are in `x402sim.policies`, and each has one method; an object of your own with that method
-    does as well.
+    works, too.
 
     >>> from x402sim.policies import Forget
     >>> ServicePolicy(lost_answer=Forget())
     ServicePolicy(lost_answer=Forget())
+    >>> class VerifyDear:
+    ...     def verifies(self, amount_base):
+    ...         return amount_base >= 20_000
+    >>> ServicePolicy(verify=VerifyDear())
+    ServicePolicy(verify=VerifyDear(...))
     """
 
-    lost_answer: LostAnswer = Reconcile()
-    verify: Verify = VerifyFirst()
-    claim: Claim = ClaimFirst()
-    refund: Refund = RefundAtExpiry()
-    serve: Serve = ServeSettled()
+    lost_answer: LostAnswerPolicy = Reconcile()
+    verify: VerifyPolicy = VerifyFirst()
+    claim: ClaimPolicy = ClaimFirst()
+    refund: RefundPolicy = RefundAtExpiry()
+    serve: ServePolicy = ServeSettled()
 
     def __post_init__(self) -> None:
         for name, method in _METHODS.items():
@@ -67,8 +75,8 @@ class ServicePolicy(msgspec.Struct, frozen=True, kw_only=True):
 
 _METHODS = {
     "lost_answer": "resolve",
-    "verify": "verify",
-    "claim": "settle",
+    "verify": "verifies",
+    "claim": "claims_before",
     "refund": "refund",
     "serve": "serves",
 }

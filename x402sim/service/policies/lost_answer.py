@@ -1,13 +1,13 @@
-"""What does a service do about a settlement that was not answered?
+"""The policies for a settlement whose answer was lost.
 
 Clauses: 3/pending-resolved.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Protocol
 
 from x402sim.protocol.refusals import Finding
-from x402sim.service.policies.bounds import require_seconds
 
 
 class PendingPayment(Protocol):
@@ -34,7 +34,7 @@ class PendingPayment(Protocol):
         """Delete the record. The payer is told that nothing was charged."""
 
 
-class LostAnswer(Protocol):
+class LostAnswerPolicy(Protocol):
     """What to do about a payment whose settlement was not answered."""
 
     async def resolve(self, payment: PendingPayment) -> None:
@@ -55,16 +55,6 @@ class Reconcile:
 
 
 @dataclass(frozen=True, slots=True)
-class ReconcileLater:
-    """Ask the chain in the background only: the payer is told that it may still be paid."""
-
-    async def resolve(self, payment: PendingPayment) -> None:
-        """Ask the chain, if no payer waits."""
-        if payment.in_background:
-            await payment.ask_chain()
-
-
-@dataclass(frozen=True, slots=True)
 class Forget:
     """Naive: a lost answer is taken for a refusal, and the record is deleted.
 
@@ -81,9 +71,9 @@ class Forget:
 class AskOnce:
     """Half naive: ask the chain once, and forget the payment unless it says yes.
 
-    Charged and not served is who meets a lost answer (probability p) and then gets no answer from
-    the chain either: p times q, where q is the chance that at least one of the look-ups fails which
-    one question needs, not that of a single request to the node.
+    A payer is charged and not served if its answer is lost (probability p) and the question to the
+    chain fails, too: p times q. One question takes several requests to the node; q is the chance
+    that at least one of them fails.
     """
 
     async def resolve(self, payment: PendingPayment) -> None:
@@ -96,17 +86,18 @@ class AskOnce:
 class SettleAgain:
     """Ask the facilitator again, up to `times`, each after `wait_s`; then do as `then` says.
 
-    That helps if the request was lost. If the answer was, the token has seen the nonce, and the
-    facilitator refuses; with `then=Forget()` the payer is charged and not served as often as by
+    This helps if the request was lost. If the answer was lost, the nonce is used and the
+    facilitator refuses: with `then=Forget()` the payer is charged and not served as often as by
     `Forget` alone.
     """
 
     times: int = 3
     wait_s: float = 1.0
-    then: LostAnswer = Reconcile()
+    then: LostAnswerPolicy = Reconcile()
 
     def __post_init__(self) -> None:
-        require_seconds("wait_s", self.wait_s)
+        if not 0 <= self.wait_s < math.inf:
+            raise ValueError(f"wait_s: expected seconds from 0, got {self.wait_s!r}")
 
     async def resolve(self, payment: PendingPayment) -> None:
         """Settle again until the facilitator answers."""

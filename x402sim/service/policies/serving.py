@@ -1,12 +1,10 @@
-"""Which proofs of payment does a service serve, and what does it pay back of a session?
+"""The policies of what is served, and of what is paid back of a session.
 
 Clauses: 3/expiry-refund, 5/cache-first, 5/stored-records.
 """
 
 from dataclasses import dataclass
 from typing import Protocol
-
-from x402sim.service.policies.bounds import require_amount, require_seconds, require_share
 
 
 class Proof(Protocol):
@@ -18,14 +16,11 @@ class Proof(Protocol):
     def is_claimed(self) -> bool:
         """Whether a header that can pay for it was presented, and may still be settled."""
 
-    def is_indexed(self) -> bool:
-        """Whether the indexer has found the block of its payment."""
-
     def draw(self, name: str) -> float:
         """Return a number in [0, 1) that depends on the world's seed, the id and `name`."""
 
 
-class Serve(Protocol):
+class ServePolicy(Protocol):
     """Which proofs of payment are served; any other request gets a 402."""
 
     def serves(self, proof: Proof) -> bool:
@@ -51,15 +46,6 @@ class ServeBeforeSettle:
 
 
 @dataclass(frozen=True, slots=True)
-class ServeIndexed:
-    """Serve only what the indexer has found in a block: after up to 300 s."""
-
-    def serves(self, proof: Proof) -> bool:
-        """Tell whether it is settled, and its block is known."""
-        return proof.is_settled() and proof.is_indexed()
-
-
-@dataclass(frozen=True, slots=True)
 class FailToServe:
     """A seller that takes the money and, with a probability, never serves for it.
 
@@ -69,7 +55,10 @@ class FailToServe:
     probability: float
 
     def __post_init__(self) -> None:
-        require_share("probability", self.probability)
+        if not 0 <= self.probability <= 1:
+            raise ValueError(
+                f"probability: expected a probability from 0 to 1, got {self.probability!r}"
+            )
 
     def serves(self, proof: Proof) -> bool:
         """Tell whether it is settled and this payment is one of those that are served."""
@@ -95,7 +84,7 @@ class PayBack:
     after_s: float = 0.0
 
 
-class Refund(Protocol):
+class RefundPolicy(Protocol):
     """What is paid back of a session's unspent balance."""
 
     def refund(self, session: EndedSession) -> PayBack | None:
@@ -109,35 +98,6 @@ class RefundAtExpiry:
     def refund(self, session: EndedSession) -> PayBack | None:
         """Return the unspent balance."""
         return PayBack(session.unspent_base)
-
-
-@dataclass(frozen=True, slots=True)
-class RefundLater:
-    """The whole unspent balance, `delay_s` seconds after the session's end."""
-
-    delay_s: float
-
-    def __post_init__(self) -> None:
-        require_seconds("delay_s", self.delay_s)
-
-    def refund(self, session: EndedSession) -> PayBack | None:
-        """Return the unspent balance, with the delay."""
-        return PayBack(session.unspent_base, self.delay_s)
-
-
-@dataclass(frozen=True, slots=True)
-class RefundLessFee:
-    """The unspent balance less a fee in base units, for example for the gas."""
-
-    fee_base: int
-
-    def __post_init__(self) -> None:
-        require_amount("fee_base", self.fee_base)
-
-    def refund(self, session: EndedSession) -> PayBack | None:
-        """Return what the fee leaves."""
-        left_base = session.unspent_base - self.fee_base
-        return PayBack(left_base) if left_base > 0 else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,8 @@ from x402sim.protocol.crypto import Address, checksum
 from x402sim.protocol.header import PresentedPayment
 from x402sim.protocol.messages import PaymentRecord, PaymentRequirements
 from x402sim.protocol.money import MAX_STORED
-from x402sim.service.backoff import Wait
-from x402sim.service.reputation import Reputation, Track
+from x402sim.service.policies.reputation import Reputation, Track
+from x402sim.service.store.backoff import Wait
 from x402sim.service.store.database import Database
 from x402sim.service.store.session_budgets import NewSession, Sessions
 

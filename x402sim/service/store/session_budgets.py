@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import msgspec
 
 from x402sim.protocol import states
-from x402sim.service.backoff import Wait
+from x402sim.service.store.backoff import Wait
 from x402sim.service.store.database import Database
 
 

@@ -1,4 +1,4 @@
-"""How the service calls others: within limits, and with one exception for each outcome.
+"""Requests to others within limits of size and time, with one exception for each outcome.
 
 A redirect is not followed: it is an answer that makes no sense.
 """

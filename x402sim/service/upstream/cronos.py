@@ -1,4 +1,4 @@
-"""How the service speaks to a Cronos facilitator: its requests, and what its answers mean.
+"""The dialect of a Cronos facilitator: the requests to it, and what its answers mean.
 
 Clauses: 4.1/build-verify, 7/insufficient-balance, 7/authorization-expired.
 """

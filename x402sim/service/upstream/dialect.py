@@ -1,7 +1,4 @@
-"""What does the service need to know of one kind of facilitator? Its paths, bodies and answers.
-
-`cronos.py` is one dialect; `Settings.dialect` chooses it.
-"""
+"""A dialect: the paths, bodies and answers of one kind of facilitator."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
-"""The service's calls to its facilitator, in the dialect of the settings (`dialect.py`).
+"""The service's calls to its facilitator, in one dialect.
 
-An answer that was lost is neither yes nor no, so `settle` has three outcomes: money
-moved, no money moved, and `OutcomeUnknown`.
+A lost answer is neither yes nor no, so `settle` has three outcomes: money moved, no money moved,
+and `OutcomeUnknown`.
 """
 
 from collections.abc import Callable
@@ -9,28 +9,36 @@ from typing import TypeVar
 
 import httpx
 
+from x402sim.http.bounded import Limits
 from x402sim.protocol.crypto import from_hex, parse_address
 from x402sim.protocol.header import PresentedPayment
 from x402sim.protocol.messages import BadMessage, PaymentRequirements
-from x402sim.service.setup import Setup
 from x402sim.service.upstream.calls import OutcomeUnknown, Unavailable, send
-from x402sim.service.upstream.dialect import Moved, Outcome, Verdict
+from x402sim.service.upstream.dialect import Dialect, Moved, Outcome, Verdict
 
 Answer = TypeVar("Answer")
 
 
 class FacilitatorClient:
-    """The facilitator of the settings: its URL, and its dialect."""
+    """One facilitator: its URL, its dialect, and the limits of its answers to verify and settle."""
 
-    def __init__(self, http: httpx.AsyncClient, setup: Setup) -> None:
-        self._http = http
-        self._setup = setup
+    def __init__(
+        self,
+        http: httpx.AsyncClient,
+        url: str,
+        dialect: Dialect,
+        *,
+        verify: Limits,
+        settle: Limits,
+    ) -> None:
+        self._http, self._url, self._dialect = http, url, dialect
+        self._verify, self._settle = verify, settle
 
     async def verify(self, payment: PresentedPayment, requirements: PaymentRequirements) -> Verdict:
         """Ask whether a payment is valid; raises `Unavailable`."""
-        dialect, deadline_s = self._setup.dialect, self._setup.settings.verify_timeout_s
-        response = await self._post(dialect.verify_path, payment, requirements, deadline_s)
-        return _read(response, dialect.read_verdict)
+        path = self._dialect.verify_path
+        response = await self._post(path, payment, requirements, self._verify)
+        return _read(response, self._dialect.read_verdict)
 
     async def settle(self, payment: PresentedPayment, requirements: PaymentRequirements) -> Outcome:
         """Ask the facilitator to settle.
@@ -38,10 +46,10 @@ class FacilitatorClient:
         Raises `Unavailable` if it certainly was not asked, `OutcomeUnknown` if it was
         and its answer is lost or makes no sense.
         """
-        dialect, deadline_s = self._setup.dialect, self._setup.settings.settle_timeout_s
+        path = self._dialect.settle_path
         try:
-            response = await self._post(dialect.settle_path, payment, requirements, deadline_s)
-            outcome = _read(response, dialect.read_outcome)
+            response = await self._post(path, payment, requirements, self._settle)
+            outcome = _read(response, self._dialect.read_outcome)
         except Unavailable as error:
             if isinstance(error.__cause__, httpx.ConnectError | httpx.ConnectTimeout):
                 raise
@@ -55,12 +63,11 @@ class FacilitatorClient:
         path: str,
         payment: PresentedPayment,
         requirements: PaymentRequirements,
-        deadline_s: float,
+        limits: Limits,
     ) -> httpx.Response:
-        setup, body = self._setup, self._setup.dialect.request(payment, requirements)
-        url, headers = setup.facilitator_url + path, setup.dialect.headers
-        request = self._http.build_request("POST", url, content=body, headers=headers)
-        response = await send(self._http, request, setup.limits(deadline_s))
+        body, headers = self._dialect.request(payment, requirements), self._dialect.headers
+        request = self._http.build_request("POST", self._url + path, content=body, headers=headers)
+        response = await send(self._http, request, limits)
         if response.status_code >= 500 or response.status_code == 408:
             verb = path.rpartition("/")[2]
             raise Unavailable(f"{verb} answered {response.status_code}: {response.text[:200]}")

@@ -1,13 +1,13 @@
-"""The service's calls to a node's JSON-RPC: what became of a nonce, or of a transaction."""
+"""The service's calls to a node's JSON-RPC: the state of a nonce, and transactions."""
 
 from typing import Any
 
 import httpx
 import msgspec
 
+from x402sim.http.bounded import Limits
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address, from_hex, to_hex
-from x402sim.service.setup import Setup
 from x402sim.service.upstream.calls import NONSENSE, Declined, Unavailable, json_rpc
 from x402sim.service.upstream.transactions import OnChain, block_number, read_receipt
 
@@ -37,13 +37,11 @@ class NonceState(msgspec.Struct, frozen=True):
 
 
 class RpcClient:
-    """One node, at the URL of the settings."""
+    """One node, asked about one token."""
 
-    def __init__(self, http: httpx.AsyncClient, setup: Setup) -> None:
-        self._http = http
-        self._setup = setup
-        self._url = httpx.URL(setup.rpc_url)
-        self._limits = setup.limits(setup.settings.explorer_timeout_s)
+    def __init__(self, http: httpx.AsyncClient, url: str, token: Address, limits: Limits) -> None:
+        self._http, self._url = http, httpx.URL(url)
+        self._token, self._limits = token, limits
 
     async def nonce_state(self, authorizer: Address, nonce: bytes) -> NonceState:
         """Ask the chain about a nonce; raises `Unavailable`.
@@ -60,8 +58,8 @@ class RpcClient:
         try:
             head = await self._rpc("eth_getBlockByNumber", "latest", False)
             call = to_hex(abi.authorization_state(authorizer, nonce))
-            token = to_hex(self._setup.network.asset)
-            state = await self._rpc("eth_call", {"to": token, "data": call}, head["number"])
+            asked = {"to": to_hex(self._token), "data": call}
+            state = await self._rpc("eth_call", asked, head["number"])
             is_used = int(state, 16) != 0
             use = await self._find_use(authorizer, nonce) if is_used else None
             head_s = int(head["timestamp"], 16)
@@ -73,7 +71,7 @@ class RpcClient:
         """Return a transaction, or None if it is in no block; raises `Unavailable`."""
         try:
             receipt = await self._rpc("eth_getTransactionReceipt", tx_hash)
-            return read_receipt(receipt, self._setup.network.asset) if receipt else None
+            return read_receipt(receipt, self._token) if receipt else None
         except NONSENSE as error:
             raise Unavailable(f"the RPC's answer makes no sense: {error!r}") from error
 
@@ -102,9 +100,9 @@ class RpcClient:
         """Find the event of a nonce's use, and what else its transaction did."""
         events = [abi.AUTHORIZATION_USED, abi.AUTHORIZATION_CANCELED]
         wanted = {
-            "address": to_hex(self._setup.network.asset),
+            "address": to_hex(self._token),
             "topics": [[to_hex(e) for e in events], to_hex(abi.word(authorizer)), to_hex(nonce)],
-            "fromBlock": await self._search_from(),
+            "fromBlock": "0x0",
             "toBlock": "latest",
         }
         logs = await self._rpc("eth_getLogs", wanted)
@@ -112,19 +110,13 @@ class RpcClient:
             return None
         tx_hash = to_hex(from_hex(logs[0]["transactionHash"], 32))
         receipt = await self._rpc("eth_getTransactionReceipt", tx_hash)
-        mined = read_receipt(receipt, self._setup.network.asset)
+        mined = read_receipt(receipt, self._token)
         return NonceUse(
             tx_hash=tx_hash,
             canceled=from_hex(logs[0]["topics"][0], 32) == abi.AUTHORIZATION_CANCELED,
             block_number=mined.block_number,
             transfers=mined.transfers,
         )
-
-    async def _search_from(self) -> str:
-        if self._setup.settings.log_search_blocks is None:
-            return "0x0"
-        height = int(await self._rpc("eth_blockNumber"), 16)
-        return hex(max(0, height - self._setup.settings.log_search_blocks))
 
     async def _rpc(self, method: str, *params: Any) -> Any:
         call = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}

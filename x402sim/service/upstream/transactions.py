@@ -1,7 +1,6 @@
-"""What does a transaction's receipt say: its block, its success, and what the token did in it?
+"""Reads a transaction's receipt: its block, whether it succeeded, and the token's events.
 
-Both the node's and the explorer's receipts are read here. Logs of other contracts are worth
-nothing.
+Receipts of the node and of the explorer are read alike; logs of other contracts are ignored.
 """
 
 from collections.abc import Iterable

@@ -13,14 +13,9 @@ from starlette.types import ASGIApp
 from x402sim.events import Part, ServiceEvent, ServiceName
 from x402sim.http import web
 from x402sim.protocol.networks import Network
-from x402sim.service.entitlements import Entitlements
-from x402sim.service.issue import Issuer
 from x402sim.service.setup import Setup
-from x402sim.service.state import Service
+from x402sim.service.state import Service, connected
 from x402sim.service.store import Store
-from x402sim.service.upstream.explorer import ExplorerClient
-from x402sim.service.upstream.facilitator import FacilitatorClient
-from x402sim.service.upstream.rpc import RpcClient
 from x402sim.world.assembly.process import Process, paths_of
 from x402sim.world.assembly.site import Site
 from x402sim.world.transport.faults import Victim
@@ -130,15 +125,9 @@ def _service(
             event = msgspec.structs.replace(event, actor=name)
         journal.record(clock.now_ms(), event)
 
-    return Service(
-        setup=setup,
-        clock=site.clocks.get(name, site.clocks["service"]),
-        store=store,
-        issuer=Issuer(setup, site.rng.stream(ids)),
-        entitlements=Entitlements(setup.settings.entitlement_lifetime_s),
-        facilitator=FacilitatorClient(http, setup),
-        explorer=ExplorerClient(http, setup),
-        rpc=RpcClient(http, setup),
+    own_clock = site.clocks.get(name, site.clocks["service"])
+    return replace(
+        connected(setup, store, http, own_clock, site.rng.stream(ids)),
         record=record,
         settlement_rules=recipe.rules("settlement"),
         freshness_rules=recipe.rules("freshness"),

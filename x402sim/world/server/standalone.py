@@ -11,14 +11,9 @@ import uvicorn
 from x402sim.clock import Clock
 from x402sim.http.bounded import refuse_cookies
 from x402sim.rng import Rng
-from x402sim.service.entitlements import Entitlements
-from x402sim.service.issue import Issuer
 from x402sim.service.setup import Setup
-from x402sim.service.state import Service
+from x402sim.service.state import connected
 from x402sim.service.store import Store
-from x402sim.service.upstream.explorer import ExplorerClient
-from x402sim.service.upstream.facilitator import FacilitatorClient
-from x402sim.service.upstream.rpc import RpcClient
 from x402sim.world.assembly.process import Process
 from x402sim.world.server.http import Server
 from x402sim.world.server.running import close
@@ -34,16 +29,7 @@ def open_service(setup: Setup, file: Path | None) -> tuple[Process, httpx.AsyncC
     setup = replace(setup, secret=store.secret("ids", setup.secret))
     http = httpx.AsyncClient(timeout=None)  # noqa: S113 - the service has timeouts of its own
     refuse_cookies(http)
-    service = Service(
-        setup=setup,
-        clock=Clock(),
-        store=store,
-        issuer=Issuer(setup, Rng().stream("payment ids")),
-        entitlements=Entitlements(setup.settings.entitlement_lifetime_s),
-        facilitator=FacilitatorClient(http, setup),
-        explorer=ExplorerClient(http, setup),
-        rpc=RpcClient(http, setup),
-    )
+    service = connected(setup, store, http, Clock(), Rng().stream("payment ids"))
     return Process(service), http
 
 

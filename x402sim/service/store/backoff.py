@@ -1,7 +1,7 @@
-"""When is a failed piece of background work tried again? After longer and longer waits.
+"""Exponential backoff: when failed background work is tried again.
 
-The waits are kept beside the records that they are of, so that a look at what is due costs the same
-however much is waiting.
+The waits are stored beside their records, so that finding what is due costs the same however much
+is waiting.
 """
 
 from typing import NamedTuple

@@ -1,9 +1,7 @@
-"""What is a service's reputation? An object with one method, which the indexer calls.
+"""The rules of a service's reputation: objects with one method, which the indexer calls.
 
 After a run of the indexer has matched payments, it updates the reputation of each resource
-(6/reputation), from what is known of the payments that are in a block. The specification does not
-show its form. The rules here assume an indexer that reports what it finds; a seller that lists
-whatever it likes is a rule of your own.
+(6/reputation) from the payments that are in a block. The specification does not show its form.
 """
 
 from dataclasses import dataclass
