@@ -256,7 +256,7 @@ class LedgerChain:
 
     async def set_native_balance(self, account: Address, amount_wei: int) -> None:
         """Set an account's native balance, without a transaction."""
-        await self._apply("endow", account, str(amount_wei))
+        await self._apply("set_native_balance", account, str(amount_wei))
 
     async def set_code(
         self, account: Address, code: bytes, slots: Mapping[bytes, bytes] = NO_SLOTS
@@ -266,7 +266,7 @@ class LedgerChain:
 
     async def force_revert(self, calls: int) -> None:
         """Make the next `calls` calls of the token revert when mined."""
-        await self._apply("doom", calls)
+        await self._apply("force_revert", calls)
 
     async def reset(self) -> None:
         """Revert to block 0. The automine setting is kept."""

@@ -68,9 +68,8 @@ class Machine:
             self.state.put(self.state.balances, account, amount_base)
         self.state.native.update(native)
         self.state.codes[token.network.asset] = TOKEN_CODE
-        if token.rules.has_minters:
-            self.state.minter_allowances[token.owner] = MAX_UINT256
-            self.state.blacklisted[token.network.asset] = True
+        self.state.minter_allowances[token.owner] = MAX_UINT256
+        self.state.blacklisted[token.network.asset] = True
         self._add_block(genesis_s, [])
 
     # --- operations ------------------------------------------------------------------
