@@ -21,8 +21,9 @@ from tests.chain.helpers import (
     payment,
 )
 from x402sim.chain.base import Block, Call, ChainError, LogFilter, TxReceipt
+from x402sim.chain.fees import GAS_LIMIT, GAS_PRICE_WEI
 from x402sim.chain.ledger import gas
-from x402sim.chain.ledger.machine import GAS_LIMIT, GAS_PRICE_WEI, KEPT_BLOCKS
+from x402sim.chain.ledger.machine import KEPT_BLOCKS
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Hash

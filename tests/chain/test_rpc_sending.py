@@ -9,8 +9,9 @@ import pytest
 from eth_account import Account
 
 from tests.chain.asking import ALICE, OWNER_KEY, PAYMENT, SHOP, START_S, Http, Rpc
-from x402sim.chain.ledger.admission import BASE_FEE_WEI, MAX_BYTES
-from x402sim.chain.ledger.ledger import PLENTY_WEI, LedgerChain
+from x402sim.chain.fees import BASE_FEE_WEI, PLENTY_WEI
+from x402sim.chain.ledger.admission import MAX_BYTES
+from x402sim.chain.ledger.ledger import LedgerChain
 from x402sim.chain.rpc.app import rpc_app
 from x402sim.clock import Clock
 from x402sim.protocol.crypto import address_of, checksum, to_hex

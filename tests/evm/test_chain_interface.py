@@ -21,7 +21,7 @@ from tests.chain.helpers import (
 )
 from tests.evm.helpers import ChainDriver, Town
 from x402sim.chain.base import Call, ChainError, LogFilter, Reverted, TxReceipt
-from x402sim.chain.ledger.machine import GAS_LIMIT, GAS_PRICE_WEI
+from x402sim.chain.fees import GAS_LIMIT, GAS_PRICE_WEI
 from x402sim.chain.reverts import Cause, cause
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol import abi

@@ -3,20 +3,13 @@
 from typing import Any
 
 from x402sim.chain.base import Call, ChainError
-from x402sim.chain.ledger.admission import BASE_FEE_WEI
-from x402sim.chain.ledger.machine import GAS_LIMIT
+from x402sim.chain.fees import BASE_FEE_WEI, GAS_LIMIT
 from x402sim.chain.rpc.context import RpcContext
-from x402sim.chain.rpc.jsonrpc import (
-    BadParams,
-    Json,
-    read_bytes,
-    read_call,
-    read_object,
-    read_quantity,
-)
+from x402sim.chain.rpc.jsonrpc import read_call
 from x402sim.chain.rpc.signing import key_of
 from x402sim.protocol.crypto import to_hex
 from x402sim.protocol.raw_transaction import Unsigned, signed_by
+from x402sim.protocol.rpc_values import BadParams, Json, read_bytes, read_object, read_quantity
 
 
 async def send_raw_transaction(rpc: RpcContext, data: Any) -> str:
