@@ -192,7 +192,7 @@ _JUNK = st.recursive(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(method=st.sampled_from(sorted(METHODS)), params=st.lists(_JUNK, max_size=4) | _JUNK)
 def test_no_parameters_break_the_server(method: str, params: Any) -> None:
     http = Http(rpc_app(new_ledger(), keys=[OWNER_KEY.secret], unlocked=True))

@@ -203,6 +203,8 @@ def test_the_server_signs_what_its_accounts_send(wallet: Rpc) -> None:
     legacy = {"from": BOB, "to": BOB, "value": "0x5", "gasPrice": hex(BASE_FEE_WEI)}
     tx_hash = wallet.result("eth_sendTransaction", legacy)
     assert wallet.result("eth_getTransactionReceipt", tx_hash)["type"] == "0x0"
+    too_large = {"from": BOB, "to": BOB, "nonce": hex(2**200), "maxFeePerGas": hex(2**255)}
+    assert "error" in wallet.ask("eth_sendTransaction", too_large)
 
 
 @pytest.mark.parametrize("text", ["eth_accounts", "eth_requestAccounts"])

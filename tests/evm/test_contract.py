@@ -3,7 +3,6 @@
 import hashlib
 import json
 import re
-import shutil
 import subprocess
 from dataclasses import replace
 from importlib.resources import files
@@ -52,19 +51,10 @@ def test_the_compiler_and_the_contracts_are_those_the_tests_install():
     assert artifact.openzeppelin == wanted["@openzeppelin/contracts"]
 
 
+@pytest.mark.thorough  # the compiler takes seconds; the hash of the source is compared every day
 def test_the_artifact_is_what_the_source_compiles_to():
     done = check(HERE / "build.mjs")
     assert (done.returncode, done.stderr) == (0, "")
-
-
-def test_the_check_notices_a_change(tmp_path: Path):
-    for name in ("build.mjs", "Stablecoin.sol", "Stablecoin.json"):
-        shutil.copy(HERE / name, tmp_path)
-    changed = (tmp_path / "Stablecoin.sol").read_text().replace("return 6;", "return 18;")
-    (tmp_path / "Stablecoin.sol").write_text(changed)
-    done = check(tmp_path / "build.mjs")
-    assert done.returncode == 1
-    assert "is not what Stablecoin.sol compiles to" in done.stderr
 
 
 def test_the_ledger_has_the_contracts_functions():

@@ -124,14 +124,6 @@ def test_any_text_is_an_amount_or_a_value_error(text):
 
 
 @DRAWN
-@given(amount=uint256, decimals=st.integers(0, 30))
-@example(amount=10**77, decimals=0)
-def test_an_amount_comes_back(amount, decimals):
-    assert money.parse_base(str(amount)) == amount
-    assert money.to_base(money.to_decimal(amount, decimals), decimals) == amount
-
-
-@DRAWN
 @given(text=texts, size=st.integers(0, 40))
 def test_any_text_is_hex_or_a_value_error(text, size):
     raw = or_raises(ValueError, from_hex, text, size)
