@@ -1,7 +1,7 @@
 import pytest
 from eth_abi import decode as abi_decode
 from eth_abi import encode as abi_encode
-from eth_utils import function_signature_to_4byte_selector, keccak
+from eth_utils import function_signature_to_4byte_selector
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,108 +12,6 @@ from x402sim.protocol.crypto import checksum
 TERMS = ["address", "address", "uint256", "uint256", "uint256", "bytes32"]
 AUTH = ",".join(TERMS)
 SPLIT = ["uint8", "bytes32", "bytes32"]
-
-FUNCTIONS = {
-    "TRANSFER": "transfer(address,uint256)",
-    "MINT": "mint(address,uint256)",
-    "PAUSE": "pause()",
-    "BURN": "burn(uint256)",
-    "CONFIGURE_MINTER": "configureMinter(address,uint256)",
-    "REMOVE_MINTER": "removeMinter(address)",
-    "MASTER_MINTER": "masterMinter()",
-    "PAUSER": "pauser()",
-    "BLACKLISTER": "blacklister()",
-    "IS_MINTER": "isMinter(address)",
-    "IS_VALID_SIGNATURE": "isValidSignature(bytes32,bytes)",
-    "MINTER_ALLOWANCE": "minterAllowance(address)",
-    "APPROVE": "approve(address,uint256)",
-    "INCREASE_ALLOWANCE": "increaseAllowance(address,uint256)",
-    "DECREASE_ALLOWANCE": "decreaseAllowance(address,uint256)",
-    "TRANSFER_FROM": "transferFrom(address,address,uint256)",
-    "PERMIT": "permit(address,address,uint256,uint256,uint8,bytes32,bytes32)",
-    "PERMIT_BYTES": "permit(address,address,uint256,uint256,bytes)",
-    "ALLOWANCE": "allowance(address,address)",
-    "NONCES": "nonces(address)",
-    "PERMIT_TYPEHASH": "PERMIT_TYPEHASH()",
-    "UNPAUSE": "unpause()",
-    "BLACKLIST": "blacklist(address)",
-    "UNBLACKLIST": "unBlacklist(address)",
-    "TRANSFER_WITH_AUTHORIZATION": f"transferWithAuthorization({AUTH},uint8,bytes32,bytes32)",
-    "RECEIVE_WITH_AUTHORIZATION": f"receiveWithAuthorization({AUTH},uint8,bytes32,bytes32)",
-    "CANCEL_AUTHORIZATION": "cancelAuthorization(address,bytes32,uint8,bytes32,bytes32)",
-    "TRANSFER_WITH_AUTHORIZATION_BYTES": f"transferWithAuthorization({AUTH},bytes)",
-    "RECEIVE_WITH_AUTHORIZATION_BYTES": f"receiveWithAuthorization({AUTH},bytes)",
-    "CANCEL_AUTHORIZATION_BYTES": "cancelAuthorization(address,bytes32,bytes)",
-    "NAME": "name()",
-    "SYMBOL": "symbol()",
-    "DECIMALS": "decimals()",
-    "VERSION": "version()",
-    "TOTAL_SUPPLY": "totalSupply()",
-    "OWNER": "owner()",
-    "BALANCE_OF": "balanceOf(address)",
-    "AUTHORIZATION_STATE": "authorizationState(address,bytes32)",
-    "DOMAIN_SEPARATOR": "DOMAIN_SEPARATOR()",
-    "PAUSED": "paused()",
-    "IS_BLACKLISTED": "isBlacklisted(address)",
-    "TRANSFER_TYPEHASH": "TRANSFER_WITH_AUTHORIZATION_TYPEHASH()",
-    "RECEIVE_TYPEHASH": "RECEIVE_WITH_AUTHORIZATION_TYPEHASH()",
-    "CANCEL_TYPEHASH": "CANCEL_AUTHORIZATION_TYPEHASH()",
-}
-
-
-@pytest.mark.parametrize(("name", "signature"), FUNCTIONS.items(), ids=FUNCTIONS)
-def test_a_selector_is_that_of_the_solidity_function(name, signature):
-    assert getattr(abi, name) == function_signature_to_4byte_selector(signature)
-
-
-@pytest.mark.parametrize(
-    ("name", "published"),
-    [
-        ("TRANSFER", "a9059cbb"),
-        ("BALANCE_OF", "70a08231"),
-        ("TRANSFER_WITH_AUTHORIZATION", "e3ee160e"),
-        ("RECEIVE_WITH_AUTHORIZATION", "ef55bec6"),
-        ("CANCEL_AUTHORIZATION", "5a049a70"),
-        ("TRANSFER_WITH_AUTHORIZATION_BYTES", "cf092995"),
-        ("AUTHORIZATION_STATE", "e94a0102"),
-    ],
-)
-def test_well_known_selectors(name, published):
-    assert getattr(abi, name).hex() == published
-
-
-def test_no_two_functions_share_a_selector():
-    assert len({getattr(abi, name) for name in FUNCTIONS}) == len(FUNCTIONS)
-
-
-def test_every_selector_of_the_module_is_written_down_here():
-    selectors = {
-        name
-        for name, value in vars(abi).items()
-        if name.isupper() and isinstance(value, bytes) and len(value) == 4 and name[0] != "_"
-    }
-    assert selectors == set(FUNCTIONS)
-
-
-@pytest.mark.parametrize(
-    ("ours", "signature"),
-    [
-        (abi.TRANSFER_EVENT, "Transfer(address,address,uint256)"),
-        (abi.AUTHORIZATION_USED, "AuthorizationUsed(address,bytes32)"),
-        (abi.AUTHORIZATION_CANCELED, "AuthorizationCanceled(address,bytes32)"),
-        (abi.MINT_EVENT, "Mint(address,address,uint256)"),
-        (abi.BURN_EVENT, "Burn(address,uint256)"),
-        (abi.MINTER_CONFIGURED, "MinterConfigured(address,uint256)"),
-        (abi.MINTER_REMOVED, "MinterRemoved(address)"),
-    ],
-)
-def test_a_topic_is_the_hash_of_the_event(ours, signature):
-    assert ours == keccak(text=signature)
-
-
-def test_the_transfer_topic_is_the_well_known_one():
-    known = "ddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef"
-    assert abi.TRANSFER_EVENT.hex() == known
 
 
 @given(number=uint256, address=addresses, nonce=bytes32)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from x402sim.protocol import rlp
 from x402sim.protocol.crypto import Address, address_of, checksum
-from x402sim.protocol.raw_transaction import BadTransaction, Unsigned, read, signed_by
+from x402sim.protocol.raw_transaction import BadTransaction, read
 
 KEY = PrivateKey(b"\x0a" * 32)
 SENDER = address_of(KEY.public_key)
@@ -88,26 +88,6 @@ def test_a_transaction_of_type_2_of_eth_account() -> None:
     assert tx.price_wei(10**9) == 10**9 + 7
     assert tx.price_wei(10**10) == 10**10
     assert read(dynamic(to=None)).to is None
-
-
-@given(st.binary(max_size=40), st.integers(0, 2**64 - 1), st.integers(0, 2**200))
-def test_what_we_sign_eth_account_reads(data: bytes, nonce: int, value: int) -> None:
-    for price in (None, 10**9):
-        asked = Unsigned(
-            chain_id=338,
-            nonce=nonce,
-            gas_price_wei=price,
-            max_tip_wei=0,
-            max_fee_wei=9,
-            gas_limit=30_000,
-            to=TO,
-            value=value,
-            data=data,
-        )
-        raw = signed_by(KEY, asked)
-        assert Account.recover_transaction(raw) == checksum(SENDER)
-        tx = read(raw)
-        assert (tx.sender, tx.nonce, tx.value, tx.data) == (SENDER, nonce, value, data)
 
 
 @pytest.mark.parametrize(

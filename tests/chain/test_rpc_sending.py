@@ -9,8 +9,9 @@ import pytest
 from eth_account import Account
 
 from tests.chain.asking import ALICE, OWNER_KEY, PAYMENT, SHOP, START_S, Http, Rpc
-from x402sim.chain.ledger.admission import BASE_FEE_WEI, MAX_BYTES
-from x402sim.chain.ledger.ledger import PLENTY_WEI, LedgerChain
+from x402sim.chain.fees import BASE_FEE_WEI, PLENTY_WEI
+from x402sim.chain.ledger.admission import MAX_BYTES
+from x402sim.chain.ledger.ledger import LedgerChain
 from x402sim.chain.rpc.app import rpc_app
 from x402sim.clock import Clock
 from x402sim.protocol.crypto import address_of, checksum, to_hex
@@ -202,6 +203,8 @@ def test_the_server_signs_what_its_accounts_send(wallet: Rpc) -> None:
     legacy = {"from": BOB, "to": BOB, "value": "0x5", "gasPrice": hex(BASE_FEE_WEI)}
     tx_hash = wallet.result("eth_sendTransaction", legacy)
     assert wallet.result("eth_getTransactionReceipt", tx_hash)["type"] == "0x0"
+    too_large = {"from": BOB, "to": BOB, "nonce": hex(2**200), "maxFeePerGas": hex(2**255)}
+    assert "error" in wallet.ask("eth_sendTransaction", too_large)
 
 
 @pytest.mark.parametrize("text", ["eth_accounts", "eth_requestAccounts"])

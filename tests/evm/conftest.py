@@ -34,20 +34,14 @@ def as_new(towns: dict[str, Town], program: Path, contract: str) -> Town:
 
 @pytest.fixture
 def town(program: Path, towns: dict[str, Town]) -> Town:
-    """A clock and an anvil with our contract, both at the beginning."""
-    return as_new(towns, program, "openzeppelin")
+    """A clock and an anvil as the product starts it, both at the beginning."""
+    return as_new(towns, program, "stablecoin")
 
 
 @pytest.fixture
 def circle_town(program: Path, towns: dict[str, Town]) -> Town:
     """A clock and an anvil with Circle's contract, both at the beginning."""
     return as_new(towns, program, "circle")
-
-
-@pytest.fixture(params=["circle", "openzeppelin"])
-def each_town(request: pytest.FixtureRequest, program: Path, towns: dict[str, Town]) -> Town:
-    """A clock and an anvil with one of the two contracts, both at the beginning."""
-    return as_new(towns, program, request.param)
 
 
 @pytest.fixture
@@ -57,5 +51,5 @@ def anvil(town: Town) -> ChainDriver:
 
 @pytest.fixture(params=["anvil", "ledger"])
 def either(request: pytest.FixtureRequest, town: Town) -> ChainDriver:
-    """The chain on a node, and the ledger with the same token: they must do the same."""
+    """Anvil and the ledger: they must do the same."""
     return town.driver(town.anvil if request.param == "anvil" else town.ledger())

@@ -19,7 +19,6 @@ from tests.chain.helpers import (
 from tests.evm import circle
 from x402sim.chain.base import Call, Reverted, TxReceipt, WorldChain
 from x402sim.chain.ledger.ledger import LedgerChain
-from x402sim.chain.ledger.profiles import PROFILES
 from x402sim.chain.node.anvil_node import AnvilNode
 from x402sim.chain.node.genesis import install_stablecoin
 from x402sim.chain.node.local_chain import LocalChain
@@ -43,17 +42,20 @@ RESETS = 10
 mined, resets included, and would in the end drop that of block 0."""
 
 
-NETWORKS = {"circle": circle.CIRCLE, "openzeppelin": TESTNET}
-"""The network of each contract: one token, but Circle's version is always "2"."""
-INSTALLS = {"circle": circle.install, "openzeppelin": install_stablecoin}
+CONTRACTS = {
+    "circle": (circle.CIRCLE, circle.install),
+    "stablecoin": (TESTNET, install_stablecoin),
+}
+"""Circle's own contract, and the one that the product deploys on anvil: the network and how the
+contract comes into block 0. Circle's version is always "2"."""
 
 
 class Town:
     """A clock, one anvil with one of the two contracts, and the ledgers compared with it."""
 
-    def __init__(self, program: Path, contract: str = "openzeppelin") -> None:
+    def __init__(self, program: Path, contract: str) -> None:
         self._program, self._begun = program, 0
-        self.contract, self.network = contract, NETWORKS[contract]
+        self.network, self._install = CONTRACTS[contract]
         self.now = [float(NOW_S)]
         self.clock = Clock(lambda: self.now[0])
         self._runner = asyncio.Runner()
@@ -62,7 +64,7 @@ class Town:
 
     def _new_anvil(self) -> LocalChain:
         node = AnvilNode(TESTNET.chain_id, self.clock.now_s(), program=self._program)
-        return LocalChain(node, self.network, self.clock, **MONEY, install=INSTALLS[self.contract])
+        return LocalChain(node, self.network, self.clock, **MONEY, install=self._install)
 
     def begin(self) -> None:
         """Reset the clock and the anvil."""
@@ -76,10 +78,9 @@ class Town:
         self.run(self.anvil.rewinding.force_revert(0))
         self.anvil.watchers.clear()
 
-    def ledger(self, profile: str | None = None) -> LedgerChain:
-        """Return a new ledger with the initial state of the anvil, and by default its token."""
-        profile = profile or self.contract
-        return LedgerChain(self.network, self.clock, rules=PROFILES[profile], **MONEY)
+    def ledger(self) -> LedgerChain:
+        """Return a new ledger with the initial state of the anvil."""
+        return LedgerChain(self.network, self.clock, **MONEY)
 
     def close(self) -> None:
         self.anvil.close()

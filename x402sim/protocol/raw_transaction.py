@@ -1,14 +1,13 @@
-"""What does a signed transaction say, and who signed it? Types 0 (with EIP-155) and 2 (EIP-1559).
+"""Reads signed transactions and recovers their senders: types 0 (with EIP-155) and 2 (EIP-1559).
 
-Errors are those of geth, so that libraries recognise them.
+Errors are those of geth, so that libraries recognise them. eth-account reads them less strictly,
+and takes half a second to import, which every world would wait for.
 """
 
 from dataclasses import dataclass
 
-from coincurve import PrivateKey
-
 from x402sim.protocol import rlp
-from x402sim.protocol.crypto import Address, BadSignature, Hash, keccak256, recover, sign
+from x402sim.protocol.crypto import Address, BadSignature, Hash, keccak256, recover
 from x402sim.protocol.money import MAX_UINT256
 
 LEGACY, DYNAMIC_FEE = 0, 2
@@ -50,43 +49,6 @@ class SignedTransaction:
     def price_wei(self, base_fee_wei: int) -> int:
         """Return what it pays for a unit of gas in a block with this base fee."""
         return min(self.max_fee_wei, base_fee_wei + self.max_tip_wei)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unsigned:
-    """A transaction to sign: of type 0 if it has a gas price, otherwise of type 2."""
-
-    chain_id: int
-    nonce: int
-    gas_price_wei: int | None
-    max_tip_wei: int
-    max_fee_wei: int
-    gas_limit: int
-    to: Address
-    value: int
-    data: bytes
-
-
-def signed_by(key: PrivateKey, tx: Unsigned) -> bytes:
-    """Return a transaction, signed, as the bytes that nodes exchange."""
-    number = rlp.number
-    call: list[rlp.Item] = [number(tx.gas_limit), tx.to, number(tx.value), tx.data]
-    if tx.gas_price_wei is not None:
-        fields = [number(tx.nonce), number(tx.gas_price_wei), *call]
-        message = rlp.encode([*fields, number(tx.chain_id), b"", b""])
-        r, s, parity = _signature(message, key)
-        return rlp.encode([*fields, number(35 + 2 * tx.chain_id + parity), r, s])
-    fees = [number(tx.max_tip_wei), number(tx.max_fee_wei)]
-    fields = [number(tx.chain_id), number(tx.nonce), *fees, *call, []]
-    kind = bytes([DYNAMIC_FEE])
-    r, s, parity = _signature(kind + rlp.encode(fields), key)
-    return kind + rlp.encode([*fields, number(parity), r, s])
-
-
-def _signature(message: bytes, key: PrivateKey) -> tuple[bytes, bytes, int]:
-    """Return r and s without leading zeros, and the parity."""
-    signature = sign(keccak256(message), key)
-    return signature[:32].lstrip(b"\0"), signature[32:64].lstrip(b"\0"), signature[64] - 27
 
 
 def read(raw: bytes) -> SignedTransaction:

@@ -7,15 +7,13 @@ queues nothing behind a gap in an account's nonces, as a test node that mines at
 from dataclasses import dataclass
 
 from x402sim.chain.base import Call, ChainError, Transaction
+from x402sim.chain.fees import BASE_FEE_WEI, BLOCK_GAS_LIMIT
 from x402sim.chain.ledger import gas
 from x402sim.chain.ledger.state import State
 from x402sim.protocol.crypto import checksum
 from x402sim.protocol.raw_transaction import SignedTransaction
 from x402sim.protocol.rules import Rule, Rules, first_broken
 
-BASE_FEE_WEI = 5_000 * 10**9
-"""The base fee of every block: 5000 gwei, Cronos's minimum."""
-BLOCK_GAS_LIMIT = 30_000_000
 MAX_BYTES = 128 * 1024
 REPLACEMENT_PERCENT = 110
 """A transaction replaces one that waits if it bids this much of its fees."""

@@ -44,14 +44,11 @@ def _change(frame: Frame, spender: Address, new: Callable[[int], int]) -> bytes:
 def transfer_from(frame: Frame, arguments: Arguments) -> bytes:
     """Move another's tokens, and use up the allowance."""
     payer, to, amount_base = arguments.address(0), arguments.address(1), arguments.uint(2)
-    spender, rules = frame.call.sender, frame.token.rules
-    frame.require(rules.spend, frame.movement(payer, to, amount_base))
+    spender = frame.call.sender
+    frame.require(frame.token.rules.spend, frame.movement(payer, to, amount_base))
     left_base = allowance_base(frame, payer, spender)
-    if rules.uses_endless or left_base != MAX_UINT256:
-        _write(frame, payer, spender, left_base - amount_base)
-    else:
-        frame.gas_used += frame.token.prices.endless
-    if rules.asks_wallets and spender in (payer, to):
+    _write(frame, payer, spender, left_base - amount_base)
+    if spender in (payer, to):
         frame.gas_used -= gas.KNOWN_SLOT  # whether the caller is blacklisted was read before
     frame.move(payer, to, amount_base)
     return abi.word(1)
@@ -71,6 +68,8 @@ def permit(packed: bool) -> Callable[[Frame, Arguments], bytes]:
         case = Spend(frame.state, frame.call.sender, frame.now_s, auth, digest, signature)
         frame.require(frame.token.rules.permit, case)
         frame.proved(owner, signature)
+        if deadline_s == MAX_UINT256:
+            frame.gas_used += frame.token.prices.endless_permit
         frame.state.put(frame.state.permit_nonces, owner, nonce + 1)
         frame.wrote(nonce, nonce + 1)
         _write(frame, owner, spender, amount_base)

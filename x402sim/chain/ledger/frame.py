@@ -23,7 +23,7 @@ class Token:
         self.network = network
         self.owner = owner
         self.rules = rules or TokenRules()
-        self.prices = gas.prices(self.rules.contract)
+        self.prices = gas.prices()
 
 
 @dataclass(slots=True)
@@ -67,7 +67,7 @@ class Frame:
             self.gas_used += prices.of_wallet
         elif signature[64] == 28:
             self.gas_used += prices.other_v
-        if self.token.rules.asks_wallets and payer == self.call.sender:
+        if payer == self.call.sender:
             self.gas_used -= gas.KNOWN_ACCOUNT
 
     def set_balance(self, account: Address, amount_base: int) -> None:
@@ -98,12 +98,10 @@ class Frame:
 
 
 class Arguments:
-    """The argument words of a call; reading past the end reverts. A word with dirty bits does so,
-    too, if the contract is strict.
-    """
+    """The argument words of a call; reading past the end reverts, unused bits are ignored."""
 
-    def __init__(self, data: bytes, *, is_strict: bool) -> None:
-        self._data, self._is_strict = data, is_strict
+    def __init__(self, data: bytes) -> None:
+        self._data = data
 
     def uint(self, position: int) -> int:
         """Return argument `position` as an integer."""
@@ -118,17 +116,12 @@ class Arguments:
 
     def address(self, position: int) -> Address:
         """Return argument `position` as an address."""
-        chunk = self.bytes32(position)
-        if self._is_strict and any(chunk[:12]):
-            raise Reverted("")
-        return Address(chunk[12:])
+        return Address(self.bytes32(position)[12:])
 
     def signature(self, position: int) -> bytes:
         """Return (v, r, s) from argument `position` on as r || s || v."""
-        v = self.uint(position)
-        if self._is_strict and v > 255:
-            raise Reverted("")
-        return self.bytes32(position + 1) + self.bytes32(position + 2) + bytes([v % 256])
+        v = self.bytes32(position)[31:]
+        return self.bytes32(position + 1) + self.bytes32(position + 2) + v
 
     def tail(self, position: int) -> bytes:
         """Return argument `position` as bytes of any length."""

@@ -1,9 +1,9 @@
 """The gas of a call: the price of its calldata, plus a value measured on a real node.
 
-`gas_circle.json` and `gas_openzeppelin.json` hold the measured values, and name the node, contract
-and compiler. `tests/evm/measure.py` writes them, and a test repeats the measurement. Circle's
-contract is measured behind its proxy. For every flow in a table the ledger charges exactly the
-node's gas, so studies of cost need no node. A call without a row is charged as the nearest one:
+`gas.json` holds the measured values of Circle's contract behind its proxy, and names the node.
+`tests/evm/measure.py` writes it, and a test repeats the measurement. For every flow in the table
+the ledger charges exactly the node's gas, so studies of cost need no node. A call without a row is
+charged as the nearest one:
 
 | call | row |
 |---|---|
@@ -73,13 +73,13 @@ class Measured(msgspec.Struct, frozen=True):
 
 
 class Table(msgspec.Struct, frozen=True):
-    """The part of a table that holds the measured flows."""
+    """The part of the table that holds the measured flows."""
 
     flows: dict[str, Measured]
 
 
 class Prices:
-    """The gas of one contract's calls."""
+    """The gas of the token's calls."""
 
     def __init__(self, rows: dict[str, Measured]) -> None:
         usual, view = rows["settlement"].execution, rows["view"].execution
@@ -98,10 +98,10 @@ class Prices:
         self._unchanged = (costs["settlement of nothing"] - usual) // 2
         self.to_oneself = costs["settlement to oneself"] - usual
         """The extra gas of a payment to oneself, relative to one to another holder; negative."""
-        self.of_wallet = costs.get("settlement of a wallet", usual) - usual
+        self.of_wallet = costs["settlement of a wallet"] - usual
         """The extra gas of a payer that is a smart wallet."""
-        self.endless = costs["endless transfer from"] - costs["transfer from"]
-        """The extra gas of a transfer by an allowance that is not used up; negative."""
+        self.endless_permit = costs["endless permit"] - costs["permit"]
+        """The extra gas of a permit without a deadline, which is not compared; negative."""
         self.new_flag = self._first - self._unchanged
         """The extra gas of setting a flag, relative to writing one that is set."""
 
@@ -132,9 +132,9 @@ def without_values(reason: str) -> str:
 
 
 @cache
-def prices(contract: str) -> Prices:
-    """Return the committed table of a contract: "circle" or "openzeppelin"."""
-    text = files("x402sim.chain.ledger").joinpath(f"gas_{contract}.json").read_bytes()
+def prices() -> Prices:
+    """Return the committed table."""
+    text = files("x402sim.chain.ledger").joinpath("gas.json").read_bytes()
     return Prices(msgspec.json.decode(text, type=Table).flows)
 
 

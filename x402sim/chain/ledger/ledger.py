@@ -23,11 +23,12 @@ from x402sim.chain.base import (
     Transaction,
     TxReceipt,
 )
+from x402sim.chain.fees import GAS_PRICE_WEI, PLENTY_WEI
 from x402sim.chain.ledger.admission import admit
 from x402sim.chain.ledger.archive import Archive
 from x402sim.chain.ledger.files import Operation, OperationLog
 from x402sim.chain.ledger.frame import Token
-from x402sim.chain.ledger.machine import GAS_PRICE_WEI, Machine
+from x402sim.chain.ledger.machine import Machine
 from x402sim.chain.ledger.operations import OPERATIONS, signed_of
 from x402sim.chain.ledger.storage import word_at
 from x402sim.chain.ledger.token_rules import TokenRules
@@ -35,9 +36,6 @@ from x402sim.clock import Clock
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address, Hash
 from x402sim.protocol.networks import Network
-
-PLENTY_WEI = 10**12 * 10**18
-"""More native currency than anyone can spend on gas."""
 
 
 class LedgerChain:
@@ -256,7 +254,7 @@ class LedgerChain:
 
     async def set_native_balance(self, account: Address, amount_wei: int) -> None:
         """Set an account's native balance, without a transaction."""
-        await self._apply("endow", account, str(amount_wei))
+        await self._apply("set_native_balance", account, str(amount_wei))
 
     async def set_code(
         self, account: Address, code: bytes, slots: Mapping[bytes, bytes] = NO_SLOTS
@@ -266,7 +264,7 @@ class LedgerChain:
 
     async def force_revert(self, calls: int) -> None:
         """Make the next `calls` calls of the token revert when mined."""
-        await self._apply("doom", calls)
+        await self._apply("force_revert", calls)
 
     async def reset(self) -> None:
         """Revert to block 0. The automine setting is kept."""

@@ -17,8 +17,9 @@ from x402sim.chain.base import (
     Transaction,
     TxReceipt,
 )
+from x402sim.chain.fees import GAS_LIMIT, GAS_PRICE_WEI
 from x402sim.chain.ledger import gas, wallets
-from x402sim.chain.ledger.admission import BASE_FEE_WEI, admit
+from x402sim.chain.ledger.admission import admit
 from x402sim.chain.ledger.archive import Archive, Mined
 from x402sim.chain.ledger.frame import Frame, Token
 from x402sim.chain.ledger.log_index import LogIndex
@@ -28,9 +29,6 @@ from x402sim.protocol.crypto import Address, Hash, keccak256
 from x402sim.protocol.money import MAX_UINT256
 from x402sim.protocol.raw_transaction import LEGACY, SignedTransaction
 
-GAS_LIMIT = 200_000
-GAS_PRICE_WEI = BASE_FEE_WEI
-"""What a transaction without a signature pays: the base fee, and no tip."""
 OUT_OF_GAS = "out of gas"
 TOKEN_CODE = b"\xfe"
 """The token's code: not empty, and the INVALID opcode, as the ledger runs none."""
@@ -68,9 +66,8 @@ class Machine:
             self.state.put(self.state.balances, account, amount_base)
         self.state.native.update(native)
         self.state.codes[token.network.asset] = TOKEN_CODE
-        if token.rules.has_minters:
-            self.state.minter_allowances[token.owner] = MAX_UINT256
-            self.state.blacklisted[token.network.asset] = True
+        self.state.minter_allowances[token.owner] = MAX_UINT256
+        self.state.blacklisted[token.network.asset] = True
         self._add_block(genesis_s, [])
 
     # --- operations ------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Who makes and destroys tokens? Circle's minters, each with an allowance that the owner sets."""
+"""Minting and burning: by minters, each with an allowance that the owner sets."""
 
 from x402sim.chain.ledger import gas
 from x402sim.chain.ledger.frame import Arguments, Frame
@@ -9,16 +9,15 @@ _NOT_MASTER = "FiatToken: caller is not the masterMinter"
 
 
 def mint(frame: Frame, arguments: Arguments) -> bytes:
-    """Make tokens; a minter of Circle's token uses up its allowance."""
+    """Make tokens; uses up the minter's allowance."""
     to, amount_base = arguments.address(0), arguments.uint(1)
-    minter, state, rules = frame.call.sender, frame.state, frame.token.rules
-    frame.require(rules.mint, frame.movement(ZERO_ADDRESS, to, amount_base))
+    minter, state = frame.call.sender, frame.state
+    frame.require(frame.token.rules.mint, frame.movement(ZERO_ADDRESS, to, amount_base))
     frame.wrote(state.supply, state.supply + amount_base)
     frame.set_balance(to, state.balances.get(to, 0) + amount_base)
-    if rules.has_minters:
-        frame.gas_used -= gas.KNOWN_SLOT if to == minter else 0
-        _allow(frame, minter, state.minter_allowances[minter] - amount_base)
-        frame.emit(abi.MINT_EVENT, minter, to, data=abi.word(amount_base))
+    frame.gas_used -= gas.KNOWN_SLOT if to == minter else 0
+    _allow(frame, minter, state.minter_allowances[minter] - amount_base)
+    frame.emit(abi.MINT_EVENT, minter, to, data=abi.word(amount_base))
     frame.emit(abi.TRANSFER_EVENT, ZERO_ADDRESS, to, data=abi.word(amount_base))
     return abi.word(1)
 

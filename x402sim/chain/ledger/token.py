@@ -159,6 +159,6 @@ def run(token: Token, state: State, call: Call, now_s: int) -> tuple[bytes, Fram
     """Run one call of a token; return its result and its frame. Raises `Reverted`."""
     frame = Frame(token, state, call, now_s, token.prices.accepted(call.data))
     function = FUNCTIONS.get(call.data[:4])
-    if function is None or call.data[:4] in token.rules.lacks or call.value:
+    if function is None or call.value:
         raise Reverted("")
-    return function(frame, Arguments(call.data[4:], is_strict=token.rules.is_strict)), frame
+    return function(frame, Arguments(call.data[4:])), frame

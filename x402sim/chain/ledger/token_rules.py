@@ -1,21 +1,20 @@
-"""When does the token refuse a call? Circle's FiatToken v2.2, as tables.
+"""Rules of the token, as tables: when Circle's FiatToken v2.2 refuses a call.
 
-The order of the rows is the order of its checks: the window and the nonce come before
-the signature. Both edges of the window are outside it. `profiles` has the tables of
-another token.
+The order of the rows is the order of its checks: the window and the nonce come before the
+signature. Both edges of the window are outside it. An experiment may leave a row out.
 Clauses: 5/signature-proves, 5/nonce-once, 5/window.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TypeVar
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
 from x402sim.chain.ledger import wallets
 from x402sim.chain.ledger.state import State
 from x402sim.protocol.crypto import ZERO_ADDRESS, Address, BadSignature, recover
 from x402sim.protocol.eip3009 import Authorization, is_early, is_late
 from x402sim.protocol.money import MAX_UINT256
-from x402sim.protocol.rules import Rule, Rules
+from x402sim.protocol.rules import Rule, Rules, without
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,7 +261,7 @@ PERMIT: Rules[Spend, str] = (
 
 @dataclass(frozen=True, slots=True)
 class TokenRules:
-    """All rule tables of one token; an experiment may leave a row out."""
+    """All rule tables of the token."""
 
     transfer: Rules[Spend, str] = TRANSFER
     receive: Rules[Spend, str] = RECEIVE
@@ -275,15 +274,14 @@ class TokenRules:
     approve: Rules[Grant, str] = APPROVE
     spend: Rules[Movement, str] = SPEND
     permit: Rules[Spend, str] = PERMIT
-    lacks: frozenset[bytes] = frozenset()
-    """Selectors of FiatToken functions that this token lacks."""
-    contract: str = "circle"
-    """The contract whose gas is charged (see `gas.prices`)."""
-    has_minters: bool = True
-    """Whether it has Circle's minters, and refuses payments to its own address."""
-    uses_endless: bool = True
-    """Whether an allowance of 2**256 - 1 is used up like any other."""
-    asks_wallets: bool = True
-    """Whether it looks for code at the payer's address, as EIP-1271 wants."""
-    is_strict: bool = False
-    """Whether a call reverts if the unused bits of an argument are not zero."""
+
+    def without(self, left_out: Iterable[tuple[str, str]]) -> "TokenRules":
+        """Return the tables without some rows, given by (name of the table, clause).
+
+        Raises `KeyError` if there is no such row.
+        """
+        rules = self
+        for table, clause in left_out:
+            changed: dict[str, Any] = {table: without(getattr(rules, table), clause)}
+            rules = replace(rules, **changed)
+        return rules

@@ -9,8 +9,8 @@ from pathlib import Path
 from x402sim.chain.node import objects
 from x402sim.chain.node.anvil import AnvilProcess, DevAccounts
 from x402sim.chain.node.evm import JsonRpcNode
-from x402sim.chain.rpc.jsonrpc import Json, quantity
 from x402sim.protocol.crypto import Address, Hash, to_hex
+from x402sim.protocol.rpc_values import Json, quantity
 
 TIMEOUT_S = 60
 """Seconds for one request, as mining ten thousand blocks takes long."""

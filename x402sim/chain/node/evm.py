@@ -15,7 +15,7 @@ from web3.types import RPCEndpoint
 
 from x402sim.chain import reverts
 from x402sim.chain.base import ChainError, Reverted
-from x402sim.chain.rpc.jsonrpc import Json, read_bytes, shown
+from x402sim.protocol.rpc_values import Json, read_bytes, shown
 
 T = TypeVar("T")
 Question = tuple[Any, ...]

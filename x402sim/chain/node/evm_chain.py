@@ -21,18 +21,17 @@ from x402sim.chain.base import (
     Transaction,
     TxReceipt,
 )
+from x402sim.chain.fees import GAS_LIMIT
 from x402sim.chain.ledger import gas
 from x402sim.chain.node import objects, token
 from x402sim.chain.node.evm import JsonRpcNode, NodeGone
 from x402sim.chain.node.sender import Sender
-from x402sim.chain.rpc.jsonrpc import Json, quantity, read_bytes, read_quantity
 from x402sim.clock import Clock
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address, Hash, checksum, to_hex
 from x402sim.protocol.networks import Network
+from x402sim.protocol.rpc_values import Json, quantity, read_bytes, read_quantity
 
-GAS_LIMIT = 200_000
-"""More gas than any call of a stablecoin needs."""
 DEPLOY_TIMEOUT_S = 120
 POLL_S = 0.25
 REVERTED = "execution reverted"

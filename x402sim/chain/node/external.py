@@ -8,11 +8,11 @@ from x402sim.chain.base import Block, Call, ChainError, Minting, Reverted, TxRec
 from x402sim.chain.node import objects
 from x402sim.chain.node.evm import JsonRpcNode
 from x402sim.chain.node.evm_chain import EvmChain
-from x402sim.chain.rpc.jsonrpc import read_bytes
 from x402sim.clock import Clock
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import ZERO_ADDRESS, Address, Hash
 from x402sim.protocol.networks import Network
+from x402sim.protocol.rpc_values import read_bytes
 
 MINED_WITHIN_S = 120
 """How long a mint may wait for its block."""

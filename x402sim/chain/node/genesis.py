@@ -6,9 +6,9 @@ from x402sim.chain import contract
 from x402sim.chain.base import Block
 from x402sim.chain.node import objects
 from x402sim.chain.node.local_node import LocalNode
-from x402sim.chain.rpc.jsonrpc import read_bytes
 from x402sim.protocol.crypto import Address, to_hex
 from x402sim.protocol.networks import Network
+from x402sim.protocol.rpc_values import read_bytes
 
 Install = Callable[[LocalNode, Network, Address, Mapping[Address, int]], None]
 """Writes a network's token, its owner and the balances into a node's block 0; blocks until done."""

@@ -9,20 +9,19 @@ import asyncio
 from collections.abc import Mapping
 
 from x402sim.chain.base import Block, Call, ChainError, Mining, Minting, Rewinding
+from x402sim.chain.fees import GAS_LIMIT, GAS_PRICE_WEI, PLENTY_WEI
 from x402sim.chain.ledger import gas
-from x402sim.chain.ledger.ledger import PLENTY_WEI
-from x402sim.chain.ledger.machine import GAS_PRICE_WEI
 from x402sim.chain.node import objects
-from x402sim.chain.node.evm_chain import GAS_LIMIT, POLL_S, EvmChain, require_fit
+from x402sim.chain.node.evm_chain import POLL_S, EvmChain, require_fit
 from x402sim.chain.node.genesis import Install, install_stablecoin, write_genesis
 from x402sim.chain.node.local_mining import LocalMining
 from x402sim.chain.node.local_node import LocalNode
 from x402sim.chain.node.local_rewinding import LocalRewinding
-from x402sim.chain.rpc.jsonrpc import Json, quantity, read_hash, read_quantity
 from x402sim.clock import Clock
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address, Hash
 from x402sim.protocol.networks import Network
+from x402sim.protocol.rpc_values import Json, quantity, read_hash, read_quantity
 
 TOO_LITTLE_GAS = 100
 """The gas limit of a call that is forced to revert: it runs out of gas immediately."""

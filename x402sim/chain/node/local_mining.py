@@ -7,8 +7,8 @@ from x402sim.chain.base import Block, ChainError
 from x402sim.chain.node import objects
 from x402sim.chain.node.local_node import LocalNode
 from x402sim.chain.node.resend import Resend, resends_of
-from x402sim.chain.rpc.jsonrpc import read_quantity
 from x402sim.clock import Clock
+from x402sim.protocol.rpc_values import read_quantity
 
 MAX_BLOCKS = 10_000
 """The most blocks that one request mines."""

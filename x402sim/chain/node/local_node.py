@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from x402sim.chain.node.evm import JsonRpcNode
-from x402sim.chain.rpc.jsonrpc import Json
 from x402sim.protocol.crypto import Address, Hash
+from x402sim.protocol.rpc_values import Json
 
 
 class LocalNode(Protocol):

@@ -3,7 +3,8 @@
 """
 
 from x402sim.chain.base import Block, Call, Log, LogFilter, Transaction, TxReceipt
-from x402sim.chain.rpc.jsonrpc import (
+from x402sim.protocol.crypto import ZERO_ADDRESS, Address, Hash, to_hex
+from x402sim.protocol.rpc_values import (
     Json,
     quantity,
     read_address,
@@ -11,7 +12,6 @@ from x402sim.chain.rpc.jsonrpc import (
     read_hash,
     read_quantity,
 )
-from x402sim.protocol.crypto import ZERO_ADDRESS, Address, Hash, to_hex
 
 
 def block(given: Json) -> Block:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from x402sim.chain.node.evm import JsonRpcNode
-from x402sim.chain.rpc.jsonrpc import Json, quantity, read_hash, read_quantity
 from x402sim.protocol.crypto import Hash
+from x402sim.protocol.rpc_values import Json, quantity, read_hash, read_quantity
 
 _SENT_AS = (
     "from",

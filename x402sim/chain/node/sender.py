@@ -14,8 +14,8 @@ from eth_account import Account
 
 from x402sim.chain.base import ChainError
 from x402sim.chain.node.evm import JsonRpcNode, NodeGone
-from x402sim.chain.rpc.jsonrpc import Json, read_quantity
 from x402sim.protocol.crypto import Address, Hash, checksum, parse_address, parse_key, to_hex
+from x402sim.protocol.rpc_values import Json, read_quantity
 
 GAS_HEADROOM = 1.25
 """The factor by which we bid above the base fee, in case it rises before the next block. A price

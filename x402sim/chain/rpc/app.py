@@ -22,12 +22,13 @@ from x402sim.chain.base import ChainError, Reverted
 from x402sim.chain.ledger.ledger import LedgerChain
 from x402sim.chain.ledger.machine import KEPT_STATES
 from x402sim.chain.rpc.context import RpcContext
-from x402sim.chain.rpc.jsonrpc import BadParams, Json, error, is_id, result, shown, why_invalid
+from x402sim.chain.rpc.jsonrpc import error, is_id, result, why_invalid
 from x402sim.chain.rpc.methods import METHODS, Method
 from x402sim.http.web import answer, application, read_body
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import address_of, to_hex
 from x402sim.protocol.messages import BadMessage, decode, encode
+from x402sim.protocol.rpc_values import BadParams, Json, shown
 
 MAX_BATCH = 100
 MAX_BATCH_BYTES = 25_000_000

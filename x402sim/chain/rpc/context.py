@@ -7,17 +7,16 @@ from typing import Any
 from x402sim.chain.base import Block, ChainError
 from x402sim.chain.ledger.ledger import LedgerChain
 from x402sim.chain.rpc.filters import Filters
-from x402sim.chain.rpc.jsonrpc import (
-    NEWEST_TAGS,
+from x402sim.chain.rpc.jsonrpc import NEWEST_TAGS, read_block_number
+from x402sim.protocol.crypto import Address
+from x402sim.protocol.rpc_values import (
     BadParams,
     Json,
-    read_block_number,
     read_hash,
     read_object,
     read_quantity,
     shown,
 )
-from x402sim.protocol.crypto import Address
 
 
 @dataclass(frozen=True, slots=True)

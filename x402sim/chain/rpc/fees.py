@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from x402sim.chain.base import Block, ChainError
-from x402sim.chain.ledger.admission import BASE_FEE_WEI, BLOCK_GAS_LIMIT
+from x402sim.chain.fees import BASE_FEE_WEI, BLOCK_GAS_LIMIT
 from x402sim.chain.rpc.context import RpcContext, number
-from x402sim.chain.rpc.jsonrpc import BadParams, Json, quantity, read_quantity, shown
+from x402sim.protocol.rpc_values import BadParams, Json, quantity, read_quantity, shown
 
 MAX_FEE_HISTORY = 1024
 MAX_PERCENTILES = 100

@@ -14,8 +14,9 @@ from typing import assert_never
 
 from x402sim.chain.base import Block, ChainError, Log, LogFilter
 from x402sim.chain.ledger.ledger import LedgerChain
-from x402sim.chain.rpc.jsonrpc import Json, log_object
+from x402sim.chain.rpc.objects import log_object
 from x402sim.protocol.crypto import Hash, to_hex
+from x402sim.protocol.rpc_values import Json
 
 MAX_FILTERS = 1000
 MAX_AGE_S = 300

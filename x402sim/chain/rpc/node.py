@@ -13,9 +13,9 @@ from starlette.routing import Route
 from x402sim.chain.base import ChainError
 from x402sim.chain.node.evm_chain import EvmChain
 from x402sim.chain.rpc import jsonrpc
-from x402sim.chain.rpc.jsonrpc import Json
 from x402sim.http.web import answer, application, read_body
 from x402sim.protocol.messages import BadMessage, decode, encode
+from x402sim.protocol.rpc_values import Json, shown
 
 READS = frozenset(
     (
@@ -69,7 +69,7 @@ def node_rpc_app(chain: EvmChain, *, may_write: bool) -> Starlette:
         writes = [each for each in _calls(asked) if each.get("method") not in READS]
         controls = [each for each in writes if each.get("method") != SENDS]
         if controls and not may_write:
-            named = jsonrpc.shown(controls[0].get("method"))
+            named = shown(controls[0].get("method"))
             offered = ", ".join((*sorted(READS), SENDS))
             text = f"{named} is not offered here, only reading and sending: {offered}"
             return answer(jsonrpc.error(controls[0].get("id"), NOT_OFFERED, text))

@@ -6,31 +6,30 @@ The chain has the states of its newest blocks: a request for an older one is an 
 from typing import Any
 
 from x402sim.chain.base import Block, LogFilter
-from x402sim.chain.ledger.admission import BASE_FEE_WEI
+from x402sim.chain.fees import BASE_FEE_WEI
 from x402sim.chain.rpc.context import RpcContext, known_block, number, state
 from x402sim.chain.rpc.filters import Kind
-from x402sim.chain.rpc.jsonrpc import (
-    BadParams,
-    Json,
+from x402sim.chain.rpc.jsonrpc import read_addresses, read_block_number, read_call, read_topics
+from x402sim.chain.rpc.objects import (
     block_object,
     log_object,
     pending_block_object,
+    receipt_object,
+    transaction_object,
+)
+from x402sim.protocol.crypto import to_hex
+from x402sim.protocol.rpc_values import (
+    BadParams,
+    Json,
     quantity,
     read_address,
-    read_addresses,
-    read_block_number,
     read_bool,
-    read_call,
     read_hash,
     read_object,
     read_slot,
     read_text,
-    read_topics,
-    receipt_object,
     shown,
-    transaction_object,
 )
-from x402sim.protocol.crypto import to_hex
 from x402sim.version import VERSION
 
 NO_END = 2**256

@@ -2,21 +2,15 @@
 
 from typing import Any
 
+from coincurve import PrivateKey
+
 from x402sim.chain.base import Call, ChainError
-from x402sim.chain.ledger.admission import BASE_FEE_WEI
-from x402sim.chain.ledger.machine import GAS_LIMIT
+from x402sim.chain.fees import BASE_FEE_WEI, GAS_LIMIT
 from x402sim.chain.rpc.context import RpcContext
-from x402sim.chain.rpc.jsonrpc import (
-    BadParams,
-    Json,
-    read_bytes,
-    read_call,
-    read_object,
-    read_quantity,
-)
+from x402sim.chain.rpc.jsonrpc import read_call
 from x402sim.chain.rpc.signing import key_of
 from x402sim.protocol.crypto import to_hex
-from x402sim.protocol.raw_transaction import Unsigned, signed_by
+from x402sim.protocol.rpc_values import BadParams, Json, read_bytes, read_object, read_quantity
 
 
 async def send_raw_transaction(rpc: RpcContext, data: Any) -> str:
@@ -31,12 +25,11 @@ async def send_transaction(rpc: RpcContext, transaction: Any) -> str:
     if "from" not in fields:
         raise BadParams("a transaction: expected `from`, an account of eth_accounts")
     key = key_of(rpc, call.sender)
-    unsigned = await _unsigned(rpc, call, fields)
-    return to_hex(await rpc.chain.send_signed(signed_by(key, unsigned)))
+    return to_hex(await rpc.chain.send_signed(_signed(await _complete(rpc, call, fields), key)))
 
 
-async def _unsigned(rpc: RpcContext, call: Call, fields: Json) -> Unsigned:
-    """Return the transaction with what was left out: nonce, gas limit and fees."""
+async def _complete(rpc: RpcContext, call: Call, fields: Json) -> Json:
+    """Return the transaction for eth-account, with what was left out: nonce, gas limit and fees."""
 
     def given(name: str, default: int) -> int:
         return read_quantity(fields[name], name) if name in fields else default
@@ -44,14 +37,23 @@ async def _unsigned(rpc: RpcContext, call: Call, fields: Json) -> Unsigned:
     if "gasPrice" in fields and fields.keys() & {"maxFeePerGas", "maxPriorityFeePerGas"}:
         raise ChainError("both gasPrice and (maxFeePerGas or maxPriorityFeePerGas) specified")
     tip_wei = given("maxPriorityFeePerGas", 0)
-    return Unsigned(
-        chain_id=given("chainId", rpc.chain.chain_id),
-        nonce=given("nonce", await rpc.chain.account_nonce(call.sender)),
-        gas_price_wei=given("gasPrice", 0) if "gasPrice" in fields else None,
-        max_tip_wei=tip_wei,
-        max_fee_wei=given("maxFeePerGas", 2 * BASE_FEE_WEI + tip_wei),
-        gas_limit=given("gas", GAS_LIMIT),
-        to=call.to,
-        value=call.value,
-        data=call.data,
-    )
+    max_fee_wei = given("maxFeePerGas", 2 * BASE_FEE_WEI + tip_wei)
+    dynamic = {"type": 2, "maxPriorityFeePerGas": tip_wei, "maxFeePerGas": max_fee_wei}
+    return {
+        "chainId": given("chainId", rpc.chain.chain_id),
+        "nonce": given("nonce", await rpc.chain.account_nonce(call.sender)),
+        **({"gasPrice": given("gasPrice", 0)} if "gasPrice" in fields else dynamic),
+        "gas": given("gas", GAS_LIMIT),
+        "to": call.to,
+        "value": call.value,
+        "data": call.data,
+    }
+
+
+def _signed(transaction: Json, key: PrivateKey) -> bytes:
+    from eth_account import Account
+
+    try:
+        return bytes(Account.sign_transaction(transaction, key.secret).raw_transaction)
+    except (TypeError, ValueError) as wrong:
+        raise BadParams(f"a transaction: {wrong}") from wrong

@@ -9,7 +9,9 @@ from coincurve import PrivateKey
 
 from x402sim.chain.base import ChainError
 from x402sim.chain.rpc.context import RpcContext
-from x402sim.chain.rpc.jsonrpc import (
+from x402sim.protocol.crypto import Address, keccak256, sign, to_hex
+from x402sim.protocol.messages import BadMessage, decode
+from x402sim.protocol.rpc_values import (
     BadParams,
     Json,
     read_address,
@@ -18,8 +20,6 @@ from x402sim.chain.rpc.jsonrpc import (
     read_quantity,
     shown,
 )
-from x402sim.protocol.crypto import Address, keccak256, sign, to_hex
-from x402sim.protocol.messages import BadMessage, decode
 
 
 def key_of(rpc: RpcContext, account: Address) -> PrivateKey:

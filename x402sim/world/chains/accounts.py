@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from x402sim.chain.ledger.ledger import PLENTY_WEI
+from x402sim.chain.fees import PLENTY_WEI
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol import phrase
 from x402sim.protocol.crypto import Address

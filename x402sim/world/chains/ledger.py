@@ -6,44 +6,30 @@ from pathlib import Path
 
 from x402sim.chain.base import ChainError
 from x402sim.chain.ledger.ledger import LedgerChain
-from x402sim.chain.ledger.profiles import PROFILES, token_rules
 from x402sim.chain.ledger.token_rules import TokenRules
 from x402sim.chain.rpc.app import rpc_app
 from x402sim.protocol.crypto import from_hex
 from x402sim.spec.needs import Need
-from x402sim.text.suggest import unknown
 from x402sim.world.chains.backend import ChainRequest, OpenChain
 
-_OFFERS = frozenset({Need.FUNDS, Need.OBSERVE_CHAIN, Need.CONTROL_CHAIN, Need.CLOCK})
-_ORIGIN = {"circle": b"origin", "openzeppelin": b"origin, openzeppelin"}
-"""What the mark of a chain's file is made from, so that no file is read with another token."""
+_OFFERS = frozenset(
+    {Need.FUNDS, Need.OBSERVE_CHAIN, Need.CONTROL_CHAIN, Need.CLOCK, Need.FIAT_TOKEN}
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """A chain in memory; with a database FILE it is stored in FILE.chain.
-
-    `token` is the contract whose rules, words and gas it has: "circle" (FiatToken v2.2 behind its
-    proxy) or "openzeppelin" (the one that `Anvil()` runs). Raises `ValueError` for another.
+    """A chain in memory with Circle's token, FiatToken v2.2 behind its proxy: its rules, words and
+    gas. With a database FILE it is stored in FILE.chain.
     """
 
-    token: str = "circle"  # noqa: S105 - a contract's name
-    kind = "ledger"
+    kind = name = "ledger"
     is_virtual = True
     is_persistent = False
 
-    def __post_init__(self) -> None:
-        if self.token not in PROFILES:
-            raise ValueError(unknown("token of the ledger", self.token, PROFILES))
-
-    @property
-    def name(self) -> str:
-        """The name on the command line."""
-        return self.kind if self == Ledger() else f"{self.kind}-{self.token}"
-
     def open(self, request: ChainRequest) -> OpenChain:
         """Open the chain; raises `ChainError` and `sqlite3.Error` for its file."""
-        accounts, rules = request.accounts, self._rules(request.without_token_rules)
+        accounts = request.accounts
         chain = LedgerChain(
             request.network,
             request.clock,
@@ -52,10 +38,10 @@ class Ledger:
             native=accounts.native,
             has_history=request.has_payments,
             accounts=accounts.origin,
-            origin=hashlib.sha256(_ORIGIN[self.token] + request.secret).digest(),
+            origin=hashlib.sha256(b"origin" + request.secret).digest(),
             file=chain_file(request.file) if request.file else None,
             database=request.file,
-            rules=rules,
+            rules=_rules(request.without_token_rules),
             spill=request.spill,
         )
         keys = [from_hex(wallet.private_key, 32) for wallet in accounts.funded]
@@ -64,16 +50,15 @@ class Ledger:
             network=request.network,
             facilitator=accounts.facilitator.address_bytes,
             rpc_app=rpc_app(chain, keys=keys, unlocked=request.unlocked),
-            offers=_OFFERS | ({Need.FIAT_TOKEN} if rules.has_minters else frozenset()),
+            offers=_OFFERS,
         )
 
-    def _rules(self, left_out: tuple[tuple[str, str], ...]) -> TokenRules:
-        try:
-            return token_rules(self.token, left_out)
-        except KeyError as clause:
-            raise ChainError(
-                f"the token {self.token!r} has no rule {clause} to leave out"
-            ) from None
+
+def _rules(left_out: tuple[tuple[str, str], ...]) -> TokenRules:
+    try:
+        return TokenRules().without(left_out)
+    except KeyError as clause:
+        raise ChainError(f"the token has no rule {clause} to leave out") from None
 
 
 def chain_file(file: Path) -> Path:

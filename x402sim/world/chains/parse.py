@@ -10,16 +10,14 @@ DEFAULT_CHAIN = Ledger()
 
 
 def parse_chain(text: str, *, token: str | None = None, deploy: bool = False) -> ChainBackend:
-    """Return the chain that `text` names: "ledger" (with Circle's token), "ledger-openzeppelin",
-    "anvil", or the URL of a node.
+    """Return the chain that `text` names: "ledger", "anvil" or the URL of a node.
 
     `token` and `deploy` are the node's (see `Node`). Raises `ValueError` that lists the possible
     names and suggests the nearest.
     """
     if text.startswith(("http://", "https://")):
         return Node(text, token=token, deploy=deploy)
-    openzeppelin = Ledger(token="openzeppelin")  # noqa: S106 - a contract's name
-    own: tuple[ChainBackend, ...] = (DEFAULT_CHAIN, openzeppelin, Anvil())
+    own: tuple[ChainBackend, ...] = (DEFAULT_CHAIN, Anvil())
     known = {chain.name: chain for chain in own}
     if text not in known:
         raise ValueError(unknown("chain", text, [*known, "http://HOST:PORT"]))

@@ -6,7 +6,7 @@ import msgspec
 
 from x402sim.chain import contract
 from x402sim.chain.base import Call, LogFilter
-from x402sim.chain.ledger.ledger import PLENTY_WEI
+from x402sim.chain.fees import PLENTY_WEI
 from x402sim.chain.reverts import cause
 from x402sim.http.web import bad_body
 from x402sim.protocol import abi

@@ -55,11 +55,9 @@ class World:
         socket), or the URL of a running service (real time). Objects: `InProcess()`, `Tcp()`,
         `Deployment(url)`.
     chain
-        Chain backend: "ledger" (in memory, with Circle's token; the default),
-        "ledger-openzeppelin" (with the token that anvil runs), "anvil" (a real EVM that is started
-        and stopped; extra `evm`), or the URL of a JSON-RPC node (real time; keys in
-        X402SIM_CHAIN_KEYS). Objects: `Ledger(token="openzeppelin")`, `Anvil()`,
-        `Node(url, token=..., deploy=...)`.
+        Chain backend: "ledger" (in memory, with Circle's token; the default), "anvil" (a real EVM
+        that is started and stopped; extra `evm`), or the URL of a JSON-RPC node (real time; keys in
+        X402SIM_CHAIN_KEYS). Objects: `Ledger()`, `Anvil()`, `Node(url, token=..., deploy=...)`.
     latency
         Latency in seconds of one message in one direction, by who receives the request:
         "service", "facilitator", "explorer", "rpc", or the name of one service or facilitator.

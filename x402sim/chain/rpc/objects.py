@@ -1,0 +1,169 @@
+"""Converts chain objects to Ethereum's JSON-RPC objects; all pure.
+
+Fields that the chain lacks (tries, uncles, a miner, blobs) are zero or empty.
+"""
+
+from collections.abc import Sequence
+
+from x402sim.chain.base import Block, Log, Transaction, TxReceipt
+from x402sim.chain.fees import BLOCK_GAS_LIMIT
+from x402sim.protocol.crypto import ZERO_ADDRESS, keccak256, to_hex
+from x402sim.protocol.raw_transaction import LEGACY, SignedTransaction
+from x402sim.protocol.rpc_values import Json, quantity
+
+_ZERO_HASH = to_hex(bytes(32))
+_NO_UNCLES = to_hex(keccak256(b"\xc0"))
+_EMPTY_TRIE = to_hex(keccak256(b"\x80"))
+_HEADER_BYTES = 540
+
+
+def _data(value: bytes | None) -> str | None:
+    return None if value is None else to_hex(value)
+
+
+def bloom(logs: Sequence[Log]) -> bytes:
+    """Return the 2048-bit bloom filter of some logs: three bits per address and per topic."""
+    bits = 0
+    for entry in {item for log in logs for item in (log.address, *log.topics)}:
+        digest = keccak256(entry)
+        for start in (0, 2, 4):
+            bits |= 1 << (int.from_bytes(digest[start : start + 2]) & 2047)
+    return bits.to_bytes(256)
+
+
+def transaction_object(tx: Transaction, chain_id: int) -> Json:
+    """Return a transaction; its three block fields are null while it waits to be mined.
+
+    One that the chain sent without a signature has 0x0 as `v`, `r` and `s`: the sender cannot be
+    recovered from them.
+    """
+    return {
+        "hash": to_hex(tx.hash),
+        "nonce": quantity(tx.nonce),
+        "blockHash": _data(tx.block_hash),
+        "blockNumber": quantity(tx.block_number),
+        "transactionIndex": quantity(tx.index),
+        "from": to_hex(tx.call.sender),
+        "to": to_hex(tx.call.to),
+        "value": quantity(tx.call.value),
+        "gas": quantity(tx.gas_limit),
+        "gasPrice": quantity(tx.gas_price),
+        "input": to_hex(tx.call.data),
+        "chainId": quantity(chain_id),
+        **(_signature(tx.signed) if tx.signed else _UNSIGNED),
+    }
+
+
+_UNSIGNED = {"type": "0x0", "v": "0x0", "r": "0x0", "s": "0x0"}
+
+
+def _signature(signed: SignedTransaction) -> Json:
+    """Return the fields of a signed transaction that depend on its type."""
+    fields = {
+        "type": quantity(signed.type),
+        "v": quantity(signed.v),
+        "r": quantity(signed.r),
+        "s": quantity(signed.s),
+    }
+    if signed.type == LEGACY:
+        return fields
+    return {
+        **fields,
+        "yParity": quantity(signed.v),
+        "maxFeePerGas": quantity(signed.max_fee_wei),
+        "maxPriorityFeePerGas": quantity(signed.max_tip_wei),
+        "accessList": [
+            {"address": to_hex(account), "storageKeys": list(map(to_hex, slots))}
+            for account, slots in signed.access_list
+        ],
+    }
+
+
+def log_object(log: Log) -> Json:
+    """Return an event of a mined transaction."""
+    return {
+        "address": to_hex(log.address),
+        "topics": [to_hex(topic) for topic in log.topics],
+        "data": to_hex(log.data),
+        "blockNumber": quantity(log.block_number),
+        "blockHash": to_hex(log.block_hash),
+        "transactionHash": to_hex(log.tx_hash),
+        "transactionIndex": quantity(log.tx_index),
+        "logIndex": quantity(log.index),
+        "removed": False,
+    }
+
+
+def receipt_object(receipt: TxReceipt) -> Json:
+    """Return a receipt; its status is 0x1 if the transaction took effect, otherwise 0x0."""
+    return {
+        "transactionHash": to_hex(receipt.tx_hash),
+        "transactionIndex": quantity(receipt.index),
+        "blockHash": to_hex(receipt.block_hash),
+        "blockNumber": quantity(receipt.block_number),
+        "from": to_hex(receipt.call.sender),
+        "to": to_hex(receipt.call.to),
+        "contractAddress": None,
+        "status": "0x1" if receipt.succeeded else "0x0",
+        "gasUsed": quantity(receipt.gas_used),
+        "cumulativeGasUsed": quantity(receipt.cumulative_gas_used),
+        "effectiveGasPrice": quantity(receipt.gas_price),
+        "logs": [log_object(log) for log in receipt.logs],
+        "logsBloom": to_hex(bloom(receipt.logs)),
+        "type": quantity(receipt.type),
+    }
+
+
+def block_object(
+    block: Block,
+    *,
+    transactions: Sequence[str | Json],
+    logs: Sequence[Log],
+    base_fee_wei: int,
+) -> Json:
+    """Return a block with its transactions, given as hashes or as whole objects.
+
+    `logs` are those of the block. The roots are zero, as the chain has no tries. The size is that
+    of a header and the calldata, in bytes, and is only an estimate.
+    """
+    return {
+        "number": quantity(block.number),
+        "hash": to_hex(block.hash),
+        "parentHash": to_hex(block.parent),
+        "timestamp": quantity(block.timestamp_s),
+        "transactions": list(transactions),
+        "gasUsed": quantity(block.gas_used),
+        "gasLimit": quantity(BLOCK_GAS_LIMIT),
+        "baseFeePerGas": quantity(base_fee_wei),
+        "logsBloom": to_hex(bloom(logs)),
+        "size": quantity(_HEADER_BYTES + sum(map(_size, transactions))),
+        "miner": to_hex(ZERO_ADDRESS),
+        "extraData": "0x",
+        "nonce": to_hex(bytes(8)),
+        "difficulty": "0x0",
+        "totalDifficulty": "0x0",
+        "mixHash": _ZERO_HASH,
+        "sha3Uncles": _NO_UNCLES,
+        "uncles": [],
+        "stateRoot": _ZERO_HASH,
+        "receiptsRoot": _ZERO_HASH,
+        "transactionsRoot": _ZERO_HASH,
+        "withdrawals": [],
+        "withdrawalsRoot": _EMPTY_TRIE,
+        "blobGasUsed": "0x0",
+        "excessBlobGas": "0x0",
+        "parentBeaconBlockRoot": _ZERO_HASH,
+    }
+
+
+def pending_block_object(
+    block: Block, *, transactions: Sequence[str | Json], base_fee_wei: int
+) -> Json:
+    """Return the block that would be mined now; what only mining gives it is null."""
+    found = block_object(block, transactions=transactions, logs=(), base_fee_wei=base_fee_wei)
+    return {**found, "hash": None, "nonce": None, "logsBloom": None, "miner": None}
+
+
+def _size(transaction: str | Json) -> int:
+    """Return the approximate size of a transaction in bytes; 0 for a bare hash."""
+    return 0 if isinstance(transaction, str) else 110 + (len(transaction["input"]) - 2) // 2
