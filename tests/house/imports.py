@@ -1,4 +1,4 @@
-"""Which file imports which, and is there a circle?
+"""The graph of imports among the files of a package, and the circles in it.
 
 Every import counts: at the top, in a function, and under `TYPE_CHECKING`. What Python runs
 besides, the `__init__` of each package on the way, does not.

@@ -1,4 +1,4 @@
-"""Which programs of other people work here, in which version, and on which chain?
+"""The README's table of other people's programs: which work here, in which version, on which chain.
 
 A test says what it shows with the mark `interop`, made by `shows`. The README's table is made of these marks, once all the tests have passed.
 """
