@@ -16,6 +16,8 @@ import pytest
 FOLDER = Path(__file__).parent
 ROOT = FOLDER.parents[1]
 CHAINS = ("ledger", "anvil")
+THOROUGH = pytest.mark.thorough
+"""For what is like a neighbour that runs every day: the same program in another version or role."""
 HEAD = "| program | what it is | speaks | ledger | anvil |\n| --- | --- | --- | --- | --- |\n"
 
 
