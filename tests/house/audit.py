@@ -1,4 +1,4 @@
-"""Are there known vulnerabilities in what the tests install? `python -m tests.house.audit`.
+"""Looks for known vulnerabilities in what the tests install: `python -m tests.house.audit`.
 
 pip-audit asks for the Python packages, and npm for the packages of the real-chain tests. A found
 vulnerability is exit code 1. Where an advisory source does not answer, one line says so and nothing

@@ -1,4 +1,4 @@
-"""Which file imports which, and is there a circle?
+"""The graph of imports among the files of a package, and the circles in it.
 
 Every import counts: at the top, in a function, and under `TYPE_CHECKING`. What Python runs
 besides, the `__init__` of each package on the way, does not.
@@ -8,6 +8,7 @@ import ast
 from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 
@@ -24,6 +25,12 @@ class Import:
         return f"{self.by}:{self.line} imports {', '.join(self.names)} from {self.of}"
 
 
+@cache
+def parsed(file: Path) -> ast.Module:
+    """Return the syntax tree of a file, read once a process."""
+    return ast.parse(file.read_text(encoding="utf-8"))
+
+
 Graph = Mapping[str, Mapping[str, Import]]
 """module -> the modules it imports -> where it does so first."""
 
@@ -34,7 +41,7 @@ def graph(package: Path) -> Graph:
     found: dict[str, dict[str, Import]] = {name: {} for name in files}
     for name, file in files.items():
         is_package = file.name == "__init__.py"
-        for each in imports(name, is_package, ast.parse(file.read_text(encoding="utf-8")), files):
+        for each in imports(name, is_package, parsed(file), files):
             if each.of != name:
                 found[name].setdefault(each.of, each)
     return found

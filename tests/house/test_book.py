@@ -6,7 +6,6 @@ import pytest
 
 from tests.conftest import COLLECTED, find
 from tests.house.forked import ROOT, run_pytest
-from x402sim.spec.clause import Clause
 from x402sim.spec.clauses import CLAUSES
 
 FOLDERS = ("service", "payer", "chain", "facilitator", "protocol", "explorer", "spec")
@@ -39,13 +38,11 @@ def test_every_clause_has_a_test_and_every_mark_a_clause(marked: dict[str, list[
     assert set(marked) == {clause.id for clause in CLAUSES}
 
 
-@pytest.mark.parametrize("clause", CLAUSES, ids=lambda clause: clause.id)
-def test_the_code_that_keeps_a_clause_names_it(clause: Clause) -> None:
-    _, _, kept = find(clause.kept_by)
-    if isinstance(kept, tuple):
-        assert clause.id in {rule.clause for rule in kept}
-    else:
-        assert clause.id in (kept.__doc__ or "")
+def test_the_code_that_keeps_a_clause_names_it() -> None:
+    for clause in CLAUSES:
+        _, _, kept = find(clause.kept_by)
+        named = {rule.clause for rule in kept} if isinstance(kept, tuple) else kept.__doc__ or ""
+        assert clause.id in named, clause
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 from typer.testing import CliRunner
 
@@ -31,7 +32,7 @@ def test_the_first_program_pays_in_eight_lines() -> None:
 def test_the_decisions_table_is_current() -> None:
     table = CliRunner().invoke(app, ["decisions", "--markdown"]).stdout
     assert table.count("\n") > 30
-    assert table in README, "python -m x402sim decisions --markdown prints the new one"
+    assert table in README, "python -m tests.renew --only decisions"
 
 
 def test_it_shows_things_in_order() -> None:
@@ -65,26 +66,22 @@ def test_the_scenario_shown_is_the_file_and_its_plot_is_current() -> None:
     shown = blocks("python")[2]
     assert shown == (ROOT / "scenarios" / "replay.py").read_text(encoding="utf-8")
     assert "scenarios/replay.png" in README
-    assert picture.drawn_from() == picture.journal_hash(), "python -m tests.house.picture"
+    assert picture.drawn_from() == picture.journal_hash(), "python -m tests.renew --only picture"
 
 
 def test_the_story_in_the_readme_plays() -> None:
-    program = blocks("python")[3] + "\nprint(run.outcome, len(run.latency))\n"
-    run = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd="/"
-    )
-    outcome, exchanges = run.stdout.split()
-    assert (outcome, int(exchanges) > 5) == ("passed", True)
+    story: dict[str, Any] = {}
+    exec(blocks("python")[3], story)
+    assert story["run"].outcome == "passed"
+    assert len(story["run"].latency) > 5
 
 
-def test_the_study_in_the_readme_shows_what_it_says(tmp_path: Path) -> None:
-    (tmp_path / "study.py").write_text(blocks("python")[4], encoding="utf-8")
-    program = "import study\nfor each in ('reconcile', 'forget'):\n"
-    program += "    print(study.unserved(lost=0.3, policy=each, seed=0))"
-    run = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=tmp_path
+def test_the_study_in_the_readme_shows_what_it_says() -> None:
+    study: dict[str, Any] = {"__name__": "study"}
+    exec(blocks("python")[4], study)
+    reconcile, forget = (
+        study["unserved"](lost=0.3, policy=each, seed=0) for each in ("reconcile", "forget")
     )
-    reconcile, forget = map(float, run.stdout.split())
     assert reconcile == 0
     assert 0.1 < forget < 0.5
 

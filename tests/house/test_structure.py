@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import x402sim
-from tests.house.imports import circles, described, graph
+from tests.house.imports import circles, described, graph, parsed
 
 ROOT = Path(__file__).parents[2]
 FILES = sorted((ROOT / "x402sim").rglob("*.py"))
@@ -53,14 +53,14 @@ def test_every_function_is_short() -> None:
 
 def functions(file: Path) -> Iterator[tuple[str, int]]:
     """Yield each function's place and its number of lines, without its decorators."""
-    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+    for node in ast.walk(parsed(file)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             place = f"{file.relative_to(ROOT)}:{node.lineno} {node.name}"
             yield place, (node.end_lineno or 0) - node.lineno + 1
 
 
 def test_every_file_says_what_it_is_for() -> None:
-    silent = [file for file in FILES if not ast.get_docstring(ast.parse(file.read_text()))]
+    silent = [file for file in FILES if not ast.get_docstring(parsed(file))]
     assert silent == []
 
 

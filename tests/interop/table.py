@@ -1,4 +1,4 @@
-"""Which programs of other people work here, in which version, and on which chain?
+"""The README's table of other people's programs: which work here, in which version, on which chain.
 
 A test says what it shows with the mark `interop`, made by `shows`. The README's table is made of these marks, once all the tests have passed.
 """
@@ -16,6 +16,8 @@ import pytest
 FOLDER = Path(__file__).parent
 ROOT = FOLDER.parents[1]
 CHAINS = ("ledger", "anvil")
+THOROUGH = pytest.mark.thorough
+"""For what is like a neighbour that runs every day: the same program in another version or role."""
 HEAD = "| program | what it is | speaks | ledger | anvil |\n| --- | --- | --- | --- | --- |\n"
 
 

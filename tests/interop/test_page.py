@@ -9,7 +9,7 @@ import pytest
 
 from tests.evm import find
 from tests.interop import node
-from tests.interop.table import shows
+from tests.interop.table import THOROUGH, shows
 from tests.serve.driver import ORDER, PRICE, QUOTE, Server, started
 from x402sim.chain.node.anvil import VARIABLE
 from x402sim.protocol.crypto import checksum
@@ -18,7 +18,6 @@ PAGE = "http://localhost:3000"
 WALLET = "chrome-extension://nkbihfbeogaeaoehlefnkodbefgpgknn"
 SHOP = checksum(bytes([7]) * 20)
 ORIGINS = ("--allow-origin", PAGE, "--rpc-origin", "chrome-extension://*")
-slow = pytest.mark.thorough  # npm installs Chromium, of 65 MB
 
 
 @pytest.fixture(params=["ledger", "anvil"])
@@ -30,7 +29,7 @@ def server(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
 
 
 @shows("browser of a paying page", "npm @sparticuz/chromium", "EIP-1193, x402 version 2")
-@slow
+@THOROUGH  # npm installs Chromium, of 65 MB
 def test_a_page_pays_with_an_injected_wallet(server: Server) -> None:
     told = {
         "page": PAGE,

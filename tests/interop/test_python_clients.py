@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from tests.interop import venv
-from tests.interop.table import shows
+from tests.interop.table import THOROUGH, shows
 from tests.serve.driver import ORDER, PRICE, QUOTE, Server, started
 from x402sim import BASE_SEPOLIA, PaymentAuth, PaymentFailed, Wallet
 
@@ -43,11 +43,13 @@ def run(server: Server, library: str, version: int, **told: Any) -> tuple[list[A
 @pytest.mark.parametrize(
     "version",
     [
-        pytest.param(1, marks=shows("client, {library}", "PyPI x402", WITHOUT_VERSION_2)),
+        pytest.param(
+            1, marks=[THOROUGH, shows("client, {library}", "PyPI x402", WITHOUT_VERSION_2)]
+        ),
         pytest.param(2, marks=shows("client, {library}", "PyPI x402", "x402 version 2")),
     ],
 )
-@pytest.mark.parametrize("library", ["httpx", "requests"])
+@pytest.mark.parametrize("library", ["httpx", pytest.param("requests", marks=THOROUGH)])
 def test_a_client_pays_for_a_post_and_a_get(server: Server, library: str, version: int) -> None:
     (quote, market), payer = run(server, library, version)
     assert (quote["status"], market["status"]) == (200, 200), (quote, market)
@@ -72,6 +74,7 @@ def cronos() -> Iterator[Server]:
         yield running
 
 
+@THOROUGH
 @shows("client, {library}", "PyPI x402", ON_CRONOS, "ledger")
 @pytest.mark.parametrize("library", ["httpx", "requests"])
 def test_on_cronos_a_client_of_version_2_pays_without_its_spend_controls(
@@ -82,6 +85,7 @@ def test_on_cronos_a_client_of_version_2_pays_without_its_spend_controls(
     assert payer.transfers == 2
 
 
+@THOROUGH
 def test_on_cronos_its_spend_controls_refuse_to_pay(cronos: Server) -> None:
     with pytest.raises(AssertionError, match="rejected by spend_controls"):
         run(cronos, "httpx", 2, network="eip155:338")
@@ -90,7 +94,7 @@ def test_on_cronos_its_spend_controls_refuse_to_pay(cronos: Server) -> None:
 # --- our client, at other people's servers -----------------------------------------------
 
 
-@pytest.mark.parametrize("shop", ["fastapi", "flask"])
+@pytest.mark.parametrize("shop", ["fastapi", pytest.param("flask", marks=THOROUGH)])
 def test_our_payer_pays_the_official_servers(server: Server, shop: str) -> None:
     merchant, payer = server.payer(funds=None), server.payer()
     sells = {

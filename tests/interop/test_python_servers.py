@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.interop import venv
-from tests.interop.table import shows
+from tests.interop.table import THOROUGH, shows
 from tests.serve.driver import PRICE, Payer, Server
 from x402sim import BASE_SEPOLIA
 from x402sim.protocol import x402
@@ -31,7 +31,7 @@ def assert_moved(payer: Payer, to: Payer, transaction: str) -> None:
 
 @shows("server, {shop}", "PyPI x402", "x402 version 2")
 @pytest.mark.parametrize("version", ["v2"])
-@pytest.mark.parametrize("shop", ["fastapi", "flask"])
+@pytest.mark.parametrize("shop", ["fastapi", pytest.param("flask", marks=THOROUGH)])
 def test_servers_settle_at_our_facilitator(server: Server, shop: str, version: str) -> None:
     merchant, payer = server.payer(funds=None), server.payer()
     sells = {
@@ -64,7 +64,7 @@ def requirements(version: x402.Version, to: str) -> dict[str, Any]:
 
 
 @shows("facilitator client", "PyPI x402", "x402 version {version}")
-@pytest.mark.parametrize("version", [1, 2], ids=["v1", "v2"])
+@pytest.mark.parametrize("version", [pytest.param(1, marks=THOROUGH), 2], ids=["v1", "v2"])
 def test_the_facilitator_client_is_answered(server: Server, version: x402.Version) -> None:
     merchant, payer = server.payer(funds=None), server.payer()
     got = venv.run(

@@ -19,7 +19,7 @@ def test_the_readmes_table_is_current() -> None:
     )
     table = done.stdout.split("TABLE\n")[1].strip()
     assert table.count("\n") > 20
-    assert table in (ROOT / "README.md").read_text(), "write it anew: python -m tests.interop"
+    assert table in (ROOT / "README.md").read_text(), "python -m tests.renew --only interop"
 
 
 ROW = Row("client", "`x` 1 (npm)", "x402 v2")

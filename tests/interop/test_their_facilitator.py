@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.interop import onchain, venv
-from tests.interop.table import shows
+from tests.interop.table import THOROUGH, shows
 from tests.serve.driver import Server
 
 NETWORKS = {1: "base-sepolia", 2: "eip155:84532"}
@@ -17,16 +17,14 @@ REFUSED = {
 AMOUNT_BASE = 101
 
 
-@pytest.fixture(
-    scope="module", params=["ledger", pytest.param("anvil", marks=pytest.mark.thorough)]
-)
+@pytest.fixture(scope="module", params=["ledger", pytest.param("anvil", marks=THOROUGH)])
 def server(request: pytest.FixtureRequest) -> Iterator[Server]:
     with onchain.chain(request.param) as running:
         yield running
 
 
 @shows("facilitator", "PyPI x402", "JSON-RPC, x402 version {version}")
-@pytest.mark.parametrize("version", [1, 2], ids=["v1", "v2"])
+@pytest.mark.parametrize("version", [pytest.param(1, marks=THOROUGH), 2], ids=["v1", "v2"])
 def test_it_verifies_and_settles_and_refuses_to_settle_twice(server: Server, version: int) -> None:
     given = onchain.told(server, 2 * version - 1, 2 * version)
     payer, facilitator = (

@@ -8,6 +8,7 @@ import argparse
 import sys
 from pathlib import Path
 
+from tests.mutants import matrix
 from tests.mutants.honest import HONEST
 from tests.mutants.jury import Verdict, check_ids, complaint, judge_all, missed, others, sum_up
 from tests.mutants.rows import MUTANTS
@@ -28,13 +29,12 @@ def main() -> int:
         verdicts[verdict.name] = verdict
         print(f"{len(verdicts):3}/{len(names)} {_line(verdict)}", flush=True)
     in_order = [verdicts[name] for name in names]
-    mutants = [verdict for verdict in in_order if verdict.name in MUTANTS]
     problems = [problem for verdict in in_order if (problem := complaint(verdict))]
     for problem in problems:
         print(f"! {problem}")
     print("\n".join(sum_up(in_order, elapsed())))
-    if asked.csv or asked.plot:
-        _write(asked, in_order, mutants)
+    if asked.csv:
+        matrix.write(asked.csv, in_order, check_ids())
     return 1 if problems else 0
 
 
@@ -46,7 +46,6 @@ def _arguments() -> argparse.Namespace:
         metavar="FILE",
         help="write the matrix as CSV; with --only, renew those rows",
     )
-    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the matrix as PNG")
     parser.add_argument(
         "--only", action="append", metavar="NAME", help="one defect or honest service; repeatable"
     )
@@ -62,16 +61,6 @@ def _line(verdict: Verdict) -> str:
     also = f"  also {' '.join(more)}" if more else ""
     mark = "!" if missed(mutant, verdict) else "+"
     return f"{mark} {mutant.kind:14} {mutant.name:36} {' '.join(seen) or 'MISSED'}{also}"
-
-
-def _write(asked: argparse.Namespace, verdicts: list[Verdict], mutants: list[Verdict]) -> None:
-    from tests.mutants import matrix
-    from x402sim.report.plots.figure import png
-
-    if asked.csv:
-        matrix.write(asked.csv, verdicts, check_ids())
-    if asked.plot:
-        asked.plot.write_bytes(png(matrix.draw(mutants, check_ids()).figure))
 
 
 if __name__ == "__main__":

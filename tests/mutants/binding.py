@@ -67,8 +67,60 @@ class AnyResource(Wrapper):
         return any(self.inner.grants(payment_id, each, *now_ms) for each in resources)
 
 
+def is_alike(one: str, other: str) -> bool:
+    """Tell whether two ids differ by one to six letters."""
+    differences = sum(a != b for a, b in zip(one, other, strict=False))
+    return len(one) == len(other) and 0 < differences <= 6
+
+
+# --- the defects ---
+
+for name in ("scheme", "network", "pay-to", "asset", "amount"):
+    does = f"Requirements are taken whatever their {name} is."
+    binding(f"any-{name}", f"2.1/{name}", does, leave_out("settlement", f"2.1/{name}"))
+binding("requirements-live-for-ever", "2.1/validity",
+    "Requirements can be paid after maxTimeoutSeconds.",
+    leave_out("freshness", "2.1/validity"))  # fmt: skip
+binding("requirements-end-early", "2.1/validity",
+    "Requirements that say 300 seconds can be paid for one minute.",
+    on_service(for_a_minute))  # fmt: skip
+binding("less-is-enough", "2.1/amount",
+    "Requirements with a smaller amount than was issued are taken.",
+    settlement_rule("2.1/amount", lambda case: paid_and_asked(case)[0] <= paid_and_asked(case)[1]))  # fmt: skip
+binding("more-is-welcome", "2.1/amount",
+    "Requirements with a larger amount than was issued are taken.",
+    settlement_rule("2.1/amount", lambda case: paid_and_asked(case)[0] >= paid_and_asked(case)[1]))  # fmt: skip
+binding(
+    "one-percent-less",
+    "2.1/amount",
+    "Amounts may differ by one percent.",
+    settlement_rule(
+        "2.1/amount",
+        lambda case: abs(paid_and_asked(case)[0] / paid_and_asked(case)[1] - 1) <= 0.01,
+    ),
+)
+binding(
+    "payee-by-its-beginning",
+    "2.1/pay-to",
+    "Only the first letters of payTo are compared.",
+    settlement_rule(
+        "2.1/pay-to",
+        lambda case: case.requirements.pay_to.lower()[:10] == case.issued.pay_to.lower()[:10],
+    ),
+)
+binding("resource-is-believed", "2.1/resource", "A payment opens the resource that is sent back.",
+    leave_out("settlement", "2.1/resource"), opens_what_came_back)  # fmt: skip
+binding("timeout-is-believed", "2.1/timeout",
+    "Requirements can be paid as long as the timeout that is sent back.",
+    leave_out("settlement", "2.1/timeout"), on_service(for_as_long_as_is_said))  # fmt: skip
+binding("requirements-are-believed", "2.1/amount 2.1/pay-to",
+    "What the payer sends back is taken for what was issued.",
+    on_service(lambda service: replace(service, settlement_rules=())))  # fmt: skip
+
+
+@binding.defect("invented-ids-settle", "2.2/payment-id")
 def unknown_ids_settle(recipe: Recipe) -> Recipe:
-    """Settle a payment whose id was never issued, and let it in."""
+    """A payment id that was never issued settles like any other."""
     other = OtherIds()
 
     async def handler(service: Service, request: Request, serve: Serve) -> Answer:
@@ -81,8 +133,9 @@ def unknown_ids_settle(recipe: Recipe) -> Recipe:
     return middleware(handler)(recipe)
 
 
+@binding.defect("altered-ids-settle", "2.2/payment-id")
 def altered_ids_settle(recipe: Recipe) -> Recipe:
-    """Take a payment id with some letters altered for the issued one."""
+    """The seal of a payment id is not compared, so an altered one settles."""
     other, issued = OtherIds(), list[str]()
 
     def original(payment_id: str) -> str:
@@ -105,132 +158,15 @@ def altered_ids_settle(recipe: Recipe) -> Recipe:
     return middleware(handler)(recipe)
 
 
-def is_alike(one: str, other: str) -> bool:
-    """Tell whether two ids differ by one to six letters."""
-    differences = sum(a != b for a, b in zip(one, other, strict=False))
-    return len(one) == len(other) and 0 < differences <= 6
-
-
-ROWS = (
-    *(
-        binding(
-            f"any-{name}",
-            f"2.1/{name}",
-            f"Requirements are taken whatever their {name} is.",
-            leave_out("settlement", f"2.1/{name}"),
-            needs="world" if name in ("scheme", "network", "asset") else "",
-        )
-        for name in ("scheme", "network", "pay-to", "asset", "amount")
-    ),
-    binding(
-        "requirements-live-for-ever",
-        "2.1/validity",
-        "Requirements can be paid after maxTimeoutSeconds.",
-        leave_out("freshness", "2.1/validity"),
-        needs="clock",
-    ),
-    binding(
-        "requirements-end-early",
-        "2.1/validity",
-        "Requirements that say 300 seconds can be paid for one minute.",
-        on_service(for_a_minute),
-        needs="clock",
-    ),
-    binding(
-        "less-is-enough",
-        "2.1/amount",
-        "Requirements with a smaller amount than was issued are taken.",
-        settlement_rule(
-            "2.1/amount", lambda case: paid_and_asked(case)[0] <= paid_and_asked(case)[1]
-        ),
-    ),
-    binding(
-        "more-is-welcome",
-        "2.1/amount",
-        "Requirements with a larger amount than was issued are taken.",
-        settlement_rule(
-            "2.1/amount", lambda case: paid_and_asked(case)[0] >= paid_and_asked(case)[1]
-        ),
-    ),
-    binding(
-        "one-percent-less",
-        "2.1/amount",
-        "Amounts may differ by one percent.",
-        settlement_rule(
-            "2.1/amount",
-            lambda case: abs(paid_and_asked(case)[0] / paid_and_asked(case)[1] - 1) <= 0.01,
-        ),
-    ),
-    binding(
-        "payee-by-its-beginning",
-        "2.1/pay-to",
-        "Only the first letters of payTo are compared.",
-        settlement_rule(
-            "2.1/pay-to",
-            lambda case: case.requirements.pay_to.lower()[:10] == case.issued.pay_to.lower()[:10],
-        ),
-    ),
-    binding(
-        "resource-is-believed",
-        "2.1/resource",
-        "A payment opens the resource that is sent back.",
-        leave_out("settlement", "2.1/resource"),
-        opens_what_came_back,
-    ),
-    binding(
-        "timeout-is-believed",
-        "2.1/timeout",
-        "Requirements can be paid as long as the timeout that is sent back.",
-        leave_out("settlement", "2.1/timeout"),
-        on_service(for_as_long_as_is_said),
-        needs="clock",
-    ),
-    binding(
-        "requirements-are-believed",
-        "2.1/amount 2.1/pay-to",
-        "What the payer sends back is taken for what was issued.",
-        on_service(lambda service: replace(service, settlement_rules=())),
-    ),
-    binding(
-        "invented-ids-settle",
-        "2.2/payment-id",
-        "A payment id that was never issued settles like any other.",
-        unknown_ids_settle,
-    ),
-    binding(
-        "altered-ids-settle",
-        "2.2/payment-id",
-        "The seal of a payment id is not compared, so an altered one settles.",
-        altered_ids_settle,
-    ),
-    binding(
-        "cache-forgets-the-resource",
-        "5/resource-binding",
-        "A cached entitlement opens every resource: a session's deposit also buys quotes.",
-        collaborator(entitlements=AnyResource),
-    ),
-    binding(
-        "records-forget-the-resource",
-        "5/resource-binding",
-        "A stored payment opens every resource.",
-        collaborator(payments=AnyResource),
-    ),
-    binding(
-        "path-by-its-beginning",
-        "5/resource-binding",
-        "A payment also opens the paths that begin with the path paid for.",
-        paths(lambda path: QUOTE if path.startswith(QUOTE) else path),
-    ),
-    binding(
-        "path-in-any-case",
-        "5/resource-binding",
-        "A payment also opens the path in upper case.",
-        paths(lambda path: QUOTE if path.lower() == QUOTE else path),
-    ),
-    binding(
-        "path-decoded-twice",
-        "5/resource-binding",
-        "Percent signs in the path are decoded twice.",
-        paths(unquote),
-    ),
-)
+binding("cache-forgets-the-resource", "5/resource-binding",
+    "A cached entitlement opens every resource: a session's deposit also buys quotes.",
+    collaborator(entitlements=AnyResource))  # fmt: skip
+binding("records-forget-the-resource", "5/resource-binding",
+    "A stored payment opens every resource.", collaborator(payments=AnyResource))  # fmt: skip
+binding("path-by-its-beginning", "5/resource-binding",
+    "A payment also opens the paths that begin with the path paid for.",
+    paths(lambda path: QUOTE if path.startswith(QUOTE) else path))  # fmt: skip
+binding("path-in-any-case", "5/resource-binding", "A payment also opens the path in upper case.",
+    paths(lambda path: QUOTE if path.lower() == QUOTE else path))  # fmt: skip
+binding("path-decoded-twice", "5/resource-binding", "Percent signs in the path are decoded twice.",
+    paths(unquote))  # fmt: skip

@@ -1,4 +1,4 @@
-"""What do defects of sessions share? Budgets that the service knows nothing of."""
+"""What defects of sessions share: budgets that the service knows nothing of."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any

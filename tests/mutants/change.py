@@ -1,4 +1,4 @@
-"""How is a service made defective? A `Change` takes a recipe and returns another one.
+"""Changes that make a service defective: a `Change` takes a recipe and returns another one.
 
 Nothing is patched: every change is a rule left out, a setting, a decision, a wrapped
 collaborator (`wrapper.py`), or middleware (`middleware.py`), so that the service can be

@@ -12,7 +12,7 @@ from tests.mutants.change import all_of
 from tests.mutants.middleware import Answer, Request, Serve, answer, free, middleware, unlocked
 from tests.mutants.mutant import Kind
 from tests.mutants.paying import ALREADY_SETTLED, NONCE_USED, PAY, OtherIds, authorization, with_id
-from tests.mutants.session_defects import another
+from tests.mutants.session import another
 from x402sim.service.issue import QUOTE
 from x402sim.service.state import Service
 from x402sim.world.assembly.recipe import Recipe
@@ -38,8 +38,25 @@ class AtWork:
             self._count[key] -= 1
 
 
+async def compared_too_early(service: Service, request: Request, serve: Serve) -> Answer:
+    """Serve a session that had enough left a moment ago."""
+    session_id, price_base = (
+        request.headers.get("x-session-id", ""),
+        service.setup.quote_price_base,
+    )
+    if not service.store.sessions.can_pay(session_id, price_base, service.clock.now_ms()):
+        return await serve(request)
+    await service.clock.sleep(PAUSE_S)
+    reply = await serve(request)
+    return await serve(free(request)) if reply.status == 402 else reply
+
+
+# --- the defects ---
+
+
+@concurrency.defect("one-id-settled-side-by-side", "7/payment-already-settled")
 def ids_side_by_side(recipe: Recipe) -> Recipe:
-    """Settle every authorization that is sent for a payment id while another one is."""
+    """Two authorizations for one payment id, sent at once, are both settled."""
     at_work, ids = AtWork(), OtherIds()
 
     async def handler(_: Service, request: Request, serve: Serve) -> Answer:
@@ -52,8 +69,9 @@ def ids_side_by_side(recipe: Recipe) -> Recipe:
     return middleware(handler, PAY)(recipe)
 
 
+@concurrency.defect("one-authorization-side-by-side", "5/nonce-once")
 def authorizations_side_by_side(recipe: Recipe) -> Recipe:
-    """Let an authorization pay for every id that it is sent for at the same time."""
+    """An authorization sent at once for two payment ids pays for both."""
     at_work, ids = AtWork(), OtherIds()
     receipts: dict[str, Answer] = {}
 
@@ -75,8 +93,9 @@ def authorizations_side_by_side(recipe: Recipe) -> Recipe:
     return middleware(handler)(recipe)
 
 
+@concurrency.defect("debits-overwrite-each-other", "5/session-debit")
 def debits_overwrite(recipe: Recipe) -> Recipe:
-    """Debit one of the requests that are sent with a session at the same time."""
+    """Released is read, raised and written back: of requests sent at once one is debited."""
     at_work = AtWork()
 
     async def handler(service: Service, request: Request, serve: Serve) -> Answer:
@@ -90,21 +109,14 @@ def debits_overwrite(recipe: Recipe) -> Recipe:
     return all_of(unlocked, middleware(handler, QUOTE))(recipe)
 
 
-async def compared_too_early(service: Service, request: Request, serve: Serve) -> Answer:
-    """Serve a session that had enough left a moment ago."""
-    session_id, price_base = (
-        request.headers.get("x-session-id", ""),
-        service.setup.quote_price_base,
-    )
-    if not service.store.sessions.can_pay(session_id, price_base, service.clock.now_ms()):
-        return await serve(request)
-    await service.clock.sleep(PAUSE_S)
-    reply = await serve(request)
-    return await serve(free(request)) if reply.status == 402 else reply
+concurrency("budget-asked-too-early", "5/session-debit",
+    "The budget is compared first and debited later: requests sent at once overdraw it.", unlocked,
+    middleware(compared_too_early, QUOTE))  # fmt: skip
 
 
+@concurrency.defect("two-sessions-side-by-side", "3/deposit-makes-session")
 def sessions_side_by_side(recipe: Recipe) -> Recipe:
-    """Open a session for each of the paid requests that are sent at the same time."""
+    """A paid request sent several times at once opens a session each time."""
     made: list[str] = []
 
     async def claimed(
@@ -120,8 +132,10 @@ def sessions_side_by_side(recipe: Recipe) -> Recipe:
     return sessions(claimed)(recipe)
 
 
+@concurrency.defect("receipts-are-mixed-up", "4.1/receipt")
 def mixed_up(recipe: Recipe) -> Recipe:
-    """Answer with the receipt of the payment that came last."""
+    """The payment at work is a global variable: of payments sent at once, one gets the
+    receipt of another."""
     last = [""]
 
     async def handler(service: Service, request: Request, serve: Serve) -> Answer:
@@ -134,46 +148,3 @@ def mixed_up(recipe: Recipe) -> Recipe:
         return answer(200, {**reply.json, **shown})
 
     return middleware(handler, PAY)(recipe)
-
-
-ROWS = (
-    concurrency(
-        "one-id-settled-side-by-side",
-        "7/payment-already-settled",
-        "Two authorizations for one payment id, sent at once, are both settled.",
-        ids_side_by_side,
-        needs="world",
-    ),
-    concurrency(
-        "one-authorization-side-by-side",
-        "5/nonce-once",
-        "An authorization sent at once for two payment ids pays for both.",
-        authorizations_side_by_side,
-    ),
-    concurrency(
-        "debits-overwrite-each-other",
-        "5/session-debit",
-        "Released is read, raised and written back: of requests sent at once one is debited.",
-        debits_overwrite,
-    ),
-    concurrency(
-        "budget-asked-too-early",
-        "5/session-debit",
-        "The budget is compared first and debited later: requests sent at once overdraw it.",
-        unlocked,
-        middleware(compared_too_early, QUOTE),
-    ),
-    concurrency(
-        "two-sessions-side-by-side",
-        "3/deposit-makes-session",
-        "A paid request sent several times at once opens a session each time.",
-        sessions_side_by_side,
-    ),
-    concurrency(
-        "receipts-are-mixed-up",
-        "4.1/receipt",
-        "The payment at work is a global variable: of payments sent at once, one gets the "
-        "receipt of another.",
-        mixed_up,
-    ),
-)

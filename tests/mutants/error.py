@@ -46,60 +46,30 @@ def refused(given: Answer | None) -> Change:
     return replies(PAY, change)
 
 
-ROWS = (
-    error(
-        "balance-in-the-chain's-words",
-        "7/insufficient-balance",
-        "A payer with an empty wallet gets the token's own text.",
-        texts({BALANCE: "ERC20: transfer amount exceeds balance"}),
-    ),
-    error(
-        "signature-in-lower-case",
-        "7/invalid-signature",
-        'The error of a bad signature is "invalid signature".',
-        texts({INVALID_SIGNATURE: "invalid signature"}),
-    ),
-    error(
-        "nonce-in-the-facilitator's-words",
-        "7/nonce-already-used",
-        'The error of a replay is "Authorization already used".',
-        texts({NONCE_USED: "Authorization already used"}),
-    ),
-    error(
-        "expired-in-other-words",
-        "7/authorization-expired",
-        'The error of a late authorization is "Authorization has expired".',
-        texts({EXPIRED: "Authorization has expired"}),
-    ),
-    error(
-        "settled-in-other-words",
-        "7/payment-already-settled",
-        'The error of a used payment id is "Payment already processed".',
-        texts({ALREADY_SETTLED: "Payment already processed"}),
-    ),
-    error(
-        "two-texts-exchanged",
-        "7/nonce-already-used 7/payment-already-settled",
-        "The texts for a used nonce and a used payment id are exchanged.",
-        texts({NONCE_USED: ALREADY_SETTLED, ALREADY_SETTLED: NONCE_USED}),
-    ),
-    error(
-        "late-is-a-bad-signature",
-        "7/authorization-expired",
-        'The error of a late authorization is "Invalid signature".',
-        texts({EXPIRED: INVALID_SIGNATURE}),
-    ),
-    error(
-        "one-text-for-all",
-        ALL_TEXTS,
-        'The error of every refusal is "Payment failed".',
-        refused(answer(400, {"error": "Payment failed"})),
-    ),
-    error(
-        "refused-with-200",
-        ALL_TEXTS,
-        "A refusal is a 200 with success false.",
-        refused(None),
-        broad="every refused settlement looks like an accepted one",
-    ),
-)
+# --- the defects ---
+
+error("balance-in-the-chain's-words", "7/insufficient-balance",
+    "A payer with an empty wallet gets the token's own text.",
+    texts({BALANCE: "ERC20: transfer amount exceeds balance"}))  # fmt: skip
+error("signature-in-lower-case", "7/invalid-signature",
+    'The error of a bad signature is "invalid signature".',
+    texts({INVALID_SIGNATURE: "invalid signature"}))  # fmt: skip
+error("nonce-in-the-facilitator's-words", "7/nonce-already-used",
+    'The error of a replay is "Authorization already used".',
+    texts({NONCE_USED: "Authorization already used"}))  # fmt: skip
+error("expired-in-other-words", "7/authorization-expired",
+    'The error of a late authorization is "Authorization has expired".',
+    texts({EXPIRED: "Authorization has expired"}))  # fmt: skip
+error("settled-in-other-words", "7/payment-already-settled",
+    'The error of a used payment id is "Payment already processed".',
+    texts({ALREADY_SETTLED: "Payment already processed"}))  # fmt: skip
+error("two-texts-exchanged", "7/nonce-already-used 7/payment-already-settled",
+    "The texts for a used nonce and a used payment id are exchanged.",
+    texts({NONCE_USED: ALREADY_SETTLED, ALREADY_SETTLED: NONCE_USED}))  # fmt: skip
+error("late-is-a-bad-signature", "7/authorization-expired",
+    'The error of a late authorization is "Invalid signature".',
+    texts({EXPIRED: INVALID_SIGNATURE}))  # fmt: skip
+error("one-text-for-all", ALL_TEXTS, 'The error of every refusal is "Payment failed".',
+    refused(answer(400, {"error": "Payment failed"})))  # fmt: skip
+error("refused-with-200", ALL_TEXTS, "A refusal is a 200 with success false.", refused(None),
+    broad="every refused settlement looks like an accepted one")  # fmt: skip

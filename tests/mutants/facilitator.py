@@ -47,50 +47,27 @@ class CanceledIsUnused(Wrapper):
         return altered(state, is_used=False, use=None) if is_canceled else state
 
 
-ROWS = (
-    facilitator(
-        "payer-sends-it-himself",
-        "1/payer-pays-no-gas",
-        "The transaction is sent from the payer's account, which pays the gas.",
-        on_facilitator(sent_by_the_payer),
-    ),
-    facilitator(
-        "amount-is-not-compared",
-        "5/exact-amount",
-        "An authorization of another amount than was required is settled.",
-        leave_out("verification", "5/exact-amount"),
-    ),
-    facilitator(
-        "recipient-is-not-compared",
-        "5/exact-recipient",
-        "An authorization that pays another account is settled.",
-        leave_out("verification", "5/exact-recipient"),
-    ),
-    facilitator(
-        "signature-is-not-recovered",
-        "5/signature-proves 4.1/verify-signature 7/invalid-signature",
-        "Whoever signed, the authorization is settled.",
-        leave_out("verification", "5/signature-proves"),
-        leave_out("transfer", "5/signature-proves"),
-    ),
-    facilitator(
-        "window-has-no-beginning",
-        "5/window",
-        "An authorization is settled before validAfter.",
-        leave_out("transfer", "5/window-opens"),
-    ),
-    facilitator(
-        "window-has-no-end",
-        "5/window 7/authorization-expired",
-        "An authorization is settled after validBefore.",
-        leave_out("transfer", "5/window-closes"),
-    ),
-    facilitator(
-        "nonce-is-good-for-ever",
-        "5/nonce-once 7/nonce-already-used",
-        "A nonce that was cancelled is used all the same.",
-        leave_out("transfer", "5/nonce-once"),
-        collaborator(rpc=CanceledIsUnused),
-        needs="world",
-    ),
-)
+# --- the defects ---
+
+facilitator("payer-sends-it-himself", "1/payer-pays-no-gas",
+    "The transaction is sent from the payer's account, which pays the gas.",
+    on_facilitator(sent_by_the_payer))  # fmt: skip
+facilitator("amount-is-not-compared", "5/exact-amount",
+    "An authorization of another amount than was required is settled.",
+    leave_out("verification", "5/exact-amount"))  # fmt: skip
+facilitator("recipient-is-not-compared", "5/exact-recipient",
+    "An authorization that pays another account is settled.",
+    leave_out("verification", "5/exact-recipient"))  # fmt: skip
+facilitator("signature-is-not-recovered",
+    "5/signature-proves 4.1/verify-signature 7/invalid-signature",
+    "Whoever signed, the authorization is settled.",
+    leave_out("verification", "5/signature-proves"),
+    leave_out("transfer", "5/signature-proves"))  # fmt: skip
+facilitator("window-has-no-beginning", "5/window", "An authorization is settled before validAfter.",
+    leave_out("transfer", "5/window-opens"))  # fmt: skip
+facilitator("window-has-no-end", "5/window 7/authorization-expired",
+    "An authorization is settled after validBefore.",
+    leave_out("transfer", "5/window-closes"))  # fmt: skip
+facilitator("nonce-is-good-for-ever", "5/nonce-once 7/nonce-already-used",
+    "A nonce that was cancelled is used all the same.", leave_out("transfer", "5/nonce-once"),
+    collaborator(rpc=CanceledIsUnused))  # fmt: skip

@@ -25,7 +25,7 @@ from tests.mutants.middleware import (
 )
 from tests.mutants.paying import PAY
 from tests.mutants.required import requirements
-from tests.mutants.session_defects import Refunds
+from tests.mutants.session import Refunds
 from tests.mutants.wrapper import Wrapper, collaborator
 from x402sim.protocol.crypto import keccak256
 from x402sim.protocol.header import PresentedPayment, json_of_header, present

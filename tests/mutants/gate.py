@@ -5,7 +5,7 @@ from typing import Any
 
 from tests.mutants.change import Change, all_of, setting
 from tests.mutants.middleware import Answer, Request, Serve, answer, let_in, middleware, requests
-from tests.mutants.mutant import Kind
+from tests.mutants.mutant import Kind, at, into
 from tests.mutants.wrapper import Wrapper, collaborator
 from x402sim.service.entitlements import Entitlement
 from x402sim.service.issue import QUOTE
@@ -13,13 +13,6 @@ from x402sim.service.state import Service
 from x402sim.world.assembly.recipe import Recipe
 
 gate = Kind("gate")
-
-
-async def free_to_get(_: Service, request: Request, serve: Serve) -> Answer:
-    """Answer GET with the content."""
-    if (request.method, request.path) == ("GET", QUOTE):
-        return answer(200, {"quote": {"pair": "BTC-USD"}})
-    return await serve(request)
 
 
 def ids_open(when: Callable[[Service, str], bool]) -> Change:
@@ -32,29 +25,6 @@ def ids_open(when: Callable[[Service, str], bool]) -> Change:
             return when(self.service, payment_id) or self.inner.grants(payment_id, *of)
 
     return collaborator(entitlements=Opens)
-
-
-class PendingOpens(Wrapper):
-    """A store that grants as long as the facilitator may move the money of a payment."""
-
-    def grants(self, payment_id: str, resource: str) -> bool:
-        stored = self.inner.get(payment_id)
-        if stored is None or stored.record.resource_url != resource:
-            return False
-        is_unknown = stored.record.status == "pending" and stored.may_move
-        return is_unknown or stored.record.status == "settled"
-
-
-class ClaimOpens(Wrapper):
-    """A store whose claims are entitlements at once."""
-
-    def insert_pending(self, claim: Any) -> Any:
-        claimed = self.inner.insert_pending(claim)
-        if claimed is not None:
-            now_ms = self.service.clock.now_ms()
-            paid = Entitlement(claim.payment_id, claim.issued.resource, "", now_ms)
-            self.service.entitlements.add(paid)
-        return claimed
 
 
 def ids_are_alike(key: Callable[[str], str]) -> Change:
@@ -85,28 +55,105 @@ def ids_are_alike(key: Callable[[str], str]) -> Change:
     return change
 
 
-class GrantsNothing(Wrapper):
-    """A store that is never asked whether a payment grants."""
-
-    def grants(self, *_: Any) -> bool:
-        return False
-
-
-class NeverAdds(Wrapper):
-    """A cache in which nothing is put."""
-
-    def add(self, _: Any) -> None:
-        return
-
-
 def is_unknown(service: Service, request: Request) -> bool:
     """Tell whether a request names a session that does not exist."""
     session_id = request.headers.get("x-session-id")
     return session_id is not None and service.store.sessions.get(session_id) is None
 
 
+# --- the defects ---
+
+gate("unpaid-is-served", "1/unpaid-402", "The content is served without any proof of payment.",
+    let_in(QUOTE, lambda service, request: True))  # fmt: skip
+
+
+@gate.defect("free-to-get", "kit/7/other-methods", at("/"))
+async def free_to_get(_: Service, request: Request, serve: Serve) -> Answer:
+    """The gate guards POST only: GET serves the content."""
+    if (request.method, request.path) == ("GET", QUOTE):
+        return answer(200, {"quote": {"pair": "BTC-USD"}})
+    return await serve(request)
+
+
+gate("any-id-opens", "5/stored-records", "Whatever begins with pay_ is a proof of payment.",
+    ids_open(lambda service, payment_id: payment_id.startswith("pay_")),
+    broad="whatever is refused is served all the same")  # fmt: skip
+gate("issued-id-opens", "5/stored-records",
+    "A payment id opens as soon as it is issued, paid or not.",
+    ids_open(lambda service, payment_id: service.issuer.read(payment_id) is not None),
+    broad="whatever is refused is served all the same")  # fmt: skip
+
+
+@gate.defect("pending-id-opens", "5/stored-records", into("payments"))
+class PendingOpens(Wrapper):
+    """A payment opens while its settlement is still unknown."""
+
+    def grants(self, payment_id: str, resource: str) -> bool:
+        stored = self.inner.get(payment_id)
+        if stored is None or stored.record.resource_url != resource:
+            return False
+        is_unknown = stored.record.status == "pending" and stored.may_move
+        return is_unknown or stored.record.status == "settled"
+
+
+@gate.defect(
+    "verified-id-opens",
+    "4.1/order",
+    into("payments"),
+    broad="whatever was verified and not settled is served",
+)
+class ClaimOpens(Wrapper):
+    """The entitlement is cached once the payment is claimed, before any money moves."""
+
+    def insert_pending(self, claim: Any) -> Any:
+        claimed = self.inner.insert_pending(claim)
+        if claimed is not None:
+            now_ms = self.service.clock.now_ms()
+            paid = Entitlement(claim.payment_id, claim.issued.resource, "", now_ms)
+            self.service.entitlements.add(paid)
+        return claimed
+
+
+gate("id-in-any-case", "5/stored-records",
+    "Payment ids are compared without regard to upper and lower case.",
+    ids_are_alike(str.lower))  # fmt: skip
+gate("beginning-of-an-id-opens", "5/stored-records", "The first letters of a paid id are enough.",
+    ids_are_alike(lambda payment_id: payment_id[:40]))  # fmt: skip
+
+
+@gate.defect("forgotten-after-a-day", "3/record-outlives-cache", into("payments"))
+class GrantsNothing(Wrapper):
+    """Only the cache is asked: after 24 hours, who has paid is kept out."""
+
+    def grants(self, *_: Any) -> bool:
+        return False
+
+
+@gate.defect("never-cached", "4.1/cache", into("entitlements"))
+class NeverAdds(Wrapper):
+    """The entitlement is not cached: every request reads the database."""
+
+    def add(self, _: Any) -> None:
+        return
+
+
+gate("cached-for-a-month", "8/cache-lifetime 3/discarded-after-24h",
+    "Cached entitlements live thirty days.",
+    setting(entitlement_lifetime_s=30 * 86400))  # fmt: skip
+gate("cached-for-an-hour", "8/cache-lifetime", "Cached entitlements live one hour.",
+    setting(entitlement_lifetime_s=3600))  # fmt: skip
+gate("swept-once-a-day", "8/cache-sweep", "Expired entitlements are cleared once a day.",
+    setting(entitlement_sweep_s=86400))  # fmt: skip
+gate("session-header-is-not-read", "1/session-no-402",
+    "X-Session-Id is ignored: who has a session gets a 402 all the same.",
+    requests(QUOTE, lambda request: request.having(x_session_id=None)))  # fmt: skip
+gate("any-session-opens", "5/session-condition", "A session that does not exist is served.",
+    let_in(QUOTE, is_unknown))  # fmt: skip
+
+
+@gate.defect("payment-is-good-once", "5/cache-first")
 def good_once(recipe: Recipe) -> Recipe:
-    """Let a payment be presented once; a session lasts as ever."""
+    """A payment opens its resource once."""
     used: set[str] = set()
 
     class Unused(Wrapper):
@@ -123,112 +170,3 @@ def good_once(recipe: Recipe) -> Recipe:
 
     unused = collaborator(entitlements=Unused, payments=Unused)
     return all_of(unused, middleware(handler, QUOTE))(recipe)
-
-
-ROWS = (
-    gate(
-        "unpaid-is-served",
-        "1/unpaid-402",
-        "The content is served without any proof of payment.",
-        let_in(QUOTE, lambda service, request: True),
-    ),
-    gate(
-        "free-to-get",
-        "kit/7/other-methods",
-        "The gate guards POST only: GET serves the content.",
-        middleware(free_to_get),
-    ),
-    gate(
-        "any-id-opens",
-        "5/stored-records",
-        "Whatever begins with pay_ is a proof of payment.",
-        ids_open(lambda service, payment_id: payment_id.startswith("pay_")),
-        broad="whatever is refused is served all the same",
-    ),
-    gate(
-        "issued-id-opens",
-        "5/stored-records",
-        "A payment id opens as soon as it is issued, paid or not.",
-        ids_open(lambda service, payment_id: service.issuer.read(payment_id) is not None),
-        broad="whatever is refused is served all the same",
-    ),
-    gate(
-        "pending-id-opens",
-        "5/stored-records",
-        "A payment opens while its settlement is still unknown.",
-        collaborator(payments=PendingOpens),
-        needs="world",
-    ),
-    gate(
-        "verified-id-opens",
-        "4.1/order",
-        "The entitlement is cached once the payment is claimed, before any money moves.",
-        collaborator(payments=ClaimOpens),
-        broad="whatever was verified and not settled is served",
-    ),
-    gate(
-        "id-in-any-case",
-        "5/stored-records",
-        "Payment ids are compared without regard to upper and lower case.",
-        ids_are_alike(str.lower),
-    ),
-    gate(
-        "beginning-of-an-id-opens",
-        "5/stored-records",
-        "The first letters of a paid id are enough.",
-        ids_are_alike(lambda payment_id: payment_id[:40]),
-    ),
-    gate(
-        "forgotten-after-a-day",
-        "3/record-outlives-cache",
-        "Only the cache is asked: after 24 hours, who has paid is kept out.",
-        collaborator(payments=GrantsNothing),
-        needs="clock",
-    ),
-    gate(
-        "never-cached",
-        "4.1/cache",
-        "The entitlement is not cached: every request reads the database.",
-        collaborator(entitlements=NeverAdds),
-        needs="clock world",
-    ),
-    gate(
-        "cached-for-a-month",
-        "8/cache-lifetime 3/discarded-after-24h",
-        "Cached entitlements live thirty days.",
-        setting(entitlement_lifetime_s=30 * 86400),
-        needs="clock world",
-    ),
-    gate(
-        "cached-for-an-hour",
-        "8/cache-lifetime",
-        "Cached entitlements live one hour.",
-        setting(entitlement_lifetime_s=3600),
-        needs="clock world",
-    ),
-    gate(
-        "swept-once-a-day",
-        "8/cache-sweep",
-        "Expired entitlements are cleared once a day.",
-        setting(entitlement_sweep_s=86400),
-        needs="clock world",
-    ),
-    gate(
-        "session-header-is-not-read",
-        "1/session-no-402",
-        "X-Session-Id is ignored: who has a session gets a 402 all the same.",
-        requests(QUOTE, lambda request: request.having(x_session_id=None)),
-    ),
-    gate(
-        "any-session-opens",
-        "5/session-condition",
-        "A session that does not exist is served.",
-        let_in(QUOTE, is_unknown),
-    ),
-    gate(
-        "payment-is-good-once",
-        "5/cache-first",
-        "A payment opens its resource once.",
-        good_once,
-    ),
-)

@@ -1,4 +1,4 @@
-"""In which services must the suite find nothing? Each keeps the specification, in its own way.
+"""Honest services, in which the suite must find nothing: each keeps the specification, in its way.
 
 Our own service, each of its decisions switched, a slow one, and services as others could
 have written them: other spellings, other bodies, other habits where the specification is
@@ -60,6 +60,11 @@ class Honest:
         return all_of(*self.changes)(recipe)
 
 
+def honest(name: str, *changes: Change, **how: Any) -> Honest:
+    """Return a service with these changes, judged in this way."""
+    return Honest(name=name, changes=changes, **how)
+
+
 def own_target() -> Target:
     """Return the description of our own service."""
     file = folder() / "targets" / OWN
@@ -72,13 +77,9 @@ def own_target() -> Target:
     )
 
 
-def everywhere(change: Callable[[Any], Any]) -> tuple[Change, ...]:
+def everywhere(change: Callable[[Any], Any]) -> Change:
     """Change every JSON body, whatever its status."""
-
-    def of_object(it: Any) -> Any:
-        return change(it) if isinstance(it, dict) else None
-
-    return (answers(None, "/", of_object),)
+    return answers(None, "/", lambda it: change(it) if isinstance(it, dict) else None)
 
 
 def reversed_keys(it: Any) -> Any:
@@ -107,7 +108,7 @@ def switched() -> Iterator[Honest]:
     other = alternatives()
     for each in fields(Decisions):
         decisions = Decisions(**{each.name: getattr(other, each.name)})
-        yield Honest(name=f"decision {each.name}", decisions=decisions)
+        yield honest(f"decision {each.name}", decisions=decisions)
 
 
 def nothing_beside(request: Request) -> Request:
@@ -185,114 +186,84 @@ SLOW = constant(0.1)
 HONEST: dict[str, Honest] = {
     each.name: each
     for each in (
-        Honest(name="to the letter", sweep_s=Settings.session_sweep_s),
-        Honest(name="with its own target", own_target=True),
+        honest("to the letter", sweep_s=Settings.session_sweep_s),
+        honest("with its own target", own_target=True),
         *switched(),
-        Honest(name="every decision switched", decisions=alternatives()),
-        Honest(name="200 ms a request", latency={"service": SLOW}),
-        Honest(
-            name="200 ms a request, and the world too",
+        honest("every decision switched", decisions=alternatives()),
+        honest("200 ms a request", latency={"service": SLOW}),
+        honest(
+            "200 ms a request, and the world too",
             latency=dict.fromkeys(("service", "facilitator", "explorer", "rpc"), SLOW),
         ),
-        *(Honest(name=f"seed {seed}", seed=seed) for seed in (2, 3, 4)),
-        Honest(name="more fields", changes=everywhere(lambda it: {"apiVersion": 3, **it})),
-        Honest(name="keys in another order", changes=everywhere(reversed_keys)),
-        Honest(name="errors as problem details", changes=everywhere(as_problem)),
-        Honest(name="errors as objects", changes=everywhere(as_object)),
-        Honest(
-            name="addresses in lower case",
-            changes=(requirements(payTo=str.lower, asset=str.lower),),
+        *(honest(f"seed {seed}", seed=seed) for seed in (2, 3, 4)),
+        honest("more fields", everywhere(lambda it: {"apiVersion": 3, **it})),
+        honest("keys in another order", everywhere(reversed_keys)),
+        honest("errors as problem details", everywhere(as_problem)),
+        honest("errors as objects", everywhere(as_object)),
+        honest("addresses in lower case", requirements(payTo=str.lower, asset=str.lower)),
+        honest("ids as UUIDs", ids(lambda luck, *_: f"pay_{_uuid(luck[:16])}")),
+        honest(
+            "ids that begin with the time",
+            ids(lambda luck, expires_s, n: f"pay_{expires_s:x}{luck[:10].hex()}"),
         ),
-        Honest(name="ids as UUIDs", changes=(ids(lambda luck, *_: f"pay_{_uuid(luck[:16])}"),)),
-        Honest(
-            name="ids that begin with the time",
-            changes=(ids(lambda luck, expires_s, n: f"pay_{expires_s:x}{luck[:10].hex()}"),),
+        honest(
+            "ids that begin alike",
+            ids(lambda luck, *_: f"pay_live_eyJhbGciOiJIUzI1NiJ9.{luck[:16].hex()}"),
         ),
-        Honest(
-            name="ids that begin alike",
-            changes=(ids(lambda luck, *_: f"pay_live_eyJhbGciOiJIUzI1NiJ9.{luck[:16].hex()}"),),
+        honest(
+            "session under another name",
+            answers(
+                201, "/api/sessions", lambda it: {"data": {"session": {"id": it["sessionId"]}}}
+            ),
         ),
-        Honest(
-            name="session under another name",
-            changes=(
-                answers(
-                    201, "/api/sessions", lambda it: {"data": {"session": {"id": it["sessionId"]}}}
+        honest("a bare list of agents", answers(200, "/api/agents", lambda it: it["agents"])),
+        honest(
+            "a list of agents' names",
+            answers(
+                200, "/api/agents", lambda it: {"agents": [each["name"] for each in it["agents"]]}
+            ),
+        ),
+        honest(
+            "any description may come back", settlement_rule("2.1/description", lambda case: True)
+        ),
+        honest(
+            "addresses compared to the letter",
+            settlement_rule(
+                "2.1/pay-to", lambda case: case.requirements.pay_to == case.issued.pay_to
+            ),
+            settlement_rule("2.1/asset", lambda case: case.requirements.asset == case.issued.asset),
+        ),
+        honest("no other fields taken", requests(PAY, nothing_beside)),
+        honest("hex headers only", unreadable_if(prefix=False)),
+        honest(
+            "whole prices",
+            answers(
+                200,
+                "/api/perp/quote",
+                lambda it: it["quote"].update(
+                    entryPrice=int(it["quote"]["entryPrice"]) + 1, fundingRate=0
                 ),
             ),
         ),
-        Honest(
-            name="a bare list of agents",
-            changes=(answers(200, "/api/agents", lambda it: it["agents"]),),
-        ),
-        Honest(
-            name="a list of agents' names",
-            changes=(
-                answers(
-                    200,
-                    "/api/agents",
-                    lambda it: {"agents": [each["name"] for each in it["agents"]]},
-                ),
-            ),
-        ),
-        Honest(
-            name="any description may come back",
-            changes=(settlement_rule("2.1/description", lambda case: True),),
-        ),
-        Honest(
-            name="addresses compared to the letter",
-            changes=(
-                settlement_rule(
-                    "2.1/pay-to", lambda case: case.requirements.pay_to == case.issued.pay_to
-                ),
-                settlement_rule(
-                    "2.1/asset", lambda case: case.requirements.asset == case.issued.asset
-                ),
-            ),
-        ),
-        Honest(name="no other fields taken", changes=(requests(PAY, nothing_beside),)),
-        Honest(name="hex headers only", changes=(unreadable_if(prefix=False),)),
-        Honest(
-            name="whole prices",
-            changes=(
-                answers(
-                    200,
-                    "/api/perp/quote",
-                    lambda it: it["quote"].update(
-                        entryPrice=int(it["quote"]["entryPrice"]) + 1, fundingRate=0
-                    ),
-                ),
-            ),
-        ),
-        Honest(name="in no hurry", sweep_s=300),
-        Honest(name="refusals are final", changes=(answers(None, PAY, every_refusal_is_final),)),
-        Honest(name="errors are texts only", changes=(answers(None, PAY, nothing_more_is_said),)),
-        Honest(name="no claim after a refusal", changes=(collaborator(payments=ForgetsRefusals),)),
-        Honest(name="the chain is asked afterwards", changes=(asked_afterwards,)),
-        Honest(name="as it was before", own_target=True, changes=BEFORE),
-        Honest(
-            name="the explorer is asked until a block is deep",
-            changes=(collaborator(rpc=AsksTheExplorer),),
-        ),
-        Honest(name="any block is deep", changes=(setting(final_depth=0),)),
-        Honest(name="blocks are deep late", changes=(setting(final_depth=90),)),
-        Honest(
-            name="what is sent back is ignored",
-            changes=(middleware(ignoring_what_comes_back, PAY),),
-        ),
-        *(Honest(name=name, changes=changes) for name, changes in FORMS.items()),
-        Honest(
-            name="records and sessions inside",
+        honest("in no hurry", sweep_s=300),
+        honest("refusals are final", answers(None, PAY, every_refusal_is_final)),
+        honest("errors are texts only", answers(None, PAY, nothing_more_is_said)),
+        honest("no claim after a refusal", collaborator(payments=ForgetsRefusals)),
+        honest("the chain is asked afterwards", asked_afterwards),
+        honest("as it was before", *BEFORE, own_target=True),
+        honest("the explorer is asked until a block is deep", collaborator(rpc=AsksTheExplorer)),
+        honest("any block is deep", setting(final_depth=0)),
+        honest("blocks are deep late", setting(final_depth=90)),
+        honest("what is sent back is ignored", middleware(ignoring_what_comes_back, PAY)),
+        *(honest(name, *changes) for name, changes in FORMS.items()),
+        honest(
+            "records and sessions inside",
+            answers(200, "/api/payments/", lambda it: {"data": [it]}),
+            answers(200, "/api/sessions/", lambda it: {"session": it}),
             own_target=True,
-            changes=(
-                answers(200, "/api/payments/", lambda it: {"data": [it]}),
-                answers(200, "/api/sessions/", lambda it: {"session": it}),
-            ),
         ),
         *(
-            Honest(
-                name=f"any {field} may come back",
-                changes=(settlement_rule(f"2.1/{field}", lambda case: True),),
-            )
+            honest(f"any {field} may come back", settlement_rule(f"2.1/{field}", lambda case: True))
             for field in ("timeout", "resource")
         ),
     )

@@ -6,7 +6,7 @@ import msgspec
 
 from tests.mutants.change import setting
 from tests.mutants.middleware import answers
-from tests.mutants.mutant import Kind
+from tests.mutants.mutant import Kind, into
 from tests.mutants.reconciliation import FAR_S
 from tests.mutants.settlement import RECORD
 from tests.mutants.wrapper import Wrapper, altered, collaborator
@@ -20,53 +20,6 @@ from x402sim.world.assembly.recipe import Recipe
 indexer = Kind("indexer")
 EVERY = 10**6
 """More records than there are."""
-
-
-class OldestFirst(Wrapper):
-    """A store that gives the oldest records first."""
-
-    def unindexed(self, limit: int) -> list[Any]:
-        return list(reversed(self.inner.unindexed(EVERY)))[:limit]
-
-
-class AsksAgain(Wrapper):
-    """A store that gives the newest record in any case."""
-
-    newest: int | None = None
-
-    def mark_settled(self, attempt: int, *of: Any) -> bool:
-        is_settled: bool = self.inner.mark_settled(attempt, *of)
-        if is_settled:
-            self.newest = attempt
-        return is_settled
-
-    def unindexed(self, limit: int) -> list[Any]:
-        batch = list(self.inner.unindexed(limit))
-        if self.newest in (None, *(stored.attempt for stored in batch)):
-            return batch
-        return [self.inner.attempt(self.newest), *batch][:limit]
-
-
-class AsksForAllAgain(Wrapper):
-    """A store that gives the newest records, whether they have a block or not."""
-
-    settled: tuple[int, ...] = ()
-
-    def mark_settled(self, attempt: int, *of: Any) -> bool:
-        is_settled: bool = self.inner.mark_settled(attempt, *of)
-        if is_settled:
-            self.settled = (attempt, *self.settled)
-        return is_settled
-
-    def unindexed(self, limit: int) -> list[Any]:
-        return [self.inner.attempt(attempt) for attempt in self.settled[:limit]]
-
-
-class NextBlock(Wrapper):
-    """A store that writes the number of the next block."""
-
-    def set_block(self, attempt: int, tx_hash: str, block_number: int, **of: Any) -> None:
-        self.inner.set_block(attempt, tx_hash, block_number + 1, **of)
 
 
 def as_recorded(service: Service, tx_hash: str, block_number: int) -> OnChain | None:
@@ -103,8 +56,83 @@ class LooksOnce(Wrapper):
         return []
 
 
+# --- the defects ---
+
+indexer("never-runs", "1/indexer", "The indexer does not run within years.",
+    setting(indexer_interval_s=10**9))  # fmt: skip
+indexer("runs-every-hour", "8/indexer-interval", "The indexer runs every hour.",
+    setting(indexer_interval_s=3600))  # fmt: skip
+indexer("runs-all-the-time", "8/indexer-interval", "The indexer runs every ten seconds.",
+    setting(indexer_interval_s=10))  # fmt: skip
+
+
+@indexer.defect("oldest-first", "8/indexer-batch", into("payments"))
+class OldestFirst(Wrapper):
+    """The oldest records are completed first."""
+
+    def unindexed(self, limit: int) -> list[Any]:
+        return list(reversed(self.inner.unindexed(EVERY)))[:limit]
+
+
+indexer("batch-of-a-thousand", "8/indexer-batch", "A run takes a thousand records.",
+    setting(indexer_batch=1000))  # fmt: skip
+
+
+@indexer.defect("asks-again", "8/indexer-query", into("payments"))
+class AsksAgain(Wrapper):
+    """The newest record is asked for again, though it has a block."""
+
+    newest: int | None = None
+
+    def mark_settled(self, attempt: int, *of: Any) -> bool:
+        is_settled: bool = self.inner.mark_settled(attempt, *of)
+        if is_settled:
+            self.newest = attempt
+        return is_settled
+
+    def unindexed(self, limit: int) -> list[Any]:
+        batch = list(self.inner.unindexed(limit))
+        if self.newest in (None, *(stored.attempt for stored in batch)):
+            return batch
+        return [self.inner.attempt(self.newest), *batch][:limit]
+
+
+@indexer.defect("asks-for-all-again", "8/indexer-query", into("payments"))
+class AsksForAllAgain(Wrapper):
+    """Every run takes the newest records, although they have a block."""
+
+    settled: tuple[int, ...] = ()
+
+    def mark_settled(self, attempt: int, *of: Any) -> bool:
+        is_settled: bool = self.inner.mark_settled(attempt, *of)
+        if is_settled:
+            self.settled = (attempt, *self.settled)
+        return is_settled
+
+    def unindexed(self, limit: int) -> list[Any]:
+        return [self.inner.attempt(attempt) for attempt in self.settled[:limit]]
+
+
+indexer("never-asks", "8/indexer-query", "The explorer is not asked: every record is in block 1.",
+    collaborator(explorer=NeverAsks, payments=LooksOnce))  # fmt: skip
+
+
+@indexer.defect("next-block", "2.4/block-null", into("payments"))
+class NextBlock(Wrapper):
+    """The block that is stored is the one after the transaction's."""
+
+    def set_block(self, attempt: int, tx_hash: str, block_number: int, **of: Any) -> None:
+        self.inner.set_block(attempt, tx_hash, block_number + 1, **of)
+
+
+indexer("unknown-is-block-zero", "8/indexer-query",
+    "A transaction that the explorer does not know yet is stored in block 0.",
+    collaborator(explorer=UnknownIsIn, payments=LooksOnce))  # fmt: skip
+
+
+@indexer.defect("unknown-is-failed", "8/indexer-query")
 def unknown_has_failed(recipe: Recipe) -> Recipe:
-    """Take transactions that the explorer does not know yet for failed, and their nonces too."""
+    """A payment that the explorer does not know yet has failed: who has paid is kept out."""
     unknown: set[str] = set()
 
     class HasFailed(Wrapper):
@@ -128,8 +156,9 @@ def unknown_has_failed(recipe: Recipe) -> Recipe:
     return collaborator(explorer=HasFailed, rpc=IsOver)(recipe)
 
 
+@indexer.defect("one-failure-ends-the-run", "8/indexer-query", into("explorer"))
 class FailureEndsTheRun(Wrapper):
-    """Fails in a way that the indexer does not expect."""
+    """After one transaction that the explorer fails on, the older ones are not asked for."""
 
     async def transaction(self, tx_hash: str) -> OnChain | None:
         try:
@@ -139,15 +168,17 @@ class FailureEndsTheRun(Wrapper):
         return found
 
 
+@indexer.defect("reputation-stays", "6/reputation", into("payments"))
 class ReputationStays(Wrapper):
-    """A store that does not count."""
+    """Reputations are not updated after payments were matched."""
 
     def update_reputation(self, reputation: Reputation) -> None:
         return
 
 
+@indexer.defect("status-is-indexed", "3/record-outlives-cache", into("payments"))
 class StatusIsIndexed(Wrapper):
-    """A store in which the status of a record with a block is "indexed"."""
+    """The indexer writes the status "indexed", which grants nothing once the cache is empty."""
 
     def get(self, payment_id: str) -> Any:
         stored = self.inner.get(payment_id)
@@ -164,114 +195,13 @@ class StatusIsIndexed(Wrapper):
         return
 
 
-ROWS = (
-    indexer(
-        "never-runs",
-        "1/indexer",
-        "The indexer does not run within years.",
-        setting(indexer_interval_s=10**9),
-        needs="clock record",
-    ),
-    indexer(
-        "runs-every-hour",
-        "8/indexer-interval",
-        "The indexer runs every hour.",
-        setting(indexer_interval_s=3600),
-        needs="clock world",
-    ),
-    indexer(
-        "runs-all-the-time",
-        "8/indexer-interval",
-        "The indexer runs every ten seconds.",
-        setting(indexer_interval_s=10),
-        needs="clock world",
-    ),
-    indexer(
-        "oldest-first",
-        "8/indexer-batch",
-        "The oldest records are completed first.",
-        collaborator(payments=OldestFirst),
-        needs="clock world",
-    ),
-    indexer(
-        "batch-of-a-thousand",
-        "8/indexer-batch",
-        "A run takes a thousand records.",
-        setting(indexer_batch=1000),
-        needs="clock world",
-    ),
-    indexer(
-        "asks-again",
-        "8/indexer-query",
-        "The newest record is asked for again, though it has a block.",
-        collaborator(payments=AsksAgain),
-        needs="clock world",
-    ),
-    indexer(
-        "asks-for-all-again",
-        "8/indexer-query",
-        "Every run takes the newest records, although they have a block.",
-        collaborator(payments=AsksForAllAgain),
-        needs="clock world",
-    ),
-    indexer(
-        "never-asks",
-        "8/indexer-query",
-        "The explorer is not asked: every record is in block 1.",
-        collaborator(explorer=NeverAsks, payments=LooksOnce),
-        needs="clock world",
-    ),
-    indexer(
-        "next-block",
-        "2.4/block-null",
-        "The block that is stored is the one after the transaction's.",
-        collaborator(payments=NextBlock),
-        needs="clock record",
-    ),
-    indexer(
-        "unknown-is-block-zero",
-        "8/indexer-query",
-        "A transaction that the explorer does not know yet is stored in block 0.",
-        collaborator(explorer=UnknownIsIn, payments=LooksOnce),
-        needs="clock world record",
-    ),
-    indexer(
-        "unknown-is-failed",
-        "8/indexer-query",
-        "A payment that the explorer does not know yet has failed: who has paid is kept out.",
-        unknown_has_failed,
-        needs="clock world",
-    ),
-    indexer(
-        "one-failure-ends-the-run",
-        "8/indexer-query",
-        "After one transaction that the explorer fails on, the older ones are not asked for.",
-        collaborator(explorer=FailureEndsTheRun),
-        needs="clock world",
-    ),
-    indexer(
-        "reputation-stays",
-        "6/reputation",
-        "Reputations are not updated after payments were matched.",
-        collaborator(payments=ReputationStays),
-        needs="clock world agents",
-    ),
-    indexer(
-        "status-is-indexed",
-        "3/record-outlives-cache",
-        'The indexer writes the status "indexed", which grants nothing once the cache is empty.',
-        collaborator(payments=StatusIsIndexed),
-        needs="clock",
-    ),
-    indexer(
-        "block-as-text",
-        "2.4/block-null",
-        "The block number of a record is a string of hex digits.",
-        answers(
-            200,
-            RECORD,
-            lambda it: it.update(block_number=it["block_number"] and hex(it["block_number"])),
-        ),
-        needs="clock record",
+indexer(
+    "block-as-text",
+    "2.4/block-null",
+    "The block number of a record is a string of hex digits.",
+    answers(
+        200,
+        RECORD,
+        lambda it: it.update(block_number=it["block_number"] and hex(it["block_number"])),
     ),
 )

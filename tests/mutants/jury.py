@@ -1,4 +1,4 @@
-"""What does the suite say of each mutant, and of the honest services?"""
+"""The jury: runs the suite against mutants and honest services, and judges its verdicts."""
 
 import logging
 import os

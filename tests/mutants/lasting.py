@@ -5,6 +5,7 @@ from typing import Any
 from tests.mutants.change import Change, all_of
 from tests.mutants.gate import gate
 from tests.mutants.middleware import Answer, Request, Serve, answer, middleware
+from tests.mutants.mutant import into
 from tests.mutants.paying import PAY
 from tests.mutants.required import required, requirements
 from tests.mutants.session import session
@@ -48,43 +49,6 @@ def deposit_shows(**fields: str) -> Change:
     return change
 
 
-class KnowsThePayer(Wrapper):
-    """A store whose records grant whatever their payer has paid for."""
-
-    def mark_settled(self, attempt: int, *of: Any) -> bool:
-        is_settled: bool = self.inner.mark_settled(attempt, *of)
-        record = self.inner.attempt(attempt).record
-        self.paid = {*self.paid, (record.from_address, record.resource_url)}
-        return is_settled
-
-    paid: set[tuple[str, str]] = set()
-
-    def grants(self, payment_id: str, resource: str) -> bool:
-        stored = self.inner.get(payment_id)
-        is_settled = stored is not None and stored.record.status == "settled"
-        if is_settled and (stored.record.from_address, resource) in self.paid:
-            return True
-        return bool(self.inner.grants(payment_id, resource))
-
-
-def forgets(recipe: Recipe) -> Recipe:
-    """Forget payments soon: the cached entitlement and the record."""
-    served_ms: dict[str, int] = {}
-
-    class Forgets(Wrapper):
-        """A cache, or a store, that grants for a while only."""
-
-        def grants(self, payment_id: str, *of: Any) -> bool:
-            stored = self.service.store.payments.get(payment_id)
-            now_ms = self.service.clock.now_ms()
-            if stored is not None:
-                served_ms.setdefault(payment_id, stored.record.timestamp)
-            age_ms = now_ms - served_ms.get(payment_id, now_ms)
-            return age_ms < FORGETS_MS and bool(self.inner.grants(payment_id, *of))
-
-    return collaborator(entitlements=Forgets, payments=Forgets)(recipe)
-
-
 class SessionsInMemory(Wrapper):
     """A store whose sessions are gone when the service has restarted."""
 
@@ -105,22 +69,62 @@ class SessionsInMemory(Wrapper):
         return deposit is not None and bool(deposit.record.timestamp > self.begun_ms)
 
 
-def sessions_in_memory(recipe: Recipe) -> Recipe:
-    """Keep sessions in memory, which a restart empties."""
-    stores: list[SessionsInMemory] = []
+# --- the defects ---
 
-    def made(inner: Any, service: Service) -> SessionsInMemory:
-        store = SessionsInMemory(inner, service)
-        if stores:
-            store.begun_ms = service.clock.now_ms()
-        stores.append(store)
-        return store
-
-    return collaborator(sessions=made)(recipe)
+required("no-description", "2.1/description-shown", "A 402 has no description.",
+    requirements(description=None))  # fmt: skip
+required("deposit-on-another-network", "4.4/deposit-402", "The 402 of a deposit names the mainnet.",
+    deposit_shows(network="cronos-mainnet"))  # fmt: skip
+required("deposit-for-the-quote", "4.4/deposit-402",
+    "The 402 of a deposit has the resource of a quote.", deposit_shows(resource=QUOTE))  # fmt: skip
 
 
+@gate.defect("what-the-payer-has-paid-opens", "5/resource-binding", into("payments"))
+class KnowsThePayer(Wrapper):
+    """A payment opens whatever its payer has paid for with another one."""
+
+    def mark_settled(self, attempt: int, *of: Any) -> bool:
+        is_settled: bool = self.inner.mark_settled(attempt, *of)
+        record = self.inner.attempt(attempt).record
+        self.paid = {*self.paid, (record.from_address, record.resource_url)}
+        return is_settled
+
+    paid: set[tuple[str, str]] = set()
+
+    def grants(self, payment_id: str, resource: str) -> bool:
+        stored = self.inner.get(payment_id)
+        is_settled = stored is not None and stored.record.status == "settled"
+        if is_settled and (stored.record.from_address, resource) in self.paid:
+            return True
+        return bool(self.inner.grants(payment_id, resource))
+
+
+@gate.defect(
+    "payments-are-forgotten",
+    "5/stored-records",
+    broad="whatever looks at a payment after minutes finds nothing",
+)
+def forgets(recipe: Recipe) -> Recipe:
+    """Cached entitlement and record are dropped after a hundred seconds."""
+    served_ms: dict[str, int] = {}
+
+    class Forgets(Wrapper):
+        """A cache, or a store, that grants for a while only."""
+
+        def grants(self, payment_id: str, *of: Any) -> bool:
+            stored = self.service.store.payments.get(payment_id)
+            now_ms = self.service.clock.now_ms()
+            if stored is not None:
+                served_ms.setdefault(payment_id, stored.record.timestamp)
+            age_ms = now_ms - served_ms.get(payment_id, now_ms)
+            return age_ms < FORGETS_MS and bool(self.inner.grants(payment_id, *of))
+
+    return collaborator(entitlements=Forgets, payments=Forgets)(recipe)
+
+
+@session.defect("ids-count-up-from-1000", "kit/2.6/session-ids")
 def counting(recipe: Recipe) -> Recipe:
-    """Number the sessions, from 1000 on."""
+    """Session ids are session_1000, session_1001 and so on."""
     real: dict[str, str] = {}
 
     def shown(session_id: str) -> str:
@@ -142,50 +146,16 @@ def counting(recipe: Recipe) -> Recipe:
     return all_of(middleware(rename, QUOTE), middleware(rename, SESSIONS))(recipe)
 
 
-ROWS = (
-    required(
-        "no-description",
-        "2.1/description-shown",
-        "A 402 has no description.",
-        requirements(description=None),
-    ),
-    required(
-        "deposit-on-another-network",
-        "4.4/deposit-402",
-        "The 402 of a deposit names the mainnet.",
-        deposit_shows(network="cronos-mainnet"),
-    ),
-    required(
-        "deposit-for-the-quote",
-        "4.4/deposit-402",
-        "The 402 of a deposit has the resource of a quote.",
-        deposit_shows(resource=QUOTE),
-    ),
-    gate(
-        "what-the-payer-has-paid-opens",
-        "5/resource-binding",
-        "A payment opens whatever its payer has paid for with another one.",
-        collaborator(payments=KnowsThePayer),
-    ),
-    gate(
-        "payments-are-forgotten",
-        "5/stored-records",
-        "Cached entitlement and record are dropped after a hundred seconds.",
-        forgets,
-        needs="clock",
-        broad="whatever looks at a payment after minutes finds nothing",
-    ),
-    session(
-        "ids-count-up-from-1000",
-        "kit/2.6/session-ids",
-        "Session ids are session_1000, session_1001 and so on.",
-        counting,
-    ),
-    session(
-        "sessions-in-memory",
-        "kit/5/session-survives-restart",
-        "After a restart, no session is known.",
-        sessions_in_memory,
-        needs="clock",
-    ),
-)
+@session.defect("sessions-in-memory", "kit/5/session-survives-restart")
+def sessions_in_memory(recipe: Recipe) -> Recipe:
+    """After a restart, no session is known."""
+    stores: list[SessionsInMemory] = []
+
+    def made(inner: Any, service: Service) -> SessionsInMemory:
+        store = SessionsInMemory(inner, service)
+        if stores:
+            store.begun_ms = service.clock.now_ms()
+        stores.append(store)
+        return store
+
+    return collaborator(sessions=made)(recipe)

@@ -17,7 +17,7 @@ from tests.mutants.middleware import (
     replies,
     requests,
 )
-from tests.mutants.mutant import Kind
+from tests.mutants.mutant import Kind, at
 from tests.mutants.paying import PAY, OtherIds, authorization
 from x402sim.protocol.money import MAX_STORED
 from x402sim.protocol.refusals import RequestError
@@ -40,19 +40,6 @@ def unreadable_if(prefix: bool) -> Change:
         return request.sending({**request.json, "paymentHeader": "unreadable"})
 
     return requests(PAY, change)
-
-
-def no_id_needed(recipe: Recipe) -> Recipe:
-    """Settle a payment without a payment id under a new one."""
-    other = OtherIds()
-
-    async def handler(_: Service, request: Request, serve: Serve) -> Answer:
-        body = request.json
-        if not isinstance(body, dict) or body.get("paymentId") is not None:
-            return await serve(request)
-        return await other.settled_anew(request.sending({**body, "paymentId": ""}), serve)
-
-    return middleware(handler, PAY)(recipe)
 
 
 def crashes_over_its_body(path: str) -> Change:
@@ -96,12 +83,6 @@ def has_no_leverage(request: Request) -> bool:
     return isinstance(order, dict) and order.get("leverage") == 0
 
 
-async def divided_by_leverage(_: Service, request: Request, serve: Serve) -> Answer:
-    """Fail where an order is refused for its leverage of zero."""
-    reply = await serve(request)
-    return CRASHED if reply.status == 400 and has_no_leverage(request) else reply
-
-
 def is_no_base64(request: Request) -> bool:
     """Tell whether a payment id in the headers is not base64."""
     try:
@@ -112,75 +93,61 @@ def is_no_base64(request: Request) -> bool:
     return False
 
 
-ROWS = (
-    malformed(
-        "base64-only",
-        "2.3/hex-header",
-        "A payment header is taken in base64 only, not in 0x-hex.",
-        unreadable_if(prefix=True),
-    ),
-    malformed(
-        "description-must-come-back",
-        "2.1/description",
-        "Requirements are refused unless the description is sent back.",
-        settlement_rule(
-            "2.1/description",
-            lambda case: case.requirements.description == case.issued.description,
-        ),
-    ),
-    malformed(
-        "id-may-be-missing",
-        "4.1/validate",
-        "A payment without a payment id is settled under a new one.",
-        no_id_needed,
-        needs="world",
-    ),
-    malformed(
-        "pay-falls-over-its-body",
-        "kit/7/malformed-body",
-        "A settlement whose body is not what it should be is an internal error.",
-        crashes_over_its_body(PAY),
-    ),
-    malformed(
-        "trace-in-the-answer",
-        "kit/7/malformed-body",
-        "The reason of a 400 is the stack trace.",
-        answers(400, "/", with_trace),
-    ),
-    malformed(
-        "header-falls-over-its-letters",
-        "kit/7/malformed-header",
-        "A payment header that is neither hex nor base64 is an internal error.",
-        crashes(PAY, is_unreadable),
-    ),
-    malformed(
-        "deadline-overflows",
-        "kit/7/malformed-header",
-        "A validBefore beyond 64 bits, which the token allows, is an internal error.",
-        crashes(PAY, is_late_for_64_bits),
-    ),
-    malformed(
-        "budget-overflows",
-        "kit/7/malformed-body",
-        "A maxSpend beyond 64 bits is an internal error.",
-        crashes(SESSIONS, is_large_for_64_bits),
-    ),
-    malformed(
-        "session-falls-over-its-body",
-        "kit/7/malformed-body",
-        "A request for a session whose body is not what it should be is an internal error.",
-        crashes_over_its_body(SESSIONS),
-    ),
-    malformed(
-        "leverage-of-zero",
-        "kit/7/malformed-paid",
-        "A paid request with a leverage of zero is divided by it.",
-        middleware(divided_by_leverage, QUOTE),
-    ),
-    malformed(
-        "proof-falls-over-its-letters",
-        "kit/7/malformed-proof",
-        "A payment id that is not base64 is an internal error.",
-        crashes(QUOTE, is_no_base64),
+# --- the defects ---
+
+malformed("base64-only", "2.3/hex-header",
+    "A payment header is taken in base64 only, not in 0x-hex.",
+    unreadable_if(prefix=True))  # fmt: skip
+malformed(
+    "description-must-come-back",
+    "2.1/description",
+    "Requirements are refused unless the description is sent back.",
+    settlement_rule(
+        "2.1/description", lambda case: case.requirements.description == case.issued.description
     ),
 )
+
+
+@malformed.defect("id-may-be-missing", "4.1/validate")
+def no_id_needed(recipe: Recipe) -> Recipe:
+    """A payment without a payment id is settled under a new one."""
+    other = OtherIds()
+
+    async def handler(_: Service, request: Request, serve: Serve) -> Answer:
+        body = request.json
+        if not isinstance(body, dict) or body.get("paymentId") is not None:
+            return await serve(request)
+        return await other.settled_anew(request.sending({**body, "paymentId": ""}), serve)
+
+    return middleware(handler, PAY)(recipe)
+
+
+malformed("pay-falls-over-its-body", "kit/7/malformed-body",
+    "A settlement whose body is not what it should be is an internal error.",
+    crashes_over_its_body(PAY))  # fmt: skip
+malformed("trace-in-the-answer", "kit/7/malformed-body", "The reason of a 400 is the stack trace.",
+    answers(400, "/", with_trace))  # fmt: skip
+malformed("header-falls-over-its-letters", "kit/7/malformed-header",
+    "A payment header that is neither hex nor base64 is an internal error.",
+    crashes(PAY, is_unreadable))  # fmt: skip
+malformed("deadline-overflows", "kit/7/malformed-header",
+    "A validBefore beyond 64 bits, which the token allows, is an internal error.",
+    crashes(PAY, is_late_for_64_bits))  # fmt: skip
+malformed("budget-overflows", "kit/7/malformed-body",
+    "A maxSpend beyond 64 bits is an internal error.",
+    crashes(SESSIONS, is_large_for_64_bits))  # fmt: skip
+malformed("session-falls-over-its-body", "kit/7/malformed-body",
+    "A request for a session whose body is not what it should be is an internal error.",
+    crashes_over_its_body(SESSIONS))  # fmt: skip
+
+
+@malformed.defect("leverage-of-zero", "kit/7/malformed-paid", at(QUOTE))
+async def divided_by_leverage(_: Service, request: Request, serve: Serve) -> Answer:
+    """A paid request with a leverage of zero is divided by it."""
+    reply = await serve(request)
+    return CRASHED if reply.status == 400 and has_no_leverage(request) else reply
+
+
+malformed("proof-falls-over-its-letters", "kit/7/malformed-proof",
+    "A payment id that is not base64 is an internal error.",
+    crashes(QUOTE, is_no_base64))  # fmt: skip

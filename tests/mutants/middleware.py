@@ -1,4 +1,4 @@
-"""How is a defect put around the service's application, where only HTTP is seen?
+"""Defects around the service's application, where only HTTP is seen.
 
 A handler gets the service, the request and the way to have it served; it may change the
 request, serve it twice, change the answer, or give one of its own.

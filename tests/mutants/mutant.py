@@ -1,22 +1,32 @@
-"""What is one row: a defect, the clauses it breaks, and how it is made."""
+"""A row of the matrix: a defect of our own service, the clauses it breaks, and how it is made.
 
+A row is a call of its `Kind`, such as `session("never-expires", …)`, or a decorator around the
+only code of the defect, whose docstring is then the row's sentence.
+"""
+
+import inspect
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeVar
 
 from tests.mutants.change import Change, all_of
+from tests.mutants.middleware import Handler, middleware
+from tests.mutants.wrapper import collaborator
 from x402sim.suite.check import DOCUMENT
 from x402sim.world.assembly.recipe import Recipe
 
 FEW = 6
 """How many other ids a defect may fail: more, and a failure would not lead to its cause."""
+Code = TypeVar("Code", bound=Callable[..., Any])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Mutant:
     """A deliberate defect of our own service.
 
     The checks of all `clauses` must fail ("kit/…" is a demand of the kit's own), and at
-    most a `FEW` others, unless it is `broad`, for the reason given. `needs` names what it
-    takes to see it: "world", "clock", or a need of the suite.
+    most a `FEW` others, unless it is `broad`, for the reason given.
     """
 
     name: str
@@ -24,7 +34,6 @@ class Mutant:
     clauses: tuple[str, ...]
     does: str
     changes: tuple[Change, ...]
-    needs: tuple[str, ...]
     broad: str
 
     @property
@@ -37,28 +46,45 @@ class Mutant:
         return all_of(*self.changes)(honest)
 
 
+MUTANTS: dict[str, Mutant] = {}
+"""Every defect, by its name; `tests.mutants.rows` has them all."""
+
+
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A class of defects; called, it makes one of them."""
+    """A class of defects; called, it adds one of them to `MUTANTS`."""
 
     name: str
 
     def __call__(
+        self, name: str, clauses: str, does: str, *changes: Change, broad: str = ""
+    ) -> None:
+        """Add a row; `clauses` are written with spaces between them."""
+        assert name not in MUTANTS, f"{name} comes twice"
+        MUTANTS[name] = Mutant(name, self.name, tuple(clauses.split()), does, changes, broad)
+
+    def defect(
         self,
         name: str,
         clauses: str,
-        does: str,
-        *changes: Change,
-        needs: str = "",
+        place: Callable[[Any], Change] = lambda change: change,
         broad: str = "",
-    ) -> Mutant:
-        """Make a row; `clauses` and `needs` are written with spaces between them."""
-        return Mutant(
-            name=name,
-            kind=self.name,
-            clauses=tuple(clauses.split()),
-            does=does,
-            changes=changes,
-            needs=tuple(needs.split()),
-            broad=broad,
-        )
+    ) -> Callable[[Code], Code]:
+        """Return a decorator that adds a row; `place` says where its code goes."""
+
+        def add(code: Code) -> Code:
+            does = " ".join((inspect.getdoc(code) or "").split())
+            self(name, clauses, does, place(code), broad=broad)
+            return code
+
+        return add
+
+
+def into(part: str) -> Callable[[Any], Change]:
+    """Put a wrapper around a collaborator of the service."""
+    return lambda wrapper: collaborator(**{part: wrapper})
+
+
+def at(path: str) -> Callable[[Handler], Change]:
+    """Let a handler deal with the requests below this path."""
+    return partial(middleware, path=path)

@@ -1,4 +1,4 @@
-"""What do defects of payment share? All of it over HTTP, with the service's own answers.
+"""What defects of payment share, all of it over HTTP, with the service's own answers.
 
 A payment that an honest service refuses is settled under a new payment id, which the
 answer then hides; later requests with the old id are served as if they had the new one.

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.mutants.change import Change
-from tests.mutants.mutant import Kind
+from tests.mutants.mutant import Kind, into
 from tests.mutants.settlement import made_up
 from tests.mutants.wrapper import Wrapper, altered, collaborator
 from x402sim.protocol.header import PresentedPayment
@@ -54,29 +54,6 @@ def lost_is_failed(when: Callable[[OutcomeUnknown], bool]) -> Change:
             return await self.inner.nonce_state(authorizer, nonce)
 
     return collaborator(facilitator=LostIsFailed, rpc=NotAskedOnce, payments=ForgetsRefusals)
-
-
-class LostIsSettled(Wrapper):
-    """Takes a lost answer for success."""
-
-    async def settle(self, payment: PresentedPayment, requirements: Any) -> Any:
-        try:
-            return await self.inner.settle(payment, requirements)
-        except OutcomeUnknown:
-            return made_up(payment, requirements)
-
-
-class NobodyAsks(Wrapper):
-    """Does not ask the chain about payments, once they were unused, only about refunds."""
-
-    async def nonce_state(self, authorizer: Any, nonce: bytes) -> Any:
-        payments = self.service.store.payments
-        for each in payments.pending(math.inf, 10**6):
-            pending = payments.attempt(each.attempt)
-            claimed = pending.authorization
-            if pending.seen_unused and claimed and claimed.nonce == nonce:
-                raise Unavailable("nobody asks the chain")
-        return await self.inner.nonce_state(authorizer, nonce)
 
 
 class FoundMakesNoSession(Wrapper):
@@ -135,81 +112,62 @@ def counts_as_paid(is_paid: Callable[[Any, Any], bool], *, canceled: bool = Fals
     return OtherUses
 
 
+# --- the defects ---
+
+reconciliation("lost-answer-is-a-failure", "kit/3/pending-resolved",
+    "A settlement whose answer is lost is forgotten: paid again, it is charged twice.",
+    lost_is_failed(lambda lost: True))  # fmt: skip
+
+
+@reconciliation.defect("lost-answer-is-a-success", "4.1/settle-on-chain", into("facilitator"))
+class LostIsSettled(Wrapper):
+    """A settlement whose answer is lost is granted, although no money may have moved."""
+
+    async def settle(self, payment: PresentedPayment, requirements: Any) -> Any:
+        try:
+            return await self.inner.settle(payment, requirements)
+        except OutcomeUnknown:
+            return made_up(payment, requirements)
+
+
+reconciliation("internal-error-is-a-failure", "kit/3/pending-resolved",
+    "A facilitator that answers 500 after it has settled is taken for one that has not.",
+    lost_is_failed(lambda lost: bool(re.search(r"\b5\d\d\b", str(lost)))))  # fmt: skip
+
+
+@reconciliation.defect("pending-for-ever", "kit/3/pending-resolved", into("rpc"))
+class NobodyAsks(Wrapper):
+    """Nobody asks the chain: a payment whose answer was lost stays pending."""
+
+    async def nonce_state(self, authorizer: Any, nonce: bytes) -> Any:
+        payments = self.service.store.payments
+        for each in payments.pending(math.inf, 10**6):
+            pending = payments.attempt(each.attempt)
+            claimed = pending.authorization
+            if pending.seen_unused and claimed and claimed.nonce == nonce:
+                raise Unavailable("nobody asks the chain")
+        return await self.inner.nonce_state(authorizer, nonce)
+
+
+reconciliation("lost-deposit-makes-no-session", "kit/3/pending-resolved",
+    "A deposit whose answer was lost is found on the chain, and no session comes of it.",
+    collaborator(rpc=Finds), collaborator(payments=FoundMakesNoSession))  # fmt: skip
+reconciliation("used-is-paid", "5/nonce-once", "A nonce that was cancelled counts as paid.",
+    collaborator(rpc=counts_as_paid(lambda wanted, moved: True, canceled=True)))  # fmt: skip
+reconciliation("any-transfer-counts", "kit/3/pending-resolved",
+    "A nonce that was used to pay another account counts as paid.",
+    collaborator(rpc=counts_as_paid(lambda wanted, moved: bool(moved))))  # fmt: skip
+reconciliation("any-amount-counts", "kit/3/pending-resolved",
+    "A nonce that was used to pay the merchant less counts as paid.",
+    collaborator(rpc=counts_as_paid(lambda wanted, moved: wanted[:2] in [it[:2] for it in moved])))  # fmt: skip
+
+
+@reconciliation.defect("unused-is-never-paid", "kit/3/pending-resolved", into("rpc"))
 class UnusedIsOver(Wrapper):
-    """Says of every nonce that is unused that its time is over."""
+    """A nonce that is still unused counts as never to be paid, while its transaction waits."""
 
     async def nonce_state(self, authorizer: Any, nonce: bytes) -> Any:
         state = await self.inner.nonce_state(authorizer, nonce)
         if state.is_used or authorizer == self.service.setup.wallet:
             return state
         return altered(state, head_s=FAR_S)
-
-
-ROWS = (
-    reconciliation(
-        "lost-answer-is-a-failure",
-        "kit/3/pending-resolved",
-        "A settlement whose answer is lost is forgotten: paid again, it is charged twice.",
-        lost_is_failed(lambda lost: True),
-        needs="world",
-    ),
-    reconciliation(
-        "lost-answer-is-a-success",
-        "4.1/settle-on-chain",
-        "A settlement whose answer is lost is granted, although no money may have moved.",
-        collaborator(facilitator=LostIsSettled),
-        needs="world",
-    ),
-    reconciliation(
-        "internal-error-is-a-failure",
-        "kit/3/pending-resolved",
-        "A facilitator that answers 500 after it has settled is taken for one that has not.",
-        lost_is_failed(lambda lost: bool(re.search(r"\b5\d\d\b", str(lost)))),
-        needs="world",
-    ),
-    reconciliation(
-        "pending-for-ever",
-        "kit/3/pending-resolved",
-        "Nobody asks the chain: a payment whose answer was lost stays pending.",
-        collaborator(rpc=NobodyAsks),
-        needs="world",
-    ),
-    reconciliation(
-        "lost-deposit-makes-no-session",
-        "kit/3/pending-resolved",
-        "A deposit whose answer was lost is found on the chain, and no session comes of it.",
-        collaborator(rpc=Finds),
-        collaborator(payments=FoundMakesNoSession),
-        needs="world",
-    ),
-    reconciliation(
-        "used-is-paid",
-        "5/nonce-once",
-        "A nonce that was cancelled counts as paid.",
-        collaborator(rpc=counts_as_paid(lambda wanted, moved: True, canceled=True)),
-        needs="world",
-    ),
-    reconciliation(
-        "any-transfer-counts",
-        "kit/3/pending-resolved",
-        "A nonce that was used to pay another account counts as paid.",
-        collaborator(rpc=counts_as_paid(lambda wanted, moved: bool(moved))),
-        needs="world",
-    ),
-    reconciliation(
-        "any-amount-counts",
-        "kit/3/pending-resolved",
-        "A nonce that was used to pay the merchant less counts as paid.",
-        collaborator(
-            rpc=counts_as_paid(lambda wanted, moved: wanted[:2] in [it[:2] for it in moved])
-        ),
-        needs="world",
-    ),
-    reconciliation(
-        "unused-is-never-paid",
-        "kit/3/pending-resolved",
-        "A nonce that is still unused counts as never to be paid, while its transaction waits.",
-        collaborator(rpc=UnusedIsOver),
-        needs="world",
-    ),
-)

@@ -85,8 +85,26 @@ def used_authorizations_pay(
     return change
 
 
+# --- the defects ---
+
+replay("authorization-pays-for-many", "7/nonce-already-used",
+    "An authorization that has paid for one id is found on the chain, and pays for another.",
+    used_authorizations_pay(lambda request, seen: True))  # fmt: skip
+replay("authorization-by-its-text", "5/nonce-once",
+    "Used authorizations are known by their header's text: another spelling passes.",
+    used_authorizations_pay(lambda request, seen: request.field("paymentHeader") != seen.header))  # fmt: skip
+replay(
+    "authorization-by-the-chain-alone",
+    "5/nonce-once",
+    "After any refusal the chain is asked for the authorization: with a broken signature, "
+    "one that has paid for an id pays for another.",
+    used_authorizations_pay(lambda request, seen: True, INVALID_SIGNATURE),
+)
+
+
+@replay.defect("paid-id-is-paid-again", "7/payment-already-settled")
 def used_ids_settle(recipe: Recipe) -> Recipe:
-    """Settle another authorization for an id that is paid."""
+    """A second authorization for a paid id is settled too: the payer is charged twice."""
     payments = Payments()
 
     async def handler(_: Service, request: Request, serve: Serve) -> Answer:
@@ -101,8 +119,9 @@ def used_ids_settle(recipe: Recipe) -> Recipe:
     return middleware(handler)(recipe)
 
 
+@replay.defect("paid-id-gets-its-receipt", "7/payment-already-settled")
 def used_ids_have_a_receipt(recipe: Recipe) -> Recipe:
-    """Answer another settlement of a paid id with the receipt of the first."""
+    """Settling a paid id once more is answered with its receipt."""
     payments = Payments()
 
     async def handler(_: Service, request: Request, serve: Serve) -> Answer:
@@ -113,40 +132,3 @@ def used_ids_have_a_receipt(recipe: Recipe) -> Recipe:
         return seen.receipt if reply.error == ALREADY_SETTLED and seen else reply
 
     return middleware(handler, PAY)(recipe)
-
-
-ROWS = (
-    replay(
-        "authorization-pays-for-many",
-        "7/nonce-already-used",
-        "An authorization that has paid for one id is found on the chain, and pays for another.",
-        used_authorizations_pay(lambda request, seen: True),
-    ),
-    replay(
-        "authorization-by-its-text",
-        "5/nonce-once",
-        "Used authorizations are known by their header's text: another spelling passes.",
-        used_authorizations_pay(
-            lambda request, seen: request.field("paymentHeader") != seen.header
-        ),
-    ),
-    replay(
-        "authorization-by-the-chain-alone",
-        "5/nonce-once",
-        "After any refusal the chain is asked for the authorization: with a broken signature, "
-        "one that has paid for an id pays for another.",
-        used_authorizations_pay(lambda request, seen: True, INVALID_SIGNATURE),
-    ),
-    replay(
-        "paid-id-is-paid-again",
-        "7/payment-already-settled",
-        "A second authorization for a paid id is settled too: the payer is charged twice.",
-        used_ids_settle,
-    ),
-    replay(
-        "paid-id-gets-its-receipt",
-        "7/payment-already-settled",
-        "Settling a paid id once more is answered with its receipt.",
-        used_ids_have_a_receipt,
-    ),
-)

@@ -17,7 +17,7 @@ from tests.mutants.middleware import (
     replies,
     statuses,
 )
-from tests.mutants.mutant import Kind
+from tests.mutants.mutant import Kind, into
 from tests.mutants.paying import PAY, with_id
 from tests.mutants.wrapper import Wrapper, collaborator
 from x402sim.protocol.crypto import checksum
@@ -87,23 +87,6 @@ class NoLuck(Stream):
         return bytes(n)
 
 
-class PaysTheToken(Wrapper):
-    """An issuer whose quotes are paid to the token's own address."""
-
-    def issue(self, *terms: Any) -> Any:
-        issued = self.inner.issue(*terms)
-        shown = self._paid_to_the_token(issued.payment_requirements)
-        return msgspec.structs.replace(issued, payment_requirements=shown)
-
-    def requirements(self, terms: Any) -> Any:
-        return self._paid_to_the_token(self.inner.requirements(terms))
-
-    def _paid_to_the_token(self, shown: Any) -> Any:
-        if shown.resource == SESSIONS:
-            return shown
-        return msgspec.structs.replace(shown, pay_to=shown.asset)
-
-
 def wrong_proof(change: Callable[[Request, Answer], Answer]) -> Change:
     """Change the 402 for a quote that was asked for with a payment id."""
 
@@ -121,199 +104,106 @@ def below_v1(path: str) -> str:
 
 API = (PAY, QUOTE, SESSIONS, AGENTS)
 
-ROWS = (
-    required(
-        "unpaid-is-401",
-        "1/unpaid-402",
-        "A request without proof of payment is answered 401.",
-        statuses(QUOTE, 402, 401),
-    ),
-    required(
-        "content-in-the-402",
-        "1/unpaid-402",
-        "The 402 already has the content in it.",
-        body(lambda it: it.update(quote={"pair": "BTC-USD", "entryPrice": 1.0})),
-        broad="every answer that refuses something has the content",
-    ),
-    required(
-        "unpaid-is-a-web-page",
-        "2.2/body",
-        "The 402 has a page of HTML for a body.",
-        replies(
-            QUOTE,
-            lambda _, it: page("<h1>Payment Required</h1>", 402) if it.status == 402 else it,
-        ),
-    ),
-    required(
-        "error-in-lower-case",
-        "2.2/body",
-        'The 402 says "payment required".',
-        body(lambda it: it.update(error="payment required")),
-    ),
-    required(
-        "no-message",
-        "2.2/body",
-        "The 402 has no message.",
-        body(lambda it: it.pop("message") and None),
-    ),
-    required(
-        "message-without-the-amount",
-        "2.2/body",
-        "The message of the 402 does not state the amount.",
-        body(lambda it: it.update(message="Payment is required")),
-    ),
-    required(
-        "message-in-tokens",
-        "2.2/body",
-        "The message states the amount in tokens, not in base units.",
-        body(lambda it: it.update(message="Payment of 0.01 USDC is required")),
-    ),
-    required(
-        "two-networks",
-        "2.2/body",
-        "The network beside the requirements is not the one in them.",
-        body(lambda it: it.update(network=it["network"].removesuffix("-testnet"))),
-    ),
-    required(
-        "no-payee",
-        "2.1/requirements",
-        "The requirements have no payTo.",
-        requirements(payTo=None),
-    ),
-    required(
-        "no-scheme",
-        "2.1/requirements",
-        "The requirements have no scheme.",
-        requirements(scheme=None),
-    ),
-    required(
-        "scheme-upto",
-        "2.1/scheme",
-        'The scheme is "upto".',
-        requirements(scheme="upto"),
-    ),
-    required(
-        "network-by-number",
-        "2.1/network",
-        "The network is named by its chain id.",
-        requirements(network="eip155:338"),
-        body(lambda it: it.update(network="eip155:338")),
-    ),
-    required(
-        "payee-is-the-token",
-        "2.1/pay-to",
-        "The payTo of a quote is the token's own address.",
-        collaborator(issuer=PaysTheToken),
-        needs="world",
-    ),
-    required(
-        "token-of-mainnet",
-        "2.1/asset",
-        "The asset on the testnet is the token of mainnet.",
-        requirements(asset=checksum(MAINNET.asset)),
-        needs="world",
-    ),
-    required(
-        "token-without-0x",
-        "2.1/asset",
-        "The asset is written without 0x.",
-        requirements(asset=lambda address: address[2:]),
-    ),
-    required(
-        "amount-as-a-number",
-        "2.1/amount",
-        "maxAmountRequired is a JSON number.",
-        requirements(maxAmountRequired=int),
-    ),
-    required(
-        "amount-in-tokens",
-        "2.1/amount",
-        "maxAmountRequired is in tokens, with a decimal point.",
-        requirements(maxAmountRequired=lambda amount: str(int(amount) / 10**6)),
-    ),
-    required(
-        "timeout-as-text",
-        "2.1/timeout",
-        "maxTimeoutSeconds is a string.",
-        requirements(maxTimeoutSeconds=str),
-    ),
-    required(
-        "timeout-of-a-minute",
-        "8/timeout",
-        "maxTimeoutSeconds is 60.",
-        setting(max_timeout_s=60),
-    ),
-    required(
-        "price-of-a-thousand",
-        "4.2/price 8/quote-price",
-        "A quote costs 1000 base units.",
-        setting(quote_price="0.001"),
-    ),
-    required(
-        "resource-is-a-url",
-        "2.1/resource",
-        "The resource is a whole URL.",
-        requirements(resource=lambda path: f"https://api.example{path}"),
-    ),
-    required(
-        "resource-with-a-slash",
-        "2.1/resource",
-        "The resource has a slash at its end, which the path has not.",
-        requirements(resource=lambda path: path + "/"),
-    ),
-    required(
-        "ids-count-up",
-        "kit/2.2/payment-id",
-        "Payment ids are pay_1, pay_2, …: whoever has one can guess another payer's.",
-        ids(lambda luck, expires_s, n: f"pay_{n}"),
-    ),
-    required(
-        "ids-are-times",
-        "kit/2.2/payment-id",
-        "A payment id is the time at which it was issued, and a count.",
-        ids(lambda luck, expires_s, n: f"pay_{expires_s}{n:03}"),
-    ),
-    required(
-        "ids-come-again",
-        "2.2/payment-id",
-        "Two requests for the same resource in the same second get the same payment id.",
-        collaborator(issuer=lambda _, service: Issuer(service.setup, NoLuck())),
-    ),
-    required(
-        "ids-with-another-prefix",
-        "2.2/payment-id",
-        "Payment ids begin with payment_.",
-        ids(lambda luck, expires_s, n: f"payment_{luck[:20].hex()}"),
-    ),
-    required(
-        "ids-of-four-digits",
-        "kit/2.2/payment-id",
-        "The opaque part of a payment id has sixteen bits, so all of them can be tried.",
-        ids(lambda luck, expires_s, n: f"pay_{n * 40503 % 2**16:04x}"),
-    ),
-    required(
-        "ids-of-the-payers-choice",
-        "kit/2.2/payment-id",
-        "The 402 for an unknown payment id gives that very id, which anybody may have chosen.",
-        wrong_proof(lambda request, it: with_id(it, request.headers["x-payment-id"])),
-    ),
-    required(
-        "wrong-proof-is-403",
-        "7/payment-required",
-        "An unknown payment id is answered 403, without requirements.",
-        wrong_proof(lambda *_: answer(403, {"error": "Payment invalid"})),
-        broad="every check that sees that nothing was paid for expects a 402",
-    ),
-    required(
-        "wrong-proof-has-another-402",
-        "7/payment-required",
-        "The 402 for an unknown payment id has only an error text for a body.",
-        wrong_proof(lambda *_: answer(402, {"error": "Payment not found"})),
-    ),
-    required(
-        "paths-with-a-version",
-        "1/unpaid-402",
-        "Everything is served below /v1.",
-        paths(lambda path: below_v1(path) if path in API or path.startswith("/v1/") else path),
+
+# --- the defects ---
+
+required("unpaid-is-401", "1/unpaid-402", "A request without proof of payment is answered 401.",
+    statuses(QUOTE, 402, 401))  # fmt: skip
+required("content-in-the-402", "1/unpaid-402", "The 402 already has the content in it.",
+    body(lambda it: it.update(quote={"pair": "BTC-USD", "entryPrice": 1.0})),
+    broad="every answer that refuses something has the content")  # fmt: skip
+required(
+    "unpaid-is-a-web-page",
+    "2.2/body",
+    "The 402 has a page of HTML for a body.",
+    replies(
+        QUOTE, lambda _, it: page("<h1>Payment Required</h1>", 402) if it.status == 402 else it
     ),
 )
+required("error-in-lower-case", "2.2/body", 'The 402 says "payment required".',
+    body(lambda it: it.update(error="payment required")))  # fmt: skip
+required(
+    "no-message", "2.2/body", "The 402 has no message.", body(lambda it: it.pop("message") and None)
+)
+required("message-without-the-amount", "2.2/body",
+    "The message of the 402 does not state the amount.",
+    body(lambda it: it.update(message="Payment is required")))  # fmt: skip
+required("message-in-tokens", "2.2/body",
+    "The message states the amount in tokens, not in base units.",
+    body(lambda it: it.update(message="Payment of 0.01 USDC is required")))  # fmt: skip
+required("two-networks", "2.2/body", "The network beside the requirements is not the one in them.",
+    body(lambda it: it.update(network=it["network"].removesuffix("-testnet"))))  # fmt: skip
+required(
+    "no-payee", "2.1/requirements", "The requirements have no payTo.", requirements(payTo=None)
+)
+required(
+    "no-scheme", "2.1/requirements", "The requirements have no scheme.", requirements(scheme=None)
+)
+required("scheme-upto", "2.1/scheme", 'The scheme is "upto".', requirements(scheme="upto"))
+required("network-by-number", "2.1/network", "The network is named by its chain id.",
+    requirements(network="eip155:338"),
+    body(lambda it: it.update(network="eip155:338")))  # fmt: skip
+
+
+@required.defect("payee-is-the-token", "2.1/pay-to", into("issuer"))
+class PaysTheToken(Wrapper):
+    """The payTo of a quote is the token's own address."""
+
+    def issue(self, *terms: Any) -> Any:
+        issued = self.inner.issue(*terms)
+        shown = self._paid_to_the_token(issued.payment_requirements)
+        return msgspec.structs.replace(issued, payment_requirements=shown)
+
+    def requirements(self, terms: Any) -> Any:
+        return self._paid_to_the_token(self.inner.requirements(terms))
+
+    def _paid_to_the_token(self, shown: Any) -> Any:
+        if shown.resource == SESSIONS:
+            return shown
+        return msgspec.structs.replace(shown, pay_to=shown.asset)
+
+
+required("token-of-mainnet", "2.1/asset", "The asset on the testnet is the token of mainnet.",
+    requirements(asset=checksum(MAINNET.asset)))  # fmt: skip
+required("token-without-0x", "2.1/asset", "The asset is written without 0x.",
+    requirements(asset=lambda address: address[2:]))  # fmt: skip
+required("amount-as-a-number", "2.1/amount", "maxAmountRequired is a JSON number.",
+    requirements(maxAmountRequired=int))  # fmt: skip
+required("amount-in-tokens", "2.1/amount", "maxAmountRequired is in tokens, with a decimal point.",
+    requirements(maxAmountRequired=lambda amount: str(int(amount) / 10**6)))  # fmt: skip
+required("timeout-as-text", "2.1/timeout", "maxTimeoutSeconds is a string.",
+    requirements(maxTimeoutSeconds=str))  # fmt: skip
+required("timeout-of-a-minute", "8/timeout", "maxTimeoutSeconds is 60.", setting(max_timeout_s=60))
+required("price-of-a-thousand", "4.2/price 8/quote-price", "A quote costs 1000 base units.",
+    setting(quote_price="0.001"))  # fmt: skip
+required("resource-is-a-url", "2.1/resource", "The resource is a whole URL.",
+    requirements(resource=lambda path: f"https://api.example{path}"))  # fmt: skip
+required("resource-with-a-slash", "2.1/resource",
+    "The resource has a slash at its end, which the path has not.",
+    requirements(resource=lambda path: path + "/"))  # fmt: skip
+required("ids-count-up", "kit/2.2/payment-id",
+    "Payment ids are pay_1, pay_2, …: whoever has one can guess another payer's.",
+    ids(lambda luck, expires_s, n: f"pay_{n}"))  # fmt: skip
+required("ids-are-times", "kit/2.2/payment-id",
+    "A payment id is the time at which it was issued, and a count.",
+    ids(lambda luck, expires_s, n: f"pay_{expires_s}{n:03}"))  # fmt: skip
+required("ids-come-again", "2.2/payment-id",
+    "Two requests for the same resource in the same second get the same payment id.",
+    collaborator(issuer=lambda _, service: Issuer(service.setup, NoLuck())))  # fmt: skip
+required("ids-with-another-prefix", "2.2/payment-id", "Payment ids begin with payment_.",
+    ids(lambda luck, expires_s, n: f"payment_{luck[:20].hex()}"))  # fmt: skip
+required("ids-of-four-digits", "kit/2.2/payment-id",
+    "The opaque part of a payment id has sixteen bits, so all of them can be tried.",
+    ids(lambda luck, expires_s, n: f"pay_{n * 40503 % 2**16:04x}"))  # fmt: skip
+required("ids-of-the-payers-choice", "kit/2.2/payment-id",
+    "The 402 for an unknown payment id gives that very id, which anybody may have chosen.",
+    wrong_proof(lambda request, it: with_id(it, request.headers["x-payment-id"])))  # fmt: skip
+required("wrong-proof-is-403", "7/payment-required",
+    "An unknown payment id is answered 403, without requirements.",
+    wrong_proof(lambda *_: answer(403, {"error": "Payment invalid"})),
+    broad="every check that sees that nothing was paid for expects a 402")  # fmt: skip
+required("wrong-proof-has-another-402", "7/payment-required",
+    "The 402 for an unknown payment id has only an error text for a body.",
+    wrong_proof(lambda *_: answer(402, {"error": "Payment not found"})))  # fmt: skip
+required("paths-with-a-version", "1/unpaid-402", "Everything is served below /v1.",
+    paths(lambda path: below_v1(path) if path in API or path.startswith("/v1/") else path))  # fmt: skip

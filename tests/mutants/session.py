@@ -1,243 +1,343 @@
 """Defects of sessions: the deposit, the budget, expiry and refund."""
 
-from tests.mutants.budgets import sessions
-from tests.mutants.change import decision, settlement_rule
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from tests.mutants.budgets import Budgets, is_session, sessions
+from tests.mutants.change import Change, decision, settlement_rule
 from tests.mutants.middleware import (
+    Answer,
+    Request,
+    Serve,
+    answer,
     answers,
+    free,
     let_in,
     middleware,
     replies,
     requests,
     unlocked,
 )
-from tests.mutants.mutant import Kind
-from tests.mutants.session_defects import (
-    TOKEN,
-    DebitsHalf,
-    DebitsTwice,
-    LastUnitRefused,
-    NeverDebits,
-    OwesEachPayerOnce,
-    OwesNothing,
-    OwesTheDeposit,
-    OwesTheMerchant,
-    RefundsTwice,
-    RefundsWithANewNonce,
-    any_payment,
-    back_to_life,
-    budget_of_the_body,
-    debited_at_once,
-    deposit,
-    has_expired,
-    one_more,
-    sess,
-    two_digits,
-    without_deposit,
-    without_end,
-)
-from tests.mutants.wrapper import collaborator
+from tests.mutants.mutant import Kind, at, into
+from tests.mutants.wrapper import Wrapper, altered, collaborator
+from x402sim.protocol.crypto import checksum, keccak256, sign
+from x402sim.protocol.eip3009 import transfer_digest
+from x402sim.protocol.header import PresentedPayment, encode_header, present
+from x402sim.protocol.money import to_base
 from x402sim.service.issue import QUOTE, SESSIONS
+from x402sim.service.state import Service
 
 session = Kind("session")
+TOKEN = 10**6
+"""Base units of one token."""
 
-ROWS = (
-    session(
-        "budget-through-a-float",
-        "4.4/max-spend",
-        "maxSpend is multiplied as a float and cut: 8.20 loses a base unit.",
-        deposit(lambda amount: int(amount / TOKEN * TOKEN)),
-    ),
-    session(
-        "cents-through-a-float",
-        "4.4/max-spend",
-        "maxSpend is brought to cents as a float and cut: 0.29 loses a cent.",
-        deposit(lambda amount: int(amount / TOKEN * 100) * 10**4),
-    ),
-    session(
-        "third-digit-is-dropped",
-        "kit/4.4/max-spend",
-        "A maxSpend of 1.009 is taken for 1.00.",
-        requests(SESSIONS, two_digits),
-    ),
-    session(
-        "deposit-of-one-token",
-        "4.4/max-spend",
-        "The deposit is 1.00, whatever maxSpend says.",
-        deposit(lambda amount: TOKEN),
-    ),
-    session(
-        "deposit-may-be-less",
+
+# --- the deposit ---------------------------------------------------------------------
+
+
+def deposit(change: Callable[[int], int]) -> Change:
+    """Ask for another deposit than maxSpend says; both in base units."""
+
+    class OtherDeposit(Wrapper):
+        """An issuer that computes deposits in this way."""
+
+        def issue(self, resource: str, amount_base: int, *of: Any) -> Any:
+            amount = change(amount_base) if resource == SESSIONS else amount_base
+            return self.inner.issue(resource, amount, *of)
+
+    return collaborator(issuer=OtherDeposit)
+
+
+def two_digits(request: Request) -> Request:
+    """Return a request for a session with maxSpend cut to two digits after the point."""
+    max_spend = request.field("maxSpend")
+    if "." not in max_spend:
+        return request
+    return request.sending({**request.json, "maxSpend": max_spend[: max_spend.find(".") + 3]})
+
+
+def without_deposit(_: Request, reply: Answer) -> Answer:
+    """Answer a request for a session with one, instead of a 402."""
+    return answer(201, {"sessionId": "session_" + "0" * 40}) if reply.status == 402 else reply
+
+
+# --- budgets -------------------------------------------------------------------------
+
+
+async def budget_of_the_body(_: Service, budgets: Budgets, asked: Request, reply: Answer) -> Answer:
+    """Let a session have the maxSpend of the repeated request."""
+    if is_session(reply):
+        amount_base = to_base(asked.field("maxSpend"), 6)
+        if amount_base > int(reply.json["deposited"]):
+            budgets.open(reply.json["sessionId"], amount_base)
+        else:
+            budgets.close(reply.json["sessionId"])
+    return reply
+
+
+async def one_more(_: Service, budgets: Budgets, __: Request, reply: Answer) -> Answer:
+    """Open one more session from the same deposit."""
+    return another(budgets, reply) if is_session(reply) else reply
+
+
+def another(budgets: Budgets, reply: Answer) -> Answer:
+    """Return a new session with the budget that the one in an answer had at first."""
+    session_id = f"{reply.json['sessionId']}_{len(budgets)}"
+    return answer(reply.status, budgets.open(session_id, int(reply.json["deposited"])))
+
+
+async def any_payment(service: Service, budgets: Budgets, asked: Request, reply: Answer) -> Answer:
+    """Open a session with the budget of the 402, if its payment id has paid for anything."""
+    stored = service.store.payments.get(asked.headers["x-payment-id"])
+    if reply.status != 402 or stored is None or stored.record.status != "settled":
+        return reply
+    amount = reply.json["paymentRequirements"]["maxAmountRequired"]
+    session_id = f"session_{len(budgets)}_{stored.record.payment_id}"
+    return answer(201, budgets.open(session_id, int(amount)))
+
+
+async def back_to_life(_: Service, budgets: Budgets, __: Request, reply: Answer) -> Answer:
+    """Let an expired session be spent again."""
+    if is_session(reply) and reply.json["status"] != "active":
+        budgets.open(reply.json["sessionId"], int(reply.json["remaining"]))
+    return reply
+
+
+def sess(change: Callable[[str], str]) -> Callable[[Request], Request]:
+    """Return a change of the session id in a request's headers."""
+
+    def changed(request: Request) -> Request:
+        session_id = request.headers.get("x-session-id")
+        return request if session_id is None else request.having(x_session_id=change(session_id))
+
+    return changed
+
+
+async def without_end(service: Service, request: Request, serve: Serve) -> Answer:
+    """Serve a session once more although its budget is spent."""
+    reply = await serve(request)
+    found = service.store.sessions.get(request.headers.get("x-session-id", ""))
+    is_spent = reply.status == 402 and found is not None and found.status == "active"
+    return await serve(free(request)) if is_spent else reply
+
+
+# --- the end -------------------------------------------------------------------------
+
+
+def has_expired(service: Service, request: Request) -> bool:
+    """Tell whether a request names a session whose time has passed."""
+    found = service.store.sessions.get(request.headers.get("x-session-id", ""))
+    return found is not None and found.expires_ms <= service.clock.now_ms()
+
+
+class Refunds(Wrapper):
+    """A facilitator for which refunds can be signed again, with other nonces or amounts."""
+
+    def _signed(
+        self, payment: PresentedPayment, nonce: bytes, value: int | None = None
+    ) -> PresentedPayment | None:
+        """Return a refund with another nonce, and another amount; None if it is no refund."""
+        auth, setup = payment.authorization, self.service.setup
+        if auth is None or auth.from_ != setup.wallet:
+            return None
+        other = replace(auth, nonce=nonce, value=auth.value if value is None else value)
+        signature = sign(transfer_digest(other, setup.network.domain), setup.key)
+        return present(encode_header(other, signature, setup.network))
+
+
+# --- the defects ---
+
+session("budget-through-a-float", "4.4/max-spend",
+    "maxSpend is multiplied as a float and cut: 8.20 loses a base unit.",
+    deposit(lambda amount: int(amount / TOKEN * TOKEN)))  # fmt: skip
+session("cents-through-a-float", "4.4/max-spend",
+    "maxSpend is brought to cents as a float and cut: 0.29 loses a cent.",
+    deposit(lambda amount: int(amount / TOKEN * 100) * 10**4))  # fmt: skip
+session("third-digit-is-dropped", "kit/4.4/max-spend", "A maxSpend of 1.009 is taken for 1.00.",
+    requests(SESSIONS, two_digits))  # fmt: skip
+session("deposit-of-one-token", "4.4/max-spend", "The deposit is 1.00, whatever maxSpend says.",
+    deposit(lambda amount: TOKEN))  # fmt: skip
+session(
+    "deposit-may-be-less",
+    "2.1/amount",
+    "The amount of a deposit is not compared: one base unit pays for any budget.",
+    settlement_rule(
         "2.1/amount",
-        "The amount of a deposit is not compared: one base unit pays for any budget.",
-        settlement_rule(
-            "2.1/amount",
-            lambda case: (
-                case.issued.resource == SESSIONS
-                or case.requirements.max_amount_required == case.issued.max_amount_required
-            ),
+        lambda case: (
+            case.issued.resource == SESSIONS
+            or case.requirements.max_amount_required == case.issued.max_amount_required
         ),
-    ),
-    session(
-        "message-of-a-quote",
-        "2.2/body",
-        "The message of a deposit's 402 states the price of a quote.",
-        answers(
-            402, SESSIONS, lambda it: it.update(message="Payment of 10000 base units is required")
-        ),
-    ),
-    session(
-        "no-deposit",
-        "4.4/deposit-402",
-        "A session is given without a deposit.",
-        replies(SESSIONS, without_deposit),
-    ),
-    session(
-        "budget-by-the-repeated-body",
-        "5/session-debit",
-        "The budget is the maxSpend of the repeated request, not what was deposited.",
-        sessions(budget_of_the_body),
-    ),
-    session(
-        "a-session-each-time",
-        "3/deposit-makes-session",
-        "Every repetition of the paid request opens one more session from the same deposit.",
-        sessions(one_more),
-    ),
-    session(
-        "any-payment-funds-a-session",
-        "3/deposit-makes-session",
-        "The payment of a quote opens a session with the budget the body asks for.",
-        sessions(any_payment),
-    ),
-    session(
-        "ids-are-called-sess",
-        "2.6/id-prefix",
-        "Session ids begin with sess_.",
-        requests(QUOTE, sess(lambda it: it.replace("sess_", "session_", 1))),
-        answers(
-            None,
-            SESSIONS,
-            lambda it: it.update(
-                {k: v.replace("session_", "sess_", 1) for k, v in it.items() if k == "sessionId"}
-            ),
-        ),
-    ),
-    session(
-        "remaining-is-the-deposit",
-        "2.6/remaining",
-        "The remaining budget that is shown never shrinks.",
-        answers(
-            None,
-            "/api/sessions",
-            lambda it: it.update(remaining=it["deposited"]) if "remaining" in it else None,
-        ),
-    ),
-    session(
-        "last-unit-is-refused",
-        "5/session-condition",
-        "A session needs more budget than the request costs.",
-        collaborator(sessions=LastUnitRefused),
-    ),
-    session(
-        "budget-without-end",
-        "5/session-debit",
-        "A session is served however little is left of its budget.",
-        unlocked,
-        middleware(without_end, QUOTE),
-    ),
-    session(
-        "never-debited",
-        "5/session-debit",
-        "A served request does not raise released.",
-        collaborator(sessions=NeverDebits),
-    ),
-    session(
-        "debited-by-half",
-        "5/session-debit",
-        "A served request raises released by half its price.",
-        collaborator(sessions=DebitsHalf),
-    ),
-    session(
-        "debited-twice",
-        "5/session-condition",
-        "A served request is debited twice.",
-        collaborator(sessions=DebitsTwice),
-    ),
-    session(
-        "debited-before-the-body-is-read",
-        "5/session-debit",
-        "A session is debited for a request whose body turns out to be invalid.",
-        middleware(debited_at_once, QUOTE),
-    ),
-    session(
-        "served-after-expiry",
-        "3/expiry-refund",
-        "A session is spent on after its time has passed.",
-        let_in(QUOTE, has_expired),
-        needs="clock",
-    ),
-    session(
-        "expires-at-once",
-        "3/expiry-refund",
-        "The duration is taken for milliseconds, so a session ends before it is spent.",
-        decision(duration_unit_s=0.001),
-        needs="clock",
-        broad="no session lives long enough for the checks of sessions",
-    ),
-    session(
-        "comes-back-to-life",
-        "3/refund-once",
-        "Repeating the paid request renews an expired session, although it was refunded.",
-        sessions(back_to_life),
-        needs="clock",
-    ),
-    session(
-        "never-expires",
-        "3/expiry-refund",
-        "The duration is taken a thousand times too long.",
-        decision(duration_unit_s=1000),
-        needs="clock",
-    ),
-    session(
-        "never-refunded",
-        "3/expiry-refund",
-        "An expired session's balance stays with the merchant.",
-        collaborator(sessions=OwesNothing),
-        needs="clock world",
-    ),
-    session(
-        "whole-deposit-refunded",
-        "3/expiry-refund",
-        "What was spent is refunded too.",
-        collaborator(sessions=OwesTheDeposit),
-        needs="clock world",
-    ),
-    session(
-        "one-refund-for-each-payer",
-        "3/expiry-refund",
-        "Refunds are kept by the payer's address: of two sessions of a payer, one is refunded.",
-        collaborator(sessions=OwesEachPayerOnce),
-        needs="clock world",
-    ),
-    session(
-        "refunded-to-the-merchant",
-        "3/expiry-refund",
-        "The refund goes to the merchant's own wallet.",
-        collaborator(sessions=OwesTheMerchant),
-        needs="clock world",
-    ),
-    session(
-        "refunded-twice",
-        "3/refund-once",
-        "A refund is sent twice, under two nonces, to be sure.",
-        collaborator(facilitator=RefundsTwice),
-        needs="clock world",
-    ),
-    session(
-        "refunded-again-after-a-lost-answer",
-        "3/refund-once",
-        "A refund whose answer is lost is signed anew, with another nonce, and paid twice.",
-        collaborator(facilitator=RefundsWithANewNonce),
-        needs="clock world",
     ),
 )
+session("message-of-a-quote", "2.2/body",
+    "The message of a deposit's 402 states the price of a quote.",
+    answers(402, SESSIONS, lambda it: it.update(message="Payment of 10000 base units is required")))  # fmt: skip
+session("no-deposit", "4.4/deposit-402", "A session is given without a deposit.",
+    replies(SESSIONS, without_deposit))  # fmt: skip
+session("budget-by-the-repeated-body", "5/session-debit",
+    "The budget is the maxSpend of the repeated request, not what was deposited.",
+    sessions(budget_of_the_body))  # fmt: skip
+session("a-session-each-time", "3/deposit-makes-session",
+    "Every repetition of the paid request opens one more session from the same deposit.",
+    sessions(one_more))  # fmt: skip
+session("any-payment-funds-a-session", "3/deposit-makes-session",
+    "The payment of a quote opens a session with the budget the body asks for.",
+    sessions(any_payment))  # fmt: skip
+session(
+    "ids-are-called-sess",
+    "2.6/id-prefix",
+    "Session ids begin with sess_.",
+    requests(QUOTE, sess(lambda it: it.replace("sess_", "session_", 1))),
+    answers(
+        None,
+        SESSIONS,
+        lambda it: it.update(
+            {k: v.replace("session_", "sess_", 1) for k, v in it.items() if k == "sessionId"}
+        ),
+    ),
+)
+session(
+    "remaining-is-the-deposit",
+    "2.6/remaining",
+    "The remaining budget that is shown never shrinks.",
+    answers(
+        None,
+        "/api/sessions",
+        lambda it: it.update(remaining=it["deposited"]) if "remaining" in it else None,
+    ),
+)
+
+
+@session.defect("last-unit-is-refused", "5/session-condition", into("sessions"))
+class LastUnitRefused(Wrapper):
+    """A session needs more budget than the request costs."""
+
+    def debit(self, session_id: str, amount_base: int, *of: Any) -> Any:
+        found = self.inner.get(session_id)
+        if found is None or found.remaining <= amount_base:
+            return None
+        return self.inner.debit(session_id, amount_base, *of)
+
+
+session("budget-without-end", "5/session-debit",
+    "A session is served however little is left of its budget.", unlocked,
+    middleware(without_end, QUOTE))  # fmt: skip
+
+
+@session.defect("never-debited", "5/session-debit", into("sessions"))
+class NeverDebits(Wrapper):
+    """A served request does not raise released."""
+
+    def debit(self, session_id: str, amount_base: int, _: str, now_ms: int) -> Any:
+        if not self.inner.can_pay(session_id, amount_base, now_ms):
+            return None
+        return self.inner.get(session_id).released
+
+
+@session.defect("debited-by-half", "5/session-debit", into("sessions"))
+class DebitsHalf(Wrapper):
+    """A served request raises released by half its price."""
+
+    def debit(self, session_id: str, amount_base: int, resource: str, now_ms: int) -> Any:
+        if not self.inner.can_pay(session_id, amount_base, now_ms):
+            return None
+        return self.inner.debit(session_id, amount_base // 2, resource, now_ms)
+
+
+@session.defect("debited-twice", "5/session-condition", into("sessions"))
+class DebitsTwice(Wrapper):
+    """A served request is debited twice."""
+
+    def debit(self, *of: Any) -> Any:
+        return None if self.inner.debit(*of) is None else self.inner.debit(*of)
+
+
+@session.defect("debited-before-the-body-is-read", "5/session-debit", at(QUOTE))
+async def debited_at_once(service: Service, request: Request, serve: Serve) -> Answer:
+    """A session is debited for a request whose body turns out to be invalid."""
+    reply = await serve(request)
+    session_id = request.headers.get("x-session-id")
+    if reply.status == 400 and session_id is not None:
+        price_base = service.setup.quote_price_base
+        service.store.sessions.debit(session_id, price_base, QUOTE, service.clock.now_ms())
+    return reply
+
+
+session("served-after-expiry", "3/expiry-refund",
+    "A session is spent on after its time has passed.", let_in(QUOTE, has_expired))  # fmt: skip
+session("expires-at-once", "3/expiry-refund",
+    "The duration is taken for milliseconds, so a session ends before it is spent.",
+    decision(duration_unit_s=0.001),
+    broad="no session lives long enough for the checks of sessions")  # fmt: skip
+session("comes-back-to-life", "3/refund-once",
+    "Repeating the paid request renews an expired session, although it was refunded.",
+    sessions(back_to_life))  # fmt: skip
+session("never-expires", "3/expiry-refund", "The duration is taken a thousand times too long.",
+    decision(duration_unit_s=1000))  # fmt: skip
+
+
+@session.defect("never-refunded", "3/expiry-refund", into("sessions"))
+class OwesNothing(Wrapper):
+    """An expired session's balance stays with the merchant."""
+
+    def refunds_due(self, *of: Any) -> list[Any]:
+        return []
+
+
+@session.defect("whole-deposit-refunded", "3/expiry-refund", into("sessions"))
+class OwesTheDeposit(Wrapper):
+    """What was spent is refunded too."""
+
+    def refunds_due(self, *of: Any) -> list[Any]:
+        return [
+            altered(due, amount=self.inner.get(due.session_id).deposited)
+            for due in self.inner.refunds_due(*of)
+        ]
+
+
+@session.defect("one-refund-for-each-payer", "3/expiry-refund", into("sessions"))
+class OwesEachPayerOnce(Wrapper):
+    """Refunds are kept by the payer's address: of two sessions of a payer, one is refunded."""
+
+    def __init__(self, inner: Any, service: Service) -> None:
+        super().__init__(inner, service)
+        self.first: dict[str, str] = {}
+
+    def refunds_due(self) -> list[Any]:
+        found = self.inner.refunds_due()
+        return [it for it in found if self._is_first(it.to_address, it.session_id)]
+
+    def _is_first(self, payer: str, session_id: str) -> bool:
+        return self.first.setdefault(payer, session_id) == session_id
+
+
+@session.defect("refunded-to-the-merchant", "3/expiry-refund", into("sessions"))
+class OwesTheMerchant(Wrapper):
+    """The refund goes to the merchant's own wallet."""
+
+    def refunds_due(self, *of: Any) -> list[Any]:
+        wallet = checksum(self.service.setup.wallet)
+        return [altered(due, to_address=wallet) for due in self.inner.refunds_due(*of)]
+
+
+@session.defect("refunded-twice", "3/refund-once", into("facilitator"))
+class RefundsTwice(Refunds):
+    """A refund is sent twice, under two nonces, to be sure."""
+
+    async def settle(self, payment: PresentedPayment, requirements: Any) -> Any:
+        outcome = await self.inner.settle(payment, requirements)
+        again = self._signed(payment, keccak256(payment.text.encode()))
+        if again is not None:
+            await self.inner.settle(again, requirements)
+        return outcome
+
+
+@session.defect("refunded-again-after-a-lost-answer", "3/refund-once", into("facilitator"))
+class RefundsWithANewNonce(Refunds):
+    """A refund whose answer is lost is signed anew, with another nonce, and paid twice."""
+
+    async def settle(self, payment: PresentedPayment, requirements: Any) -> Any:
+        now = self.service.clock.now()
+        signed = self._signed(payment, keccak256(f"{payment.text} {now}".encode()))
+        return await self.inner.settle(signed or payment, requirements)

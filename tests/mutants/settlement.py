@@ -8,8 +8,8 @@ import msgspec
 
 from tests.mutants.change import on_setup
 from tests.mutants.middleware import answers
-from tests.mutants.mutant import Kind
-from tests.mutants.wrapper import Wrapper, altered, collaborator
+from tests.mutants.mutant import Kind, into
+from tests.mutants.wrapper import Wrapper, altered
 from x402sim.protocol.crypto import checksum
 from x402sim.protocol.header import PresentedPayment
 from x402sim.protocol.messages import BadMessage
@@ -34,23 +34,33 @@ def made_up(payment: PresentedPayment, requirements: Any) -> Moved:
     )
 
 
+# --- the defects ---
+
+settlement("nothing-settles", "1/sign-settle-repeat",
+    "The facilitator is asked at a path it does not have, so no payment settles.",
+    on_setup(lambda it: replace(it, facilitator_url="http://facilitator.local/v9")))  # fmt: skip
+
+
+@settlement.defect("verify-is-left-out", "4.1/verify-signature", into("facilitator"))
 class NeverVerifies(Wrapper):
-    """Takes every payment for verified, without asking."""
+    """The facilitator is asked to settle without being asked to verify."""
 
     async def verify(self, *_: Any) -> Verdict:
         return YES
 
 
+@settlement.defect("verdict-is-ignored", "4.1/verify-signature", into("facilitator"))
 class IgnoresTheVerdict(Wrapper):
-    """Has every payment verified, and does not look at the verdict."""
+    """The facilitator is asked to verify, and its verdict is not looked at."""
 
     async def verify(self, *asked: Any) -> Verdict:
         await self.inner.verify(*asked)
         return YES
 
 
+@settlement.defect("any-text-is-true", "4.1/verify-signature", into("facilitator"))
 class AnyTextIsTrue(Wrapper):
-    """Takes a verdict that has another type than it should have for a yes."""
+    """The verdict "false", in quotation marks, counts as true."""
 
     async def verify(self, *asked: Any) -> Any:
         try:
@@ -61,8 +71,9 @@ class AnyTextIsTrue(Wrapper):
             raise
 
 
+@settlement.defect("outage-is-a-yes", "4.1/verify-signature", into("facilitator"))
 class OutageIsAYes(Wrapper):
-    """Takes a payment for valid if the facilitator cannot say."""
+    """When verification is out of order, everything counts as valid."""
 
     async def verify(self, *asked: Any) -> Any:
         try:
@@ -71,8 +82,9 @@ class OutageIsAYes(Wrapper):
             return YES
 
 
+@settlement.defect("signed-a-while-ago", "2.3/window", into("facilitator"))
 class SignedAWhileAgo(Wrapper):
-    """Refuses what was signed more than half a minute ago."""
+    """An authorization is refused half a minute after it was signed."""
 
     async def verify(self, payment: PresentedPayment, *of: Any) -> Any:
         auth = payment.authorization
@@ -81,16 +93,23 @@ class SignedAWhileAgo(Wrapper):
         return await self.inner.verify(payment, *of)
 
 
+@settlement.defect(
+    "every-200-is-settled",
+    "4.1/settle-on-chain",
+    into("facilitator"),
+    broad="whatever the chain refuses is settled",
+)
 class EveryAnswerIsSettled(Wrapper):
-    """Takes whatever the facilitator answers for success."""
+    """The facilitator's answer 200 is taken for success, although it reports a failure."""
 
     async def settle(self, payment: PresentedPayment, requirements: Any) -> Any:
         outcome = await self.inner.settle(payment, requirements)
         return made_up(payment, requirements) if isinstance(outcome, NotMoved) else outcome
 
 
+@settlement.defect("always-the-price-of-a-quote", "4.4/deposit-flow", into("facilitator"))
 class PriceOfAQuote(Wrapper):
-    """Asks the facilitator for the price of a quote, whatever was to be paid."""
+    """The facilitator is always asked for the price of a quote, so no deposit settles."""
 
     async def verify(self, payment: PresentedPayment, requirements: Any) -> Any:
         return await self.inner.verify(payment, self._cheap(requirements))
@@ -102,8 +121,14 @@ class PriceOfAQuote(Wrapper):
         return msgspec.structs.replace(requirements, max_amount_required="10000")
 
 
+@settlement.defect(
+    "kept-in-memory-only",
+    "4.1/store-settled",
+    into("payments"),
+    broad="no record is ever complete, so nothing that rests on records works",
+)
 class InMemoryOnly(Wrapper):
-    """A store in which no payment is ever settled: its status is "failed"."""
+    """The stored record does not become "settled": only the cache knows of the payment."""
 
     def get(self, payment_id: str) -> Any:
         stored = self.inner.get(payment_id)
@@ -119,98 +144,20 @@ class InMemoryOnly(Wrapper):
         return []
 
 
-ROWS = (
-    settlement(
-        "nothing-settles",
-        "1/sign-settle-repeat",
-        "The facilitator is asked at a path it does not have, so no payment settles.",
-        on_setup(lambda it: replace(it, facilitator_url="http://facilitator.local/v9")),
-    ),
-    settlement(
-        "verify-is-left-out",
-        "4.1/verify-signature",
-        "The facilitator is asked to settle without being asked to verify.",
-        collaborator(facilitator=NeverVerifies),
-        needs="world",
-    ),
-    settlement(
-        "verdict-is-ignored",
-        "4.1/verify-signature",
-        "The facilitator is asked to verify, and its verdict is not looked at.",
-        collaborator(facilitator=IgnoresTheVerdict),
-        needs="world",
-    ),
-    settlement(
-        "any-text-is-true",
-        "4.1/verify-signature",
-        'The verdict "false", in quotation marks, counts as true.',
-        collaborator(facilitator=AnyTextIsTrue),
-        needs="world",
-    ),
-    settlement(
-        "outage-is-a-yes",
-        "4.1/verify-signature",
-        "When verification is out of order, everything counts as valid.",
-        collaborator(facilitator=OutageIsAYes),
-        needs="world",
-    ),
-    settlement(
-        "signed-a-while-ago",
-        "2.3/window",
-        "An authorization is refused half a minute after it was signed.",
-        collaborator(facilitator=SignedAWhileAgo),
-    ),
-    settlement(
-        "every-200-is-settled",
-        "4.1/settle-on-chain",
-        "The facilitator's answer 200 is taken for success, although it reports a failure.",
-        collaborator(facilitator=EveryAnswerIsSettled),
-        broad="whatever the chain refuses is settled",
-    ),
-    settlement(
-        "always-the-price-of-a-quote",
-        "4.4/deposit-flow",
-        "The facilitator is always asked for the price of a quote, so no deposit settles.",
-        collaborator(facilitator=PriceOfAQuote),
-    ),
-    settlement(
-        "kept-in-memory-only",
-        "4.1/store-settled",
-        'The stored record does not become "settled": only the cache knows of the payment.',
-        collaborator(payments=InMemoryOnly),
-        needs="record",
-        broad="no record is ever complete, so nothing that rests on records works",
-    ),
-    settlement(
-        "record-is-completed",
-        "4.1/store-settled",
-        'The status of a settled payment is "completed".',
-        answers(200, RECORD, lambda it: it.update(status="completed")),
-        needs="record",
-    ),
-    settlement(
-        "record-in-tokens",
-        "2.4/record",
-        "The amount of a record is in tokens.",
-        answers(200, RECORD, lambda it: it.update(amount=str(int(it["amount"]) / 10**6))),
-        needs="record",
-    ),
-    settlement(
-        "record-the-wrong-way-round",
-        "2.4/record",
-        "The addresses of payer and payee are exchanged in the record.",
-        answers(
-            200,
-            RECORD,
-            lambda it: it.update(from_address=it["to_address"], to_address=it["from_address"]),
-        ),
-        needs="record",
-    ),
-    settlement(
-        "record-in-block-zero",
-        "2.4/block-null",
-        "A new record is in block 0.",
-        answers(200, RECORD, lambda it: it.update(block_number=it["block_number"] or 0)),
-        needs="record",
+settlement("record-is-completed", "4.1/store-settled",
+    'The status of a settled payment is "completed".',
+    answers(200, RECORD, lambda it: it.update(status="completed")))  # fmt: skip
+settlement("record-in-tokens", "2.4/record", "The amount of a record is in tokens.",
+    answers(200, RECORD, lambda it: it.update(amount=str(int(it["amount"]) / 10**6))))  # fmt: skip
+settlement(
+    "record-the-wrong-way-round",
+    "2.4/record",
+    "The addresses of payer and payee are exchanged in the record.",
+    answers(
+        200,
+        RECORD,
+        lambda it: it.update(from_address=it["to_address"], to_address=it["from_address"]),
     ),
 )
+settlement("record-in-block-zero", "2.4/block-null", "A new record is in block 0.",
+    answers(200, RECORD, lambda it: it.update(block_number=it["block_number"] or 0)))  # fmt: skip

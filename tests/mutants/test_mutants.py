@@ -1,4 +1,4 @@
-"""Does the suite see every defect, by the check of its clause, and accuse nobody else?
+"""The suite sees every defect, by the check of its clause, and accuses nobody else.
 
 `pytest -m thorough tests/mutants` judges every service by all checks; the other tests judge every
 mutant by the checks of its clauses, and one honest service by all checks.
@@ -20,7 +20,7 @@ from x402sim.spec.decisions import Decisions
 from x402sim.world.assembly.parts import build
 from x402sim.world.assembly.recipe import Recipe
 
-HOW = "write it anew: python -m tests.mutants --csv conformance/mutation_matrix.csv"
+HOW = "write it anew: python -m tests.renew --only mutants"
 KINDS = {
     "binding", "settlement", "replay", "session", "receipt", "error", "concurrency",
     "reconciliation", "required-402", "gate", "content", "indexer", "input", "facilitator",
@@ -89,15 +89,14 @@ def test_a_defect_fails_the_checks_of_its_clauses(name: str) -> None:
     assert complaint(judge_by(name, its_own)) == ""
 
 
-@pytest.mark.parametrize("name", ["with its own target", "many forms at once"])
-def test_an_honest_service_is_not_accused(name: str) -> None:
-    assert complaint(judge_one(name)) == ""
+def test_an_honest_service_is_not_accused() -> None:
+    assert complaint(judge_one("many forms at once")) == ""
 
 
 def test_the_matrix_has_a_row_for_each_service_and_a_column_for_each_check() -> None:
     header, *rows = matrix.kept()
     assert header == [*matrix.FIRST, *check_ids()], HOW
-    assert [row[0] for row in rows] == [*MUTANTS, *HONEST], HOW
+    assert sorted(row[0] for row in rows) == sorted([*MUTANTS, *HONEST]), HOW
     for name, kind, must_fail, *outcomes in rows:
         failed = {
             check_id for check_id, it in zip(header[3:], outcomes, strict=True) if it == "failed"

@@ -1,4 +1,4 @@
-"""Which defects are seen in a service of somebody else, whose clock nobody can advance?
+"""Defects are seen in a service of somebody else, too, whose clock nobody can advance.
 
 The loop's time is virtual, but no check can move it: each one waits, beside the others.
 """
@@ -48,6 +48,7 @@ SEEN = {
     "reputation-stays": "6/reputation",
 }
 """Defects that need time, and the check that sees them by waiting for it."""
+EVERY_DAY = {"requirements-end-early", "never-refunded", "sessions-in-memory", "runs-every-hour"}
 
 
 @pytest.fixture(autouse=True)
@@ -71,7 +72,13 @@ def judged(recipe: Recipe, *prefixes: str) -> dict[str, Result]:
     return {result.id: result for result in results}
 
 
-@pytest.mark.parametrize("name", SEEN)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[] if name in EVERY_DAY else [pytest.mark.thorough])
+        for name in SEEN
+    ],
+)
 def test_a_defect_is_seen_without_a_clock_that_turns(name: str) -> None:
     clause = SEEN[name]
     check_id = clause if clause.startswith("kit/") else f"spec/{clause}"
@@ -79,18 +86,20 @@ def test_a_defect_is_seen_without_a_clock_that_turns(name: str) -> None:
     assert result.outcome is Outcome.FAILED, result.reason
 
 
+def odd(results: dict[str, Result]) -> set[str]:
+    """Return the ids that accuse a service, or leave a doubt."""
+    wrong = (Outcome.FAILED, Outcome.INCONCLUSIVE)
+    return {each.id for each in results.values() if each.outcome in wrong}
+
+
 def test_the_honest_service_is_not_accused() -> None:
-    results = judged(Recipe(network=TESTNET, seed=1), *{*SEEN.values(), "8/"})
-    odd = {each.id: each.outcome for each in results.values() if each.outcome in WRONG}
-    assert odd == {}
+    assert odd(judged(Recipe(network=TESTNET, seed=1), *set(SEEN.values()))) == set()
 
 
-WRONG = (Outcome.FAILED, Outcome.INCONCLUSIVE)
-
-
+@pytest.mark.thorough
 def test_a_whole_run_of_the_honest_service_accuses_nobody_and_judges_all_but_the_cache() -> None:
     results = judged(Recipe(network=TESTNET, seed=1))
-    assert {each.id for each in results.values() if each.outcome in WRONG} == set()
+    assert odd(results) == set()
     skipped = {each.id for each in results.values() if each.outcome is Outcome.SKIPPED}
     assert skipped == {
         "spec/3/discarded-after-24h", "spec/8/cache-lifetime", "spec/8/cache-sweep",
@@ -98,6 +107,7 @@ def test_a_whole_run_of_the_honest_service_accuses_nobody_and_judges_all_but_the
     }  # fmt: skip
 
 
+@pytest.mark.thorough
 def test_the_same_seed_gives_the_same_results_beside_each_other() -> None:
     def once() -> list[tuple[str, str, str | None, str]]:
         results = judged(Recipe(network=TESTNET, seed=1), "3/", "5/window", "1/")

@@ -7,6 +7,7 @@ from tests.mutants.content import content
 from tests.mutants.gate import gate
 from tests.mutants.indexer import indexer
 from tests.mutants.middleware import Answer, Request, Serve, answer, middleware
+from tests.mutants.mutant import at, into
 from tests.mutants.paying import PAY
 from tests.mutants.session import session
 from tests.mutants.wrapper import Wrapper, collaborator
@@ -17,90 +18,12 @@ from x402sim.world.assembly.recipe import Recipe
 LARGE_USD = 100_000
 
 
-async def dearer_if_large(_: Service, request: Request, serve: Serve) -> Answer:
-    """Ask for twice the price of a quote for a large order."""
-    reply, order = await serve(request), request.json
-    is_large = isinstance(order, dict) and order.get("sizeUsd", 0) > LARGE_USD
-    if reply.status != 402 or not is_large:
-        return reply
-    body = reply.json
-    wanted = body["paymentRequirements"]
-    amount = str(2 * int(wanted["maxAmountRequired"]))
-    return answer(402, {**body, "paymentRequirements": {**wanted, "maxAmountRequired": amount}})
-
-
-async def no_loss_without_leverage(_: Service, request: Request, serve: Serve) -> Answer:
-    """Quote no liquidation price for an order without leverage."""
-    reply, order = await serve(request), request.json
-    if reply.status != 200 or not isinstance(order, dict) or order.get("leverage") != 1:
-        return reply
-    body = reply.json
-    return answer(200, {**body, "quote": {**body["quote"], "liquidationPrice": None}})
-
-
-def bound_to_the_order(recipe: Recipe) -> Recipe:
-    """Take a payment id for the order only that it was presented with first."""
-    orders: dict[str, bytes] = {}
-
-    async def handler(_: Service, request: Request, serve: Serve) -> Answer:
-        payment_id = request.headers.get("x-payment-id", "")
-        reply = await serve(request)
-        if reply.status != 200 or orders.setdefault(payment_id, request.body) == request.body:
-            return reply
-        return await serve(request.having(x_payment_id=None))
-
-    return middleware(handler, QUOTE)(recipe)
-
-
-def the_first_quote(recipe: Recipe) -> Recipe:
-    """Answer every order that is paid with one payment id with the first one's quote."""
-    first: dict[str, Answer] = {}
-
-    async def handler(_: Service, request: Request, serve: Serve) -> Answer:
-        reply, payment_id = await serve(request), request.headers.get("x-payment-id", "")
-        return first.setdefault(payment_id, reply) if reply.status == 200 else reply
-
-    return middleware(handler, QUOTE)(recipe)
-
-
-def one_payment_a_payer(recipe: Recipe) -> Recipe:
-    """Take the newest payment of each payer only."""
-    newest: dict[str, str] = {}
-
-    async def note(service: Service, request: Request, serve: Serve) -> Answer:
-        reply = await serve(request)
-        stored = service.store.payments.get(request.field("paymentId"))
-        if reply.status == 200 and stored is not None:
-            newest[stored.record.from_address] = stored.record.payment_id
-        return reply
-
-    async def take(service: Service, request: Request, serve: Serve) -> Answer:
-        payment_id = request.headers.get("x-payment-id", "")
-        stored = service.store.payments.get(payment_id)
-        if stored is None or newest.get(stored.record.from_address) == payment_id:
-            return await serve(request)
-        return await serve(request.having(x_payment_id=None))
-
-    return middleware(take, QUOTE)(middleware(note, PAY)(recipe))
-
-
 class ForgetsTheEarlier(Wrapper):
     """A store whose indexer sees only what was paid since it was opened."""
 
     def unindexed(self, limit: int) -> Any:
         first = self.__dict__.setdefault("first", self.service.clock.now_ms())
         return [each for each in self.inner.unindexed(limit) if each.record.timestamp >= first]
-
-
-class DebitsTheNewest(Wrapper):
-    """A store that debits the session that came into use last, whichever is presented."""
-
-    used: tuple[str, ...] = ()
-
-    def debit(self, session_id: str, *of: Any) -> Any:
-        if session_id not in self.used:
-            self.used = (*self.used, session_id)
-        return self.inner.debit(self.used[-1], *of)
 
 
 class GrantsWhatIsPending(Wrapper):
@@ -129,55 +52,98 @@ def after_a_restart(**wrappers: Any) -> Change:
     return change
 
 
-ROWS = (
-    content(
-        "large-orders-cost-more",
-        "4.2/price",
-        "An order of more than 100,000 dollars costs twice as much.",
-        middleware(dearer_if_large, QUOTE),
-    ),
-    content(
-        "no-loss-without-leverage",
-        "4.2/quote",
-        "The quote of an order with leverage 1 has no liquidation price.",
-        middleware(no_loss_without_leverage, QUOTE),
-    ),
-    content(
-        "remembers-the-first-quote",
-        "4.2/quote",
-        "A payment id gets the quote of its first order for every other order, too.",
-        the_first_quote,
-    ),
-    gate(
-        "one-payment-a-payer",
-        "5/stored-records",
-        "A payer's second payment replaces the first, whose id grants nothing more.",
-        one_payment_a_payer,
-    ),
-    indexer(
-        "forgets-at-a-restart",
-        "8/indexer-query",
-        "After a restart, the indexer asks only for what is paid from then on.",
-        after_a_restart(payments=ForgetsTheEarlier),
-        needs="restart",
-    ),
-    gate(
-        "bound-to-the-order",
-        "5/cache-first",
-        "A payment id is taken for the order only that it was presented with first.",
-        bound_to_the_order,
-    ),
-    gate(
-        "pending-counts-after-a-restart",
-        "5/stored-records",
-        "After a restart, any stored payment grants access, whether it was settled or not.",
-        after_a_restart(payments=GrantsWhatIsPending),
-        needs="restart",
-    ),
-    session(
-        "debits-the-newest-session",
-        "5/session-debit",
-        "Released is raised in the session that came into use last, whichever is presented.",
-        collaborator(sessions=DebitsTheNewest),
-    ),
-)
+# --- the defects ---
+
+
+@content.defect("large-orders-cost-more", "4.2/price", at(QUOTE))
+async def dearer_if_large(_: Service, request: Request, serve: Serve) -> Answer:
+    """An order of more than 100,000 dollars costs twice as much."""
+    reply, order = await serve(request), request.json
+    is_large = isinstance(order, dict) and order.get("sizeUsd", 0) > LARGE_USD
+    if reply.status != 402 or not is_large:
+        return reply
+    body = reply.json
+    wanted = body["paymentRequirements"]
+    amount = str(2 * int(wanted["maxAmountRequired"]))
+    return answer(402, {**body, "paymentRequirements": {**wanted, "maxAmountRequired": amount}})
+
+
+@content.defect("no-loss-without-leverage", "4.2/quote", at(QUOTE))
+async def no_loss_without_leverage(_: Service, request: Request, serve: Serve) -> Answer:
+    """The quote of an order with leverage 1 has no liquidation price."""
+    reply, order = await serve(request), request.json
+    if reply.status != 200 or not isinstance(order, dict) or order.get("leverage") != 1:
+        return reply
+    body = reply.json
+    return answer(200, {**body, "quote": {**body["quote"], "liquidationPrice": None}})
+
+
+@content.defect("remembers-the-first-quote", "4.2/quote")
+def the_first_quote(recipe: Recipe) -> Recipe:
+    """A payment id gets the quote of its first order for every other order, too."""
+    first: dict[str, Answer] = {}
+
+    async def handler(_: Service, request: Request, serve: Serve) -> Answer:
+        reply, payment_id = await serve(request), request.headers.get("x-payment-id", "")
+        return first.setdefault(payment_id, reply) if reply.status == 200 else reply
+
+    return middleware(handler, QUOTE)(recipe)
+
+
+@gate.defect("one-payment-a-payer", "5/stored-records")
+def one_payment_a_payer(recipe: Recipe) -> Recipe:
+    """A payer's second payment replaces the first, whose id grants nothing more."""
+    newest: dict[str, str] = {}
+
+    async def note(service: Service, request: Request, serve: Serve) -> Answer:
+        reply = await serve(request)
+        stored = service.store.payments.get(request.field("paymentId"))
+        if reply.status == 200 and stored is not None:
+            newest[stored.record.from_address] = stored.record.payment_id
+        return reply
+
+    async def take(service: Service, request: Request, serve: Serve) -> Answer:
+        payment_id = request.headers.get("x-payment-id", "")
+        stored = service.store.payments.get(payment_id)
+        if stored is None or newest.get(stored.record.from_address) == payment_id:
+            return await serve(request)
+        return await serve(request.having(x_payment_id=None))
+
+    return middleware(take, QUOTE)(middleware(note, PAY)(recipe))
+
+
+indexer("forgets-at-a-restart", "8/indexer-query",
+    "After a restart, the indexer asks only for what is paid from then on.",
+    after_a_restart(payments=ForgetsTheEarlier))  # fmt: skip
+
+
+@gate.defect("bound-to-the-order", "5/cache-first")
+def bound_to_the_order(recipe: Recipe) -> Recipe:
+    """A payment id is taken for the order only that it was presented with first."""
+    orders: dict[str, bytes] = {}
+
+    async def handler(_: Service, request: Request, serve: Serve) -> Answer:
+        payment_id = request.headers.get("x-payment-id", "")
+        reply = await serve(request)
+        if reply.status != 200 or orders.setdefault(payment_id, request.body) == request.body:
+            return reply
+        return await serve(request.having(x_payment_id=None))
+
+    return middleware(handler, QUOTE)(recipe)
+
+
+gate("pending-counts-after-a-restart", "5/stored-records",
+    "After a restart, any stored payment grants access, whether it was settled or not.",
+    after_a_restart(payments=GrantsWhatIsPending))  # fmt: skip
+
+
+@session.defect("debits-the-newest-session", "5/session-debit", into("sessions"))
+class DebitsTheNewest(Wrapper):
+    """Released is raised in the session that came into use last, whichever is presented."""
+
+    used: tuple[str, ...] = ()
+
+    def debit(self, session_id: str, *of: Any) -> Any:
+        if session_id not in self.used:
+            self.used = (*self.used, session_id)
+        return self.inner.debit(self.used[-1], *of)

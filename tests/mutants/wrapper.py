@@ -1,4 +1,4 @@
-"""How is a collaborator of the service replaced by a defective one?
+"""Defective collaborators in the place of those of the service.
 
 A defective store, issuer, cache or client is a `Wrapper` around the real one that
 overrides a public method or two.

@@ -2,20 +2,17 @@
 
 import pytest
 
-from tests.scenarios.renew import FOLDER, SEED, SIX, first_difference, golden
-from x402sim import World
+from tests.scenarios.golden import FOLDER, SIX, first_difference, golden, kept, played
 
 
 @pytest.mark.parametrize("name", SIX)
 def test_it_happens_as_it_did(name: str) -> None:
-    difference = first_difference(
-        golden(name).read_bytes(), World(seed=SEED).play(name).journal.ndjson()
-    )
-    assert not difference, f"{difference}\nif that is right: python -m tests.scenarios.renew {name}"
+    difference = first_difference(kept(name), played(name))
+    assert not difference, f"{difference}\nif that is right: python -m tests.renew --only golden"
 
 
 def test_no_golden_journal_is_left_over() -> None:
-    assert sorted(file.stem for file in FOLDER.iterdir()) == sorted(SIX)
+    assert sorted(FOLDER.iterdir()) == sorted(map(golden, SIX))
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Is every rule needed? Each row of each table is left out, and a scenario must notice."""
+"""Every rule is needed: each row of each table is left out, and a scenario must notice."""
 
 from collections.abc import Iterator
 

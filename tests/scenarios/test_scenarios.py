@@ -5,12 +5,12 @@ import os
 import re
 import subprocess
 import sys
-from functools import cache
 from pathlib import Path
 
 import pytest
 
 import x402sim
+from tests.scenarios.golden import SIX
 from x402sim import Run, World
 from x402sim.spec.clauses import CLAUSES
 from x402sim.world.assembly.recipe import TABLES
@@ -22,73 +22,45 @@ OPEN_TO_ALL = {*sys.stdlib_module_names, "httpx"}
 SEED = 1
 SHIPPED = {each.name: each for each in shipped()}
 every_scenario = pytest.mark.parametrize("name", SHIPPED)
-on_both_stages = pytest.mark.parametrize("on", ["in-process", "tcp"])
 
 
-def play(name: str, on: str) -> Run:
-    return World(seed=SEED, on=on).play(SHIPPED[name])
-
-
-@cache
-def played(name: str, on: str) -> Run:
-    return play(name, on)
-
-
-def broken(run: Run) -> list[dict]:
-    return [check for check in run.checked if not check.ok]
+def play(name: str, on: str = "in-process") -> Run:
+    run = World(seed=SEED, on=on).play(SHIPPED[name])
+    assert (run.outcome, run.reason) == ("passed", "")
+    assert all(check.ok for check in run.checked)
+    return run
 
 
 @every_scenario
-@on_both_stages
-def test_it_passes(name: str, on: str) -> None:
-    run = played(name, on)
-    assert (run.outcome, run.reason, broken(run)) == ("passed", "", [])
-
-
-@every_scenario
-@pytest.mark.parametrize("on", ["in-process", pytest.param("tcp", marks=pytest.mark.thorough)])
-def test_the_same_seed_gives_the_same_journal(name: str, on: str) -> None:
-    assert play(name, on).sha256 == played(name, on).sha256
-
-
-@every_scenario
-def test_the_same_happens_over_tcp(name: str) -> None:
-    assert played(name, "tcp").sha256 == played(name, "in-process").sha256
+def test_it_passes_and_the_same_seed_gives_the_same_journal_over_tcp_too(name: str) -> None:
+    run = play(name)
+    assert play(name).sha256 == run.sha256
+    assert play(name, "tcp").sha256 == run.sha256
+    checked = {check.clause for check in run.checked}
+    assert set(SHIPPED[name].covers) <= checked
+    clauses = {clause.id for clause in CLAUSES}
+    assert checked <= clauses | {rule.clause for table in TABLES.values() for rule in table}
 
 
 def test_another_process_with_another_hash_seed_gives_the_same_journals() -> None:
     code = (
         "import logging; logging.disable()\n"
-        "from x402sim import World\nfrom x402sim.world.story.scenario import shipped\n"
-        f"for each in shipped(): print(each.name, World(seed={SEED}).play(each).sha256)"
+        "from x402sim import World\n"
+        f"for each in {SIX[:-1]}: print(World(seed={SEED}).play(each).sha256)"
     )
     other = subprocess.run(
         [sys.executable, "-c", code],
         cwd=ROOT, env={**os.environ, "PYTHONHASHSEED": "12345"},
         capture_output=True, text=True, check=True,
     )  # fmt: skip
-    here = [f"{name} {played(name, 'in-process').sha256}" for name in SHIPPED]
-    assert other.stdout.splitlines() == here
+    assert other.stdout.splitlines() == [play(name).sha256 for name in SIX[:-1]]
 
 
 def test_another_seed_gives_another_journal() -> None:
-    assert World(seed=SEED + 1).play("replay").sha256 != played("replay", "in-process").sha256
+    assert World(seed=SEED + 1).play("replay").sha256 != play("replay").sha256
 
 
 # --- what a scenario says of itself --------------------------------------------------
-
-
-@every_scenario
-def test_every_clause_it_covers_is_checked(name: str) -> None:
-    checked = {check.clause for check in played(name, "in-process").checked}
-    assert not set(SHIPPED[name].covers) - checked
-
-
-@every_scenario
-def test_every_clause_it_checks_exists(name: str) -> None:
-    known = {clause.id for clause in CLAUSES}
-    known |= {rule.clause for table in TABLES.values() for rule in table}
-    assert not {check.clause for check in played(name, "in-process").checked} - known
 
 
 @every_scenario

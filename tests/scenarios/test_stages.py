@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.scenarios.renew import SIX
+from tests.scenarios.golden import SIX
 from tests.serve.driver import Server, started
 from x402sim import LocalServer, World
 from x402sim.events import name_of

@@ -1,4 +1,4 @@
-"""What does the suite say of one form of a stranger?"""
+"""Runs the suite against one form of a stranger."""
 
 from collections.abc import Sequence
 

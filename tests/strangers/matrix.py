@@ -1,4 +1,4 @@
-"""Which defects of the strangers does the suite see, and by whose demands?"""
+"""The matrix of the strangers: which defects the suite sees, and by whose demands."""
 
 import csv
 from collections.abc import Sequence

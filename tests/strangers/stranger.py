@@ -1,4 +1,4 @@
-"""Who are the strangers, what do they do differently, and how does one start?
+"""The strangers: what each does differently, and how one starts.
 
 Each folder here has a service that was written from the specification, by somebody who had seen
 neither this package's service nor its suite, and a `strangers.toml`: its command, its legal

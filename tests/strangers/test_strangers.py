@@ -48,7 +48,7 @@ def test_what_breaks_the_specification_is_seen_by_the_specifications_demands() -
 
 
 def test_the_page_is_current() -> None:
-    assert page.FILE.read_text("utf-8") == page.page(), "run python -m tests.strangers.page"
+    assert page.FILE.read_text("utf-8") == page.page(), "python -m tests.renew --only strangers"
 
 
 def test_there_are_enough_choices_and_defects() -> None:

@@ -1,0 +1,136 @@
+"""`python -m tests.renew`: write all generated files anew, and say which have changed.
+
+`--only NAME` renews one of them (repeatable); without it, all, which takes an hour. Those that
+others are made from come first. Exit code 1: something could not be made.
+"""
+
+import argparse
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from x402sim.clock import stopwatch
+
+ROOT = Path(__file__).parents[1]
+Step = Callable[[], object]
+
+
+@dataclass(frozen=True, slots=True)
+class Generated:
+    """Files that are made from something else, by some steps."""
+
+    what: str
+    minutes: float
+    patterns: tuple[str, ...]
+    steps: tuple[Step, ...]
+
+    def contents(self) -> dict[Path, bytes]:
+        """Return the files as they are now."""
+        files = (file for pattern in self.patterns for file in ROOT.glob(pattern))
+        return {file.relative_to(ROOT): file.read_bytes() for file in files}
+
+
+def command(*arguments: str) -> Step:
+    """Return the step of running Python with these arguments."""
+    return lambda: subprocess.run([sys.executable, *arguments], cwd=ROOT, check=True)
+
+
+def module(name: str, *arguments: str) -> Step:
+    """Return the step of running a module."""
+    return command("-m", name, *arguments)
+
+
+def golden() -> None:
+    """Write the golden journals."""
+    from tests.scenarios.golden import renew
+
+    renew()
+
+
+def picture() -> None:
+    """Draw the README's plot."""
+    from tests.house.picture import draw, drawn_from, journal_hash
+
+    if drawn_from() != journal_hash():
+        draw()
+
+
+def decisions() -> None:
+    """Write the README's table of decisions."""
+    asked = [sys.executable, "-m", "x402sim", "decisions", "--markdown"]
+    done = subprocess.run(asked, cwd=ROOT, check=True, capture_output=True, text=True)
+    readme = ROOT / "README.md"
+    head = done.stdout.splitlines(keepends=True)[0]
+    before, _, rest = readme.read_text("utf-8").partition(head)
+    _, gap, after = rest.partition("\n\n")
+    end = gap + after if gap else "\n"
+    readme.write_text(before + done.stdout.rstrip() + end, encoding="utf-8")
+
+
+MATRIX, STRANGERS = "conformance/mutation_matrix.csv", "conformance/strangers_matrix.csv"
+GENERATED = {
+    "golden": Generated("golden journals", 0.1, ("tests/golden/*",), (golden,)),
+    "picture": Generated("the README's plot", 0.1, ("scenarios/replay.png",), (picture,)),
+    "decisions": Generated("the README's decisions", 0.1, ("README.md",), (decisions,)),
+    "gas": Generated(
+        "tables of gas", 1, ("x402sim/chain/ledger/gas_*.json",), (module("tests.evm.measure"),)
+    ),
+    "costs": Generated(
+        "what each check costs", 1, ("conformance/costs.json",), (module("tests.suite.costs"),)
+    ),
+    "demands": Generated(
+        "the page of demands", 0.1, ("conformance/demands.md",), (module("tests.suite.demands"),)
+    ),
+    "interop": Generated(
+        "the README's other programs", 5, ("README.md",), (module("tests.interop"),)
+    ),
+    "mutants": Generated(
+        "the matrix of mutants", 15, (MATRIX,), (module("tests.mutants", "--csv", MATRIX),)
+    ),
+    "strangers": Generated(
+        "the matrix of strangers, and its page",
+        30,
+        (STRANGERS, "conformance/strangers.md"),
+        (module("tests.strangers", "--csv", STRANGERS), module("tests.strangers.page")),
+    ),
+    "notebooks": Generated(
+        "the notebooks' outputs", 10, ("notebooks/*.ipynb",), (command("notebooks/execute.py"),)
+    ),
+}
+"""Everything that is generated, by the name that `--only` takes."""
+
+
+def renew(each: Generated) -> tuple[bool, list[str]]:
+    """Make files anew; return whether that went well, and the files that have changed."""
+    before, went_well = each.contents(), True
+    try:
+        for step in each.steps:
+            step()
+    except (subprocess.CalledProcessError, AssertionError) as error:
+        print(error)
+        went_well = False
+    after = each.contents()
+    files = sorted(before.keys() | after.keys())
+    return went_well, [str(file) for file in files if before.get(file) != after.get(file)]
+
+
+def main() -> int:
+    """Run the command; return its exit code."""
+    parser = argparse.ArgumentParser(prog="python -m tests.renew", description=__doc__)
+    parser.add_argument("--only", action="append", metavar="NAME", choices=GENERATED)
+    names = parser.parse_args().only or [*GENERATED]
+    said = []
+    for number, name in enumerate(names, 1):
+        each, elapsed = GENERATED[name], stopwatch()
+        print(f"[{number}/{len(names)}] {name}: {each.what}, {each.minutes:g} min", flush=True)
+        went_well, changed = renew(each)
+        news = f"changed: {', '.join(changed)}" if changed else "as it was"
+        said.append(f"{name:10} {elapsed():5.0f} s  {'' if went_well else 'FAILED, '}{news}")
+    print("\n".join(["", *said]))
+    return int(any("FAILED" in line for line in said))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

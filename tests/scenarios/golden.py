@@ -1,0 +1,62 @@
+"""The golden journals: the six scenarios of the mission, as they were when somebody last looked.
+
+When a change of the code changes what happens in them, `test_golden.py` says at which event.
+If that is what was meant: `python -m tests.renew --only golden` writes them anew and says it, too.
+A long journal is kept compressed: nobody reads five thousand lines in a review.
+"""
+
+import lzma
+from itertools import zip_longest
+from pathlib import Path
+
+from x402sim import World
+
+FOLDER = Path(__file__).parents[1] / "golden"
+SEED = 1
+SIX = (
+    "replay",
+    "expired_window",
+    "wrong_amount",
+    "resource_mismatch",
+    "session_exhaustion",
+    "indexer_backfill",
+)
+LONG = ("indexer_backfill",)
+
+
+def golden(name: str) -> Path:
+    """Return where a golden journal is kept."""
+    return FOLDER / f"{name}.ndjson{'.xz' if name in LONG else ''}"
+
+
+def kept(name: str) -> bytes:
+    """Return a golden journal; empty if there is none yet."""
+    file = golden(name)
+    if not file.exists():
+        return b""
+    return lzma.decompress(file.read_bytes()) if name in LONG else file.read_bytes()
+
+
+def played(name: str) -> bytes:
+    """Return the journal of one of the six as it is now; it must pass."""
+    run = World(seed=SEED).play(name)
+    assert run.outcome == "passed", f"{name} {run.outcome}: {run.reason}"
+    return run.journal.ndjson()
+
+
+def first_difference(before: bytes, now: bytes) -> str:
+    """Tell at which line two journals first differ; empty if they are equal to the byte."""
+    pairs = zip_longest(before.splitlines(), now.splitlines(), fillvalue=b"(the journal has ended)")
+    for number, (was, line) in enumerate(pairs, 1):
+        if was != line:
+            return f"line {number} differs\n  kept: {was.decode()}\n  now:  {line.decode()}"
+    return "" if before == now else "the lines are equal, the line ends are not"
+
+
+def renew() -> None:
+    """Play the six, keep the journals that have changed, and say where they first differ."""
+    for name in SIX:
+        journal = played(name)
+        if difference := first_difference(kept(name), journal):
+            golden(name).write_bytes(lzma.compress(journal) if name in LONG else journal)
+            print(f"{name}: {difference}")
