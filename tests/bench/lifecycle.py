@@ -1,16 +1,18 @@
-"""How many payments per second, over which transport?
+"""One paid request over three transports, and its signatures alone.
 
 A lifecycle is the 402, the signature, the settlement through the facilitator on the ledger,
 and the repeated request that is served. Every transport runs the same code of service,
 facilitator and token, and moves the same money.
 """
 
+import itertools
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import httpx
 import msgspec
+from coincurve import PrivateKey, PublicKey
 from starlette.types import ASGIApp, Message
 
 from x402sim.chain.base import LogFilter
@@ -19,9 +21,11 @@ from x402sim.clock import Clock
 from x402sim.facilitator import engine
 from x402sim.facilitator.engine import Asked, Facilitator
 from x402sim.http import web
+from x402sim.journal import Journal
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol import abi
-from x402sim.protocol.crypto import checksum, to_hex
+from x402sim.protocol.crypto import address_of, checksum, recover, sign, to_hex
+from x402sim.protocol.eip3009 import Authorization, transfer_digest
 from x402sim.protocol.header import PresentedPayment
 from x402sim.protocol.messages import (
     PaymentRequired,
@@ -40,7 +44,7 @@ from x402sim.service import gate, payments, quotes
 from x402sim.service.issue import QUOTE
 from x402sim.service.upstream.dialect import Moved, NotMoved, Outcome, Verdict
 from x402sim.service.upstream.facilitator import FacilitatorClient
-from x402sim.world.assembly.parts import Parts, build
+from x402sim.world.assembly.parts import JOURNAL_LIMIT, Parts, build
 from x402sim.world.assembly.process import Process
 from x402sim.world.assembly.recipe import Recipe
 from x402sim.world.loop import run_virtual
@@ -289,3 +293,56 @@ def same_totals(times: int = 5) -> Totals:
     found = {name: totals(transport, times) for name, transport in TRANSPORTS.items()}
     assert len(set(found.values())) == 1, f"the transports differ: {found}"
     return found["direct"]
+
+
+class Recorder:
+    """The journal's share: makes the events of a lifecycle from their fields, and records them."""
+
+    def __init__(self) -> None:
+        world = PlainAsgi()
+        before = world.parts.journal.length
+        world.work(1)
+        self.events = [entry.event for entry in world.parts.journal.since(before)]
+        self._made_of = [(type(event), msgspec.structs.asdict(event)) for event in self.events]
+        world.close()
+
+    def work(self, times: int) -> None:
+        """Record the events of this many lifecycles in a new journal."""
+        journal, at_ms = Journal(JOURNAL_LIMIT), START_S * 1000
+        for _ in range(times):
+            for kind, fields in self._made_of:
+                journal.record(at_ms, kind(**fields))
+
+
+# --- the signatures alone ----------------------------------------------------------------
+
+_KEY = PrivateKey(Rng(0).secret("bench"))
+_SIGNER = address_of(_KEY.public_key)
+_DIGEST = transfer_digest(
+    Authorization(_SIGNER, _SIGNER, 10_000, 0, 300, bytes(32)), TESTNET.domain
+)
+_NUMBERS = itertools.count()
+"""Every authorization is new, as in a real service."""
+
+
+def sign_raw(times: int) -> None:
+    """Sign once and recover twice with libsecp256k1 alone: the limit of a lifecycle.
+
+    It needs the payer's signature, and the recoveries of the facilitator and of the token.
+    """
+    for _ in range(times):
+        signature = _KEY.sign_recoverable(_DIGEST, hasher=None)
+        PublicKey.from_signature_and_message(signature, _DIGEST, hasher=None)
+        PublicKey.from_signature_and_message(signature, _DIGEST, hasher=None)
+
+
+def sign_ours(times: int) -> None:
+    """Do the same with x402sim's functions, including digests, addresses and checks.
+
+    The second recovery of a signature comes from the cache, as in a real service.
+    """
+    for number in itertools.islice(_NUMBERS, times):
+        auth = Authorization(_SIGNER, _SIGNER, 10_000, 0, 300, number.to_bytes(32))
+        signature = sign(transfer_digest(auth, TESTNET.domain), _KEY)
+        for _ in range(2):
+            assert recover(transfer_digest(auth, TESTNET.domain), signature) == _SIGNER
