@@ -1,9 +1,8 @@
 """`python -m tests.bench`: measures speed on this machine, against a minimal server.
 
-- lifecycles: payments per second (402, signature, settlement through the facilitator on the
-  ledger, repeated request served) over three transports, compared with the signatures alone. All
-  three must make the same transactions. The journal's share is the time that recording the events
-  of a lifecycle takes, compared with each transport.
+- lifecycles: paid requests per second in a world (402, signature, settlement through the facilitator
+  on the ledger, repeated request served), compared with the signatures alone, and the share of it
+  that recording its events takes.
 - served: 402s per second over loopback TCP, compared with a bare uvicorn.
 - day: a thousand payers for a simulated day, in one process.
 - long (only if asked for, as it takes about ten minutes): 100,000 payments in one run with its
@@ -19,40 +18,31 @@ import os
 import platform
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing
 
 from tests.bench import day, lifecycle, long, served, sweeping
 from tests.bench.rounds import Pace, Work, race
 from x402sim.protocol.crypto import keccak256, portable_keccak
 
-RAW, OURS, JOURNAL = "raw signatures", "protocol.crypto", "journal"
+RAW, OURS, PAID, JOURNAL = "raw signatures", "protocol.crypto", "paid requests", "journal"
 MEANING = {
     RAW: "1 signature and 2 recoveries by libsecp256k1, nothing else",
     OURS: "the same by x402sim, with digests, addresses and checks",
-    "httpx": "402, sign, verify, settle, served: every request through httpx",
-    "plain ASGI": "the same, every request a direct ASGI call",
-    "direct": "the same, no HTTP: function calls",
+    PAID: "402, sign, verify, settle, served: every request through httpx",
     served.BARE: "answers 200 with 5 bytes; same parser, same event loop",
     served.OURS: "answers 402 with new requirements",
 }
 
 
 def lifecycles(given: argparse.Namespace) -> Iterator[str]:
-    """Compare the transports with the signatures alone."""
-    totals, recorder = lifecycle.same_totals(), lifecycle.Recorder()
-    with ExitStack() as stack:
-        works: dict[str, Work] = {RAW: lifecycle.sign_raw, OURS: lifecycle.sign_ours}
-        for name, transport in lifecycle.TRANSPORTS.items():
-            works[name] = stack.enter_context(closing(transport())).work
-        works[JOURNAL] = recorder.work
-        paces = race(works, given.seconds)
+    """Compare paid requests with their signatures alone."""
+    recorder = lifecycle.Recorder()
+    works: dict[str, Work] = {RAW: lifecycle.sign_raw, OURS: lifecycle.sign_ours}
+    works |= {PAID: lifecycle.pay, JOURNAL: recorder.work}
+    paces = race(works, given.seconds)
     journal = paces.pop(JOURNAL)
     yield from table("lifecycles", "of the raw limit", paces)
-    yield f"All three transports made the same {len(totals.transfers)} transactions."
-    us, events = 1e6 / journal.per_s, len(recorder.events)
-    yield f"The journal records the {events} events of a lifecycle in {us:.1f} us:"
-    shares = [f"{paces[name].ratio(journal):.2%} of {name}" for name in lifecycle.TRANSPORTS]
-    yield f"  {', '.join(shares)}"
+    us, share = 1e6 / journal.per_s, paces[PAID].ratio(journal)
+    yield f"The journal records its {len(recorder.events)} events in {us:.1f} us: {share:.2%} of it."
 
 
 def servers(given: argparse.Namespace) -> Iterator[str]:

@@ -1,8 +1,8 @@
 """The server against a bare uvicorn: how many 402s a second.
 
 `python -m tests.bench.served` is the bare one, which answers "hello": the speed limit of a Python
-server of this kind. Two processes serve, each on a loopback port; this one sends requests to each in turn, over
-several connections that each wait for their answer. It sends and counts bytes, so that the
+server of this kind. Two processes serve, each on a loopback port; this one sends requests to each in
+turn, over several connections that each wait for their answer. It sends and counts bytes, so that the
 client costs little compared with the server; an httpx client would not.
 """
 
@@ -17,15 +17,13 @@ from contextlib import ExitStack, contextmanager
 import uvicorn
 from starlette.types import Receive, Scope, Send
 
-from tests.bench.lifecycle import ORDER
-from x402sim.protocol.messages import encode
-from x402sim.service.issue import QUOTE
 from x402sim.world.server.listen import Listen, listening_socket
 from x402sim.world.server.serve import run
+from x402sim.world.story.payer import ORDER, QUOTE
 
 BARE, OURS = "bare uvicorn", "x402sim serve"
 _CONNECTIONS = 16
-_BODY = encode(ORDER)
+_BODY = json.dumps(ORDER).encode()
 _REQUEST = (
     f"POST {QUOTE} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
     f"Content-Length: {len(_BODY)}\r\n\r\n"

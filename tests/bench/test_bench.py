@@ -11,50 +11,33 @@ import pandas as pd
 import pytest
 
 from tests.bench import day, lifecycle, long, served, sweeping
-from tests.bench.__main__ import MEANING, OURS, RAW, main
-from tests.bench.lifecycle import TRANSPORTS
+from tests.bench.__main__ import MEANING, OURS, PAID, RAW, main
 from tests.bench.rounds import ROUNDS, Pace, race
+from x402sim.events import PaymentSettled, RequestSent, TransactionMined
+from x402sim.world.story.payer import Payer
 
 # --- the lifecycles ------------------------------------------------------------------
 
 
-def test_every_transport_moves_the_same_money_in_the_same_transactions() -> None:
-    same = lifecycle.same_totals(3)
-    assert (same.earned_base, len(set(same.transfers))) == (3 * 10_000, 3)
+def test_so_many_requests_are_paid_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert sum(1 for _ in lifecycle.pay(3).journal.of(PaymentSettled)) == 3
+    monkeypatch.setattr(Payer, "buy", None)
+    with pytest.raises(AssertionError, match="a check of the lifecycles failed"):
+        lifecycle.pay(1)
 
 
-def test_transports_with_different_totals_are_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lifecycle, "totals", lambda kind, _: kind)
-    with pytest.raises(AssertionError, match="the transports differ"):
-        main(["--only", "lifecycles"])
-
-
-def test_http_transports_write_the_same_journal() -> None:
-    hashes = set()
-    for name in ("httpx", "plain ASGI"):
-        world = TRANSPORTS[name]()
-        world.work(2)
-        hashes.add(world.parts.journal.sha256())
-        world.close()
-    assert len(hashes) == 1
-
-
-def test_a_lifecycle_that_is_refused_is_not_counted() -> None:
-    world = TRANSPORTS["plain ASGI"]()
-    world.parts.chain.machine.state.balances.clear()
-    with pytest.raises(AssertionError, match="Insufficient USDC balance"):
-        world.work(1)
-    world.close()
+def test_the_journals_share_is_that_of_a_whole_lifecycle() -> None:
+    events = lifecycle.Recorder().events
+    assert {RequestSent, TransactionMined, PaymentSettled} <= {type(event) for event in events}
 
 
 def test_the_table_explains_each_line_in_80_columns(capsys: pytest.CaptureFixture[str]) -> None:
     main(["--only", "lifecycles", "--seconds", "0.01"])
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) <= 80
-    for name in (RAW, OURS, *TRANSPORTS):
+    for name in (RAW, OURS, PAID):
         (place,) = [number for number, line in enumerate(lines) if line.startswith(name + " ")]
         assert lines[place + 1].strip() == MEANING[name]
-    assert lines[-1].count("%") == len(TRANSPORTS)
 
 
 # --- the rounds ----------------------------------------------------------------------
