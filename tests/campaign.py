@@ -14,7 +14,7 @@ from x402sim.clock import stopwatch
 def commands(given: argparse.Namespace) -> list[list[str]]:
     """Return the modules to run, with their arguments."""
     seed = [] if given.seed is None else ["--seed", str(given.seed)]
-    worlds = ["x402sim", "explore", "--runs", str(given.runs), *seed]
+    worlds = ["tests.explore", "--runs", str(given.runs), *seed]
     return [
         worlds,
         [*worlds, "--adversary"],

@@ -8,14 +8,12 @@ from typing import Annotated
 
 import typer
 
-from x402sim.commands.bench import bench
 from x402sim.commands.book import clauses, decisions
 from x402sim.commands.common import log_to_stderr
 from x402sim.commands.conformance import OUTCOMES, conformance
 from x402sim.commands.demo import demo
 from x402sim.commands.diff import diff
 from x402sim.commands.events import events
-from x402sim.commands.explore import explore
 from x402sim.commands.list import list_scenarios
 from x402sim.commands.run import run
 from x402sim.commands.serve import serve
@@ -62,8 +60,6 @@ app.command()(run)
 app.command()(diff)
 app.command()(events)
 app.command()(sweep)
-app.command()(explore)
-app.command()(bench)
 app.command(epilog=OUTCOMES)(conformance)
 app.add_typer(target, name="target")
 app.command()(service)

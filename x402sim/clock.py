@@ -130,9 +130,3 @@ def stopwatch() -> Callable[[], float]:
     """Start measuring real time; the returned function gives the seconds since."""
     start = time.perf_counter()
     return lambda: time.perf_counter() - start
-
-
-def cpu_stopwatch() -> Callable[[], float]:
-    """Start measuring the CPU time of this process; the returned function gives the seconds."""
-    start = time.process_time()
-    return lambda: time.process_time() - start

@@ -90,7 +90,7 @@ def test_an_unknown_name_prints_one_line() -> None:
 
 
 def test_the_command_line_is_cheap_to_import() -> None:
-    heavy = ("x402sim.world", "x402sim.bench", "x402sim.report", "httpx", "uvicorn", "pandas")
+    heavy = ("x402sim.world", "x402sim.report", "httpx", "uvicorn", "pandas")
     code = f"import sys, x402sim.cli; print([m for m in {heavy} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -9,8 +9,7 @@ from typing import Any
 import msgspec
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from x402sim import Fault
-from x402sim.explore.case import (
+from tests.explore.case import (
     Again,
     Buy,
     Case,
@@ -21,7 +20,8 @@ from x402sim.explore.case import (
     Strike,
     Submit,
 )
-from x402sim.explore.laws import Law
+from tests.explore.laws import Law
+from x402sim import Fault
 from x402sim.policies import (
     FailToServe,
     Forget,

@@ -1,82 +1,88 @@
-"""A campaign: short ones hold, the number of processes changes nothing, failures are told."""
+"""A campaign: short ones hold, a seed gives the same worlds, what fails is shrunk and told."""
 
-import json
+import random
 from pathlib import Path
 
 import msgspec
 import pytest
-from typer.testing import CliRunner
+from hypothesis import given, settings
 
-from x402sim.cli import app
-from x402sim.explore.campaign import Campaign, Report, run
-from x402sim.explore.case import Buy, Case
-from x402sim.rng import Rng
+from tests.explore import campaign
+from tests.explore import case as cases
+from tests.explore.__main__ import code, failure, main
+from tests.explore.campaign import BATCH, Batch, Found, run
+from tests.explore.case import Buy, Case, Lie, Submit
+from tests.explore.laws import Law
+from tests.explore.mutants import MUTANTS
+from tests.explore.play import play
+from tests.explore.worlds import worlds
 
 
-def told(report: Report) -> str:
-    """Return what to print of a campaign that found something."""
-    return "\n".join(f"seed {each.case.seed}: {each.how}" for each in report.failures)
-
-
-@pytest.mark.parametrize("adversary", [False, True])
-def test_a_short_campaign_holds(adversary: bool) -> None:
-    report = run(Campaign(seed=1, runs=30, adversary=adversary))
-    assert not report.failures, told(report)
-    assert report.runs == 30
-    assert report.outcomes["served"] > 25
-    assert report.kinds["buy: PAYMENT-SIGNATURE"] > 5
+def told(found: Found) -> str:
+    return "\n".join(failure(*each) for each in found.failures.values())
 
 
 @pytest.mark.parametrize("adversary", [False, True])
 def test_a_short_campaign_of_a_fresh_seed_holds(adversary: bool) -> None:
-    seed = Rng().stream("campaign").getrandbits(32)
-    report = run(Campaign(seed=seed, runs=20, adversary=adversary))
-    assert not report.failures, told(report)
+    found = run(Batch(random.getrandbits(32), BATCH, adversary))
+    assert not found.failures, told(found)
+    assert (found.runs, found.outcomes["served"] > 3) == (BATCH, True)
 
 
-def test_the_number_of_processes_changes_nothing() -> None:
-    reports = [
-        run(Campaign(seed=40, runs=24, workers=workers, adversary=True)) for workers in (1, 2)
-    ]
-    one, two = (msgspec.structs.replace(report, real_s=0.0) for report in reports)
-    assert one == two
+def test_the_command_plays_the_same_worlds_in_its_processes(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(campaign, "BATCH", 2)
+    assert main(["--runs", "3", "--seed", "5", "--adversary"]) == 0
+    head, totals, *table = capsys.readouterr().out.splitlines()
+    assert head == "3 adversarial worlds, seed 5"
+    first, second = run(Batch(5, 2, True)), run(Batch(6, 1, True))
+    assert totals.startswith(f"3 worlds held: {first.events + second.events:,} events, ")
+    for name, count in (first.kinds + second.kinds + first.outcomes + second.outcomes).items():
+        assert f"{count:>10,}  {name}" in table
 
 
-def test_the_command_prints_seeds_kinds_and_the_verdict() -> None:
-    done = CliRunner().invoke(app, ["explore", "--runs", "12", "--seed", "5", "--workers", "1"])
-    assert done.exit_code == 0, done.output
-    assert "12 plain worlds, seeds 5 to 16" in done.output
-    assert "Every invariant held in every world." in done.output
-    assert " buy: two steps\n" in done.output
+def test_a_world_that_fails_is_shrunk_and_told() -> None:
+    found = run(Batch(1, BATCH, False), MUTANTS["a receipt is not served"].hooks)
+    (case, violations), *_ = found.failures.values()
+    assert [type(step) for step in case.steps] == [Buy]
+    text = failure(case, violations)
+    assert Law.RECEIPT_STAYS.value in text
+    assert msgspec.json.encode(case).decode() in text
+    assert f"play({code(case)})" in text
 
 
-def test_the_command_prints_json() -> None:
-    options = ["--runs", "3", "--seed", "5", "--workers", "1", "--adversary", "--json"]
-    done = CliRunner().invoke(app, ["explore", *options])
-    assert done.exit_code == 0, done.output
-    body = json.loads(done.output)
-    assert (body["seed"], body["runs"], body["failures"], body["shrunk"]) == (5, 3, [], [])
+@pytest.mark.parametrize("adversary", [False, True])
+def test_a_world_survives_json_and_its_program(adversary: bool) -> None:
+    @settings(max_examples=40, database=None)
+    @given(worlds(adversary=adversary))
+    def survives(case: Case) -> None:
+        assert msgspec.json.decode(msgspec.json.encode(case), type=Case) == case
+        assert eval(code(case), vars(cases)) == case
+        assert adversary or not {Lie, Submit} & {type(step) for step in case.steps}
+
+    survives()
 
 
-def test_replay_plays_one_world(tmp_path: Path) -> None:
+def test_the_same_world_writes_the_same_journal() -> None:
+    case = MUTANTS["a refund that was undone stays"].case
+    assert play(case).journal.sha256() == play(case).journal.sha256()
+
+
+def test_replay_plays_one_world(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "world.json"
     file.write_bytes(msgspec.json.encode(Case(steps=(Buy(number=0),))))
-    done = CliRunner().invoke(app, ["explore", "--replay", str(file)])
-    assert (done.exit_code, done.output) == (0, "Every invariant held.\n")
+    assert main(["--replay", str(file)]) == 0
+    assert capsys.readouterr().out == "Every invariant held.\n"
 
 
-DEEP = '{"steps": [{"a":' + "[" * 1500 + "]" * 1500 + "}]}"
-
-
-@pytest.mark.parametrize("text", ["{", '{"steps": [{"do": "Fly"}]}', '{"services": 9}', DEEP])
-def test_replay_refuses_what_is_no_world(tmp_path: Path, text: str) -> None:
+@pytest.mark.parametrize("text", [None, "{", '{"steps": [{"do": "Fly"}]}', '{"services": 9}'])
+def test_replay_refuses_what_is_no_world(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str | None
+) -> None:
     file = tmp_path / "world.json"
-    file.write_text(text)
-    done = CliRunner().invoke(app, ["explore", "--replay", str(file)])
-    assert done.exit_code == 2
-    assert "holds no world" in done.output
-
-
-def test_a_file_that_is_missing_is_an_error(tmp_path: Path) -> None:
-    done = CliRunner().invoke(app, ["explore", "--replay", str(tmp_path / "no.json")])
-    assert done.exit_code == 2
+    if text is not None:
+        file.write_text(text)
+    with pytest.raises(SystemExit, match="2"):
+        main(["--replay", str(file)])
+    assert "holds no world" in capsys.readouterr().err

@@ -9,15 +9,15 @@ from typing import get_args
 
 import pytest
 
+from tests.explore.campaign import BATCH, Batch, run
+from tests.explore.case import Again, Buy, Case, Strike, Submit, Wallet, Way
+from tests.explore.laws import Law
 from tests.explore.mutants import LOST, MUTANTS
+from tests.explore.play import Played, play
 from x402sim import Fault
-from x402sim.explore.case import Again, Buy, Case, Strike, Submit, Wallet, Way
-from x402sim.explore.draw import draw
-from x402sim.explore.laws import Law
-from x402sim.explore.play import Played, play
 
-SEED, MOST = 1, 300
-"""The random worlds in which each mutant is found: every other one has an adversary."""
+BATCHES = 30
+"""The random worlds in which each mutant is found are 300: every other batch has an adversary."""
 
 
 @cache
@@ -44,13 +44,15 @@ def test_each_law_sees_a_defect_that_no_other_law_sees(law: Law) -> None:
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", MUTANTS)
 def test_random_worlds_find_the_defect(name: str) -> None:
-    for number in range(MOST):
-        world = draw(SEED + number, adversary=number % 2 == 1)
-        if laws := play(world, MUTANTS[name].hooks()).laws:
-            found = ", ".join(sorted(law.name for law in laws))
-            print(f"{name}: {found}, after {number + 1} worlds")
+    played = 0
+    for number in range(BATCHES):
+        batch = Batch(1 + number, BATCH, number % 2 == 1)
+        found = run(batch, MUTANTS[name].hooks, shrinks=False)
+        played += found.runs
+        if found.failures:
+            print(f"{name}: {', '.join(law.name for law in found.failures)}, after {played} worlds")
             return
-    pytest.fail(f"{MOST} worlds, and nothing was found")
+    pytest.fail(f"{played} worlds, and nothing was found")
 
 
 @pytest.mark.parametrize("wallet", get_args(Wallet))

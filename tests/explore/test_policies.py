@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 import pytest
 
+from tests.explore.case import Buy, Case, Crash, Deposit, Strike
+from tests.explore.laws import Law
 from tests.explore.mutants import with_policy
+from tests.explore.play import play
 from x402sim import Fault
-from x402sim.explore.case import Buy, Case, Crash, Deposit, Strike
-from x402sim.explore.laws import Law
-from x402sim.explore.play import play
 from x402sim.policies import (
     AskOnce,
     ClaimAfterSettle,

@@ -25,8 +25,8 @@ def test_it_runs_all_four_with_their_sizes(monkeypatch, capsys):
     code, ran = run(monkeypatch, failing="nothing")
     assert code == 0
     assert ran == [
-        ["x402sim", "explore", "--runs", "5", "--seed", "3"],
-        ["x402sim", "explore", "--runs", "5", "--seed", "3", "--adversary"],
+        ["tests.explore", "--runs", "5", "--seed", "3"],
+        ["tests.explore", "--runs", "5", "--seed", "3", "--adversary"],
         ["tests.crash", "--cycles", "2", "--seed", "3"],
         ["tests.hostile", "--requests", "20000", "--seed", "3"],
     ]

@@ -1,18 +1,16 @@
-"""How much faster is a sweep in two processes than in one? Both are started anew.
+"""A sweep in two processes against one; both are started anew.
 
 A point plays one paid request, in about 15 ms; what starting costs is in both numbers, so that the
 ratio grows with the number of points.
 """
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from x402sim.clock import stopwatch
 from x402sim.experiments.sweep import sweep
 from x402sim.world.story.live import LiveWorld
 from x402sim.world.story.world import World
-
-PROCESSES = (1, 2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,25 +21,22 @@ class Swept:
     one_s: float
     two_s: float
 
-    @property
-    def ratio(self) -> float:
-        """How many times as fast two processes are."""
-        return self.one_s / self.two_s
+    def lines(self) -> Iterator[str]:
+        """Yield what to print."""
+        each_ms, ratio = 1000 * self.one_s / self.points, self.one_s / self.two_s
+        yield f"{self.points:,} points of a sweep, in fresh processes"
+        yield f"  one process       {self.one_s:.1f} s, {each_ms:.1f} ms each"
+        yield f"  two processes     {self.two_s:.1f} s, {ratio:.2f} times as fast"
 
 
-def measure(points: int, tell: Callable[[float], None] = lambda _: None) -> Swept:
-    """Play this many points in one process, then in two; `tell` is called with the share done.
-
-    Raises `RuntimeError` if the results differ, or a point fails.
-    """
+def measure(points: int) -> Swept:
+    """Play this many points in one process, then in two; the results must be the same."""
     seconds, frames = [], []
-    for number, workers in enumerate(PROCESSES, 1):
+    for workers in (1, 2):
         elapsed = stopwatch()
         frames.append(sweep(_point, {}, seeds=points, workers=workers, progress=False))
         seconds.append(elapsed())
-        tell(number / len(PROCESSES))
-    if not frames[0].equals(frames[1]):
-        raise RuntimeError("two processes gave other results than one")
+    assert frames[0].equals(frames[1]), "two processes gave other results than one"
     return Swept(points, *seconds)
 
 

@@ -1,7 +1,9 @@
-"""Which laws must hold at the end of every run?"""
+"""The laws that must hold at the end of every run."""
 
 from dataclasses import dataclass
 from enum import Enum
+
+from x402sim.text.printable import printable_lines
 
 
 class Law(Enum):
@@ -34,3 +36,6 @@ class Violation:
 
     law: Law
     how: str
+
+    def __str__(self) -> str:
+        return printable_lines(f"{self.law.value}: {self.how}")

@@ -10,12 +10,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from x402sim.explore.asking import Granted
-from x402sim.explore.book import Key, Order, Presented
-from x402sim.explore.case import Lie, Service, Skew
-from x402sim.explore.evidence import Door, Ledger, Sight, Times, Use
-from x402sim.explore.laws import Law, Violation
-from x402sim.explore.steps import Scene
+from tests.explore.asking import Granted
+from tests.explore.book import Key, Order, Presented
+from tests.explore.case import Lie, Service, Skew
+from tests.explore.evidence import Door, Ledger, Sight, Times, Use
+from tests.explore.laws import Law, Violation
+from tests.explore.steps import Scene
 from x402sim.service.issue import MARKET, QUOTE, SESSIONS
 
 PRICE_BASE = 10_000

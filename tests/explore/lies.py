@@ -2,8 +2,8 @@
 
 from typing import Any, assert_never
 
-from x402sim.explore.book import Book
-from x402sim.explore.case import Lie
+from tests.explore.book import Book
+from tests.explore.case import Lie
 from x402sim.protocol import cronos
 from x402sim.protocol.messages import encode
 from x402sim.world.story.live import LiveWorld

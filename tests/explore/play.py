@@ -7,14 +7,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
+from tests.explore.asking import ask_everything
+from tests.explore.audit import Audit
+from tests.explore.case import Case, Deposit, Pause, Service, Step
+from tests.explore.evidence import Door, Ledger, Times
+from tests.explore.laws import Law, Violation
+from tests.explore.steps import Scene, perform
 from x402sim import events
 from x402sim.chain import contract
-from x402sim.explore.asking import ask_everything
-from x402sim.explore.audit import Audit
-from x402sim.explore.case import Case, Deposit, Pause, Service, Step
-from x402sim.explore.evidence import Door, Ledger, Times
-from x402sim.explore.laws import Law, Violation
-from x402sim.explore.steps import Scene, perform
 from x402sim.explorer.settings import ExplorerSettings
 from x402sim.journal import Entry, Journal
 from x402sim.protocol import abi

@@ -5,8 +5,8 @@ from typing import assert_never, cast
 
 import httpx
 
-from x402sim.explore.book import Book, Order, Signed
-from x402sim.explore.case import (
+from tests.explore.book import Book, Order, Signed
+from tests.explore.case import (
     Again,
     Buy,
     Cancel,
@@ -27,7 +27,7 @@ from x402sim.explore.case import (
     Strike,
     Submit,
 )
-from x402sim.explore.lies import fault_of
+from tests.explore.lies import fault_of
 from x402sim.protocol.crypto import Hash, to_hex
 from x402sim.world.assembly.parts import Parts
 from x402sim.world.stages.stage import PAYER_TIMEOUT_S

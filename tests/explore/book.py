@@ -9,7 +9,7 @@ from functools import cached_property
 
 import msgspec
 
-from x402sim.explore.case import Service, Way
+from tests.explore.case import Service, Way
 from x402sim.protocol.crypto import to_hex
 from x402sim.protocol.eip3009 import Authorization
 from x402sim.protocol.header import authorization_of, decode_header, encode_header

@@ -1,4 +1,4 @@
-"""How long does a simulated day take? Many payers, one service, one process.
+"""A simulated day: many payers, one service, one process.
 
 Each payer sends requests at random times (a Poisson process). Every third one uses sessions,
 the others pay for each request. Every link has latency; the indexer, the sweeps and the miner
@@ -6,16 +6,14 @@ run in the background; the invariants are checked after every event.
 """
 
 import asyncio
-import itertools
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from x402sim import events
 from x402sim.payer.auth import PaymentAuth
 from x402sim.payer.session import SessionAuth
 from x402sim.report.reading import SERVICES, Reading
-from x402sim.report.run import Run
 from x402sim.world.story.live import LiveWorld
 from x402sim.world.story.payer import ORDER, QUOTE
 from x402sim.world.story.world import World
@@ -49,20 +47,27 @@ class Day:
     debits: int
     journal_sha256: str
 
-    @property
-    def speed_up(self) -> float:
-        """How many virtual seconds pass in a real one."""
-        return self.virtual_s / self.real_s
+    def lines(self) -> Iterator[str]:
+        """Yield what to print."""
+        speed_up, hours = self.virtual_s / self.real_s, self.virtual_s / 3600
+        yield f"{self.payers:,} payers, {hours:.3g} h simulated, one process"
+        yield f"  real time         {self.real_s:.1f} s: {speed_up:,.0f} times real time"
+        yield f"  requests          {self.requests:,} by payers, {self.payments:,} payments"
+        yield f"  sessions          {self.sessions:,}, debited {self.debits:,} times"
+        yield f"  journal           {self.events:,} events"
+        yield f"journal sha256 {self.journal_sha256}"
 
 
-def simulate(payers: int, hours: float, each_hour: Callable[[float], None] = lambda _: None) -> Day:
-    """Simulate this many hours; raises `RuntimeError` if a check failed.
+def simulate(payers: int, hours: float) -> Day:
+    """Simulate this many hours; every check must hold."""
 
-    `each_hour` is called every virtual hour, with how many have passed.
-    """
-    run = play(payers, hours, each_hour)
-    if run.outcome != "passed":
-        raise RuntimeError(f"a check of the simulated day failed: {run.reason}")
+    async def day(world: LiveWorld) -> None:
+        ends_s = world.clock.now() + hours * 3600
+        await asyncio.gather(*(_payer(world, number, ends_s) for number in range(payers)))
+        await world.clock.sleep_until(ends_s)
+
+    run = World(seed=SEED, latency=LATENCY).play(day)
+    assert run.outcome == "passed", f"a check of the simulated day failed: {run.reason}"
     assert run.real_s is not None
     entries = list(run.journal)
     counted = Counter(type(entry.event) for entry in entries)
@@ -77,25 +82,6 @@ def simulate(payers: int, hours: float, each_hour: Callable[[float], None] = lam
         debits=counted[events.SessionDebited],
         journal_sha256=run.sha256,
     )
-
-
-def play(payers: int, hours: float, each_hour: Callable[[float], None] = lambda _: None) -> Run:
-    """Simulate this many hours; return the run."""
-
-    async def day(world: LiveWorld) -> None:
-        ends_s = world.clock.now() + hours * 3600
-
-        async def watch() -> None:
-            for hour in itertools.count():
-                each_hour(hour)
-                await world.clock.sleep(3600)
-
-        watching = asyncio.create_task(watch())
-        await asyncio.gather(*(_payer(world, number, ends_s) for number in range(payers)))
-        await world.clock.sleep_until(ends_s)
-        watching.cancel()
-
-    return World(seed=SEED, latency=LATENCY).play(day)
 
 
 async def _payer(world: LiveWorld, number: int, ends_s: float) -> None:

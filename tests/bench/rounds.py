@@ -1,4 +1,4 @@
-"""How do several ways to do the same thing compare? Alternating rounds, medians, ratios."""
+"""Compares several ways to do the same thing: alternating rounds, medians, ratios."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -16,7 +16,6 @@ MIN_ROUND_S = 0.002
 class Pace:
     """The speed of one contestant: `rates` per second, one for each round."""
 
-    name: str
     rates: tuple[float, ...]
 
     @property
@@ -29,22 +28,17 @@ class Pace:
         return median(ours / its for ours, its in zip(self.rates, other.rates, strict=True))
 
 
-def race(
-    works: Mapping[str, Work], seconds: float, each_round: Callable[[int], None] = lambda _: None
-) -> dict[str, Pace]:
+def race(works: Mapping[str, Work], seconds: float) -> dict[str, Pace]:
     """Run the contestants alternately for about `seconds` in all; return their paces.
 
-    Every other round reverses the order, so that no contestant always follows the same one.
-    `each_round` is called with the number of finished rounds.
-    """
+    Every other round reverses the order, so that no contestant always follows the same one."""
     round_s = max(MIN_ROUND_S, seconds / (ROUNDS * len(works)))
     sizes = {name: _size(work, round_s) for name, work in works.items()}
     rates: dict[str, list[float]] = {name: [] for name in works}
     for number in range(ROUNDS):
         for name in list(works)[:: 1 if number % 2 else -1]:
             rates[name].append(sizes[name] / _seconds(works[name], sizes[name]))
-        each_round(number + 1)
-    return {name: Pace(name, tuple(found)) for name, found in rates.items()}
+    return {name: Pace(tuple(found)) for name, found in rates.items()}
 
 
 def _seconds(work: Work, times: int) -> float:

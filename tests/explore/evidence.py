@@ -12,10 +12,10 @@ from typing import cast, get_args
 import httpx
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from tests.explore.case import Service
 from x402sim import events
 from x402sim.chain.base import LogFilter, WorldChain
 from x402sim.clock import Clock
-from x402sim.explore.case import Service
 from x402sim.journal import Journal
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address, to_hex

@@ -1,4 +1,4 @@
-"""What is a random world, as data? Its options, and the steps of everybody in it.
+"""A random world as data: its options, and the steps of everybody in it.
 
 A case is JSON-able and prints as Python code that makes it again. Times are seconds since the
 world began; `at_s` is when a step begins, and steps run at the same time if they take long.
@@ -230,32 +230,7 @@ class Case(
 
 def kind_of(step: Step) -> str:
     """Return what a step exercises, for the table of a campaign."""
-    match step:
-        case Strike(fault=fault):
-            victim = "service" if fault.victim.startswith("service") else fault.victim
-            return f"fault: {victim} {fault.does}"
-        case Lie(lie=lie):
-            return f"lie: {lie}"
-        case Reorganise(drop=drop):
-            return "reorganise, transactions lost" if drop else "reorganise"
-        case Buy(way=way):
-            return f"buy: {way}"
-        case Again(what=what):
-            return f"present again: {what}"
-        case Submit(how=how):
-            return f"submit by a third party: {how}"
-        case _:
-            return _NAMES[type(step)]
-
-
-_NAMES: dict[type[Step], str] = {
-    Deposit: "deposit and spend",
-    Cancel: "cancel",
-    Crash: "crash",
-    Skew: "clock skew",
-    Lag: "explorer lag",
-    Revert: "forced revert",
-    Pause: "token paused",
-    DropWaiting: "mempool dropped",
-    RunIndexer: "indexer out of turn",
-}
+    about = step.fault if isinstance(step, Strike) else step
+    names = ("victim", "does", "lie", "way", "what", "how")
+    details = [str(getattr(about, name)) for name in names if hasattr(about, name)]
+    return " ".join([type(step).__name__, *details])

@@ -1,4 +1,4 @@
-"""Does the hundred-thousandth payment cost as much as the first? One run, its journal on disk.
+"""The cost of the hundred-thousandth payment against the first: one run, its journal on disk.
 
 A hundred payers buy quotes at a fixed pace for as many days as it takes, two payments a second.
 Indexer, sweeps and invariants run as in every world. Cost is CPU time, so that a busy machine does
@@ -6,13 +6,13 @@ not change it; memory is what the process holds.
 """
 
 import gc
-from collections.abc import Callable
+import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from x402sim.clock import cpu_stopwatch
 from x402sim.events import PaymentSettled
 from x402sim.rng import Stream
 from x402sim.world.population.arrivals import Every
@@ -45,20 +45,25 @@ class Long:
         """How many times the cost of the third tenth, when caches are full, the last one costs."""
         return self.us_each[-1] / self.us_each[min(2, len(self.us_each) - 1)]
 
+    def lines(self) -> Iterator[str]:
+        """Yield what to print."""
+        held = "unknown" if self.bytes_each is None else f"{self.bytes_each / 1000:.1f} kB"
+        first_us, last_us = self.us_each[0], self.us_each[-1]
+        yield f"{self.payments:,} payments in one run, {self.events:,} events on disk"
+        yield f"  CPU us a payment  {first_us:,.0f} in the first tenth, {last_us:,.0f} in the last"
+        yield f"  growth            {self.growth:.2f} times, from the third tenth to the last"
+        yield f"  memory a payment  {held}"
+        yield f"journal sha256 {self.journal_sha256}"
 
-def simulate(payments: int, each_tenth: Callable[[float], None] = lambda _: None) -> Long:
-    """Run this many payments (at least ten); raises `RuntimeError` if a check failed.
 
-    `each_tenth` is called with the share of the payments that are done.
-    """
-    cpu_s = cpu_stopwatch()
+def simulate(payments: int) -> Long:
+    """Run this many payments (at least ten); every check must hold."""
     marks: list[tuple[int, float, int | None]] = []
     done, buy = 0, Buy()
 
     def mark() -> None:
         gc.collect()
-        marks.append((done, cpu_s(), _held_bytes()))
-        each_tenth(done / payments)
+        marks.append((done, time.process_time(), _held_bytes()))
 
     async def visit(payer: Payer, rng: Stream) -> None:
         nonlocal done
@@ -79,8 +84,7 @@ def simulate(payments: int, each_tenth: Callable[[float], None] = lambda _: None
 
     with TemporaryDirectory() as folder:
         run = World(seed=SEED, journal=Path(folder) / "run.ndjson").play(long)
-        if run.outcome != "passed":
-            raise RuntimeError(f"a check of the long run failed: {run.reason}")
+        assert run.outcome == "passed", f"a check of the long run failed: {run.reason}"
         settled = sum(1 for _ in run.journal.of(PaymentSettled))
         return Long(settled, run.journal.length, _costs(marks), _bytes_each(marks), run.sha256)
 

@@ -1,7 +1,8 @@
-"""How many 402s per second does the server answer, compared with a bare uvicorn?
+"""The server against a bare uvicorn: how many 402s a second.
 
-Two processes serve, each on a loopback port; this one sends requests to each in turn, over
-several connections that each wait for their answer. It sends and counts bytes, so that the
+`python -m tests.bench.served` is the bare one, which answers "hello": the speed limit of a Python
+server of this kind. Two processes serve, each on a loopback port; this one sends requests to each in
+turn, over several connections that each wait for their answer. It sends and counts bytes, so that the
 client costs little compared with the server; an httpx client would not.
 """
 
@@ -13,13 +14,16 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
-from x402sim.bench.lifecycle import ORDER
-from x402sim.protocol.messages import encode
-from x402sim.service.issue import QUOTE
+import uvicorn
+from starlette.types import Receive, Scope, Send
+
+from x402sim.world.server.listen import Listen, listening_socket
+from x402sim.world.server.serve import run
+from x402sim.world.story.payer import ORDER, QUOTE
 
 BARE, OURS = "bare uvicorn", "x402sim serve"
 _CONNECTIONS = 16
-_BODY = encode(ORDER)
+_BODY = json.dumps(ORDER).encode()
 _REQUEST = (
     f"POST {QUOTE} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
     f"Content-Length: {len(_BODY)}\r\n\r\n"
@@ -91,7 +95,7 @@ def _size_of_answer(sock: socket.socket) -> int:
 def askers() -> Iterator[dict[str, Asker]]:
     """Start both servers, and yield a client for each; stop them at the end."""
     with ExitStack() as stack:
-        bare = stack.enter_context(_process("x402sim.bench.hello"))
+        bare = stack.enter_context(_process("tests.bench.served"))
         ours = stack.enter_context(_process("x402sim", "serve", "--port", "0", "--json"))
         ports = {
             BARE: (int(_line(bare)), b"200"),
@@ -103,7 +107,7 @@ def askers() -> Iterator[dict[str, Asker]]:
 @contextmanager
 def _process(module: str, *arguments: str) -> Iterator["subprocess.Popen[str]"]:
     command = [sys.executable, "-m", module, *arguments]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)  # noqa: S603
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
         yield process
     finally:
@@ -118,3 +122,24 @@ def _line(process: "subprocess.Popen[str]") -> str:
     if not line:
         raise ConnectionError("a server of the benchmark did not start")
     return line
+
+
+async def hello(scope: Scope, receive: Receive, send: Send) -> None:
+    """Answer "hello" to everything."""
+    headers = [(b"content-type", b"text/plain"), (b"content-length", b"5")]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": b"hello"})
+
+
+def main() -> None:
+    """Serve on a free port, with the parser and the event loop that the product uses."""
+    sock = listening_socket(Listen(port=0))
+    config = uvicorn.Config(
+        hello, http="httptools", log_level="critical", access_log=False, lifespan="off", ws="none"
+    )
+    print(sock.getsockname()[1], flush=True)
+    run(uvicorn.Server(config).serve(sockets=[sock]))
+
+
+if __name__ == "__main__":
+    main()

@@ -5,8 +5,8 @@ The world is at rest: no faults, no third parties, every header expired, every s
 
 from dataclasses import dataclass, replace
 
-from x402sim.explore.book import Key, Presented
-from x402sim.explore.steps import Scene
+from tests.explore.book import Key, Presented
+from tests.explore.steps import Scene
 from x402sim.service.issue import MARKET
 from x402sim.world.story.payer import Answer, Payer
 

@@ -1,0 +1,96 @@
+"""Plays many random worlds, in several processes; Hypothesis shrinks those that fail.
+
+The worlds are drawn in batches, each from a seed of its own, so that a campaign's worlds depend on
+its seed only, not on the number of processes.
+"""
+
+import multiprocessing
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from hypothesis import HealthCheck, Phase, given, seed, settings
+
+from tests.explore.case import Case, kind_of
+from tests.explore.laws import Law, Violation
+from tests.explore.play import play
+from tests.explore.worlds import worlds
+from x402sim.world.assembly.hooks import Hooks
+
+BATCH = 10
+"""Worlds that are drawn from one seed: after ten, Hypothesis makes most worlds from earlier ones."""
+
+
+class Broken(AssertionError):
+    """A world broke a law: a class for each, so that a world is shrunk without changing its law."""
+
+
+_BROKEN = {law: type(law.name, (Broken,), {}) for law in Law}
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What to play."""
+
+    seed: int
+    runs: int
+    adversary: bool
+
+
+@dataclass(slots=True)
+class Found:
+    """What became of the worlds of a batch; `failures` holds the smallest that breaks each law."""
+
+    runs: int = 0
+    events: int = 0
+    kinds: Counter[str] = field(default_factory=Counter)
+    """How many worlds exercised each kind of step."""
+    outcomes: Counter[str] = field(default_factory=Counter)
+    """How many authorizations came to what."""
+    failures: dict[Law, tuple[Case, list[Violation]]] = field(default_factory=dict)
+
+
+def run(batch: Batch, hooks: Callable[[], Hooks] = Hooks, *, shrinks: bool = True) -> Found:
+    """Play the worlds of a batch; `hooks` may put a defect into the services of each."""
+    found = Found()
+
+    @seed(batch.seed)
+    @settings(
+        max_examples=batch.runs,
+        database=None,
+        deadline=None,
+        phases=(Phase.generate, Phase.shrink) if shrinks else (Phase.generate,),
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(worlds(adversary=batch.adversary))
+    def hold(case: Case) -> None:
+        played = play(case, hooks())
+        if played.violations:
+            law = played.violations[0].law
+            found.failures[law] = case, played.violations
+            raise _BROKEN[law]
+        if not found.failures:  # what is played after that is smaller and smaller
+            found.runs += 1
+            found.events += played.journal.length
+            found.kinds.update({kind_of(step) for step in case.steps})
+            found.outcomes.update(played.counts)
+
+    try:
+        hold()
+    except* Broken:
+        assert found.failures
+    return found
+
+
+def run_all(first: int, runs: int, *, adversary: bool) -> Iterator[Found]:
+    """Play so many worlds on all CPUs; end with the first batch in which one fails."""
+    batches = [
+        Batch(first + number, min(BATCH, runs - number * BATCH), adversary)
+        for number in range(-(-runs // BATCH))
+    ]
+    with multiprocessing.get_context("spawn").Pool(len(os.sched_getaffinity(0))) as pool:
+        for found in pool.imap(run, batches):
+            yield found
+            if found.failures:
+                return
