@@ -85,7 +85,7 @@ async def pay_to_is_the_merchants_address(probe: Probe) -> None:
     payee, asset = wanted.get("payTo"), wanted.get("asset")
     require("payTo, an address", _is_address(payee), payee)
     require("another address than the token's", payee != asset, payee)
-    merchant = probe.setting.pay_to
+    merchant = probe.setting.options.pay_to
     if merchant is not None:
         expect("payTo", str(payee).lower(), checksum(merchant).lower())
 

@@ -19,6 +19,7 @@ import httpx
 from tests.bounded.hostile_peer import HABITS
 from tests.strategies import requirements
 from x402sim import PaymentAuth, PaymentFailed, SessionAuth, Wallet
+from x402sim.http.bounded import Limits
 from x402sim.protocol.header import present
 from x402sim.protocol.networks import TESTNET
 from x402sim.service.settings import Settings
@@ -29,8 +30,9 @@ from x402sim.service.upstream.facilitator import FacilitatorClient
 from x402sim.service.upstream.rpc import RpcClient
 from x402sim.suite.chain_view import ChainView
 from x402sim.suite.control_api import ControlApi
+from x402sim.suite.options import Options
 from x402sim.suite.probe import Probe
-from x402sim.suite.remote import Access, NotReady, reach
+from x402sim.suite.remote import NotReady, reach
 from x402sim.suite.setting import RunState, Setting
 from x402sim.suite.target import ProtectedEndpoint, Target
 from x402sim.suite.verdict import Inconclusive
@@ -115,20 +117,14 @@ def _async(make: Callable[[str, float], httpx.Auth], place: Callable[[str], str]
     return read
 
 
-def access(url: str, deadline_s: float, **more: Any) -> Access:
-    try:
-        from x402sim.http.bounded import Limits
-    except ImportError:
-        return Access(base_url=url, target=Target(), **more)
-    return Access(
-        base_url=url, target=Target(), wire=Wire(limits=Limits(deadline_s=deadline_s)), **more
-    )
+def options(url: str, deadline_s: float, **more: Any) -> Options:
+    return Options(base_url=url, wire=Wire(limits=Limits(deadline_s=deadline_s)), **more)
 
 
 async def _suite(url: str, deadline_s: float) -> None:
     """Ask the target for everything that a check may ask."""
     root = url.rpartition("/")[0]
-    async with reach(access(root, deadline_s)) as setting:
+    async with reach(options(root, deadline_s)) as setting:
         habit = url.rpartition("/")[2]
         target = Target(protected=ProtectedEndpoint(path=f"/{habit}/402", method="GET"))
         probe = Probe(_with(setting, target), RunState())
@@ -139,19 +135,19 @@ async def _suite(url: str, deadline_s: float) -> None:
 
 async def _chain(url: str, deadline_s: float) -> None:
     root = url.rpartition("/")[0]
-    async with reach(access(root, deadline_s, rpc_url=url + "/200")) as setting:
+    async with reach(options(root, deadline_s, rpc_url=url + "/200")) as setting:
         await ChainView(setting).call("eth_blockNumber")
 
 
 async def _control(url: str, deadline_s: float) -> None:
     root = url.rpartition("/")[0]
-    async with reach(access(root, deadline_s, world_url=url + "/200")):
+    async with reach(options(root, deadline_s, world_url=url + "/200")):
         pass
 
 
 async def _journal(url: str, deadline_s: float) -> None:
     root = url.rpartition("/")[0]
-    async with reach(access(root, deadline_s, rpc_url=url + "/200")) as setting:
+    async with reach(options(root, deadline_s, rpc_url=url + "/200")) as setting:
         world = ControlApi(_with(setting, setting.target, control=setting.rpc), set())
         try:
             await world.journal(0)
@@ -162,7 +158,7 @@ async def _journal(url: str, deadline_s: float) -> None:
 def _with(setting: Setting, target: Target, **more: Any) -> Setting:
     from dataclasses import replace
 
-    return replace(setting, target=target, **more)
+    return replace(setting, options=replace(setting.options, target=target), **more)
 
 
 async def _story(url: str, deadline_s: float) -> None:

@@ -24,8 +24,8 @@ from x402sim.spec.decisions import Decisions, alternatives
 from x402sim.suite.check import Check
 from x402sim.suite.engine import all_checks, folder, run
 from x402sim.suite.local import judge
+from x402sim.suite.options import Options
 from x402sim.suite.setting import Setting
-from x402sim.suite.target import Target
 from x402sim.suite.verdict import Outcome, Result
 from x402sim.world.assembly import process
 from x402sim.world.assembly.recipe import Recipe
@@ -106,12 +106,13 @@ def judged_from_outside(own_money: bool) -> list[Result]:
         async with InProcess().open(Plan(recipe=Recipe(network=TESTNET, seed=1))) as stage:
             assert stage.parts is not None
             setting = Setting(
-                target=Target(),
+                options=Options(
+                    payer=stage.parts.accounts[0] if own_money else None,
+                    budget_base=declared + BASELINES_BASE,
+                ),
                 http=stage.client("suite"),
                 clock=stage.clock,
                 rng=stage.rng,
-                payer=stage.parts.accounts[0] if own_money else None,
-                budget_base=declared + BASELINES_BASE,
             )
             return [each async for each in run(setting, cases)]
 

@@ -19,6 +19,7 @@ from x402sim.suite.command import (
 )
 from x402sim.suite.engine import all_checks, folder, run
 from x402sim.suite.local import judge
+from x402sim.suite.options import Options
 from x402sim.suite.setting import Setting
 from x402sim.suite.target import AgentsEndpoint, Target, at, load
 from x402sim.suite.verdict import Outcome, Result
@@ -186,7 +187,7 @@ def judged(*defects: str, target: Target | None = None, sections: str = "") -> d
                 *defects,
             )
             setting = Setting(
-                target=target or load(SHIPPED["cronos-paywall"]),
+                options=Options(target=target or load(SHIPPED["cronos-paywall"])),
                 http=client(paywall.app),
                 clock=stage.clock,
                 rng=stage.rng,

@@ -1,6 +1,7 @@
 """Runs checks against a target, one id after the other, and gives a result for each."""
 
 import asyncio
+import functools
 import importlib.util
 import sys
 from collections.abc import AsyncIterator, Callable, Iterable
@@ -51,6 +52,11 @@ def folder() -> Path:
 
 def all_checks() -> list[Check]:
     """Return every check, in the order of the sections."""
+    return list(_all_checks())
+
+
+@functools.cache
+def _all_checks() -> list[Check]:
     found = [
         value
         for file in sorted(folder().glob("test_section_*.py"))
@@ -263,9 +269,9 @@ async def run_case(setting: Setting, state: RunState, case: Check) -> Result:
         found = CaseResult(
             title=case.title,
             outcome=outcome,
-            expected=redact.redacted(expected, setting.payer) or None,
-            actual=redact.redacted(actual, setting.payer) or None,
-            reason=redact.redacted(reason, setting.payer),
+            expected=redact.redacted(expected, setting.options.payer) or None,
+            actual=redact.redacted(actual, setting.options.payer) or None,
+            reason=redact.redacted(reason, setting.options.payer),
             exchange=_exchange(probe, outcome, show),
             seconds=round(elapsed(), 3),
             ground=case.ground,
@@ -299,7 +305,7 @@ def _of_case(setting: Setting, case: Check, found: CaseResult) -> Result:
         expected=found.expected,
         actual=found.actual,
         reason=found.reason,
-        rerun=f"{setting.rerun} --only {case.id}".strip(),
+        rerun=f"{setting.options.rerun} --only {case.id}".strip(),
         exchange=found.exchange,
         seconds=found.seconds,
         ground=case.ground,
@@ -308,7 +314,7 @@ def _of_case(setting: Setting, case: Check, found: CaseResult) -> Result:
 
 
 def _require_needs(setting: Setting, case: Check) -> None:
-    left_out = setting.left_out.get(case.name)
+    left_out = setting.options.skip.get(case.name)
     if left_out is not None:
         raise Skipped(left_out)
     missing = [need for need in case.needs if setting.missing(need)]

@@ -180,10 +180,10 @@ class Probe:
             self.target,
             response.status_code,
             response.headers,
-            redact.without(response.text, self.setting.secrets),
+            redact.without(response.text, self.setting.options.secrets),
             decoded(response.content),
-            partial(redact.exchange, request, response, "", self.setting.secrets),
-            networks=self.setting.networks,
+            partial(redact.exchange, request, response, "", self.setting.options.secrets),
+            networks=self.setting.options.networks,
         )
         return self.last
 
@@ -192,7 +192,7 @@ class Probe:
     ) -> TargetAnswer:
         """Return what came of a request without an answer; raises if the target has stopped."""
         broken = type(error).__name__
-        show = partial(redact.exchange, request, None, broken, self.setting.secrets)
+        show = partial(redact.exchange, request, None, broken, self.setting.options.secrets)
         self.last = TargetAnswer(self.target, 0, httpx.Headers(), "", None, show, broken)
         last = Last(request, self.check_id, f"not answered ({broken})")
         if not isinstance(error, httpx.ConnectError):

@@ -118,7 +118,7 @@ async def examine_stop(
         "a service that goes on answering",
         f"an answer to {last}",
         f"{said}; sent again alone, after a restart, it has stopped the service again",
-        partial(redact.exchange, last.request, None, last.outcome, setting.secrets),
+        partial(redact.exchange, last.request, None, last.outcome, setting.options.secrets),
     ) from error
 
 
