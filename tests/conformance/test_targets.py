@@ -153,15 +153,6 @@ def test_places_are_json_pointers() -> None:
     assert {place: at(body, place) for place in found} == found
 
 
-# --- our own service --------------------------------------------------------------------------
-
-
-def test_our_own_service_passes_and_skips_nothing() -> None:
-    results = judge(Recipe(network=TESTNET, seed=4), target=load(SHIPPED["x402sim"]))
-    odd = [each for each in results if each.outcome not in (Outcome.PASSED, Outcome.OBSERVED)]
-    assert odd == []
-
-
 # --- the public paywall -----------------------------------------------------------------------
 
 
