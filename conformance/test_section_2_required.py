@@ -8,7 +8,7 @@ from x402sim.protocol.money import to_base, to_decimal
 from x402sim.spec.ground import derived, explicit
 from x402sim.suite.answers import Challenge, TargetAnswer, read_402
 from x402sim.suite.check import check
-from x402sim.suite.departures import SHAPE
+from x402sim.suite.deviations import SHAPE
 from x402sim.suite.expect import expect, require
 from x402sim.suite.places import whole
 from x402sim.suite.probe import Probe

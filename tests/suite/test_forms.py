@@ -7,7 +7,7 @@ import pytest
 from tests.mutants.jury import CHECKS, judge_by
 from x402sim.clock import Clock
 from x402sim.rng import Rng
-from x402sim.suite.departures import departures
+from x402sim.suite.deviations import deviations
 from x402sim.suite.parse_options import parse
 from x402sim.suite.probe import Probe
 from x402sim.suite.setting import RunState, Setting
@@ -39,7 +39,7 @@ def test_what_is_served_too_much_is_shown_and_not_the_402_that_ends_it(
 )
 def test_a_query_of_the_list_of_agents_is_legal(path: str, is_legal: bool) -> None:
     """Section 4.3 does not show its query parameters."""
-    assert departures(Target(agents=AgentsEndpoint(path=path))) is not is_legal
+    assert deviations(Target(agents=AgentsEndpoint(path=path))) is not is_legal
 
 
 def test_the_command_that_repeats_a_run_names_the_variable_of_the_key() -> None:

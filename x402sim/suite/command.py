@@ -20,9 +20,9 @@ from x402sim.report import conformance as report
 from x402sim.suite import printing, redact
 from x402sim.suite import target as targets
 from x402sim.suite.check import DOCUMENT, KINDS, Check
+from x402sim.suite.completeness import lacking, not_in_full
 from x402sim.suite.demands import FILE
 from x402sim.suite.engine import all_checks, folder, matching, run
-from x402sim.suite.in_full import lacking, not_in_full
 from x402sim.suite.options import Options
 from x402sim.suite.plan import is_left
 from x402sim.suite.preflight import examine

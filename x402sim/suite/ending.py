@@ -1,4 +1,4 @@
-"""How does a check see the end of a session that ends soon, and what is refunded then?
+"""Sessions that end soon: opens one, waits for its end, and checks the refund.
 
 Where a clock turns, it is advanced beyond any end; otherwise the time is waited for.
 """

@@ -139,12 +139,12 @@ async def _run_cases(
                 yield _of_id(cases, done)
             else:
                 late.append(check_id)
-        state.turns.end_the_rest()
+        state.scheduler.end_the_rest()
         _tell_of_waiting(setting, tasks)
         restarting = [case for case in tasks if Need.RESTART in case.needs]
         for case in [case for case in tasks if case not in restarting]:
             done[case] = await tasks[case]
-        await state.turns.when_ready(len(restarting))
+        await state.scheduler.when_ready(len(restarting))
         for case in restarting:
             done[case] = await tasks[case]
     for check_id in late:
@@ -162,9 +162,9 @@ async def _beside(
             return await run_case(setting, state, case)
         finally:
             if Need.RESTART in case.needs:
-                state.turns.is_over()
+                state.scheduler.is_over()
 
-    state.turns.share()
+    state.scheduler.share()
     tasks = {case: asyncio.create_task(play(case)) for case in checks if runs_beside(setting, case)}
     await asyncio.sleep(0)  # noqa: TID251 - no time passes; they queue up before all others
     try:
@@ -235,7 +235,7 @@ def _doubt(result: Result, broken: list[str]) -> Result:
 
 async def run_case(setting: Setting, state: RunState, case: Check) -> Result:
     """Run one case in its turn, after its baseline; the result shows no secret."""
-    async with state.turns.acting():
+    async with state.scheduler.acting():
         elapsed = stopwatch()
         probe = Probe(setting, state, case.id)
         outcome, reason, expected, actual = Outcome.PASSED, "", "", ""
@@ -290,7 +290,7 @@ def _exchange(probe: Probe, outcome: Outcome, show: Callable[[], str] | None) ->
 
 def _as_the_target_says(probe: Probe) -> list[str]:
     """Return what was judged by keys of the target file that depart from the specification."""
-    told = [str(each) for each in dict.fromkeys(probe.departed)]
+    told = [str(each) for each in dict.fromkeys(probe.deviations)]
     return [f"as the target file says: {'; '.join(told)}"] if told else []
 
 
@@ -360,7 +360,7 @@ async def try_baseline(probe: Probe, baseline: Baseline) -> str | None:
 
 async def _clear_faults(probe: Probe) -> str:
     """Remove the faults that a check has left; return what kept us from it."""
-    if not (probe.world.exists and probe.world.has_meddled):
+    if not (probe.world.exists and probe.world.changed_world):
         return ""
     try:
         await probe.world.clear_faults()

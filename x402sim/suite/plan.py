@@ -1,4 +1,4 @@
-"""What will a run do: how many requests and payments, how long, and what does not fit the budget?
+"""The plan of a run: its requests, payments and duration, and what does not fit the budget.
 
 The number of requests and the time of each case are measured with our own service
 (`conformance/costs.json`, made by `python -m tests.suite.costs`).

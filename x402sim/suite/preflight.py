@@ -1,4 +1,4 @@
-"""Can a run judge this target at all? What is looked at before the first check.
+"""The preflight: examines whether a run can judge the target, before the first check.
 
 Is it reachable, does it speak this dialect, is it in this world, is there money for the plan, do
 the clocks agree, is real money protected? If not, `NotReady` says in one line what was seen, what
@@ -22,7 +22,7 @@ from x402sim.protocol.refusals import Refusal
 from x402sim.spec.needs import Need
 from x402sim.suite.answers import Challenge, TargetAnswer, read_402
 from x402sim.suite.check import HOW_TO_PROVIDE, Baseline, Check
-from x402sim.suite.departures import departures
+from x402sim.suite.deviations import deviations
 from x402sim.suite.engine import folder, try_baseline
 from x402sim.suite.options import Options
 from x402sim.suite.plan import Plan, costs, make_plan
@@ -86,8 +86,8 @@ async def _examine(setting: Setting, checks: list[Check]) -> Ready:
     _require_needs(setting)
     state = RunState(pace=Pace(rate=options.wire.rate))
     probe = Probe(setting, state)
-    answer = await _knock(probe)
-    if problem := await _foreign(probe, answer):
+    answer = await _first_request(probe)
+    if problem := await _why_unsuitable(probe, answer):
         raise NotReady(f"{_base(setting)}: {problem}")
     challenge = _payable(answer)
     plan = make_plan(
@@ -104,7 +104,7 @@ async def _examine(setting: Setting, checks: list[Check]) -> Ready:
         setting=replace(setting, options=replace(options, skip={**plan.left_out, **options.skip})),
         state=state,
         plan=plan,
-        notes=(*_judging(options), *_departing(setting)),
+        notes=(*_judging(options), *_deviating(setting)),
     )
     pays = any(Need.FUNDS in case.needs or Need.WORLD in case.needs for case in checks)
     if challenge is None or not pays or setting.missing(Need.FUNDS):
@@ -133,8 +133,8 @@ def _judging(options: Options) -> tuple[str, ...]:
     return (f"{options.given_url} is an endpoint; judging {options.base_url}",)
 
 
-def _departing(setting: Setting) -> tuple[str, ...]:
-    keys = list(departures(setting.target))
+def _deviating(setting: Setting) -> tuple[str, ...]:
+    keys = list(deviations(setting.target))
     if not keys:
         return ()
     return (
@@ -172,7 +172,7 @@ def _undue(setting: Setting) -> str:
 # --- reachable, and of this dialect ------------------------------------------------------
 
 
-async def _knock(probe: Probe) -> TargetAnswer:
+async def _first_request(probe: Probe) -> TargetAnswer:
     """Request the resource; raises `NotReady` if there is no answer."""
     try:
         return await probe.unpaid()
@@ -199,7 +199,7 @@ def _no_answer(error: httpx.TransportError, setting: Setting) -> str:
     return f"{text}; is the service running?"
 
 
-async def _foreign(probe: Probe, answer: TargetAnswer) -> str | None:
+async def _why_unsuitable(probe: Probe, answer: TargetAnswer) -> str | None:
     """Return why this is no service to judge, and what to do; None if it is one."""
     if await _is_site(probe, answer):
         return _no_service(probe, answer)

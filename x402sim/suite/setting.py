@@ -12,8 +12,8 @@ from x402sim.protocol.networks import MAINNET, Network
 from x402sim.rng import Rng
 from x402sim.spec.needs import Need
 from x402sim.suite.options import Options
+from x402sim.suite.scheduler import Scheduler
 from x402sim.suite.target import Target
-from x402sim.suite.turns import Turns
 from x402sim.suite.wire import Pace
 
 
@@ -90,8 +90,8 @@ class RunState:
     """The payment ids of all 402s so far."""
     paid_ids: set[str] = field(default_factory=set)
     """Those that were paid."""
-    turns: Turns = field(default_factory=Turns)
-    """Which check may act now."""
+    scheduler: Scheduler = field(default_factory=Scheduler)
+    """Lets one check act at a time."""
     pace: Pace = field(default_factory=Pace)
     lasting_faults: set[str] = field(default_factory=set)
     """The texts of the faults that checks which wait have injected (`ControlApi`)."""

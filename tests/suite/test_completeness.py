@@ -12,8 +12,8 @@ from x402sim.clock import Clock
 from x402sim.policies import NeverRefund, ServicePolicy
 from x402sim.rng import Rng
 from x402sim.service.settings import Settings
+from x402sim.suite.completeness import lacking, not_in_full
 from x402sim.suite.engine import all_checks
-from x402sim.suite.in_full import lacking, not_in_full
 from x402sim.suite.local import judge
 from x402sim.suite.options import Options
 from x402sim.suite.preflight import examine

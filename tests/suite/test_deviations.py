@@ -14,7 +14,7 @@ from starlette.routing import Route
 from tests.suite.duo import Duo, conformance
 from tests.suite.gateway import Gateway, running
 from tests.suite.test_target_init import Shop, init
-from x402sim.suite.departures import departures
+from x402sim.suite.deviations import deviations
 from x402sim.suite.look import DEFAULT
 from x402sim.suite.target import PaymentRequiredShape, ProtectedEndpoint, Target, load
 
@@ -62,7 +62,7 @@ def test_a_written_target_file_turns_no_failure_green(duo: Duo, tmp_path: Path) 
     for run in (without, judged):
         failed = {name for name, each in outcomes(run).items() if each["outcome"] == "failed"}
         assert (run.returncode, failed) == (1, set(BROKEN))
-    assert departures(load(file)) == {}
+    assert deviations(load(file)) == {}
     told = " ".join(line.strip("# ") for line in file.read_text().splitlines())
     for said in (
         'error_text = "PAYMENT_REQUIRED"',
@@ -118,7 +118,7 @@ def test_another_value_fails_as_before(duo: Duo, tmp_path: Path) -> None:
     ],
 )
 def test_what_departs(target: Target, keys: list[str]) -> None:
-    assert list(departures(target)) == keys
+    assert list(deviations(target)) == keys
 
 
 async def page(_: Request) -> Response:
