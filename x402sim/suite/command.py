@@ -17,7 +17,7 @@ from rich.markup import escape
 from x402sim.clock import Clock, stopwatch
 from x402sim.protocol.refusals import Refusal
 from x402sim.report import conformance as report
-from x402sim.suite import printing, redact
+from x402sim.suite import printing
 from x402sim.suite import target as targets
 from x402sim.suite.check import DOCUMENT, KINDS, Check
 from x402sim.suite.completeness import lacking, not_in_full
@@ -144,8 +144,8 @@ def judge(
                     on_begin(check_id, ids.index(check_id) + 1, len(ids))
 
             async for result in run(ready.setting, wanted.checks, begin, ready.state):
-                results.append(hidden(result, options.secrets))
-                on_result(results[-1])
+                results.append(result)
+                on_result(result)
             return in_order(results, wanted.checks), ready.state.pace.requests
 
     return asyncio.run(main())
@@ -175,23 +175,6 @@ def completed(results: list[Result], checks: list[Check], rerun: str) -> list[Re
         for check in missing.values()
     ]
     return in_order([*results, *rest], checks)
-
-
-def hidden(result: Result, secrets: tuple[str, ...]) -> Result:
-    """Return a result with none of the user's secrets in any of its texts."""
-
-    def clean(value: Any) -> Any:
-        match value:
-            case str():
-                return redact.without(value, secrets)
-            case list():
-                return [clean(each) for each in value]
-            case dict():
-                return {name: clean(each) for name, each in value.items()}
-            case _:
-                return value
-
-    return msgspec.convert(clean(msgspec.to_builtins(result)), Result) if secrets else result
 
 
 def conclude(results: list[Result], strict: bool) -> int:
