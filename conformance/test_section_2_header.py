@@ -11,8 +11,8 @@ from x402sim.protocol.header import authorization_of, decode_header
 from x402sim.spec.ground import derived
 from x402sim.suite.answers import Challenge, TargetAnswer
 from x402sim.suite.check import check
-from x402sim.suite.effect import expect_nothing_or_as_issued
 from x402sim.suite.expect import expect_not_served, expect_refused, require
+from x402sim.suite.payment_outcome import expect_nothing_or_as_issued
 from x402sim.suite.probe import Probe
 from x402sim.suite.verdict import CheckFailed, Inconclusive, Skipped
 

@@ -8,7 +8,7 @@ from x402sim.protocol.money import to_base, to_decimal
 from x402sim.spec.ground import derived, explicit
 from x402sim.suite.answers import Challenge, TargetAnswer, read_402
 from x402sim.suite.check import check
-from x402sim.suite.departures import SHAPE
+from x402sim.suite.deviations import SHAPE
 from x402sim.suite.expect import expect, require
 from x402sim.suite.places import whole
 from x402sim.suite.probe import Probe
@@ -85,7 +85,7 @@ async def pay_to_is_the_merchants_address(probe: Probe) -> None:
     payee, asset = wanted.get("payTo"), wanted.get("asset")
     require("payTo, an address", _is_address(payee), payee)
     require("another address than the token's", payee != asset, payee)
-    merchant = probe.setting.pay_to
+    merchant = probe.setting.options.pay_to
     if merchant is not None:
         expect("payTo", str(payee).lower(), checksum(merchant).lower())
 

@@ -211,7 +211,7 @@ def _number(value: Any) -> Fraction | None:
 async def the_chain_has_the_networks_id(probe: Probe) -> None:
     """The chain id is 338 on a testnet, 25 on a mainnet, and on another network what it has."""
     network = str((await probe.challenge()).requirements.get("network"))
-    known = probe.setting.networks.get(network)
+    known = probe.setting.options.networks.get(network)
     kind = next((kind for kind in CHAINS if network.endswith(kind)), None)
     if known is None and kind is None:
         raise Inconclusive(f"the name {network!r} names neither a testnet nor a mainnet")

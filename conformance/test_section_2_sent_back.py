@@ -16,8 +16,8 @@ from x402sim.protocol.networks import NETWORKS
 from x402sim.spec.ground import derived, explicit, silent
 from x402sim.suite.answers import Challenge, TargetAnswer, read_402
 from x402sim.suite.check import check
-from x402sim.suite.effect import expect_nothing, expect_nothing_or_as_issued
 from x402sim.suite.expect import expect_not_served, expect_refused, expect_withheld
+from x402sim.suite.payment_outcome import expect_nothing, expect_nothing_or_as_issued
 from x402sim.suite.places import whole
 from x402sim.suite.probe import Probe
 from x402sim.suite.setting import Setting

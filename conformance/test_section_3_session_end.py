@@ -29,7 +29,7 @@ IN_ALL_S = 340
 def _units_s(setting: Setting) -> tuple[int, ...]:
     """Return what a unit of duration may be, in seconds: the known one, or those to try."""
     known_s = setting.target.sessions.duration_unit_s
-    return (known_s,) if known_s else (1, 60) if setting.patient else (1,)
+    return (known_s,) if known_s else (1, 60) if setting.options.patient else (1,)
 
 
 def _end_s(setting: Setting) -> float:
@@ -42,7 +42,7 @@ def _end_s(setting: Setting) -> float:
 def _refunded_s(setting: Setting) -> float:
     """Return how long the refund of a session that ends soon takes, at most."""
     within_s = setting.target.sessions.refund_within_s
-    if setting.patient and not within_s:
+    if setting.options.patient and not within_s:
         return IN_ALL_S
     return _end_s(setting) + (within_s or A_WHILE_S)
 
@@ -115,7 +115,7 @@ async def _expect_refunds(
     """
     now_s = probe.clock.now()
     within_s = float(probe.target.sessions.refund_within_s or A_WHILE_S)
-    if probe.setting.patient and not probe.target.sessions.refund_within_s:
+    if probe.setting.options.patient and not probe.target.sessions.refund_within_s:
         within_s = min(LONG_S, max(0.0, begun_s + IN_ALL_S - now_s))
 
     async def is_refunded() -> bool:

@@ -10,9 +10,9 @@ from x402sim.payer.wallet import Wallet
 from x402sim.spec.ground import derived, explicit
 from x402sim.suite.answers import Challenge, TargetAnswer
 from x402sim.suite.check import check
-from x402sim.suite.effect import expect_nothing_or_as_issued
 from x402sim.suite.examples import examples
 from x402sim.suite.expect import expect, expect_not_served, expect_refused, require
+from x402sim.suite.payment_outcome import expect_nothing_or_as_issued
 from x402sim.suite.probe import Probe
 
 INVALID_SIGNATURE = "Invalid signature"

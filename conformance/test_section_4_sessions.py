@@ -8,7 +8,7 @@ from x402sim.protocol.money import to_base
 from x402sim.spec.ground import derived, ours, silent
 from x402sim.suite.answers import Paid, TargetAnswer, read_402
 from x402sim.suite.check import check
-from x402sim.suite.departures import SHAPE
+from x402sim.suite.deviations import SHAPE
 from x402sim.suite.examples import examples
 from x402sim.suite.expect import expect, expect_served, require
 from x402sim.suite.probe import CENT_BASE, Probe

@@ -211,7 +211,7 @@ async def the_record_is_for_its_resource(probe: Probe) -> None:
 
 def _long_s(setting: Setting) -> float:
     """Return how long a payment is left alone, before its id is sent again."""
-    return MINUTES_S if setting.patient or setting.advance is not None else SECONDS_S
+    return MINUTES_S if setting.options.patient or setting.advance is not None else SECONDS_S
 
 
 @check("5/stored-records", needs="funds", pays=1, waits=_long_s)

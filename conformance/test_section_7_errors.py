@@ -14,7 +14,7 @@ from x402sim.spec.ground import derived, silent
 from x402sim.suite import malformed
 from x402sim.suite.answers import TargetAnswer
 from x402sim.suite.check import check
-from x402sim.suite.departures import SHAPE
+from x402sim.suite.deviations import SHAPE
 from x402sim.suite.expect import expect, expect_not_served, expect_refused, expect_withheld, require
 from x402sim.suite.probe import Probe
 from x402sim.suite.verdict import Inconclusive

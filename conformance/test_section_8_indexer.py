@@ -204,7 +204,7 @@ async def a_hundred_the_newest(probe: Probe) -> None:
 
     They are older than what other checks pay that watch the indexer, too.
     """
-    async with probe.state.turns.first():
+    async with probe.state.scheduler.first():
         if turn_s(probe.setting) > PATIENCE_S:
             await probe.wait_for_the_rest()
         payer = await probe.money.payer()

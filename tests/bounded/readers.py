@@ -28,9 +28,10 @@ from x402sim.service.setup import Setup
 from x402sim.service.upstream.calls import OutcomeUnknown, Unavailable
 from x402sim.suite.chain_view import ChainView
 from x402sim.suite.control_api import ControlApi
+from x402sim.suite.options import Options
 from x402sim.suite.probe import Probe
-from x402sim.suite.remote import Access, NotReady, reach
-from x402sim.suite.setting import RunState
+from x402sim.suite.remote import NotReady, reach
+from x402sim.suite.setting import RunState, Setting
 from x402sim.suite.target import ProtectedEndpoint, Target
 from x402sim.suite.verdict import Inconclusive
 from x402sim.suite.wire import Wire
@@ -109,18 +110,17 @@ def _async(make: Callable[[str, float], httpx.Auth], place: Callable[[str], str]
     return read
 
 
-def access(url: str, deadline_s: float, **more: Any) -> Access:
-    wire = Wire(limits=Limits(deadline_s=deadline_s))
-    return Access(base_url=url, target=Target(), wire=wire, **more)
+def options(url: str, deadline_s: float, **more: Any) -> Options:
+    return Options(base_url=url, wire=Wire(limits=Limits(deadline_s=deadline_s)), **more)
 
 
 async def _suite(url: str, deadline_s: float) -> None:
     """Ask the target for everything that a check may ask."""
     root = url.rpartition("/")[0]
-    async with reach(access(root, deadline_s)) as setting:
+    async with reach(options(root, deadline_s)) as setting:
         habit = url.rpartition("/")[2]
         target = Target(protected=ProtectedEndpoint(path=f"/{habit}/402", method="GET"))
-        probe = Probe(replace(setting, target=target), RunState())
+        probe = Probe(_with(setting, target), RunState())
         answer = await probe.ask()
         _ = answer.summary, answer.has_content
         await probe.buy()
@@ -128,24 +128,28 @@ async def _suite(url: str, deadline_s: float) -> None:
 
 async def _chain(url: str, deadline_s: float) -> None:
     root = url.rpartition("/")[0]
-    async with reach(access(root, deadline_s, rpc_url=url + "/200")) as setting:
+    async with reach(options(root, deadline_s, rpc_url=url + "/200")) as setting:
         await ChainView(setting).call("eth_blockNumber")
 
 
 async def _control(url: str, deadline_s: float) -> None:
     root = url.rpartition("/")[0]
-    async with reach(access(root, deadline_s, world_url=url + "/200")):
+    async with reach(options(root, deadline_s, world_url=url + "/200")):
         pass
 
 
 async def _journal(url: str, deadline_s: float) -> None:
     root = url.rpartition("/")[0]
-    async with reach(access(root, deadline_s, rpc_url=url + "/200")) as setting:
-        world = ControlApi(replace(setting, control=setting.rpc), set())
+    async with reach(options(root, deadline_s, rpc_url=url + "/200")) as setting:
+        world = ControlApi(_with(setting, setting.target, control=setting.rpc), set())
         try:
             await world.journal(0)
         finally:
             await world.get("who")
+
+
+def _with(setting: Setting, target: Target, **more: Any) -> Setting:
+    return replace(setting, options=replace(setting.options, target=target), **more)
 
 
 async def _story(url: str, deadline_s: float) -> None:

@@ -12,7 +12,7 @@ from x402sim.chain.base import ChainError
 from x402sim.cli import app
 from x402sim.protocol.crypto import ORDER, from_hex, parse_address, parse_key
 from x402sim.service.setup import setup_from_env
-from x402sim.suite.options import Options, access
+from x402sim.suite.parse_options import parse
 from x402sim.world.chains.node import keys_of
 
 DIGITS = "5ec4e7" * 10 + "5ec4"
@@ -58,8 +58,8 @@ READERS: dict[str, Callable[[str], object]] = {
     "TOKEN_ADDRESS": lambda key: setup_from_env({**ENV, "TOKEN_ADDRESS": key}),
     "X402SIM_CHAIN_KEYS": lambda key: keys_of((), {"X402SIM_CHAIN_KEYS": f"{key};"}),
     "Node(keys=)": lambda key: keys_of((f"{key};",), {}),
-    "--payer-key": lambda key: access(Options(base_url="http://127.0.0.1:1", payer_key=key)),
-    "--pay-to": lambda key: access(Options(base_url="http://127.0.0.1:1", pay_to=key)),
+    "--payer-key": lambda key: parse("http://127.0.0.1:1", payer_key=key),
+    "--pay-to": lambda key: parse("http://127.0.0.1:1", pay_to=key),
 }
 
 

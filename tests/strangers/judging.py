@@ -8,7 +8,7 @@ from tests.strangers.stranger import running, strangers
 from x402sim.clock import stopwatch
 from x402sim.suite.command import Wanted, judge
 from x402sim.suite.engine import all_checks, matching
-from x402sim.suite.remote import Access
+from x402sim.suite.options import Options
 from x402sim.suite.verdict import Outcome, Result
 
 
@@ -58,13 +58,13 @@ def try_one(trial: Trial, ids: Sequence[str] = ()) -> Verdict:
     if ids:
         checks = [check for each in ids for check in matching(checks, each)]
     with running(stranger, trial.choices, trial.defect) as place:
-        access = Access(
+        options = Options(
             base_url=place.url,
             target=stranger.told(trial.choices),
             world_url=place.world,
             restart=place.restart,
         )
-        results, _ = judge(access, Wanted(checks=checks))
+        results, _ = judge(options, Wanted(checks=checks))
     return Verdict(trial=trial, results={each.id: each for each in results}, seconds=elapsed())
 
 

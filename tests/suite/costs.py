@@ -7,10 +7,10 @@ plan is made of them (`x402sim.suite.plan`).
 import asyncio
 import json
 
-from tests.suite.test_command import Duo
+from tests.suite.duo import Duo
 from x402sim.clock import stopwatch
 from x402sim.suite.engine import all_checks, folder, run_case
-from x402sim.suite.options import Options, access
+from x402sim.suite.parse_options import parse
 from x402sim.suite.preflight import examine
 from x402sim.suite.remote import reach
 from x402sim.suite.verdict import Outcome
@@ -21,10 +21,9 @@ WAITS_S = 0.25
 
 async def measure(duo: Duo) -> dict[str, list[float]]:
     """Return requests and seconds of each case that runs with a world."""
-    options = Options(base_url=duo.url, world=duo.ready["control"])
     found: dict[str, list[float]] = {}
     checks = all_checks()
-    async with reach(access(options)) as setting:
+    async with reach(parse(duo.url, world=duo.control)) as setting:
         ready = await examine(setting, checks)
         for case in checks:
             before, elapsed = ready.state.pace.requests, stopwatch()

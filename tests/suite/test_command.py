@@ -5,7 +5,6 @@ import os
 import resource
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,8 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.serve.driver import PAY, QUOTE, Running, header
+from tests.serve.driver import PAY, QUOTE, command, header
+from tests.suite.duo import Duo, conformance, refused
 from x402sim import Wallet
 from x402sim.clock import Clock
 from x402sim.protocol.crypto import from_hex
@@ -23,42 +23,6 @@ from x402sim.service.issue import Issuer
 from x402sim.service.setup import setup_from_env
 
 ROOT = Path(__file__).parents[2]
-
-
-class Duo:
-    """A world without a service, and a service that uses it."""
-
-    def __init__(self) -> None:
-        self.world = Running("serve", "--no-service", "--port", "0", "--json")
-        self.ready: dict[str, Any] = json.loads(self.world.line())
-        merchant = self.ready["accounts"][-1]
-        self.env = {
-            "PRIVATE_KEY": merchant["privateKey"],
-            "MERCHANT_ADDRESS": merchant["address"],
-            "FACILITATOR_URL": self.ready["facilitator"],
-            "EXPLORER_URL": self.ready["explorer"],
-            "RPC_URL": self.ready["rpc"],
-        }
-        self.service = Running("service", "--port", "0", env=self.env)
-        self.url = self.service.line().split()[3].rstrip(";")
-
-    def close(self) -> None:
-        self.service.close()
-        self.world.close()
-
-
-@pytest.fixture(scope="module")
-def duo() -> Iterator[Duo]:
-    both = Duo()
-    yield both
-    both.close()
-
-
-def conformance(*options: str, env: dict[str, str] | None = None) -> Any:
-    return subprocess.run(
-        [sys.executable, "-m", "x402sim", "conformance", *options],
-        capture_output=True, text=True, check=False, cwd="/", env={**os.environ, **(env or {})},
-    )  # fmt: skip
 
 
 def test_serve_no_service_reports_no_service_url(duo: Duo) -> None:
@@ -75,7 +39,7 @@ def test_the_printed_private_key_forges_no_payment_id(duo: Duo, amount_base: int
     forged = forger.issue(QUOTE, amount_base, Clock().now_s())
     asked = json.loads(encode(forged))
     wanted = asked["paymentRequirements"]
-    wallet = Wallet(from_hex(duo.ready["accounts"][0]["privateKey"], 32))
+    wallet = Wallet(from_hex(duo.key, 32))
     body = {
         "paymentId": asked["paymentId"],
         "paymentHeader": header(wallet, wanted, Clock().now_s()),
@@ -91,7 +55,7 @@ def test_with_a_world_everything_passes_in_time(duo: Duo, tmp_path: Path) -> Non
     files = {kind: tmp_path / f"report.{kind}" for kind in ("json", "junit", "html", "sarif")}
     options = [part for kind, file in files.items() for part in (f"--{kind}", str(file))]
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    done = conformance(duo.url, "--world", duo.ready["control"], *options)
+    done = run("conformance", duo.url, "--world", duo.control, *options)
     assert done.returncode == 0, done.stdout + done.stderr
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     worked_s = after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
@@ -103,32 +67,45 @@ def test_with_a_world_everything_passes_in_time(duo: Duo, tmp_path: Path) -> Non
     assert all(file.stat().st_size > 500 for file in files.values())
 
 
+def run(*words: str, **more: Any) -> Any:
+    """Run a command in a process of its own."""
+    return subprocess.run(command(*words), capture_output=True, text=True, check=False, **more)
+
+
 def test_the_target_is_usable_after_a_run(duo: Duo) -> None:
-    done = conformance(
-        duo.url, "--world", duo.ready["control"], "--requirement", "1/", "--json", "-"
+    done = run(
+        "conformance", duo.url, "--world", duo.control, "--requirement", "1/sign", "--json", "-"
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert json.loads(done.stdout)["summary"]["passed"] > 0
 
 
 def test_with_a_payer_it_stays_within_the_budget(duo: Duo) -> None:
-    key = duo.ready["accounts"][0]["privateKey"]
-    done = conformance(duo.url, "--budget", "0.03", "--json", "-", env={"X402SIM_PAYER_KEY": key})
-    told = json.loads(done.stdout)
+    done = conformance(
+        duo.url, "--budget", "0.03", "--only", "1/,2.2/,5/nonce", "--json", "-", key=duo.key
+    )
     assert done.returncode in (0, 2), done.stdout
-    assert told["summary"]["failed"] == 0
-    assert told["summary"]["inconclusive"] == 0
-    assert any("the budget is 0.03" in result["reason"] for result in told["results"])
-    assert "The budget is 0.03 tokens" in " ".join(done.stderr.split())
-    assert key not in done.stdout + done.stderr
+    summary = done.report["summary"]
+    assert summary["failed"] == summary["inconclusive"] == 0
+    assert any("the budget is 0.03" in result["reason"] for result in done.report["results"])
+    assert "The budget is 0.03 tokens" in done.words
+    assert duo.key not in done.all
 
 
 def test_with_the_url_alone_nothing_is_paid(duo: Duo) -> None:
     done = conformance(duo.url, "--json", "-")
-    told = json.loads(done.stdout)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert told["summary"]["passed"] > 5
-    assert told["summary"]["skipped"] > 20
+    assert done.returncode == 0, done.all
+    assert done.report["summary"]["passed"] > 5
+    assert done.report["summary"]["skipped"] > 20
+    # Without a terminal, progress is a line for each section that is judged.
+    lines = [line for line in done.stderr.splitlines() if " of " in line and "section" in line]
+    plan = next(line for line in done.stderr.splitlines() if line.startswith("Plan:"))
+    assert 3 < len(lines) < 20
+    assert all(line.split()[2] == plan.split()[1] for line in lines)
+    assert max(map(len, done.stderr.splitlines())) <= 80
+
+
+NOBODY = "http://127.0.0.1:9"
 
 
 @pytest.mark.parametrize(
@@ -136,28 +113,41 @@ def test_with_the_url_alone_nothing_is_paid(duo: Duo) -> None:
     [
         ([], "no service to judge"),
         (["localhost:1"], "starts with http"),
-        (["http://127.0.0.1:9"], "no answer from http://127.0.0.1:9"),
-        (["http://127.0.0.1:9", "--target", "nowhere.toml"], "unknown target 'nowhere.toml'"),
-        (["http://127.0.0.1:9", "--requirement", "11/"], "unknown id '11/'"),
-        (["http://127.0.0.1:9", "--payer-key", "0x12"], "a private key is"),
-        (["http://127.0.0.1:9", "--payer-key", ""], "a private key is"),
-        (["http://127.0.0.1:9", "--pay-to", ""], "40 hex digits"),
-        (["http://127.0.0.1:9", "--budget", "lots"], "lots"),
-        (["http://127.0.0.1:9", "--pay-to", "0x12"], "0x12"),
+        ([NOBODY], f"no answer from {NOBODY}"),
+        ([NOBODY, "--target", "nowhere.toml"], "unknown target 'nowhere.toml'"),
+        ([NOBODY, "--requirement", "11/"], "unknown id '11/'"),
+        ([NOBODY, "--payer-key", "0x12"], "--payer-key: a private key is 0x and 64 hex digits"),
+        ([NOBODY, "--payer-key", ""], "a private key is"),
+        ([NOBODY, "--pay-to", ""], "40 hex digits"),
+        ([NOBODY, "--pay-to", "0x12"], "--pay-to: expected 0x and 40 hex digits, got '0x12'"),
+        ([NOBODY, "--budget", "lots"], "--budget: "),
+        ([NOBODY, "--skip", "2.2/body"], "--skip 2.2/body: give a reason"),
+        ([NOBODY, "--skip", "2.2/bdy=x"], "--skip: unknown id '2.2/bdy'"),
+        ([NOBODY, "--only", "2.2/bdy"], "--only: unknown id '2.2/bdy'"),
+        ([NOBODY, "--only", "2.99"], "Possible: 1, 2.1, 2.2"),
+        ([NOBODY, "--only", "2.99"], "spec, kit, silent"),
+        ([NOBODY, "--require", "money"], "--require: unknown need 'money'"),
+        ([NOBODY, "--header", "secret-value"], "--header: expected NAME:VALUE"),
+        ([NOBODY, "--header", "X Y:secret-value"], "is no name of a header"),
+        ([NOBODY, "--header", "X-Payment-Id:secret-value"], "the suite sets this header itself"),
+        ([NOBODY, "--cacert", "/nowhere.pem"], "--cacert /nowhere.pem: expected a file of PEM"),
+        ([NOBODY, "--rate", "0"], "--rate is a number of requests in a second"),
+        ([NOBODY, "--timeout", "0"], "--timeout is a number of seconds above 0, not 0"),
+        ([NOBODY, "--timeout", "-1"], "--timeout is a number of seconds above 0, not -1"),
+        ([NOBODY, "--max-answer-bytes", "0"], "--max-answer-bytes is a number of bytes above 0"),
+        ([NOBODY, "--world", "http://a:secret-value@h"], "take no user name"),
+        (["http://h/?key=secret-value"], "without ? and #"),
+        (["ftp://a:secret-value@h"], "starts with http"),
+        ([NOBODY, "--json", "-", "--html", "-"], "stdout, which takes one report only"),
+        ([NOBODY, "--sarif", "/nodir/x"], "--sarif /nodir/x: there is no folder /nodir"),
+        ([NOBODY, "--junit", "/"], "--junit /: it is a folder"),
     ],
 )
-def test_misuse_prints_one_line(options: list[str], said: str) -> None:
-    done = conformance(*options)
-    assert done.returncode == 2
-    assert said in done.stderr
-    assert "Traceback" not in done.stderr
-    assert "0x12" not in done.stderr or "--pay-to" in options
-
-
-def test_a_world_url_without_a_control_api_is_refused(duo: Duo) -> None:
-    done = conformance(duo.url, "--world", duo.url)
-    assert done.returncode == 2
-    assert "is not the control API of `x402sim serve`" in done.stderr
+def test_misuse_is_one_line_and_shows_no_secret(options: list[str], said: str) -> None:
+    found = refused(*options)
+    assert said in found
+    assert "secret-value" not in found
+    assert "0x12" not in found or "--pay-to" in options
 
 
 def test_list_prints_ids_needs_and_costs() -> None:
@@ -169,32 +159,42 @@ def test_list_prints_ids_needs_and_costs() -> None:
     assert "spec/5/" not in done.stdout
 
 
-def test_pytest_in_a_checkout_has_the_same_results(duo: Duo) -> None:
-    done = subprocess.run(
-        [
-            sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "conformance",
-            "--base-url", duo.url, "--world", duo.ready["control"], "-k", "2.2 or 5/nonce",
-        ],
-        cwd=ROOT, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout
-    assert " passed" in done.stdout
+def test_pytest_in_a_checkout_has_the_same_results_and_shows_no_secret(
+    duo: Duo, tmp_path: Path
+) -> None:
+    target = tmp_path / "mine.toml"
+    target.write_text("[protected]\namount_base = 7\n")
+    done = in_pytest(
+        *("--base-url", duo.url, "--world", duo.control, "--target", str(target), "-rs"),
+        *("--header", "X-Key: secret-value", "--seed", "7", "--skip", "2.2/body=later"),
+        *("-k", "2.2 or 5/nonce or 8/quote-price"),
+    )
+    assert done.returncode == 1, done.stdout
+    assert "1 failed, 3 passed, 1 skipped" in done.stdout
+    assert "--skip: later" in done.stdout
+    assert "run it again: python -m x402sim conformance" in done.stdout
+    assert "--seed 7 --header 'X-Key:<hidden>'" in done.stdout
+    assert "secret-value" not in done.stdout + done.stderr
 
 
 def test_pytest_without_a_url_is_misuse() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "conformance"],
-        cwd=ROOT, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    done = in_pytest("-k", "2.2")
     assert done.returncode == 2
-    assert "give --base-url" in done.stdout + done.stderr
+    assert "no service to judge" in done.stdout + done.stderr
+
+
+def in_pytest(*options: str) -> Any:
+    """Run `pytest conformance` without the plugins that are installed for these tests."""
+    words = ["-q", "-p", "no:cacheprovider", "-c", "/dev/null", "--rootdir", ".", "conformance"]
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", *words, *options],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+        env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+    )  # fmt: skip
 
 
 def test_a_service_without_settings_names_the_missing_one() -> None:
     env = {name: value for name, value in os.environ.items() if name != "PRIVATE_KEY"}
-    done = subprocess.run(
-        [sys.executable, "-m", "x402sim", "service"],
-        capture_output=True, text=True, check=False, env=env,
-    )  # fmt: skip
+    done = run("service", env=env)
     assert done.returncode == 2
     assert "PRIVATE_KEY is not set" in done.stderr

@@ -5,25 +5,17 @@ import json
 import os
 import signal
 import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from junitparser import JUnitXml
 
-from tests.suite.test_command import Duo, conformance
+from tests.serve.driver import command
+from tests.suite.duo import Duo, conformance
 from x402sim import LocalServer
-from x402sim.suite.remote import Access, reach
-from x402sim.suite.target import Target
-
-
-@pytest.fixture(scope="module")
-def duo() -> Iterator[Duo]:
-    both = Duo()
-    yield both
-    both.close()
+from x402sim.suite.options import Options
+from x402sim.suite.remote import reach
 
 
 def begun(*options: str, **more: Any) -> "subprocess.Popen[str]":
@@ -31,7 +23,7 @@ def begun(*options: str, **more: Any) -> "subprocess.Popen[str]":
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         return subprocess.Popen(
-            [sys.executable, "-m", "x402sim", "conformance", *options],
+            command("conformance", *options),
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **more,
         )  # fmt: skip
     finally:
@@ -44,7 +36,7 @@ def test_reports_are_written_when_nobody_reads_the_output(
 ) -> None:
     """As in `conformance ... --junit FILE | head -1`, and `2>&1 | head -1`."""
     file = tmp_path / "x.xml"
-    with begun(duo.url, "--only", "2.2", "--only", "7", "--junit", str(file)) as process:
+    with begun(duo.url, "--only", "2.2", "--junit", str(file)) as process:
         assert process.stdout is not None
         assert process.stderr is not None
         if closed in ("stdout", "both"):
@@ -53,57 +45,43 @@ def test_reports_are_written_when_nobody_reads_the_output(
             process.stderr.readline()
             process.stderr.close()
         assert process.wait(30) == 0
-    assert JUnitXml.fromfile(str(file)).tests > 5
+    assert JUnitXml.fromfile(str(file)).tests > 1
 
 
 def test_ctrl_c_leaves_a_message_a_summary_and_the_reports(duo: Duo, tmp_path: Path) -> None:
+    """A fast check is certain; one that waits is not when the signal comes."""
     file, junit = tmp_path / "x.json", tmp_path / "x.xml"
-    options = ["--rate", "4", "--json", str(file), "--junit", str(junit)]
-    with begun(duo.url, *options) as process:
+    only = "1/unpaid-402,2.2/body,3/expiry-refund,8/indexer-interval"
+    options = ["--only", only, "--patient", "--world", duo.control]
+    with begun(duo.url, *options, "--json", str(file), "--junit", str(junit)) as process:
         assert process.stderr is not None
-        for _ in range(8):
-            process.stderr.readline()
+        while "everything else is done" not in (line := process.stderr.readline()):
+            assert line, "it ended by itself"
         os.kill(process.pid, signal.SIGINT)
         out, err = process.communicate(timeout=30)
     assert process.returncode == 130
     assert "Traceback" not in out + err
     assert "interrupted after" in err
-    told = json.loads(file.read_text())
-    inconclusive = [each for each in told["results"] if each["outcome"] == "inconclusive"]
-    assert len(inconclusive) > 20
-    assert all("the run was interrupted" in each["reason"] for each in inconclusive)
+    told = {each["id"]: each for each in json.loads(file.read_text())["results"]}
+    assert told["spec/2.2/body"]["outcome"] == "passed"
+    unclear = [each for each in told.values() if each["outcome"] == "inconclusive"]
+    assert len(unclear) >= 2
+    assert all("the run was interrupted" in each["reason"] for each in unclear)
     assert out.count("the run was interrupted") == 1, "many ids of one reason are one line"
-    assert JUnitXml.fromfile(str(junit)).errors > 10, "an interrupted run is not green"
-
-
-@pytest.mark.parametrize("kind", ["json", "junit", "html", "sarif"])
-def test_a_report_that_cannot_be_written_is_noticed_before_the_run(
-    kind: str, tmp_path: Path
-) -> None:
-    done = conformance("http://127.0.0.1:9", f"--{kind}", "/nodir/x")
-    assert done.returncode == 2
-    assert f"--{kind} /nodir/x: there is no folder /nodir" in done.stderr
-    done = conformance("http://127.0.0.1:9", f"--{kind}", str(tmp_path))
-    assert "it is a folder" in done.stderr
+    assert JUnitXml.fromfile(str(junit)).errors == len(unclear), "it is not green"
 
 
 @pytest.mark.parametrize(
     ("kind", "begins"), [("html", "<!doctype"), ("junit", "<?xml"), ("sarif", "{")]
 )
 def test_a_minus_is_stdout_for_every_report(
-    duo: Duo, kind: str, begins: str, tmp_path: Path
+    duo: Duo, kind: str, begins: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    process = begun(duo.url, "--only", "2.2/body", f"--{kind}", "-", cwd=tmp_path)
-    out, err = process.communicate(timeout=30)
-    assert process.returncode == 0, err
-    assert out.startswith(begins)
+    monkeypatch.chdir(tmp_path)
+    done = conformance(duo.url, "--only", "2.2/body", f"--{kind}", "-")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(begins)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_stdout_takes_one_report_only() -> None:
-    done = conformance("http://127.0.0.1:9", "--json", "-", "--html", "-")
-    assert done.returncode == 2
-    assert "stdout, which takes one report only" in done.stderr
 
 
 def test_the_run_says_why_it_has_no_verdict(duo: Duo) -> None:
@@ -117,9 +95,9 @@ def test_a_target_whose_clock_is_left_ahead_is_told() -> None:
     told: list[str] = []
 
     async def main(url: str, control: str) -> None:
-        means = Access(base_url=url, target=Target(), world_url=control, tell=told.append)
+        options = Options(base_url=url, world_url=control)
         for seconds in (0, 600):
-            async with reach(means) as setting:
+            async with reach(options, told.append) as setting:
                 assert setting.advance is not None
                 if seconds:
                     await setting.advance(seconds)

@@ -28,6 +28,7 @@ from x402sim.suite.command import conclude
 from x402sim.suite.engine import all_checks, matching, run
 from x402sim.suite.expect import expect, expect_refused
 from x402sim.suite.local import judge
+from x402sim.suite.options import Options
 from x402sim.suite.probe import Probe
 from x402sim.suite.setting import RunState, Setting
 from x402sim.suite.target import Target
@@ -42,10 +43,11 @@ def a_check(clause: str = "2.2/body", **options: Any) -> Callable[[Any], Check]:
 
 
 @asynccontextmanager
-async def setting_for(app: Any, **more: Any) -> AsyncIterator[Setting]:
+async def setting_for(app: Any, control: Any = None, **more: Any) -> AsyncIterator[Setting]:
     transport = httpx.ASGITransport(app)
     async with httpx.AsyncClient(transport=transport, base_url="http://target") as http:
-        yield Setting(target=Target(), http=http, clock=Clock(), rng=Rng(1), **more)
+        options = Options(**more)
+        yield Setting(options=options, http=http, clock=Clock(), rng=Rng(1), control=control)
 
 
 def judged(app: Any, checks: list[Check], **more: Any) -> list[Result]:

@@ -1,4 +1,4 @@
-"""When does a session end, by the words of its service?"""
+"""The end of a session, as its service tells it."""
 
 from typing import Any
 

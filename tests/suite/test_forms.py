@@ -7,8 +7,8 @@ import pytest
 from tests.mutants.jury import CHECKS, judge_by
 from x402sim.clock import Clock
 from x402sim.rng import Rng
-from x402sim.suite.departures import departures
-from x402sim.suite.options import Options, again
+from x402sim.suite.deviations import deviations
+from x402sim.suite.parse_options import parse
 from x402sim.suite.probe import Probe
 from x402sim.suite.setting import RunState, Setting
 from x402sim.suite.target import AgentsEndpoint, Target
@@ -39,13 +39,13 @@ def test_what_is_served_too_much_is_shown_and_not_the_402_that_ends_it(
 )
 def test_a_query_of_the_list_of_agents_is_legal(path: str, is_legal: bool) -> None:
     """Section 4.3 does not show its query parameters."""
-    assert departures(Target(agents=AgentsEndpoint(path=path))) is not is_legal
+    assert deviations(Target(agents=AgentsEndpoint(path=path))) is not is_legal
 
 
 def test_the_command_that_repeats_a_run_names_the_variable_of_the_key() -> None:
     key = "0x" + "17" * 32
-    told = again(Options(base_url="http://h", payer_key=key, budget="1 $X"), "http://h")
-    assert told.endswith(""" http://h --payer-key "$X402SIM_PAYER_KEY" --budget '1 $X'""")
+    told = parse("http://h", payer_key=key, restart="1 $X").rerun
+    assert told.endswith(""" http://h --payer-key "$X402SIM_PAYER_KEY" --restart '1 $X'""")
     assert key not in told
 
 
@@ -74,7 +74,7 @@ def answered(body: bytes, status: int, idle_s: float = 60) -> tuple[list[int], l
 
     async def ask(port: int) -> tuple[list[int], list[str]]:
         async with client(f"http://127.0.0.1:{port}", Wire()) as http:
-            setting = Setting(target=Target(), http=http, clock=Clock(), rng=Rng(1))
+            setting = Setting(http=http, clock=Clock(), rng=Rng(1))
             probe = Probe(setting, RunState())
             first = await probe.ask()
             await asyncio.sleep(1)

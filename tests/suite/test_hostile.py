@@ -18,8 +18,8 @@ from sarif_pydantic import Sarif
 from typer.testing import CliRunner
 
 from tests.cli import stories
+from tests.suite.duo import conformance
 from tests.suite.hostile import LONE, NASTY, assert_harmless, challenge, serving, text
-from tests.suite.test_command import conformance
 from x402sim import PaymentAuth, Wallet
 from x402sim.cli import app
 from x402sim.payer.errors import PaymentFailed
@@ -38,7 +38,7 @@ def test_the_output_of_conformance_is_harmless(body: bytes, status: int, tmp_pat
     files = {kind: tmp_path / f"report.{kind}" for kind in ("json", "junit", "html", "sarif")}
     options = [part for kind, file in files.items() for part in (f"--{kind}", str(file))]
     with serving(body, status, {}) as url:
-        done = conformance(url, *options, env={"X402SIM_PAYER_KEY": "0x" + "11" * 32})
+        done = conformance(url, *options, key="0x" + "11" * 32)
     assert done.returncode in (1, 2), done.stderr
     assert_harmless(done.stdout)
     assert_harmless(done.stderr)
@@ -55,7 +55,7 @@ def test_a_world_that_lies_is_quoted_without_harm() -> None:
     with serving(text(), 500, {}) as url:
         done = conformance(url, "--world", url)
     assert done.returncode == 2
-    assert_harmless(done.stdout + done.stderr)
+    assert_harmless(done.all)
 
 
 def results() -> list[Result]:

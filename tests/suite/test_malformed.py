@@ -19,7 +19,6 @@ from x402sim.suite.local import judge
 from x402sim.suite.malformed import BODIES, LARGE, MIB, send_bad
 from x402sim.suite.probe import Probe
 from x402sim.suite.setting import RunState, Setting
-from x402sim.suite.target import Target
 from x402sim.suite.verdict import Outcome, Result
 from x402sim.suite.wire import Wire, client
 from x402sim.world.assembly.recipe import Recipe
@@ -120,7 +119,7 @@ def over_tcp(on_large: str, case: Any) -> Result:
             async with client(
                 url, Wire(limits=Limits(deadline_s=0.5 if on_large == "hang" else 10))
             ) as http:
-                setting = Setting(target=Target(), http=http, clock=Clock(), rng=Rng(1))
+                setting = Setting(http=http, clock=Clock(), rng=Rng(1))
                 (result,) = [each async for each in run(setting, [case], state=RunState())]
                 return result
 

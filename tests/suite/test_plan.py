@@ -2,44 +2,38 @@
 
 import asyncio
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import httpx
 import pytest
 
+from tests.suite.duo import Duo, conformance
 from tests.suite.gateway import Gateway, running
-from tests.suite.test_command import Duo, conformance
 from x402sim.clock import Clock
 from x402sim.spec.needs import Need
 from x402sim.suite.check import PATIENCE_S, Check
 from x402sim.suite.engine import all_checks, folder, run_case
-from x402sim.suite.options import BUDGET, Options, access
+from x402sim.suite.flags import FLAGS
+from x402sim.suite.parse_options import parse
 from x402sim.suite.plan import Cost, cost_base, costs, make_plan
 from x402sim.suite.preflight import examine
 from x402sim.suite.remote import reach
 from x402sim.suite.wire import Pace, wait_s
 
 PRICE = 10_000
-
-
-@pytest.fixture(scope="module")
-def duo() -> Iterator[Duo]:
-    both = Duo()
-    yield both
-    both.close()
+BUDGET = next(flag.default for flag in FLAGS if flag.name == "budget")
 
 
 @pytest.mark.thorough
 def test_no_case_signs_for_more_than_the_plan_says() -> None:
     duo = Duo()
-    key = duo.ready["accounts"][0]["privateKey"]
+    key = duo.key
 
     async def main() -> tuple[int, int, list[str], int]:
-        options = Options(base_url=duo.url, payer_key=key, budget="50")
+        options = parse(duo.url, payer_key=key, budget="50")
         checks = [case for case in all_checks() if case.pays or case.deposits != "0"]
         wrong = []
-        async with reach(access(options)) as setting:
+        async with reach(options) as setting:
             ready = await examine(setting, checks)
             for case in checks:
                 before = ready.state.signed_base
@@ -84,8 +78,8 @@ def plan_of(setting: Any, checks: list[Check], price_base: int = PRICE) -> Any:
 def test_what_is_left_out_is_not_must_and_not_cheap() -> None:
     async def main() -> tuple[Any, Any, Any]:
         payer = "0x" + "01" * 32
-        small = access(Options(base_url="http://127.0.0.1:9", payer_key=payer, budget="0.50"))
-        free = access(Options(base_url="http://127.0.0.1:9", payer_key=payer, budget="0.00"))
+        small = parse("http://127.0.0.1:9", payer_key=payer, budget="0.50")
+        free = parse("http://127.0.0.1:9", payer_key=payer, budget="0.00")
         async with reach(small) as one, reach(free) as other:
             return plan_of(one, all_checks()), plan_of(one, all_checks(), 10**6), plan_of(
                 other, all_checks()
@@ -108,9 +102,9 @@ def test_the_plan_adds_up_and_fits_the_budget(budget: str, price_base: int) -> N
     payer = "0x" + "01" * 32
 
     async def main() -> Any:
-        means = access(Options(base_url="http://127.0.0.1:9", payer_key=payer, budget=budget))
+        means = parse("http://127.0.0.1:9", payer_key=payer, budget=budget)
         async with reach(means) as setting:
-            return plan_of(setting, all_checks(), price_base), setting.budget_base
+            return plan_of(setting, all_checks(), price_base), setting.options.budget_base
 
     plan, budget_base = asyncio.run(main())
     assert plan.signs_base == plan.payments * price_base + plan.deposits_base <= budget_base
@@ -121,16 +115,16 @@ def test_the_plan_adds_up_and_fits_the_budget(budget: str, price_base: int) -> N
 @pytest.mark.parametrize("budget", ["0.05", "0.10"])
 def test_the_suites_own_budget_makes_nothing_inconclusive(budget: str) -> None:
     duo = Duo()
-    key = duo.ready["accounts"][0]["privateKey"]
+    key = duo.key
     try:
         done = conformance(
             duo.url, "--budget", budget, "--only", "3/deposit", "--only", "5/nonce",
-            "--only", "2.6/", "--only", "1/", "--json", "-", env={"X402SIM_PAYER_KEY": key},
+            "--only", "2.6/", "--only", "1/", "--json", "-", key=key,
         )  # fmt: skip
     finally:
         duo.close()
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert json.loads(done.stdout)["summary"]["inconclusive"] == 0
+    assert done.returncode == 0, done.all
+    assert done.report["summary"]["inconclusive"] == 0
 
 
 def test_the_duration_follows_rate_and_waits() -> None:
@@ -139,7 +133,7 @@ def test_the_duration_follows_rate_and_waits() -> None:
         measured = {case.name: Cost(10, 1.0) for case in checks}
         found = []
         for rate in (None, 2.0):
-            means = access(Options(base_url="http://127.0.0.1:9", rate=rate))
+            means = parse("http://127.0.0.1:9", rate=rate)
             async with reach(means) as setting:
                 plan = make_plan(setting, checks, measured, price_base=1, round_trip_s=0.001)
                 found.append((plan.seconds, plan.requests))
@@ -156,7 +150,7 @@ def test_what_waits_does_so_beside_the_others_and_a_first_request_is_no_measure(
         checks = [case for case in all_checks() if case.waits and Need.CLOCK not in case.needs]
         measured = {case.name: Cost(1, 20.0) for case in checks}
         payer = "0x" + "01" * 32
-        async with reach(access(Options(base_url="http://127.0.0.1:9", payer_key=payer))) as it:
+        async with reach(parse("http://127.0.0.1:9", payer_key=payer)) as it:
             plan = make_plan(it, checks, measured, price_base=1, round_trip_s=0.001)
             return plan.seconds, max(case.waits(it) for case in checks if case.waits)
 

@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from tests.serve.driver import Running
-from tests.suite.test_command import Duo
+from tests.suite.duo import Duo
 from x402sim.suite.engine import folder
 
 STARTS = (folder() / "README.md").read_text("utf-8").split("## Quick start")[1].split("\n## ")[0]
@@ -46,7 +46,7 @@ def run(lines: str, cwd: Path) -> None:
         ["bash", "-c", f"set -e\n{this}\n{lines}"],
         cwd=cwd, capture_output=True, text=True, check=False,
     )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.returncode == 0, done.all
     assert " passed" in done.stdout
 
 
@@ -72,13 +72,6 @@ def _answers(url: str) -> bool:
         return httpx.get(f"{url}/_sim/who", trust_env=False).status_code == 200
     except httpx.TransportError:
         return False
-
-
-@pytest.fixture(scope="module")
-def duo() -> Iterator[Duo]:
-    both = Duo()
-    yield both
-    both.close()
 
 
 def test_a_url(duo: Duo, tmp_path: Path) -> None:

@@ -18,9 +18,10 @@ from x402sim.rng import Rng
 from x402sim.suite.answers import find_session_id, read_402
 from x402sim.suite.check import Check
 from x402sim.suite.engine import all_checks, run_case
+from x402sim.suite.options import Options
 from x402sim.suite.probe import Probe
 from x402sim.suite.setting import RunState, Setting
-from x402sim.suite.target import Target, at
+from x402sim.suite.target import at
 from x402sim.suite.verdict import Inconclusive, Outcome, Skipped
 
 answers = st.tuples(
@@ -55,14 +56,12 @@ def setting(answer: Any, world: Any = None) -> Setting:
         return httpx.AsyncClient(transport=httpx.MockTransport(serve), base_url="http://target")
 
     return Setting(
-        target=Target(),
+        options=Options(payer=None if world else Wallet(b"k" * 32), budget_base=100_000),
         http=client(answer),
         clock=Clock(lambda: 1_800_000_000.0),
         rng=Rng(1),
         control=client(world) if world else None,
         rpc=client(world) if world else None,
-        payer=None if world else Wallet(b"k" * 32),
-        budget_base=100_000,
     )
 
 
@@ -133,7 +132,7 @@ CHECKS = [check for check in all_checks() if not check.needs and check.baseline 
 @given(answers, st.sampled_from(CHECKS))
 def test_a_check_of_any_answer_ends_in_a_verdict(answer: Any, check: Check) -> None:
     """A check may judge an answer wrongly, but a target cannot make it crash."""
-    where = replace(setting(answer), payer=None)
+    where = replace(setting(answer), options=Options())
     result = asyncio.run(run_case(where, RunState(), check))
     assert isinstance(result.outcome, Outcome)
     assert "has a bug" not in result.reason

@@ -80,7 +80,7 @@ def judged(ready: dict[str, Any], folder: Path, *options: str) -> dict[str, Any]
     finally:
         os.kill(int(pid.read_text()), signal.SIGTERM)
     assert done.stdout, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout)
+    found: dict[str, Any] = done.report
     return {result["id"]: result for result in found["results"]}
 
 

@@ -13,7 +13,6 @@ from x402sim.suite.command import NO_VERDICT, conclude
 from x402sim.suite.engine import run
 from x402sim.suite.probe import Probe
 from x402sim.suite.setting import Setting
-from x402sim.suite.target import Target
 from x402sim.suite.verdict import Outcome, Result
 from x402sim.suite.wire import Wire, client
 
@@ -61,7 +60,7 @@ def judged(answers: int, back_after_s: float | None = None) -> list[Result]:
 
         server = await asyncio.start_server(serve, "127.0.0.1", port)
         async with client(f"http://127.0.0.1:{port}", Wire()) as http:
-            setting = Setting(target=Target(), http=http, clock=Clock(), rng=Rng(1))
+            setting = Setting(http=http, clock=Clock(), rng=Rng(1))
             found = [each async for each in run(setting, [asks, asks_again, asks_too])]
         server.close()
         return found
@@ -118,9 +117,7 @@ def judged_with_a_restart(kills: int) -> list[Result]:
 
         await restart()
         async with client(f"http://127.0.0.1:{port}", Wire()) as http:
-            setting = Setting(
-                target=Target(), http=http, clock=Clock(), rng=Rng(1), restart=restart
-            )
+            setting = Setting(http=http, clock=Clock(), rng=Rng(1), restart=restart)
             found = [each async for each in run(setting, [asks, asks_for_the_end, asks_too])]
         server.close()
         return found

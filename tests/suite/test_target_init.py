@@ -1,10 +1,7 @@
 """`target init`: what it finds out about a service, and the file that it writes."""
 
 import json
-import subprocess
-import sys
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,23 +11,13 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from tests.suite.duo import Done, Duo, command, conformance
 from tests.suite.gateway import API_KEY, NAME, Gateway, running
-from tests.suite.test_command import Duo, conformance
 from x402sim.suite.target import PaymentRequiredShape, Target, load
 
 
-@pytest.fixture(scope="module")
-def duo() -> Iterator[Duo]:
-    both = Duo()
-    yield both
-    both.close()
-
-
-def init(*options: str) -> Any:
-    return subprocess.run(
-        [sys.executable, "-m", "x402sim", "target", "init", *options],
-        capture_output=True, text=True, check=False, cwd="/",
-    )  # fmt: skip
+def init(*options: str) -> Done:
+    return command("target", "init", *options)
 
 
 @pytest.mark.parametrize("path", ["", "/api/perp/quote"])
@@ -71,7 +58,7 @@ def test_it_passes_a_gateway_and_shows_no_key(duo: Duo) -> None:
     found = tomllib.loads(done.stdout)
     assert found["protected"]["path"] == "/api/perp/quote"
     assert "resource" not in found["protected"]
-    assert API_KEY not in done.stdout + done.stderr
+    assert API_KEY not in done.all
 
 
 HOSTILE = 'Pay "now"\n::error::\x1b[2J\u202e \x7f = [x]'
@@ -218,7 +205,7 @@ def test_what_a_service_wants_is_found_and_without_a_file_the_key_is_named(
         assert found.returncode == 0, found.stderr
         target = load(file)
         judged = conformance(gateway.url, "--target", str(file), *few)
-        paid = ("--only", "4.3/,4.4/deposit-flow", "--world", duo.ready["control"])
+        paid = ("--only", "4.3/,4.4/deposit-flow", "--world", duo.control)
         without = conformance(gateway.url, *paid)
     assert f"conformance {gateway.url} " in found.stdout, "the base path is part of the base URL"
     assert target.protected.path == "/api/perp/quote"
@@ -250,5 +237,5 @@ def test_behind_a_gateway_it_says_what_to_do(
     with running(Shop(app)) as it:
         done = init(it.url, "-o", str(tmp_path / "t.toml"), *options)
     assert done.returncode == code, done.stderr
-    assert said in done.stdout + done.stderr
-    assert "bad-secret" not in done.stdout + done.stderr
+    assert said in done.all
+    assert "bad-secret" not in done.all

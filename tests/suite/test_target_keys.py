@@ -1,24 +1,15 @@
 """Services that are legal in their own way, which a target file describes."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from tests.suite.duo import Duo, conformance
 from tests.suite.gateway import Gateway, running
-from tests.suite.test_command import Duo, conformance
 
 SESSIONS = ("1/session-no-402", "2.6/remaining", "4.4/deposit", "5/session-debit", "4.4/max-spend")
-
-
-@pytest.fixture(scope="module")
-def duo() -> Iterator[Duo]:
-    both = Duo()
-    yield both
-    both.close()
 
 
 class OtherSessions(Gateway):
@@ -59,10 +50,10 @@ def test_sessions_in_another_way_are_judged(duo: Duo, tmp_path: Path) -> None:
     target.write_text(TARGET)
     only = [word for each in SESSIONS for word in ("--only", each)]
     with running(OtherSessions(duo.url, api_key=None)) as gateway:
-        options = (gateway.url, "--world", duo.ready["control"], *only, "--json", "-")
+        options = (gateway.url, "--world", duo.control, *only, "--json", "-")
         done = conformance(*options, "--target", str(target))
         without = conformance(*options)
-    results = json.loads(done.stdout)
+    results = done.report
     assert done.returncode == 0, done.stdout
     assert results["summary"]["failed"] == results["summary"]["inconclusive"] == 0
     assert results["summary"]["skipped"] == 0
@@ -87,7 +78,7 @@ def test_of_several_tokens_the_target_file_names_one(duo: Duo, tmp_path: Path) -
     target.write_text(f'[payment_required]\nasset = "{duo.ready["asset"]}"\n')
     with running(TwoTokens(duo.url, api_key=None)) as gateway:
         done = conformance(
-            gateway.url, "--world", duo.ready["control"], "--target", str(target),
+            gateway.url, "--world", duo.control, "--target", str(target),
             "--only", "1/sign-settle-repeat", "--only", "2.1/asset",
         )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.returncode == 0, done.all

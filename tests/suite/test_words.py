@@ -1,16 +1,14 @@
 """What the suite tells is in the user's words: options, keys of target files, needs, ids."""
 
 import asyncio
-import json
 import re
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import httpx
 import pytest
 
-from tests.suite.test_command import Duo, conformance
+from tests.suite.duo import Duo, conformance
 from tests.suite.test_reading import setting
 from x402sim.suite.command import find_target, select
 from x402sim.suite.preflight import REQUIRABLE
@@ -18,13 +16,6 @@ from x402sim.suite.probe import Probe
 from x402sim.suite.setting import RunState
 from x402sim.suite.target import load
 from x402sim.suite.verdict import Inconclusive
-
-
-@pytest.fixture(scope="module")
-def duo() -> Iterator[Duo]:
-    both = Duo()
-    yield both
-    both.close()
 
 
 @pytest.mark.parametrize(
@@ -90,9 +81,7 @@ def test_needs_have_one_name_in_the_list_and_in_require() -> None:
 def test_a_skipped_id_carries_the_users_reason_even_if_a_need_is_missing(duo: Duo) -> None:
     done = conformance(duo.url, "--skip", "5=later", "--only", "5,7,2.2/body", "--json", "-")
     reasons = {
-        each["reason"]
-        for each in json.loads(done.stdout)["results"]
-        if each["id"].startswith("spec/5/")
+        each["reason"] for each in done.report["results"] if each["id"].startswith("spec/5/")
     }
     assert reasons == {"--skip: later"}
 

@@ -1,14 +1,13 @@
 """`target init`: look at a service, and write a target file for `conformance`."""
 
 import asyncio
-from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from x402sim.commands.common import give_up
-from x402sim.commands.conformance import CaCert, Header, Insecure, Rate, Timeout
+from x402sim.commands.flags import takes
 
 target = typer.Typer(
     help="Write target files, which say how a service differs from the specification.",
@@ -22,24 +21,21 @@ def _target() -> None:
 
 
 @target.command()
+@takes("header", "cacert", "insecure", "timeout", "rate")
 def init(
     url: Annotated[str, typer.Argument(help="Base URL of a service, or a protected endpoint.")],
     output: Annotated[
         str, typer.Option("--output", "-o", metavar="FILE", help="The file; - for stdout.")
     ] = "target.toml",
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
-    header: Header = None,
-    cacert: CaCert = None,
-    insecure: Insecure = False,
-    timeout: Timeout = 90.0,
-    rate: Rate = None,
+    **given: Any,
 ) -> None:
     """Look at a service without paying it, and write what was found out into a target file.
 
     Each key says how its value was found; what only a payment would show is left as a comment.
     """
     from x402sim.suite.look import look
-    from x402sim.suite.options import Options, access, again
+    from x402sim.suite.parse_options import parse
     from x402sim.suite.remote import NotReady
     from x402sim.suite.target_toml import as_toml, to_ask
 
@@ -47,16 +43,8 @@ def init(
     try:
         if output != "-" and file.exists() and not force:
             raise ValueError(f"{file} exists; give --force to replace it, or --output FILE")
-        options = Options(
-            base_url=url,
-            header=tuple(header or ()),
-            cacert=cacert,
-            insecure=insecure,
-            timeout=timeout,
-            rate=rate,
-        )
-        means = access(options)
-        looked = asyncio.run(look(means.given_url, means.wire))
+        options = parse(url, **given)
+        looked = asyncio.run(look(options.given_url, options.wire))
     except (ValueError, NotReady) as problem:
         raise give_up(problem) from problem
     text = as_toml(looked, "mine" if output == "-" else file.stem)
@@ -67,6 +55,6 @@ def init(
         file.write_text(text, encoding="utf-8")
     except OSError as error:
         raise give_up(f"cannot write {file}: {error.strerror}") from error
-    typer.echo(f"wrote {file}; {again(replace(options, target=str(file)), looked.base_url)}")
+    typer.echo(f"wrote {file}; {parse(url, target=str(file), **given).rerun}")
     if asked := to_ask(looked):
         typer.echo(asked)

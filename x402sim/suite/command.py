@@ -5,7 +5,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -17,15 +17,16 @@ from rich.markup import escape
 from x402sim.clock import Clock, stopwatch
 from x402sim.protocol.refusals import Refusal
 from x402sim.report import conformance as report
-from x402sim.suite import printing, redact
+from x402sim.suite import printing
 from x402sim.suite import target as targets
 from x402sim.suite.check import DOCUMENT, KINDS, Check
+from x402sim.suite.completeness import lacking, not_in_full
 from x402sim.suite.demands import FILE
 from x402sim.suite.engine import all_checks, folder, matching, run
-from x402sim.suite.in_full import lacking, not_in_full
+from x402sim.suite.options import Options
 from x402sim.suite.plan import is_left
 from x402sim.suite.preflight import examine
-from x402sim.suite.remote import Access, NotReady, reach
+from x402sim.suite.remote import NotReady, reach
 from x402sim.suite.verdict import Outcome, Result
 from x402sim.text.printable import printable
 from x402sim.text.suggest import unknown
@@ -117,10 +118,11 @@ def _near(clauses: Iterable[str], prefix: str) -> list[str]:
 
 
 def judge(
-    access: Access,
+    options: Options,
     wanted: Wanted,
     on_begin: Callable[[str, int, int], None] = lambda check_id, place, ids: None,
     on_result: Callable[[Result], None] = lambda result: None,
+    tell: Callable[[str], None] = lambda text: None,
 ) -> tuple[list[Result], int]:
     """Run the checks in real time; return results and number of requests; raises `NotReady`.
 
@@ -131,9 +133,9 @@ def judge(
 
     async def main() -> tuple[list[Result], int]:
         results = []
-        async with reach(access) as setting:
-            ready = await examine(setting, wanted.checks, access.require)
-            printing.announce(ready, access.note)
+        async with reach(options, tell) as setting:
+            ready = await examine(setting, wanted.checks)
+            printing.announce(ready)
             runnable = [check for check in wanted.checks if not is_left(ready.setting, check)]
             ids = list(dict.fromkeys(check.id for check in runnable))
 
@@ -142,8 +144,8 @@ def judge(
                     on_begin(check_id, ids.index(check_id) + 1, len(ids))
 
             async for result in run(ready.setting, wanted.checks, begin, ready.state):
-                results.append(hidden(result, access.secrets))
-                on_result(results[-1])
+                results.append(result)
+                on_result(result)
             return in_order(results, wanted.checks), ready.state.pace.requests
 
     return asyncio.run(main())
@@ -175,23 +177,6 @@ def completed(results: list[Result], checks: list[Check], rerun: str) -> list[Re
     return in_order([*results, *rest], checks)
 
 
-def hidden(result: Result, secrets: tuple[str, ...]) -> Result:
-    """Return a result with none of the user's secrets in any of its texts."""
-
-    def clean(value: Any) -> Any:
-        match value:
-            case str():
-                return redact.without(value, secrets)
-            case list():
-                return [clean(each) for each in value]
-            case dict():
-                return {name: clean(each) for name, each in value.items()}
-            case _:
-                return value
-
-    return msgspec.convert(clean(msgspec.to_builtins(result)), Result) if secrets else result
-
-
 def conclude(results: list[Result], strict: bool) -> int:
     """Return the exit code of these results."""
     codes = {Outcome.PASSED: HELD, Outcome.FAILED: FOUND_SOMETHING}
@@ -213,11 +198,11 @@ def require_places(wanted: Wanted) -> None:
             raise ValueError(f"--{kind} {file}: no permission to write it")
 
 
-def write(access: Access, started: str, results: list[Result], wanted: Wanted) -> None:
+def write(options: Options, started: str, results: list[Result], wanted: Wanted) -> None:
     """Write the report files that are wanted; raises `OSError`."""
     plain: list[dict[str, Any]] = [msgspec.to_builtins(result) for result in results]
     for kind, file in wanted.files.items():
-        text = _as(kind, access.base_url, started, plain, wanted.strict)
+        text = _as(kind, options.base_url, started, plain, wanted.strict)
         if str(file) == STDOUT:
             sys.stdout.write(text)
         else:
@@ -240,7 +225,7 @@ def _as(kind: str, url: str, started: str, plain: list[dict[str, Any]], strict: 
             return page(url, started, plain, strict=strict)
 
 
-def play(access: Access, wanted: Wanted) -> int:
+def play(options: Options, wanted: Wanted) -> int:
     """Run the checks, show progress, print and write the results; return the exit code."""
     elapsed = stopwatch()
     started = datetime.fromtimestamp(Clock().now(), UTC).isoformat(timespec="seconds")
@@ -261,24 +246,23 @@ def play(access: Access, wanted: Wanted) -> int:
                 tell(f"{place} of {ids}  section {section}")
 
         try:
-            access = replace(access, tell=tell)
-            results, requests = judge(access, wanted, on_begin, found.append)
+            results, requests = judge(options, wanted, on_begin, found.append, tell)
             done = f"{requests} requests in {elapsed():.1f} s"
         except NotReady as error:
             console.print(f"x402sim: {escape(printable(str(error)))}", soft_wrap=True)
             return NO_VERDICT
         except KeyboardInterrupt:
             interrupted = True
-            results = completed(found, wanted.checks, access.rerun)
+            results = completed(found, wanted.checks, options.rerun)
             done = (
                 f"interrupted after {elapsed():.1f} s: {len(found)} of {len(results)} ids are "
                 "certain"
             )
-    write(access, started, results, wanted)
+    write(options, started, results, wanted)
     if STDOUT not in map(str, wanted.files.values()):
         printing.show_results(results, wanted.strict)
-    lacks = lacking(results, access.require)
-    for line in [*(not_in_full(results) if access.world_url else ()), *lacks]:
+    lacks = lacking(results, options.require)
+    for line in [*(not_in_full(results) if options.world_url else ()), *lacks]:
         tell(line)
     tell(done)
     if interrupted:

@@ -33,14 +33,14 @@ MOST = 100_000
 
 
 class ControlApi:
-    """One check's access to the world; `has_meddled` is set if it changes more than balances."""
+    """One check's access to the world; `changed_world` is set if it changes more than balances."""
 
     def __init__(self, setting: Setting, lasting: set[str]) -> None:
         self._setting, self._lasting = setting, lasting
         self._mine: set[str] = set()
         self._faults: list[dict[str, Any]] = []
         self._is_cleared = False
-        self.has_meddled = False
+        self.changed_world = False
 
     @property
     def exists(self) -> bool:
@@ -53,7 +53,7 @@ class ControlApi:
 
     async def post(self, path: str, body: dict[str, Any] | None = None) -> Any:
         """Act through the control API; raises `Inconclusive` if it does not answer 200."""
-        self.has_meddled |= path != "faucet"
+        self.changed_world |= path != "faucet"
         return await self._request("POST", path, body or {})
 
     async def _request(self, method: str, path: str, body: dict[str, Any]) -> Any:

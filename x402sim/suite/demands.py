@@ -1,4 +1,4 @@
-"""Which demands does the suite make, and where does each come from? As a page.
+"""The page of all demands: what the suite checks, and the sentence that each demand comes from.
 
 `conformance/demands.md` is this page: the reports link to it. Sentences of the specification
 that no check is based on are in `conformance/uncovered.toml`, each with the reason.

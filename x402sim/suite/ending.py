@@ -1,4 +1,4 @@
-"""How does a check see the end of a session that ends soon, and what is refunded then?
+"""Sessions that end soon: opens one, waits for its end, and checks the refund.
 
 Where a clock turns, it is advanced beyond any end; otherwise the time is waited for.
 """
@@ -48,12 +48,15 @@ def refunded_s(setting: Setting) -> float:
 
 def in_trouble_s(setting: Setting) -> float:
     """Return how long it takes if the first attempt at the refund fails, at most."""
-    return refunded_s(setting) + (within_s(setting) if setting.patient else 0)
+    return refunded_s(setting) + (within_s(setting) if setting.options.patient else 0)
 
 
 def within_s(setting: Setting) -> float:
     """Return how long after its end the refund of a session is waited for."""
-    return max(setting.target.sessions.refund_within_s, LONG_S if setting.patient else SOON_S)
+    return max(
+        setting.target.sessions.refund_within_s,
+        LONG_S if setting.options.patient else SOON_S,
+    )
 
 
 async def open_ending(
@@ -118,11 +121,11 @@ async def expect_refunded(probe: Probe, *endings: Ending, is_in_trouble: bool = 
     left_s = within_s(probe.setting)
     if is_in_trouble:  # a second attempt may come although the first has succeeded
         await probe.wait(SOON_S)
-        left_s += (left_s if probe.setting.patient else 0) - SOON_S
+        left_s += (left_s if probe.setting.options.patient else 0) - SOON_S
     await probe.eventually(are_there, left_s)
     found = await received()
     is_known = probe.target.sessions.refund_within_s and not is_in_trouble
-    is_due = is_known or probe.setting.patient or probe.setting.advance is not None
+    is_due = is_known or probe.setting.options.patient or probe.setting.advance is not None
     for payer, base in wanted.items():
         if found[payer] > base or is_due:
             deposit = next(it for it in endings if it.session.paid.payer.address == payer)

@@ -1,6 +1,7 @@
 """Runs checks against a target, one id after the other, and gives a result for each."""
 
 import asyncio
+import functools
 import importlib.util
 import sys
 from collections.abc import AsyncIterator, Callable, Iterable
@@ -51,6 +52,11 @@ def folder() -> Path:
 
 def all_checks() -> list[Check]:
     """Return every check, in the order of the sections."""
+    return list(_all_checks())
+
+
+@functools.cache
+def _all_checks() -> list[Check]:
     found = [
         value
         for file in sorted(folder().glob("test_section_*.py"))
@@ -106,14 +112,14 @@ async def run(
             yield result
     if state.stopped:
         for result, _ in waiting:
-            yield _unconfirmed(result, state.stopped)
+            yield msgspec.structs.replace(_unclear(result, state.stopped), actual=None)
         return
     repeated: dict[Baseline, str | None] = {}
     for result, baselines in waiting:
         for baseline in sorted(baselines - set(repeated)):
             repeated[baseline] = await try_baseline(Probe(setting, state), baseline)
         broken = [f"{name}: {repeated[name]}" for name in sorted(baselines) if repeated[name]]
-        yield _doubt(result, broken) if broken else result
+        yield _unclear(result, _clean(setting, _doubt(broken))) if broken else result
 
 
 async def _run_cases(
@@ -121,7 +127,7 @@ async def _run_cases(
 ) -> AsyncIterator[tuple[Result, set[Baseline]]]:
     """Run all cases; yield each id's result and the baselines that it depends on."""
     ids = {check_id: list(cases) for check_id, cases in groupby(checks, key=lambda c: c.id)}
-    done: dict[Check, Result] = {}
+    done: dict[Check, CaseResult] = {}
     late: list[str] = []
     async with _beside(setting, state, checks) as tasks:
         for check_id, cases in ids.items():
@@ -130,35 +136,35 @@ async def _run_cases(
                 if case not in tasks:
                     done[case] = await run_case(setting, state, case)
             if tasks.keys().isdisjoint(cases):
-                yield _of_id(cases, done)
+                yield _of_id(setting, cases, done)
             else:
                 late.append(check_id)
-        state.turns.end_the_rest()
+        state.scheduler.end_the_rest()
         _tell_of_waiting(setting, tasks)
         restarting = [case for case in tasks if Need.RESTART in case.needs]
         for case in [case for case in tasks if case not in restarting]:
             done[case] = await tasks[case]
-        await state.turns.when_ready(len(restarting))
+        await state.scheduler.when_ready(len(restarting))
         for case in restarting:
             done[case] = await tasks[case]
     for check_id in late:
-        yield _of_id(ids[check_id], done)
+        yield _of_id(setting, ids[check_id], done)
 
 
 @asynccontextmanager
 async def _beside(
     setting: Setting, state: RunState, checks: list[Check]
-) -> AsyncIterator[dict[Check, asyncio.Task[Result]]]:
+) -> AsyncIterator[dict[Check, asyncio.Task[CaseResult]]]:
     """Start the cases that run beside the others; at the end, stop those that still run."""
 
-    async def play(case: Check) -> Result:
+    async def play(case: Check) -> CaseResult:
         try:
             return await run_case(setting, state, case)
         finally:
             if Need.RESTART in case.needs:
-                state.turns.is_over()
+                state.scheduler.is_over()
 
-    state.turns.share()
+    state.scheduler.share()
     tasks = {case: asyncio.create_task(play(case)) for case in checks if runs_beside(setting, case)}
     await asyncio.sleep(0)  # noqa: TID251 - no time passes; they queue up before all others
     try:
@@ -169,7 +175,7 @@ async def _beside(
         await asyncio.gather(*tasks.values(), return_exceptions=True)
 
 
-def _tell_of_waiting(setting: Setting, tasks: dict[Check, asyncio.Task[Result]]) -> None:
+def _tell_of_waiting(setting: Setting, tasks: dict[Check, asyncio.Task[CaseResult]]) -> None:
     """Say which ids still wait, and for how long in all."""
     left = [case for case, task in tasks.items() if not task.done()]
     if left:
@@ -185,7 +191,9 @@ def runs_beside(setting: Setting, case: Check) -> bool:
     return takes_time and setting.advance is None
 
 
-def _of_id(cases: list[Check], done: dict[Check, Result]) -> tuple[Result, set[Baseline]]:
+def _of_id(
+    setting: Setting, cases: list[Check], done: dict[Check, CaseResult]
+) -> tuple[Result, set[Baseline]]:
     """Return the result of an id and the baselines that it depends on.
 
     Of several failures, the clearest is the one that needs least, and then the shortest; of
@@ -202,34 +210,41 @@ def _of_id(cases: list[Check], done: dict[Check, Result]) -> tuple[Result, set[B
         return _WORST.index(result.outcome), len(case.needs), said
 
     in_order = sorted(cases, key=place)
-    worst = done[in_order[0]]
+    first, worst = in_order[0], done[in_order[0]]
     passed = [case for case in cases if done[case].outcome in HOLDS]
     observed = [done[case].actual for case in cases if done[case].outcome is Outcome.OBSERVED]
     is_observed = worst.outcome is Outcome.OBSERVED
     judged = sum(done[case].outcome is not Outcome.SKIPPED for case in cases)
-    result = msgspec.structs.replace(
-        worst,
+    result = Result(
+        id=first.id,
+        level=first.level,
+        section=first.section,
+        outcome=worst.outcome,
+        title=worst.title,
+        expected=worst.expected,
         actual="; ".join(dict.fromkeys(filter(None, observed))) if is_observed else worst.actual,
+        reason=worst.reason,
+        rerun=f"{setting.options.rerun} --only {first.id}".strip(),
+        exchange=worst.exchange,
         seconds=round(sum(done[case].seconds for case in cases), 3),
-        cases=tuple(each for case in in_order for each in done[case].cases),
+        ground=worst.ground,
+        cases=tuple(done[case] for case in in_order),
         in_part=f"{judged} of {len(cases)} cases" if 0 < judged < len(cases) else "",
     )
     return result, {case.baseline for case in passed if case.baseline}
 
 
-def _unconfirmed(result: Result, why: str) -> Result:
-    """Return a result whose baseline cannot be repeated any more."""
-    return msgspec.structs.replace(result, outcome=Outcome.INCONCLUSIVE, reason=why, actual=None)
+def _unclear(result: Result, why: str) -> Result:
+    return msgspec.structs.replace(result, outcome=Outcome.INCONCLUSIVE, reason=why)
 
 
-def _doubt(result: Result, broken: list[str]) -> Result:
-    reason = f"the baseline was refused when repeated at the end of the run ({'; '.join(broken)})"
-    return msgspec.structs.replace(result, outcome=Outcome.INCONCLUSIVE, reason=reason)
+def _doubt(broken: list[str]) -> str:
+    return f"the baseline was refused when repeated at the end of the run ({'; '.join(broken)})"
 
 
-async def run_case(setting: Setting, state: RunState, case: Check) -> Result:
+async def run_case(setting: Setting, state: RunState, case: Check) -> CaseResult:
     """Run one case in its turn, after its baseline; the result shows no secret."""
-    async with state.turns.acting():
+    async with state.scheduler.acting():
         elapsed = stopwatch()
         probe = Probe(setting, state, case.id)
         outcome, reason, expected, actual = Outcome.PASSED, "", "", ""
@@ -260,18 +275,23 @@ async def run_case(setting: Setting, state: RunState, case: Check) -> Result:
             left = await _clear_faults(probe)
             if left:
                 outcome, reason = Outcome.INCONCLUSIVE, left
-        found = CaseResult(
+        return CaseResult(
             title=case.title,
             outcome=outcome,
-            expected=redact.redacted(expected, setting.payer) or None,
-            actual=redact.redacted(actual, setting.payer) or None,
-            reason=redact.redacted(reason, setting.payer),
-            exchange=_exchange(probe, outcome, show),
+            expected=_clean(setting, expected) or None,
+            actual=_clean(setting, actual) or None,
+            reason=_clean(setting, reason),
+            exchange=redact.without(_exchange(probe, outcome, show), setting.options.secrets),
             seconds=round(elapsed(), 3),
             ground=case.ground,
             has_begun=has_begun,
         )
-    return _of_case(setting, case, found)
+
+
+def _clean(setting: Setting, text: str) -> str:
+    """Return a text for a report: without keys, proofs of payment and the user's secrets."""
+    options = setting.options
+    return redact.redacted(redact.without(text, options.secrets), options.payer)
 
 
 def _exchange(probe: Probe, outcome: Outcome, show: Callable[[], str] | None) -> str:
@@ -284,31 +304,12 @@ def _exchange(probe: Probe, outcome: Outcome, show: Callable[[], str] | None) ->
 
 def _as_the_target_says(probe: Probe) -> list[str]:
     """Return what was judged by keys of the target file that depart from the specification."""
-    told = [str(each) for each in dict.fromkeys(probe.departed)]
+    told = [str(each) for each in dict.fromkeys(probe.deviations)]
     return [f"as the target file says: {'; '.join(told)}"] if told else []
 
 
-def _of_case(setting: Setting, case: Check, found: CaseResult) -> Result:
-    """Return the result of an id that has this case only."""
-    return Result(
-        id=case.id,
-        level=case.level,
-        section=case.section,
-        outcome=found.outcome,
-        title=found.title,
-        expected=found.expected,
-        actual=found.actual,
-        reason=found.reason,
-        rerun=f"{setting.rerun} --only {case.id}".strip(),
-        exchange=found.exchange,
-        seconds=found.seconds,
-        ground=case.ground,
-        cases=(found,),
-    )
-
-
 def _require_needs(setting: Setting, case: Check) -> None:
-    left_out = setting.left_out.get(case.name)
+    left_out = setting.options.skip.get(case.name)
     if left_out is not None:
         raise Skipped(left_out)
     missing = [need for need in case.needs if setting.missing(need)]
@@ -354,7 +355,7 @@ async def try_baseline(probe: Probe, baseline: Baseline) -> str | None:
 
 async def _clear_faults(probe: Probe) -> str:
     """Remove the faults that a check has left; return what kept us from it."""
-    if not (probe.world.exists and probe.world.has_meddled):
+    if not (probe.world.exists and probe.world.changed_world):
         return ""
     try:
         await probe.world.clear_faults()

@@ -1,4 +1,4 @@
-"""When does a session end, by the target's own words?
+"""Reads the time at which a session ends from the target's answers.
 
 The specification shows no field for it. A time that stands beside the session's id, under a name
 such as expiresAt, is taken for it.

@@ -1,4 +1,4 @@
-"""How is a target's indexer watched? By the log of the world's explorer, one interval long.
+"""Watches a target's indexer by the log of the world's explorer, for one interval.
 
 An indexer takes at most a hundred of the newest payments in a run: a payment that is to be seen
 in its next run is made when the checks are over that do not wait.
@@ -30,7 +30,7 @@ def turn_s(setting: Setting) -> float:
 async def late(probe: Probe) -> None:
     """Return when what is paid next is among the newest payments in the indexer's next run."""
     if probe.setting.advance is None:
-        await probe.state.turns.wait_for_the_first()
+        await probe.state.scheduler.wait_for_the_first()
     if turn_s(probe.setting) > PATIENCE_S:
         await probe.wait_for_the_rest()
 

@@ -8,6 +8,7 @@ import httpx
 
 from x402sim.suite.check import Check
 from x402sim.suite.engine import all_checks, run
+from x402sim.suite.options import Options
 from x402sim.suite.setting import Setting
 from x402sim.suite.target import Target
 from x402sim.suite.verdict import Result
@@ -69,16 +70,18 @@ def judge(
             assert stage.parts is not None
             mutate(stage.parts)
             setting = Setting(
-                target=target or Target(),
+                options=Options(
+                    target=target or Target(),
+                    pay_to=stage.parts.service.setup.pay_to,
+                    patient=patient,
+                ),
                 http=stage.client("suite"),
                 clock=stage.clock,
                 rng=stage.rng,
                 control=stage.control,
                 rpc=httpx.AsyncClient(transport=Asgi(stage.parts.rpc_app), base_url="http://rpc"),
-                pay_to=stage.parts.service.setup.pay_to,
                 advance=stage.advance if has_clock else None,
                 restart=partial(_crash, stage),
-                patient=patient,
             )
             return [each async for each in run(setting, checks or all_checks())]
 

@@ -1,4 +1,4 @@
-"""What can be found out about a service without paying it? A target file is made of it.
+"""Examines a service without paying it; `target init` makes a target file of the findings.
 
 Each finding says how it was made; what only a payment would show is left as a comment.
 """

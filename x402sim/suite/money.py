@@ -32,9 +32,9 @@ class Money:
             wallet = self.stranger()
             await self._world.post("faucet", {"address": wallet.address, "amount": amount})
             return wallet
-        if self._setting.payer is None:
+        if self._setting.options.payer is None:
             raise Skipped("it needs a funded payer: give --payer-key or --world")
-        return self._setting.payer
+        return self._setting.options.payer
 
     def stranger(self) -> Wallet:
         """Return a new wallet without any funds."""
@@ -46,7 +46,7 @@ class Money:
         """Return the network of a 402, with the token it names; raises `Inconclusive`."""
         try:
             network = network_named(
-                str(challenge.requirements.get("network")), self._setting.networks
+                str(challenge.requirements.get("network")), self._setting.options.networks
             )
             asset = parse_address(str(challenge.requirements.get("asset")))
         except ValueError as error:
@@ -92,10 +92,10 @@ class Money:
 
     def _count(self, payer: Wallet, auth: Authorization) -> None:
         """Count a signature of the user's own payer; raises `Skipped` beyond the budget."""
-        own = self._setting.payer
+        own = self._setting.options.payer
         if self._world.exists or own is None or payer.address != own.address:
             return
-        left_base = self._setting.budget_base - self._state.signed_base
+        left_base = self._setting.options.budget_base - self._state.signed_base
         if auth.value > left_base:
             amount, left = to_decimal(auth.value, 6), to_decimal(left_base, 6)
             raise Skipped(f"it would sign for {amount}; the budget has {left} left: see --budget")

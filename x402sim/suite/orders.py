@@ -1,4 +1,4 @@
-"""Which other orders can a check send? They show what a service decides by the first one."""
+"""Other orders that a check can send: they show what a service decides by the first one."""
 
 from typing import Any
 

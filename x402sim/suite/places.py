@@ -1,4 +1,4 @@
-"""Where in a JSON document is a value, and what is it? Places are JSON pointers."""
+"""Finds values in JSON documents; places are JSON pointers."""
 
 from collections.abc import Callable, Iterator
 from typing import Any

@@ -1,4 +1,4 @@
-"""What will a run do: how many requests and payments, how long, and what does not fit the budget?
+"""The plan of a run: its requests, payments and duration, and what does not fit the budget.
 
 The number of requests and the time of each case are measured with our own service
 (`conformance/costs.json`, made by `python -m tests.suite.costs`).
@@ -69,15 +69,16 @@ def make_plan(
 ) -> Plan:
     """Return the plan of a run in which a protected request costs `price_base`."""
     runnable = [case for case in checks if not is_left(setting, case)]
-    spends = setting.payer is not None and setting.control is None
+    spends = setting.options.payer is not None and setting.control is None
     taken, left = _fit(setting, runnable, price_base) if spends else (runnable, [])
     needs_base = _signs_base(setting, runnable, price_base)
     begun = [case for case in taken if is_patient_enough(setting, case)]
     requests = requests_before + sum(_cost(measured, case).requests for case in begun)
-    gap_s = max(round_trip_s, 1 / setting.rate if setting.rate else 0)
+    gap_s = max(round_trip_s, 1 / setting.options.wire.rate if setting.options.wire.rate else 0)
+    budget_base = setting.options.budget_base
     why = (
         f"left out: everything would sign for {to_decimal(needs_base, 6)} tokens, and the budget "
-        f"is {to_decimal(setting.budget_base, 6)}; give --budget {to_decimal(needs_base, 6)}"
+        f"is {to_decimal(budget_base, 6)}; give --budget {to_decimal(needs_base, 6)}"
     )
     return Plan(
         ids=len({case.id for case in checks}),
@@ -105,7 +106,7 @@ def _seconds(
 def is_patient_enough(setting: Setting, case: Check) -> bool:
     """Tell whether a case is begun: one that waits for minutes only in a patient run."""
     waits_s = case.waits(setting) if case.waits and setting.advance is None else 0
-    return waits_s <= PATIENCE_S or setting.patient
+    return waits_s <= PATIENCE_S or setting.options.patient
 
 
 def cost_base(setting: Setting, case: Check, price_base: int) -> int:
@@ -163,7 +164,7 @@ def _fit(setting: Setting, cases: list[Check], price_base: int) -> tuple[list[Ch
     )
     taken: list[Check] = []
     for case in dear:
-        if _signs_base(setting, [*taken, case], price_base) <= setting.budget_base:
+        if _signs_base(setting, [*taken, case], price_base) <= setting.options.budget_base:
             taken.append(case)
     names = {case.name for case in (*free, *taken)}
     fits = [case for case in cases if case.name in names]
@@ -173,7 +174,7 @@ def _fit(setting: Setting, cases: list[Check], price_base: int) -> tuple[list[Ch
 def is_left(setting: Setting, case: Check) -> bool:
     """Tell whether a case cannot run: a need is missing, or the user leaves it out."""
     is_missing = any(setting.missing(need) for need in case.needs)
-    return is_missing or case.name in setting.left_out or case.clause in setting.target.not_kept
+    return is_missing or case.name in setting.options.skip or case.clause in setting.target.not_kept
 
 
 def _cost(measured: Mapping[str, Cost], case: Check) -> Cost:

@@ -1,4 +1,4 @@
-"""Can a run judge this target at all? What is looked at before the first check.
+"""The preflight: examines whether a run can judge the target, before the first check.
 
 Is it reachable, does it speak this dialect, is it in this world, is there money for the plan, do
 the clocks agree, is real money protected? If not, `NotReady` says in one line what was seen, what
@@ -22,8 +22,9 @@ from x402sim.protocol.refusals import Refusal
 from x402sim.spec.needs import Need
 from x402sim.suite.answers import Challenge, TargetAnswer, read_402
 from x402sim.suite.check import HOW_TO_PROVIDE, Baseline, Check
-from x402sim.suite.departures import departures
+from x402sim.suite.deviations import deviations
 from x402sim.suite.engine import folder, try_baseline
+from x402sim.suite.options import Options
 from x402sim.suite.plan import Plan, costs, make_plan
 from x402sim.suite.probe import BAD_BODY, Probe
 from x402sim.suite.remote import NotReady
@@ -70,22 +71,23 @@ class Ready:
     notes: tuple[str, ...] = ()
 
 
-async def examine(setting: Setting, checks: list[Check], require: tuple[str, ...] = ()) -> Ready:
+async def examine(setting: Setting, checks: list[Check]) -> Ready:
     """Look at the target before the checks; raises `NotReady`."""
     try:
-        return await _examine(setting, checks, require)
+        return await _examine(setting, checks)
     except (Inconclusive, Skipped) as problem:
         raise NotReady(f"{_base(setting)}: {problem}") from problem
     except CheckFailed as failed:
         raise NotReady(f"{_base(setting)}: {failed.what}: {failed.actual}") from failed
 
 
-async def _examine(setting: Setting, checks: list[Check], require: tuple[str, ...]) -> Ready:
-    _require_needs(setting, require)
-    state = RunState(pace=Pace(rate=setting.rate))
+async def _examine(setting: Setting, checks: list[Check]) -> Ready:
+    options = setting.options
+    _require_needs(setting)
+    state = RunState(pace=Pace(rate=options.wire.rate))
     probe = Probe(setting, state)
-    answer = await _knock(probe)
-    if problem := await _foreign(probe, answer):
+    answer = await _first_request(probe)
+    if problem := await _why_unsuitable(probe, answer):
         raise NotReady(f"{_base(setting)}: {problem}")
     challenge = _payable(answer)
     plan = make_plan(
@@ -96,13 +98,13 @@ async def _examine(setting: Setting, checks: list[Check], require: tuple[str, ..
         round_trip_s=await _round_trip_s(probe),
         requests_before=state.pace.requests,
     )
-    if "payments" in require and plan.left_out:
+    if "payments" in options.require and plan.left_out:
         raise NotReady(f"--require payments: {next(iter(plan.left_out.values()))}")
     ready = Ready(
-        setting=replace(setting, left_out={**plan.left_out, **setting.left_out}),
+        setting=replace(setting, options=replace(options, skip={**plan.left_out, **options.skip})),
         state=state,
         plan=plan,
-        notes=_departing(setting),
+        notes=(*_judging(options), *_deviating(setting)),
     )
     pays = any(Need.FUNDS in case.needs or Need.WORLD in case.needs for case in checks)
     if challenge is None or not pays or setting.missing(Need.FUNDS):
@@ -125,8 +127,14 @@ async def _round_trip_s(probe: Probe) -> float:
     return sorted(found)[SAMPLES // 2]
 
 
-def _departing(setting: Setting) -> tuple[str, ...]:
-    keys = list(departures(setting.target))
+def _judging(options: Options) -> tuple[str, ...]:
+    if options.base_url == options.given_url:
+        return ()
+    return (f"{options.given_url} is an endpoint; judging {options.base_url}",)
+
+
+def _deviating(setting: Setting) -> tuple[str, ...]:
+    keys = list(deviations(setting.target))
     if not keys:
         return ()
     return (
@@ -135,7 +143,8 @@ def _departing(setting: Setting) -> tuple[str, ...]:
     )
 
 
-def _require_needs(setting: Setting, require: tuple[str, ...]) -> None:
+def _require_needs(setting: Setting) -> None:
+    require = setting.options.require
     lacks = {
         name: HOW_TO_PROVIDE[REQUIRABLE[name]]
         for name in require
@@ -155,7 +164,7 @@ def _undue(setting: Setting) -> str:
     if setting.missing(Need.SESSIONS):
         return HOW_TO_PROVIDE[Need.SESSIONS]
     is_known = setting.advance is not None or setting.target.sessions.refund_within_s > 0
-    if is_known or setting.patient:
+    if is_known or setting.options.patient:
         return ""
     return "the time of a refund: set sessions.refund_within_s in the target file, or --patient"
 
@@ -163,7 +172,7 @@ def _undue(setting: Setting) -> str:
 # --- reachable, and of this dialect ------------------------------------------------------
 
 
-async def _knock(probe: Probe) -> TargetAnswer:
+async def _first_request(probe: Probe) -> TargetAnswer:
     """Request the resource; raises `NotReady` if there is no answer."""
     try:
         return await probe.unpaid()
@@ -190,7 +199,7 @@ def _no_answer(error: httpx.TransportError, setting: Setting) -> str:
     return f"{text}; is the service running?"
 
 
-async def _foreign(probe: Probe, answer: TargetAnswer) -> str | None:
+async def _why_unsuitable(probe: Probe, answer: TargetAnswer) -> str | None:
     """Return why this is no service to judge, and what to do; None if it is one."""
     if await _is_site(probe, answer):
         return _no_service(probe, answer)
@@ -200,7 +209,7 @@ async def _foreign(probe: Probe, answer: TargetAnswer) -> str | None:
         case 402:
             return _other_dialect(probe, answer)
         case 401 | 403 | 407 if await _is_closed(probe):
-            if probe.setting.secrets:
+            if probe.setting.options.secrets:
                 return f"the credentials of the URL or of --header are refused, with {said}"
             return f"every request is answered {said}: give --header NAME:VALUE with credentials"
         case 404 | 405:
@@ -313,10 +322,10 @@ def _require_same_time(setting: Setting, answer: TargetAnswer) -> None:
 
 async def _require_money(probe: Probe, challenge: Challenge, plan: Plan) -> None:
     """Raise `NotReady` if the payer may not pay, cannot pay, or lacks the money."""
-    setting, payer = probe.setting, probe.setting.payer
+    setting, payer = probe.setting, probe.setting.options.payer
     assert payer is not None
     name = challenge.requirements.get("network")
-    network = setting.networks.get(name) if isinstance(name, str) else None
+    network = setting.options.networks.get(name) if isinstance(name, str) else None
     if network is not None and setting.is_real_money(network):
         raise NotReady(
             f"the 402 asks for real money, on {name}: give --allow-mainnet to pay up to "
@@ -325,8 +334,8 @@ async def _require_money(probe: Probe, challenge: Challenge, plan: Plan) -> None
     if network is None:
         raise NotReady(
             f"the 402 asks for the network {name!r}, on which nothing can be signed (known: "
-            f"{', '.join(setting.networks)}); describe it in --network-file, or judge the service "
-            "without --payer-key"
+            f"{', '.join(setting.options.networks)}); describe it in --network-file, or judge the "
+            "service without --payer-key"
         )
     if network.decimals != SPEC_DECIMALS:
         raise NotReady(
@@ -347,10 +356,10 @@ async def _require_money(probe: Probe, challenge: Challenge, plan: Plan) -> None
 
 
 def _unfunded(setting: Setting, challenge: Challenge, plan: Plan, has: str) -> str:
-    assert setting.payer is not None
+    assert setting.options.payer is not None
     wanted = challenge.requirements
     return (
-        f"the payer {setting.payer.address} {has} of the token {wanted.get('asset')} on "
+        f"the payer {setting.options.payer.address} {has} of the token {wanted.get('asset')} on "
         f"{wanted.get('network')}, and the plan signs for {to_decimal(plan.signs_base, 6)}: "
         "fund it, or give a smaller --budget"
     )

@@ -69,19 +69,18 @@ def _show_ground(console: Console, ground: Ground | None) -> None:
             label = ""
 
 
-def announce(ready: Ready, note: str = "") -> None:
+def announce(ready: Ready) -> None:
     """Print the plan of a run, before anything else is signed: what it does, and leaves out."""
     console = Console(stderr=True, highlight=False)
     with unread(console):
-        _announce(console, ready, note)
+        _announce(console, ready)
 
 
-def _announce(console: Console, ready: Ready, note: str) -> None:
+def _announce(console: Console, ready: Ready) -> None:
     plan = ready.plan
-    payer, budget = ready.setting.payer, to_decimal(ready.setting.budget_base, 6)
-    for text in (note, *ready.notes):
-        if text:
-            console.print(f"note: {_shown(text)}")
+    payer, budget = ready.setting.options.payer, to_decimal(ready.setting.options.budget_base, 6)
+    for text in ready.notes:
+        console.print(f"note: {_shown(text)}")
     console.print(
         f"Plan: {plan.runnable_ids} of {plan.ids} ids, about {plan.requests} requests, about "
         f"{max(plan.seconds, 1):.0f} s"

@@ -26,12 +26,12 @@ from x402sim.suite.answers import (
 )
 from x402sim.suite.chain_view import ChainView
 from x402sim.suite.control_api import ControlApi, eventually
-from x402sim.suite.departures import Departure, departures
+from x402sim.suite.deviations import Deviation, deviations
 from x402sim.suite.money import Money
 from x402sim.suite.places import filled
+from x402sim.suite.scheduler import RestartFailed
 from x402sim.suite.sending import Last, answered, examine_stop, followed
 from x402sim.suite.setting import RunState, Setting
-from x402sim.suite.turns import RestartFailed
 from x402sim.suite.verdict import CheckFailed, Inconclusive, Skipped
 
 JSON = {"Content-Type": "application/json"}
@@ -67,7 +67,7 @@ class Probe:
         self.chain = ChainView(setting)
         self.money = Money(setting, state, self.world)
         self.observed: list[str] = []
-        self.departed: list[Departure] = []
+        self.deviations: list[Deviation] = []
         self.last: TargetAnswer | None = None
         self.last_served: TargetAnswer | None = None
         """The last answer with the protected content, which shows what was served too much."""
@@ -83,7 +83,7 @@ class Probe:
         if self.setting.advance is not None:
             await self.world.advance(seconds)
         else:
-            await self.state.turns.waiting(self.clock.sleep(seconds))
+            await self.state.scheduler.waiting(self.clock.sleep(seconds))
 
     async def eventually(self, holds: Callable[[], Awaitable[bool]], within_s: float) -> bool:
         """Tell whether a condition becomes true within a time; meanwhile, other checks act.
@@ -101,7 +101,7 @@ class Probe:
     async def wait_for_the_rest(self) -> None:
         """Return when all checks are over that do not wait; at once where the clock turns."""
         if self.setting.advance is None:
-            await self.state.turns.wait_for_the_rest()
+            await self.state.scheduler.wait_for_the_rest()
 
     async def wait_for_the_restart(self) -> None:
         """Return when only checks are left that restart the target; at once where the clock turns.
@@ -109,7 +109,7 @@ class Probe:
         What is done then until `restart` is done shortly before it.
         """
         if self.setting.advance is None:
-            await self.state.turns.wait_for_the_waits()
+            await self.state.scheduler.wait_for_the_waits()
 
     async def restart(self) -> None:
         """End the target and start it again; raises `Inconclusive`.
@@ -120,7 +120,7 @@ class Probe:
             await self.world.post("crash")
         elif self.setting.restart is not None:
             try:
-                await self.state.turns.restart(self.setting.restart)
+                await self.state.scheduler.restart(self.setting.restart)
             except RestartFailed as error:
                 raise Inconclusive(f"the target was not restarted: {error}") from error
         else:
@@ -136,8 +136,8 @@ class Probe:
 
         If one departs from the specification, a case that passes is observed.
         """
-        found = departures(self.target)
-        self.departed += [found[key] for key in keys if key in found]
+        found = deviations(self.target)
+        self.deviations += [found[key] for key in keys if key in found]
 
     async def send(
         self,
@@ -170,7 +170,7 @@ class Probe:
             request.extensions["target"] = base + path.encode()
         is_own = path.partition("?")[0] in self._paths and not as_is
         send = followed if is_own else answered
-        may_retry_503 = not self.world.has_meddled
+        may_retry_503 = not self.world.changed_world
         try:
             response = await send(self.setting, self.state, request, may_retry_503=may_retry_503)
         except httpx.TransportError as error:
@@ -180,10 +180,10 @@ class Probe:
             self.target,
             response.status_code,
             response.headers,
-            redact.without(response.text, self.setting.secrets),
+            redact.without(response.text, self.setting.options.secrets),
             decoded(response.content),
-            partial(redact.exchange, request, response, "", self.setting.secrets),
-            networks=self.setting.networks,
+            partial(redact.exchange, request, response, "", self.setting.options.secrets),
+            networks=self.setting.options.networks,
         )
         return self.last
 
@@ -192,7 +192,7 @@ class Probe:
     ) -> TargetAnswer:
         """Return what came of a request without an answer; raises if the target has stopped."""
         broken = type(error).__name__
-        show = partial(redact.exchange, request, None, broken, self.setting.secrets)
+        show = partial(redact.exchange, request, None, broken, self.setting.options.secrets)
         self.last = TargetAnswer(self.target, 0, httpx.Headers(), "", None, show, broken)
         last = Last(request, self.check_id, f"not answered ({broken})")
         if not isinstance(error, httpx.ConnectError):

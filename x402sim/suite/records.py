@@ -1,6 +1,7 @@
-"""How is a stored payment, or a session, read? Where a service shows it is not in the text.
+"""Reads a stored payment, or a session.
 
-So it may be anywhere in the answer, and its names may be written in camelCase.
+The specification does not say where a service shows it: it may be anywhere in the answer, and its
+names may be written in camelCase.
 """
 
 from typing import Any

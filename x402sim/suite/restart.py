@@ -1,4 +1,4 @@
-"""How is a target restarted that somebody else runs? By a command that its owner gives.
+"""Restarts a target that somebody else runs, by a command that its owner gives.
 
 The command ends the target and starts it again, and returns while the target runs on.
 """
@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 import httpx
 
 from x402sim.clock import Clock
-from x402sim.suite.turns import RestartFailed
+from x402sim.suite.scheduler import RestartFailed
 
 POLL_S = 0.2
 
@@ -27,7 +27,7 @@ def restarting(
         await _run(command, deadline_s)
         clock = Clock()
         end_s = clock.now() + deadline_s
-        while (problem := await _knock(http)) is not None:
+        while (problem := await _no_answer(http)) is not None:
             if clock.now() > end_s:
                 raise RestartFailed(
                     f"the target did not answer within {deadline_s:.0f} s after `{command}`: "
@@ -56,7 +56,7 @@ async def _run(command: str, deadline_s: float) -> None:
         raise RestartFailed(f"`{command}` ended with exit code {code}")
 
 
-async def _knock(http: httpx.AsyncClient) -> str | None:
+async def _no_answer(http: httpx.AsyncClient) -> str | None:
     """Return why the target does not answer; None if it does, whatever it says."""
     try:
         await http.get("/")

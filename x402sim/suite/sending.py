@@ -1,4 +1,4 @@
-"""How is one request sent? It waits while the target is busy, and goes on where the target moved.
+"""Sends one request: waits while the target is busy, and follows redirects on its own host.
 
 If the target takes no connection any more, the last request before is named; where the run can
 restart the target, that request is sent again alone, to find out whether it is the cause.
@@ -13,14 +13,14 @@ from functools import partial
 import httpx
 
 from x402sim.suite import redact, wire
+from x402sim.suite.scheduler import RestartFailed
 from x402sim.suite.setting import RunState, Setting
-from x402sim.suite.turns import RestartFailed
 from x402sim.suite.verdict import CheckFailed, Inconclusive
 
 STOP_TRIES, STOP_S = 6, 0.5
 """How often, and in which distance, a target is tried that takes no connection any more."""
 TOLD_S = 2.0
-"""A wait of this long is told."""
+"""Longer waits are announced."""
 MOVED = (307, 308)
 """Redirects that keep the method and the body."""
 MOST_MOVES = 3
@@ -118,7 +118,7 @@ async def examine_stop(
         "a service that goes on answering",
         f"an answer to {last}",
         f"{said}; sent again alone, after a restart, it has stopped the service again",
-        partial(redact.exchange, last.request, None, last.outcome, setting.secrets),
+        partial(redact.exchange, last.request, None, last.outcome, setting.options.secrets),
     ) from error
 
 

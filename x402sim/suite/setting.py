@@ -1,6 +1,6 @@
-"""The setting of a run: the target, the funds, and access to the target's world."""
+"""The setting of a run: its options, and the connections to the target and its world."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from http.cookiejar import DefaultCookiePolicy
 from typing import Any
@@ -8,50 +8,32 @@ from typing import Any
 import httpx
 
 from x402sim.clock import Clock
-from x402sim.payer.wallet import Wallet
-from x402sim.protocol.crypto import Address
-from x402sim.protocol.networks import MAINNET, NETWORKS, Network
+from x402sim.protocol.networks import MAINNET, Network
 from x402sim.rng import Rng
 from x402sim.spec.needs import Need
+from x402sim.suite.options import Options
+from x402sim.suite.scheduler import Scheduler
 from x402sim.suite.target import Target
-from x402sim.suite.turns import Turns
 from x402sim.suite.wire import Pace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """The target, and what the suite may use to judge it.
+    """The options of a run, and what reaches the target and its world.
 
     `control` reaches the control API (/_sim) of the target's world, `rpc` a node of its
     chain. `advance` advances the target's clock, and `restart` ends and starts the
-    target, where that is possible; it raises `RestartFailed`. A `patient` run waits
-    minutes, too. `budget_base` limits what the `payer` signs for in all; money that a
-    world mints is not counted.
+    target, where that is possible; it raises `RestartFailed`.
     """
 
-    target: Target
+    options: Options = field(default_factory=Options)
     http: httpx.AsyncClient
     clock: Clock
     rng: Rng
     control: httpx.AsyncClient | None = None
     rpc: httpx.AsyncClient | None = None
-    payer: Wallet | None = None
-    budget_base: int = 0
-    pay_to: Address | None = None
     advance: Callable[[float], Awaitable[None]] | None = None
     restart: Callable[[], Awaitable[None]] | None = None
-    patient: bool = False
-    allow_mainnet: bool = False
-    networks: Mapping[str, Network] = field(default_factory=lambda: NETWORKS)
-    """The networks that can be paid on, by the name that a 402 gives."""
-    rerun: str = ""
-    """The command that repeats the run, without --only."""
-    left_out: Mapping[str, str] = field(default_factory=dict)
-    """The cases that are not run, by their `name`, and why."""
-    secrets: tuple[str, ...] = ()
-    """Texts that no report shows, such as the values of the user's own headers."""
-    rate: float | None = None
-    """The most requests in a second."""
     tell: Callable[[str], None] = lambda text: None
     """Tells the user what the run waits for."""
 
@@ -59,19 +41,24 @@ class Setting:
         """Reject cookies, so that requests stay unauthenticated."""
         self.http.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=[]))
 
+    @property
+    def target(self) -> Target:
+        """The target's differences from the specification."""
+        return self.options.target
+
     def is_real_money(self, network: Network) -> bool:
         """Tell whether a network's money may be real, and nobody has allowed to pay with it.
 
         On a chain of the user's own, a world's money is not.
         """
         is_play = network.is_test or (self.control is not None and network != MAINNET)
-        return not is_play and not self.allow_mainnet
+        return not is_play and not self.options.allow_mainnet
 
     def missing(self, need: Need) -> bool:
         """Tell whether this setting lacks what a check needs."""
         target = self.target
         there = {
-            Need.FUNDS: self.payer is not None or self.control is not None,
+            Need.FUNDS: self.options.payer is not None or self.control is not None,
             Need.OBSERVE_CHAIN: self.rpc is not None or self.control is not None,
             Need.WORLD: self.control is not None,
             Need.CLOCK: self.advance is not None,
@@ -103,8 +90,8 @@ class RunState:
     """The payment ids of all 402s so far."""
     paid_ids: set[str] = field(default_factory=set)
     """Those that were paid."""
-    turns: Turns = field(default_factory=Turns)
-    """Which check may act now."""
+    scheduler: Scheduler = field(default_factory=Scheduler)
+    """Lets one check act at a time."""
     pace: Pace = field(default_factory=Pace)
     lasting_faults: set[str] = field(default_factory=set)
     """The texts of the faults that checks which wait have injected (`ControlApi`)."""

@@ -1,4 +1,4 @@
-"""How is what was found out about a service written as a target file?
+"""Writes what was found out about a service as a target file.
 
 A value that departs from a sentence of the specification is no choice that a service has: it is
 left as a comment that names the sentence, so that the checks judge it.
@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from x402sim.suite.departures import Departure, departures
+from x402sim.suite.deviations import Deviation, deviations
 from x402sim.suite.target import Target
 from x402sim.text.printable import printable
 
@@ -71,7 +71,7 @@ def to_ask(looked: Looked) -> str:
 def as_toml(looked: Looked, name: str) -> str:
     """Return a target file of the findings; what is not sure or departs is a comment."""
     tables = _with_unseen(looked.tables)
-    departing = _departing(tables)
+    departing = _deviating(tables)
     lines = [
         f"# What could be found out about {looked.base_url} without paying, and how.",
         "# A line that begins with # was not seen, or departs from the specification: the",
@@ -99,32 +99,32 @@ def _with_unseen(tables: dict[str, list[Finding]]) -> dict[str, list[Finding]]:
     return full
 
 
-def _departing(tables: dict[str, list[Finding]]) -> dict[str, Departure]:
+def _deviating(tables: dict[str, list[Finding]]) -> dict[str, Deviation]:
     sure = {
         table: {each.key: each.value for each in findings if each.is_sure}
         for table, findings in tables.items()
     }
-    return departures(msgspec.convert(sure, Target))
+    return deviations(msgspec.convert(sure, Target))
 
 
-def _written(found: Finding, departure: Departure | None) -> Iterator[str]:
+def _written(found: Finding, deviation: Deviation | None) -> Iterator[str]:
     """Yield the lines of one key."""
     line, how = f"{found.key} = {_toml(found.value)}", printable(found.how)
-    if departure is None:
+    if deviation is None:
         line = line if found.is_sure else f"# {line}"
         if max(len(line), 36) + len(how) + 3 <= WIDTH:
             yield f"{line:36} # {how}"
             return
         yield from _comment(how)
         yield line
-    elif departure.key in NEEDED:
+    elif deviation.key in NEEDED:
         yield from _comment(
-            f"{how}; this departs from {departure.sentence} It is set, because nothing can be read "
+            f"{how}; this departs from {deviation.sentence} It is set, because nothing can be read "
             "or paid without it."
         )
         yield line
     else:
-        yield from _comment(f"{how}; left out, because it departs from {departure.sentence}")
+        yield from _comment(f"{how}; left out, because it departs from {deviation.sentence}")
         yield f"# {line}"
 
 

@@ -1,4 +1,4 @@
-"""How are a run's requests sent: over which TLS, with which headers, and how fast?
+"""The HTTP client of a run: TLS, headers, limits and pace.
 
 A 429, and a 503 with Retry-After, say "not now": the request is sent again, after the time that
 the answer asks for. Requests of one run share one pace, because the limit is theirs together.

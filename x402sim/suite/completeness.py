@@ -1,4 +1,4 @@
-"""Which MUST was judged in part only, because of what the target did or its file leaves out?
+"""MUSTs that were only partly judged, because of what the target did or its file leaves out.
 
 What needs other means (a payer, a world, a clock, patience) is not meant: its reason says so.
 """

@@ -4,7 +4,6 @@ import asyncio
 from typing import Any
 
 import httpx
-import msgspec
 import pytest
 
 from tests.mutants.rows import MUTANTS
@@ -13,9 +12,10 @@ from x402sim.clock import Clock
 from x402sim.policies import NeverRefund, ServicePolicy
 from x402sim.rng import Rng
 from x402sim.service.settings import Settings
+from x402sim.suite.completeness import lacking, not_in_full
 from x402sim.suite.engine import all_checks
-from x402sim.suite.in_full import lacking, not_in_full
 from x402sim.suite.local import judge
+from x402sim.suite.options import Options
 from x402sim.suite.preflight import examine
 from x402sim.suite.remote import NotReady
 from x402sim.suite.setting import Setting
@@ -86,10 +86,11 @@ def test_refunds_can_be_required(
         async with httpx.AsyncClient(base_url="http://127.0.0.1:9") as http:
             sessions = SessionsEndpoint(refund_within_s=refund_within_s)
             setting = Setting(
-                target=msgspec.structs.replace(Target(), sessions=sessions), http=http,
-                clock=Clock(), rng=Rng(1), control=http if has_world else None, patient=patient,
+                options=Options(target=Target(sessions=sessions), patient=patient, require=("refunds",)),
+                http=http,
+                clock=Clock(), rng=Rng(1), control=http if has_world else None,
             )  # fmt: skip
-            await examine(setting, REFUNDS, ("refunds",))
+            await examine(setting, REFUNDS)
 
     with pytest.raises(NotReady) as raised:
         asyncio.run(main())

@@ -12,7 +12,7 @@ from x402sim.suite.check import Check, check
 from x402sim.suite.local import judge
 from x402sim.suite.probe import WORK_S, Probe
 from x402sim.suite.restart import restarting
-from x402sim.suite.turns import RestartFailed, Turns
+from x402sim.suite.scheduler import RestartFailed, Scheduler
 from x402sim.suite.verdict import CheckFailed, Outcome, Result, Skipped
 from x402sim.world.assembly.recipe import Recipe
 
@@ -91,7 +91,7 @@ def test_one_check_acts_first_and_another_just_before_the_restart() -> None:
     @check("2.1/amount", waits=lambda _: 5)
     async def second(probe: Probe) -> None:
         """It lets another one act first."""
-        await probe.state.turns.wait_for_the_first()
+        await probe.state.scheduler.wait_for_the_first()
         written.append("second")
         await probe.wait(5)
         written.append("waited")
@@ -99,7 +99,7 @@ def test_one_check_acts_first_and_another_just_before_the_restart() -> None:
     @check("2.1/asset", waits=lambda _: 5)
     async def first(probe: Probe) -> None:
         """It acts first."""
-        async with probe.state.turns.first():
+        async with probe.state.scheduler.first():
             await probe.wait(1)
             written.append("first")
 
@@ -192,15 +192,15 @@ def test_a_restart_that_fails_fails_for_all_and_is_tried_once() -> None:
         tries.append(1)
         raise RestartFailed("no such service")
 
-    async def take_part(turns: Turns) -> None:
-        async with turns.acting():
+    async def take_part(scheduler: Scheduler) -> None:
+        async with scheduler.acting():
             with pytest.raises(RestartFailed, match="no such service"):
-                await turns.restart(restart)
+                await scheduler.restart(restart)
 
     async def main() -> None:
-        turns = Turns()
-        turns.share()
-        await asyncio.gather(take_part(turns), take_part(turns), turns.when_ready(2))
+        scheduler = Scheduler()
+        scheduler.share()
+        await asyncio.gather(take_part(scheduler), take_part(scheduler), scheduler.when_ready(2))
 
     asyncio.run(main())
     assert tries == [1]

@@ -1,4 +1,4 @@
-"""Which keys of a target file depart from a sentence of the specification?
+"""The keys of a target file that depart from a sentence of the specification.
 
 A target file describes what the specification leaves open, and it may say more: another price,
 another text. A demand judged by such a value is not kept, even if the service does what the file
@@ -21,7 +21,7 @@ SHAPE = tuple(
 
 
 @dataclass(frozen=True, slots=True)
-class Departure:
+class Deviation:
     """A key of a target file ("pay.spelling"), its value, and the sentence that it departs from."""
 
     key: str
@@ -89,13 +89,13 @@ _RULES: tuple[tuple[str, str, Legal], ...] = (
 """A key, the sentence that gives its default, and which other values are legal all the same."""
 
 
-def departures(target: Target) -> dict[str, Departure]:
+def deviations(target: Target) -> dict[str, Deviation]:
     """Return the keys of a target file that depart from a sentence, in the order of the file."""
     found = {}
     for key, name, is_legal in _RULES:
         value = _value(target, key)
         if value != _value(SPEC, key) and not is_legal(value, target):
-            found[key] = Departure(key, value, sentence(name))
+            found[key] = Deviation(key, value, sentence(name))
     return found
 
 

@@ -1,4 +1,4 @@
-"""Which check may act now? One at a time; a check that waits passes its turn on.
+"""Schedules checks: they run one at a time, and waiting ones yield.
 
 So a check that waits for minutes runs beside the others, and meets neither the faults that
 they inject nor the blocks that they hold back. Checks that need a restart share one: it comes
@@ -15,8 +15,8 @@ class RestartFailed(Exception):
     """The target was not restarted, or does not answer since."""
 
 
-class Turns:
-    """The turns of one run; of checks that run one by one, until `share` is called."""
+class Scheduler:
+    """Lets one check of a run act at a time; they run one by one until `share` is called."""
 
     def __init__(self) -> None:
         self._turn = asyncio.Lock()

@@ -1,4 +1,4 @@
-"""What came of a payment: nothing, or a settlement exactly on the terms that were issued?
+"""Expectations of a payment: it came to nothing, or was settled exactly on the terms issued.
 
 A payer may send anything to the settlement endpoint. How a service refuses it, and whether it
 reads the requirements that are sent back at all, is its own choice: what counts is what moved on

@@ -2,7 +2,6 @@
 
 import json
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,19 +11,12 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
+from tests.suite.duo import Duo, conformance
 from tests.suite.gateway import Gateway, running
-from tests.suite.test_command import Duo, conformance
 from tests.suite.test_target_init import Shop, init
-from x402sim.suite.departures import departures
+from x402sim.suite.deviations import deviations
 from x402sim.suite.look import DEFAULT
 from x402sim.suite.target import PaymentRequiredShape, ProtectedEndpoint, Target, load
-
-
-@pytest.fixture(scope="module")
-def duo() -> Iterator[Duo]:
-    both = Duo()
-    yield both
-    both.close()
 
 
 class Departing(Gateway):
@@ -57,7 +49,7 @@ max_timeout_s = 600
 
 
 def outcomes(done: Any) -> dict[str, Any]:
-    return {each["id"].removeprefix("spec/"): each for each in json.loads(done.stdout)["results"]}
+    return {each["id"].removeprefix("spec/"): each for each in done.report["results"]}
 
 
 def test_a_written_target_file_turns_no_failure_green(duo: Duo, tmp_path: Path) -> None:
@@ -70,7 +62,7 @@ def test_a_written_target_file_turns_no_failure_green(duo: Duo, tmp_path: Path) 
     for run in (without, judged):
         failed = {name for name, each in outcomes(run).items() if each["outcome"] == "failed"}
         assert (run.returncode, failed) == (1, set(BROKEN))
-    assert departures(load(file)) == {}
+    assert deviations(load(file)) == {}
     told = " ".join(line.strip("# ") for line in file.read_text().splitlines())
     for said in (
         'error_text = "PAYMENT_REQUIRED"',
@@ -126,7 +118,7 @@ def test_another_value_fails_as_before(duo: Duo, tmp_path: Path) -> None:
     ],
 )
 def test_what_departs(target: Target, keys: list[str]) -> None:
-    assert list(departures(target)) == keys
+    assert list(deviations(target)) == keys
 
 
 async def page(_: Request) -> Response:
