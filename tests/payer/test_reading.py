@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.bounded.hostile_peer import RECEIPT, wanted
 from tests.strategies import json_values
 from x402sim import PaymentAuth, PaymentFailed, SessionAuth, Wallet
-from x402sim.payer.reading import Made, Sent, read_offer, read_settlement
+from x402sim.payer.reading import AlreadyPaid, Sent, read_offer, read_settlement
 from x402sim.protocol.messages import PaymentRequired, Receipt
 from x402sim.protocol.networks import TESTNET
 
@@ -101,7 +101,7 @@ def test_the_answer_to_a_settlement_is_a_receipt_or_fails(
     except PaymentFailed as failed:
         require_printable(failed)
         return
-    assert isinstance(found, Receipt | Made)
+    assert isinstance(found, Receipt | AlreadyPaid)
 
 
 def shop(offer: bytes, settlement: httpx.Response, content: httpx.Response) -> httpx.MockTransport:
