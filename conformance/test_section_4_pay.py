@@ -201,7 +201,7 @@ async def requirements_that_are_missing_settle_nothing_else(probe: Probe) -> Non
 async def any_nonsense_is_refused(probe: Probe) -> None:
     """Random JSON instead of an unfunded settlement, or of one of its parameters, is refused."""
     challenge = await probe.challenge()
-    good = _parameters(challenge, probe.money.sign(challenge, probe.money.stranger()))
+    good = challenge.settlement(probe.money.sign(challenge, probe.money.stranger()))
     for nonsense, name in zip(examples(RANDOM_INPUTS, _json), itertools.cycle(good), strict=False):
         for body in (nonsense, {**good, name: nonsense}):
             expect_refused(await probe.send("POST", probe.target.pay.path, json=body))
@@ -218,17 +218,9 @@ def _json(st: Any) -> Any:
     )
 
 
-def _parameters(challenge: Challenge, header: str) -> dict[str, Any]:
-    return {
-        "paymentId": challenge.payment_id,
-        "paymentHeader": header,
-        "paymentRequirements": challenge.to_send,
-    }
-
-
 def _bad_parameters(challenge: Challenge, header: str, *names: str) -> list[dict[str, Any]]:
     """Return settlement requests with one of these parameters missing or of another type."""
-    good = _parameters(challenge, header)
+    good = challenge.settlement(header)
     missing = [{name: good[name] for name in good if name != left} for left in names]
     other_types: tuple[Any, ...] = (None, 5, [])
     wrong = [{**good, name: value} for name in names for value in other_types]

@@ -117,11 +117,7 @@ async def a_request_of_the_wrong_types(probe: Probe) -> None:
 async def a_settlement_of_the_wrong_types(probe: Probe) -> None:
     """A settlement with any field wrong, also in the requirements, gets no 5xx."""
     challenge = await probe.challenge()
-    body = {
-        "paymentId": challenge.payment_id,
-        "paymentHeader": probe.money.sign(challenge, probe.money.stranger()),
-        "paymentRequirements": challenge.to_send,
-    }
+    body = challenge.settlement(probe.money.sign(challenge, probe.money.stranger()))
     for name, wrong in twisted(body, 4):
         _stands(await probe.send("POST", probe.target.pay.path, json=wrong), name)
 

@@ -11,6 +11,7 @@ import httpx
 
 from x402sim.chain.base import LogFilter
 from x402sim.clock import Clock
+from x402sim.payer.core import settlement
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address
@@ -82,13 +83,9 @@ class ServiceRig:
 
     async def pay(self, required: httpx.Response, header: str | None = None) -> httpx.Response:
         body = required.json()
-        wanted = {k: v for k, v in body["paymentRequirements"].items() if k != "description"}
-        settlement = {
-            "paymentId": body["paymentId"],
-            "paymentHeader": header if header is not None else self.sign(required),
-            "paymentRequirements": wanted,
-        }
-        return await self.http.post("/api/pay", json=settlement)
+        header = self.sign(required) if header is None else header
+        body = settlement(body["paymentId"], header, body["paymentRequirements"])
+        return await self.http.post("/api/pay", json=body)
 
     async def buy(self) -> str:
         """Pay for a quote; return the payment id."""

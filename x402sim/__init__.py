@@ -32,8 +32,9 @@ if TYPE_CHECKING:
     from x402sim.service.settings import Settings
     from x402sim.spec.decisions import Decisions
     from x402sim.world.server.local import LocalServer
+    from x402sim.world.story.answers import Answer
     from x402sim.world.story.live import LiveWorld
-    from x402sim.world.story.payer import Answer, Payer
+    from x402sim.world.story.payer import Payer
     from x402sim.world.story.scenario import Scenario, scenario
     from x402sim.world.story.world import World
     from x402sim.world.transport.faults import Fault
@@ -70,7 +71,7 @@ _HOME = {
     "BASE_SEPOLIA": "protocol.networks",
     "MAINNET": "protocol.networks",
     "TESTNET": "protocol.networks",
-    "Answer": "world.story.payer",
+    "Answer": "world.story.answers",
     "ChainError": "chain.base",
     "Decisions": "spec.decisions",
     "Fault": "world.transport.faults",

@@ -15,7 +15,7 @@ from x402sim.payer.auth import PaymentAuth
 from x402sim.payer.session import SessionAuth
 from x402sim.report.reading import SERVICES, Reading
 from x402sim.world.story.live import LiveWorld
-from x402sim.world.story.payer import ORDER, QUOTE
+from x402sim.world.story.payer_client import ORDER, QUOTE
 from x402sim.world.story.world import World
 from x402sim.world.transport.latency import LatencySpec
 

@@ -14,6 +14,7 @@ from tests.crash.deployment import Deployment
 from tests.crash.memory import Attempt, Memory
 from tests.serve.driver import ORDER, PAY, QUOTE, SESSIONS, header
 from x402sim import Wallet
+from x402sim.payer.core import proofs, settlement
 
 NEVER_EXPIRES_S = 3600
 ALREADY_SETTLED = "Payment already settled"
@@ -106,8 +107,11 @@ class Payer:
         asked = self._http.post(QUOTE, json=ORDER)
         if not self._expect(asked, {402}, "an unpaid quote"):
             return None
+        unpaid = asked.json()
         used = self._luck.choice(paid).body["paymentHeader"]
-        answer = self._http.post(PAY, json=_settlement(asked.json(), used))
+        answer = self._http.post(
+            PAY, json=settlement(unpaid["paymentId"], used, unpaid["paymentRequirements"])
+        )
         self._memory.replays += 1
         self._expect(answer, {409}, "a header that has paid, for another payment id")
         return None
@@ -130,7 +134,7 @@ class Payer:
             nonce="0x" + nonce.hex(),
             payment_id=asked["paymentId"],
             resource="deposit" if body else "quote",
-            body=_settlement(asked, signed),
+            body=settlement(asked["paymentId"], signed, requirements),
             session_body=body or {},
         )
         self._memory.attempts.append(attempt)
@@ -164,15 +168,7 @@ def send(http: httpx.Client, attempt: Attempt, memory: Memory) -> bool:
 
 def access(http: httpx.Client, attempt: Attempt) -> httpx.Response:
     """Ask for what was paid for, with the payment id."""
-    proof = {"X-Payment-Id": attempt.payment_id}
+    proof = proofs(attempt.payment_id)
     if attempt.resource == "deposit":
         return http.post(SESSIONS, json=attempt.session_body, headers=proof)
     return http.post(QUOTE, json=ORDER, headers=proof)
-
-
-def _settlement(asked: dict[str, Any], payment_header: str) -> dict[str, Any]:
-    return {
-        "paymentId": asked["paymentId"],
-        "paymentHeader": payment_header,
-        "paymentRequirements": asked["paymentRequirements"],
-    }

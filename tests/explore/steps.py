@@ -31,8 +31,9 @@ from tests.explore.lies import fault_of
 from x402sim.protocol.crypto import Hash, to_hex
 from x402sim.world.assembly.parts import Parts
 from x402sim.world.stages.stage import PAYER_TIMEOUT_S
+from x402sim.world.story.answers import Answer
 from x402sim.world.story.live import LiveWorld
-from x402sim.world.story.payer import Answer, Payer
+from x402sim.world.story.payer import Payer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,6 +14,7 @@ from starlette.types import ASGIApp, Message
 
 from tests.hostile.inputs import Sent, request
 from tests.rig import ORDER, requirements
+from x402sim.payer.core import settlement
 from x402sim.protocol import x402
 from x402sim.protocol.header import authorization_of, decode_header
 from x402sim.protocol.messages import encode
@@ -83,12 +84,7 @@ class Town:
     def signed(self, offer: dict[str, Any]) -> dict[str, Any]:
         wanted = offer["paymentRequirements"]
         header = self.alice.payment_header(requirements(wanted), self.parts.clock.now_s())
-        sent = {name: value for name, value in wanted.items() if name != "description"}
-        return {
-            "paymentId": offer["paymentId"],
-            "paymentHeader": header,
-            "paymentRequirements": sent,
-        }
+        return settlement(offer["paymentId"], header, wanted)
 
     async def recover(self) -> None:
         """Undo what a command of the control API has done."""

@@ -1,5 +1,6 @@
 """A shop for tests of payers, which answers what a test says."""
 
+import asyncio
 import json
 import threading
 from collections.abc import Callable
@@ -66,3 +67,18 @@ def served(proof: str | None) -> Reply | None:
 
 def payer(**options: Any) -> PaymentAuth:
     return PaymentAuth(Wallet.create(), **options)
+
+
+def all_at_once(shop: Shop, auth: httpx.Auth, count: int) -> list[Any]:
+    """What so many tasks get, or what is raised to them."""
+
+    async def serve(request: httpx.Request) -> httpx.Response:
+        await asyncio.sleep(0.001)
+        return shop(request)
+
+    async def main() -> list[Any]:
+        async with httpx.AsyncClient(transport=httpx.MockTransport(serve), auth=auth) as http:
+            asked = (http.get(URL) for _ in range(count))
+            return await asyncio.gather(*asked, return_exceptions=True)
+
+    return asyncio.run(main())

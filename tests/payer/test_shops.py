@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.payer.shop import URL, Reply, Shop, payer, receipt, served
+from tests.payer.shop import URL, Reply, Shop, all_at_once, payer, receipt, served
 from x402sim import PaymentFailed, SessionAuth, Wallet
 from x402sim.payer.errors import PaidNotServed
 from x402sim.world.loop import run_virtual
@@ -58,16 +58,7 @@ def test_other_resources_are_paid_for_themselves() -> None:
 @REUSE
 def test_many_tasks_at_once_pay_a_shop_once_that_does_not_serve(reuse: bool) -> None:
     shop, auth = Shop(), payer(reuse=reuse)
-
-    async def serve(request: httpx.Request) -> httpx.Response:
-        await asyncio.sleep(0.01)
-        return shop(request)
-
-    async def main() -> list[Any]:
-        async with httpx.AsyncClient(transport=httpx.MockTransport(serve), auth=auth) as http:
-            return await asyncio.gather(*(http.get(URL) for _ in range(10)), return_exceptions=True)
-
-    assert {type(each) for each in asyncio.run(main())} == {PaidNotServed}
+    assert {type(each) for each in all_at_once(shop, auth, 10)} == {PaidNotServed}
     assert (len(shop.headers), auth.signed_base) == (1, 10_000)
 
 
@@ -111,18 +102,9 @@ def threads_and_tasks_pay_once() -> None:
 
 
 def test_many_tasks_at_once_share_one_payment_if_it_is_reused() -> None:
-    shop, auth = Shop(serves=served), payer()
-
-    async def serve(request: httpx.Request) -> httpx.Response:
-        await asyncio.sleep(0.01)
-        return shop(request)
-
-    async def main() -> list[int]:
-        async with httpx.AsyncClient(transport=httpx.MockTransport(serve), auth=auth) as http:
-            answers = await asyncio.gather(*(http.get(URL) for _ in range(10)))
-            return [answer.status_code for answer in answers]
-
-    assert asyncio.run(main()) == [200] * 10
+    auth = payer()
+    answers = all_at_once(Shop(serves=served), auth, 10)
+    assert [answer.status_code for answer in answers] == [200] * 10
     assert auth.signed_base == 10_000
 
 
@@ -199,16 +181,7 @@ def test_a_payer_without_funds_is_told_to_fund_the_wallet_and_repeat() -> None:
 
 def test_many_tasks_at_once_sign_once_while_the_first_may_still_be_paid() -> None:
     shop, auth = Shop(settles=lambda _: (502, {"error": "?", "final": False})), payer()
-
-    async def serve(request: httpx.Request) -> httpx.Response:
-        await asyncio.sleep(0.01)
-        return shop(request)
-
-    async def main() -> list[Any]:
-        async with httpx.AsyncClient(transport=httpx.MockTransport(serve), auth=auth) as http:
-            return await asyncio.gather(*(http.get(URL) for _ in range(8)), return_exceptions=True)
-
-    assert {type(each) for each in asyncio.run(main())} == {PaymentFailed}
+    assert {type(each) for each in all_at_once(shop, auth, 8)} == {PaymentFailed}
     assert (len(shop.settled), len(shop.headers)) == (8, 1)
 
 
@@ -244,24 +217,16 @@ def sessions(shop: Shop, **options: Any) -> SessionAuth:
     return SessionAuth(Wallet.create(), max_spend="1.00", **options)
 
 
-def test_a_session_that_never_served_is_followed_by_no_other() -> None:
+@pytest.mark.parametrize("max_unserved", [1, 2])
+def test_a_session_that_never_served_is_followed_by_no_other(max_unserved: int) -> None:
+    """Unless the caller asks for it."""
     shop = Shop()
-    auth = sessions(shop, max_sessions=5)
+    auth = sessions(shop, max_sessions=5, max_unserved=max_unserved)
     with shop.client(auth) as http:
         for _ in range(3):
             with pytest.raises(PaidNotServed, match="has bought nothing yet, and answers 402"):
                 http.get(URL)
-    assert len(shop.headers) == 1
-
-
-def test_another_session_is_opened_only_if_the_caller_asks_for_it() -> None:
-    shop = Shop()
-    auth = sessions(shop, max_sessions=5, max_unserved=2)
-    with shop.client(auth) as http:
-        for _ in range(3):
-            with pytest.raises(PaidNotServed):
-                http.get(URL)
-    assert len(shop.headers) == 2
+    assert len(shop.headers) == max_unserved
 
 
 # --- deadlines and cancellations, in virtual time ---------------------------------------------
@@ -303,8 +268,9 @@ def test_a_settlement_has_a_deadline_and_the_same_header_follows() -> None:
     assert (len(shop.headers), auth.signed_base) == (1, 10_000)
 
 
-def test_the_callers_own_deadline_has_priority() -> None:
-    auth = payer(deadline_s=120)
+@pytest.mark.parametrize("deadline_s", [120, 30], ids=["before ours", "at the same moment"])
+def test_the_callers_own_deadline_has_priority(deadline_s: float) -> None:
+    auth = payer(deadline_s=deadline_s)
 
     async def act(http: httpx.AsyncClient) -> None:
         with pytest.raises(TimeoutError):
@@ -317,20 +283,6 @@ def test_the_callers_own_deadline_has_priority() -> None:
 
     shop = Shop(serves=served)
     assert virtually(auth, Silence(shop, 100_000.0), act) == pytest.approx(30, abs=1)
-    assert auth.signed_base == 10_000
-
-
-def test_of_two_deadlines_at_the_same_moment_the_callers_counts() -> None:
-    auth = payer(deadline_s=30)
-
-    async def act(http: httpx.AsyncClient) -> None:
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(30):
-                await http.get(URL)
-        assert (await http.get(URL)).status_code == 200
-
-    shop = Shop(serves=served)
-    virtually(auth, Silence(shop, 100_000.0), act)
     assert auth.signed_base == 10_000
 
 

@@ -15,18 +15,18 @@ import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import httpx
 
 from x402sim import Wallet
+from x402sim.payer.core import proofs, settlement, signed_header
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import parse_address, to_hex
 from x402sim.protocol.eip3009 import Authorization
-from x402sim.protocol.header import encode_header
-from x402sim.protocol.networks import NETWORKS, TESTNET, Network
+from x402sim.protocol.networks import NETWORKS, TESTNET
 
 QUOTE, SESSIONS, PAY = "/api/perp/quote", "/api/sessions/create", "/api/pay"
 ORDER = {"pair": "BTC-USD", "side": "long", "leverage": 10, "sizeUsd": 1000}
@@ -273,12 +273,8 @@ class Payer:
         changes: dict[str, Any] | None = None,
     ) -> dict[str, Any]:
         """Return the body of POST /api/pay."""
-        wanted = asked["paymentRequirements"] | {"description": None} | (changes or {})
-        return {
-            "paymentId": asked["paymentId"],
-            "paymentHeader": payment_header or self.sign(asked["paymentRequirements"]),
-            "paymentRequirements": {k: v for k, v in wanted.items() if v is not None},
-        }
+        wanted = asked["paymentRequirements"]
+        return settlement(asked["paymentId"], payment_header or self.sign(wanted), wanted, changes)
 
     def paid(self) -> str:
         """Pay for a quote; return the payment id."""
@@ -299,15 +295,13 @@ class Payer:
     def create(self, payment_id: str, max_spend: Any = "0.03", duration: Any = 3600) -> Answer:
         """Ask for a session whose deposit was paid with this id."""
         asked = {"maxSpend": max_spend, "duration": duration}
-        return self.server.http.post(SESSIONS, json=asked, headers={"X-Payment-Id": payment_id})
+        return self.server.http.post(SESSIONS, json=asked, headers=proofs(payment_id))
 
     def quote(
         self, payment_id: str | None = None, session_id: str | None = None, body: Any = ORDER
     ) -> Answer:
         """Ask for a quote with a proof of payment."""
-        proofs = {"X-Payment-Id": payment_id, "X-Session-Id": session_id}
-        headers = {name: value for name, value in proofs.items() if value is not None}
-        return self.server.http.post(QUOTE, json=body, headers=headers)
+        return self.server.http.post(QUOTE, json=body, headers=proofs(payment_id, session_id))
 
     def session(self, session_id: str) -> dict[str, Any]:
         return self.server.http.get(f"/api/sessions/{session_id}").json()
@@ -331,16 +325,9 @@ def header(
     clock say; `signer` signs in the wallet's place; `payload` is written over the signed
     fields afterwards.
     """
-    network = NETWORKS.get(requirements["network"], TESTNET)
+    known = NETWORKS.get(requirements["network"], TESTNET)
     asset = parse_address(requirements["asset"])
-    network = Network(
-        name=requirements["network"],
-        chain_id=network.chain_id,
-        asset=asset,
-        token_name=network.token_name,
-        token_symbol=network.token_symbol,
-        token_version=network.token_version,
-    )
+    network = replace(known, name=requirements["network"], asset=asset)
     auth = Authorization(
         from_=wallet.address_bytes,
         to=parse_address(requirements["payTo"]),
@@ -349,7 +336,7 @@ def header(
         valid_before=now_s + 300 if before is None else before,
         nonce=fixed_nonce or random.randbytes(32),
     )
-    text = encode_header(auth, (signer or wallet).sign(auth, network.domain), network)
+    text = signed_header(auth, signer or wallet, network)
     written = read_header(text)
     written["scheme"] = requirements["scheme"]
     written["payload"] |= payload

@@ -16,6 +16,7 @@ from tests.serve.driver import PAY, QUOTE, command, header
 from tests.suite.duo import Duo, conformance, refused
 from x402sim import Wallet
 from x402sim.clock import Clock
+from x402sim.payer.core import settlement
 from x402sim.protocol.crypto import from_hex
 from x402sim.protocol.messages import encode
 from x402sim.rng import Rng
@@ -40,11 +41,7 @@ def test_the_printed_private_key_forges_no_payment_id(duo: Duo, amount_base: int
     asked = json.loads(encode(forged))
     wanted = asked["paymentRequirements"]
     wallet = Wallet(from_hex(duo.key, 32))
-    body = {
-        "paymentId": asked["paymentId"],
-        "paymentHeader": header(wallet, wanted, Clock().now_s()),
-        "paymentRequirements": {k: v for k, v in wanted.items() if k != "description"},
-    }
+    body = settlement(asked["paymentId"], header(wallet, wanted, Clock().now_s()), wanted)
     answer = httpx.post(duo.url + PAY, json=body, trust_env=False)
     assert 400 <= answer.status_code < 500, answer.text
     assert "not issued" in answer.text

@@ -17,7 +17,8 @@ from x402sim.protocol.header import Spelling, encode_header
 from x402sim.rng import Rng
 from x402sim.world.assembly.process import RESTART_S
 from x402sim.world.stages.stage import START_S
-from x402sim.world.story.payer import Answer, Payer
+from x402sim.world.story.answers import Answer
+from x402sim.world.story.payer import Payer
 from x402sim.world.transport.faults import Faults, Struck
 
 QUOTE, PAY = "/api/perp/quote", "/api/pay"

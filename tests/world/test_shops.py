@@ -44,14 +44,14 @@ def test_a_payer_buys_where_a_rule_sends_it() -> None:
         assert {name: each.price_base for name, each in seen.items()} == {"a": 20_000, "b": 10_000}
         (agent,) = await world.agents("a")
         assert (agent.price, agent.pay_to) == ("20000", seen["a"].pay_to)
-        assert (await alice.buy(at=cheapest)).status == 200
-        assert (await alice.buy(at="a")).status == 200
+        assert (await (await alice.choose(cheapest)).buy()).status == 200
+        assert (await alice.at("a").buy()).status == 200
         there = await alice.choose(lambda shops: max(shops, key=lambda it: it.price_base).name)
         assert (await there.ask()).price_base == 20_000
-        assert (await alice.fetch(at="b")).status == 200
+        assert (await alice.at("b").fetch()).status == 200
         assert alice.at("b") is alice.at("b")
         with pytest.raises(ValueError, match="chose no shop: unknown shop 'z'"):
-            await alice.buy(at=lambda shops: "z")
+            await alice.choose(lambda shops: "z")
         await world.fault(Fault(victim="b", does="refuse", path="/agents", times=None))
         assert [each.name for each in await alice.shops()] == ["a"]
         assert await world.balance(agent.pay_to) == 20_000

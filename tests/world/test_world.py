@@ -25,7 +25,8 @@ from x402sim.service.store.session_budgets import Sessions
 from x402sim.spec.needs import Need
 from x402sim.world.server.listen import Listen
 from x402sim.world.story import idle_timeout, invariants
-from x402sim.world.story.payer import Answer, Payer
+from x402sim.world.story.answers import Answer
+from x402sim.world.story.payer import Payer
 from x402sim.world.story.scenario import Scenario, find, load
 from x402sim.world.transport.latency import latency_of
 from x402sim.world.transport.link import Asgi

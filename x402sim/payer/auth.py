@@ -9,28 +9,22 @@ Clauses: 1/sign-settle-repeat.
 """
 
 import threading
-from collections.abc import AsyncGenerator, Callable, Generator
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import assert_never
 
 import httpx
 from msgspec.structs import replace
 
 from x402sim.clock import Clock
 from x402sim.http.bounded import MIB, Limits
+from x402sim.payer.core import proofs
 from x402sim.payer.errors import PaidNotServed, PaymentFailed, SpendingCapExceeded
-from x402sim.payer.flow import Flow, Maybe, Send, drive, drive_async, send
-from x402sim.payer.purchases import (
-    Payment,
-    Purchases,
-    bought_by,
-    not_served,
-    settlement,
-)
+from x402sim.payer.flow import Flow, FlowAuth, Maybe, Send, post, send
+from x402sim.payer.purchases import Payment, Purchases, bought_by, not_served
 from x402sim.payer.reading import (
     UNKNOWN,
+    AlreadyPaid,
     AttemptOver,
-    Made,
     read_settlement,
     says_nothing,
 )
@@ -59,7 +53,7 @@ Served = Callable[[httpx.Response], bool]
 
 
 @dataclass(frozen=True, slots=True)
-class _Errand:
+class PaidRequest:
     """One request of the caller, and what is bought for its resource already.
 
     `is_served` tells whether an answer is what was paid for.
@@ -75,7 +69,7 @@ def _is_success(response: httpx.Response) -> bool:
     return response.is_success
 
 
-class PaymentAuth(httpx.Auth):
+class PaymentAuth(FlowAuth):
     """402 -> sign -> POST /api/pay -> repeat with X-Payment-Id (1/sign-settle-repeat).
 
     A server of the x402 standard is paid in one step: 402 -> sign -> repeat with the payment in
@@ -162,18 +156,6 @@ class PaymentAuth(httpx.Auth):
         """By what is bought: see `bought_by`."""
         self._lock = threading.Lock()
 
-    def sync_auth_flow(
-        self, request: httpx.Request
-    ) -> Generator[httpx.Request, httpx.Response, None]:
-        """Yield the requests of one paid exchange to a sync client."""
-        return drive(self.exchange(request), request, self.limits)
-
-    def async_auth_flow(
-        self, request: httpx.Request
-    ) -> AsyncGenerator[httpx.Request, httpx.Response]:
-        """Yield the requests of one paid exchange to an async client."""
-        return drive_async(self.exchange(request), request, self.limits)
-
     def exchange(
         self, request: httpx.Request, *, ours: bool = False, is_served: Served = _is_success
     ) -> Flow:
@@ -184,82 +166,82 @@ class PaymentAuth(httpx.Auth):
         thing = bought_by(request)
         with self._lock:
             bought = self._purchases.setdefault(thing, Purchases())
-        errand = _Errand(Send(request, ours), thing[0], bought, is_served)
+        wanted = PaidRequest(Send(request, ours), thing[0], bought, is_served)
         response, shown = None, bought.granted
         if shown is not None or not bought.unserved:
-            response = yield from _show(errand, shown)
+            response = yield from _show(wanted, shown)
             if response.status_code != 402:
                 return response
         yield bought.turn
         try:
-            response = yield from self._catch_up(errand, response, shown)
+            response = yield from self._catch_up(wanted, response, shown)
             if response.status_code == 402:
-                response = yield from self._buy(errand, response)
+                response = yield from self._buy(wanted, response)
         finally:
             bought.turn.release()
         return response
 
     def _catch_up(
-        self, errand: _Errand, response: httpx.Response | None, shown: str | None
+        self, wanted: PaidRequest, response: httpx.Response | None, shown: str | None
     ) -> Flow:
         """Show what is paid for already; return the newest answer, by default `response`."""
-        bought = errand.bought
+        bought = wanted.bought
         if bought.granted not in (None, shown):  # another request has paid meanwhile
-            response = yield from _show(errand, bought.granted)
+            response = yield from _show(wanted, bought.granted)
         elif bought.unserved:
-            response = yield from self._show_unserved(errand)
+            response = yield from self._show_unserved(wanted)
         elif response is None:  # another request was served meanwhile
-            response = yield from _show(errand, None)
+            response = yield from _show(wanted, None)
         return response
 
-    def _buy(self, errand: _Errand, response: httpx.Response) -> Flow:
+    def _buy(self, wanted: PaidRequest, response: httpx.Response) -> Flow:
         """Pay a 402, if no earlier payment for the resource forbids it; raises `PaymentFailed`."""
-        bought = errand.bought
+        bought = wanted.bought
         bought.granted = None
-        required = read_required(errand.ask.request, response, self.network, self.version)
-        shown = yield from self._resend(errand)
+        required = read_required(wanted.ask.request, response, self.network, self.version)
+        shown = yield from self._resend(wanted)
         if shown is not None:
             return shown
         if not bought.unserved or bought.unserved[-1].was_refused:
             if len(bought.unserved) >= self.max_unserved:
-                raise self._not_served(errand)
-            payment = self._sign(errand, required)
-            answer = yield from self._settle(errand, payment)
+                raise self._not_served(wanted)
+            payment = self._sign(wanted, required)
+            answer = yield from self._settle(wanted, payment)
             if answer is not None:
                 return answer
-        response = yield from self._show_unserved(errand)
+        response = yield from self._show_unserved(wanted)
         if response.status_code == 402:
-            raise self._not_served(errand)
+            raise self._not_served(wanted)
         return response
 
-    def _show_unserved(self, errand: _Errand) -> Flow:
+    def _show_unserved(self, wanted: PaidRequest) -> Flow:
         """Show the newest payment that bought nothing yet."""
-        payment = errand.bought.unserved[-1]
-        response = yield from _send(errand, payment.proof, NOT_MORE)
+        payment = wanted.bought.unserved[-1]
+        response = yield from _send(wanted, payment.proof, NOT_MORE)
         payment.was_refused = response.status_code == 402
-        self._note_served(errand, payment, response)
+        self._note_served(wanted, payment, response)
         return response
 
-    def _note_served(self, errand: _Errand, payment: Payment, response: httpx.Response) -> None:
-        if errand.is_served(response):
-            errand.bought.unserved.remove(payment)
+    def _note_served(self, wanted: PaidRequest, payment: Payment, response: httpx.Response) -> None:
+        if wanted.is_served(response):
+            wanted.bought.unserved.remove(payment)
             if self._reuse and isinstance(payment.offer, PaymentRequired):
-                errand.bought.granted = payment.offer.payment_id
+                wanted.bought.granted = payment.offer.payment_id
 
-    def _not_served(self, errand: _Errand) -> PaidNotServed:
-        payment = errand.bought.unserved[-1]
+    def _not_served(self, wanted: PaidRequest) -> PaidNotServed:
+        payment = wanted.bought.unserved[-1]
         return not_served(
-            errand.resource, payment, self._tokens(payment.amount_base), self.max_unserved
+            wanted.resource, payment, self._tokens(payment.amount_base), self.max_unserved
         )
 
-    def _sign(self, errand: _Errand, required: PaymentRequired | AnyRequired) -> Payment:
+    def _sign(self, wanted: PaidRequest, required: PaymentRequired | AnyRequired) -> Payment:
         """Sign the payment that a 402 requires, within the caps; raises `PaymentFailed`."""
         with self._lock:
             try:
                 if isinstance(required, PaymentRequired):
                     payment = self._sign_header(required)
                 else:
-                    payment = self._sign_standard(errand, required)
+                    payment = self._sign_standard(wanted, required)
             except ValueError as error:
                 raise PaymentFailed(f"the 402 cannot be paid: {error}") from error
             self.signed_base += payment.amount_base
@@ -277,9 +259,9 @@ class PaymentAuth(httpx.Auth):
         )
         return Payment(offer, header, amount_base)
 
-    def _sign_standard(self, errand: _Errand, required: AnyRequired) -> Payment:
+    def _sign_standard(self, wanted: PaidRequest, required: AnyRequired) -> Payment:
         offer = choose(required, self.network, self._over_caps)
-        self.choices.append(Choice(errand.resource, offer.chosen, offer.rejected))
+        self.choices.append(Choice(wanted.resource, offer.chosen, offer.rejected))
         header = sign(offer, self.wallet, self.network, self.clock.now_s(), self.max_window_s)
         return Payment(offer, header, offer.amount_base)
 
@@ -300,39 +282,39 @@ class PaymentAuth(httpx.Auth):
     def _tokens(self, amount_base: int) -> str:
         return f"{to_decimal(amount_base, self.network.decimals)} {self.network.token_symbol}"
 
-    def _resend(self, errand: _Errand) -> Maybe:
+    def _resend(self, wanted: PaidRequest) -> Maybe:
         """Send the payments again whose outcome is not known, until one is settled.
 
         One that is over is shown once, in case the server has it after all; returns the answer to
         that, unless it is a 402.
         """
-        while errand.bought.unknown:
-            payment = errand.bought.unknown.pop()
+        while wanted.bought.unknown:
+            payment = wanted.bought.unknown.pop()
             try:
-                return (yield from self._settle(errand, payment))
+                return (yield from self._settle(wanted, payment))
             except AttemptOver:
                 if isinstance(payment.offer, StandardOffer):
                     continue
-                shown = yield from self._show_last(errand, payment)
+                shown = yield from self._show_last(wanted, payment)
                 if shown.status_code == 402:
                     continue
                 return shown
         return None
 
-    def _show_last(self, errand: _Errand, payment: Payment) -> Flow:
+    def _show_last(self, wanted: PaidRequest, payment: Payment) -> Flow:
         """Show a payment that the server says was not made; it stays unless the answer tells."""
-        bought = errand.bought
+        bought = wanted.bought
         bought.unknown.append(payment)
-        response = yield from _send(errand, payment.proof, NOT_MORE)
+        response = yield from _send(wanted, payment.proof, NOT_MORE)
         if not says_nothing(response):
             bought.unknown.remove(payment)
             if response.status_code != 402:
                 payment.hint = f"{response.status_code} when it was shown"
                 bought.unserved.append(payment)
-                self._note_served(errand, payment, response)
+                self._note_served(wanted, payment, response)
         return response
 
-    def _settle(self, errand: _Errand, payment: Payment) -> Maybe:
+    def _settle(self, wanted: PaidRequest, payment: Payment) -> Maybe:
         """Send a payment to /api/pay; raises `PaymentFailed` unless it is settled.
 
         In one step, the answer of the request that pays is returned, unless it is a 402.
@@ -340,39 +322,34 @@ class PaymentAuth(httpx.Auth):
         The payment is kept and sent again later unless the answer is final. That includes a
         connection that breaks: httpx then closes this generator.
         """
-        bought, sent = errand.bought, payment.sent(self.clock.now_s())
-        payment.is_sent, is_clear = True, False
+        bought, sent = wanted.bought, payment.sent(self.clock.now_s())
+        payment.is_sent = True
+        bought.unknown.append(payment)
         try:
             if isinstance(payment.offer, StandardOffer):
-                response = yield from _send(errand, payment.proof, f"{UNKNOWN}. {sent.again}")
-                is_clear = errand.is_served(response)
+                response = yield from _send(wanted, payment.proof, f"{UNKNOWN}. {sent.again}")
                 if response.status_code != 402:
+                    if wanted.is_served(response):
+                        bought.unknown.remove(payment)
                     self._note_settlement(payment.offer, response)
                     return response
-                answer: Receipt | Made = read_refusal(response, payment.offer, sent)
+                answer: Receipt | AlreadyPaid = read_refusal(response, payment.offer, sent)
             else:
-                path = self._pay_path
-                request = settlement(errand.ask.request, path, payment.offer, payment.header)
+                request = post(wanted.ask.request, self._pay_path, payment.settlement())
                 response = yield from send(Send(request, True))
                 answer = read_settlement(response, sent)
-            is_clear = True
         except httpx.HTTPError as error:
             raise PaymentFailed(f"{UNKNOWN}: {error}. {sent.again}") from error
         except AttemptOver:
-            is_clear = True
+            bought.unknown.remove(payment)
             raise
-        finally:
-            if not is_clear:
-                bought.unknown.append(payment)
+        bought.unknown.remove(payment)
         bought.unserved.append(payment)
-        match answer:
-            case Receipt():
-                payment.receipt = answer
-                self.receipts.append(answer)
-            case Made(seen=seen):
-                payment.hint = seen
-            case _:
-                assert_never(answer)
+        if isinstance(answer, Receipt):
+            payment.receipt = answer
+            self.receipts.append(answer)
+        else:
+            payment.hint = answer.seen
         return None
 
     def _note_settlement(self, offer: StandardOffer, response: httpx.Response) -> None:
@@ -381,17 +358,17 @@ class PaymentAuth(httpx.Auth):
             self.settlements.append(settlement)
 
 
-def _show(errand: _Errand, payment_id: str | None) -> Flow:
+def _show(wanted: PaidRequest, payment_id: str | None) -> Flow:
     """Send the caller's request, with a payment id if there is one."""
-    return _send(errand, {} if payment_id is None else {"X-Payment-Id": payment_id}, NOT_MORE)
+    return _send(wanted, proofs(payment_id), NOT_MORE)
 
 
-def _send(errand: _Errand, proof: dict[str, str], then: str) -> Flow:
+def _send(wanted: PaidRequest, proof: dict[str, str], then: str) -> Flow:
     """Send the caller's request with a proof of payment; `then` is said if it is not answered."""
-    request = errand.ask.request
+    request = wanted.ask.request
     request.headers.update(proof)
     try:
-        response = yield from send(errand.ask)
+        response = yield from send(wanted.ask)
     except httpx.HTTPError as error:
         raise PaymentFailed(f"the answer cannot be read: {error}. {then}") from error
     return response

@@ -1,4 +1,4 @@
-"""When must an exchange be over, and how is a thread held to that?
+"""The deadline of an exchange, to which a thread is held, too.
 
 httpx's timeouts hold for one read or write each, and before the head of an answer is complete
 nothing of ours runs between two of them: a server that drips its head, or says `100 Continue` for

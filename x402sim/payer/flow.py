@@ -1,8 +1,8 @@
-"""How does httpx carry out the steps of paying, in threads and in tasks?
+"""Flows: the steps of paying, and httpx authentication that carries them out.
 
-A flow is a generator of steps that knows neither. `drive` and `drive_async` carry it out for a
-sync and an async client, read what must be read within the limits, and close it if httpx gives
-up, so that it keeps what it has signed. One deadline holds for all of its steps.
+A flow is a generator of steps that knows neither threads nor tasks. `FlowAuth` carries it out for
+sync and async clients, reads what must be read within the limits, and closes it if httpx gives up,
+so that it keeps what it has signed. One deadline holds for all of its steps.
 """
 
 import asyncio
@@ -16,12 +16,14 @@ from typing import Any
 import httpx
 
 from x402sim.http.bounded import Limits, bound, read, too_slow
+from x402sim.payer.core import PAYMENT_ID, SESSION_ID
 from x402sim.payer.deadline import Deadline
 from x402sim.payer.errors import PaymentFailed
 from x402sim.payer.redirects import Guard, origin_of, require_origin
+from x402sim.protocol.messages import encode
 from x402sim.protocol.x402 import PAYMENT_HEADERS
 
-PROOFS = ("X-Payment-Id", "X-Session-Id", *PAYMENT_HEADERS.values())
+PROOFS = (PAYMENT_ID, SESSION_ID, *PAYMENT_HEADERS.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +120,40 @@ def send(step: Send) -> Flow:
     return answer
 
 
-def drive(
+def post(request: httpx.Request, path: str, message: Any) -> httpx.Request:
+    """Return our own request with a JSON body, to the server of the caller's request."""
+    return httpx.Request(
+        "POST",
+        request.url.copy_with(path=path, query=None, fragment=None),
+        content=encode(message),
+        headers={"Content-Type": "application/json"},
+        extensions=request.extensions,
+    )
+
+
+class FlowAuth(httpx.Auth):
+    """httpx authentication by a flow."""
+
+    limits: Limits
+
+    def exchange(self, request: httpx.Request) -> Flow:
+        """Yield the steps of one exchange, and return its last answer."""
+        raise NotImplementedError
+
+    def sync_auth_flow(
+        self, request: httpx.Request
+    ) -> Generator[httpx.Request, httpx.Response, None]:
+        """Yield the requests of one exchange to a sync client."""
+        return _drive(self.exchange(request), request, self.limits)
+
+    def async_auth_flow(
+        self, request: httpx.Request
+    ) -> AsyncGenerator[httpx.Request, httpx.Response]:
+        """Yield the requests of one exchange to an async client."""
+        return _drive_async(self.exchange(request), request, self.limits)
+
+
+def _drive(
     flow: Flow, request: httpx.Request, limits: Limits
 ) -> Generator[httpx.Request, httpx.Response, None]:
     """Carry out a flow for a request of a sync client; raises what the flow raises."""
@@ -157,7 +192,7 @@ def drive(
         flow.close()
 
 
-async def drive_async(
+async def _drive_async(
     flow: Flow, request: httpx.Request, limits: Limits
 ) -> AsyncGenerator[httpx.Request, httpx.Response]:
     """Carry out a flow for a request of an async client, on asyncio.

@@ -1,4 +1,4 @@
-"""What has a payer signed and bought, and how long may an authorization still be used?
+"""What a payer has signed and bought, and how long each authorization may still be used.
 
 One `Purchases` for each thing that is bought: a resource, or the session of one deposit.
 """
@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
-from msgspec import UNSET
-from msgspec.structs import replace
+import msgspec
 
+from x402sim.payer.core import proofs, settlement
 from x402sim.payer.errors import PaidNotServed
 from x402sim.payer.flow import Turn
 from x402sim.payer.reading import Sent
@@ -22,9 +22,7 @@ from x402sim.protocol.messages import (
     BadMessage,
     PaymentRequired,
     Receipt,
-    SettlementRequest,
     decode,
-    encode,
 )
 
 CLOCK_SKEW_S = 60
@@ -66,7 +64,13 @@ class Payment:
         """The header that proves the payment; in one step, it also makes it."""
         if isinstance(self.offer, StandardOffer):
             return proof(self.offer, self.header)
-        return {"X-Payment-Id": self.offer.payment_id}
+        return proofs(self.offer.payment_id)
+
+    def settlement(self) -> dict[str, Any]:
+        """Return the body of POST /api/pay, for a payment in two steps."""
+        assert isinstance(self.offer, PaymentRequired)
+        requirements = msgspec.to_builtins(self.offer.payment_requirements)
+        return settlement(self.offer.payment_id, self.header, requirements)
 
     @property
     def question(self) -> str:
@@ -137,21 +141,3 @@ def bought_by(request: httpx.Request) -> tuple[str, ...]:
     if not isinstance(body, dict) or "maxSpend" not in body:
         return (resource,)
     return resource, repr(body["maxSpend"]), repr(body.get("duration"))
-
-
-def settlement(
-    request: httpx.Request, pay_path: str, offer: PaymentRequired, header: str
-) -> httpx.Request:
-    """Return the request that settles a payment in two steps, at the server of `request`."""
-    body = SettlementRequest(
-        payment_id=offer.payment_id,
-        payment_header=header,
-        payment_requirements=replace(offer.payment_requirements, description=UNSET),
-    )
-    return httpx.Request(
-        "POST",
-        request.url.copy_with(path=pay_path, query=None, fragment=None),
-        content=encode(body),
-        headers={"Content-Type": "application/json"},
-        extensions=request.extensions,
-    )

@@ -62,7 +62,7 @@ class Sent:
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class AlreadyPaid:
     """The server says that the payment is made, without a receipt: `seen` is its answer."""
 
     seen: str
@@ -119,7 +119,7 @@ def read_offer(
     return offer
 
 
-def read_settlement(response: httpx.Response, sent: Sent) -> Receipt | Made:
+def read_settlement(response: httpx.Response, sent: Sent) -> Receipt | AlreadyPaid:
     """Return the receipt of a settled payment, or what says that it is made.
 
     Raises `AttemptOver` if the payment was refused and is over, and `PaymentFailed` if it was not
@@ -135,7 +135,7 @@ def read_settlement(response: httpx.Response, sent: Sent) -> Receipt | Made:
         return receipt
     error = _read_error(response, body)
     if _is_made(error, sent):
-        return Made(error.seen)
+        return AlreadyPaid(error.seen)
     remedy = f" {error.refusal.row.remedy}" if error.refusal else ""
     if _is_over(error, sent):
         raise AttemptOver(f"the payment was refused: {error.seen}.{remedy}")

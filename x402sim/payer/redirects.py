@@ -1,4 +1,4 @@
-"""How is a proof of payment kept from other servers, if the caller's client follows redirects?
+"""Keeps proofs of payment from other servers, if the caller's client follows redirects.
 
 httpx copies every header but Authorization, and the body after a 307 or 308, to wherever a server
 redirects, without asking the authentication. But it copies the request's extensions too, and its

@@ -4,7 +4,6 @@ Clauses: 1/session-no-402.
 """
 
 import threading
-from collections.abc import AsyncGenerator, Generator
 from dataclasses import dataclass
 
 import httpx
@@ -12,12 +11,13 @@ import httpx
 from x402sim.clock import Clock
 from x402sim.http.bounded import MIB
 from x402sim.payer.auth import DEADLINE_S, PaymentAuth
+from x402sim.payer.core import proofs
 from x402sim.payer.errors import PaidNotServed, PaymentFailed, SpendingCapExceeded
-from x402sim.payer.flow import Flow, Send, Steps, Turn, drive, drive_async, send
+from x402sim.payer.flow import Flow, FlowAuth, Send, Steps, Turn, post, send
 from x402sim.payer.reading import is_header_value, quoted
 from x402sim.payer.redirects import origin_of
 from x402sim.payer.wallet import Wallet
-from x402sim.protocol.messages import BadMessage, SessionRequest, Wire, decode, encode
+from x402sim.protocol.messages import BadMessage, SessionRequest, Wire, decode
 from x402sim.protocol.money import to_base, to_decimal
 from x402sim.protocol.networks import TESTNET, Network
 
@@ -37,7 +37,7 @@ class _Session:
     was_served: bool = False
 
 
-class SessionAuth(httpx.Auth):
+class SessionAuth(FlowAuth):
     """Pay one deposit of `max_spend`, then send X-Session-Id (1/session-no-402).
 
     The first request to a server opens a session, which lasts `duration` (in the server's
@@ -85,6 +85,7 @@ class SessionAuth(httpx.Auth):
             max_answer_bytes=max_answer_bytes,
             deadline_s=deadline_s,
         )
+        self.limits = self.payment.limits
         self.session_id = session_id
         """The newest session."""
         self.max_spend = max_spend
@@ -98,18 +99,6 @@ class SessionAuth(httpx.Auth):
         self._turns: dict[str, Turn] = {}
         """One for each server: while one is slow, another is asked."""
         self._lock = threading.Lock()
-
-    def sync_auth_flow(
-        self, request: httpx.Request
-    ) -> Generator[httpx.Request, httpx.Response, None]:
-        """Yield the requests of one exchange to a sync client; one thread opens the session."""
-        return drive(self.exchange(request), request, self.payment.limits)
-
-    def async_auth_flow(
-        self, request: httpx.Request
-    ) -> AsyncGenerator[httpx.Request, httpx.Response]:
-        """Yield the requests of one exchange to an async client; one task opens the session."""
-        return drive_async(self.exchange(request), request, self.payment.limits)
 
     def exchange(self, request: httpx.Request) -> Flow:
         """Yield the steps of one exchange, and return its last answer."""
@@ -128,7 +117,7 @@ class SessionAuth(httpx.Auth):
             session = self._sessions[origin]
         finally:
             turn.release()
-        request.headers["X-Session-Id"] = session.session_id
+        request.headers.update(proofs(session_id=session.session_id))
         try:
             response = yield from send(Send(request))
         except httpx.HTTPError as error:
@@ -165,13 +154,8 @@ class SessionAuth(httpx.Auth):
                 self.session_id = None
         if origin in self._sessions:
             return
-        create = httpx.Request(
-            "POST",
-            request.url.copy_with(path=self._create_path, query=None, fragment=None),
-            content=encode(SessionRequest(max_spend=self.max_spend, duration=self._duration)),
-            headers={"Content-Type": "application/json"},
-            extensions=request.extensions,
-        )
+        terms = SessionRequest(max_spend=self.max_spend, duration=self._duration)
+        create = post(request, self._create_path, terms)
         try:
             response = yield from self.payment.exchange(create, ours=True, is_served=_is_session)
         except SpendingCapExceeded as over:

@@ -1,4 +1,4 @@
-"""At which service does a payer buy? Rules: plain functions from the shops to the name of one.
+"""Rules that choose a service: plain functions from the shops to the name of one.
 
 Any `choose(shops) -> name` of your own is one. The shops come in an order that is drawn anew each
 time, so that a rule that takes the first of several equals prefers none of them.

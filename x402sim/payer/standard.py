@@ -1,7 +1,7 @@
-"""How does a payer pay a server of the x402 standard, version 1 or 2: in the request itself?
+"""Payment in one step: the x402 standard, versions 1 and 2, where the request itself pays.
 
-It chooses one of the ways to pay that a 402 offers, signs it, and reads what an answer says of it.
-A server may be hostile or broken, so every field is checked before it is used.
+A payer chooses one of the ways to pay that a 402 offers, signs it, and reads what an answer says
+of it. A server may be hostile or broken, so every field is checked before it is used.
 """
 
 from collections.abc import Callable
@@ -10,11 +10,12 @@ from typing import Any
 
 import httpx
 
+from x402sim.payer.core import proofs
 from x402sim.payer.errors import PaymentFailed, SpendingCapExceeded
 from x402sim.payer.reading import (
     UNKNOWN,
+    AlreadyPaid,
     AttemptOver,
-    Made,
     Sent,
     is_header_value,
     read_offer,
@@ -255,7 +256,7 @@ def proof(offer: StandardOffer, header: str) -> dict[str, str]:
     payment, shown = {PAYMENT_HEADERS[offer.version]: header}, (offer.accepted.extra or {})
     payment_id = shown.get(PAYMENT_ID)
     if isinstance(payment_id, str) and is_header_value(payment_id):
-        payment["X-Payment-Id"] = payment_id
+        payment |= proofs(payment_id)
     return payment
 
 
@@ -268,19 +269,19 @@ def settlement_in(response: httpx.Response, version: Version) -> Settlement | No
         return None
 
 
-def read_refusal(response: httpx.Response, offer: StandardOffer, sent: Sent) -> Made:
+def read_refusal(response: httpx.Response, offer: StandardOffer, sent: Sent) -> AlreadyPaid:
     """Read a 402 to a request that pays.
 
-    `Made` if it says that the authorization was used: its nonce was drawn at random, so only this
-    payment can have used it. Raises `AttemptOver` if it has expired, and `PaymentFailed` if it may
-    still be used: a server that refuses a payment has it all the same.
+    `AlreadyPaid` if it says that the authorization was used: its nonce was drawn at random, so only
+    this payment can have used it. Raises `AttemptOver` if it has expired, and `PaymentFailed` if it
+    may still be used: a server that refuses a payment has it all the same.
     """
     settlement, reason = settlement_in(response, offer.version), _reason(response, offer)
     if settlement is not None:
         reason = settlement.error_reason or reason
     seen = f"402 {reason[:200]}".strip()
     if says_used(reason) or reason == x402_reasons.STATE:
-        return Made(seen)
+        return AlreadyPaid(seen)
     if sent.is_expired:
         raise AttemptOver(f"the payment was refused: {seen}.{sent.note}")
     is_unclear = reason in _UNCLEAR or (settlement is not None and settlement.transaction)

@@ -19,7 +19,14 @@ from x402sim.protocol.crypto import (
     sign,
     to_hex,
 )
-from x402sim.protocol.eip3009 import Authorization, Domain, cancel_digest, transfer_digest
+from x402sim.protocol.eip3009 import (
+    RECEIVE_TYPEHASH,
+    TRANSFER_TYPEHASH,
+    Authorization,
+    Domain,
+    cancel_digest,
+    transfer_digest,
+)
 from x402sim.protocol.header import Spelling, encode_header
 from x402sim.protocol.messages import PaymentRequirements
 from x402sim.protocol.money import parse_base
@@ -147,9 +154,13 @@ class Wallet:
             nonce=self._nonces(),
         )
 
-    def sign(self, auth: Authorization, domain: Domain) -> bytes:
-        """Return the 65-byte signature of an authorization for one token."""
-        return sign(transfer_digest(auth, domain), self._key)
+    def sign(self, auth: Authorization, domain: Domain, *, receive: bool = False) -> bytes:
+        """Return the 65-byte signature of an authorization for one token.
+
+        `receive` signs a ReceiveWithAuthorization, which only the payee may submit.
+        """
+        typehash = RECEIVE_TYPEHASH if receive else TRANSFER_TYPEHASH
+        return sign(transfer_digest(auth, domain, typehash), self._key)
 
     def sign_cancellation(self, nonce: bytes, domain: Domain) -> bytes:
         """Return the 65-byte signature that cancels one of this wallet's nonces."""

@@ -1,12 +1,13 @@
 """The target's answers as data: an answer, a 402, a settled payment, an open session."""
 
 import re
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import httpx
 
+from x402sim.payer.core import settlement
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.messages import BadMessage, decode
 from x402sim.protocol.money import parse_base
@@ -114,10 +115,9 @@ class Challenge:
         """The amount asked for, in base units."""
         return int(self.requirements["maxAmountRequired"])
 
-    @property
-    def to_send(self) -> dict[str, Any]:
-        """The requirements as the payer sends them back: without the description (2.1)."""
-        return {k: v for k, v in self.requirements.items() if k != "description"}
+    def settlement(self, header: str, changes: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """Return the body that settles it; `changes` replace requirements, None leaves one out."""
+        return settlement(self.payment_id, header, self.requirements, changes)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,10 +5,11 @@ from typing import Any
 
 import msgspec
 
+from x402sim.payer import core
 from x402sim.payer.wallet import AFTER_SIGNING_S, Wallet
 from x402sim.protocol.crypto import parse_address
 from x402sim.protocol.eip3009 import Authorization
-from x402sim.protocol.header import Spelling, authorization_of, decode_header, encode_header
+from x402sim.protocol.header import Spelling
 from x402sim.protocol.messages import PaymentRequirements
 from x402sim.protocol.money import to_decimal
 from x402sim.protocol.networks import Network, network_named
@@ -77,18 +78,15 @@ class Money:
             auth = payer.authorize(wanted, self._setting.clock.now_s())
         except ValueError as error:
             raise Inconclusive(f"the 402 cannot be paid: {error}") from error
-        auth = replace(auth, **_as_fields(changes))
+        auth = core.changed(auth, changes)
         self._count(payer, auth)
-        signature = (by or payer).sign(auth, network.domain)
         spelling = spelling or self._setting.target.pay.spelling
-        return encode_header(auth, signature, network, spelling)
+        return core.signed_header(auth, by or payer, network, spelling)
 
     def forge(self, challenge: Challenge, header: str, **changes: Any) -> str:
         """Return a header with fields of its authorization changed after signing."""
-        auth, signature = authorization_of(decode_header(header))
-        auth = replace(auth, **_as_fields(changes))
         spelling = self._setting.target.pay.spelling
-        return encode_header(auth, signature, self.network(challenge), spelling)
+        return core.forged_header(header, self.network(challenge), spelling, **changes)
 
     def _count(self, payer: Wallet, auth: Authorization) -> None:
         """Count a signature of the user's own payer; raises `Skipped` beyond the budget."""
@@ -125,9 +123,3 @@ def _to_pay(requirements: dict[str, Any]) -> PaymentRequirements:
     known = {"scheme": "exact", "network": "", "resource": ""}
     known_s = seconds if seconds is not None and seconds > 0 else AFTER_SIGNING_S
     return msgspec.convert({**known, **needed, "maxTimeoutSeconds": known_s}, PaymentRequirements)
-
-
-def _as_fields(changes: dict[str, Any]) -> dict[str, Any]:
-    """Return the changed fields of an authorization, with a text in `to` as an address."""
-    to = changes.get("to")
-    return {**changes, "to": parse_address(to)} if isinstance(to, str) else changes

@@ -13,6 +13,7 @@ from typing import Any
 import httpx
 import msgspec
 
+from x402sim.payer import core
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.money import to_base, to_decimal
 from x402sim.suite import redact, wire
@@ -225,8 +226,7 @@ class Probe:
         Without a `body`, send one that the target accepts. A target that validates bodies after
         the payment shows only to a paid request which one it accepts.
         """
-        proofs = {"X-Payment-Id": payment_id, "X-Session-Id": session_id}
-        headers = {name: value for name, value in proofs.items() if value is not None}
+        headers = core.proofs(payment_id, session_id)
         endpoint = self.target.protected
 
         async def send(body: Any) -> TargetAnswer:
@@ -317,13 +317,13 @@ class Probe:
         requirements: dict[str, Any] | None = None,
         may_break: bool = False,
     ) -> TargetAnswer:
-        """Send a payment to the settlement endpoint; `requirements` replace single fields."""
-        wanted = {**challenge.to_send, **(requirements or {})}
-        body = {
-            "paymentId": challenge.payment_id if payment_id is None else payment_id,
-            "paymentHeader": header,
-            "paymentRequirements": {k: v for k, v in wanted.items() if v is not None},
-        }
+        """Send a payment to the settlement endpoint; `requirements` replace single fields.
+
+        None leaves a field out.
+        """
+        body = challenge.settlement(header, requirements)
+        if payment_id is not None:
+            body["paymentId"] = payment_id
         return await self.send("POST", self.target.pay.path, json=body, may_break=may_break)
 
     async def buy(self, payer: Wallet | None = None) -> Paid:
@@ -363,7 +363,7 @@ class Probe:
     ) -> TargetAnswer:
         """Request a session, or claim it: the payment id proves that its deposit is paid."""
         sessions = self.target.sessions
-        proof = {"X-Payment-Id": payment_id} if payment_id is not None else {}
+        proof = core.proofs(payment_id)
         if payment_id is not None and sessions.claim == "get":
             path = filled(sessions.claim_path, "paymentId", payment_id)
             return await self.send("GET", path, headers=proof)

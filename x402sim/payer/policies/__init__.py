@@ -1,4 +1,4 @@
-"""What does a payer do where it has a choice? One small object a choice.
+"""Policies: what a payer does where it has a choice, one small object a choice.
 
 `PayerPolicy` holds three of them: what to do about a payment that was not made, how to pay for
 many requests, and what may be spent. Each has one method, which the payer calls at one place, and

@@ -1,4 +1,4 @@
-"""What may a payer sign for? A signed authorization counts, whether or not it was used."""
+"""Budgets: what a payer may sign for. A signed authorization counts, whether or not it was used."""
 
 import math
 from collections.abc import Callable

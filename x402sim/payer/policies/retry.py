@@ -1,4 +1,4 @@
-"""What does a payer do about a payment that was not made, or may have been?
+"""What a payer does about a payment that was not made, or may have been.
 
 It cannot tell a lost request from a lost answer. The token accepts one authorization once, so to
 send the same one again is safe; another authorization may be another charge.
@@ -49,79 +49,64 @@ class GiveUp:
 
 
 @dataclass(frozen=True, slots=True)
-class SameAuthorization:
-    """Send the same authorization again, up to `times`, each after `wait_s`, unless it is over."""
+class _Again:
+    """Pay, and up to `times` again, each after `wait_s`, until the answer is a yes."""
 
     times: int = 3
     wait_s: float = 5.0
 
     async def pay(self, order: Order) -> None:
-        """Pay, until the answer is a yes or final."""
+        """Pay, until the answer is a yes or this policy gives up."""
         await order.pay()
         for _ in range(self.times):
-            if order.is_paid or order.is_over:
+            if order.is_paid or self._gives_up(order):
                 return
             await order.wait(self.wait_s)
+            await self._prepare(order)
             await order.pay()
+
+    def _gives_up(self, order: Order) -> bool:
+        return False
+
+    async def _prepare(self, order: Order) -> None:
+        """Do what this policy does before it pays again."""
 
 
 @dataclass(frozen=True, slots=True)
-class SameThenNew:
+class SameAuthorization(_Again):
+    """Send the same authorization again, up to `times`, each after `wait_s`, unless it is over."""
+
+    def _gives_up(self, order: Order) -> bool:
+        return order.is_over
+
+
+@dataclass(frozen=True, slots=True)
+class SameThenNew(_Again):
     """As the service says: the same one while it may still pay, another once it never will.
 
     Safe with a service that tells the truth. One that has forgotten a payment, and says that
     nothing was charged, is paid twice.
     """
 
-    times: int = 3
-    wait_s: float = 5.0
-
-    async def pay(self, order: Order) -> None:
-        """Pay, until the answer is a yes; sign again after a final no."""
-        await order.pay()
-        for _ in range(self.times):
-            if order.is_paid:
-                return
-            await order.wait(self.wait_s)
-            if order.is_over:
-                await order.sign_again()
-            await order.pay()
+    async def _prepare(self, order: Order) -> None:
+        if order.is_over:
+            await order.sign_again()
 
 
 @dataclass(frozen=True, slots=True)
-class NewAuthorization:
+class NewAuthorization(_Again):
     """Naive: after every failure, sign another authorization for the same 402."""
 
-    times: int = 3
-    wait_s: float = 5.0
-
-    async def pay(self, order: Order) -> None:
-        """Pay, until the answer is a yes."""
-        await order.pay()
-        for _ in range(self.times):
-            if order.is_paid:
-                return
-            await order.wait(self.wait_s)
-            await order.sign_again()
-            await order.pay()
+    async def _prepare(self, order: Order) -> None:
+        await order.sign_again()
 
 
 @dataclass(frozen=True, slots=True)
-class StartOver:
+class StartOver(_Again):
     """Naive: after every failure, ask for a new 402 and pay that.
 
     A lost answer to the payer is a second charge, whatever the service does.
     """
 
-    times: int = 3
-    wait_s: float = 5.0
-
-    async def pay(self, order: Order) -> None:
-        """Pay, until the answer is a yes."""
-        await order.pay()
-        for _ in range(self.times):
-            if order.is_paid:
-                return
-            await order.wait(self.wait_s)
-            await order.ask_again()
-            await order.pay()
+    async def _prepare(self, order: Order) -> None:
+        await order.ask_again()

@@ -1,4 +1,4 @@
-"""How does a payer pay for many requests: each on its own, or with a session's deposit?"""
+"""How a payer pays for many requests: each on its own, or with a session's deposit."""
 
 from dataclasses import dataclass
 from typing import Protocol

@@ -44,7 +44,7 @@ class Buy:
         for number in range(self.times):
             if number:
                 await payer.world.clock.sleep(wait(rng))
-            await payer.fetch(at=self.at)
+            await (await _sent_to(payer, self.at)).fetch()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +82,7 @@ class Session:
     async def __call__(self, payer: Payer, rng: Stream) -> None:
         """Visit once; raises `PaymentFailed` if the request for a session gets no 402."""
         wait, clock = latency_of(self.wait), payer.world.clock
-        there = await payer.sent_to(self.at)
+        there = await _sent_to(payer, self.at)
         opened = (await there.open_session(self.deposit, self.duration_s)).body
         session_id, ends_ms = opened.get("sessionId"), opened.get("expiresAt", math.inf)
         if session_id is None:
@@ -93,6 +93,13 @@ class Session:
             if clock.now_ms() >= ends_ms:
                 return
             await there.ask(session_id=session_id)
+
+
+async def _sent_to(payer: Payer, at: str | Choose | None) -> Payer:
+    """Return a payer at the service of a name, or that a rule chooses; None leaves it."""
+    if at is None or isinstance(at, str):
+        return payer if at is None else payer.at(at)
+    return await payer.choose(at)
 
 
 def _require(name: str, count: int) -> None:

@@ -30,12 +30,12 @@ from x402sim.world.population.arrivals import Arrivals
 from x402sim.world.population.behaviours import Behaviour, Buy
 from x402sim.world.population.group import Population
 from x402sim.world.stages.stage import OpenStage
-from x402sim.world.story import control_api, market, serialize
+from x402sim.world.story import answers, control_api, market, serialize
 from x402sim.world.story.before import Before
 from x402sim.world.story.clause_ids import require_clause
 from x402sim.world.story.facilitator import asked_as_a_service
 from x402sim.world.story.orders import Account
-from x402sim.world.story.payer import Answer, Payer
+from x402sim.world.story.payer import Payer
 from x402sim.world.transport.faults import Fault, FaultRule, When
 
 
@@ -319,7 +319,7 @@ class LiveWorld:
         self,
         verb: str,
         payer: Payer,
-        required: Answer,
+        required: answers.Answer,
         header: str,
         *,
         requirements: dict[str, Any] | None = None,
@@ -362,7 +362,7 @@ class LiveWorld:
     # --- what must hold --------------------------------------------------------------
 
     def expect(
-        self, actual: Any, expected: Any, clause: str, *, about: Answer | None = None
+        self, actual: Any, expected: Any, clause: str, *, about: answers.Answer | None = None
     ) -> None:
         """Check that `actual` equals `expected`, as the clause demands, and record the result.
 

@@ -1,62 +1,25 @@
-"""How does a payer of a story carry out its policy: one order, and one request after another?
+"""Orders and requests of a payer in a story, carried out as its policy decides.
 
-The policy decides (`x402sim.payer.policies`); here is what it can do. A payer has a `Shopper` at
-each service, and one `Account` for all of them.
+The policies are in `x402sim.payer.policies`. A payer has a `Shopper` at each service, and one
+`Account` for all of them.
 """
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from decimal import Decimal
 from itertools import takewhile
-from typing import Protocol
 
-from x402sim.clock import Clock
+from x402sim.payer.core import Next, next_step
 from x402sim.payer.errors import SpendingCapExceeded
 from x402sim.payer.policies import PayerPolicy
 from x402sim.payer.policies.budget import Bill
 from x402sim.protocol.money import to_decimal
-from x402sim.protocol.networks import Network
-from x402sim.protocol.refusals import Refusal
+from x402sim.rng import Stream
 from x402sim.text.printable import described
 from x402sim.world.story.answers import Answer
+from x402sim.world.story.payer_client import PayerClient
 
-MADE = (Refusal.ALREADY_SETTLED.text, Refusal.NONCE_USED.text)
-"""The errors that say that a payment is made: nonces are random, so only this payer has used it."""
 Ask = Callable[[], Awaitable[Answer]]
-
-
-class CustomerWorld(Protocol):
-    """The part of the world that an order needs."""
-
-    @property
-    def clock(self) -> Clock:
-        """The true time of the world."""
-
-    @property
-    def network(self) -> Network:
-        """The network whose token pays."""
-
-
-class Customer(Protocol):
-    """The part of a payer that an order needs."""
-
-    @property
-    def world(self) -> CustomerWorld:
-        """The world of the payer."""
-
-    async def ask(self, *, payment_id: str | None = None, session_id: str | None = None) -> Answer:
-        """Request a quote."""
-
-    async def ask_session(
-        self, max_spend: str, duration: int, *, payment_id: str | None = None
-    ) -> Answer:
-        """Request a session."""
-
-    async def pay(self, required: Answer, header: str | None = None) -> Answer:
-        """Settle a 402."""
-
-    def sign(self, required: Answer) -> str:
-        """Sign a 402; return the payment header."""
 
 
 @dataclass(slots=True)
@@ -66,6 +29,8 @@ class Account:
     policy: PayerPolicy
     signed: list[tuple[float, Decimal]] = field(default_factory=list)
     total: Decimal = Decimal()
+    order_of_shops: Stream | None = None
+    """Draws the order in which the payer sees shops."""
 
     def spend(self, price: Decimal, now_s: float) -> None:
         """Count a price as signed for; raises `SpendingCapExceeded` if the budget forbids it."""
@@ -87,7 +52,7 @@ class Account:
 class Order:
     """One 402 that is to be paid, in the hands of the policy `retry`."""
 
-    def __init__(self, payer: Customer, account: Account, required: Answer, ask: Ask) -> None:
+    def __init__(self, payer: PayerClient, account: Account, required: Answer, ask: Ask) -> None:
         self._payer, self._account, self._ask = payer, account, ask
         self._header: str | None = None
         self.required, self.last = required, required
@@ -95,12 +60,16 @@ class Order:
     @property
     def is_paid(self) -> bool:
         """Whether the last answer says that the payment is made."""
-        return self.last.status == 200 or self.last.error in MADE
+        return self._next is Next.REPEAT
 
     @property
     def is_over(self) -> bool:
         """Whether the last answer says that this authorization never pays."""
-        return self.last.body.get("final") is True and not self.is_paid
+        return self._next is Next.SIGN
+
+    @property
+    def _next(self) -> Next:
+        return next_step(self.last.status, self.last.body)
 
     async def pay(self) -> None:
         """Send the authorization; the first time, sign it. Raises `PaymentFailed`."""
@@ -132,7 +101,7 @@ class Order:
 class Shopper:
     """A payer at one service, in the hands of the policy `sessions`."""
 
-    def __init__(self, payer: Customer, account: Account) -> None:
+    def __init__(self, payer: PayerClient, account: Account) -> None:
         self._payer, self._account = payer, account
         self._payment_id: str | None = None
         self._session_id: str | None = None

@@ -1,9 +1,7 @@
-"""How does a payer of a story look around among the services, and choose one?"""
+"""Shopping in a story: a payer asks all services for their agents, and chooses one."""
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Generic, Protocol, TypeVar
 
 from x402sim.events import ServiceName
 from x402sim.payer.errors import PaymentFailed
@@ -13,33 +11,18 @@ from x402sim.rng import Stream
 from x402sim.text.printable import described
 from x402sim.text.suggest import unknown
 from x402sim.world.story.answers import Answer
+from x402sim.world.story.payer_client import PayerClient
 
 QUOTE = "/api/perp/quote"
-Place = TypeVar("Place")
 
 
-@dataclass(slots=True)
-class Tour(Generic[Place]):
-    """Where one payer has been, by service, and the order in which it looks at shops."""
-
-    been: dict[ServiceName, Place] = field(default_factory=dict)
-    order: Stream | None = None
-
-
-class Buyer(Protocol):
-    """A payer at one service."""
-
-    async def send(self, method: str, path: str) -> Answer:
-        """Send one request to the service."""
-
-
-async def look_around(buyers: dict[ServiceName, Buyer], order: Stream) -> list[Shop]:
+async def look_around(clients: dict[ServiceName, PayerClient], order: Stream) -> list[Shop]:
     """Ask every service for its agents, at the same time; return those that sell quotes.
 
     They come in a random order: a rule that takes the first of equals prefers nobody.
     """
-    answers = await asyncio.gather(*(each.send("GET", "/api/agents") for each in buyers.values()))
-    found = [_shop(name, answer) for name, answer in zip(buyers, answers, strict=True)]
+    answers = await asyncio.gather(*(each.send("GET", "/api/agents") for each in clients.values()))
+    found = [_shop(name, answer) for name, answer in zip(clients, answers, strict=True)]
     shops = [shop for shop in found if shop is not None]
     order.shuffle(shops)
     return shops

@@ -1,0 +1,100 @@
+"""The client core: what a payer signs and sends in two steps, and what to do next.
+
+A payer asks, signs the 402, settles it and repeats the request with the proof. Here is all of that
+as data, without I/O and without a clock. Around it are transports and policies: httpx
+authentication (`auth`, `session`), the payers of stories, the conformance suite, and tests.
+What a careful payer reads in an answer is in `reading`, payment in one step in `standard`.
+Clauses: 1/sign-settle-repeat.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from enum import Enum
+from typing import Any
+
+from x402sim.payer.wallet import Wallet
+from x402sim.protocol.crypto import parse_address
+from x402sim.protocol.eip3009 import Authorization
+from x402sim.protocol.header import Spelling, authorization_of, decode_header, encode_header
+from x402sim.protocol.networks import Network
+from x402sim.protocol.refusals import Refusal
+
+PAYMENT_ID, SESSION_ID = "X-Payment-Id", "X-Session-Id"
+_SAYS_PAID = (Refusal.ALREADY_SETTLED.text, Refusal.NONCE_USED.text)
+"""The errors that say that a payment is made: nonces are random, so only this payer has used it."""
+
+
+class Next(Enum):
+    """What to do after the answer to a settlement, for a payer that believes the service."""
+
+    REPEAT = "the payment is made: repeat the request with its proof"
+    RESEND = "it may still be made: send the same payment header again"
+    SIGN = "it is over and was not charged: only another authorization can pay"
+
+
+def next_step(status: int | None, body: Mapping[str, Any]) -> Next:
+    """Return what to do after the answer to a settlement; the status is None if none came."""
+    if status == 200 or body.get("error") in _SAYS_PAID:
+        return Next.REPEAT
+    return Next.SIGN if body.get("final") is True else Next.RESEND
+
+
+# --- messages ----------------------------------------------------------------------------
+
+
+def proofs(payment_id: str | None = None, session_id: str | None = None) -> dict[str, str]:
+    """Return the headers that prove a payment or name a session."""
+    headers = {}
+    if payment_id is not None:
+        headers[PAYMENT_ID] = payment_id
+    if session_id is not None:
+        headers[SESSION_ID] = session_id
+    return headers
+
+
+def settlement(
+    payment_id: str, header: str, requirements: Mapping[str, Any], changes: Any = None
+) -> dict[str, Any]:
+    """Return the body of POST /api/pay: the requirements of a 402 without the description (2.1).
+
+    `changes` replace single fields; None leaves a field out.
+    """
+    wanted = {**requirements, "description": None, **(changes or {})}
+    return {
+        "paymentId": payment_id,
+        "paymentHeader": header,
+        "paymentRequirements": {name: each for name, each in wanted.items() if each is not None},
+    }
+
+
+# --- signatures --------------------------------------------------------------------------
+
+
+def changed(auth: Authorization, changes: Mapping[str, Any]) -> Authorization:
+    """Return an authorization with other fields; `to` may be an address as text.
+
+    Raises `TypeError` for a field that an authorization does not have.
+    """
+    if not changes:
+        return auth
+    to = changes.get("to")
+    return replace(auth, **{**changes, "to": parse_address(to)} if isinstance(to, str) else changes)
+
+
+def signed_header(
+    auth: Authorization,
+    by: Wallet,
+    network: Network,
+    spelling: Spelling = "hex",
+    *,
+    receive: bool = False,
+) -> str:
+    """Return the payment header for an authorization, signed by any wallet (2.3/hex-header)."""
+    signature = by.sign(auth, network.domain, receive=receive)
+    return encode_header(auth, signature, network, spelling)
+
+
+def forged_header(header: str, network: Network, spelling: Spelling = "hex", **changes: Any) -> str:
+    """Return a header whose authorization was changed after signing."""
+    auth, signature = authorization_of(decode_header(header))
+    return encode_header(changed(auth, changes), signature, network, spelling)

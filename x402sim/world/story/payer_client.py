@@ -1,0 +1,250 @@
+"""A payer's requests to one service, its signatures and its transactions, each on its own.
+
+It does them correctly, or with chosen defects: `sign`, `forge` and `relabel` say which.
+"""
+
+from typing import Any, Protocol
+
+import httpx
+import msgspec
+
+from x402sim.clock import Clock
+from x402sim.events import ServiceName
+from x402sim.payer import core
+from x402sim.payer.wallet import Wallet
+from x402sim.protocol import abi
+from x402sim.protocol.crypto import parse_address, to_hex
+from x402sim.protocol.header import Spelling, authorization_of, decode_header
+from x402sim.protocol.messages import (
+    BadMessage,
+    PaymentRequirements,
+    SessionRequest,
+    decode,
+    encode,
+    wire_body,
+)
+from x402sim.protocol.money import to_base
+from x402sim.protocol.networks import Network
+from x402sim.rng import Stream
+from x402sim.world.control.messages import Sent
+from x402sim.world.story.answers import Answer
+
+QUOTE, SESSIONS = "/api/perp/quote", "/api/sessions/create"
+ORDER = {"pair": "BTC-USD", "side": "long", "leverage": 10, "sizeUsd": 1000}
+
+
+class PayerWorld(Protocol):
+    """The part of `LiveWorld` that a payer uses."""
+
+    last_exchange: int
+    """The number of the newest exchange, which the client updates."""
+
+    @property
+    def clock(self) -> Clock:
+        """The true time of the world."""
+
+    @property
+    def network(self) -> Network:
+        """The network whose token pays."""
+
+    async def balance(self, address: str) -> int:
+        """Return an address's balance on the chain, in base units."""
+
+    async def transact(self, sender: str, data: str) -> Sent:
+        """Send a call of the token from an account."""
+
+    @property
+    def services(self) -> tuple[ServiceName, ...]:
+        """The names of the services."""
+
+    def rng(self, name: str) -> Stream:
+        """Return a random stream for the story."""
+
+    def connect(self, name: str, to: ServiceName = "service") -> httpx.AsyncClient:
+        """Return a payer's HTTP client of a service."""
+
+
+class PayerClient:
+    """A name, a wallet, and an HTTP client of one service."""
+
+    def __init__(
+        self, world: PayerWorld, name: str, wallet: Wallet, http: httpx.AsyncClient
+    ) -> None:
+        self.world, self.name, self.wallet, self.http = world, name, wallet, http
+        self.skew_s = 0.0
+        """Seconds by which this payer's clock is ahead of the true time."""
+
+    @property
+    def address(self) -> str:
+        """The payer's address."""
+        return self.wallet.address
+
+    def now_s(self) -> int:
+        """Return the time by this payer's clock, in Unix seconds."""
+        return int(self.world.clock.now() + self.skew_s)
+
+    # --- over HTTP -------------------------------------------------------------------
+
+    async def send(
+        self, method: str, path: str, *, json: Any = None, headers: dict[str, str] | None = None
+    ) -> Answer:
+        """Send one request to the service; return its answer, also if the exchange breaks."""
+        content = json if isinstance(json, bytes) else msgspec.json.encode(json)
+        has_body = json is not None
+        request = self.http.build_request(
+            method, path, content=content if has_body else None, headers=headers
+        )
+        if has_body:
+            request.headers["Content-Type"] = "application/json"
+        try:
+            response = await self.http.send(request)
+        except httpx.TransportError as error:
+            answer = Answer(None, {}, request.extensions["exchange"], broken=type(error).__name__)
+        else:
+            exchange = request.extensions["exchange"]
+            answer = Answer(response.status_code, _object(response), exchange, response.text)
+        self.world.last_exchange = answer.exchange
+        return answer
+
+    async def ask(
+        self,
+        resource: str = QUOTE,
+        *,
+        payment_id: str | None = None,
+        session_id: str | None = None,
+        order: Any = None,
+    ) -> Answer:
+        """Request a protected resource, with or without a proof of payment."""
+        headers = core.proofs(payment_id, session_id)
+        return await self.send("POST", resource, json=order or ORDER, headers=headers)
+
+    async def ask_session(
+        self, max_spend: str, duration: int, *, payment_id: str | None = None
+    ) -> Answer:
+        """Request a session of `max_spend` tokens and `duration` seconds."""
+        body = wire_body(SessionRequest, max_spend=max_spend, duration=duration)
+        return await self.send("POST", SESSIONS, json=body, headers=core.proofs(payment_id))
+
+    async def pay(
+        self,
+        required: Answer,
+        header: str | None = None,
+        *,
+        payment_id: str | None = None,
+        requirements: dict[str, Any] | None = None,
+    ) -> Answer:
+        """Settle a 402 at /api/pay, with a newly signed header unless one is given.
+
+        `payment_id` and `requirements` (only the fields that differ) replace the 402's own.
+        None for one of them leaves it out. Raises `PaymentFailed` if `required` is not a 402.
+        """
+        body = core.settlement(
+            required.payment_id if payment_id is None else payment_id,
+            self.sign(required) if header is None else header,
+            required.requirements,
+            requirements,
+        )
+        return await self.send("POST", "/api/pay", json=body)
+
+    async def payment(self, payment_id: str) -> dict[str, Any]:
+        """Return the service's record of a payment; empty if there is none."""
+        return (await self.send("GET", f"/api/payments/{payment_id}")).body
+
+    async def session(self, session_id: str) -> dict[str, Any]:
+        """Return the service's view of a session."""
+        return (await self.send("GET", f"/api/sessions/{session_id}")).body
+
+    # --- signing ---------------------------------------------------------------------
+
+    def sign(
+        self,
+        required: Answer,
+        *,
+        spelling: Spelling = "hex",
+        by: Wallet | None = None,
+        network: Network | None = None,
+        receive: bool = False,
+        **wrong: Any,
+    ) -> str:
+        """Return a payment header for a 402, signed by this payer's clock.
+
+        `wrong` replaces fields of the authorization *before* signing: `to` (an address), `value`,
+        `valid_after`, `valid_before` (integers), `nonce` (32 bytes). `by` signs instead; the
+        authorization still names this payer. `network` replaces the network that is signed for and
+        named in the header. `receive` signs a ReceiveWithAuthorization, which only the payee may
+        submit.
+        """
+        wanted: PaymentRequirements = decode(
+            msgspec.json.encode(required.requirements), PaymentRequirements
+        )
+        auth = self.wallet.authorize(wanted, self.now_s())
+        return core.signed_header(
+            core.changed(auth, wrong),
+            by or self.wallet,
+            network or self.world.network,
+            spelling,
+            receive=receive,
+        )
+
+    def forge(self, header: str, *, spelling: Spelling = "hex", **changed: Any) -> str:
+        """Return a header with fields of `wrong` (see `sign`) changed *after* signing."""
+        return core.forged_header(header, self.world.network, spelling, **changed)
+
+    def relabel(
+        self,
+        header: str,
+        *,
+        scheme: str | None = None,
+        network: str | None = None,
+        asset: str | None = None,
+    ) -> str:
+        """Return a header with another scheme, network or token, which no signature covers."""
+        labelled = decode_header(header)
+        changed = msgspec.structs.replace(
+            labelled,
+            scheme=scheme or labelled.scheme,
+            network=network or labelled.network,
+            payload=msgspec.structs.replace(
+                labelled.payload, asset=asset or labelled.payload.asset
+            ),
+        )
+        return to_hex(encode(changed))
+
+    def window(self, header: str) -> tuple[int, int]:
+        """Return validAfter and validBefore of a header, in Unix seconds (both exclusive)."""
+        auth, _ = authorization_of(decode_header(header))
+        return auth.valid_after, auth.valid_before
+
+    # --- on the chain, on its own account --------------------------------------------
+
+    async def balance(self) -> int:
+        """Return this payer's balance on the chain, in base units."""
+        return await self.world.balance(self.address)
+
+    async def transfer(self, to: str, amount: str) -> Sent:
+        """Send tokens in this payer's own transaction."""
+        amount_base = to_base(amount, self.world.network.decimals)
+        return await self._call(abi.transfer(parse_address(to), amount_base))
+
+    async def cancel(self, header: str, *, by: Wallet | None = None) -> Sent:
+        """Cancel the authorization of a header, on the chain."""
+        auth, _ = authorization_of(decode_header(header))
+        signature = (by or self.wallet).sign_cancellation(auth.nonce, self.world.network.domain)
+        return await self._call(abi.cancel_authorization(auth.from_, auth.nonce, signature))
+
+    async def submit(self, header: str, *, receive: bool = False) -> Sent:
+        """Submit a signed authorization to the chain, as anyone may."""
+        auth, signature = authorization_of(decode_header(header))
+        return await self._call(abi.transfer_with_authorization(auth, signature, receive=receive))
+
+    async def _call(self, data: bytes) -> Sent:
+        return await self.world.transact(self.address, to_hex(data))
+
+
+def _object(response: httpx.Response) -> dict[str, Any]:
+    """Return the JSON object of an answer; empty if the answer is not one."""
+    try:
+        body = decode(response.content, Any)
+    except BadMessage:
+        return {}
+    return body if isinstance(body, dict) else {}
