@@ -25,17 +25,16 @@ from x402sim.protocol.networks import Network
 from x402sim.rng import Stream
 from x402sim.text.printable import described
 from x402sim.world.control.messages import Sent, Transfer
-from x402sim.world.population import group
-from x402sim.world.population.arrivals import Arrivals
-from x402sim.world.population.behaviours import Behaviour, Buy
-from x402sim.world.population.group import Population
 from x402sim.world.stages.stage import OpenStage
 from x402sim.world.story import control_api, market, serialize
+from x402sim.world.story.arrivals import Arrivals
 from x402sim.world.story.before import Before
+from x402sim.world.story.behaviours import Behaviour, Buy
 from x402sim.world.story.clause_ids import require_clause
 from x402sim.world.story.facilitator import asked_as_a_service
 from x402sim.world.story.orders import Account
 from x402sim.world.story.payer import Answer, Payer
+from x402sim.world.story.population import Population, play_population
 from x402sim.world.transport.faults import Fault, FaultRule, When
 
 
@@ -138,7 +137,7 @@ class LiveWorld:
 
         A visit that raises `PaymentFailed` is given up; any other exception fails the story.
         """
-        return await group.play(
+        return await play_population(
             self,
             name,
             lambda each: self.payer(each, balance=balance, policy=policy),

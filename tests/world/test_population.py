@@ -5,12 +5,12 @@ from itertools import pairwise
 
 import pytest
 
-from x402sim import Fault, LiveWorld, Payer, Run, Settings, World, population
+from x402sim import Fault, LiveWorld, Payer, Run, Settings, World
 from x402sim.events import Note
 from x402sim.policies import AtMost, PayerPolicy, cheapest
 from x402sim.population import At, Buy, Every, Poisson, Session
 from x402sim.rng import Rng, Stream
-from x402sim.world.population.arrivals import DAY_S
+from x402sim.world.story.arrivals import DAY_S
 
 START_S = 1_800_000_000
 
@@ -215,10 +215,3 @@ def test_a_population_has_payers():
         await world.population(0, arrivals=Every(1))
 
     assert "at least one payer, not 0" in World().play(story).reason
-
-
-def test_every_public_name_is_there():
-    assert [getattr(population, name).__name__ for name in population.__all__]
-    assert set(population.__all__) == set(dir(population))
-    with pytest.raises(AttributeError, match="no attribute 'Nobody'"):
-        _ = population.Nobody
