@@ -21,6 +21,7 @@ from tests.cli import stories
 from tests.serve.driver import ORDER, QUOTE, command, environment
 from x402sim import LocalServer, PaymentAuth, PaymentFailed, World
 from x402sim.cli import app
+from x402sim.report.summary import checks_of
 from x402sim.world.server import serve as world_server
 
 HASH = re.compile("[0-9a-f]{64}")
@@ -64,7 +65,7 @@ def test_each_scenario_is_a_row_and_exit_code_0_means_all_held() -> None:
         "scenario", "outcome", "checks", "steps", "virtual", "time", "real", "time",
     ]  # fmt: skip
     played = World(seed=0).play("replay")
-    checks = f"{len(played.checked)}/{len(played.checked)}"
+    checks = f"{len(checks_of(played.journal))}/{len(checks_of(played.journal))}"
     assert first.split()[:3] == ["replay", "passed", checks]
     assert second.split()[:2] == ["lost_answer", "passed"]
     assert blank == ""

@@ -167,15 +167,17 @@ def test_a_run_on_disk_has_the_same_bytes_frames_and_outcome(file):
         assert_frame_equal(table(on_disk.journal), table(in_memory.journal))
 
 
-def test_a_run_is_opened_from_its_file(file, tmp_path):
+def test_a_large_run_stays_in_its_file(file, monkeypatch):
     played = World(seed=2, journal=str(file)).play(story)
-    opened = Run.open(file)
+    assert Run.load(file).journal.file is None
+    monkeypatch.setattr("x402sim.report.run._LARGE_BYTES", 0)
+    opened = Run.load(file)
     assert opened.journal.file == file.resolve()
     assert (opened.outcome, opened.sha256) == (played.outcome, played.sha256)
-    assert_frame_equal(opened.outcomes, played.outcomes)
+    assert_frame_equal(opened.orders, played.orders)
     file.write_bytes(HEADER)
     with pytest.raises(ValueError, match="0 'begin' events"):
-        Run.open(file)
+        Run.load(file)
 
 
 def test_what_cannot_be_a_file_is_refused_at_once():

@@ -25,6 +25,7 @@ from x402sim.report.plots import figure
 from x402sim.report.plots.figure import BLACK, BLUE, GREY, ORANGE, VERMILLION
 from x402sim.report.plots.rows import rows
 from x402sim.report.reading import Reading
+from x402sim.report.summary import checks_of
 
 PLOTS: list[Callable[..., Axes]] = [getattr(plots, each.name) for each in plots.PLOTS]
 
@@ -424,8 +425,8 @@ def matrix(ax: Axes | None = None) -> tuple[Axes, list[Run]]:
 def test_each_clause_of_each_run_has_one_cell() -> None:
     ax, runs = matrix()
     bars = Counter(patch.get_gid().split()[0] for patch in ax.patches)
-    cells = {(r.name, c.clause) for r in runs for c in r.checked}
-    bad = {(r.name, c.clause) for r in runs for c in r.checked if not c.ok}
+    cells = {(r.name, c.clause) for r in runs for c in checks_of(r.journal)}
+    bad = {(r.name, c.clause) for r in runs for c in checks_of(r.journal) if not c.ok}
     assert bars == {"passed": len(cells) - len(bad), "failed": len(bad), "skipped": 1}
     assert Counter(t for t in written(ax) if len(t) == 1) == {
         "✓": bars["passed"],

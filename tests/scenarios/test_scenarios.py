@@ -12,6 +12,7 @@ import pytest
 
 import x402sim
 from x402sim import Run, World
+from x402sim.report.summary import checks_of
 from x402sim.spec.clauses import CLAUSES
 from x402sim.world.assembly.recipe import TABLES
 from x402sim.world.story.scenario import shipped
@@ -35,7 +36,7 @@ def played(name: str, on: str) -> Run:
 
 
 def broken(run: Run) -> list[dict]:
-    return [check for check in run.checked if not check.ok]
+    return [check for check in checks_of(run.journal) if not check.ok]
 
 
 @every_scenario
@@ -80,7 +81,7 @@ def test_another_seed_gives_another_journal() -> None:
 
 @every_scenario
 def test_every_clause_it_covers_is_checked(name: str) -> None:
-    checked = {check.clause for check in played(name, "in-process").checked}
+    checked = {check.clause for check in checks_of(played(name, "in-process").journal)}
     assert not set(SHIPPED[name].covers) - checked
 
 
@@ -88,7 +89,7 @@ def test_every_clause_it_covers_is_checked(name: str) -> None:
 def test_every_clause_it_checks_exists(name: str) -> None:
     known = {clause.id for clause in CLAUSES}
     known |= {rule.clause for table in TABLES.values() for rule in table}
-    assert not {check.clause for check in played(name, "in-process").checked} - known
+    assert not {check.clause for check in checks_of(played(name, "in-process").journal)} - known
 
 
 @every_scenario

@@ -14,6 +14,7 @@ import pytest
 from x402sim import TESTNET, Fault, LiveWorld, LocalServer, Run, Wallet, World, events
 from x402sim.protocol.eip3009 import Authorization
 from x402sim.protocol.header import Spelling, encode_header
+from x402sim.report.summary import checks_of
 from x402sim.rng import Rng
 from x402sim.world.assembly.process import RESTART_S
 from x402sim.world.stages.stage import START_S
@@ -47,7 +48,7 @@ def virtual(request: pytest.FixtureRequest) -> str:
 def play(story: Story, on: str = "in-process", **wanted: Any) -> Run:
     """Play a story whose asserts must hold."""
     run = World(seed=1, on=on, **wanted).play(story)
-    assert run.outcome == "passed", (run.reason, [c for c in run.checked if not c.ok])
+    assert run.outcome == "passed", (run.reason, [c for c in checks_of(run.journal) if not c.ok])
     return run
 
 
@@ -836,7 +837,7 @@ def test_a_fault_function_that_is_wrong_fails_the_run(wrong: Any, says: str) -> 
 
     run = World(seed=1).play(story)
     assert run.outcome == "failed"
-    assert any(says in str(check.actual) for check in run.checked)
+    assert any(says in str(check.actual) for check in checks_of(run.journal))
 
 
 def test_a_fault_that_is_neither_is_refused() -> None:

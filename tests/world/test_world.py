@@ -18,6 +18,7 @@ from x402sim import MAINNET, Decisions, Fault, LiveWorld, LocalServer, Run, Worl
 from x402sim.events import Event
 from x402sim.journal import HEADER, Journal
 from x402sim.payer.errors import PaymentFailed
+from x402sim.report.summary import checks_of
 from x402sim.rng import Rng
 from x402sim.service import attempts
 from x402sim.service.store.payment_records import Claim, Payments, Stored
@@ -44,7 +45,7 @@ def server() -> Iterator[LocalServer]:
 def play(story: Story, **wanted: Any) -> Run:
     """Play a story whose asserts must hold."""
     run = World(**{"seed": 1} | wanted).play(story)
-    assert run.outcome == "passed", (run.reason, [c for c in run.checked if not c.ok])
+    assert run.outcome == "passed", (run.reason, [c for c in checks_of(run.journal) if not c.ok])
     return run
 
 
@@ -168,7 +169,7 @@ def test_a_check_says_what_was_seen_and_what_was_wanted() -> None:
 
     run = World(seed=1).play(story)
     assert (run.outcome, run.reason) == ("failed", "2 of 3 checks did not hold")
-    assert [(c.clause, c.ok, c.expected, c.actual, c.exchange) for c in run.checked] == [
+    assert [(c.clause, c.ok, c.expected, c.actual, c.exchange) for c in checks_of(run.journal)] == [
         ("1/unpaid-402", True, 402, 402, 1),
         ("1/repeat-served", False, 200, 402, 1),
         ("5/window", False, "[1, 2]", "[1]", 2),
@@ -242,7 +243,7 @@ def test_a_run_can_be_kept_and_read_again(tmp_path: Path) -> None:
     again = Run.load(file)
     assert again.sha256 == run.sha256 == run.journal.sha256()
     assert (again.name, again.seed, again.outcome) == ("quote", 7, "passed")
-    assert again.checked == run.checked
+    assert checks_of(again.journal) == checks_of(run.journal)
     assert run.command == "python -m x402sim run test_world.py:quote --on in-process --seed 7"
 
 
@@ -547,7 +548,7 @@ def test_a_note_is_a_note_whatever_its_name(name: str) -> None:
         world.expect(1, 1, "5/window")
 
     run = play(story)
-    assert len(run.checked) == 1
+    assert len(checks_of(run.journal)) == 1
     (note,) = entries(run, events.Note)
     assert note.event == events.Note(name=name, data={"exchange": 1, "ok": False})
     assert run.steps.empty
@@ -566,12 +567,12 @@ def test_a_note_that_is_not_json_is_refused_where_it_is_written() -> None:
 
 def broken(run: Run) -> list[str]:
     assert run.outcome == "failed", "an invariant that does not hold fails the run"
-    return [check.clause for check in run.checked if not check.ok]
+    return [check.clause for check in checks_of(run.journal) if not check.ok]
 
 
 def test_no_invariant_is_broken_in_an_honest_run() -> None:
     run = play(crowd(5), latency=LATENCY)
-    assert run.checked == []
+    assert checks_of(run.journal) == []
 
 
 def test_many_mints_in_a_block_and_a_reorganisation_are_no_new_money() -> None:
@@ -605,7 +606,7 @@ def test_money_from_nowhere_is_seen() -> None:
 
     run = World(seed=1).play(story)
     assert broken(run) == [invariants.CONSERVED], "and told once"
-    (check,) = run.checked
+    (check,) = checks_of(run.journal)
     assert int(check.actual.split()[0]) - int(check.expected.split()[0]) == 4_000_000
 
 
@@ -685,7 +686,7 @@ def test_a_grant_without_a_transfer_is_seen(told: dict[str, str]) -> None:
 
 def test_invariants_can_be_switched_off() -> None:
     run = World(seed=1, invariants=False).play(settles_with)
-    assert (run.outcome, run.checked) == ("passed", [])
+    assert (run.outcome, checks_of(run.journal)) == ("passed", [])
 
 
 def test_two_transfers_for_one_payment_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,6 +21,7 @@ from x402sim.protocol.network_file import choose_network
 from x402sim.protocol.networks import Network
 from x402sim.report.reading import Reading
 from x402sim.report.run import Run
+from x402sim.report.summary import checks_of
 from x402sim.world.chains.backend import ChainBackend
 from x402sim.world.chains.parse import DEFAULT_CHAIN, parse_chain
 from x402sim.world.stages.parse import parse_stage
@@ -60,11 +61,6 @@ class Played:
         """How much time passed in the world."""
         events = list(self.run.journal)
         return (events[-1].at_ms - events[0].at_ms) / 1000
-
-    @property
-    def held(self) -> int:
-        """How many checks held."""
-        return sum(check.ok for check in self.run.checked)
 
 
 def choose(names: Sequence[str]) -> list[Chosen]:
@@ -218,7 +214,7 @@ def document(seed: int, all_played: Sequence[Played]) -> dict[str, Any]:
 
 
 def _checks(run: Run) -> Iterator[dict[str, Any]]:
-    for check in run.checked:
+    for check in checks_of(run.journal):
         yield {
             "clause": check.clause,
             "ok": check.ok,

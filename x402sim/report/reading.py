@@ -1,10 +1,10 @@
-"""Who is who in a journal, when it began, and which answer belongs to which request?"""
+"""Reads a journal: who is who, when it began, and which answer belongs to which request."""
 
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol, TypeVar, assert_never
+from typing import TypeVar, assert_never
 
 from x402sim.events import (
     MOST_SERVICES,
@@ -20,6 +20,7 @@ from x402sim.events import (
     service_name,
 )
 from x402sim.journal import Entry, Journal
+from x402sim.report.summary import Summary
 
 Kind = TypeVar("Kind", bound=Event)
 PAY = "/api/pay"
@@ -247,17 +248,8 @@ def _named(begin: Begin | None, option: str) -> list[str]:
     return [str(key.value) for key in keys if isinstance(key, ast.Constant)]
 
 
-class HasJournal(Protocol):
-    """What has a journal, such as a run."""
-
-    @property
-    def journal(self) -> Journal:
-        """The journal."""
-        ...
-
-
-Source = Journal | HasJournal
-"""What every plot takes: a journal, or what has one."""
+Source = Journal | Summary
+"""What every plot takes: a journal, or a run."""
 
 
 def journal_of(source: Source) -> Journal:
