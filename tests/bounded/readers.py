@@ -35,6 +35,7 @@ from x402sim.suite.setting import RunState, Setting
 from x402sim.suite.target import ProtectedEndpoint, Target
 from x402sim.suite.verdict import Inconclusive
 from x402sim.suite.wire import Wire
+from x402sim.world.control.client import ControlClient
 from x402sim.world.stages.deployment import Deployment
 from x402sim.world.stages.stage import Plan
 
@@ -152,7 +153,9 @@ async def _control(url: str, deadline_s: float) -> None:
 async def _journal(url: str, deadline_s: float) -> None:
     root = url.rpartition("/")[0]
     async with reach(access(root, deadline_s, rpc_url=url + "/200")) as setting:
-        world = ControlApi(_with(setting, setting.target, control=setting.rpc), set())
+        world = ControlApi(
+            _with(setting, setting.target, control=ControlClient(setting.rpc)), set()
+        )
         try:
             await world.journal(0)
         finally:

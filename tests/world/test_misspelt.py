@@ -302,8 +302,6 @@ def test_the_docstring_of_the_fault_kinds_lists_every_kind() -> None:
         ({"seed": "x"}, "seed: expected int, got 'x'"),
         ({"seed": None}, "seed: expected int, got None"),
         ({"seed": True}, "seed: expected int, got True"),
-        ({"explorer_lag_s": "5"}, "explorer_lag_s: expected int or float, got '5'"),
-        ({"decisions": {}}, "decisions: expected Decisions or None, got {}"),
         ({"network": "cronos-mainnet"}, "network: expected Network or None, got 'cronos-mainnet'"),
         ({"invariants": "no"}, "invariants: expected bool, got 'no'"),
     ],

@@ -17,8 +17,7 @@ START_S = 1_800_000_000
 
 async def visit(payer: Payer, rng: Stream) -> None:
     """Note when a visit happens and what was drawn for it."""
-    note = Note(name=payer.name, data={"drawn": rng.random()})
-    payer.world.record(note)
+    payer.world.note(payer.name, drawn=rng.random())
 
 
 def visits(run: Run) -> list[tuple[float, str]]:
@@ -176,7 +175,7 @@ def test_a_visit_ends_with_its_session_and_may_be_at_another_service():
         await world.advance(120)
 
     services = {"first": Settings(), "second": Settings()}
-    table = World(services=services).play(story).orders
+    table = World(service=services).play(story).orders
     assert set(table["service"]) == {"second"}
     requests = table[table["way"] == "session"]
     assert list(requests["t_s"]) == [0, 5, 25, 30, 50, 55]
@@ -186,7 +185,7 @@ def test_a_visit_ends_with_its_session_and_may_be_at_another_service():
         await world.population(1, arrivals=Every(5), behaviour=Session(requests=1, at=cheapest))
 
     services = {"dear": Settings(quote_price="0.05"), "cheap": Settings()}
-    assert set(World(services=services).play(choosing).orders["service"]) == {"cheap"}
+    assert set(World(service=services).play(choosing).orders["service"]) == {"cheap"}
 
 
 def test_a_visit_that_gets_no_402_is_given_up_and_any_other_error_is_loud():

@@ -14,7 +14,7 @@ import httpx
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from x402sim import MAINNET, Decisions, Fault, LiveWorld, LocalServer, Run, World, events
+from x402sim import MAINNET, Decisions, Fault, LiveWorld, LocalServer, Run, Settings, World, events
 from x402sim.events import Event
 from x402sim.journal import HEADER, Journal
 from x402sim.payer.errors import PaymentFailed
@@ -252,12 +252,12 @@ def test_a_world_with_options_prints_the_program_that_repeats_it() -> None:
         seed=2,
         network=MAINNET,
         latency={"service": (0.05, 0.4)},
-        decisions=Decisions(short_session_status=403),
+        service=Settings(decisions=Decisions(short_session_status=403)),
         without=(("freshness", "2.1/validity"),),
     ).play("expired_window")
     assert "network=MAINNET" in run.command
     assert "decisions=Decisions(short_session_status=403)" in run.command
-    names = {"World": World, "Decisions": Decisions, "MAINNET": MAINNET}
+    names = {"World": World, "Settings": Settings, "Decisions": Decisions, "MAINNET": MAINNET}
     assert eval(run.command, names).sha256 == run.sha256
 
 

@@ -17,6 +17,7 @@ import httpx
 from x402sim.chain.base import ChainError
 from x402sim.commands.common import Misuse
 from x402sim.commands.timing import Timing
+from x402sim.explorer.settings import ExplorerSettings
 from x402sim.protocol.network_file import choose_network
 from x402sim.protocol.networks import Network
 from x402sim.report.reading import Reading
@@ -110,6 +111,7 @@ class Where:
     @property
     def world(self) -> World:
         """A new world; raises `ValueError` if the options cannot be combined."""
+        lag_s = self.timing.explorer_lag_s
         return World(
             seed=self.seed,
             on=self.on,
@@ -117,7 +119,7 @@ class Where:
             network=self.network,
             latency=self.timing.latencies,
             block_time_s=self.timing.block_time_s,
-            explorer_lag_s=self.timing.explorer_lag_s,
+            explorer=ExplorerSettings(lag_s=lag_s) if lag_s else None,
         )
 
     @property

@@ -158,9 +158,9 @@ class Reading:
         self.start_ms = begin.start_ms if begin else first_ms
         self.decimals = begin.decimals if begin else DECIMALS
         self.symbol = begin.symbol if begin else "token"
-        self.services = SERVICES.union(_named(begin, "services"))
+        self.services = SERVICES.union(_named(begin, "service"))
         """The names of all services."""
-        self.facilitators = ("facilitator", *_named(begin, "facilitators"))
+        self.facilitators = ("facilitator", *_named(begin, "facilitator"))
 
     def of(self, kind: type[Kind]) -> Iterator[tuple[Entry, Kind]]:
         """Yield the events of one kind, with their entries."""
@@ -239,7 +239,7 @@ class Reading:
 
 
 def _named(begin: Begin | None, option: str) -> list[str]:
-    """Return the names that a world's option gives, such as "services"; [] without it."""
+    """Return the names that a world's option gives, such as "service"; [] without it."""
     code = begin.options.get(option) if begin else None
     if code is None:
         return []

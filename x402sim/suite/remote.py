@@ -9,7 +9,6 @@ import httpx
 from x402sim.clock import Clock, SkewedClock
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.crypto import Address
-from x402sim.protocol.messages import decode
 from x402sim.protocol.networks import NETWORKS, Network
 from x402sim.rng import Rng
 from x402sim.suite.redact import cut
@@ -17,8 +16,9 @@ from x402sim.suite.restart import restarting
 from x402sim.suite.setting import Setting
 from x402sim.suite.target import Target
 from x402sim.suite.wire import Wire, client, why
+from x402sim.world.control.client import ControlClient, ControlError
 from x402sim.world.control.limits import WORLD_ANSWER_BYTES
-from x402sim.world.control.messages import Who, network_of
+from x402sim.world.control.messages import network_of
 from x402sim.world.stages.deployment import left_ahead
 
 CLOCKS_AGREE_S = 30.0
@@ -73,26 +73,21 @@ async def reach(access: Access) -> AsyncIterator[Setting]:
             client(access.base_url, wire, headers=dict(wire.headers))
         )
         clock = SkewedClock(Clock())
-        control = runs_target = None
+        control: ControlClient | None = None
+        runs_target = False
         networks = access.networks
         rpc_url = access.rpc_url
         if access.world_url is not None:
             control_url = _control_url(access.world_url)
             most = max(WORLD_ANSWER_BYTES, wire.limits.max_answer_bytes)
             limits = replace(wire.limits, max_answer_bytes=most)
-            control = await stack.enter_async_context(
-                client(control_url, replace(wire, limits=limits))
+            control = ControlClient(
+                await stack.enter_async_context(client(control_url, replace(wire, limits=limits)))
             )
             runs_target, theirs = await _meet(control, clock, access)
             stack.callback(_tell_if_ahead, access, clock, clock.skew_s)
             networks = {theirs.name: theirs, **networks}
             rpc_url = rpc_url or control_url.removesuffix("/_sim") + "/rpc"
-
-        async def advance(seconds: float) -> None:
-            assert control is not None
-            answer = await control.post("/clock/advance", json={"seconds": seconds})
-            answer.raise_for_status()
-            clock.skew_s += seconds
 
         yield Setting(
             target=access.target,
@@ -104,7 +99,7 @@ async def reach(access: Access) -> AsyncIterator[Setting]:
             payer=access.payer,
             budget_base=access.budget_base,
             pay_to=access.pay_to,
-            advance=advance if runs_target else None,
+            advance=control.advancing(clock) if control and runs_target else None,
             restart=restarting(access.restart, http, wire.limits.deadline_s)
             if access.restart
             else None,
@@ -130,27 +125,26 @@ def _control_url(world_url: str) -> str:
     return url if url.endswith("/_sim") else url + "/_sim"
 
 
-async def _meet(
-    control: httpx.AsyncClient, clock: SkewedClock, access: Access
-) -> tuple[bool, Network]:
+async def _meet(control: ControlClient, clock: SkewedClock, access: Access) -> tuple[bool, Network]:
     """Set our clock to the world's; tell whether that world runs the target, and its network."""
     wanted = f"--world {access.world_url} is not the control API of `x402sim serve`"
+    itself = httpx.URL(access.world_url or "").netloc == httpx.URL(access.base_url).netloc
+    hint = "; it is the service to judge: give the URL of its world" if itself else ""
     try:
-        answer = await control.get("/who")
-    except httpx.TransportError as error:
-        raise NotReady(f"{wanted}: no answer ({why(error)})") from error
-    try:
-        who: Who = decode(answer.content, Who)
+        who = await control.who()
         now_s, network = who.now / 1000, network_of(who)
-    except (ValueError, OverflowError) as error:
-        itself = httpx.URL(access.world_url or "").netloc == httpx.URL(access.base_url).netloc
-        hint = "; it is the service to judge: give the URL of its world" if itself else ""
-        said = cut(f"{answer.status_code} {answer.text}".strip(), 80)
+    except ControlError as error:
+        if isinstance(error.__cause__, httpx.TransportError):
+            raise NotReady(f"{wanted}: no answer ({why(error.__cause__)})") from error
+        answer = error.answer
+        said = cut(f"{answer.status_code} {answer.text}".strip(), 80) if answer else str(error)
         raise NotReady(f"{wanted}: /_sim/who answers {said}{hint}") from error
+    except (ValueError, OverflowError) as error:
+        raise NotReady(f"{wanted}: /_sim/who answers {cut(str(error), 80)}{hint}") from error
     here = httpx.URL(access.base_url)
     runs_target = who.service and (here.host, here.port) == (
-        control.base_url.host,
-        control.base_url.port,
+        control.http.base_url.host,
+        control.http.base_url.port,
     )
     clock.skew_s = now_s - Clock().now()
     if not runs_target and abs(clock.skew_s) > CLOCKS_AGREE_S:

@@ -16,6 +16,7 @@ from x402sim.spec.needs import Need
 from x402sim.suite.target import Target
 from x402sim.suite.turns import Turns
 from x402sim.suite.wire import Pace
+from x402sim.world.control.client import ControlClient
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +34,7 @@ class Setting:
     http: httpx.AsyncClient
     clock: Clock
     rng: Rng
-    control: httpx.AsyncClient | None = None
+    control: ControlClient | None = None
     rpc: httpx.AsyncClient | None = None
     payer: Wallet | None = None
     budget_base: int = 0

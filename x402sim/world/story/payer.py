@@ -63,7 +63,7 @@ class PayerWorld(Protocol):
     def rng(self, name: str) -> Stream:
         """Return a random stream for the story."""
 
-    def connect(self, name: str, to: ServiceName = "service") -> httpx.AsyncClient:
+    def client(self, payer: "Payer", *, to: ServiceName = "service") -> httpx.AsyncClient:
         """Return a payer's HTTP client of a service."""
 
 
@@ -94,11 +94,11 @@ class Payer:
 
     def at(self, service: ServiceName) -> "Payer":
         """Return this payer at another service of the world: `await alice.at(other).ask()`."""
-        there = self._tour.been.get(service)
+        there = self._tour.clients.get(service)
         if there is None:
-            http = self.world.connect(self.name, service)
+            http = self.world.client(self, to=service)
             there = Payer(self.world, self.name, self.wallet, http, self._account, self._tour)
-            self._tour.been[service] = there
+            self._tour.clients[service] = there
         there.skew_s = self.skew_s
         return there
 
