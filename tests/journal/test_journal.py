@@ -292,6 +292,6 @@ class Counted(deque):
 
 def test_since_reads_the_newest_entries_only():
     journal = filled(5000)
-    journal._kept.entries = Counted(journal._kept.entries)
+    journal._storage.entries = Counted(journal._kept.entries)
     assert [entry.seq for entry in journal.since(4990)] == list(range(4990, 5000))
-    assert journal._kept.entries.read <= 11
+    assert journal._storage.entries.read <= 11

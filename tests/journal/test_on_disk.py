@@ -11,7 +11,7 @@ from pandas.testing import assert_frame_equal
 from x402sim import Fault, LiveWorld, Run, World
 from x402sim.events import IndexerRan, Note, PaymentIndexed, PaymentSettled, TransactionMined
 from x402sim.journal import HEADER, Entry, Journal
-from x402sim.journal.kept import EVERY
+from x402sim.journal.storage import EVERY
 from x402sim.population import Every, Session
 from x402sim.report.frames import TABLES
 
@@ -61,7 +61,7 @@ def test_since_is_the_same(both, seq):
 def test_since_reads_at_most_a_block_more_than_it_returns(both, monkeypatch):
     read = []
     monkeypatch.setattr(
-        "x402sim.journal.kept.read_line",
+        "x402sim.journal.storage.read_line",
         lambda number, text: read.append(number) or Entry(number - 2, 0, INDEXED),
     )
     assert len(both[1].since(MANY - 10)) == 10
@@ -72,7 +72,7 @@ def test_since_reads_at_most_a_block_more_than_it_returns(both, monkeypatch):
 def test_of_decodes_no_other_lines(both, monkeypatch):
     read = []
     monkeypatch.setattr(
-        "x402sim.journal.kept.read_line",
+        "x402sim.journal.storage.read_line",
         lambda number, text: read.append(number) or Entry(number - 2, 0, INDEXED),
     )
     assert len(list(both[1].of(PaymentIndexed))) == len(read) == -(-MANY // 3)

@@ -1,4 +1,4 @@
-"""What does a worker do? It plays the points of a task and returns their table, as bytes.
+"""The worker: plays the points of a task, and returns their table as bytes.
 
 Everything that a task needs comes with it, so that it runs in any process on any machine which has
 x402sim: in a pool's, in Dask's, or in this one.

@@ -1,4 +1,4 @@
-"""How does a conformance report look for machines? As JSON, JUnit XML and SARIF.
+"""The conformance report for machines: as JSON, JUnit XML and SARIF.
 
 Each is made from the results of `x402sim.suite` as plain dictionaries, with the keys
 `RESULT_KEYS` and `cases`. `conformance.schema.json` is the schema of the JSON report. What the

@@ -1,4 +1,4 @@
-"""How does a conformance report look as one self-contained HTML page?
+"""The conformance report as one self-contained HTML page.
 
 The markup is in `templates/conformance.html.j2`; this module gathers what it shows. Works
 without the extra `report`.

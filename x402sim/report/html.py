@@ -1,4 +1,4 @@
-"""How does a run look as HTML? In a notebook, and many runs as one self-contained page.
+"""Runs as HTML: one in a notebook, and many as one self-contained page.
 
 The markup is in `templates/run_*.html.j2`; this module gathers what they show.
 """

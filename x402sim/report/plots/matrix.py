@@ -1,4 +1,4 @@
-"""How is the matrix of scenarios and clauses drawn?"""
+"""Draws the matrix of scenarios and clauses."""
 
 from collections.abc import Sequence
 from itertools import pairwise

@@ -1,4 +1,4 @@
-"""How does a payer of a story look around among the services, and choose one?"""
+"""Lets a payer of a story look at the services, and choose one."""
 
 import asyncio
 from collections.abc import Sequence
@@ -20,9 +20,9 @@ Place = TypeVar("Place")
 
 @dataclass(slots=True)
 class Tour(Generic[Place]):
-    """Where one payer has been, by service, and the order in which it looks at shops."""
+    """One payer at each service it has been to, and the order in which it looks at shops."""
 
-    been: dict[ServiceName, Place] = field(default_factory=dict)
+    clients: dict[ServiceName, Place] = field(default_factory=dict)
     order: Stream | None = None
 
 
