@@ -9,7 +9,7 @@ import pytest
 from pandas.testing import assert_frame_equal
 
 from x402sim import Fault, LiveWorld, Run, World
-from x402sim.events import IndexerRan, Note, PaymentIndexed, PaymentSettled, TransactionMined
+from x402sim.events import IndexerRan, Note, PaymentIndexed
 from x402sim.journal import HEADER, Entry, Journal
 from x402sim.journal.storage import EVERY
 from x402sim.population import Every, Session
@@ -152,7 +152,7 @@ def test_saving_copies_the_file_but_not_onto_itself(file, both, tmp_path):
 async def story(world: LiveWorld) -> None:
     await world.fault(Fault(victim="service", does="lose answer", probability=0.1, times=None))
     behaviour = Session(deposit="0.05", requests=3, wait=20, duration_s=300)
-    await world.population(6, arrivals=Every(40), behaviour=behaviour, until_s=1200)
+    await world.population(6, arrivals=Every(40), behaviour=behaviour, until_s=400)
     await world.advance(900)
     world.expect(world.clock.now() > 0, True, "3/expiry-refund")
 
@@ -199,20 +199,13 @@ def test_entries_on_disk_take_no_memory(file):
     fill(journal, EVERY)
     tracemalloc.start()
     try:
-        fill(journal, 8 * EVERY)
+        fill(journal, 2 * EVERY)
         gc.collect()
         held, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
         journal.close()
-    assert held < 16 * EVERY, "two bytes an entry"
-
-
-def test_kinds_that_a_frame_needs_are_decoded_only(file):
-    run = World(seed=2, journal=file).play(story)
-    settled = list(run.journal.of(PaymentSettled, TransactionMined))
-    assert {type(each.event) for each in settled} == {PaymentSettled, TransactionMined}
-    assert [each.seq for each in settled] == sorted(each.seq for each in settled)
+    assert held < 4 * EVERY, "two bytes an entry"
 
 
 @pytest.mark.parametrize("name", ["run.parquet", "run.csv", "run.json"])

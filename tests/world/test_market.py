@@ -95,7 +95,7 @@ def parts_of(world: LiveWorld) -> Any:
 def test_the_beginning_says_what_differs() -> None:
     async def story(world: LiveWorld) -> None: ...
 
-    run = World(services=SHOPS, facilitator=DESKS, explorer=ExplorerSettings(lag_s=5), seed=3).play(
+    run = World(service=SHOPS, facilitator=DESKS, explorer=ExplorerSettings(lag_s=5), seed=3).play(
         story
     )
     begin = next(iter(run.journal)).event

@@ -108,36 +108,30 @@ class OwnWorld:
 @asynccontextmanager
 async def world_of_our_own(plan: Plan) -> AsyncIterator[OwnWorld]:
     """Build a world, run it, and close it; its clock is the loop's if that is virtual."""
-    with closing(Journal(file=plan.journal)) as journal:
-        async with _world(plan, journal) as world:
-            yield world
-
-
-@asynccontextmanager
-async def _world(plan: Plan, journal: Journal) -> AsyncIterator[OwnWorld]:
     loop = asyncio.get_running_loop()
     rng = Rng(None if plan.recipe.is_persistent else plan.recipe.seed)
-    if isinstance(loop, VirtualLoop):
-        clock = Clock(lambda: START_S + loop.time())
-        links = Links(clock, journal, loop.turn)
-        loop.newest = lambda: _newest(journal)
-    else:
-        clock = Clock()
-        links = Links(clock, journal)
+    with closing(Journal(file=plan.journal)) as journal:
+        if isinstance(loop, VirtualLoop):
+            clock = Clock(lambda: START_S + loop.time())
+            links = Links(clock, journal, loop.turn)
+            loop.newest = lambda: _newest(journal)
+        else:
+            clock = Clock()
+            links = Links(clock, journal)
 
-    def link(caller: ServiceName, name: Part, app: ASGIApp) -> Link:
-        is_first = caller == plan.recipe.first
-        wire = f"wire to {name}" if is_first else f"wire from {caller} to {name}"
-        return Link(links, caller, name, Asgi(app), plan.latency_to(name), rng.stream(wire))
+        def link(caller: ServiceName, name: Part, app: ASGIApp) -> Link:
+            is_first = caller == plan.recipe.first
+            wire = f"wire to {name}" if is_first else f"wire from {caller} to {name}"
+            return Link(links, caller, name, Asgi(app), plan.latency_to(name), rng.stream(wire))
 
-    parts = build(plan.recipe, clock, link, journal)
-    http = httpx.AsyncClient(
-        transport=Asgi(control_app(parts, None)),
-        base_url="http://control",
-        timeout=None,  # noqa: S113 - in virtual time a timeout would only cost events
-    )
-    async with running(parts):
-        yield OwnWorld(plan, parts, links, rng, ControlClient(http, most=sys.maxsize))
+        parts = build(plan.recipe, clock, link, journal)
+        http = httpx.AsyncClient(
+            transport=Asgi(control_app(parts, None)),
+            base_url="http://control",
+            timeout=None,  # noqa: S113 - in virtual time a timeout would only cost events
+        )
+        async with running(parts):
+            yield OwnWorld(plan, parts, links, rng, ControlClient(http, most=sys.maxsize))
 
 
 def _newest(journal: Journal) -> str:

@@ -65,15 +65,17 @@ def _by_name(
     """Return the settings of the parts of a kind by name, or of the one part by the option's."""
     if not isinstance(given, Mapping):
         one = default if given is None else given
-        _require(option, one, type(default))
+        require(option, one, type(default))
         return {option: one}
     if not 1 <= len(given) <= MOST_SERVICES:
         raise ValueError(f"{option}: expected 1 to {MOST_SERVICES} by name, got {len(given)}")
     for name, settings in given.items():
-        _require(f"{option}[{name!r}]", settings, type(default))
+        require(f"{option}[{name!r}]", settings, type(default))
     return dict(given)
 
 
-def _require(option: str, given: object, kind: type) -> None:
-    if not isinstance(given, kind):
-        raise ValueError(f"{option}: expected {kind.__name__}, got {given!r}")
+def require(option: str, value: object, *kinds: type) -> None:
+    """Raise `ValueError` unless the option is of one of these types; True is no number."""
+    if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
+        wanted = " or ".join("None" if kind is type(None) else kind.__name__ for kind in kinds)
+        raise ValueError(f"{option}: expected {wanted}, got {value!r}")

@@ -3,7 +3,7 @@
 from __future__ import annotations  # so that help(World) shows short names of types
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from x402sim.world.stages.stage import OpenStage, Plan, Stage
 from x402sim.world.story import serialize
 from x402sim.world.story.configure import (
     facilitators_of,
+    require,
     require_own_world,
     services_of,
 )
@@ -120,11 +121,11 @@ class World:
         invariants: bool = True,
         journal: str | Path | None = None,
     ) -> None:
-        _require("seed", seed, int)
-        _require("explorer", explorer, ExplorerSettings, type(None))
-        _require("network", network, Network, type(None))
-        _require("invariants", invariants, bool)
-        _require("journal", journal, str, Path, type(None))
+        require("seed", seed, int)
+        require("explorer", explorer, ExplorerSettings, type(None))
+        require("network", network, Network, type(None))
+        require("invariants", invariants, bool)
+        require("journal", journal, str, Path, type(None))
         _require_ndjson(journal)
         self.seed, self.on = seed, parse_stage(on) if isinstance(on, str) else on
         self.chain = parse_chain(chain) if isinstance(chain, str) else chain
@@ -148,14 +149,21 @@ class World:
             journal=None if journal is None else Path(journal),
             latency=_latencies(latency or {}, (*RECEIVERS, *services, *facilitators)),
         )
-        self._options = serialize.options(
+        options = serialize.options(
             latency=dict(latency or {}),
             block_time_s=block_time_s,
             **configured,
             network=None if network == TESTNET else network,
             without=without,
         )
-        self._network, self._has_invariants = network, invariants
+        self._description = Description(
+            seed=seed,
+            on=self.on.name,
+            chain=None if self.chain == DEFAULT_CHAIN else self.chain.name,
+            options=options,
+            has_invariants=invariants,
+        )
+        self._network = network
 
     def play(self, story: Scenario | Story | str) -> Run:
         """Play a scenario, the shipped scenario of this name, or any `async def story(world)`.
@@ -175,26 +183,14 @@ class World:
     async def _play(self, scenario: Scenario) -> Run:
         elapsed = stopwatch()
         with warnings_silenced():
-            return await self._played(scenario, elapsed)
-
-    async def _played(self, scenario: Scenario, elapsed: Callable[[], float]) -> Run:
-        async with self.on.open(self._plan) as stage:
-            live = await LiveWorld.on(stage, self._network_on(stage))
-            try:
-                await play_on(live, scenario, self._description())
-                journal, ahead_s = stage.links.journal, stage.ahead_s()
-                return Run(journal=journal, on=self.on.name, real_s=elapsed(), ahead_s=ahead_s)
-            finally:
-                await live.close()
-
-    def _description(self) -> Description:
-        return Description(
-            seed=self.seed,
-            on=self.on.name,
-            chain=None if self.chain == DEFAULT_CHAIN else self.chain.name,
-            options=self._options,
-            has_invariants=self._has_invariants,
-        )
+            async with self.on.open(self._plan) as stage:
+                live = await LiveWorld.on(stage, self._network_on(stage))
+                try:
+                    await play_on(live, scenario, self._description)
+                    journal, ahead_s = stage.links.journal, stage.ahead_s()
+                    return Run(journal=journal, on=self.on.name, real_s=elapsed(), ahead_s=ahead_s)
+                finally:
+                    await live.close()
 
     def _network_on(self, stage: OpenStage) -> Network:
         """Return the network of the world on a stage; raises `ValueError` if another was chosen."""
@@ -206,13 +202,6 @@ class World:
                 f"{self.on.name} is on {theirs.name}, not on {ours.name}; leave `network` out"
             )
         return theirs
-
-
-def _require(option: str, value: object, *kinds: type) -> None:
-    """Raise `ValueError` unless the option is of one of these types; True is no number."""
-    if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
-        wanted = " or ".join("None" if kind is type(None) else kind.__name__ for kind in kinds)
-        raise ValueError(f"{option}: expected {wanted}, got {value!r}")
 
 
 def _require_ndjson(journal: str | Path | None) -> None:
