@@ -21,7 +21,7 @@ async def expired_window(world: LiveWorld) -> None:
     in_time = await alice.ask()
     header = alice.sign(in_time)
     _, closes = alice.window(header)
-    await world.until(closes - 1)
+    await world.advance(until_s=closes - 1)
     paid = await alice.pay(in_time, header)
     world.expect(paid.status, 200, "5/window")
 
@@ -30,7 +30,7 @@ async def expired_window(world: LiveWorld) -> None:
     world.expect(lasts_s, 300, "8/timeout")
     ends = issued + lasts_s
     header = alice.sign(offer, valid_before=ends)
-    await world.until(ends)
+    await world.advance(until_s=ends)
     at_the_edge = await alice.pay(offer, header)
     world.expect(at_the_edge.error, EXPIRED, "7/authorization-expired")
     why = f"validBefore is {ends}, the server's clock says {ends}"
@@ -41,7 +41,7 @@ async def expired_window(world: LiveWorld) -> None:
     for late_s in (1, 3600):
         offer, issued = await alice.ask(), alice.now_s()
         header = alice.sign(offer)
-        await world.until(issued + lasts_s + late_s)
+        await world.advance(until_s=issued + lasts_s + late_s)
         stale = await alice.pay(offer, header)
         world.expect(stale.error, EXPIRED, "7/authorization-expired")
         fresh = await alice.pay(offer)

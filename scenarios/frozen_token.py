@@ -43,7 +43,7 @@ async def frozen_token(world: LiveWorld) -> None:
     async with world.blacklisted(alice.address):
         await alice.pay(required, header)
         await expect_frozen(required.payment_id, "pending")
-        await world.until(closes + 120)
+        await world.advance(until_s=closes + 120)
         await expect_frozen(required.payment_id, "failed")
     too_late = await alice.pay(required, header)
     world.expect(too_late.error, "Authorization expired", "7/authorization-expired")

@@ -50,9 +50,9 @@ async def indexer_backfill(world: LiveWorld) -> None:
         (2, ["first early", "last early"], 1 + BATCH),
         (3, [], 1 + BATCH + EARLY),
     ):
-        await world.until(ran + turn * INTERVAL_S - LOOK_S - 1)
+        await world.advance(until_s=ran + turn * INTERVAL_S - LOOK_S - 1)
         world.expect(await found(), before, "8/indexer-interval")
-        await world.until(ran + turn * INTERVAL_S + 1)
+        await world.advance(until_s=ran + turn * INTERVAL_S + 1)
         world.expect(await waiting(), still_waiting, "8/indexer-batch")
         before = await found()
         world.expect(before, found_by_then, "6/reputation")

@@ -39,7 +39,7 @@ async def session_exhaustion(world: LiveWorld) -> None:
     for _ in range(2):
         await bob.ask(session_id=budget["sessionId"])
     rest_base = int(budget["deposited"]) - 2 * price_base
-    await world.until(budget["expiresAt"] / 1000)
+    await world.advance(until_s=budget["expiresAt"] / 1000)
     too_late = await bob.ask(session_id=budget["sessionId"])
     world.expect(too_late.status, 402, "5/session-condition")
 

@@ -38,9 +38,9 @@ async def token_rules(world: LiveWorld) -> None:
         submit = partial(bob.submit, receive=receive)
         header, cancelled, last, late = (sign() for _ in range(4))
 
-        await world.until(opens)
+        await world.advance(until_s=opens)
         expect(await submit(header), EARLY, "5/window")
-        await world.until(opens + 1)
+        await world.advance(until_s=opens + 1)
         async with world.paused():
             expect(await submit(header), PAUSED, "token/not-paused")
             expect(await alice.cancel(header), PAUSED, "token/not-paused")
@@ -59,9 +59,9 @@ async def token_rules(world: LiveWorld) -> None:
         expect(await submit(header), USED, "5/nonce-once")
         expect(await submit(cancelled), USED, "5/nonce-once")
         expect(await alice.cancel(header), USED, "5/nonce-once")
-        await world.until(closes - 1)
+        await world.advance(until_s=closes - 1)
         expect(await submit(last), None, "5/window")
-        await world.until(closes)
+        await world.advance(until_s=closes)
         expect(await submit(late), LATE, "5/window")
 
     paid = [int(each.amount) for each in await world.transfers(alice)]

@@ -15,8 +15,8 @@ from tempfile import TemporaryDirectory
 
 from x402sim.events import PaymentSettled
 from x402sim.rng import Stream
-from x402sim.world.population.arrivals import Every
-from x402sim.world.population.behaviours import Buy
+from x402sim.world.story.arrivals import Every
+from x402sim.world.story.behaviours import Buy
 from x402sim.world.story.live import LiveWorld
 from x402sim.world.story.payer import Payer
 from x402sim.world.story.world import World

@@ -36,6 +36,7 @@ from x402sim.suite.target import ProtectedEndpoint, Target
 from x402sim.suite.verdict import Inconclusive
 from x402sim.suite.wire import Wire
 from x402sim.world.assembly.recipe import Recipe
+from x402sim.world.control.client import ControlClient
 from x402sim.world.stages.deployment import Deployment
 from x402sim.world.stages.stage import Plan
 
@@ -141,7 +142,9 @@ async def _control(url: str, deadline_s: float) -> None:
 async def _journal(url: str, deadline_s: float) -> None:
     root = url.rpartition("/")[0]
     async with reach(options(root, deadline_s, rpc_url=url + "/200")) as setting:
-        world = ControlApi(_with(setting, setting.target, control=setting.rpc), set())
+        world = ControlApi(
+            _with(setting, setting.target, control=ControlClient(setting.rpc)), set()
+        )
         try:
             await world.journal(0)
         finally:

@@ -20,8 +20,10 @@ from typer.testing import CliRunner
 from tests.cli import stories
 from tests.serve.driver import ORDER, QUOTE, command, environment
 from x402sim import LocalServer, PaymentAuth, PaymentFailed, World
+from x402sim.backends import ExplorerSettings
 from x402sim.cli import app
 from x402sim.commands import playing, results
+from x402sim.report.summary import checks_of
 from x402sim.world.server import serve as world_server
 from x402sim.world.story.scenario import shipped_names
 
@@ -61,7 +63,7 @@ def test_each_scenario_is_a_row_and_exit_code_0_means_all_held(tmp_path: Path) -
         "scenario", "outcome", "checks", "steps", "virtual", "time", "real", "time",
     ]  # fmt: skip
     played = World(seed=0).play("replay")
-    checks = f"{len(played.checked)}/{len(played.checked)}"
+    checks = f"{len(checks_of(played.journal))}/{len(checks_of(played.journal))}"
     assert first.split()[:3] == ["replay", "passed", checks]
     assert second.split()[:2] == ["mine", "passed"]
     assert second.split()[3] == "2"
@@ -373,7 +375,9 @@ def test_a_story_of_ones_own_takes_latencies_and_block_times(tmp_path: Path) -> 
     assert f"run it again: python -m x402sim run {shlex.quote(story)}" in done.stdout
     assert done.stdout.split("--seed 0 ")[1].startswith(" ".join(options))
     world = World(
-        latency={"service": 1.25, "facilitator": (0.2, 0.5)}, block_time_s=5.0, explorer_lag_s=3.0
+        latency={"service": 1.25, "facilitator": (0.2, 0.5)},
+        block_time_s=5.0,
+        explorer=ExplorerSettings(lag_s=3.0),
     )
     assert result(story, *options)["scenarios"][0]["journal_sha256"] == world.play(story).sha256
 

@@ -23,6 +23,7 @@ from x402sim.events import TransactionMined, name_of
 from x402sim.journal import Journal
 from x402sim.protocol.crypto import checksum, to_hex
 from x402sim.report.run import Run
+from x402sim.report.summary import checks_of
 from x402sim.world.story.scenario import Scenario, shipped
 
 FIAT_TOKEN_ONLY = {"frozen_token", "token_rules"}
@@ -131,7 +132,7 @@ def test_an_invariant_sees_money_out_of_nothing():
         await (await world.payer("alice", balance="1.00")).buy()
 
     run = World(chain="anvil").play(story)
-    assert {c.clause for c in run.checked if not c.ok} == {"invariant/value-conserved"}
+    assert {c.clause for c in checks_of(run.journal) if not c.ok} == {"invariant/value-conserved"}
 
 
 # --- the mock server -----------------------------------------------------------------

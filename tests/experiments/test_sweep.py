@@ -2,9 +2,7 @@
 
 import subprocess
 import sys
-from collections.abc import Iterator
-from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
-from multiprocessing import get_context
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -124,28 +122,16 @@ def test_an_experiment_that_does_not_fit_is_refused_before_it_is_played() -> Non
 # --- whoever plays it, in whatever order -------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def pool() -> Iterator[ProcessPoolExecutor]:
-    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
-        yield pool
-
-
 def test_our_processes_give_the_same_frame(serial: pd.DataFrame) -> None:
     pd.testing.assert_frame_equal(sweep(studies.wait, RATES, range(6), workers=2), serial)
 
 
-def test_an_executor_of_the_users_own_gives_the_same(
-    serial: pd.DataFrame, pool: ProcessPoolExecutor
-) -> None:
-    pd.testing.assert_frame_equal(sweep(studies.wait, RATES, range(6), pool), serial)
-    assert pool.submit(int, "7").result() == 7, "it is still open"
-
-
 def test_threads_give_the_same_with_shipped_scenarios() -> None:
-    grid = {"scenario": ["replay", "wrong_amount", "lost_answer"]}
+    grid = {"scenario": ["replay", "lost_answer"]}
     with ThreadPoolExecutor(4) as threads:
-        frame = sweep(studies.shipped, grid, range(4), threads)
-    pd.testing.assert_frame_equal(frame, sweep(studies.shipped, grid, range(4), workers=0))
+        frame = sweep(studies.shipped, grid, range(2), threads)
+        assert threads.submit(int, "7").result() == 7, "it is still open"
+    pd.testing.assert_frame_equal(frame, sweep(studies.shipped, grid, range(2), workers=0))
 
 
 def test_the_order_does_not_matter(serial: pd.DataFrame, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -281,7 +267,7 @@ def test_a_killed_sweep_resumes(tmp_path: Path) -> None:
     made.mkdir()
     code = (
         "from tests.experiments.studies import slow; from x402sim import sweep; import sys\n"
-        "sweep(slow, {'folder': [sys.argv[1]], 'n': [1, 2]}, range(40), workers=0, "
+        "sweep(slow, {'folder': [sys.argv[1]], 'n': [1, 2]}, range(15), workers=0, "
         "out=sys.argv[2])\n"
     )
     process = subprocess.Popen([sys.executable, "-c", code, str(made), str(out)])
@@ -290,12 +276,13 @@ def test_a_killed_sweep_resumes(tmp_path: Path) -> None:
     process.kill()
     process.wait()
     kept = sum(pq.read_metadata(file).num_rows for file in out.glob("*.parquet"))
-    assert 0 < kept < 80
+    assert 0 < kept < 30
     for file in made.iterdir():
         file.unlink()
-    frame = sweep(studies.slow, {"folder": [str(made)], "n": [1, 2]}, range(40), out=out)
-    assert len(calls(made)) == 80 - kept
-    assert frame["value"].tolist() == [100 * n + seed for n in (1, 2) for seed in range(40)]
+    grid = {"folder": [str(made)], "n": [1, 2]}
+    frame = sweep(studies.slow, grid, range(15), workers=0, out=out)
+    assert len(calls(made)) == 30 - kept
+    assert frame["value"].tolist() == [100 * n + seed for n in (1, 2) for seed in range(15)]
 
 
 def test_what_failed_is_played_again(tmp_path: Path) -> None:

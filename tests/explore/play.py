@@ -127,7 +127,8 @@ class _Run:
                 group.create_task(self._step(scene, started_s + step.at_s, step))
         await live.heal()
         if any(isinstance(step, Pause) for step in self._case.steps):
-            await live.token_owner(to_hex(abi.UNPAUSE))  # a reorganisation may have lost the first
+            owner = str(live.start_state.token_owner)
+            await live.transact(owner, to_hex(abi.UNPAUSE))  # a reorganisation may have lost it
         ends_s = [*scene.book.ends_s(), live.clock.now() + _longest_session_s(self._case)]
         await live.clock.sleep_until(max(ends_s) + QUIET_S)
         granted = await ask_everything(scene)

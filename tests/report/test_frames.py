@@ -39,7 +39,7 @@ DTYPES = {
 }  # fmt: skip
 DIFFER = {("steps", "status"): "Int64", ("latency", "status"): "Int64", ("payments", "status"): "category",
           ("sessions", "session_id"): "category", ("sessions", "refunded"): "float64",
-          ("outcomes", "refunded"): "bool", ("backlog", "asked"): "Int64"}  # fmt: skip
+          ("orders", "refunded"): "bool", ("backlog", "asked"): "Int64"}  # fmt: skip
 
 
 def raw(name: str) -> list[dict[str, Any]]:
@@ -350,7 +350,7 @@ def test_amounts_in_tokens_can_be_described_and_ranked() -> None:
     amounts = run("sessions").transfers["amount"]
     assert amounts.describe()["max"] == 1
     assert amounts.quantile([0, 1]).tolist() == [0.02, 1]
-    assert run("sessions").outcomes["paid"].mean() == pytest.approx(0.06)
+    assert run("sessions").orders["paid"].mean() == pytest.approx(0.06)
 
 
 def test_sessions_join_to_their_deposits_and_refunds() -> None:

@@ -16,7 +16,7 @@ from x402sim.events import Begin, End
 from x402sim.journal import Journal
 from x402sim.report import html
 from x402sim.report.render import render
-from x402sim.report.summary import Summary
+from x402sim.report.summary import Summary, checks_of
 
 VOID = {"meta", "img", "br", "hr"}
 
@@ -52,7 +52,7 @@ class Reader(HTMLParser):
 @pytest.fixture(scope="module")
 def page() -> Reader:
     runs = [run("replayed"), run("failing"), run("sessions"), skipped()]
-    return Reader(html.page([r.summary for r in runs], stories={"replayed": "Alice pays <once>."}))
+    return Reader(html.page(runs, stories={"replayed": "Alice pays <once>."}))
 
 
 @pytest.mark.parametrize("name", ["replayed", "failing"])
@@ -63,7 +63,7 @@ def test_a_fragment_shows_outcome_checks_diagram_hash_and_command(name: str) -> 
         found.outcome,
         found.sha256,
         found.command,
-        *{c.clause for c in found.checked},
+        *{c.clause for c in checks_of(found.journal)},
     ):
         assert words in fragment.words
     (image,) = fragment.all("img")
@@ -80,7 +80,7 @@ def test_a_skipped_run_shows_the_reason() -> None:
 
 
 def test_hostile_text_is_escaped(page: Reader) -> None:
-    for reader in (page, Reader(html.fragment(run("failing").summary))):
+    for reader in (page, Reader(html.fragment(run("failing")))):
         assert not {"script", "b", "i", "clock"} & {name for name, _ in reader.elements}
         assert "<script>alert(1)</script>" in reader.words
         assert "the <i>story</i> broke" in reader.words
@@ -133,7 +133,9 @@ def test_only_failed_runs_are_open(page: Reader) -> None:
 
 def test_a_failed_check_shows_its_trace_once(page: Reader) -> None:
     (failed,) = {
-        check.exchange for check in run("failing").checked if check.exchange and not check.ok
+        check.exchange
+        for check in checks_of(run("failing").journal)
+        if check.exchange and not check.ok
     }
     assert f"Trace of exchange {failed}" in page.words
     assert "refused: Insufficient USDC balance" in page.words
@@ -158,32 +160,35 @@ def test_only_plots_with_content_are_shown(page: Reader) -> None:
 def test_the_matrix_has_a_cell_for_each_checked_clause(page: Reader) -> None:
     cells = [each for each in page.all("td") if each.get("title")]
     clauses = {
-        check.clause for name in ("replayed", "failing", "sessions") for check in run(name).checked
+        check.clause
+        for name in ("replayed", "failing", "sessions")
+        for check in checks_of(run(name).journal)
     }
     heads = page.words.split("failed (cross), by scenario and clause.")[1].split()
     assert set(heads[1 : 1 + len(clauses)]) == clauses
     failed = [str(cell["title"]) for cell in cells if cell["class"] == "failed"]
-    assert sorted(failed) == sorted({c.clause for c in run("failing").checked if not c.ok})
+    assert sorted(failed) == sorted(
+        {c.clause for c in checks_of(run("failing").journal) if not c.ok}
+    )
     assert len(cells) == sum(
-        len({check.clause for check in run(name).checked})
+        len({check.clause for check in checks_of(run(name).journal)})
         for name in ("replayed", "failing", "sessions")
     )
 
 
 def test_pictures_are_dark_on_a_dark_page_and_tables_fit_a_narrow_one() -> None:
-    text = html.page([run("replayed").summary])
+    text = html.page([skipped()])
     dark = text.split("@media (prefers-color-scheme: dark)")[-1]
     assert "filter: invert(" in dark.split("}")[0]
     narrow = text.split("@media (max-width: 40rem)")[1]
     assert ".runs tr { display: grid;" in narrow
+    assert ".scroll img { max-width: none; }" in narrow
 
 
 def test_a_plot_fits_a_narrow_page_and_a_diagram_scrolls(page: Reader) -> None:
     figures = page.all("figure")
     diagrams = [each for each in figures if each.get("class") == "scroll"]
     assert len(diagrams) == 3 < len(figures), "one for each run"
-    narrow = html.page([run("replayed").summary]).split("@media (max-width: 40rem)")[1]
-    assert ".scroll img { max-width: none; }" in narrow
 
 
 def test_an_exception_of_the_story_is_shown_with_its_line() -> None:
@@ -191,15 +196,14 @@ def test_an_exception_of_the_story_is_shown_with_its_line() -> None:
         {}["<nothing>"]
 
     played = World().play(story)
-    shown = Reader(html.page([played.summary]))
+    shown = Reader(html.page([played]))
     assert 'in story: {}["<nothing>"]' in shown.words
     assert "Checks by scenario and clause" not in shown.words, "there are none"
 
 
 def test_anchors_are_unique() -> None:
-    runs = [run(name).summary for name in ("replayed", "replayed", "lost")]
+    runs = [run(name) for name in ("replayed", "replayed", "lost")]
     assert html.anchors(runs) == ["replayed-1", "replayed-2", "lost"]
-    Reader(html.page(runs))
 
 
 def test_a_clause_that_held_beside_a_failed_check_has_no_expected_value(page: Reader) -> None:

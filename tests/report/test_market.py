@@ -29,7 +29,7 @@ def run() -> Run:
         EARNED.update({name: await world.earned(name) for name in world.services})
         EARNED["all"] = await world.earned()
 
-    run = World(services=SHOPS).play(story)
+    run = World(service=SHOPS).play(story)
     run.raise_for_failure()
     return run
 
@@ -59,7 +59,7 @@ def test_a_name_of_no_service_has_earned_nothing() -> None:
         with pytest.raises(ValueError, match="unknown service 'chaep'; did you mean 'cheap'"):
             await world.earned("chaep")
 
-    World(services=SHOPS).play(story).raise_for_failure()
+    World(service=SHOPS).play(story).raise_for_failure()
 
 
 def _of(run: Run) -> dict[str, float]:
@@ -74,7 +74,7 @@ def test_many_payers_are_one_line_and_each_merchant_keeps_its_own() -> None:
         alice = await world.payer("alice", balance="1.00")
         await alice.buy()
 
-    found = _of(World(services=SHOPS).play(story))
+    found = _of(World(service=SHOPS).play(story))
     assert found == pytest.approx({"dear": 0.05, "cheap": 0.16, "9 others": -0.21})
 
 
@@ -86,7 +86,7 @@ def test_more_merchants_than_lines_are_one_line_too() -> None:
         for name in shops:
             await alice.at(name).buy()
 
-    assert _of(World(services=shops).play(story)) == pytest.approx(
+    assert _of(World(service=shops).play(story)) == pytest.approx(
         {"6 merchants": 0.06, "alice": -0.06}
     )
 
@@ -95,5 +95,5 @@ def test_one_service_has_the_merchant_whatever_its_name() -> None:
     async def story(world: LiveWorld) -> None:
         await (await world.payer("alice", balance="1.00")).buy()
 
-    run = World(services={"only": Settings()}).play(story)
+    run = World(service={"only": Settings()}).play(story)
     assert run.transfers["to"].tolist() == ["alice", "merchant"]

@@ -70,7 +70,7 @@ def day() -> tuple[Run, Ledger]:
 
 @pytest.fixture(scope="module")
 def table() -> pd.DataFrame:
-    return day()[0].outcomes
+    return day()[0].orders
 
 
 def test_the_day_has_everything_that_can_become_of_an_order(table):
@@ -124,8 +124,8 @@ def test_every_request_of_a_payer_that_can_be_paid_for_belongs_to_one_order(tabl
 
 
 def test_an_empty_journal_has_no_orders():
-    assert Run(journal=Journal()).outcomes.empty
-    assert list(Run(journal=Journal()).outcomes) == list(day()[0].outcomes)
+    assert Run(journal=Journal()).orders.empty
+    assert list(Run(journal=Journal()).orders) == list(day()[0].orders)
 
 
 def test_an_authorization_used_twice_is_charged_once():
@@ -137,7 +137,7 @@ def test_an_authorization_used_twice_is_charged_once():
         assert (await alice.pay(second, header)).error == "Nonce already used"
         assert (await alice.ask(payment_id=first.payment_id)).status == 200
 
-    table = World().play(story).outcomes
+    table = World().play(story).orders
     assert list(table["charged"]) == [True, False]
     assert list(table["served"]) == [True, False]
     assert list(table["paid"]) == [0.01, 0.0]

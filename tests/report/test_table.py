@@ -20,10 +20,10 @@ def test_help_has_the_columns_of_a_frame(name: str) -> None:
 
 def test_labels_are_the_first_columns_and_tell_runs_apart() -> None:
     runs = [run(name).label(policy=name, seed=7) for name in ("replayed", "lost")]
-    both = pd.concat([each.outcomes for each in runs])
+    both = pd.concat([each.orders for each in runs])
     assert list(both.columns)[:3] == ["policy", "seed", "order"]
     assert set(both["policy"]) == {"replayed", "lost"}
-    assert len(both) == sum(len(each.outcomes) for each in runs)
+    assert len(both) == sum(len(each.orders) for each in runs)
     assert list(runs[0].label(more=1).checks.columns)[:4] == ["policy", "seed", "more", "clause"]
     assert next(iter(run("lost").checks.columns)) == "clause"
     with pytest.raises(ValueError, match="clause"):
@@ -31,5 +31,5 @@ def test_labels_are_the_first_columns_and_tell_runs_apart() -> None:
 
 
 def test_a_frame_cannot_be_set() -> None:
-    with pytest.raises(AttributeError, match="outcomes"):
-        run("lost").outcomes = 1
+    with pytest.raises(AttributeError, match="orders"):
+        run("lost").orders = 1

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from x402sim import World
+from x402sim.report.summary import checks_of
 from x402sim.world.assembly.recipe import TABLES
 from x402sim.world.story.scenario import Scenario, shipped
 
@@ -28,7 +29,9 @@ def in_order_of_suspicion(table: str) -> Iterator[Scenario]:
 
 def notices(scenario: Scenario, without: tuple[tuple[str, str], ...]) -> bool:
     """Whether a check of this scenario no longer holds; that the story merely breaks is not enough."""
-    return not all(check.ok for check in World(seed=1, without=without).play(scenario).checked)
+    return not all(
+        check.ok for check in checks_of(World(seed=1, without=without).play(scenario).journal)
+    )
 
 
 @pytest.mark.parametrize(("table", "clause"), ROWS)

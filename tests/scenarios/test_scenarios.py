@@ -12,6 +12,7 @@ import pytest
 import x402sim
 from tests.scenarios.golden import SIX
 from x402sim import Run, World
+from x402sim.report.summary import checks_of
 from x402sim.spec.clauses import CLAUSES
 from x402sim.world.assembly.recipe import TABLES
 from x402sim.world.story.scenario import shipped
@@ -27,7 +28,7 @@ every_scenario = pytest.mark.parametrize("name", SHIPPED)
 def play(name: str, on: str = "in-process") -> Run:
     run = World(seed=SEED, on=on).play(SHIPPED[name])
     assert (run.outcome, run.reason) == ("passed", "")
-    assert all(check.ok for check in run.checked)
+    assert all(check.ok for check in checks_of(run.journal))
     return run
 
 

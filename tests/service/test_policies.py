@@ -21,6 +21,7 @@ from x402sim.policies import (
     SkipVerify,
 )
 from x402sim.protocol.refusals import Finding
+from x402sim.report.summary import checks_of
 from x402sim.world.story.invariants import PAID_ONCE, SERVED_IF_PAID
 
 Story = Callable[[LiveWorld], Awaitable[None]]
@@ -36,7 +37,7 @@ def run_with(story: Story, invariants: bool = True, **policy: Any) -> Run:
 def play(story: Story, **policy: Any) -> Run:
     """Play a story whose asserts must hold at a service with this policy."""
     run = run_with(story, **policy)
-    assert run.outcome == "passed", (run.reason, [c for c in run.checked if not c.ok])
+    assert run.outcome == "passed", (run.reason, [c for c in checks_of(run.journal) if not c.ok])
     return run
 
 
@@ -129,7 +130,7 @@ def test_a_careful_payer_is_charged_twice_by_a_service_that_forgets() -> None:
         assert await alice.balance() == 980_000
 
     run = run_with(story, lost_answer=Forget())
-    assert [check.clause for check in run.checked if not check.ok] == [PAID_ONCE]
+    assert [check.clause for check in checks_of(run.journal) if not check.ok] == [PAID_ONCE]
     assert run_with(story, lost_answer=Forget(), invariants=False).outcome == "passed"
 
 
@@ -227,7 +228,7 @@ def test_it_serves_before_the_settlement_and_may_never_be_paid() -> None:
         assert await alice.balance() == 1_000_000
 
     run = run_with(story, serve=ServeBeforeSettle())
-    assert [check.clause for check in run.checked if not check.ok] == [SERVED_IF_PAID]
+    assert [check.clause for check in checks_of(run.journal) if not check.ok] == [SERVED_IF_PAID]
     assert run_with(story, serve=ServeBeforeSettle(), invariants=False).outcome == "passed"
 
 

@@ -24,6 +24,6 @@ def experiment(*, service: str, p: float, seed: int, payers: int = 60) -> dict[s
         await world.population(payers, arrivals=Every(1), behaviour=quote, policy=PAYER)
 
     settings = Settings(policy=policies.ServicePolicy(lost_answer=SERVICES[service]))
-    orders = World(seed=seed, service=settings).play(story).outcomes
+    orders = World(seed=seed, service=settings).play(story).orders
     charged = orders[orders["charged"]]
     return {"charged": len(charged), "unserved": int((~charged["served"]).sum())}

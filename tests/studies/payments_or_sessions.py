@@ -18,7 +18,7 @@ def experiment(*, way: str, seed: int, payers: int = 500, hours: float = 24) -> 
         await world.population(payers, arrivals=visits, behaviour=WAYS[way], until_s=hours * 3600)
         await world.advance(2 * 3600)  # until the last session is refunded
 
-    orders = World(seed=seed, latency=LATENCY).play(day).outcomes
+    orders = World(seed=seed, latency=LATENCY).play(day).orders
     quotes = orders[orders["way"] != "deposit"]
     served = quotes["served"].sum()
     return {

@@ -13,7 +13,7 @@ def experiment(rate_per_s: float, length_s: int, seed: int) -> dict[str, float]:
         session = (await alice.open_session("0.50", length_s)).body
         ends_s = session["expiresAt"] / 1000
         while (at_s := world.clock.now() + rng.expovariate(rate_per_s)) < ends_s:
-            await world.until(at_s)
+            await world.advance(until_s=at_s)
             await alice.ask(session_id=session["sessionId"])
         await world.advance(length_s + 300)
 

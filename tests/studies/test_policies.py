@@ -89,7 +89,7 @@ def buy(policy: ServicePolicy, retry: object, seed: int = 1) -> pd.DataFrame:
         )
 
     world = World(seed=seed, service=Settings(policy=policy), invariants=False)
-    return world.play(story).outcomes
+    return world.play(story).orders
 
 
 def is_likely(hits: float, n: int, p: float) -> bool:

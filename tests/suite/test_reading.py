@@ -23,6 +23,7 @@ from x402sim.suite.probe import Probe
 from x402sim.suite.setting import RunState, Setting
 from x402sim.suite.target import at
 from x402sim.suite.verdict import Inconclusive, Outcome, Skipped
+from x402sim.world.control.client import ControlClient
 
 answers = st.tuples(
     STATUSES,
@@ -60,7 +61,7 @@ def setting(answer: Any, world: Any = None) -> Setting:
         http=client(answer),
         clock=Clock(lambda: 1_800_000_000.0),
         rng=Rng(1),
-        control=client(world) if world else None,
+        control=ControlClient(client(world)) if world else None,
         rpc=client(world) if world else None,
     )
 
@@ -150,6 +151,8 @@ def test_a_world_that_breaks_after_a_check_makes_it_inconclusive() -> None:
     where = setting((200, b"{}", "utf-8"))
     control = httpx.AsyncClient(transport=httpx.MockTransport(serve), base_url="http://world")
     check = replace(CHECKS[0], run=lambda probe: probe.world.post("crash"))
-    result = asyncio.run(run_case(replace(where, control=control), RunState(), check))
+    result = asyncio.run(
+        run_case(replace(where, control=ControlClient(control)), RunState(), check)
+    )
     assert calls == ["/crash", "/faults/clear"]
     assert (result.outcome, "were not cleared" in result.reason) == (Outcome.INCONCLUSIVE, True)

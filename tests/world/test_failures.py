@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from x402sim import Fault, Journal, LiveWorld, Run, World
+from x402sim.backends import ExplorerSettings
 from x402sim.events import End, NoAnswer, StoryRaised
 from x402sim.population import Every
 from x402sim.report.run import RunFailed
@@ -164,8 +165,11 @@ def test_stories_of_ones_own_are_played_again_by_file_and_function(tmp_path: Pat
     assert f"journal sha256 {run.sha256}" in done.stdout
     with pytest.raises(ValueError, match="unknown function 'frist'; did you mean 'first'"):
         World().play(f"{file}:frist")
-    with_options = World(seed=4, explorer_lag_s=2).play(f"{file}:second")
-    assert with_options.command == "World(seed=4, explorer_lag_s=2).play('mine.py:second')"
+    with_options = World(seed=4, explorer=ExplorerSettings(lag_s=2)).play(f"{file}:second")
+    assert (
+        with_options.command
+        == "World(seed=4, explorer=ExplorerSettings(lag_s=2)).play('mine.py:second')"
+    )
 
 
 def test_a_story_without_a_file_is_played_again_from_python() -> None:

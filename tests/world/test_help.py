@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 import x402sim
-from x402sim import Fault, Settings, World, backends, policies
+from x402sim import Fault, Settings, World, policies
 from x402sim.payer import policies as of_payer
 from x402sim.policies import PayerPolicy, ServicePolicy
 from x402sim.population import Buy, Session
@@ -69,14 +69,6 @@ def test_the_documentation_of_the_policies_names_them_all_and_the_default_first(
             (line,) = (each for each in text.splitlines() if each.split()[:1] == [field])
             assert line.split()[1].rstrip(",") == default
             assert len(line.split()) >= 1 + 2, "a default and an alternative"
-
-
-def test_the_backends_are_loaded_by_name() -> None:
-    for name in backends.__all__:
-        assert getattr(backends, name).__name__ == name
-        assert name in dir(backends)
-    with pytest.raises(AttributeError, match="no attribute 'Hardhat'"):
-        backends.Hardhat  # noqa: B018
 
 
 def test_a_fault_shows_what_was_given() -> None:

@@ -12,6 +12,7 @@ import httpx
 import pytest
 
 from x402sim import Fault, LiveWorld, PaymentAuth, PaymentFailed, World
+from x402sim.report.summary import checks_of
 from x402sim.world.story.invariants import SERVED_IF_PAID
 
 LATENCY = {"service": (0.1, 0.5), "facilitator": (0.05, 0.5), "explorer": 0.05, "rpc": [0.01, 0.02]}
@@ -70,7 +71,10 @@ async def shop(world: LiveWorld) -> None:
 @pytest.mark.parametrize("seed", range(2))
 def test_everything_is_charged_once_and_served(seed: int) -> None:
     run = World(seed=seed, latency=LATENCY).play(shop)
-    assert run.outcome == "passed", (run.reason, [each for each in run.checked if not each.ok])
+    assert run.outcome == "passed", (
+        run.reason,
+        [each for each in checks_of(run.journal) if not each.ok],
+    )
 
 
 def test_serving_before_the_money_moves_would_be_seen() -> None:
@@ -86,4 +90,4 @@ def test_serving_before_the_money_moves_would_be_seen() -> None:
 
     service = Settings(policy=ServicePolicy(serve=ServeBeforeSettle()))
     run = World(seed=1, service=service).play(story)
-    assert SERVED_IF_PAID in {check.clause for check in run.checked if not check.ok}
+    assert SERVED_IF_PAID in {check.clause for check in checks_of(run.journal) if not check.ok}

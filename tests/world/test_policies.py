@@ -31,6 +31,7 @@ from x402sim.policies import (
     StartOver,
 )
 from x402sim.population import Every
+from x402sim.report.summary import checks_of
 
 Story = Callable[[LiveWorld], Awaitable[None]]
 LOST = Fault(victim="service", does="lose answer", path="/api/pay")
@@ -39,7 +40,7 @@ LOST = Fault(victim="service", does="lose answer", path="/api/pay")
 def play(story: Story, **options: Any) -> Run:
     """Play a story whose asserts must hold."""
     run = World(seed=1, **options).play(story)
-    assert run.outcome == "passed", (run.reason, [c for c in run.checked if not c.ok])
+    assert run.outcome == "passed", (run.reason, [c for c in checks_of(run.journal) if not c.ok])
     return run
 
 
@@ -189,7 +190,7 @@ def test_a_population_has_a_policy() -> None:
             8, arrivals=Every(1), behaviour=lambda payer, _: payer.fetch(), policy=policy
         )
 
-    orders = play(story).outcomes
+    orders = play(story).orders
     assert orders["served"].all()
     assert orders["attempts"].max() > 1
     assert (orders["paid_base"] == 10_000).all()

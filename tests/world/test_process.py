@@ -7,25 +7,14 @@ from collections.abc import Awaitable, Callable
 import httpx
 import pytest
 
-from x402sim import Fault, LiveWorld, LocalServer, Run, World
+from tests.world.playing import play
+from x402sim import Fault, LiveWorld, LocalServer
 from x402sim.world.assembly.process import RESTART_S
 from x402sim.world.story.payer import Payer
 
 SETTLE = {"victim": "facilitator", "path": "/settle"}
 LOST = {"in-process": {"ConnectError"}, "tcp": {"RemoteProtocolError", "ReadError"}}
 """How a refused connection looks: over TCP like a lost request."""
-
-
-@pytest.fixture(params=["in-process", "tcp"])
-def on(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
-def play(story: Callable[[LiveWorld], Awaitable[None]], on: str) -> Run:
-    """Play a story whose asserts must hold."""
-    run = World(seed=1, on=on).play(story)
-    assert run.outcome == "passed", run.reason
-    return run
 
 
 async def pending_payment(world: LiveWorld) -> Payer:
@@ -47,7 +36,7 @@ async def owed_refund(world: LiveWorld) -> Payer:
 
 @pytest.mark.parametrize("owed", [pending_payment, owed_refund])
 def test_a_crash_at_each_start_does_not_stop_time(
-    on: str, owed: Callable[[LiveWorld], Awaitable[Payer]]
+    virtual: str, owed: Callable[[LiveWorld], Awaitable[Payer]]
 ) -> None:
     """The defect made 27,000 events in one virtual second, without end."""
 
@@ -64,10 +53,10 @@ def test_a_crash_at_each_start_does_not_stop_time(
         await world.advance(60)
         assert (await alice.buy()).status == 200
 
-    assert len(play(story, on).journal) < 1000
+    assert len(play(story, virtual).journal) < 1000
 
 
-def test_connections_are_refused_until_it_runs_again(on: str) -> None:
+def test_connections_are_refused_until_it_runs_again(virtual: str) -> None:
     async def story(world: LiveWorld) -> None:
         alice = await world.payer("alice", balance="1.00")
         paid = await alice.buy()
@@ -75,17 +64,17 @@ def test_connections_are_refused_until_it_runs_again(on: str) -> None:
         assert (await alice.ask()).status is None
         began_s = world.clock.now()
         down = await alice.ask()
-        assert (down.status, down.error in LOST[on]) == (None, True)
+        assert (down.status, down.error in LOST[virtual]) == (None, True)
         await world.clock.sleep(RESTART_S - 0.01)
         assert (await alice.ask()).status is None
         await world.clock.sleep(0.01)
         assert world.clock.now() == pytest.approx(began_s + RESTART_S)
         assert (await alice.ask(payment_id=paid.payment_id)).status == 200
 
-    play(story, on)
+    play(story, virtual)
 
 
-def test_a_crash_during_the_restart_begins_it_anew(on: str) -> None:
+def test_a_crash_during_the_restart_begins_it_anew(virtual: str) -> None:
     async def story(world: LiveWorld) -> None:
         alice = await world.payer("alice")
         await world.fault(Fault(victim="service", does="crash before", times=2))
@@ -97,10 +86,10 @@ def test_a_crash_during_the_restart_begins_it_anew(on: str) -> None:
         await world.clock.sleep(RESTART_S * 0.25)
         assert (await alice.ask()).status == 402
 
-    play(story, on)
+    play(story, virtual)
 
 
-def test_background_work_waits_for_the_restart(on: str) -> None:
+def test_background_work_waits_for_the_restart(virtual: str) -> None:
     async def story(world: LiveWorld) -> None:
         await pending_payment(world)
         assert world.stage.parts is not None
@@ -115,10 +104,10 @@ def test_background_work_waits_for_the_restart(on: str) -> None:
         await world.clock.sleep(0.001)
         assert world.stage.parts.service.store.payments.unresolved() == 0
 
-    play(story, on)
+    play(story, virtual)
 
 
-def test_a_crash_ends_an_indexer_run_that_was_asked_for(on: str) -> None:
+def test_a_crash_ends_an_indexer_run_that_was_asked_for(virtual: str) -> None:
     """The defect: the run of the dead process went on beside that of the next one."""
 
     async def story(world: LiveWorld) -> None:
@@ -133,11 +122,11 @@ def test_a_crash_ends_an_indexer_run_that_was_asked_for(on: str) -> None:
         assert world.clock.now() == pytest.approx(began_s, abs=0.1)
         assert (await world.run_indexer())["matched"] == 1
 
-    play(story, on)
+    play(story, virtual)
 
 
 @pytest.mark.parametrize("does", ["lose answer", "truncate", "duplicate", "delay answer"])
-def test_a_fault_in_front_of_a_service_that_is_down(on: str, does: str) -> None:
+def test_a_fault_in_front_of_a_service_that_is_down(virtual: str, does: str) -> None:
     """The fault strikes a refused connection, of which there is no answer to delay or halve."""
 
     async def story(world: LiveWorld) -> None:
@@ -147,18 +136,18 @@ def test_a_fault_in_front_of_a_service_that_is_down(on: str, does: str) -> None:
         await world.fault(Fault(victim="service", does=does, path="/quote", **wanted))
         assert (await alice.ask()).status is None
         down = await alice.ask()
-        assert (down.status, down.error in LOST[on]) == (None, True)
+        assert (down.status, down.error in LOST[virtual]) == (None, True)
 
-    play(story, on)
+    play(story, virtual)
 
 
-def test_a_world_closes_while_the_service_restarts(on: str) -> None:
+def test_a_world_closes_while_the_service_restarts(virtual: str) -> None:
     async def story(world: LiveWorld) -> None:
         alice = await world.payer("alice")
         await world.fault(Fault(victim="service", does="crash before"))
         assert (await alice.ask()).status is None
 
-    play(story, on)
+    play(story, virtual)
 
 
 def test_a_restart_in_real_time() -> None:

@@ -4,6 +4,7 @@ import pytest
 
 from x402sim import LiveWorld, World
 from x402sim.report.run import Run
+from x402sim.report.summary import checks_of
 
 
 async def story(world: LiveWorld) -> None:
@@ -26,7 +27,7 @@ async def story(world: LiveWorld) -> None:
 
 def held(run: Run) -> None:
     assert run.outcome == "passed", run.reason
-    assert len(run.checked) >= 6
+    assert len(checks_of(run.journal)) >= 6
 
 
 @pytest.mark.parametrize("on", ["in-process", "tcp"])

@@ -17,10 +17,12 @@ import httpx
 from x402sim.chain.base import ChainError
 from x402sim.commands.common import Misuse
 from x402sim.commands.timing import Timing
+from x402sim.explorer.settings import ExplorerSettings
 from x402sim.protocol.network_file import choose_network
 from x402sim.protocol.networks import Network
 from x402sim.report.reading import Reading
 from x402sim.report.run import Run
+from x402sim.report.summary import checks_of
 from x402sim.world.chains.backend import ChainBackend
 from x402sim.world.chains.parse import DEFAULT_CHAIN, parse_chain
 from x402sim.world.stages.parse import parse_stage
@@ -60,11 +62,6 @@ class Played:
         """How much time passed in the world."""
         events = list(self.run.journal)
         return (events[-1].at_ms - events[0].at_ms) / 1000
-
-    @property
-    def held(self) -> int:
-        """How many checks held."""
-        return sum(check.ok for check in self.run.checked)
 
 
 def choose(names: Sequence[str]) -> list[Chosen]:
@@ -114,6 +111,7 @@ class Where:
     @property
     def world(self) -> World:
         """A new world; raises `ValueError` if the options cannot be combined."""
+        lag_s = self.timing.explorer_lag_s
         return World(
             seed=self.seed,
             on=self.on,
@@ -121,7 +119,7 @@ class Where:
             network=self.network,
             latency=self.timing.latencies,
             block_time_s=self.timing.block_time_s,
-            explorer_lag_s=self.timing.explorer_lag_s,
+            explorer=ExplorerSettings(lag_s=lag_s) if lag_s else None,
         )
 
     @property
@@ -219,7 +217,7 @@ def document(seed: int, all_played: Sequence[Played]) -> dict[str, Any]:
 
 
 def _checks(run: Run) -> Iterator[dict[str, Any]]:
-    for check in run.checked:
+    for check in checks_of(run.journal):
         yield {
             "clause": check.clause,
             "ok": check.ok,

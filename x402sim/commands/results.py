@@ -7,7 +7,7 @@ from x402sim.commands.common import WIDTH, filled
 from x402sim.commands.playing import Played, combined_sha256
 from x402sim.events import Check, StoryRaised
 from x402sim.report.run import RunFailed
-from x402sim.report.summary import OUTCOMES
+from x402sim.report.summary import OUTCOMES, checks_of
 from x402sim.report.trace import failed_checks
 from x402sim.spec.clauses import CLAUSES
 from x402sim.text.printable import printable
@@ -26,7 +26,8 @@ def header(names: Sequence[str]) -> str:
 def row(names: Sequence[str], played: Played) -> str:
     """Return the row of one scenario."""
     run = played.run
-    checks = f"{played.held}/{len(run.checked)}"
+    held = [check.ok for check in checks_of(run.journal)]
+    checks = f"{sum(held)}/{len(held)}"
     took = f"{run.real_s or 0:.2f} s"
     return _cells(
         names, run.name, run.outcome, checks, str(played.steps), span(played.virtual_s), took

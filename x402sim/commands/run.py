@@ -198,5 +198,5 @@ def _save(chosen: "list[Chosen]", all_played: "list[Played]", out: Path, *, quie
     with Progress(1, shown=not quietly) as progress:
         progress.update(f"writing {out}", 0)
         stories = {each.scenario.name: each.scenario.story for each in chosen}
-        save.save_runs([played.run.summary for played in all_played], out, stories=stories)
+        save.save_runs([played.run for played in all_played], out, stories=stories)
     typer.echo(f"report {out / 'report.html'}", err=quietly)

@@ -1,4 +1,4 @@
-"""How many points has a task? As many as take about two seconds, as far as is known.
+"""Sizes the tasks of a sweep: each has as many points as take about two seconds.
 
 Small tasks cost too much on the way to a worker; large ones leave the others idle at the end, and
 lose more when a sweep is interrupted.

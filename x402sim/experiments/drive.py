@@ -1,4 +1,4 @@
-"""How are tasks handed to a pool, and what if a worker dies?
+"""Hands tasks to a pool, and finds the point that kills its worker.
 
 A task whose worker died, or which could not be returned, is played again point by point, each with
 nothing beside it: so the point that kills its worker is found, and nothing else is lost.
@@ -12,7 +12,7 @@ from x402sim.experiments.batches import Batches, Task
 from x402sim.experiments.executors import Pool
 from x402sim.experiments.worker import Packed, Work, lost, run
 
-_FUTILE = 3
+_MOST_FAILURES = 3
 """How often the workers may die before any task is done."""
 
 
@@ -33,7 +33,7 @@ class Drive:
         self._pool, self._experiment = pool, experiment
         self._work_of, self._finished = work_of, finished
         self._running: dict[Future[Any], Task] = {}
-        self._is_futile = 0
+        self._failures = 0
 
     def run(self, batches: Batches) -> None:
         """Play all that is left; returns when every point is done, or has failed."""
@@ -66,7 +66,7 @@ class Drive:
         error = future.exception()
         if error is None:
             seconds, parquet = future.result()
-            self._is_futile = 0
+            self._failures = 0
             batches.learn(task, seconds)
             self._finished(task, parquet)
             return
@@ -79,9 +79,9 @@ class Drive:
 
     def _recover(self, error: BrokenExecutor, batches: Batches) -> None:
         """Take back all tasks that run, and start new workers; raises if that does not help."""
-        self._is_futile += 1
+        self._failures += 1
         for task in self._running.values():
             batches.split(task)
         self._running.clear()
-        if self._is_futile > _FUTILE or not self._pool.restart():
+        if self._failures > _MOST_FAILURES or not self._pool.restart():
             raise error

@@ -1,4 +1,8 @@
-"""Who runs the tasks? Processes of our own, an executor of the user's, Dask, or this process."""
+"""Where tasks run: in processes of our own, in an executor of the user's, on Dask, or in this one.
+
+joblib is not used: when a worker dies it ends the whole call, and does not say which tasks were
+lost, so that the point that kills its worker could not be found, nor the others be kept.
+"""
 
 import multiprocessing
 import os
@@ -7,65 +11,44 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from contextlib import contextmanager
 from types import ModuleType
-from typing import Any, Protocol
+from typing import Any
 
 from x402sim.experiments.worker import Packed, warm
 from x402sim.version import VERSION
 
 
-class Pool(Protocol):
-    """What a sweep needs of an executor."""
+class Pool:
+    """An executor and its number of workers; one that we `make` is replaced and closed by us."""
 
-    workers: int
-    """How many tasks run at the same time."""
-    ahead: int
-    """How many tasks are submitted at the same time, so that no worker waits for the next."""
+    def __init__(
+        self, workers: int, *, make: Callable[[], Executor] | None = None, given: Any = None
+    ) -> None:
+        self.workers = workers
+        self.ahead = 1 if make is _ThisProcess else 2 * workers
+        """How many tasks are submitted at the same time, so that no worker waits for the next."""
+        self._make = make
+        self._executor: Executor = make() if make else given
 
     def submit(self, function: Callable[..., Any], *args: Any) -> "Future[Any]":
-        """Run a function; raises `concurrent.futures.BrokenExecutor`."""
+        """Run a function in a worker; raises `concurrent.futures.BrokenExecutor`."""
+        return self._executor.submit(function, *args)
 
     def restart(self) -> bool:
-        """Replace workers that died; False if that is not ours to do."""
+        """Replace workers that died; False if that is for the owner of the executor."""
+        self.close()
+        if self._make is not None:
+            self._executor = self._make()
+        return self._make is not None
 
     def close(self) -> None:
-        """End what `submit` started, if it is ours; what waits is cancelled."""
+        """End an executor of our own once its tasks have ended; what waits is cancelled."""
+        if self._make is not None:
+            self._executor.shutdown(wait=True, cancel_futures=True)
 
 
 def cpus() -> int:
     """Return how many CPUs this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-class Processes:
-    """Processes of our own: spawned, and warmed up with the experiment."""
-
-    def __init__(self, workers: int, experiment: Packed) -> None:
-        self.workers, self.ahead = workers, 2 * workers
-        self._experiment = experiment
-        self._pool = self._new()
-
-    def _new(self) -> ProcessPoolExecutor:
-        return ProcessPoolExecutor(
-            self.workers,
-            mp_context=multiprocessing.get_context("spawn"),
-            initializer=warm,
-            initargs=(self._experiment,),
-        )
-
-    def submit(self, function: Callable[..., Any], *args: Any) -> "Future[Any]":
-        """Run a function in a process; the first call starts them all."""
-        with _without_main():
-            return self._pool.submit(function, *args)
-
-    def restart(self) -> bool:
-        """Start new processes in the place of those that died."""
-        self.close()
-        self._pool = self._new()
-        return True
-
-    def close(self) -> None:
-        """Wait for the tasks that run, and end the processes."""
-        self._pool.shutdown(wait=True, cancel_futures=True)
 
 
 @contextmanager
@@ -82,34 +65,41 @@ def _without_main() -> Iterator[None]:
         sys.modules["__main__"] = main
 
 
-class Given:
-    """An executor of the user's own, which stays open; of Dask, its client."""
+class _ThisProcess(Executor):
+    """This process, one task after the other: for a debugger, and where no other may be started."""
 
-    def __init__(self, executor: Any) -> None:
-        if hasattr(executor, "get_executor"):
-            _require_version(executor)
-            self.workers = sum(executor.ncores().values()) or 1
-            self._executor: Executor = executor.get_executor(pure=False)
-        elif isinstance(executor, Executor):
-            self.workers = getattr(executor, "_max_workers", None) or cpus()
-            self._executor = executor
-        else:
-            raise TypeError(
-                "executor: a concurrent.futures.Executor or a distributed.Client is needed, not "
-                f"{executor!r}"
-            )
-        self.ahead = 2 * self.workers
+    def submit(self, function: Callable[..., Any], /, *args: Any, **named: Any) -> "Future[Any]":
+        """Run a function now."""
+        future: Future[Any] = Future()
+        future.set_result(function(*args, **named))
+        return future
 
-    def submit(self, function: Callable[..., Any], *args: Any) -> "Future[Any]":
-        """Run a function where the executor does."""
-        return self._executor.submit(function, *args)
 
-    def restart(self) -> bool:
-        """Leave it to its owner."""
-        return False
+class _Processes(ProcessPoolExecutor):
+    """Processes that are spawned, and warmed up with the experiment."""
 
-    def close(self) -> None:
-        """Leave it to its owner."""
+    def __init__(self, workers: int, experiment: Packed) -> None:
+        context = multiprocessing.get_context("spawn")
+        super().__init__(workers, mp_context=context, initializer=warm, initargs=(experiment,))
+
+    def submit(self, function: Callable[..., Any], /, *args: Any, **named: Any) -> "Future[Any]":
+        """Run a function in a process; the first call starts them all."""
+        with _without_main():
+            return super().submit(function, *args, **named)
+
+
+def _given(executor: Any) -> Pool:
+    """Return a pool of an executor, or of Dask's client, which stays open."""
+    if hasattr(executor, "get_executor"):
+        _require_version(executor)
+        workers = sum(executor.ncores().values()) or 1
+        return Pool(workers, given=executor.get_executor(pure=False))
+    if isinstance(executor, Executor):
+        return Pool(getattr(executor, "_max_workers", None) or cpus(), given=executor)
+    raise TypeError(
+        "executor: a concurrent.futures.Executor or a distributed.Client is needed, not "
+        f"{executor!r}"
+    )
 
 
 def _require_version(client: Any) -> None:
@@ -125,33 +115,15 @@ def _version() -> str:
     return VERSION
 
 
-class ThisProcess:
-    """This process, one task after the other: for a debugger, and where no other may be started."""
-
-    workers = ahead = 1
-
-    def submit(self, function: Callable[..., Any], *args: Any) -> "Future[Any]":
-        """Run a function now."""
-        future: Future[Any] = Future()
-        future.set_result(function(*args))
-        return future
-
-    def restart(self) -> bool:
-        """There is nobody to replace."""
-        return False
-
-    def close(self) -> None:
-        """There is nothing to end."""
-
-
 def pool_of(executor: Any, workers: int | None, experiment: Packed) -> Pool:
     """Return where the tasks run; raises `TypeError` and `ValueError` for what cannot be that."""
     if executor is not None:
         if workers is not None:
             raise ValueError("give an executor or a number of workers, not both")
-        return Given(executor)
+        return _given(executor)
     if workers == 0:
-        return ThisProcess()
+        return Pool(1, make=_ThisProcess)
     if workers is not None and workers < 0:
         raise ValueError(f"workers: a whole number from 0 on is needed, not {workers}")
-    return Processes(workers or cpus(), experiment)
+    count = workers or cpus()
+    return Pool(count, make=lambda: _Processes(count, experiment))

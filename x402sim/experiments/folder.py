@@ -1,4 +1,4 @@
-"""Which points are done already? A folder keeps one Parquet file a task, and who made them."""
+"""The folder of a sweep: one Parquet file a task, and what made them."""
 
 import hashlib
 import inspect

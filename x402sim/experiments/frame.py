@@ -1,4 +1,4 @@
-"""How do the tables of the tasks become one frame? In the order of the cells and the seeds.
+"""Joins the tables of the tasks to one frame, in the order of the cells and the seeds.
 
 Nothing in the frame depends on which tasks there were, or on who played them when.
 """

@@ -1,4 +1,4 @@
-"""Which cells does a grid have? Each is one combination of parameters, with labels for a frame."""
+"""The cells of a grid: each is one combination of parameters, with labels for a frame."""
 
 import inspect
 import itertools

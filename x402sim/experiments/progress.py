@@ -1,11 +1,11 @@
-"""How far is a sweep? A bar with the time left: in a terminal, and in Jupyter.
+"""The progress bar of a sweep, with the time left: in a terminal, and in Jupyter.
 
 Jupyter shows one output, which is updated in place. Its last text has no times, so that an
 executed notebook is the same each time. In pipes there is none.
 """
 
 import sys
-from typing import Any, Protocol
+from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -16,8 +16,8 @@ _EVERY_S = 0.5
 _WIDTH = 24
 
 
-class Bar(Protocol):
-    """Shows how many points are done, and how many of them failed."""
+class Bar:
+    """Shows how many points are done, and how many of them failed; this one shows nothing."""
 
     def update(self, done: int, failed: int) -> None:
         """Show these numbers."""
@@ -26,15 +26,7 @@ class Bar(Protocol):
         """Show the last state for good, or nothing."""
 
 
-class _None:
-    def update(self, done: int, failed: int) -> None:
-        """Show nothing."""
-
-    def close(self) -> None:
-        """Show nothing."""
-
-
-class _Terminal:
+class _Terminal(Bar):
     def __init__(self, text: str, total: int, console: Console) -> None:
         self._bar = Progress(
             TextColumn("{task.description}"),
@@ -58,7 +50,7 @@ class _Terminal:
         self._bar.stop()
 
 
-class _Jupyter:
+class _Jupyter(Bar):
     def __init__(self, text: str, total: int, display: Any) -> None:
         self._text, self._total = text, total
         self._elapsed = stopwatch()
@@ -89,7 +81,7 @@ class _Jupyter:
 def bar_of(text: str, total: int, *, shown: bool = True) -> Bar:
     """Return the bar that fits the place: a terminal, Jupyter, or none."""
     if not shown:
-        return _None()
+        return Bar()
     if "ipykernel" in sys.modules:
         from IPython.core.getipython import get_ipython
         from IPython.display import display
@@ -97,4 +89,4 @@ def bar_of(text: str, total: int, *, shown: bool = True) -> Bar:
         if hasattr(get_ipython(), "kernel"):
             return _Jupyter(text, total, display)
     console = Console(stderr=True)
-    return _Terminal(text, total, console) if console.is_terminal else _None()
+    return _Terminal(text, total, console) if console.is_terminal else Bar()

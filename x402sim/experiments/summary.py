@@ -1,4 +1,4 @@
-"""What came out of a sweep? Mean, quantiles and confidence intervals, by parameters."""
+"""Summarizes a sweep: mean, quantiles and confidence intervals, by parameters."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any

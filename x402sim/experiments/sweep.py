@@ -1,4 +1,4 @@
-"""How is an experiment played over a grid of parameters and many seeds, in parallel?"""
+"""Plays an experiment over a grid of parameters and many seeds, in parallel."""
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""How are results kept? As Arrow tables, one a task; a Parquet file holds the same bytes.
+"""The results as Arrow tables, one a task; a Parquet file holds the same bytes.
 
 A table has the columns of the cell's parameters, `seed`, the columns of the results, and `error`,
 `trace` and `replay`, which are null if a point did not fail. Its metadata names the cell and the

@@ -1,4 +1,4 @@
-"""What does a worker do? It plays the points of a task and returns their table, as bytes.
+"""The worker: plays the points of a task, and returns their table as bytes.
 
 Everything that a task needs comes with it, so that it runs in any process on any machine which has
 x402sim: in a pool's, in Dask's, or in this one.
@@ -23,6 +23,7 @@ from x402sim.clock import stopwatch
 from x402sim.experiments.grid import Label
 from x402sim.experiments.tables import Point, encoded, result_of, table_of
 from x402sim.report.run import RunFailed, failed_runs
+from x402sim.report.summary import checks_of
 from x402sim.text import tracebacks
 
 INVARIANTS = "invariant/"
@@ -146,7 +147,7 @@ def _text(error: BaseException) -> str:
         return " ".join(tracebacks.summary(error).split())
     run = error.run
     text = f"the story {run.name!r} failed: {run.reason}"
-    broken = [check.clause for check in run.checked if not check.ok]
+    broken = [check.clause for check in checks_of(run.journal) if not check.ok]
     if broken:
         text += f" ({', '.join(dict.fromkeys(broken))})"
     if any(clause.startswith(INVARIANTS) for clause in broken):

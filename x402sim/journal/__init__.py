@@ -1,4 +1,4 @@
-"""What happened? The one record every report is made from.
+"""The journal: the one record that every report is made from.
 
 A journal holds entries in order: a number, a moment, and an event of `x402sim.events`.
 Its file is NDJSON. The first line names the format and its version, and each further line
@@ -13,7 +13,7 @@ from pathlib import Path
 from x402sim.events import Event, name_of
 from x402sim.events.base import BaseEvent
 from x402sim.journal.entries import HEADER, VERSION, Entry, line, read_line, require_version
-from x402sim.journal.kept import InMemory, OnDisk
+from x402sim.journal.storage import InMemory, OnDisk
 
 __all__ = ["HEADER", "VERSION", "Entry", "Journal", "line"]
 
@@ -26,7 +26,7 @@ class Journal:
     """
 
     def __init__(self, limit: int | None = None, *, file: Path | None = None) -> None:
-        self._kept: InMemory | OnDisk = (
+        self._storage: InMemory | OnDisk = (
             OnDisk(file, is_new=True) if file is not None else InMemory(limit)
         )
         self._next = 0
@@ -46,7 +46,7 @@ class Journal:
         journal = cls()
         for number, text in enumerate(lines, 2):
             entry = read_line(number, text)
-            journal._kept.append(entry)
+            journal._storage.append(entry)
             journal._next = entry.seq + 1
         return journal
 
@@ -58,19 +58,19 @@ class Journal:
         `ValueError` for a line that is no entry.
         """
         journal = cls()
-        journal._kept = OnDisk(file, is_new=False)
+        journal._storage = OnDisk(file, is_new=False)
         journal._next = max((entry.seq + 1 for entry in journal.since(len(journal) - 1)), default=0)
         return journal
 
     @property
     def file(self) -> Path | None:
         """The file that the entries are in; None if they are in memory."""
-        return self._kept.file if isinstance(self._kept, OnDisk) else None
+        return self._storage.file if isinstance(self._storage, OnDisk) else None
 
     def record(self, at_ms: int, event: Event) -> None:
         """Append an event that happened at this moment, in Unix milliseconds."""
         entry = Entry(self._next, at_ms, event)
-        self._kept.append(entry)
+        self._storage.append(entry)
         self._next += 1
         for listener in self.listeners:
             listener(entry)
@@ -85,11 +85,11 @@ class Journal:
         first_ms = ours[0].at_ms if ours else 0
         added = [Entry(each.seq, max(each.at_ms, first_ms), each.event) for each in others]
         entries = sorted([*ours, *added], key=lambda entry: entry.at_ms)
-        self._kept.replace(Entry(n, each.at_ms, each.event) for n, each in enumerate(entries))
+        self._storage.replace(Entry(n, each.at_ms, each.event) for n, each in enumerate(entries))
         self._next = len(entries)
 
     def __iter__(self) -> Iterator[Entry]:
-        return iter(self._kept)
+        return iter(self._storage)
 
     @property
     def length(self) -> int:
@@ -97,15 +97,15 @@ class Journal:
         return self._next
 
     def __len__(self) -> int:
-        return len(self._kept)
+        return len(self._storage)
 
     def of(self, *kinds: type[BaseEvent]) -> Iterator[Entry]:
         """Yield the entries whose events are of these kinds; from a file, it decodes no others."""
-        return self._kept.of(frozenset(map(name_of, kinds)))
+        return self._storage.of(frozenset(map(name_of, kinds)))
 
     def since(self, seq: int) -> list[Entry]:
         """Return the kept entries numbered `seq` or more."""
-        return self._kept.since(seq)
+        return self._storage.since(seq)
 
     def ndjson(self, since: int = 0) -> bytes:
         """Return the header, and the kept entries numbered `since` or more, one a line."""
@@ -114,7 +114,7 @@ class Journal:
     def sha256(self) -> str:
         """Return the hash of `ndjson()`, header included, in hex: what `sha256sum` prints."""
         digest = hashlib.sha256()
-        for text in self._kept.lines():
+        for text in self._storage.lines():
             digest.update(text)
         return digest.hexdigest()
 
@@ -123,8 +123,8 @@ class Journal:
         if file.resolve() == self.file:
             return
         with file.open("wb") as writer:
-            writer.writelines(self._kept.lines())
+            writer.writelines(self._storage.lines())
 
     def close(self) -> None:
         """End recording: what is left goes to the file, if there is one; it can still be read."""
-        self._kept.close()
+        self._storage.close()

@@ -1,4 +1,4 @@
-"""Which type does each column of a frame have?
+"""The types of the columns of frames.
 
 A kind turns the values of one column (None: missing) into an array of one dtype, which
 an empty column has too. A column `x_base` is an amount in base units, exact; `frame` puts its

@@ -1,4 +1,4 @@
-"""At which event do two runs first differ, and in what?"""
+"""Finds the first event at which two runs differ, and in what."""
 
 from dataclasses import dataclass
 from itertools import zip_longest

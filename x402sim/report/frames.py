@@ -44,7 +44,7 @@ __all__ = [
     "balances",
     "checks",
     "latency",
-    "outcomes",
+    "orders",
     "payments",
     "sessions",
     "steps",
@@ -218,7 +218,7 @@ _ORDERS: dict[str, Kind] = {
 }
 
 
-def outcomes(journal: Journal) -> pd.DataFrame:
+def orders(journal: Journal) -> pd.DataFrame:
     """Return one row for each order, in the order of asking: what was asked, paid and served.
 
     An order is one payment id that a payer was asked to pay, or one request on a session's
@@ -327,7 +327,7 @@ def backlog(journal: Journal) -> pd.DataFrame:
 TABLES: dict[str, Callable[[Journal], pd.DataFrame]] = {
     table.__name__: table
     for table in (
-        outcomes, steps, checks, transfers, payments, sessions, latency, balances, backlog,
+        orders, steps, checks, transfers, payments, sessions, latency, balances, backlog,
         transactions,
     )
 }  # fmt: skip

@@ -1,4 +1,4 @@
-"""How does a run look as HTML? In a notebook, and many runs as one self-contained page.
+"""Runs as HTML: one in a notebook, and many as one self-contained page.
 
 The markup is in `templates/run_*.html.j2`; this module gathers what they show.
 """
@@ -17,7 +17,7 @@ from x402sim.report import plots
 from x402sim.report.plots.figure import DPI
 from x402sim.report.plots.matrix import held_clauses
 from x402sim.report.render import render
-from x402sim.report.summary import Summary
+from x402sim.report.summary import Summary, checks_of, held_of
 from x402sim.report.trace import failed_checks
 from x402sim.spec.clauses import CLAUSES
 from x402sim.version import VERSION
@@ -76,6 +76,11 @@ class _View:
         return held_clauses(self.run)
 
     @property
+    def held_of(self) -> str:
+        """How many checks held: "3 of 4"."""
+        return held_of(self.run.journal)
+
+    @property
     def glyph(self) -> str:
         return _GLYPHS.get(self.run.outcome, "?")
 
@@ -110,8 +115,8 @@ def page(
         title=title,
         views=views,
         counts=[(name, _GLYPHS[name], outcomes.count(name)) for name in _GLYPHS],
-        held=sum(run.held for run in runs),
-        checks=sum(len(run.checked) for run in runs),
+        held=sum(check.ok for run in runs for check in checks_of(run.journal)),
+        checks=sum(len(checks_of(run.journal)) for run in runs),
         clauses=plots.clauses_of(runs),
         matrix_caption=plots.OUTCOMES_CAPTION,
         version=VERSION,
@@ -144,8 +149,8 @@ def _view(run: Summary, name: str, images: Mapping[str, bytes], story: str = "")
 
 def _checks(run: Summary) -> list[_Check]:
     """Return every failed check, and then one row for each clause that held."""
-    failed = [check for check in run.checked if not check.ok]
-    held = [check.clause for check in run.checked if check.ok]
+    failed = [check for check in checks_of(run.journal) if not check.ok]
+    held = [check.clause for check in checks_of(run.journal) if check.ok]
     return [
         *(
             _Check(

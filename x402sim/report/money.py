@@ -7,7 +7,6 @@ import pandas as pd
 
 from x402sim.events import AuthorizationConsumed, TransactionMined, Transfer
 from x402sim.journal import Entry, Journal
-from x402sim.report import outcomes
 from x402sim.report.columns import (
     Kind,
     amount,
@@ -20,6 +19,7 @@ from x402sim.report.columns import (
     seconds,
     text,
 )
+from x402sim.report.payment_states import CHANGES, STATUSES, Payment, Payments, Sessions
 from x402sim.report.reading import MINT, Reading
 
 TRANSFERS = ("payment", "refund", "mint", "other")
@@ -101,7 +101,7 @@ _PAYMENTS: dict[str, Kind] = {
     "payment_id": text,
     "payer": category,
     "resource": category,
-    "status": one_of(*outcomes.STATUSES),
+    "status": one_of(*STATUSES),
     "amount_base": amount,
     "asked_s": seconds,
     "settled_s": seconds,
@@ -129,9 +129,9 @@ def payments(journal: Journal) -> pd.DataFrame:
     | block, gas | Int64 | where that transaction stands in the chain, and the gas it used; NA if it does not stand, or the chain cannot be seen |
     """  # noqa: E501 - a table
     reading = Reading(journal)
-    book = outcomes.Payments(reading)
+    book = Payments(reading)
 
-    def row(payment: outcomes.Payment) -> Sequence[Any]:
+    def row(payment: Payment) -> Sequence[Any]:
         standing = book.included.get(payment.tx or "")
         moments = (payment.asked_ms, payment.settled_ms, payment.indexed_ms)
         return (
@@ -152,7 +152,7 @@ def payments(journal: Journal) -> pd.DataFrame:
 _SESSIONS: dict[str, Kind] = {
     "session_id": category,
     "payer": category,
-    "event": one_of(*outcomes.CHANGES),
+    "event": one_of(*CHANGES),
     "t_s": seconds,
     "at": moment,
     "expires_s": seconds,
@@ -174,7 +174,7 @@ def sessions(journal: Journal) -> pd.DataFrame:
     | event | category | opened, debited, expired, refunded; failed: with its deposit |
     | t_s, at | float64, UTC | when |
     | expires_s | float64 | when it is due to expire, by the service's clock |
-    | payment_id | string | of the deposit, as in `payments` and `outcomes` |
+    | payment_id | string | of the deposit, as in `payments` and `orders` |
     | tx | string | of the deposit (opened) or of the refund (refunded), as in `transfers` and `transactions`; else NA |
     | deposited_base, deposited | Int64, float64 | the deposit |
     | released_base, released | Int64, float64 | spent by requests, after the event |
@@ -196,7 +196,7 @@ def sessions(journal: Journal) -> pd.DataFrame:
             session.refunded,
             session.remaining,
         )
-        for entry, session in outcomes.Sessions(reading).changes()
+        for entry, session in Sessions(reading).changes()
     )
     return frame(_SESSIONS, rows, reading.decimals)
 

@@ -1,4 +1,4 @@
-"""What became of each order? What a payer asked for, what the chain moved for it, what it got.
+"""Follows each order: what a payer asked for, what the chain moved for it, what it got.
 
 An order is one payment id that a payer was asked to pay, or one request on a session's budget. A
 request that never got its 402 is an order of its own. Money is counted on the chain: by the

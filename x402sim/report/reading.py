@@ -1,10 +1,10 @@
-"""Who is who in a journal, when it began, and which answer belongs to which request?"""
+"""Reads a journal: who is who, when it began, and which answer belongs to which request."""
 
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol, TypeVar, assert_never
+from typing import TypeVar, assert_never
 
 from x402sim.events import (
     MOST_SERVICES,
@@ -20,6 +20,7 @@ from x402sim.events import (
     service_name,
 )
 from x402sim.journal import Entry, Journal
+from x402sim.report.summary import Summary
 
 Kind = TypeVar("Kind", bound=Event)
 PAY = "/api/pay"
@@ -157,9 +158,9 @@ class Reading:
         self.start_ms = begin.start_ms if begin else first_ms
         self.decimals = begin.decimals if begin else DECIMALS
         self.symbol = begin.symbol if begin else "token"
-        self.services = SERVICES.union(_named(begin, "services"))
+        self.services = SERVICES.union(_named(begin, "service"))
         """The names of all services."""
-        self.facilitators = ("facilitator", *_named(begin, "facilitators"))
+        self.facilitators = ("facilitator", *_named(begin, "facilitator"))
 
     def of(self, kind: type[Kind]) -> Iterator[tuple[Entry, Kind]]:
         """Yield the events of one kind, with their entries."""
@@ -238,7 +239,7 @@ class Reading:
 
 
 def _named(begin: Begin | None, option: str) -> list[str]:
-    """Return the names that a world's option gives, such as "services"; [] without it."""
+    """Return the names that a world's option gives, such as "service"; [] without it."""
     code = begin.options.get(option) if begin else None
     if code is None:
         return []
@@ -247,17 +248,8 @@ def _named(begin: Begin | None, option: str) -> list[str]:
     return [str(key.value) for key in keys if isinstance(key, ast.Constant)]
 
 
-class HasJournal(Protocol):
-    """What has a journal, such as a run."""
-
-    @property
-    def journal(self) -> Journal:
-        """The journal."""
-        ...
-
-
-Source = Journal | HasJournal
-"""What every plot takes: a journal, or what has one."""
+Source = Journal | Summary
+"""What every plot takes: a journal, or a run."""
 
 
 def journal_of(source: Source) -> Journal:

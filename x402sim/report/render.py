@@ -1,4 +1,4 @@
-"""How does data become HTML? Jinja2 templates in `templates/`, with every value escaped."""
+"""Renders the Jinja2 templates in `templates/`, with every value escaped."""
 
 from functools import cache
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""What is the result of playing a story? A `Run`: its journal, and everything read from it.
+"""A `Run`, the result of playing a story: its journal, and everything read from it.
 
 It is the front of this package: frames, plots and pages take a journal or a `Summary`, and
 none of them imports this module.
@@ -8,19 +8,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
-from x402sim.events import Check, StoryRaised
+from x402sim.events import StoryRaised
 from x402sim.journal import Journal
 from x402sim.report import need_extra
-from x402sim.report.summary import Summary
+from x402sim.report.summary import Summary, checks_of, held_of
 from x402sim.report.table import Table
 from x402sim.text.tracebacks import is_users
 
 _MOST_SHOWN = 5
 """Failed checks that the text of a `RunFailed` has."""
+_LARGE_BYTES = 64 << 20
 
 
 class RunFailed(Exception):
@@ -51,22 +51,18 @@ class RunFailed(Exception):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Run:
+class Run(Summary):
     """One run of one scenario: its outcome, its checks, and its journal as frames and reports.
 
     `on` is the stage it was played on, `real_s` how many seconds of real time it took, and
     `ahead_s` how far it has left the clock of a server at a URL ahead of real time. The frames'
-    columns are documented in `help(Run.outcomes)` and so on. A run can be pickled.
+    columns are documented in `help(Run.orders)` and so on. A run can be pickled.
     """
 
-    journal: Journal
-    on: str = ""
     real_s: float | None = None
     ahead_s: float = 0.0
-    labels: tuple[tuple[str, Any], ...] = ()
-    """The first columns of every frame, the same in each row; see `label`."""
 
-    outcomes = Table("One row for each order: asked, charged, served, refunded, and at what cost.")
+    orders = Table("One row for each order: asked, charged, served, refunded, and at what cost.")
     steps = Table("One row for each exchange of a payer.")
     checks = Table("One row for each check.")
     transfers = Table("One row for each movement of the token.")
@@ -76,11 +72,6 @@ class Run:
     balances = Table("One row for each change of each party's balance.")
     backlog = Table("One row for each run of the payment indexer.")
     transactions = Table("One row for each transaction that was mined, with the gas it used.")
-
-    @cached_property
-    def summary(self) -> Summary:
-        """The facts of the run, without frames and plots."""
-        return Summary(self.journal, self.on)
 
     def raise_for_failure(self) -> Self:
         """Return the run; raise `RunFailed` if it failed. A skipped run has not failed.
@@ -92,46 +83,6 @@ class Run:
         if self.outcome == "failed":
             raise RunFailed(self)
         return self
-
-    @property
-    def name(self) -> str:
-        """The scenario's name."""
-        return self.summary.name
-
-    @property
-    def title(self) -> str:
-        """The scenario's title."""
-        return self.summary.title
-
-    @property
-    def seed(self) -> int:
-        """The seed it was played with."""
-        return self.summary.seed
-
-    @property
-    def outcome(self) -> str:
-        """passed, failed or skipped."""
-        return self.summary.outcome
-
-    @property
-    def reason(self) -> str:
-        """Why it failed or was skipped; empty if it passed."""
-        return self.summary.reason
-
-    @property
-    def checked(self) -> list[Check]:
-        """Every check in order: clause, ok, expected, actual, exchange."""
-        return self.summary.checked
-
-    @property
-    def sha256(self) -> str:
-        """The hash of the journal, in hex."""
-        return self.summary.sha256
-
-    @property
-    def command(self) -> str:
-        """The command that plays it again, or the Python expression; see `Summary.command`."""
-        return self.summary.command
 
     def label(self, **labels: Any) -> "Run":
         """Return this run with label columns in front of every frame, to tell runs apart.
@@ -154,26 +105,19 @@ class Run:
         need_extra()
         from x402sim.report import save
 
-        return save.save_run(self.summary, Path(folder))
+        return save.save_run(self, Path(folder))
 
     @classmethod
     def load(cls, file: str | Path) -> "Run":
-        """Return the run whose `journal.ndjson` this is.
+        """Return the run whose journal this is, such as the `journal.ndjson` of `save`.
 
-        Raises `ValueError` if the file is not the journal of one whole run.
+        A journal of more than 64 MiB stays in the file, and each frame reads it anew. Raises
+        `OSError`, and `ValueError` if the file is not the journal of one whole run.
         """
-        run = cls(journal=Journal.load(Path(file).read_bytes()))
-        run.summary.require()
-        return run
-
-    @classmethod
-    def open(cls, file: str | Path) -> "Run":
-        """Return the run whose journal this is, without holding its events in memory.
-
-        Each frame reads the file anew. Raises `OSError`, and `ValueError` as `load` does.
-        """
-        run = cls(journal=Journal.open(Path(file)))
-        run.summary.require()
+        path = Path(file)
+        is_large = path.stat().st_size > _LARGE_BYTES
+        run = cls(journal=Journal.open(path) if is_large else Journal.load(path.read_bytes()))
+        run.require()
         return run
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -184,12 +128,10 @@ class Run:
         need_extra()
         from x402sim.report import html
 
-        return html.fragment(self.summary)
+        return html.fragment(self)
 
     def __repr__(self) -> str:
-        summary = self.summary
-        held = f"{summary.held} of {len(summary.checked)} checks held"
-        return f"Run({summary.name}: {summary.outcome}, {held})"
+        return f"Run({self.name}: {self.outcome}, {held_of(self.journal)} checks held)"
 
 
 def _unpickled(ndjson: bytes, on: str, real_s: float | None) -> Run:
@@ -200,7 +142,7 @@ def _failure(error: RunFailed) -> Iterator[str]:
     """Yield the lines that tell why a run failed; the first one says where."""
     run = error.run
     yield f"{run.name!r} failed with seed {run.seed}: {error.told}"
-    failed = [check for check in run.checked if not check.ok]
+    failed = [check for check in checks_of(run.journal) if not check.ok]
     for check in failed[:_MOST_SHOWN]:
         yield f"{check.clause}: expected {check.expected!r}, got {check.actual!r}"
     if len(failed) > _MOST_SHOWN:

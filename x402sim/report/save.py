@@ -1,4 +1,4 @@
-"""Which files does a run become? Its journal, frames as CSV and Parquet, plots, report.html.
+"""Saves a run as files: its journal, frames as CSV and Parquet, plots, report.html.
 
 The plots are PNG; those of one run for itself also SVG and PDF, for papers.
 

@@ -1,9 +1,9 @@
-"""How did a run go? Its scenario, outcome and checks, and the command that repeats it."""
+"""The facts of a run: its scenario, outcome and checks, and the command that repeats it."""
 
 import shlex
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeVar, get_args
+from typing import Any, TypeVar, get_args
 
 from x402sim.events import Begin, Check, End, Event, Outcome, name_of
 from x402sim.journal import Journal
@@ -13,9 +13,20 @@ OUTCOMES: tuple[str, ...] = get_args(Outcome)
 """What a run can come to."""
 
 
+def checks_of(journal: Journal) -> list[Check]:
+    """Return every check in order: clause, ok, expected, actual, exchange."""
+    return [each.event for each in journal.of(Check) if isinstance(each.event, Check)]
+
+
+def held_of(journal: Journal) -> str:
+    """Return how many checks held: "3 of 4"."""
+    checks = checks_of(journal)
+    return f"{sum(check.ok for check in checks)} of {len(checks)}"
+
+
 @dataclass(frozen=True)
 class Summary:
-    """The facts of one run, read from its journal.
+    """The facts of one run, read from its journal, without frames and plots.
 
     `on` is the stage it was played on, which the journal does not name: the same story in
     one process and over TCP has the same journal.
@@ -23,6 +34,8 @@ class Summary:
 
     journal: Journal
     on: str = ""
+    labels: tuple[tuple[str, Any], ...] = ()
+    """The first columns of every frame, the same in each row; see `Run.label`."""
 
     @cached_property
     def _begin(self) -> Begin:
@@ -62,23 +75,13 @@ class Summary:
 
     @property
     def outcome(self) -> str:
-        """One of `OUTCOMES`."""
+        """passed, failed or skipped."""
         return self._end.outcome
 
     @property
     def reason(self) -> str:
         """Why it failed or was skipped; empty if it passed."""
         return self._end.reason
-
-    @cached_property
-    def checked(self) -> list[Check]:
-        """Every check in order: clause, ok, expected, actual, exchange."""
-        return [each.event for each in self.journal.of(Check) if isinstance(each.event, Check)]
-
-    @property
-    def held(self) -> int:
-        """How many checks held."""
-        return sum(check.ok for check in self.checked)
 
     @cached_property
     def sha256(self) -> str:

@@ -1,24 +1,12 @@
-"""How does a run offer its frames? As attributes that are read when asked, documented by column."""
+"""The frames of a run, as attributes that are read when asked, documented by column."""
 
-from typing import TYPE_CHECKING, Any, Protocol, Self, overload
+from typing import TYPE_CHECKING, Any, Self, overload
 
-from x402sim.journal import Journal
 from x402sim.report import need_extra
+from x402sim.report.summary import Summary
 
 if TYPE_CHECKING:
     from pandas import DataFrame
-
-
-class Labelled(Protocol):
-    """What has a journal, and labels for the rows of its frames."""
-
-    @property
-    def journal(self) -> Journal:
-        """The journal."""
-
-    @property
-    def labels(self) -> tuple[tuple[str, Any], ...]:
-        """The label columns and their values."""
 
 
 class Table:
@@ -34,17 +22,14 @@ class Table:
     @overload
     def __get__(self, run: None, owner: type) -> Self: ...
     @overload
-    def __get__(self, run: Labelled, owner: type) -> "DataFrame": ...
-    def __get__(self, run: Labelled | None, owner: type) -> "Self | DataFrame":
+    def __get__(self, run: Summary, owner: type) -> "DataFrame": ...
+    def __get__(self, run: Summary | None, owner: type) -> "Self | DataFrame":
         if run is None:
             return self
         made = self._function()(run.journal)
         for name, value in reversed(run.labels):
             made.insert(0, name, value)
         return made
-
-    def __set__(self, run: Labelled, value: object) -> None:
-        raise AttributeError(f"{self._name!r} is read from the journal, and cannot be set")
 
     def _function(self) -> Any:
         need_extra()

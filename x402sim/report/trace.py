@@ -1,4 +1,4 @@
-"""What happened, event by event, in words? For the trace of a request and sequence diagrams."""
+"""Puts events into words, for the trace of a request and for sequence diagrams."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -6,18 +6,16 @@ It injects faults, reads the ledger and the journal, and advances the target's c
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
-import httpx
 import msgspec
 
 from x402sim.clock import Clock
-from x402sim.journal import Entry, Journal
+from x402sim.journal import Entry
 from x402sim.payer.wallet import Wallet
-from x402sim.protocol.messages import BadMessage, decode
 from x402sim.suite import redact
 from x402sim.suite.expect import expect
 from x402sim.suite.setting import Setting
 from x402sim.suite.verdict import Inconclusive, Skipped
-from x402sim.world.control.limits import JOURNAL_ANSWER_BYTES
+from x402sim.world.control.client import ControlClient, ControlError
 from x402sim.world.control.messages import ExplorerQuery, Transfer, Who
 
 NOBODY = "0x" + "00" * 20
@@ -28,8 +26,8 @@ HOLD_S = 0.5
 SHOWN = 8
 """How many faults are shown at most beside the exchange of a failure."""
 
-MOST = 100_000
-"""The arrays and objects in an answer: a world lists thousands of transactions."""
+MOST_TOLD = 240
+"""The characters of a refusal that a report shows."""
 
 
 class ControlApi:
@@ -49,26 +47,22 @@ class ControlApi:
 
     async def get(self, path: str) -> Any:
         """Read from the control API; raises `Inconclusive` if it does not answer 200."""
-        return await self._request("GET", path, {})
+        return await self._request("GET", path)
 
     async def post(self, path: str, body: dict[str, Any] | None = None) -> Any:
         """Act through the control API; raises `Inconclusive` if it does not answer 200."""
         self.changed_world |= path != "faucet"
-        return await self._request("POST", path, body or {})
+        return await self._request("POST", path, body)
 
-    async def _request(self, method: str, path: str, body: dict[str, Any]) -> Any:
+    async def _request(
+        self, method: str, path: str, body: dict[str, Any] | None = None, kind: Any = Any
+    ) -> Any:
         try:
-            answer = await self._client().request(method, f"/{path}", json=body)
-        except httpx.TransportError as error:
-            raise Inconclusive(f"the control API did not answer: {error!r}") from error
-        if answer.status_code != 200:
-            raise Inconclusive(f"the control API refused {path!r}: {redact.cut(answer.text, 200)}")
-        try:
-            return decode(answer.content, Any, most=MOST)
-        except BadMessage as error:
-            raise Inconclusive(f"the control API did not answer JSON: {error}") from error
+            return await self._client().request(method, path, body, kind)
+        except ControlError as error:
+            raise Inconclusive(redact.cut(str(error), MOST_TOLD)) from error
 
-    def _client(self) -> httpx.AsyncClient:
+    def _client(self) -> ControlClient:
         if self._setting.control is None:
             raise Skipped("it needs the world around the target: give --world")
         return self._setting.control
@@ -123,12 +117,9 @@ class ControlApi:
         return [int(each["amount"]) for each in found if each["from"] not in givers]
 
     async def _ledger(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = await self.get("transfers")
-        try:
-            msgspec.convert(found, list[Transfer])
-        except msgspec.ValidationError as error:
-            raise Inconclusive(f"the control API's transfers cannot be read: {error}") from error
-        return found
+        found = await self._request("GET", "transfers", kind=list[Transfer])
+        listed: list[dict[str, Any]] = msgspec.to_builtins(found)
+        return listed
 
     async def expect_payments(self, payer: Wallet, *amounts_base: int) -> None:
         """Fail unless the payer made exactly these payments; without a world, check nothing."""
@@ -145,31 +136,19 @@ class ControlApi:
 
     async def next_event(self) -> int:
         """Return the number of the next event in the world's journal."""
-        try:
-            who = msgspec.convert(await self.get("who"), Who)
-        except msgspec.ValidationError as error:
-            raise Inconclusive(f"the control API does not say who it is: {error}") from error
+        who: Who = await self._request("GET", "who", kind=Who)
         return who.journal
 
     async def journal(self, since: int) -> list[Entry]:
         """Return the entries of the world's journal from number `since` on, oldest first."""
         try:
-            answer = await self._client().get(
-                "/journal",
-                params={"since": since},
-                extensions={"max_answer_bytes": JOURNAL_ANSWER_BYTES},
-            )
-            answer.raise_for_status()
-            return list(Journal.load(answer.content))
-        except (httpx.HTTPError, ValueError) as error:
-            raise Inconclusive(f"the world's journal cannot be read: {error!r}") from error
+            return list(await self._client().journal(since))
+        except ControlError as error:
+            raise Inconclusive(redact.cut(str(error), MOST_TOLD)) from error
 
     async def queries(self) -> list[tuple[str, float]]:
         """Return the explorer's log: transaction and time (Unix seconds), oldest first."""
-        try:
-            asked = msgspec.convert(await self.get("explorer/queries"), list[ExplorerQuery])
-        except msgspec.ValidationError as error:
-            raise Inconclusive(f"the explorer's log cannot be read: {error}") from error
+        asked = await self._request("GET", "explorer/queries", kind=list[ExplorerQuery])
         return [(each.tx_hash, each.at / 1000) for each in asked]
 
     async def first_queries(self, tx_hashes: Iterable[str]) -> dict[str, float]:
@@ -183,8 +162,8 @@ class ControlApi:
             raise Skipped("it needs a target whose clock can be advanced")
         try:
             await self._setting.advance(seconds)
-        except httpx.HTTPError as error:
-            raise Inconclusive(f"the target's clock was not advanced: {error!r}") from error
+        except ControlError as error:
+            raise Inconclusive(f"the target's clock was not advanced: {error}") from error
 
 
 def _told(fault: dict[str, Any]) -> str:

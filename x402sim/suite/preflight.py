@@ -380,7 +380,7 @@ async def _pay_once(probe: Probe) -> tuple[str, ...]:
     if not with_world or await _was_asked(probe, since):
         return ()
     assert setting.control is not None
-    world = str(setting.control.base_url).rstrip("/").removesuffix("/_sim")
+    world = str(setting.control.http.base_url).rstrip("/").removesuffix("/_sim")
     unused = f"the world's facilitator was not asked ({world}/facilitator)"
     if is_cut_off or lacks_money:  # the world has given the payer money: another world is asked
         raise NotReady(f"{unused}, and {problem}; set FACILITATOR_URL of the service to it")

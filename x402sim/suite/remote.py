@@ -7,7 +7,6 @@ from dataclasses import replace
 import httpx
 
 from x402sim.clock import Clock, SkewedClock
-from x402sim.protocol.messages import decode
 from x402sim.protocol.networks import Network
 from x402sim.rng import Rng
 from x402sim.suite.options import Options
@@ -15,8 +14,9 @@ from x402sim.suite.redact import cut
 from x402sim.suite.restart import restarting
 from x402sim.suite.setting import Setting
 from x402sim.suite.wire import client, why
+from x402sim.world.control.client import ControlClient, ControlError
 from x402sim.world.control.limits import WORLD_ANSWER_BYTES
-from x402sim.world.control.messages import Who, network_of
+from x402sim.world.control.messages import network_of
 from x402sim.world.stages.deployment import left_ahead
 
 CLOCKS_AGREE_S = 30.0
@@ -37,26 +37,21 @@ async def reach(
             client(options.base_url, wire, headers=dict(wire.headers))
         )
         clock = SkewedClock(Clock())
-        control = runs_target = None
+        control: ControlClient | None = None
+        runs_target = False
         networks = options.networks
         rpc_url = options.rpc_url
         if options.world_url is not None:
             control_url = _control_url(options.world_url)
             most = max(WORLD_ANSWER_BYTES, wire.limits.max_answer_bytes)
             limits = replace(wire.limits, max_answer_bytes=most)
-            control = await stack.enter_async_context(
-                client(control_url, replace(wire, limits=limits))
+            control = ControlClient(
+                await stack.enter_async_context(client(control_url, replace(wire, limits=limits)))
             )
             runs_target, theirs = await _meet(control, clock, options)
             stack.callback(_tell_if_ahead, tell, options.base_url, clock, clock.skew_s)
             networks = {theirs.name: theirs, **networks}
             rpc_url = rpc_url or control_url.removesuffix("/_sim") + "/rpc"
-
-        async def advance(seconds: float) -> None:
-            assert control is not None
-            answer = await control.post("/clock/advance", json={"seconds": seconds})
-            answer.raise_for_status()
-            clock.skew_s += seconds
 
         restart, deadline_s = options.restart, wire.limits.deadline_s
         yield Setting(
@@ -66,7 +61,7 @@ async def reach(
             rng=Rng(options.seed),
             control=control,
             rpc=await stack.enter_async_context(client(rpc_url, wire)) if rpc_url else None,
-            advance=advance if runs_target else None,
+            advance=control.advancing(clock) if control and runs_target else None,
             restart=restarting(restart, http, deadline_s) if restart else None,
             tell=tell,
         )
@@ -86,26 +81,27 @@ def _control_url(world_url: str) -> str:
 
 
 async def _meet(
-    control: httpx.AsyncClient, clock: SkewedClock, options: Options
+    control: ControlClient, clock: SkewedClock, options: Options
 ) -> tuple[bool, Network]:
     """Set our clock to the world's; tell whether that world runs the target, and its network."""
     wanted = f"--world {options.world_url} is not the control API of `x402sim serve`"
+    itself = httpx.URL(options.world_url or "").netloc == httpx.URL(options.base_url).netloc
+    hint = "; it is the service to judge: give the URL of its world" if itself else ""
     try:
-        answer = await control.get("/who")
-    except httpx.TransportError as error:
-        raise NotReady(f"{wanted}: no answer ({why(error)})") from error
-    try:
-        who: Who = decode(answer.content, Who)
+        who = await control.who()
         now_s, network = who.now / 1000, network_of(who)
-    except (ValueError, OverflowError) as error:
-        itself = httpx.URL(options.world_url or "").netloc == httpx.URL(options.base_url).netloc
-        hint = "; it is the service to judge: give the URL of its world" if itself else ""
-        said = cut(f"{answer.status_code} {answer.text}".strip(), 80)
+    except ControlError as error:
+        if isinstance(error.__cause__, httpx.TransportError):
+            raise NotReady(f"{wanted}: no answer ({why(error.__cause__)})") from error
+        answer = error.answer
+        said = cut(f"{answer.status_code} {answer.text}".strip(), 80) if answer else str(error)
         raise NotReady(f"{wanted}: /_sim/who answers {said}{hint}") from error
+    except (ValueError, OverflowError) as error:
+        raise NotReady(f"{wanted}: /_sim/who answers {cut(str(error), 80)}{hint}") from error
     here = httpx.URL(options.base_url)
     runs_target = who.service and (here.host, here.port) == (
-        control.base_url.host,
-        control.base_url.port,
+        control.http.base_url.host,
+        control.http.base_url.port,
     )
     clock.skew_s = now_s - Clock().now()
     if not runs_target and abs(clock.skew_s) > CLOCKS_AGREE_S:

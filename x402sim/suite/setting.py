@@ -15,6 +15,7 @@ from x402sim.suite.options import Options
 from x402sim.suite.scheduler import Scheduler
 from x402sim.suite.target import Target
 from x402sim.suite.wire import Pace
+from x402sim.world.control.client import ControlClient
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +31,7 @@ class Setting:
     http: httpx.AsyncClient
     clock: Clock
     rng: Rng
-    control: httpx.AsyncClient | None = None
+    control: ControlClient | None = None
     rpc: httpx.AsyncClient | None = None
     advance: Callable[[float], Awaitable[None]] | None = None
     restart: Callable[[], Awaitable[None]] | None = None

@@ -1,4 +1,4 @@
-"""What does a run look like? Its plots, ready for a paper, a notebook or a report.
+"""The plots of a run, ready for a paper, a notebook or a report.
 
 Every plot is a function that takes a run or a journal (`outcomes`: several; `bands`: the
 summary of a sweep) and, if you like, matplotlib axes to draw on; it returns the axes. Without

@@ -1,4 +1,4 @@
-"""How does a result depend on a parameter? Means with a band, one line for each other parameter."""
+"""Plots a result against a parameter: means with a band, one line for each other parameter."""
 
 from typing import TYPE_CHECKING, Any
 

@@ -1,4 +1,4 @@
-"""How is the sequence diagram drawn? Messages in order, with time downwards, not to scale."""
+"""Draws the sequence diagram: messages in order, with time downwards, not to scale."""
 
 from textwrap import wrap
 from typing import assert_never

@@ -1,4 +1,4 @@
-"""How does every plot look? Sizes, colours, time axes, legends, and reproducible PNG and SVG.
+"""The style of every plot: sizes, colours, time axes, legends, and reproducible PNG and SVG.
 
 The colours are Okabe and Ito's, which colour-blind readers can tell apart. Figures are made
 without pyplot, so its global state stays untouched.

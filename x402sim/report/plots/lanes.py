@@ -1,4 +1,4 @@
-"""Where are the lanes of the sequence diagram? As far apart as the texts between them need.
+"""The lanes of the sequence diagram, as far apart as the texts between them need.
 
 No text crosses a lane: each has its place in one gap between two lanes, and is cut if the gap is
 too narrow. Widths are in letters of the diagram's texts.

@@ -1,4 +1,4 @@
-"""How is the matrix of scenarios and clauses drawn?"""
+"""Draws the matrix of scenarios and clauses."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -20,7 +20,7 @@ from x402sim.report.plots.figure import (
     width_in,
 )
 from x402sim.report.reading import Source, journal_of
-from x402sim.report.summary import Summary
+from x402sim.report.summary import Summary, checks_of
 
 _CELL_IN = 0.21
 LEAST_MM = 100, 25
@@ -58,14 +58,14 @@ def outcomes(runs: Sequence[Source], ax: Axes | None = None) -> Axes:
 
 def clauses_of(summaries: Sequence[Summary]) -> list[str]:
     """Return every clause that these runs check, as in the specification."""
-    found = {check.clause for summary in summaries for check in summary.checked}
+    found = {check.clause for summary in summaries for check in checks_of(summary.journal)}
     return sorted(found, key=_by_section)
 
 
 def held_clauses(summary: Summary) -> dict[str, bool]:
     """Return whether all checks of each clause held."""
     held: dict[str, bool] = {}
-    for check in summary.checked:
+    for check in checks_of(summary.journal):
         held[check.clause] = held.get(check.clause, True) and check.ok
     return held
 

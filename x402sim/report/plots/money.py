@@ -1,4 +1,4 @@
-"""How do plots show money? The parties' balances, and the budgets of sessions."""
+"""Plots of money: the parties' balances, and the budgets of sessions."""
 
 from collections.abc import Sequence
 from itertools import accumulate, pairwise

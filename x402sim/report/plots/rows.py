@@ -1,4 +1,4 @@
-"""What is in each row of the sequence diagram?
+"""The rows of the sequence diagram.
 
 To keep it short, an exchange of the service's in which nothing else happens is one row,
 and exchanges that are repeated (one, or two in turn) are drawn once, with a count. A

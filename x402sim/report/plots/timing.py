@@ -1,4 +1,4 @@
-"""How do plots show time? Latency by part, and the indexer's backlog."""
+"""Plots of time: latency by part, and the indexer's backlog."""
 
 from itertools import accumulate
 from typing import Any

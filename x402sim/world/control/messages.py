@@ -1,4 +1,4 @@
-"""What do the control API and the ready message answer, field by field?
+"""The messages of the control API, and the ready message, field by field.
 
 The actions beside this file write these messages; scenarios and deployments read them.
 Amounts are base units as decimal strings, hashes and addresses are 0x-hex.

@@ -16,12 +16,12 @@ from x402sim.clock import Clock, SkewedClock
 from x402sim.http.bounded import BoundedTransport, Limits
 from x402sim.journal import Journal
 from x402sim.payer.wallet import Wallet
-from x402sim.protocol.messages import BadMessage, decode
 from x402sim.rng import Rng
 from x402sim.spec.needs import Need
 from x402sim.world.chains.backend import ChainBackend
 from x402sim.world.chains.parse import DEFAULT_CHAIN
-from x402sim.world.control.limits import JOURNAL_ANSWER_BYTES, WORLD_ANSWER_BYTES
+from x402sim.world.control.client import ControlClient, ControlError
+from x402sim.world.control.limits import WORLD_ANSWER_BYTES
 from x402sim.world.control.messages import Who, network_of
 from x402sim.world.loop import run_anywhere
 from x402sim.world.stages.stage import OpenStage, Plan
@@ -91,7 +91,8 @@ class Deployment:
         transport = _bounded(replace(self.limits, max_answer_bytes=WORLD_ANSWER_BYTES))
         async with httpx.AsyncClient(
             base_url=root + "/_sim", timeout=TIMEOUT_S, transport=transport
-        ) as control:
+        ) as http:
+            control = ControlClient(http)
             who = await _meet(control, clock, self.url)
             offers, met_s = _offers(who), clock.skew_s
             funded = None if Need.FUNDS in offers else self._funded()
@@ -106,12 +107,12 @@ class Deployment:
                     offers=offers | {Need.FUNDS} if funded else offers,
                     latency_to=plan.latency_to,
                     control=control if who else None,
-                    advance=_advancing(control, clock),
+                    advance=control.advancing(clock),
                     ahead_s=lambda: clock.skew_s if clock.skew_s > met_s else 0.0,
                     to_facilitator=(lambda: _bounded(self.limits)) if who else None,
                     facilitator_url=root + "/facilitator",
                     funded=funded,
-                    remote_journal=_journal_of(control) if who else None,
+                    is_remote=who is not None,
                 )
 
     def _funded(self) -> Wallet | None:
@@ -124,57 +125,20 @@ def _bounded(limits: Limits) -> BoundedTransport:
     return BoundedTransport(httpx.AsyncHTTPTransport(), limits)
 
 
-async def _meet(control: httpx.AsyncClient, clock: SkewedClock, url: str) -> Who | None:
-    """Read the control API's description and set our clock by its; None if there is none."""
+async def _meet(control: ControlClient, clock: SkewedClock, url: str) -> Who | None:
+    """Read the control API's description and set our clock by it; None if there is no such API."""
     try:
-        answer = await control.get("who")
-    except httpx.TransportError as error:
-        raise ConnectionError(f"no answer from {url}: {error}") from error
-    if answer.status_code != 200 or _who(answer) is None:
+        await control.who()
+        asked_s = Clock().now()  # ask again: this time the connection is open already
+        who = await control.who()
+    except ControlError as error:
+        if error.answer is None:
+            raise ConnectionError(f"no answer from {url}: {error.__cause__}") from error
         return None
-    asked_s = Clock().now()  # ask again: this time the connection is open already
-    who = _who(await control.get("who"))
-    if who is not None:
-        clock.skew_s = who.now / 1000 - (asked_s + Clock().now()) / 2
-    return who
-
-
-def _who(answer: httpx.Response) -> Who | None:
-    """Return the description in an answer; None if it is none."""
-    try:
-        who: Who = decode(answer.content, Who)
-    except BadMessage:
-        return None
+    clock.skew_s = who.now / 1000 - (asked_s + Clock().now()) / 2
     return who
 
 
 def _offers(who: Who | None) -> frozenset[Need]:
     """Return the needs that a world meets; names that this version lacks are ignored."""
     return frozenset(need for need in Need if who is not None and need in who.offers)
-
-
-def _advancing(
-    control: httpx.AsyncClient, clock: SkewedClock
-) -> Callable[[float], Coroutine[Any, Any, None]]:
-    """Return the function that advances the world's clock, and ours with it."""
-
-    async def advance(seconds: float) -> None:
-        answer = await control.post("clock/advance", json={"seconds": seconds})
-        answer.raise_for_status()
-        clock.skew_s += seconds
-
-    return advance
-
-
-def _journal_of(control: httpx.AsyncClient) -> Callable[[int], Coroutine[Any, Any, Journal]]:
-    """Return the function that reads the world's journal, from an event's number on."""
-
-    async def journal(since: int) -> Journal:
-        answer = await control.get(
-            "/journal",
-            params={"since": str(since)},
-            extensions={"max_answer_bytes": JOURNAL_ANSWER_BYTES},
-        )
-        return Journal.load(answer.content)
-
-    return journal

@@ -4,6 +4,7 @@ Time is virtual if the chain allows it, else real.
 """
 
 import asyncio
+import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager, closing
@@ -21,6 +22,7 @@ from x402sim.spec.needs import Need
 from x402sim.world.assembly.parts import Parts, build
 from x402sim.world.chains.backend import ChainBackend
 from x402sim.world.control.app import control_app
+from x402sim.world.control.client import ControlClient
 from x402sim.world.loop import VirtualLoop, most_common, run_anywhere, run_virtual
 from x402sim.world.server.running import running
 from x402sim.world.stages.stage import START_S, Door, OpenStage, Plan
@@ -64,7 +66,7 @@ class OwnWorld:
     parts: Parts
     links: Links
     rng: Rng
-    control: httpx.AsyncClient
+    control: ControlClient
 
     async def stage(self, open_door: Callable[[ASGIApp], Awaitable[Door]]) -> OpenStage:
         """Return the stage; payers reach each service through the door to its application."""
@@ -106,46 +108,40 @@ class OwnWorld:
 @asynccontextmanager
 async def world_of_our_own(plan: Plan) -> AsyncIterator[OwnWorld]:
     """Build a world, run it, and close it; its clock is the loop's if that is virtual."""
-    with closing(Journal(file=plan.journal)) as journal:
-        async with _world(plan, journal) as world:
-            yield world
-
-
-@asynccontextmanager
-async def _world(plan: Plan, journal: Journal) -> AsyncIterator[OwnWorld]:
     loop = asyncio.get_running_loop()
     rng = Rng(None if plan.recipe.is_persistent else plan.recipe.seed)
-    if isinstance(loop, VirtualLoop):
-        clock = Clock(lambda: START_S + loop.time())
-        links = Links(clock, journal, loop.turn)
-        loop.newest = lambda: _newest(journal)
-    else:
-        clock = Clock()
-        links = Links(clock, journal)
+    with closing(Journal(file=plan.journal)) as journal:
+        if isinstance(loop, VirtualLoop):
+            clock = Clock(lambda: START_S + loop.time())
+            links = Links(clock, journal, loop.turn)
+            loop.newest = lambda: _newest(journal)
+        else:
+            clock = Clock()
+            links = Links(clock, journal)
 
-    def link(caller: ServiceName, name: Part, app: ASGIApp) -> Link:
-        is_first = caller == plan.recipe.first
-        wire = f"wire to {name}" if is_first else f"wire from {caller} to {name}"
-        return Link(links, caller, name, Asgi(app), plan.latency_to(name), rng.stream(wire))
+        def link(caller: ServiceName, name: Part, app: ASGIApp) -> Link:
+            is_first = caller == plan.recipe.first
+            wire = f"wire to {name}" if is_first else f"wire from {caller} to {name}"
+            return Link(links, caller, name, Asgi(app), plan.latency_to(name), rng.stream(wire))
 
-    parts = build(plan.recipe, clock, link, journal)
-    control = httpx.AsyncClient(
-        transport=Asgi(control_app(parts, None)),
-        base_url="http://control",
-        timeout=None,  # noqa: S113 - in virtual time a timeout would only cost events
-    )
-    async with running(parts):
-        yield OwnWorld(plan, parts, links, rng, control)
+        parts = build(plan.recipe, clock, link, journal)
+        http = httpx.AsyncClient(
+            transport=Asgi(control_app(parts, None)),
+            base_url="http://control",
+            timeout=None,  # noqa: S113 - in virtual time a timeout would only cost events
+        )
+        async with running(parts):
+            yield OwnWorld(plan, parts, links, rng, ControlClient(http, most=sys.maxsize))
 
 
 def _newest(journal: Journal) -> str:
     """Return a sentence about the newest events: who did what, and how often."""
     entries = journal.since(journal.length - NEWEST)
-    counts = Counter(_deed(entry.event) for entry in entries)
+    counts = Counter(_label(entry.event) for entry in entries)
     return f" The last {len(entries)} events: {most_common(counts)}."
 
 
-def _deed(event: Event) -> str:
+def _label(event: Event) -> str:
     if isinstance(event, RequestSent):
         return f"{event.actor} asks {event.to} {event.path}"
     if isinstance(event, AnswerSent):

@@ -9,8 +9,7 @@ from typing import Any, Protocol, TypeVar
 import httpx
 
 from x402sim.clock import Clock
-from x402sim.events import OUTSIDE, Part, ServiceName
-from x402sim.journal import Journal
+from x402sim.events import OUTSIDE, Part, ServiceName, StoryEvent
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.networks import Network
 from x402sim.rng import Rng
@@ -19,6 +18,7 @@ from x402sim.text.suggest import unknown
 from x402sim.world.assembly.parts import Parts
 from x402sim.world.assembly.recipe import Recipe
 from x402sim.world.chains.backend import ChainBackend
+from x402sim.world.control.client import ControlClient
 from x402sim.world.transport.latency import Latency, constant
 from x402sim.world.transport.link import Link, Links
 
@@ -64,8 +64,8 @@ class OpenStage:
     offers: frozenset[Need]
     latency_to: Callable[[ServiceName], Latency]
     """Returns the latency of messages to a service."""
-    control: httpx.AsyncClient | None
-    """A client of the control API; None without one."""
+    control: ControlClient | None
+    """The client of the control API; None without one."""
     advance: Callable[[float], Awaitable[None]]
     """Advances the world's time by a number of seconds."""
     ahead_s: Callable[[], float] = lambda: 0.0
@@ -82,8 +82,10 @@ class OpenStage:
     facilitator_url: str = ""
     funded: Wallet | None = None
     """The only wallet with tokens, if the control API cannot fund payers."""
-    remote_journal: Callable[[int], Awaitable[Journal]] | None = None
-    """Reads a remote world's journal, from an event's number on."""
+    clients: list[httpx.AsyncClient] = field(default_factory=list)
+    """The clients that were made, to be closed at the end."""
+    is_remote: bool = False
+    """Whether the world has a journal of its own, which its control API answers."""
 
     def client(self, caller: str, to: Part = "service") -> httpx.AsyncClient:
         """Return a caller's HTTP client for a service or the facilitator.
@@ -100,7 +102,13 @@ class OpenStage:
             make, url = self.to_facilitator, self.facilitator_url
         stream = self.rng.stream(f"wire from {caller} to {to}")
         link = Link(self.links, caller, to, make(), self.latency_to(to), stream)
-        return httpx.AsyncClient(transport=link, base_url=url, timeout=PAYER_TIMEOUT_S)
+        http = httpx.AsyncClient(transport=link, base_url=url, timeout=PAYER_TIMEOUT_S)
+        self.clients.append(http)
+        return http
+
+    def record(self, event: StoryEvent) -> None:
+        """Write an event of the story to the journal."""
+        self.links.journal.record(self.clock.now_ms(), event)
 
     def wallet(self, name: str) -> Wallet:
         """Return the wallet of the payer with this name."""

@@ -1,4 +1,4 @@
-"""What did a service answer to a payer of a story?"""
+"""The answer of a service to a payer of a story."""
 
 from dataclasses import dataclass
 from typing import Any

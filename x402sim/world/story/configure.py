@@ -1,15 +1,12 @@
-"""Which services, facilitators and explorer does a world have? Read from its options."""
+"""Reads the services and facilitators of a world from its options."""
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
-from typing import TypeVar, cast
+from typing import TypeVar
 
 from x402sim.events import MOST_SERVICES, OUTSIDE
-from x402sim.explorer.settings import ExplorerSettings
 from x402sim.facilitator.settings import FacilitatorSettings
 from x402sim.service.settings import Settings
-from x402sim.spec.decisions import Decisions
 from x402sim.text.suggest import unknown
 from x402sim.world.stages.stage import Stage
 
@@ -27,82 +24,58 @@ def require_own_world(stage: Stage, options: Mapping[str, object]) -> None:
             raise ValueError(f"{option}: {stage.name} has its own, which cannot be set here")
 
 
-def services_of(
-    service: Settings | None,
-    services: Mapping[str, Settings] | None,
-    decisions: Decisions | None,
-) -> dict[str, Settings]:
-    """Return the settings of each service by name; `decisions` are those of each without any.
-
-    Raises `ValueError` for options that exclude each other, a name, or a number of services.
-    """
-    given = _by_name(("service", "services"), service, services, Settings())
-    for name in given:
+def services_of(given: Settings | Mapping[str, Settings] | None) -> dict[str, Settings]:
+    """Return the settings of each service by name; raises `ValueError` for a name or a number."""
+    services = _by_name("service", given, Settings())
+    for name in services:
         if not _SERVICE_NAME.fullmatch(name) or name in _TAKEN:
             raise ValueError(
-                f"services: {name!r} is no name for a service: expected up to 40 letters, digits, "
+                f"service: {name!r} is no name for a service: expected up to 40 letters, digits, "
                 f"spaces, '_', '.' and '-', and none of {', '.join(sorted(_TAKEN))}"
             )
-    if decisions is None:
-        return given
-    for name, settings in given.items():
-        if settings.decisions not in (Decisions(), decisions):
-            raise ValueError(f"decisions: the settings of {name!r} have others")
-    return {name: replace(settings, decisions=decisions) for name, settings in given.items()}
+    return services
 
 
 def facilitators_of(
-    facilitator: FacilitatorSettings | None,
-    facilitators: Mapping[str, FacilitatorSettings] | None,
+    given: FacilitatorSettings | Mapping[str, FacilitatorSettings] | None,
     services: Mapping[str, Settings],
 ) -> dict[str, FacilitatorSettings]:
     """Return the settings of each facilitator by name.
 
-    Raises `ValueError` for options that exclude each other, a name, or a service with another
-    facilitator.
+    Raises `ValueError` for a name, or a service with a facilitator that is not there.
     """
-    options = ("facilitator", "facilitators")
-    given = _by_name(options, facilitator, facilitators, FacilitatorSettings())
-    for name in given:
+    facilitators = _by_name("facilitator", given, FacilitatorSettings())
+    for name in facilitators:
         is_free = name == "facilitator" or name not in {*_TAKEN, *services}
         if not _FACILITATOR_NAME.fullmatch(name) or not is_free:
             raise ValueError(
-                f"facilitators: {name!r} is no name for a facilitator: expected up to 40 small "
+                f"facilitator: {name!r} is no name for a facilitator: expected up to 40 small "
                 "letters, digits and '-', and not the name of another part"
             )
     for name, settings in services.items():
-        if settings.facilitator is not None and settings.facilitator not in given:
-            hint = unknown("facilitator", settings.facilitator, given)
+        if settings.facilitator is not None and settings.facilitator not in facilitators:
+            hint = unknown("facilitator", settings.facilitator, facilitators)
             raise ValueError(f"the settings of {name!r}: {hint}")
-    return given
-
-
-def explorer_of(explorer: ExplorerSettings | None, lag_s: float) -> ExplorerSettings:
-    """Return the settings of the explorer; raises `ValueError` for two lags."""
-    if explorer is None:
-        return ExplorerSettings(lag_s=lag_s)
-    if not isinstance(cast(object, explorer), ExplorerSettings):
-        raise ValueError(f"explorer: expected ExplorerSettings, got {explorer!r}")
-    if lag_s:
-        raise ValueError("give `explorer_lag_s` or `explorer`, not both")
-    return explorer
+    return facilitators
 
 
 def _by_name(
-    options: tuple[str, str],
-    one: Options | None,
-    several: Mapping[str, Options] | None,
-    default: Options,
+    option: str, given: Options | Mapping[str, Options] | None, default: Options
 ) -> dict[str, Options]:
-    """Return what an option for one part, or an option for several by name, gives."""
-    single, plural = options
-    if one is not None and several is not None:
-        raise ValueError(f"give `{single}` or `{plural}`, not both")
-    given = {single: default if one is None else one} if several is None else dict(several)
+    """Return the settings of the parts of a kind by name, or of the one part by the option's."""
+    if not isinstance(given, Mapping):
+        one = default if given is None else given
+        require(option, one, type(default))
+        return {option: one}
     if not 1 <= len(given) <= MOST_SERVICES:
-        raise ValueError(f"{plural}: expected 1 to {MOST_SERVICES} by name, got {len(given)}")
+        raise ValueError(f"{option}: expected 1 to {MOST_SERVICES} by name, got {len(given)}")
     for name, settings in given.items():
-        if not isinstance(cast(object, settings), type(default)):
-            option = single if several is None else f"{plural}[{name!r}]"
-            raise ValueError(f"{option}: expected {type(default).__name__}, got {settings!r}")
-    return given
+        require(f"{option}[{name!r}]", settings, type(default))
+    return dict(given)
+
+
+def require(option: str, value: object, *kinds: type) -> None:
+    """Raise `ValueError` unless the option is of one of these types; True is no number."""
+    if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
+        wanted = " or ".join("None" if kind is type(None) else kind.__name__ for kind in kinds)
+        raise ValueError(f"{option}: expected {wanted}, got {value!r}")

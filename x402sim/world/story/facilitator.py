@@ -1,4 +1,4 @@
-"""How does a story ask the facilitator, as a service does?"""
+"""Asks the facilitator for a story, as a service does."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Which coroutines did a story forget to await? `world.fault(...)` alone injects no fault.
+"""Finds the coroutines that a story forgot to await: `world.fault(...)` alone injects no fault.
 
 Python finds out when it discards such a coroutine, and calls a function of `warnings`, by name.
 That function is wrapped, once; outside of a story it does what it always did. A warning would not

@@ -20,22 +20,22 @@ from x402sim.payer.policies import PayerPolicy
 from x402sim.payer.session import SessionAuth
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import checksum, parse_address, to_hex
-from x402sim.protocol.messages import Agent
 from x402sim.protocol.networks import Network
 from x402sim.rng import Stream
 from x402sim.text.printable import described
 from x402sim.world.control.messages import Sent, Transfer
-from x402sim.world.population import group
-from x402sim.world.population.arrivals import Arrivals
-from x402sim.world.population.behaviours import Behaviour, Buy
-from x402sim.world.population.group import Population
 from x402sim.world.stages.stage import OpenStage
-from x402sim.world.story import answers, control_api, market, serialize
-from x402sim.world.story.before import Before
+from x402sim.world.story import market, serialize
+from x402sim.world.story.answers import Answer
+from x402sim.world.story.arrivals import Arrivals
+from x402sim.world.story.behaviours import Behaviour, Buy
 from x402sim.world.story.clause_ids import require_clause
 from x402sim.world.story.facilitator import asked_as_a_service
 from x402sim.world.story.orders import Account
 from x402sim.world.story.payer import Payer
+from x402sim.world.story.payer_client import PayerClient
+from x402sim.world.story.population import Population, play_population
+from x402sim.world.story.start_state import StartState
 from x402sim.world.transport.faults import Fault, FaultRule, When
 
 
@@ -45,24 +45,23 @@ class LiveWorld:
     `network` is the network whose token pays, `stage` the open stage.
     """
 
-    def __init__(self, stage: OpenStage, network: Network, before: Before) -> None:
-        self.stage, self.network, self.before = stage, network, before
+    def __init__(self, stage: OpenStage, network: Network, start_state: StartState) -> None:
+        self.stage, self.network, self.start_state = stage, network, start_state
         self.last_exchange = 0
         """The number of the newest exchange, which checks refer to by default."""
-        self._clients: list[httpx.AsyncClient] = []
         self._names: set[str] = set()
 
     @classmethod
     async def on(cls, stage: OpenStage, network: Network) -> "LiveWorld":
         """Return the live world on an open stage; transfers and earnings count from now."""
         control = stage.control
-        others = market.merchants(stage).values()
-        before = await Before.seen_by(control, others) if control else Before()
-        return cls(stage, network, before)
+        others = market.other_merchants(stage).values()
+        start_state = await StartState.seen_by(control, others) if control else StartState()
+        return cls(stage, network, start_state)
 
     async def close(self) -> None:
         """Close the payers' connections."""
-        for client in self._clients:
+        for client in self.stage.clients:
             await client.aclose()
 
     # --- who is there, and what time it is -------------------------------------------
@@ -75,12 +74,7 @@ class LiveWorld:
     @property
     def merchant(self) -> str:
         """The merchant's address (2.1/pay-to), of the first service."""
-        return str(self.before.pay_to)
-
-    @property
-    def merchants(self) -> dict[events.ServiceName, str]:
-        """The merchant's address of each service."""
-        return {self.stage.first: self.merchant} | market.merchants(self.stage)
+        return str(self.start_state.pay_to)
 
     def rng(self, name: str) -> Stream:
         """Return a random stream for the story, seeded with the world's seed and `name`."""
@@ -108,12 +102,12 @@ class LiveWorld:
         if wallet == "smart":
             made = await self._control("POST", "wallet", {"owner": held.address})
             held = held.of_contract(made["address"])
-        self.record(events.PayerJoined(name=name, address=held.address))
+        self.stage.record(events.PayerJoined(name=name, address=held.address))
         if balance is not None and self._can_fund:
             await self.fund(held.address, balance)
         if policy is not None:
             self.note("policy", payer=name, policy=repr(policy))
-        return Payer(self, name, held, self.connect(name), Account(policy or PayerPolicy()))
+        return Payer(self, name, held, self.stage.client(name), Account(policy or PayerPolicy()))
 
     async def population(
         self,
@@ -138,7 +132,7 @@ class LiveWorld:
 
         A visit that raises `PaymentFailed` is given up; any other exception fails the story.
         """
-        return await group.play(
+        return await play_population(
             self,
             name,
             lambda each: self.payer(each, balance=balance, policy=policy),
@@ -167,35 +161,31 @@ class LiveWorld:
         """The names of the services; payers use the first unless they are sent to another."""
         return self.stage.first, *self.stage.others
 
-    async def agents(self, service: events.ServiceName = "service") -> list[Agent]:
-        """Return the agents that a service lists, with prices and reputations (4.3/list)."""
-        return await market.agents(self.stage, service)
-
-    def client(self, payer: Payer, auth: PaymentAuth | SessionAuth) -> httpx.AsyncClient:
-        """Return an httpx client of a payer that pays with `auth`."""
-        http = self.connect(payer.name)
-        http.auth = auth
+    def client(
+        self,
+        payer: PayerClient,
+        auth: PaymentAuth | SessionAuth | None = None,
+        *,
+        to: events.ServiceName = "service",
+    ) -> httpx.AsyncClient:
+        """Return an httpx client of a payer to a service; with `auth` it pays by itself."""
+        http = self.stage.client(payer.name, to)
+        if auth is not None:
+            http.auth = auth
         return http
 
-    def connect(self, name: str, to: events.ServiceName = "service") -> httpx.AsyncClient:
-        """Return a payer's HTTP client of a service."""
-        http = self.stage.client(name, to)
-        self._clients.append(http)
-        return http
-
-    async def advance(self, seconds: float) -> None:
+    async def advance(self, seconds: float = 0.0, *, until_s: float | None = None) -> None:
         """Advance time (needs "clock"); timers, sweeps and blocks run as they fall due.
 
-        Raises `ValueError` for a time that is negative or not finite.
+        `until_s` is a moment in Unix seconds instead; if it is past, no time goes by. Raises
+        `ValueError` for a time that is negative or not finite.
         """
+        if until_s is not None:
+            seconds = max(0.0, until_s - self.clock.now())
         if not 0 <= seconds < math.inf:
             raise ValueError(f"time advances by a finite number of seconds, not by {seconds}")
-        self.record(events.TimeAdvanced(seconds=seconds))
+        self.stage.record(events.TimeAdvanced(seconds=seconds))
         await self.stage.advance(seconds)
-
-    async def until(self, at_s: float) -> None:
-        """Advance time to `at_s`, in Unix seconds (needs "clock"); a past time has no effect."""
-        await self.advance(max(0.0, at_s - self.clock.now()))
 
     # --- what goes wrong -------------------------------------------------------------
 
@@ -209,7 +199,7 @@ class LiveWorld:
         victim lacks (with `when`, `ValueError`).
         """
         if isinstance(fault, Fault):
-            self.record(events.FaultInjected(**msgspec.to_builtins(fault)))
+            self.stage.record(events.FaultInjected(**msgspec.to_builtins(fault)))
         if isinstance(fault, Fault) and when is None:
             await self._control("POST", "faults", msgspec.to_builtins(fault))
         elif self.stage.parts is None:
@@ -231,7 +221,7 @@ class LiveWorld:
         Services and facilitators with names have clocks of their own. Raises `ValueError`.
         """
         market.require_clock(self.stage, actor)
-        self.record(events.ClockSkewed(victim=actor, seconds=seconds))
+        self.stage.record(events.ClockSkewed(victim=actor, seconds=seconds))
         if actor in get_args(events.Skewable):
             await self._control("POST", "clock/skew", {"actor": actor, "seconds": seconds})
         elif self.stage.parts is not None:
@@ -239,13 +229,13 @@ class LiveWorld:
 
     async def explorer_lag(self, seconds: float) -> None:
         """Show each block in the explorer `seconds` late (needs "faults")."""
-        self.record(events.ExplorerLagged(seconds=seconds))
+        self.stage.record(events.ExplorerLagged(seconds=seconds))
         await self._control("POST", "explorer/lag", {"seconds": seconds})
 
     async def crash(self, victim: events.ServiceName = "service") -> None:
         """Kill a service; returns when it has restarted on its database, 1 second later."""
         victim = self.stage.first if victim == "service" else victim
-        self.record(events.ServiceCrashed(victim=victim))
+        self.stage.record(events.ServiceCrashed(victim=victim))
         if victim == self.stage.first:
             await self._control("POST", "crash")
         else:
@@ -259,7 +249,7 @@ class LiveWorld:
 
     async def mining(self, automine: bool) -> None:
         """Mine each transaction immediately, or only on demand (needs "control chain")."""
-        self.record(events.MiningSwitched(automine=automine))
+        self.stage.record(events.MiningSwitched(automine=automine))
         await self._control("POST", "mining", {"automine": automine})
 
     async def mine(self, blocks: int = 1) -> None:
@@ -268,27 +258,24 @@ class LiveWorld:
 
     async def reorg(self, depth: int, drop: list[str] | None = None) -> None:
         """Replace the newest `depth` blocks, without the transactions in `drop` (hashes)."""
-        self.record(events.ChainReorganised(depth=depth))
+        self.stage.record(events.ChainReorganised(depth=depth))
         await self._control("POST", "reorg", {"depth": depth, "drop": drop or []})
 
     async def drop_waiting(self) -> None:
         """Drop every transaction from the mempool (needs "control chain")."""
-        self.record(events.MempoolDropped())
+        self.stage.record(events.MempoolDropped())
         await self._control("POST", "drop")
 
     async def force_revert(self, calls: int = 1) -> None:
         """Make the next calls of the token revert when mined."""
-        self.record(events.RevertsForced(calls=calls))
+        self.stage.record(events.RevertsForced(calls=calls))
         await self._control("POST", "force-revert", {"calls": calls})
 
     async def transact(self, sender: str, data: str) -> Sent:
         """Send a call of the token from any account; return its result."""
         call = {"from": sender, "to": checksum(self.network.asset), "data": data}
-        return msgspec.convert(await self._control("POST", "send", call), Sent)
-
-    async def token_owner(self, data: str) -> Sent:
-        """Send a call of the token from its owner, who may pause it and blacklist accounts."""
-        return await self.transact(str(self.before.token_owner), data)
+        sent: Sent = await self._control("POST", "send", call, Sent)
+        return sent
 
     def paused(self) -> AbstractAsyncContextManager[None]:
         """Pause the token for the length of a `with` block (needs "fiat token")."""
@@ -302,11 +289,12 @@ class LiveWorld:
 
     @asynccontextmanager
     async def _between(self, on: bytes, off: bytes) -> AsyncIterator[None]:
-        await self.token_owner(to_hex(on))
+        owner = str(self.start_state.token_owner)
+        await self.transact(owner, to_hex(on))
         try:
             yield
         finally:
-            await self.token_owner(to_hex(off))
+            await self.transact(owner, to_hex(off))
 
     async def run_indexer(self, of: events.ServiceName = "service") -> dict[str, Any]:
         """Run the payment indexer of a service now; return its counts."""
@@ -319,7 +307,7 @@ class LiveWorld:
         self,
         verb: str,
         payer: Payer,
-        required: answers.Answer,
+        required: Answer,
         header: str,
         *,
         requirements: dict[str, Any] | None = None,
@@ -347,22 +335,22 @@ class LiveWorld:
         With a service's name, only its merchant. Services that share one share its earnings.
         Raises `ValueError` for the name of no service.
         """
-        of = sorted(market.accounts(self.stage, self.merchants, service))
-        before = self.before.held_base
+        of = sorted(market.accounts(self.stage, self.merchant, service))
+        before = self.start_state.held_base
         return sum([await self.balance(each) - before.get(each, 0) for each in of])
 
     async def transfers(
         self, sender: Payer | None = None, *, to: Payer | None = None
     ) -> list[Transfer]:
         """Return the transfers since the story began, without mints; of one payer if given."""
-        found = msgspec.convert(await self._control("GET", "transfers"), list[Transfer])
+        found = await self._control("GET", "transfers", kind=list[Transfer])
         payer, payee = (None if each is None else each.address for each in (sender, to))
-        return self.before.since(found, sender=payer, to=payee)
+        return self.start_state.since(found, sender=payer, to=payee)
 
     # --- what must hold --------------------------------------------------------------
 
     def expect(
-        self, actual: Any, expected: Any, clause: str, *, about: answers.Answer | None = None
+        self, actual: Any, expected: Any, clause: str, *, about: Answer | None = None
     ) -> None:
         """Check that `actual` equals `expected`, as the clause demands, and record the result.
 
@@ -379,7 +367,7 @@ class LiveWorld:
 
         Raises `TypeError` for data that JSON cannot hold.
         """
-        self.record(events.Note(name=name, data=msgspec.to_builtins(data)))
+        self.stage.record(events.Note(name=name, data=msgspec.to_builtins(data)))
 
     def report_broken(self, clause: str, expected: str, actual: str) -> None:
         """Record a broken invariant as a failed check."""
@@ -387,14 +375,12 @@ class LiveWorld:
         self._check(clause, False, self.last_exchange, values)
 
     def _check(self, clause: str, ok: bool, exchange: int, values: dict[str, Any]) -> None:
-        """Record a check; the exchange 0 is none."""
-        self.record(events.Check(clause=clause, ok=ok, exchange=exchange or None, **values))
+        """Record a check; exchange 0 means no exchange."""
+        self.stage.record(events.Check(clause=clause, ok=ok, exchange=exchange or None, **values))
 
     # --- the control API -----------------------------------------------------------
 
-    async def _control(self, method: str, path: str, body: Any = None) -> Any:
-        return await control_api.asked(self.stage, method, path, body)
-
-    def record(self, event: events.StoryEvent) -> None:
-        """Write an event of the story to the journal."""
-        self.stage.links.journal.record(self.stage.clock.now_ms(), event)
+    async def _control(self, method: str, path: str, body: Any = None, kind: Any = Any) -> Any:
+        if self.stage.control is None:
+            raise RuntimeError(f"{self.stage.base_url} has no control API, which {path!r} needs")
+        return await self.stage.control.request(method, path, body, kind)

@@ -1,20 +1,16 @@
-"""Who sells in a world? The parts by name, and the agents that each service lists."""
+"""The parts of a world by name, its merchants, and what a story does to one service of several."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from typing import Any, get_args
 
 import msgspec
 
 from x402sim import events
 from x402sim.protocol.crypto import checksum
-from x402sim.protocol.messages import Agent, AgentList, decode
 from x402sim.service import indexer
 from x402sim.text.suggest import unknown
 from x402sim.world.assembly.process import Process
 from x402sim.world.stages.stage import OpenStage
-
-VISITOR = "visitor"
-"""Who asks for the agents of a service, if the story does."""
 
 
 def parts_of(stage: OpenStage) -> frozenset[events.Part]:
@@ -32,26 +28,24 @@ def require_new(stage: OpenStage, payers: Collection[str], name: str) -> None:
         raise ValueError(f"there is a part named {name!r}: give the payer another name")
 
 
-async def agents(stage: OpenStage, service: events.ServiceName) -> list[Agent]:
-    """Ask a service for its agents (4.3/list); raises `BadMessage` for another answer."""
-    async with stage.client(VISITOR, service) as http:
-        answer = await http.get("/api/agents")
-    listed: AgentList = decode(answer.content, AgentList)
-    return listed.agents
-
-
-def merchants(stage: OpenStage) -> dict[events.ServiceName, str]:
+def other_merchants(stage: OpenStage) -> dict[events.ServiceName, str]:
     """Return the merchant's address of each service but the first."""
     services = stage.parts.services if stage.parts else {}
     return {name: checksum(services[name].process.service.setup.pay_to) for name in stage.others}
 
 
-def accounts(stage: OpenStage, merchants: Mapping[str, str], service: str | None) -> frozenset[str]:
+def merchants(stage: OpenStage, first: str) -> dict[events.ServiceName, str]:
+    """Return the merchant's address of each service, given that of the first."""
+    return {stage.first: first} | other_merchants(stage)
+
+
+def accounts(stage: OpenStage, first: str, service: str | None) -> frozenset[str]:
     """Return the addresses of all merchants, or of one service's; raises `ValueError`."""
+    found = merchants(stage, first)
     name = stage.first if service == "service" else service
-    if name is not None and name not in merchants:
-        raise ValueError(unknown("service", name, merchants))
-    return frozenset(merchants.values() if name is None else [merchants[name]])
+    if name is not None and name not in found:
+        raise ValueError(unknown("service", name, found))
+    return frozenset(found.values() if name is None else [found[name]])
 
 
 def require_clock(stage: OpenStage, actor: events.Part) -> None:

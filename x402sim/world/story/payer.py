@@ -37,7 +37,7 @@ class Payer(PayerClient):
         """Return this payer at another service of the world: `await alice.at(other).ask()`."""
         there = self._elsewhere.get(service)
         if there is None:
-            http = self.world.connect(self.name, service)
+            http = self.world.client(self, to=service)
             there = Payer(self.world, self.name, self.wallet, http, self._account)
             there._elsewhere = self._elsewhere
             self._elsewhere[service] = there

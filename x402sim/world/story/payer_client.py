@@ -60,7 +60,7 @@ class PayerWorld(Protocol):
     def rng(self, name: str) -> Stream:
         """Return a random stream for the story."""
 
-    def connect(self, name: str, to: ServiceName = "service") -> httpx.AsyncClient:
+    def client(self, payer: "PayerClient", *, to: ServiceName = "service") -> httpx.AsyncClient:
         """Return a payer's HTTP client of a service."""
 
 

@@ -11,7 +11,7 @@ from x402sim.world.story.forgotten import ForgottenAwait, forgotten_awaits
 from x402sim.world.story.idle_timeout import IdleTimeout
 from x402sim.world.story.invariants import Invariants
 from x402sim.world.story.live import LiveWorld
-from x402sim.world.story.market import parts_of
+from x402sim.world.story.market import merchants, parts_of
 from x402sim.world.story.scenario import Scenario, file_of, place_of, source_of
 
 
@@ -37,14 +37,14 @@ async def play_on(live: LiveWorld, scenario: Scenario, description: Description)
     _begin(live, scenario, description)
     outcome, reason = await _outcome(live, scenario, description)
     stage = live.stage
-    if stage.remote_journal is not None:
-        stage.links.journal.merge(await stage.remote_journal(live.before.journal))
-    live.record(events.End(outcome=outcome, reason=reason))
+    if stage.is_remote and stage.control is not None:
+        stage.links.journal.merge(await stage.control.journal(live.start_state.journal))
+    live.stage.record(events.End(outcome=outcome, reason=reason))
 
 
 def _begin(live: LiveWorld, scenario: Scenario, description: Description) -> None:
     network, source = live.network, source_of(scenario)
-    live.record(
+    live.stage.record(
         events.Begin(
             scenario=scenario.name,
             title=scenario.title,
@@ -55,14 +55,14 @@ def _begin(live: LiveWorld, scenario: Scenario, description: Description) -> Non
             symbol=network.token_symbol,
             chain=description.chain,
             options=description.options,
-            merchant=live.before.pay_to,
-            token_owner=live.before.token_owner,
+            merchant=live.start_state.pay_to,
+            token_owner=live.start_state.token_owner,
             source=None if source == scenario.name else source,
         )
     )
     if live.stage.others:
-        for name, merchant in live.merchants.items():
-            live.record(events.ServiceJoined(name=name, merchant=merchant))
+        for name, merchant in merchants(live.stage, live.merchant).items():
+            live.stage.record(events.ServiceJoined(name=name, merchant=merchant))
 
 
 async def _outcome(
@@ -101,7 +101,7 @@ async def _error(live: LiveWorld, scenario: Scenario, *, has_invariants: bool) -
         if forgotten:
             raise ForgottenAwait("; ".join(forgotten))
     except Exception as error:  # noqa: BLE001 - whatever the story raises is its outcome
-        live.record(events.StoryRaised(trace=tracebacks.lines(error, skip=__file__)))
+        live.stage.record(events.StoryRaised(trace=tracebacks.lines(error, skip=__file__)))
         return tracebacks.summary(error)
     finally:
         if stage.control is not None:

@@ -35,11 +35,7 @@ def _python(value: Any) -> str:
             return name
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{key!r}: {_python(each)}" for key, each in value.items()) + "}"
-    return (
-        _changed(value)
-        if isinstance(value, Decisions | ExplorerSettings | FacilitatorSettings | Settings)
-        else described(value)
-    )
+    return _changed(value) if isinstance(value, Configuration) else described(value)
 
 
 def _changed(value: Configuration) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations  # so that help(World) shows short names of types
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,6 @@ from x402sim.facilitator.settings import FacilitatorSettings
 from x402sim.protocol.networks import TESTNET, Network
 from x402sim.report.run import Run, finished
 from x402sim.service.settings import Settings
-from x402sim.spec.decisions import Decisions
 from x402sim.text.suggest import unknown
 from x402sim.world.assembly.recipe import Recipe
 from x402sim.world.chains.backend import ChainBackend
@@ -25,15 +24,15 @@ from x402sim.world.stages.parse import parse_stage
 from x402sim.world.stages.stage import OpenStage, Plan, Stage
 from x402sim.world.story import serialize
 from x402sim.world.story.configure import (
-    explorer_of,
     facilitators_of,
+    require,
     require_own_world,
     services_of,
 )
 from x402sim.world.story.live import LiveWorld
 from x402sim.world.story.play import Description, play_on
-from x402sim.world.story.quiet import quiet_service
 from x402sim.world.story.scenario import Scenario, Story, find, scenario_of
+from x402sim.world.story.silence import warnings_silenced
 from x402sim.world.transport.latency import LatencySpec, latency_of
 
 log = logging.getLogger("x402sim")
@@ -69,24 +68,14 @@ class World:
         The first block comes at a time drawn from the seed. Objects: `FixedBlocks(5, phase=0)`,
         `JitteredBlocks(5, 0.2)`, `PoissonBlocks(5)`.
     explorer
-        `ExplorerSettings` of the explorer.
-    explorer_lag_s
-        Seconds after its time until the explorer shows a block; short for
-        `explorer=ExplorerSettings(lag_s=...)`.
+        `ExplorerSettings` of the explorer, such as `ExplorerSettings(lag_s=20)`.
     service
-        `Settings` of the service: its price, intervals, limits, policies and decisions.
-    services
-        Several services: `Settings` by name, 1 to 20, each with a merchant, a server wallet and a
-        database of its own. Payers use the first unless they are sent to another
-        (`payer.at(name)`).
+        `Settings` of the service: its price, intervals, limits, policies and decisions. Or of
+        several services by name, 1 to 20, each with a merchant, a server wallet and a database of
+        its own. Payers use the first unless they are sent to another (`payer.at(name)`).
     facilitator
-        `FacilitatorSettings` of the facilitator.
-    facilitators
-        Several facilitators: `FacilitatorSettings` by name, each with an account of its own.
-        `Settings(facilitator=name)` chooses one; services use the first by default.
-    decisions
-        Other choices where the specification is silent, as a `Decisions` object, of every
-        service; short for the same field of `Settings`.
+        `FacilitatorSettings` of the facilitator. Or of several by name, each with an account of its
+        own: `Settings(facilitator=name)` chooses one, and services use the first by default.
     network
         `TESTNET` (the default), `MAINNET`, or a `Network` of your own. With a URL as stage, the
         network is the one that the control API of the service reports; `play` raises `ValueError`
@@ -122,58 +111,57 @@ class World:
         chain: ChainBackend | str = DEFAULT_CHAIN,
         latency: Mapping[str, LatencySpec] | None = None,
         block_time_s: float | BlockTimes | None = None,
-        explorer_lag_s: float = 0.0,
-        service: Settings | None = None,
-        services: Mapping[str, Settings] | None = None,
-        facilitator: FacilitatorSettings | None = None,
-        facilitators: Mapping[str, FacilitatorSettings] | None = None,
+        service: Settings | Mapping[str, Settings] | None = None,
+        facilitator: FacilitatorSettings | Mapping[str, FacilitatorSettings] | None = None,
         explorer: ExplorerSettings | None = None,
-        decisions: Decisions | None = None,
         network: Network | None = None,
         without: tuple[tuple[str, str], ...] = (),
         invariants: bool = True,
         journal: str | Path | None = None,
     ) -> None:
-        _require("seed", seed, int)
-        _require("explorer_lag_s", explorer_lag_s, int, float)
-        _require("decisions", decisions, Decisions, type(None))
-        _require("network", network, Network, type(None))
-        _require("invariants", invariants, bool)
-        _require("journal", journal, str, Path, type(None))
+        require("seed", seed, int)
+        require("explorer", explorer, ExplorerSettings, type(None))
+        require("network", network, Network, type(None))
+        require("invariants", invariants, bool)
+        require("journal", journal, str, Path, type(None))
         _require_ndjson(journal)
         self.seed, self.on = seed, parse_stage(on) if isinstance(on, str) else on
         self.chain = parse_chain(chain) if isinstance(chain, str) else chain
         self.on.require(self.chain)
-        configured: dict[str, Any] = {
-            "service": service, "services": services, "explorer": explorer,
-            "facilitator": facilitator, "facilitators": facilitators,
-        }  # fmt: skip
+        configured = {"service": service, "facilitator": facilitator, "explorer": explorer}
         require_own_world(self.on, configured)
-        sellers = services_of(service, services, decisions)
-        desks = facilitators_of(facilitator, facilitators, sellers)
+        services = services_of(service)
+        facilitators = facilitators_of(facilitator, services)
         self._plan = Plan(
             recipe=Recipe(
                 network=network or TESTNET,
                 seed=seed,
-                services=sellers,
-                facilitators=desks,
-                explorer=explorer_of(explorer, explorer_lag_s),
+                services=services,
+                facilitators=facilitators,
+                explorer=explorer or ExplorerSettings(),
                 chain=self.chain,
                 block_time_s=_blocks(block_time_s),
                 without=without,
                 spill=journal is not None,
             ),
             journal=None if journal is None else Path(journal),
-            latency=_latencies(latency or {}, (*RECEIVERS, *sellers, *desks)),
+            latency=_latencies(latency or {}, (*RECEIVERS, *services, *facilitators)),
         )
-        self._options = serialize.options(
+        options = serialize.options(
             latency=dict(latency or {}),
-            **{"block_time_s": block_time_s, "explorer_lag_s": explorer_lag_s, **configured},
-            decisions=decisions,
+            block_time_s=block_time_s,
+            **configured,
             network=None if network == TESTNET else network,
             without=without,
         )
-        self._network, self._has_invariants = network, invariants
+        self._description = Description(
+            seed=seed,
+            on=self.on.name,
+            chain=None if self.chain == DEFAULT_CHAIN else self.chain.name,
+            options=options,
+            has_invariants=invariants,
+        )
+        self._network = network
 
     def play(self, story: Scenario | Story | str) -> Run:
         """Play a scenario, the shipped scenario of this name, or any `async def story(world)`.
@@ -192,27 +180,15 @@ class World:
 
     async def _play(self, scenario: Scenario) -> Run:
         elapsed = stopwatch()
-        with quiet_service():
-            return await self._played(scenario, elapsed)
-
-    async def _played(self, scenario: Scenario, elapsed: Callable[[], float]) -> Run:
-        async with self.on.open(self._plan) as stage:
-            live = await LiveWorld.on(stage, self._network_on(stage))
-            try:
-                await play_on(live, scenario, self._description())
-                journal, ahead_s = stage.links.journal, stage.ahead_s()
-                return Run(journal=journal, on=self.on.name, real_s=elapsed(), ahead_s=ahead_s)
-            finally:
-                await live.close()
-
-    def _description(self) -> Description:
-        return Description(
-            seed=self.seed,
-            on=self.on.name,
-            chain=None if self.chain == DEFAULT_CHAIN else self.chain.name,
-            options=self._options,
-            has_invariants=self._has_invariants,
-        )
+        with warnings_silenced():
+            async with self.on.open(self._plan) as stage:
+                live = await LiveWorld.on(stage, self._network_on(stage))
+                try:
+                    await play_on(live, scenario, self._description)
+                    journal, ahead_s = stage.links.journal, stage.ahead_s()
+                    return Run(journal=journal, on=self.on.name, real_s=elapsed(), ahead_s=ahead_s)
+                finally:
+                    await live.close()
 
     def _network_on(self, stage: OpenStage) -> Network:
         """Return the network of the world on a stage; raises `ValueError` if another was chosen."""
@@ -224,13 +200,6 @@ class World:
                 f"{self.on.name} is on {theirs.name}, not on {ours.name}; leave `network` out"
             )
         return theirs
-
-
-def _require(option: str, value: object, *kinds: type) -> None:
-    """Raise `ValueError` unless the option is of one of these types; True is no number."""
-    if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
-        wanted = " or ".join("None" if kind is type(None) else kind.__name__ for kind in kinds)
-        raise ValueError(f"{option}: expected {wanted}, got {value!r}")
 
 
 def _require_ndjson(journal: str | Path | None) -> None:

@@ -1,4 +1,4 @@
-"""How is a population played? Its payers join, and each visit runs a behaviour in its own task."""
+"""Plays a population: its payers join, and each visit runs a behaviour in a task of its own."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
@@ -9,8 +9,8 @@ from typing import Protocol
 from x402sim.clock import Clock
 from x402sim.payer.errors import PaymentFailed, SpendingCapExceeded
 from x402sim.rng import Stream
-from x402sim.world.population.arrivals import Arrivals
-from x402sim.world.population.behaviours import Behaviour
+from x402sim.world.story.arrivals import Arrivals
+from x402sim.world.story.behaviours import Behaviour
 from x402sim.world.story.payer import Payer
 
 
@@ -38,7 +38,7 @@ class Population:
     given_up: int
 
 
-async def play(
+async def play_population(
     world: PopulationWorld,
     name: str,
     join: Callable[[str], Awaitable[Payer]],

@@ -1,4 +1,4 @@
-"""What is the state of each payment id, and of each session's budget, at the end of a journal?
+"""The state of each payment id, and of each session's budget, at the end of a journal.
 
 The service's own events say it. Where a journal has none (a service behind a URL), the
 answers that the payers received are used instead.

@@ -5,20 +5,19 @@ from itertools import pairwise
 
 import pytest
 
-from x402sim import Fault, LiveWorld, Payer, Run, Settings, World, population
+from x402sim import Fault, LiveWorld, Payer, Run, Settings, World
 from x402sim.events import Note
 from x402sim.policies import AtMost, PayerPolicy, cheapest
 from x402sim.population import At, Buy, Every, Poisson, Session
 from x402sim.rng import Rng, Stream
-from x402sim.world.population.arrivals import DAY_S
+from x402sim.world.story.arrivals import DAY_S
 
 START_S = 1_800_000_000
 
 
 async def visit(payer: Payer, rng: Stream) -> None:
     """Note when a visit happens and what was drawn for it."""
-    note = Note(name=payer.name, data={"drawn": rng.random()})
-    payer.world.record(note)
+    payer.world.note(payer.name, drawn=rng.random())
 
 
 def visits(run: Run) -> list[tuple[float, str]]:
@@ -134,7 +133,7 @@ def test_buying_pays_and_is_served_each_time():
     async def story(world: LiveWorld) -> None:
         await world.population(4, arrivals=Every(60), behaviour=Buy(times=3, wait=5))
 
-    table = World().play(story).outcomes
+    table = World().play(story).orders
     assert len(table) == 12
     assert table[["charged", "granted", "served"]].all(axis=None)
     one = table[table["payer"] == "payer 2"]["t_s"] - 60
@@ -153,7 +152,7 @@ def test_buying_follows_the_policy_of_the_payers():
 
     run = World().play(story)
     assert run.outcome == "passed", run.reason
-    assert run.outcomes["charged"].sum() == 4
+    assert run.orders["charged"].sum() == 4
 
 
 def test_a_session_is_opened_used_and_refunded():
@@ -162,7 +161,7 @@ def test_a_session_is_opened_used_and_refunded():
         await world.population(2, arrivals=Every(60), behaviour=behaviour)
         await world.advance(1200)
 
-    table = World().play(story).outcomes
+    table = World().play(story).orders
     deposits, requests = (table[table["way"] == way] for way in ("deposit", "session"))
     assert (len(deposits), len(requests)) == (2, 6)
     assert list(deposits["paid"] - deposits["returned"]) == pytest.approx([0.03, 0.03])
@@ -176,7 +175,7 @@ def test_a_visit_ends_with_its_session_and_may_be_at_another_service():
         await world.advance(120)
 
     services = {"first": Settings(), "second": Settings()}
-    table = World(services=services).play(story).outcomes
+    table = World(service=services).play(story).orders
     assert set(table["service"]) == {"second"}
     requests = table[table["way"] == "session"]
     assert list(requests["t_s"]) == [0, 5, 25, 30, 50, 55]
@@ -186,7 +185,7 @@ def test_a_visit_ends_with_its_session_and_may_be_at_another_service():
         await world.population(1, arrivals=Every(5), behaviour=Session(requests=1, at=cheapest))
 
     services = {"dear": Settings(quote_price="0.05"), "cheap": Settings()}
-    assert set(World(services=services).play(choosing).outcomes["service"]) == {"cheap"}
+    assert set(World(service=services).play(choosing).orders["service"]) == {"cheap"}
 
 
 def test_a_visit_that_gets_no_402_is_given_up_and_any_other_error_is_loud():
@@ -215,10 +214,3 @@ def test_a_population_has_payers():
         await world.population(0, arrivals=Every(1))
 
     assert "at least one payer, not 0" in World().play(story).reason
-
-
-def test_every_public_name_is_there():
-    assert [getattr(population, name).__name__ for name in population.__all__]
-    assert set(population.__all__) == set(dir(population))
-    with pytest.raises(AttributeError, match="no attribute 'Nobody'"):
-        _ = population.Nobody

@@ -1,4 +1,4 @@
-"""Where are the entries of a journal kept? In memory, or in a file that is read when asked.
+"""The storage of a journal: in memory, or in a file that is read when asked.
 
 A file holds what `Journal.ndjson` would return. In memory, a journal on disk keeps only where some
 of its lines begin, so that a run can have any number of events.

@@ -1,4 +1,4 @@
-"""What does a payer do on one visit? It buys, or it opens a session and uses it."""
+"""What a payer does on one visit: it buys, or it opens a session and uses it."""
 
 import math
 from collections.abc import Awaitable, Callable

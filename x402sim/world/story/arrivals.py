@@ -1,4 +1,4 @@
-"""When do the payers of a population come? Poisson processes, fixed intervals, or given moments."""
+"""When the payers of a population come: Poisson processes, fixed intervals, or given moments."""
 
 import itertools
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""Why does a simulated service log no warnings? A story breaks things on purpose.
+"""Silences the service's warnings during stories, which break things on purpose.
 
 What failed is in the journal, with its time and its service. Errors are logged as ever, and so are
 warnings if the logger "x402sim" has a level of its own.
@@ -14,7 +14,7 @@ _is_story: ContextVar[bool] = ContextVar("a story is played", default=False)
 
 
 @contextmanager
-def quiet_service() -> Iterator[None]:
+def warnings_silenced() -> Iterator[None]:
     """Hide the warnings of what runs in this context, unless somebody has asked for them."""
     _LOG.addFilter(_is_shown)  # once: a second time it is there already
     token = _is_story.set(True)

@@ -1,0 +1,90 @@
+"""The client of the control API `/_sim`, for stories, stages at a URL and the conformance suite."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+import httpx
+
+from x402sim.clock import SkewedClock
+from x402sim.journal import Journal
+from x402sim.protocol.messages import BadMessage, decode
+from x402sim.text.printable import printable
+from x402sim.world.control.limits import JOURNAL_ANSWER_BYTES, WORLD_ANSWER_ITEMS
+from x402sim.world.control.messages import Transfer, Who
+
+
+class ControlError(RuntimeError):
+    """The control API did not answer, refused, or answered what cannot be read.
+
+    `answer` is its answer; None if none came.
+    """
+
+    def __init__(self, text: str, answer: httpx.Response | None = None) -> None:
+        super().__init__(text)
+        self.answer = answer
+
+
+class ControlClient:
+    """Asks the control API over an HTTP client with its base URL; raises `ControlError`.
+
+    An answer has at most `most` arrays and objects.
+    """
+
+    def __init__(self, http: httpx.AsyncClient, *, most: int = WORLD_ANSWER_ITEMS) -> None:
+        self.http, self._most = http, most
+
+    async def request(self, method: str, path: str, body: Any = None, kind: Any = Any) -> Any:
+        """Return what the API answers, as a message of this kind."""
+        answer = await self._sent(method, path, json=body or {})
+        try:
+            return decode(answer.content, kind, most=self._most)
+        except BadMessage as error:
+            said = f"the control API's answer to {path!r} cannot be read: {error}"
+            raise ControlError(said, answer) from error
+
+    async def _sent(self, method: str, path: str, **options: Any) -> httpx.Response:
+        try:
+            answer = await self.http.request(method, f"/{path}", **options)
+        except httpx.TransportError as error:
+            raise ControlError(f"the control API did not answer: {error!r}") from error
+        if answer.status_code != 200:
+            said = f"the control API refused {path!r}: {printable(answer.text)}"
+            raise ControlError(said, answer)
+        return answer
+
+    async def who(self) -> Who:
+        """Return the description of the world."""
+        found: Who = await self.request("GET", "who", kind=Who)
+        return found
+
+    async def transfers(self) -> list[Transfer]:
+        """Return all transfers of the token, oldest first."""
+        found: list[Transfer] = await self.request("GET", "transfers", kind=list[Transfer])
+        return found
+
+    async def balances(self, accounts: Sequence[str]) -> list[int]:
+        """Return the balances of these addresses, in base units."""
+        held = await self.request("POST", "balances", {"accounts": accounts}, list[str])
+        return [int(each) for each in held]
+
+    async def journal(self, since: int) -> Journal:
+        """Return the world's journal, from the event with this number on."""
+        answer = await self._sent(
+            "GET",
+            "journal",
+            params={"since": str(since)},
+            extensions={"max_answer_bytes": JOURNAL_ANSWER_BYTES},
+        )
+        try:
+            return Journal.load(answer.content)
+        except ValueError as error:
+            raise ControlError(f"the world's journal cannot be read: {error}", answer) from error
+
+    def advancing(self, clock: SkewedClock) -> Callable[[float], Awaitable[None]]:
+        """Return the function that advances the world's clock, and `clock` with it."""
+
+        async def advance(seconds: float) -> None:
+            await self.request("POST", "clock/advance", {"seconds": seconds})
+            clock.skew_s += seconds
+
+        return advance

@@ -1,1 +1,0 @@
-"""Many payers at once: when they come, what they do, and how they are played."""
