@@ -118,9 +118,8 @@ def test_without_a_file_nothing_outlives_the_server():
         assert server.state()["chain"]["height"] == 0
 
 
-def test_a_file_of_another_seed_or_in_use_is_refused_in_one_line(db, monkeypatch):
+def test_a_file_of_another_seed_or_in_use_is_refused_in_one_line(db):
     """Two servers with one chain log would each build blocks the other does not know."""
-    monkeypatch.setattr("x402sim.service.store.database.LOCK_TIMEOUT_S", 0.2)
     with hosted(file=db, seed=1) as server:
         payment_id = server.account().paid()
         _assert_refused(db, says="another x402sim uses")
