@@ -20,7 +20,7 @@ from tests.serve.driver import (
     read_header,
     refusal,
 )
-from tests.serve.hosted import told
+from tests.serve.hosted import status_and_text
 from x402sim.protocol.refusals import Refusal, RequestError
 
 VERIFY, SETTLE = "/facilitator/v2/x402/verify", "/facilitator/v2/x402/settle"
@@ -160,7 +160,9 @@ def _assert_refused(path: str, answer: Any, sent: object) -> None:
         reply = reply[0] if isinstance(reply, list) else reply
         assert reply["error"]["code"] in (-32700, -32600, -32602), sent
         return
-    assert (answer.status_code, answer.json()["error"]) == told(RequestError.INVALID_BODY), sent
+    assert (answer.status_code, answer.json()["error"]) == status_and_text(
+        RequestError.INVALID_BODY
+    ), sent
     assert answer.json()["reason"]
     assert len(answer.text) < 2000, "the reason does not repeat the body"
 
@@ -221,7 +223,7 @@ def test_a_body_over_1_mib_is_413_announced_or_not(server, prepared):
     for path in (*FIELDS, "/rpc"):
         for body in (big, chunks()):
             answer = server.http.post(path, content=body, headers=headers)
-            assert refusal(answer) == told(RequestError.BODY_TOO_LARGE)
+            assert refusal(answer) == status_and_text(RequestError.BODY_TOO_LARGE)
 
 
 def test_a_body_that_is_too_large_is_refused_before_it_is_sent_and_1_mib_is_read(server, valid):
@@ -318,7 +320,7 @@ def test_a_header_that_cannot_be_read(server, prepared, valid, path):
 def _assert_bad_header(path: str, answer: Any, sent: object) -> None:
     reason = "Invalid Base64 paymentHeader"
     if path == PAY:
-        assert refusal(answer) == told(Refusal.INVALID_SIGNATURE), sent
+        assert refusal(answer) == status_and_text(Refusal.INVALID_SIGNATURE), sent
         assert answer.json()["reason"] == reason
     elif path == VERIFY:
         assert answer.status_code == 200, sent
@@ -386,7 +388,7 @@ METHODS = [
 def test_a_wrong_method_is_405_and_says_which_is_right(server):
     for method, path in METHODS:
         answer = server.http.request(method, path)
-        assert refusal(answer) == told(RequestError.METHOD_NOT_ALLOWED), (method, path)
+        assert refusal(answer) == status_and_text(RequestError.METHOD_NOT_ALLOWED), (method, path)
         allowed = {name.strip() for name in answer.headers["allow"].split(",")}
         assert allowed & {"GET", "POST"}
         assert method not in allowed
@@ -395,7 +397,7 @@ def test_a_wrong_method_is_405_and_says_which_is_right(server):
 @pytest.mark.clause("9/no-version-segment")
 def test_no_path_has_a_version(server):
     for path in ("/v1/api/pay", "/api/v1/pay", "/api/v1/perp/quote", "/v2/llms.txt"):
-        assert refusal(server.http.post(path, json={})) == told(RequestError.NOT_FOUND)
+        assert refusal(server.http.post(path, json={})) == status_and_text(RequestError.NOT_FOUND)
 
 
 TARGETS = [

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.serve.driver import PAY, PRICE, QUOTE, in_parallel, refusal
-from tests.serve.hosted import hosted, told
+from tests.serve.hosted import hosted, status_and_text
 from x402sim import Wallet
 from x402sim.protocol.refusals import RequestError
 from x402sim.world.control.app import ACTIONS
@@ -294,7 +294,7 @@ def _record(server, asked):
 
 def _is_unknown(server, asked):
     answer = server.http.get(f"/api/payments/{asked['paymentId']}")
-    return refusal(answer) == told(RequestError.UNKNOWN_PAYMENT)
+    return refusal(answer) == status_and_text(RequestError.UNKNOWN_PAYMENT)
 
 
 def _reputation(server):

@@ -18,7 +18,7 @@ from tests.serve.driver import (
     refusal,
     write_header,
 )
-from tests.serve.hosted import told
+from tests.serve.hosted import status_and_text
 from x402sim import Wallet
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import to_hex
@@ -206,7 +206,7 @@ def test_requirements_changed_and_signed_consistently_are_refused(server, payer,
         changed = asked["paymentRequirements"] | {name: value}
         signed = payer.sign(changed, **SIGNED_AS.get(str(value), {}))
         answer = payer.pay(asked, signed, **{name: value})
-        assert refusal(answer) == told(Refusal.MISMATCH), value
+        assert refusal(answer) == status_and_text(Refusal.MISMATCH), value
         assert answer.json()["reason"].startswith(f"{name}: ")
         assert (server.transfers(), server.state()["rows"], payer.balance) == before
         assert payer.pay(asked).status_code == 200, "the id itself can still be paid"
@@ -240,8 +240,8 @@ def test_the_same_payment_twice_is_already_settled(payer):
     asked = payer.ask()
     signed = payer.sign(asked["paymentRequirements"])
     assert payer.pay(asked, signed).status_code == 200
-    assert refusal(payer.pay(asked, signed)) == told(Refusal.ALREADY_SETTLED)
-    assert refusal(payer.pay(asked)) == told(Refusal.ALREADY_SETTLED)
+    assert refusal(payer.pay(asked, signed)) == status_and_text(Refusal.ALREADY_SETTLED)
+    assert refusal(payer.pay(asked)) == status_and_text(Refusal.ALREADY_SETTLED)
     assert (payer.balance, payer.transfers) == (FUNDS - PRICE, 1)
 
 
@@ -258,7 +258,7 @@ def test_a_cancelled_authorization_is_used_up_and_has_paid_nothing(server, payer
     assert server.rpc("eth_getTransactionReceipt", tx_hash)["status"] == "0x1"
 
     signed = payer.sign(asked["paymentRequirements"], fixed_nonce=nonce)
-    assert refusal(payer.pay(asked, signed)) == told(Refusal.NONCE_USED)
+    assert refusal(payer.pay(asked, signed)) == status_and_text(Refusal.NONCE_USED)
     assert payer.quote(asked["paymentId"]).status_code == 402
     assert payer.transfers == 0
     assert payer.pay(asked).status_code == 200
@@ -280,7 +280,7 @@ def test_an_id_that_was_never_issued_settles_nothing(server, payer):
     ]  # fmt: skip
     for unknown in (*flipped, *invented):
         answer = server.http.post(PAY, json=body | {"paymentId": unknown})
-        assert refusal(answer) == told(Refusal.MISMATCH), unknown
+        assert refusal(answer) == status_and_text(Refusal.MISMATCH), unknown
         assert "not issued" in answer.json()["reason"]
     assert payer.transfers == 0
     assert server.state()["rows"] == rows
@@ -297,7 +297,7 @@ def test_the_requirements_are_good_for_300_seconds(server, payer):
     late = payer.ask()
     server.advance(301)
     answer = payer.pay(late)
-    assert refusal(answer) == told(Refusal.EXPIRED)
+    assert refusal(answer) == status_and_text(Refusal.EXPIRED)
     assert "maxTimeoutSeconds" in answer.json()["reason"]
     assert payer.transfers == 1
     assert payer.quote(late["paymentId"]).status_code == 402
@@ -310,7 +310,7 @@ def test_a_wallets_authorization_lasts_300_seconds(server, payer):
     payload = read_header(signed)["payload"]
     assert (payload["validAfter"], payload["validBefore"]) == (late - 60, late + 300)
     server.advance(300)
-    assert refusal(payer.pay(payer.ask(), signed)) == told(Refusal.EXPIRED)
+    assert refusal(payer.pay(payer.ask(), signed)) == status_and_text(Refusal.EXPIRED)
     assert payer.transfers == 0
 
 
@@ -322,7 +322,7 @@ def test_over_and_underpaying_are_refused(server, payer):
     for amount in (0, 1, 9999, 10001, 20000, 2**256 - 1):
         asked, rows = payer.ask(), server.state()["rows"]
         answer = payer.pay(asked, payer.sign(asked["paymentRequirements"], amount=amount))
-        assert refusal(answer) == told(Refusal.INVALID_SIGNATURE)
+        assert refusal(answer) == status_and_text(Refusal.INVALID_SIGNATURE)
         assert answer.json()["reason"] == f"Invalid amount: {amount}"
         assert server.state()["rows"] == rows
     assert payer.transfers == 0
@@ -347,12 +347,12 @@ def test_only_the_payer_can_sign_and_nobody_can_change_what_is_signed(server, pa
     asked = payer.ask()
     for changes, reason in FORGED:
         answer = payer.pay(asked, payer.sign(asked["paymentRequirements"], **changes))
-        assert refusal(answer) == told(Refusal.INVALID_SIGNATURE), changes
+        assert refusal(answer) == status_and_text(Refusal.INVALID_SIGNATURE), changes
         assert answer.json()["reason"].split(";")[0] == reason
     mainnet = asked["paymentRequirements"] | {"network": MAINNET.name}
     of_other_chain = read_header(header(payer.wallet, mainnet, server.now_s()))
     answer = payer.pay(asked, write_header(of_other_chain | {"network": TESTNET.name}))
-    assert refusal(answer) == told(Refusal.INVALID_SIGNATURE)
+    assert refusal(answer) == status_and_text(Refusal.INVALID_SIGNATURE)
     assert payer.transfers == 0
     assert payer.pay(asked).status_code == 200
 
@@ -363,7 +363,7 @@ def test_a_wallet_without_the_money_and_the_same_id_after_the_faucet(server, fun
     payer = server.payer(funds)
     asked = payer.ask()
     signed = payer.sign(asked["paymentRequirements"])
-    assert refusal(payer.pay(asked, signed)) == told(Refusal.INSUFFICIENT_BALANCE)
+    assert refusal(payer.pay(asked, signed)) == status_and_text(Refusal.INSUFFICIENT_BALANCE)
     assert payer.quote(asked["paymentId"]).status_code == 402
     assert payer.transfers == 0
     record = server.http.get(f"/api/payments/{asked['paymentId']}").json()

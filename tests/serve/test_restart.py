@@ -20,7 +20,7 @@ from tests.serve.driver import (
     refusal,
     started,
 )
-from tests.serve.hosted import hosted, told
+from tests.serve.hosted import hosted, status_and_text
 from x402sim.cli import app
 from x402sim.protocol.refusals import Refusal
 
@@ -67,9 +67,9 @@ def test_everything_goes_on_after_a_restart(db):
         assert server.state()["cachedEntitlements"] == 0
         assert _record(server, asked) == record
         assert payer.quote(asked["paymentId"]).status_code == 200
-        assert refusal(payer.pay(asked, signed)) == told(Refusal.ALREADY_SETTLED)
+        assert refusal(payer.pay(asked, signed)) == status_and_text(Refusal.ALREADY_SETTLED)
         second = payer.ask()
-        assert refusal(payer.pay(second, signed)) == told(Refusal.NONCE_USED)
+        assert refusal(payer.pay(second, signed)) == status_and_text(Refusal.NONCE_USED)
         assert server.http.get("/api/agents").json() == agents
 
         assert payer.session(session_id) == session
@@ -174,7 +174,7 @@ def test_a_kill_while_a_payment_and_a_deposit_wait_to_be_mined(db):
         assert _record(server, asked)["status"] == "settled"
         assert payer.quote(asked["paymentId"]).status_code == 200
         answer = server.http.post(PAY, json=body)
-        assert refusal(answer) == told(Refusal.ALREADY_SETTLED)
+        assert refusal(answer) == status_and_text(Refusal.ALREADY_SETTLED)
         session = payer.create(deposit["paymentId"])
         assert session.status_code == 201
         assert session.json()["deposited"] == "290000"
@@ -196,10 +196,10 @@ def test_a_pending_payment_takes_no_second_authorization_and_the_first_again(db)
         assert _record(server, asked)["status"] == "pending"
         assert payer.quote(asked["paymentId"]).status_code == 402
         answer = payer.pay(asked)
-        assert refusal(answer) == told(Refusal.PENDING)
+        assert refusal(answer) == status_and_text(Refusal.PENDING)
         other = payer.ask()
         answer = payer.pay(other, body["paymentHeader"])
-        assert refusal(answer) == told(Refusal.NONCE_USED)
+        assert refusal(answer) == status_and_text(Refusal.NONCE_USED)
         server.sim("mine")
         answer = server.http.post(PAY, json=body)
         assert answer.status_code == 200, answer.text

@@ -19,7 +19,7 @@ from tests.serve.driver import (
     started,
     statuses,
 )
-from tests.serve.hosted import hosted, told
+from tests.serve.hosted import hosted, status_and_text
 from x402sim.protocol.refusals import Refusal, RequestError
 
 UNKNOWN = "session_" + "0" * 40
@@ -84,11 +84,11 @@ def test_a_session_request_that_cannot_be_read_is_400(server):
     wrong = {"maxSpend": NO_AMOUNTS, "duration": NO_DURATIONS}
     for name, value in ((name, value) for name, values in wrong.items() for value in values):
         answer = server.http.post(SESSIONS, json=good | {name: value})
-        assert refusal(answer) == told(RequestError.INVALID_BODY), (name, value)
+        assert refusal(answer) == status_and_text(RequestError.INVALID_BODY), (name, value)
         assert f"$.{name}" in answer.json()["reason"]
     for body in ({}, {"maxSpend": "1.00"}, {"duration": 60}, [], None, "1.00"):
         answer = server.http.post(SESSIONS, json=body)
-        assert refusal(answer) == told(RequestError.INVALID_BODY), body
+        assert refusal(answer) == status_and_text(RequestError.INVALID_BODY), body
 
 
 @pytest.mark.clause("2.1/amount", "4.1/validate")
@@ -96,7 +96,7 @@ def test_a_deposit_id_cannot_be_paid_with_less(payer):
     asked = payer.ask_session("5.00")
     signed = payer.sign(asked["paymentRequirements"] | {"maxAmountRequired": "10000"})
     answer = payer.pay(asked, signed, maxAmountRequired="10000")
-    assert refusal(answer) == told(Refusal.MISMATCH)
+    assert refusal(answer) == status_and_text(Refusal.MISMATCH)
     assert answer.json()["reason"].startswith("maxAmountRequired: ")
     assert payer.create(asked["paymentId"], "5.00").status_code == 402
     assert payer.transfers == 0
@@ -146,7 +146,7 @@ def test_an_unknown_session_is_402_and_cannot_be_looked_at(server):
         headers = {"X-Session-Id": session_id.encode()}
         assert server.http.post(QUOTE, json=ORDER, headers=headers).status_code == 402
     answer = server.http.get(f"/api/sessions/{UNKNOWN}")
-    assert refusal(answer) == told(RequestError.UNKNOWN_SESSION)
+    assert refusal(answer) == status_and_text(RequestError.UNKNOWN_SESSION)
 
 
 def test_a_session_does_not_pay_for_another_session(payer):
@@ -181,7 +181,7 @@ def test_a_bad_body_is_402_unpaid_and_400_paid_and_costs_nothing(payer):
         assert payer.quote(session_id=UNKNOWN, body=body).status_code == 402
         for proof in ({"payment_id": payment_id}, {"session_id": session_id}):
             answer = payer.quote(**proof, body=body)
-            assert refusal(answer) == told(RequestError.INVALID_BODY), body
+            assert refusal(answer) == status_and_text(RequestError.INVALID_BODY), body
         assert payer.session(session_id)["released"] == "0"
     assert payer.quote(payment_id).status_code == 200
     assert payer.quote(session_id=session_id).status_code == 200, "nothing was debited"
