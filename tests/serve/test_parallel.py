@@ -122,7 +122,10 @@ def _send_before_a_block(
     """Send payments at once and mine only then; also return how many transactions waited."""
 
     def mine() -> int:
-        time.sleep(0.4)
+        end = time.monotonic() + 10
+        while not server.state()["chain"]["waiting"]:
+            assert time.monotonic() < end, "nothing was sent"
+        time.sleep(0.3)
         waiting = server.state()["chain"]["waiting"]
         server.sim("mining", automine=True)
         return waiting
