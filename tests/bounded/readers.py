@@ -12,7 +12,6 @@ import resource
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -33,7 +32,7 @@ from x402sim.suite.chain_view import ChainView
 from x402sim.suite.control_api import ControlApi
 from x402sim.suite.probe import Probe
 from x402sim.suite.remote import Access, NotReady, reach
-from x402sim.suite.setting import RunState
+from x402sim.suite.setting import RunState, Setting
 from x402sim.suite.target import ProtectedEndpoint, Target
 from x402sim.suite.verdict import Inconclusive
 from x402sim.suite.wire import Wire
@@ -113,8 +112,13 @@ def _async(make: Callable[[str, float], httpx.Auth], place: Callable[[str], str]
 
 
 def access(url: str, deadline_s: float, **more: Any) -> Access:
-    wire = Wire(limits=Limits(deadline_s=deadline_s))
-    return Access(base_url=url, target=Target(), wire=wire, **more)
+    try:
+        from x402sim.http.bounded import Limits
+    except ImportError:
+        return Access(base_url=url, target=Target(), **more)
+    return Access(
+        base_url=url, target=Target(), wire=Wire(limits=Limits(deadline_s=deadline_s)), **more
+    )
 
 
 async def _suite(url: str, deadline_s: float) -> None:
@@ -123,7 +127,7 @@ async def _suite(url: str, deadline_s: float) -> None:
     async with reach(access(root, deadline_s)) as setting:
         habit = url.rpartition("/")[2]
         target = Target(protected=ProtectedEndpoint(path=f"/{habit}/402", method="GET"))
-        probe = Probe(replace(setting, target=target), RunState())
+        probe = Probe(_with(setting, target), RunState())
         answer = await probe.ask()
         _ = answer.summary, answer.has_content
         await probe.buy()
@@ -144,11 +148,17 @@ async def _control(url: str, deadline_s: float) -> None:
 async def _journal(url: str, deadline_s: float) -> None:
     root = url.rpartition("/")[0]
     async with reach(access(root, deadline_s, rpc_url=url + "/200")) as setting:
-        world = ControlApi(replace(setting, control=setting.rpc), set())
+        world = ControlApi(_with(setting, setting.target, control=setting.rpc), set())
         try:
             await world.journal(0)
         finally:
             await world.get("who")
+
+
+def _with(setting: Setting, target: Target, **more: Any) -> Setting:
+    from dataclasses import replace
+
+    return replace(setting, target=target, **more)
 
 
 async def _story(url: str, deadline_s: float) -> None:
