@@ -73,14 +73,14 @@ def error_of(response: httpx.Response) -> tuple[int, str]:
     return response.status_code, response.json()["error"]
 
 
-def told(error: RequestError) -> tuple[int, str]:
+def status_and_text(error: RequestError) -> tuple[int, str]:
     return status_of(error, Decisions()), error.text
 
 
 def test_an_unknown_path_is_404_and_no_redirect():
     for path in ("/", "/nothing", "/size/", "/SIZE", "//size"):
         response = ask("POST", path)
-        assert error_of(response) == told(RequestError.NOT_FOUND), path
+        assert error_of(response) == status_and_text(RequestError.NOT_FOUND), path
         assert "location" not in response.headers
     assert ask("POST", "/nothing").json()["reason"] == "POST /nothing"
 
@@ -92,7 +92,7 @@ def test_a_wrong_method_is_405_and_says_which_are_allowed():
         ("POST", "/refuse", {"GET", "HEAD"}),
     ):
         response = ask(method, path)
-        assert error_of(response) == told(RequestError.METHOD_NOT_ALLOWED)
+        assert error_of(response) == status_and_text(RequestError.METHOD_NOT_ALLOWED)
         assert set(response.headers["allow"].replace(" ", "").split(",")) == allowed
 
 
@@ -107,7 +107,7 @@ def test_a_refusal_is_an_error_and_its_reason_if_it_has_one():
 def test_a_bug_is_500_and_its_trace_is_in_the_log_only(caplog):
     with caplog.at_level(logging.ERROR, logger="x402sim"):
         response = ask("GET", "/fail")
-    assert error_of(response) == told(RequestError.INTERNAL)
+    assert error_of(response) == status_and_text(RequestError.INTERNAL)
     assert response.json().keys() == {"error"}
     (record,) = [record for record in caplog.records if record.name == "x402sim"]
     assert record.getMessage() == "GET /fail failed"
@@ -144,7 +144,7 @@ def test_a_larger_body_is_413_as_soon_as_that_is_known(chunks, announced, taken)
     body = Chunks(chunks)
     headers = {"content-length": str(announced)} if announced else {}
     response = ask("POST", "/size", content=body, headers=headers)
-    assert error_of(response) == told(RequestError.BODY_TOO_LARGE)
+    assert error_of(response) == status_and_text(RequestError.BODY_TOO_LARGE)
     assert response.json()["reason"] == f"at most {MAX_BODY_BYTES} bytes are read"
     assert body.taken == taken
 
@@ -182,7 +182,7 @@ def test_an_unreadable_content_length_is_not_believed(content_length, status):
 
 
 def test_a_client_that_went_away_is_no_bug(caplog):
-    status, _ = told(RequestError.DISCONNECTED)
+    status, _ = status_and_text(RequestError.DISCONNECTED)
     assert ask_raw({"type": "http.disconnect"}) == status
     assert caplog.records == []
 
@@ -197,7 +197,7 @@ NO_SESSIONS = [
 def test_a_body_becomes_a_message_or_is_400_saying_why_and_where():
     for body in NO_SESSIONS:
         response = ask("POST", "/session", content=body)
-        assert error_of(response) == told(RequestError.INVALID_BODY), body[:40]
+        assert error_of(response) == status_and_text(RequestError.INVALID_BODY), body[:40]
         assert response.json()["reason"]
     response = ask("POST", "/session", json={"maxSpend": "1.00", "duration": 0})
     assert response.json()["reason"].endswith("at `$.duration`")

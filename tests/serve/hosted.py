@@ -42,6 +42,6 @@ def hosted(**options: Any) -> Iterator[Server]:
         server.close()
 
 
-def told(error: Refusal | RequestError) -> tuple[int, str]:
+def status_and_text(error: Refusal | RequestError) -> tuple[int, str]:
     """Return the status and the text of an error, as `refusal` returns those of an answer."""
     return status_of(error, Decisions()), error.text

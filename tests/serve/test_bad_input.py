@@ -10,22 +10,17 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from tests.serve.driver import (
     ORDER,
     PAY,
     QUOTE,
     SESSIONS,
-    Payer,
     Server,
     read_header,
     refusal,
-    write_header,
 )
-from tests.serve.hosted import told
-from tests.strategies import json_values
+from tests.serve.hosted import status_and_text
 from x402sim.protocol.refusals import Refusal, RequestError
 
 VERIFY, SETTLE = "/facilitator/v2/x402/verify", "/facilitator/v2/x402/settle"
@@ -165,7 +160,9 @@ def _assert_refused(path: str, answer: Any, sent: object) -> None:
         reply = reply[0] if isinstance(reply, list) else reply
         assert reply["error"]["code"] in (-32700, -32600, -32602), sent
         return
-    assert (answer.status_code, answer.json()["error"]) == told(RequestError.INVALID_BODY), sent
+    assert (answer.status_code, answer.json()["error"]) == status_and_text(
+        RequestError.INVALID_BODY
+    ), sent
     assert answer.json()["reason"]
     assert len(answer.text) < 2000, "the reason does not repeat the body"
 
@@ -226,7 +223,7 @@ def test_a_body_over_1_mib_is_413_announced_or_not(server, prepared):
     for path in (*FIELDS, "/rpc"):
         for body in (big, chunks()):
             answer = server.http.post(path, content=body, headers=headers)
-            assert refusal(answer) == told(RequestError.BODY_TOO_LARGE)
+            assert refusal(answer) == status_and_text(RequestError.BODY_TOO_LARGE)
 
 
 def test_a_body_that_is_too_large_is_refused_before_it_is_sent_and_1_mib_is_read(server, valid):
@@ -293,14 +290,6 @@ NO_HEADERS = [
 ]
 
 
-@pytest.mark.clause("2.3/contents", "4.1/verify-signature")
-@pytest.mark.parametrize("path", [PAY, VERIFY, SETTLE])
-def test_an_invalid_header(server, prepared, valid, path):
-    for text in NO_HEADERS:
-        body = json.dumps(valid[path] | {"paymentHeader": text}).encode()
-        _assert_bad_header(path, _send(server, prepared, path, body), text[:40])
-
-
 IN_PAYLOAD = [
     *(("payload", value) for value in (None, [], {}, "x", 1)),
     *(("scheme", value) for value in (None, 1, [])),
@@ -319,22 +308,19 @@ IN_PAYLOAD = [
 
 @pytest.mark.clause("2.3/contents", "4.1/verify-signature")
 @pytest.mark.parametrize("path", [PAY, VERIFY, SETTLE])
-def test_a_header_with_a_bad_field(server, prepared, valid, path):
+def test_a_header_that_cannot_be_read(server, prepared, valid, path):
     written = read_header(valid[path]["paymentHeader"])
-    for name, value in IN_PAYLOAD:
-        text = _hex(_with(written, name, value))
+    numbers = (Token(text) for text in ("NaN", "1e999", "-Infinity", "9" * 5000))
+    fields = [*IN_PAYLOAD, *(("payload.validBefore", number) for number in numbers)]
+    for text in (*NO_HEADERS, *(_hex(_with(written, name, value)) for name, value in fields)):
         body = json.dumps(valid[path] | {"paymentHeader": text}).encode()
-        _assert_bad_header(path, _send(server, prepared, path, body), (name, value))
-    for token in ("NaN", "1e999", "-Infinity", "9" * 5000):
-        text = _hex(_with(written, "payload.validBefore", Token(token)))
-        body = json.dumps(valid[path] | {"paymentHeader": text}).encode()
-        _assert_bad_header(path, _send(server, prepared, path, body), token)
+        _assert_bad_header(path, _send(server, prepared, path, body), text[:300])
 
 
 def _assert_bad_header(path: str, answer: Any, sent: object) -> None:
     reason = "Invalid Base64 paymentHeader"
     if path == PAY:
-        assert refusal(answer) == told(Refusal.INVALID_SIGNATURE), sent
+        assert refusal(answer) == status_and_text(Refusal.INVALID_SIGNATURE), sent
         assert answer.json()["reason"] == reason
     elif path == VERIFY:
         assert answer.status_code == 200, sent
@@ -402,7 +388,7 @@ METHODS = [
 def test_a_wrong_method_is_405_and_says_which_is_right(server):
     for method, path in METHODS:
         answer = server.http.request(method, path)
-        assert refusal(answer) == told(RequestError.METHOD_NOT_ALLOWED), (method, path)
+        assert refusal(answer) == status_and_text(RequestError.METHOD_NOT_ALLOWED), (method, path)
         allowed = {name.strip() for name in answer.headers["allow"].split(",")}
         assert allowed & {"GET", "POST"}
         assert method not in allowed
@@ -411,7 +397,7 @@ def test_a_wrong_method_is_405_and_says_which_is_right(server):
 @pytest.mark.clause("9/no-version-segment")
 def test_no_path_has_a_version(server):
     for path in ("/v1/api/pay", "/api/v1/pay", "/api/v1/perp/quote", "/v2/llms.txt"):
-        assert refusal(server.http.post(path, json={})) == told(RequestError.NOT_FOUND)
+        assert refusal(server.http.post(path, json={})) == status_and_text(RequestError.NOT_FOUND)
 
 
 TARGETS = [
@@ -490,57 +476,6 @@ def _ask(
         return answer, answer.read()
     finally:
         connection.close()
-
-
-# --- anything ----------------------------------------------------------------------------
-
-
-def _shaped(prepared: dict[str, Any], valid: dict[str, Any]) -> st.SearchStrategy[Any]:
-    """Return bodies of /api/pay in which anything may stand in any place."""
-    requirements = valid[PAY]["paymentRequirements"]
-    written = read_header(valid[PAY]["paymentHeader"])
-    payload = written["payload"]
-
-    def some(fields: dict[str, Any]) -> st.SearchStrategy[dict[str, Any]]:
-        return st.dictionaries(st.sampled_from(sorted(fields)), json_values, min_size=1, max_size=3)
-
-    # The payer's own id: whatever is changed in requirements or header, it must not settle.
-    changed_requirements = some({k: v for k, v in requirements.items() if k != "description"}).map(
-        lambda c: valid[PAY] | {"paymentRequirements": requirements | c}
-    )
-    changed_payload = some(payload).map(
-        lambda c: valid[PAY] | {"paymentHeader": write_header(written | {"payload": payload | c})}
-    )
-    changed_header = st.one_of(json_values.map(write_header), st.text(), json_values).map(
-        lambda h: valid[PAY] | {"paymentHeader": h}
-    )
-    changed_id = json_values.map(lambda i: valid[PAY] | {"paymentId": i})
-    return st.one_of(json_values, changed_requirements, changed_payload, changed_header, changed_id)
-
-
-@pytest.mark.clause("4.1/validate", "4.1/verify-signature", "2.2/payment-id")
-def test_malformed_payments_are_refused_and_move_nothing(server, prepared, valid):
-    """60 bodies, from no message at all to a good one with a few fields replaced."""
-
-    @settings(
-        max_examples=60,
-        deadline=None,
-        derandomize=True,
-        database=None,
-        suppress_health_check=list(HealthCheck),
-    )
-    @given(_shaped(prepared, valid))
-    def send(body: Any) -> None:
-        answer = server.http.post(PAY, content=json.dumps(body).encode())
-        assert answer.status_code in (400, 402, 409), (answer.status_code, answer.text, body)
-        assert answer.headers["content-type"] == "application/json"
-        assert isinstance(answer.json()["error"], str)
-        assert "Traceback" not in answer.text
-
-    payer: Payer = prepared["payer"]
-    before = payer.transfers
-    send()
-    assert payer.transfers == before
 
 
 TRAILERS = b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n"

@@ -32,7 +32,7 @@ from tests.serve.driver import (
     refusal,
     started,
 )
-from tests.serve.hosted import hosted, told
+from tests.serve.hosted import hosted, status_and_text
 from x402sim import Wallet
 from x402sim.cli import app
 from x402sim.protocol.messages import PaymentRequired, decode
@@ -449,7 +449,9 @@ def test_a_payment_that_takes_too_long_is_resolved_after_the_restart(tmp_path, m
     with hosted(file=db) as server:
         payer = server.account()
         again = server.http.post(PAY, json=body)
-        assert again.status_code == 200 or refusal(again) == told(Refusal.ALREADY_SETTLED)
+        assert again.status_code == 200 or refusal(again) == status_and_text(
+            Refusal.ALREADY_SETTLED
+        )
         assert payer.quote(asked["paymentId"]).status_code == 200
         assert (payer.transfers, payer.balance) == (1, 1_000_000_000 - PRICE)
 

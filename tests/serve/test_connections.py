@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from tests.serve.hosted import told
+from tests.serve.hosted import status_and_text
 from x402sim.http import web
 from x402sim.protocol.refusals import RequestError
 from x402sim.world.server.http import DEADLINES, MAX_HEAD_BYTES, Deadlines, Server
@@ -143,14 +143,14 @@ def test_a_connection_that_sends_nothing_is_closed(hasty):
 
 def test_a_half_sent_head_is_408(hasty):
     for answer in answers(hasty, b"G", b"GET / HTTP/1.1\r\nHost: x\r\nX-Long", HEAD):
-        assert refusal(answer) == told(RequestError.TIMED_OUT)
+        assert refusal(answer) == status_and_text(RequestError.TIMED_OUT)
         assert b"its head has 0.4 s to arrive" in answer
 
 
 def test_a_head_byte_by_byte_is_408(hasty):
     with hasty.connect() as connection:
         send_slowly(connection, HEAD * 2)
-        assert refusal(rest(connection)) == told(RequestError.TIMED_OUT)
+        assert refusal(rest(connection)) == status_and_text(RequestError.TIMED_OUT)
 
 
 def test_empty_lines_without_end_keep_no_connection(hasty):
@@ -170,7 +170,7 @@ def test_a_half_sent_body_is_408(hasty):
     )
     for answer in answers(hasty, *(HEAD + begin for begin in begins)):
         answer = answer.removeprefix(b"HTTP/1.1 100 Continue\r\n\r\n")
-        assert refusal(answer) == told(RequestError.TIMED_OUT)
+        assert refusal(answer) == status_and_text(RequestError.TIMED_OUT)
         assert b"its body has 0.8 s to arrive" in answer
 
 
@@ -178,7 +178,7 @@ def test_a_body_byte_by_byte_is_408(hasty):
     with hasty.connect() as connection:
         connection.sendall(HEAD + b"Content-Length: 1000\r\n\r\n")
         send_slowly(connection, b"a" * 1000)
-        assert refusal(rest(connection)) == told(RequestError.TIMED_OUT)
+        assert refusal(rest(connection)) == status_and_text(RequestError.TIMED_OUT)
 
 
 def test_a_body_that_was_answered_before_it_came_is_closed_without_another_answer(hasty):
@@ -204,7 +204,7 @@ def test_a_half_sent_second_head_is_408(hasty):
         connection.sendall(HEAD + b"Content-Length: 3\r\n\r\nabc")
         assert b'{"size":3}' in connection.recv(65536)
         connection.sendall(HEAD)
-        assert refusal(rest(connection)) == told(RequestError.TIMED_OUT)
+        assert refusal(rest(connection)) == status_and_text(RequestError.TIMED_OUT)
 
 
 def test_a_slow_answer_is_nobodys_deadline(hasty):
@@ -215,7 +215,7 @@ def test_a_slow_answer_is_nobodys_deadline(hasty):
         hasty.gate.set()
         _, answered, late = rest(connection).partition(b'{"slow":true}')
         assert answered
-        assert refusal(late) == told(RequestError.TIMED_OUT)
+        assert refusal(late) == status_and_text(RequestError.TIMED_OUT)
 
 
 # --- what is too large, or no HTTP ---------------------------------------------------
@@ -224,7 +224,7 @@ def test_a_slow_answer_is_nobodys_deadline(hasty):
 def test_a_head_that_is_too_large_is_431(server):
     long, many = b"X-Long: " + b"a" * (MAX_HEAD_BYTES + 65536), MAX_HEAD_BYTES // 11 + 9000
     for answer in answers(server, HEAD + long, HEAD + b"X-Many: 1\r\n" * many):
-        assert refusal(answer) == told(RequestError.HEAD_TOO_LARGE)
+        assert refusal(answer) == status_and_text(RequestError.HEAD_TOO_LARGE)
 
 
 def test_a_head_of_half_the_limit_is_read(server):
@@ -252,7 +252,7 @@ NO_HTTP = [
 
 def test_what_is_not_http_is_400(server):
     for data, answer in zip(NO_HTTP, answers(server, *NO_HTTP), strict=True):
-        assert refusal(answer) == told(RequestError.INVALID_HTTP), data
+        assert refusal(answer) == status_and_text(RequestError.INVALID_HTTP), data
 
 
 def test_garbage_after_a_request_loses_not_its_answer(server):

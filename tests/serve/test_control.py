@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.serve.driver import PAY, PRICE, QUOTE, in_parallel, refusal
-from tests.serve.hosted import hosted, told
+from tests.serve.hosted import hosted, status_and_text
 from x402sim import Wallet
 from x402sim.protocol.refusals import RequestError
 from x402sim.world.control.app import ACTIONS
@@ -143,31 +143,6 @@ def test_the_indexer_completes_the_records_and_counts_them(server):
         assert payer.quote(each["paymentId"]).status_code == 200
     assert _reputation(server) == before + 3
     assert server.sim("indexer/run")["asked"] == 0
-
-
-@pytest.mark.clause("1/indexer", "8/indexer-interval")
-def test_the_indexer_runs_by_itself_every_five_minutes(server):
-    payer = server.payer()
-    asked = payer.ask()
-    assert payer.pay(asked).status_code == 200
-    server.advance(300)
-    for _ in range(200):
-        if _record(server, asked)["block_number"] is not None:
-            return
-    raise AssertionError("it did not run")
-
-
-@pytest.mark.clause("8/indexer-batch")
-def test_the_indexer_takes_a_hundred_at_a_time_the_newest_first(server):
-    server.sim("indexer/run")
-    payer = server.payer()
-    asked = [payer.ask() for _ in range(103)]
-    for each in asked:
-        assert payer.pay(each).status_code == 200
-    assert server.sim("indexer/run")["asked"] == 100
-    waiting = [_record(server, each)["block_number"] is None for each in asked]
-    assert waiting == [True] * 3 + [False] * 100
-    assert server.sim("indexer/run")["asked"] == 3
 
 
 def test_a_snapshot_brings_everything_back(server):
@@ -319,7 +294,7 @@ def _record(server, asked):
 
 def _is_unknown(server, asked):
     answer = server.http.get(f"/api/payments/{asked['paymentId']}")
-    return refusal(answer) == told(RequestError.UNKNOWN_PAYMENT)
+    return refusal(answer) == status_and_text(RequestError.UNKNOWN_PAYMENT)
 
 
 def _reputation(server):

@@ -1,6 +1,5 @@
 """One payment, over TCP: asked, signed, settled, repeated; and every way it must not work."""
 
-import base64
 import json
 import random
 import re
@@ -14,12 +13,13 @@ from tests.serve.driver import (
     PRICE,
     QUOTE,
     SESSIONS,
+    Server,
     header,
     read_header,
     refusal,
     write_header,
 )
-from tests.serve.hosted import told
+from tests.serve.hosted import status_and_text
 from x402sim import Wallet
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import to_hex
@@ -161,33 +161,7 @@ def test_the_record_the_gas_and_the_order_of_a_settlement(server, payer):
     assert int(server.rpc("eth_getTransactionCount", payer.address, "latest"), 16) == 0
 
 
-@pytest.mark.clause("3/record-outlives-cache", "4.1/cache", "5/stored-records")
-def test_a_payment_id_grants_as_often_as_one_likes_and_longer_than_the_cache(server, payer):
-    cached = server.state()["cachedEntitlements"]
-    payment_id = payer.paid()
-    assert server.state()["cachedEntitlements"] == cached + 1
-    assert [payer.quote(payment_id).status_code for _ in range(5)] == [200] * 5
-    assert server.payer(funds=None).quote(payment_id).status_code == 200
-    server.advance(24 * 3600 + 1)
-    assert server.state()["cachedEntitlements"] == 0
-    server.sim("indexer/run")
-    assert payer.quote(payment_id).status_code == 200
-    assert payer.transfers == 1
-
-
 # --- proofs that are none ----------------------------------------------------------------
-
-
-@pytest.mark.clause("5/resource-binding")
-def test_a_payment_is_good_for_the_resource_it_paid_for_only(payer):
-    answer = payer.create(payer.paid(), "0.03")
-    assert answer.status_code == 402
-    assert answer.json()["paymentRequirements"]["resource"] == SESSIONS
-    deposit = payer.ask_session("0.01")
-    assert payer.pay(deposit).status_code == 200
-    answer = payer.quote(deposit["paymentId"])
-    assert answer.status_code == 402
-    assert answer.json()["paymentRequirements"]["resource"] == QUOTE
 
 
 @pytest.mark.clause("5/cache-first", "5/stored-records")
@@ -229,13 +203,13 @@ SIGNED_AS = {"010": {"amount": 10, "value": "010"}, "1e4": {"amount": 10_000, "v
 def test_requirements_changed_and_signed_consistently_are_refused(server, payer, name, values):
     for value in values:
         asked = payer.ask()
-        before = server.transfers(), server.state()["rows"], payer.balance
+        before = server.transfers(), _stored(server), payer.balance
         changed = asked["paymentRequirements"] | {name: value}
         signed = payer.sign(changed, **SIGNED_AS.get(str(value), {}))
         answer = payer.pay(asked, signed, **{name: value})
-        assert refusal(answer) == told(Refusal.MISMATCH), value
+        assert refusal(answer) == status_and_text(Refusal.MISMATCH), value
         assert answer.json()["reason"].startswith(f"{name}: ")
-        assert (server.transfers(), server.state()["rows"], payer.balance) == before
+        assert (server.transfers(), _stored(server), payer.balance) == before
         assert payer.pay(asked).status_code == 200, "the id itself can still be paid"
 
 
@@ -267,67 +241,9 @@ def test_the_same_payment_twice_is_already_settled(payer):
     asked = payer.ask()
     signed = payer.sign(asked["paymentRequirements"])
     assert payer.pay(asked, signed).status_code == 200
-    assert refusal(payer.pay(asked, signed)) == told(Refusal.ALREADY_SETTLED)
-    assert refusal(payer.pay(asked)) == told(Refusal.ALREADY_SETTLED)
+    assert refusal(payer.pay(asked, signed)) == status_and_text(Refusal.ALREADY_SETTLED)
+    assert refusal(payer.pay(asked)) == status_and_text(Refusal.ALREADY_SETTLED)
     assert (payer.balance, payer.transfers) == (FUNDS - PRICE, 1)
-
-
-def _in_another_order(text: str) -> str:
-    written = read_header(text)
-    payload = dict(reversed(written.pop("payload").items()))
-    return write_header({"payload": payload} | dict(reversed(written.items())))
-
-
-def _with_other_spellings(text: str) -> str:
-    written = read_header(text)
-    for name in ("from", "to", "asset"):
-        written["payload"][name] = written["payload"][name].lower()
-    for name in ("nonce", "signature"):
-        written["payload"][name] = "0x" + written["payload"][name][2:].upper()
-    return write_header(written)
-
-
-SPELLINGS = {
-    "as it is": str,
-    "base64": lambda text: base64.b64encode(bytes.fromhex(text[2:])).decode(),
-    "url-safe base64": lambda text: base64.urlsafe_b64encode(
-        json.dumps(read_header(text), indent=3).encode()
-    ).decode(),
-    "another order": _in_another_order,
-    "capitals": lambda text: "0x" + text[2:].upper(),
-    "more fields": lambda text: write_header(read_header(text) | {"again": True}),
-    "other spellings": _with_other_spellings,
-}
-
-
-@pytest.mark.clause("5/nonce-once", "7/nonce-already-used")
-@pytest.mark.parametrize("spelling", SPELLINGS)
-def test_every_spelling_of_a_header_pays_and_no_other_spelling_pays_again(payer, spelling):
-    first, second = payer.ask(), payer.ask()
-    signed = payer.sign(first["paymentRequirements"])
-    assert payer.pay(first, SPELLINGS[spelling](signed)).status_code == 200
-    assert refusal(payer.pay(second, signed)) == told(Refusal.NONCE_USED)
-    assert payer.quote(second["paymentId"]).status_code == 402
-    assert payer.transfers == 1
-    assert payer.pay(second).status_code == 200, "a fresh header pays the second id"
-
-
-@pytest.mark.clause("5/nonce-once", "7/nonce-already-used")
-def test_an_authorization_used_before_it_is_presented_pays_for_nothing(server, payer):
-    """It may have paid at another service of the same merchant."""
-    asked, second = payer.ask(), payer.ask()
-    signed = payer.sign(asked["paymentRequirements"])
-    body = {
-        "x402Version": 1,
-        "paymentHeader": signed,
-        "paymentRequirements": asked["paymentRequirements"],
-    }
-    brought = server.http.post("/facilitator/v2/x402/settle", json=body).json()
-    assert brought["event"] == "payment.settled"
-    for each in (asked, second):
-        assert refusal(payer.pay(each, signed)) == told(Refusal.NONCE_USED)
-        assert payer.quote(each["paymentId"]).status_code == 402
-    assert payer.transfers == 1
 
 
 @pytest.mark.clause("7/nonce-already-used")
@@ -343,7 +259,7 @@ def test_a_cancelled_authorization_is_used_up_and_has_paid_nothing(server, payer
     assert server.rpc("eth_getTransactionReceipt", tx_hash)["status"] == "0x1"
 
     signed = payer.sign(asked["paymentRequirements"], fixed_nonce=nonce)
-    assert refusal(payer.pay(asked, signed)) == told(Refusal.NONCE_USED)
+    assert refusal(payer.pay(asked, signed)) == status_and_text(Refusal.NONCE_USED)
     assert payer.quote(asked["paymentId"]).status_code == 402
     assert payer.transfers == 0
     assert payer.pay(asked).status_code == 200
@@ -353,7 +269,7 @@ def test_a_cancelled_authorization_is_used_up_and_has_paid_nothing(server, payer
 def test_an_id_that_was_never_issued_settles_nothing(server, payer):
     """Every character counts, and so does whatever is added or missing."""
     asked = payer.ask()
-    body, issued, rows = payer.settlement(asked), asked["paymentId"], server.state()["rows"]
+    body, issued, rows = payer.settlement(asked), asked["paymentId"], _stored(server)
     flipped = [
         issued[:place] + ("a" if issued[place] != "a" else "b") + issued[place + 1 :]
         for place in range(4, len(issued))
@@ -365,10 +281,10 @@ def test_an_id_that_was_never_issued_settles_nothing(server, payer):
     ]  # fmt: skip
     for unknown in (*flipped, *invented):
         answer = server.http.post(PAY, json=body | {"paymentId": unknown})
-        assert refusal(answer) == told(Refusal.MISMATCH), unknown
+        assert refusal(answer) == status_and_text(Refusal.MISMATCH), unknown
         assert "not issued" in answer.json()["reason"]
     assert payer.transfers == 0
-    assert server.state()["rows"] == rows
+    assert _stored(server) == rows
 
 
 # --- too late, too early -----------------------------------------------------------------
@@ -382,26 +298,10 @@ def test_the_requirements_are_good_for_300_seconds(server, payer):
     late = payer.ask()
     server.advance(301)
     answer = payer.pay(late)
-    assert refusal(answer) == told(Refusal.EXPIRED)
+    assert refusal(answer) == status_and_text(Refusal.EXPIRED)
     assert "maxTimeoutSeconds" in answer.json()["reason"]
     assert payer.transfers == 1
     assert payer.quote(late["paymentId"]).status_code == 402
-
-
-@pytest.mark.clause("5/window", "7/authorization-expired")
-def test_an_authorization_is_good_within_its_own_window_only(server, payer):
-    for ago_s in (0, 1, 100_000):
-        asked = payer.ask()
-        signed = payer.sign(asked["paymentRequirements"], before=server.now_s() - ago_s)
-        assert refusal(payer.pay(asked, signed)) == told(Refusal.EXPIRED)
-        assert payer.pay(asked).status_code == 200, "a new authorization pays the same id"
-    for ahead_s in (5, 3600):
-        asked, from_s = payer.ask(), server.now_s() + ahead_s
-        signed = payer.sign(asked["paymentRequirements"], after=from_s, before=from_s + 300)
-        answer = payer.pay(asked, signed)
-        assert refusal(answer) == told(Refusal.INVALID_SIGNATURE)
-        assert answer.json()["reason"].startswith("Authorization not yet valid; not charged by")
-    assert payer.transfers == 3
 
 
 @pytest.mark.clause("8/validity-window", "2.3/window")
@@ -411,7 +311,7 @@ def test_a_wallets_authorization_lasts_300_seconds(server, payer):
     payload = read_header(signed)["payload"]
     assert (payload["validAfter"], payload["validBefore"]) == (late - 60, late + 300)
     server.advance(300)
-    assert refusal(payer.pay(payer.ask(), signed)) == told(Refusal.EXPIRED)
+    assert refusal(payer.pay(payer.ask(), signed)) == status_and_text(Refusal.EXPIRED)
     assert payer.transfers == 0
 
 
@@ -421,11 +321,11 @@ def test_a_wallets_authorization_lasts_300_seconds(server, payer):
 @pytest.mark.clause("5/exact-amount", "4.1/verify-signature", "7/invalid-signature")
 def test_over_and_underpaying_are_refused(server, payer):
     for amount in (0, 1, 9999, 10001, 20000, 2**256 - 1):
-        asked, rows = payer.ask(), server.state()["rows"]
+        asked, rows = payer.ask(), _stored(server)
         answer = payer.pay(asked, payer.sign(asked["paymentRequirements"], amount=amount))
-        assert refusal(answer) == told(Refusal.INVALID_SIGNATURE)
+        assert refusal(answer) == status_and_text(Refusal.INVALID_SIGNATURE)
         assert answer.json()["reason"] == f"Invalid amount: {amount}"
-        assert server.state()["rows"] == rows
+        assert _stored(server) == rows
     assert payer.transfers == 0
 
 
@@ -448,12 +348,12 @@ def test_only_the_payer_can_sign_and_nobody_can_change_what_is_signed(server, pa
     asked = payer.ask()
     for changes, reason in FORGED:
         answer = payer.pay(asked, payer.sign(asked["paymentRequirements"], **changes))
-        assert refusal(answer) == told(Refusal.INVALID_SIGNATURE), changes
+        assert refusal(answer) == status_and_text(Refusal.INVALID_SIGNATURE), changes
         assert answer.json()["reason"].split(";")[0] == reason
     mainnet = asked["paymentRequirements"] | {"network": MAINNET.name}
     of_other_chain = read_header(header(payer.wallet, mainnet, server.now_s()))
     answer = payer.pay(asked, write_header(of_other_chain | {"network": TESTNET.name}))
-    assert refusal(answer) == told(Refusal.INVALID_SIGNATURE)
+    assert refusal(answer) == status_and_text(Refusal.INVALID_SIGNATURE)
     assert payer.transfers == 0
     assert payer.pay(asked).status_code == 200
 
@@ -464,7 +364,7 @@ def test_a_wallet_without_the_money_and_the_same_id_after_the_faucet(server, fun
     payer = server.payer(funds)
     asked = payer.ask()
     signed = payer.sign(asked["paymentRequirements"])
-    assert refusal(payer.pay(asked, signed)) == told(Refusal.INSUFFICIENT_BALANCE)
+    assert refusal(payer.pay(asked, signed)) == status_and_text(Refusal.INSUFFICIENT_BALANCE)
     assert payer.quote(asked["paymentId"]).status_code == 402
     assert payer.transfers == 0
     record = server.http.get(f"/api/payments/{asked['paymentId']}").json()
@@ -480,6 +380,12 @@ def test_after_all_this_the_money_adds_up(server):
     server.assert_money_is_conserved(int(server.state()["chain"]["supply"]) - 10_000_000_000)
     server.advance(4000)  # every header that was refused is over
     assert server.state()["pendingPayments"] == 0
+
+
+def _stored(server: Server) -> dict[str, int]:
+    """Count the rows that requests make; the indexer may run at any moment."""
+    rows = server.state()["rows"]
+    return {name: rows[name] for name in ("payments", "sessions", "debits", "refunds")}
 
 
 def _typed(asked: dict[str, Any]) -> Any:

@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from tests.serve.driver import PAY, PRICE, Server, in_parallel, refusal, statuses
-from tests.serve.hosted import told
+from tests.serve.hosted import status_and_text
 from x402sim.protocol.refusals import Refusal
 
 TEXT = Refusal.ALREADY_SETTLED.text
@@ -105,7 +105,7 @@ def test_the_service_and_a_stranger_submit_one_authorization_at_once(server, pay
         )
         paid = answers[0].status_code
         if paid != 200:
-            assert refusal(answers[0]) == told(Refusal.NONCE_USED)
+            assert refusal(answers[0]) == status_and_text(Refusal.NONCE_USED)
         assert payer.transfers == before + 1
         assert payer.quote(asked["paymentId"]).status_code == (200 if paid == 200 else 402)
 
@@ -122,7 +122,10 @@ def _send_before_a_block(
     """Send payments at once and mine only then; also return how many transactions waited."""
 
     def mine() -> int:
-        time.sleep(0.4)
+        end = time.monotonic() + 10
+        while not server.state()["chain"]["waiting"]:
+            assert time.monotonic() < end, "nothing was sent"
+        time.sleep(0.3)
         waiting = server.state()["chain"]["waiting"]
         server.sim("mining", automine=True)
         return waiting

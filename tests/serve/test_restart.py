@@ -1,9 +1,9 @@
-"""What survives: a restart with --db, and a kill -9 at any moment."""
+"""What survives a restart with --db, and a kill -9 while a payment waits for its block.
 
-import random
-import threading
+`tests/crash` kills at any moment, under load.
+"""
+
 import time
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,17 +17,12 @@ from tests.serve.driver import (
     Payer,
     Server,
     in_parallel,
-    read_header,
     refusal,
     started,
 )
-from tests.serve.hosted import hosted, told
+from tests.serve.hosted import hosted, status_and_text
 from x402sim.cli import app
-from x402sim.protocol import abi
-from x402sim.protocol.crypto import to_hex
 from x402sim.protocol.refusals import Refusal
-
-THREADS = 4
 
 
 @pytest.fixture
@@ -72,9 +67,9 @@ def test_everything_goes_on_after_a_restart(db):
         assert server.state()["cachedEntitlements"] == 0
         assert _record(server, asked) == record
         assert payer.quote(asked["paymentId"]).status_code == 200
-        assert refusal(payer.pay(asked, signed)) == told(Refusal.ALREADY_SETTLED)
+        assert refusal(payer.pay(asked, signed)) == status_and_text(Refusal.ALREADY_SETTLED)
         second = payer.ask()
-        assert refusal(payer.pay(second, signed)) == told(Refusal.NONCE_USED)
+        assert refusal(payer.pay(second, signed)) == status_and_text(Refusal.NONCE_USED)
         assert server.http.get("/api/agents").json() == agents
 
         assert payer.session(session_id) == session
@@ -164,40 +159,27 @@ def _assert_refused(db: str, *args: str, says: str) -> str:
 # --- a settlement whose answer is lost ---------------------------------------------------
 
 
-@pytest.mark.clause("3/pending-resolved")
-def test_a_kill_while_the_transfer_waits_to_be_mined(db):
-    """Claimed and sent, not mined: after the restart it is mined, found and granted."""
+@pytest.mark.clause("3/pending-resolved", "3/deposit-makes-session")
+def test_a_kill_while_a_payment_and_a_deposit_wait_to_be_mined(db):
+    """Claimed and sent, not mined: after the restart they are mined, found and granted."""
     with started("--db", db) as server:
         payer = server.payer()
         server.sim("mining", automine=False)
-        asked = payer.ask()
+        asked, deposit = payer.ask(), payer.ask_session("0.29")
         body = payer.settlement(asked)
-        assert _pay_and_kill(server, body) == "killed"
+        _pay_and_kill(server, body, payer.settlement(deposit))
     with hosted(file=db) as server:
         payer = Payer(server, payer.wallet)
         _wait_until(lambda: server.state()["pendingPayments"] == 0)
         assert _record(server, asked)["status"] == "settled"
         assert payer.quote(asked["paymentId"]).status_code == 200
         answer = server.http.post(PAY, json=body)
-        assert refusal(answer) == told(Refusal.ALREADY_SETTLED)
-        assert (payer.transfers, payer.balance) == (1, 100_000_000 - PRICE)
-
-
-@pytest.mark.clause("3/pending-resolved", "3/deposit-makes-session")
-def test_a_kill_while_a_deposit_waits_to_be_mined(db):
-    with started("--db", db) as server:
-        payer = server.payer()
-        server.sim("mining", automine=False)
-        asked = payer.ask_session("0.29")
-        assert _pay_and_kill(server, payer.settlement(asked)) == "killed"
-    with hosted(file=db) as server:
-        payer = Payer(server, payer.wallet)
-        _wait_until(lambda: server.state()["pendingPayments"] == 0)
-        session = payer.create(asked["paymentId"])
+        assert refusal(answer) == status_and_text(Refusal.ALREADY_SETTLED)
+        session = payer.create(deposit["paymentId"])
         assert session.status_code == 201
         assert session.json()["deposited"] == "290000"
         assert server.state()["rows"]["sessions"] == 1
-        assert payer.transfers == 1
+        assert (payer.transfers, payer.balance) == (2, 100_000_000 - PRICE - 290_000)
 
 
 @pytest.mark.clause("3/pending-resolved")
@@ -208,16 +190,16 @@ def test_a_pending_payment_takes_no_second_authorization_and_the_first_again(db)
         server.sim("mine")
         asked = payer.ask()
         body = payer.settlement(asked)
-        assert _pay_and_kill(server, body) == "killed"
+        _pay_and_kill(server, body)
     with hosted(file=db, block_time_s=3600) as server:
         payer = Payer(server, payer.wallet)
         assert _record(server, asked)["status"] == "pending"
         assert payer.quote(asked["paymentId"]).status_code == 402
         answer = payer.pay(asked)
-        assert refusal(answer) == told(Refusal.PENDING)
+        assert refusal(answer) == status_and_text(Refusal.PENDING)
         other = payer.ask()
         answer = payer.pay(other, body["paymentHeader"])
-        assert refusal(answer) == told(Refusal.NONCE_USED)
+        assert refusal(answer) == status_and_text(Refusal.NONCE_USED)
         server.sim("mine")
         answer = server.http.post(PAY, json=body)
         assert answer.status_code == 200, answer.text
@@ -232,7 +214,7 @@ def test_a_pending_payment_that_can_never_be_mined_is_given_up(db):
         payer = server.account()
         server.sim("mining", automine=False)
         asked = payer.ask()
-        assert _pay_and_kill(server, payer.settlement(asked)) == "killed"
+        _pay_and_kill(server, payer.settlement(asked))
     with hosted(file=db, block_time_s=3600) as server:
         payer = server.account()
         assert server.state()["pendingPayments"] == 1
@@ -246,132 +228,18 @@ def test_a_pending_payment_that_can_never_be_mined_is_given_up(db):
         assert payer.transfers == 0
 
 
-def _pay_and_kill(server: Server, body: dict[str, Any]) -> str:
-    """Send a payment, and kill the server while it waits to be mined."""
+def _pay_and_kill(server: Server, *bodies: dict[str, Any]) -> None:
+    """Send payments, and kill the server while all of them wait to be mined."""
 
-    def pay() -> str:
-        try:
-            return server.http.post(PAY, json=body).text
-        except httpx.TransportError:
-            return "killed"
+    def pay(body: dict[str, Any]) -> None:
+        with pytest.raises(httpx.TransportError):
+            server.http.post(PAY, json=body)
 
     def kill() -> None:
-        _wait_until(lambda: server.state()["chain"]["waiting"])
+        _wait_until(lambda: server.state()["chain"]["waiting"] == len(bodies))
         server.kill()
 
-    return in_parallel(pay, kill)[0]
-
-
-# --- kill -9 at any moment ---------------------------------------------------------------
-
-
-@dataclass
-class Attempt:
-    """One payment as its payer remembers it."""
-
-    payer: int
-    asked: dict[str, Any]
-    body: dict[str, Any]
-    status: int | None = None
-    nonce: str = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.nonce = read_header(self.body["paymentHeader"])["payload"]["nonce"]
-
-
-@pytest.mark.clause("3/pending-resolved", "4.1/store-settled", "5/stored-records")
-def test_kill_9_while_four_payers_pay_loses_nothing_and_charges_nobody_twice(db):
-    luck = random.Random(402)
-    attempts: list[Attempt] = []
-    for _ in range(2):
-        with started("--db", db) as server:
-            _pay_until_killed(server, attempts, luck)
-    assert len(attempts) > 15
-    with hosted(file=db) as server:
-        granted = {
-            attempt.nonce: attempt
-            for attempt in attempts
-            if server.account(attempt.payer).quote(attempt.asked["paymentId"]).status_code == 200
-        }
-        lost = [a for a in attempts if a.status == 200 and a.nonce not in granted]
-        assert not lost, "a payment that was answered 200 is lost"
-        _resolve(server, [a for a in attempts if a.status != 200], luck)
-
-        used = _used_nonces(server)
-        for attempt in attempts:
-            record = server.http.get(f"/api/payments/{attempt.asked['paymentId']}")
-            is_settled = record.status_code == 200 and record.json()["status"] == "settled"
-            is_granted = server.account(attempt.payer).quote(attempt.asked["paymentId"])
-            assert is_settled == (is_granted.status_code == 200) == (attempt.nonce in used)
-            if is_settled:
-                assert record.json()["tx_hash"] == used[attempt.nonce]
-                _assert_pays(server, attempt, used[attempt.nonce])
-        for number in range(THREADS):
-            mine = [a for a in attempts if a.payer == number and a.nonce in used]
-            payer = server.account(number)
-            assert payer.transfers == len(mine)
-            assert payer.balance == 1_000_000_000 - PRICE * len(mine)
-        assert server.state()["rows"]["payments"] >= len(used)
-        server.assert_money_is_conserved()
-
-
-def _pay_until_killed(server: Server, attempts: list[Attempt], luck: random.Random) -> None:
-    """Kill the server a moment after some more attempts, however fast the machine is."""
-    enough = len(attempts) + luck.randint(8, 30)
-
-    def pay_on(number: int) -> None:
-        payer = server.account(number)
-        try:
-            while True:
-                asked = payer.ask()
-                attempt = Attempt(number, asked, payer.settlement(asked))
-                attempts.append(attempt)
-                attempt.status = server.http.post(PAY, json=attempt.body).status_code
-                assert attempt.status == 200
-        except httpx.TransportError:
-            return
-
-    threads = [threading.Thread(target=pay_on, args=(n,)) for n in range(THREADS)]
-    for thread in threads:
-        thread.start()
-    _wait_until(lambda: len(attempts) >= enough)
-    time.sleep(luck.uniform(0, 0.02))
-    server.kill()
-    for thread in threads:
-        thread.join(30)
-
-
-def _resolve(server: Server, unanswered: list[Attempt], luck: random.Random) -> None:
-    """Send some of the unanswered payments again, and let the time of the others pass."""
-    for attempt in unanswered:
-        if luck.random() < 0.5:
-            answer = server.http.post(PAY, json=attempt.body)
-            assert answer.status_code in (200, 409), answer.text
-            if answer.status_code == 409:
-                assert answer.json()["error"] == "Payment already settled"
-            again = server.account(attempt.payer).pay(attempt.asked)
-            assert refusal(again) == told(Refusal.ALREADY_SETTLED)
-    server.advance(400)
-    assert server.state()["pendingPayments"] == 0
-
-
-def _used_nonces(server: Server) -> dict[str, str]:
-    """Return the transaction that used up each nonce; no nonce is used twice."""
-    wanted = {"fromBlock": "0x0", "topics": [to_hex(abi.AUTHORIZATION_USED)]}
-    logs = server.rpc("eth_getLogs", wanted)
-    used = {log["topics"][2]: log["transactionHash"] for log in logs}
-    assert len(used) == len(logs)
-    return used
-
-
-def _assert_pays(server: Server, attempt: Attempt, tx_hash: str) -> None:
-    mined = server.rpc("eth_getTransactionReceipt", tx_hash)
-    assert mined["status"] == "0x1"
-    moves = [log for log in mined["logs"] if log["topics"][0] == to_hex(abi.TRANSFER_EVENT)]
-    assert [
-        ("0x" + log["topics"][1][26:], "0x" + log["topics"][2][26:], int(log["data"], 16))
-        for log in moves
-    ] == [(server.account(attempt.payer).address.lower(), server.ready["payTo"].lower(), PRICE)]
+    in_parallel(*[lambda b=body: pay(b) for body in bodies], kill)
 
 
 def _record(server: Server, asked: dict[str, Any]) -> dict[str, Any]:

@@ -47,6 +47,14 @@ NetworkFile = Annotated[
         metavar="FILE",
     ),
 ]
+BlockTime = Annotated[
+    float | None,
+    typer.Option(
+        help="Mine a block every SECONDS. [default: every transaction at once]",
+        metavar="SECONDS",
+        show_default=False,
+    ),
+]
 Host = Annotated[str, typer.Option(help="Address to listen on.")]
 Port = Annotated[int, typer.Option(help="Port to listen on; 0 picks a free one.", max=65535, min=0)]
 Markdown = Annotated[bool, typer.Option("--markdown", help="Print Markdown.")]

@@ -8,7 +8,6 @@ import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from x402sim.protocol.networks import Network
 from x402sim.report.reading import Reading
 from x402sim.report.run import Run
 from x402sim.report.summary import checks_of
+from x402sim.text.suggest import unknown
 from x402sim.world.chains.backend import ChainBackend
 from x402sim.world.chains.parse import DEFAULT_CHAIN, parse_chain
 from x402sim.world.stages.parse import parse_stage
@@ -79,9 +79,8 @@ def _scenario(name: str) -> Scenario:
         raise Misuse(f"no such file: {file}.py")
     known = shipped_names()
     if not is_file and name not in known:
-        near = get_close_matches(name, known, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else "."
-        raise Misuse(f"unknown scenario {name!r}{hint} `list` shows all names; or give a .py file")
+        possible = "`list` shows all names; or give a .py file"
+        raise Misuse(unknown("scenario", name, known, possible=possible))
     with _loading(name):
         return find([name])[0]
 

@@ -10,6 +10,7 @@ from x402sim.commands.common import (
     MISUSE,
     NOT_ALL_HELD,
     AsJson,
+    BlockTime,
     Chain,
     Misuse,
     NetworkFile,
@@ -18,7 +19,7 @@ from x402sim.commands.common import (
     give_up,
     quiet,
 )
-from x402sim.commands.timing import BlockTime, ExplorerLag, Latencies, Timing
+from x402sim.commands.timing import ExplorerLag, Latencies, Timing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

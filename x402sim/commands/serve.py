@@ -10,6 +10,7 @@ import msgspec
 import typer
 
 from x402sim.commands.common import (
+    BlockTime,
     Chain,
     Host,
     NetworkFile,
@@ -48,13 +49,6 @@ Mnemonic = Annotated[
     ),
 ]
 Accounts = Annotated[int, typer.Option(help="How many accounts to fund, 1 to 100.", metavar="N")]
-BlockTime = Annotated[
-    float | None,
-    typer.Option(
-        help="Mine a block every SECONDS. Without it, every transaction is mined at once.",
-        metavar="SECONDS",
-    ),
-]
 ControlToken = Annotated[
     str | None,
     typer.Option(

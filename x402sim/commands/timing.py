@@ -15,9 +15,6 @@ Latencies = Annotated[
         "MEDIAN,SIGMA of a lognormal; repeatable.",
     ),
 ]
-BlockTime = Annotated[
-    float | None, typer.Option(metavar="S", help="Seconds between blocks. [default: mine at once]")
-]
 ExplorerLag = Annotated[
     float, typer.Option(metavar="S", help="Seconds until the explorer shows a block.")
 ]

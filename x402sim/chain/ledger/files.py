@@ -99,7 +99,8 @@ def begun_with(file: Path) -> list[Any] | None:
     if not file.exists():
         return None
     try:
-        with closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)) as db:
+        read_only = f"{file.absolute().as_uri()}?mode=ro"
+        with closing(sqlite3.connect(read_only, uri=True, timeout=0.5)) as db:
             row = db.execute("SELECT op FROM operations ORDER BY seq LIMIT 1").fetchone()
     except sqlite3.Error:
         return None  # opening it says what is wrong
