@@ -33,7 +33,7 @@ class Drive:
         self._pool, self._experiment = pool, experiment
         self._work_of, self._finished = work_of, finished
         self._running: dict[Future[Any], Task] = {}
-        self._is_futile = 0
+        self._failures = 0
 
     def run(self, batches: Batches) -> None:
         """Play all that is left; returns when every point is done, or has failed."""
@@ -66,7 +66,7 @@ class Drive:
         error = future.exception()
         if error is None:
             seconds, parquet = future.result()
-            self._is_futile = 0
+            self._failures = 0
             batches.learn(task, seconds)
             self._finished(task, parquet)
             return
@@ -79,9 +79,9 @@ class Drive:
 
     def _recover(self, error: BrokenExecutor, batches: Batches) -> None:
         """Take back all tasks that run, and start new workers; raises if that does not help."""
-        self._is_futile += 1
+        self._failures += 1
         for task in self._running.values():
             batches.split(task)
         self._running.clear()
-        if self._is_futile > _FUTILE or not self._pool.restart():
+        if self._failures > _FUTILE or not self._pool.restart():
             raise error
