@@ -1,4 +1,4 @@
-"""How is one request sent? It waits while the target is busy, and goes on where the target moved.
+"""Sends one request: it waits while the target is busy, and follows the target where it moved.
 
 If the target takes no connection any more, the last request before is named; where the run can
 restart the target, that request is sent again alone, to find out whether it is the cause.
@@ -20,7 +20,7 @@ from x402sim.suite.verdict import CheckFailed, Inconclusive
 STOP_TRIES, STOP_S = 6, 0.5
 """How often, and in which distance, a target is tried that takes no connection any more."""
 TOLD_S = 2.0
-"""A wait of this long is told."""
+"""Longer waits are announced."""
 MOVED = (307, 308)
 """Redirects that keep the method and the body."""
 MOST_MOVES = 3

@@ -1,4 +1,4 @@
-"""What did a service answer to a payer of a story?"""
+"""The answers of a service, as a payer of a story reads them."""
 
 from dataclasses import dataclass
 from typing import Any
