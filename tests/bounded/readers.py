@@ -12,6 +12,7 @@ import resource
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import httpx

@@ -8,7 +8,6 @@ import argparse
 import asyncio
 import json
 import random
-import secrets
 import sys
 import tempfile
 import threading
@@ -18,21 +17,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import httpx
+
 from tests.crash.deployment import PAYERS, Command, Deployment, deployed
 from tests.crash.kills import Phase, kill_under_load
 from tests.crash.ledger import read_ledger
 from tests.serve.driver import ORDER, QUOTE
 from x402sim import Wallet
-from x402sim.protocol.crypto import parse_address, to_hex
-from x402sim.protocol.eip3009 import Authorization
-from x402sim.protocol.messages import decode
+from x402sim.payer.core import proofs
+from x402sim.payer.standard import authorization_in, choose, read_standard, sign
+from x402sim.payer.wallet import AFTER_SIGNING_S
+from x402sim.protocol.crypto import to_hex
 from x402sim.protocol.networks import TESTNET
 from x402sim.protocol.x402 import (
     PAYMENT_HEADERS,
-    RequiredV1,
     Version,
-    encode_payment,
-    read_required,
 )
 
 MARKET = "/api/perp/market"
@@ -205,8 +204,7 @@ class _Load:
 
         await asyncio.gather(*(client() for _ in range(clients)))
         for order in self._tally.orders:
-            proof = {"X-Payment-Id": order.payment_id}
-            status, _, _ = await self._patiently(order.path, proof)
+            status, _, _ = await self._patiently(order.path, proofs(order.payment_id))
             order.has_access = status == 200
 
     async def _order(self) -> Order:
@@ -214,25 +212,15 @@ class _Load:
         path = self._luck.choice(list(ASKED))
         version = self._luck.choice(self._versions)
         _, headers, body = await self._patiently(path, {})
-        if version == 2:
-            accepted = read_required(headers["payment-required"]).accepts[0]
-        else:
-            accepted = decode(body, RequiredV1).accepts[0]
-        wallet, now_s = self._luck.choice(self._wallets), int(time.time())
-        nonce = secrets.token_bytes(32)
-        auth = Authorization(
-            from_=wallet.address_bytes,
-            to=parse_address(accepted.pay_to),
-            value=int(json.loads(body)["paymentRequirements"]["maxAmountRequired"]),
-            valid_after=now_s - 60,
-            valid_before=now_s + 300,
-            nonce=nonce,
-        )
-        text = encode_payment(auth, wallet.sign(auth, TESTNET.domain), accepted)
+        required = read_standard(httpx.Response(402, headers=headers, content=body), version)
+        assert required is not None
+        offer = choose(required, TESTNET, lambda _: "")
+        now_s = int(time.time())
+        text = sign(offer, self._luck.choice(self._wallets), TESTNET, now_s, AFTER_SIGNING_S)
         return Order(
             path=path,
             version=version,
-            nonce=to_hex(nonce),
+            nonce=to_hex(authorization_in(offer, text).nonce),
             header={PAYMENT_HEADERS[version]: text},
             payment_id=json.loads(body)["paymentId"],
         )

@@ -2,22 +2,18 @@
 
 import json
 import socket
-from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
 import pytest
 
-from tests.serve.driver import ORDER, PRICE, QUOTE, Payer, Server
-from x402sim.protocol.crypto import parse_address
-from x402sim.protocol.messages import decode
+from tests.serve.driver import ORDER, QUOTE, Payer, Server
+from x402sim.payer.standard import choose, read_standard, sign
+from x402sim.payer.wallet import AFTER_SIGNING_S
 from x402sim.protocol.networks import TESTNET
 from x402sim.protocol.x402 import (
     PAYMENT_HEADERS,
-    RequiredV1,
     Version,
-    encode_payment,
-    read_required,
 )
 
 
@@ -37,17 +33,10 @@ def send_and_close(server: Server, headers: dict[str, str]) -> None:
 
 def signed(payer: Payer, version: Version, required: httpx.Response) -> dict[str, str]:
     """Return the header of a payment for a 402."""
-    accepted: Any = read_required(required.headers["PAYMENT-REQUIRED"]).accepts[0]
-    if version == 1:
-        accepted = decode(required.content, RequiredV1).accepts[0]
-    now_s = payer.server.now_s()
-    auth = payer.wallet.authorization(
-        to=parse_address(accepted.pay_to),
-        amount_base=PRICE,
-        valid_after=now_s - 60,
-        valid_before=now_s + 300,
-    )
-    text = encode_payment(auth, payer.wallet.sign(auth, TESTNET.domain), accepted)
+    offered = read_standard(required, version)
+    assert offered is not None
+    offer = choose(offered, TESTNET, lambda _: "")
+    text = sign(offer, payer.wallet, TESTNET, payer.server.now_s(), AFTER_SIGNING_S)
     return {PAYMENT_HEADERS[version]: text}
 
 

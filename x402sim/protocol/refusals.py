@@ -187,7 +187,7 @@ class Unpaid(Exception):
     """A request without a proof of payment that is accepted.
 
     `code` is the standard's word for what is wrong with its payment, if it has one. The answer is
-    402, unless that may still be settled (`kept`): then no other payment must be asked for.
+    402, unless that may still be settled (`retryable`): then no other payment must be asked for.
     """
 
     def __init__(
@@ -196,10 +196,11 @@ class Unpaid(Exception):
         reason: str = "",
         *,
         headers: Mapping[str, str] | None = None,
-        kept: SettlementRefused | None = None,
+        retryable: SettlementRefused | None = None,
     ) -> None:
         super().__init__(code, reason)
-        self.code, self.reason, self.headers, self.kept = code, reason, headers or {}, kept
+        self.code, self.reason, self.headers = code, reason, headers or {}
+        self.retryable = retryable
 
     @property
     def told(self) -> str | None:

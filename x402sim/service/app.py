@@ -123,8 +123,8 @@ def payment_required(
 
     A payment that may still be settled is answered as by POST /api/pay.
     """
-    if why.kept is not None:
-        return _refused(service, why.kept, why.headers)
+    if why.retryable is not None:
+        return _refused(service, why.retryable, why.headers)
     if service.settings.decisions.short_session_status != 402 and _has_session(service, request):
         raise web.refused(RequestError.SESSION_CANNOT_PAY, decisions=service.settings.decisions)
     required = service.issuer.issue(resource, amount_base, service.clock.now_s())

@@ -215,7 +215,7 @@ def refused(service: Service, paid: OneStep, why: SettlementRefused) -> Unpaid:
     told = _late(service, paid) if why.refusal is Refusal.EXPIRED and not is_kept else str(why)
     failed = Settlement(success=False, error_reason=code, error_message=told)
     headers = _told(service, paid, failed) if paid.version == 2 else None
-    return Unpaid(code, told, headers=headers, kept=why if is_kept else None)
+    return Unpaid(code, told, headers=headers, retryable=why if is_kept else None)
 
 
 def _late(service: Service, paid: OneStep) -> str:
