@@ -304,10 +304,10 @@ def only_once(sessions: Any, session_id: str, *args: Any) -> bool:
 def refunds(**changes: Callable[[Any], Any]) -> Hooks:
     """Return a service whose refunds have other fields."""
 
-    def due(sessions: Any) -> list[Any]:
+    def due(sessions: Any, *args: Any) -> list[Any]:
         return [
             msgspec.structs.replace(each, **{name: new(each) for name, new in changes.items()})
-            for each in sessions.refunds_due()
+            for each in sessions.refunds_due(*args)
         ]
 
     return with_service(sessions={"refunds_due": due})
