@@ -22,7 +22,7 @@ BATCHES = 30
 
 @cache
 def played(name: str) -> Played:
-    return play(MUTANTS[name].case, MUTANTS[name].hooks())
+    return play(MUTANTS[name].case, MUTANTS[name].hooks)
 
 
 @pytest.mark.parametrize("name", MUTANTS)
