@@ -12,7 +12,7 @@ from typing import Any
 
 import httpx
 
-from tests.crash.audit import are_refunded, audit, is_quiet
+from tests.crash.audit import PAID, are_refunded, audit, is_quiet
 from tests.crash.deployment import PAYERS, Command, Deployment, deployed
 from tests.crash.kills import (
     UNDER_LOAD,
@@ -87,27 +87,12 @@ def _run_world(
             found = audit(deployment, memories, confirmed, is_over=False)
             _note(figures, found.violations, known)
             figures.did["access only by sending again"] += found.resent
-            assert found.charges > paid, f"cycle {figures.did['cycles']} paid nothing"
-            paid = found.charges
+            assert found.did[PAID] > paid, f"cycle {figures.did['cycles']} paid nothing"
+            paid = found.did[PAID]
         _come_to_an_end(deployment, memories, figures)
         found = audit(deployment, memories, confirmed, is_over=True)
         _note(figures, found.violations, known)
-    attempts = [attempt for memory in memories for attempt in memory.attempts]
-    answered = sum(each.receipt is not None and each.sent == 1 for each in attempts)
-    figures.did += Counter(
-        {
-            "starts": deployment.restarts,
-            "headers signed": len(attempts),
-            "payments on the ledger": found.charges,
-            "receipts answered": found.receipts,
-            "payments without a first answer": found.charges - answered,
-            "headers sent again": sum(memory.resends for memory in memories),
-            "replays refused": sum(memory.replays for memory in memories),
-            "sessions": found.sessions,
-            "session requests served": sum(each.spent for each in attempts),
-            "refunds": found.refunds,
-        }
-    )
+    figures.did += found.did + Counter(starts=deployment.restarts)
 
 
 def _killed(phase: Phase) -> str:
