@@ -6,7 +6,7 @@ paid by a transfer that is seen later.
 """
 
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -30,6 +30,7 @@ from x402sim.spec.decisions import Decisions
 
 RESENDS = 20
 PAUSE_S = 0.25
+PAID = "payments on the ledger"
 CREATED = Decisions().session_created_status
 
 
@@ -38,10 +39,8 @@ class Audit:
     """What one audit saw, and what is wrong."""
 
     violations: list[str]
-    charges: int
-    receipts: int
-    sessions: int
-    refunds: int
+    did: Counter[str]
+    """How much there was of what, by name."""
     resent: int
     """Charges whose payer got access only by sending the header again."""
 
@@ -91,11 +90,25 @@ def audit(
             *_balances(deployment, {each.attempt.payer for each in payments}),
             *_complaints(deployment, memories),
         ],
-        charges=sum(bool(each.charges) for each in payments),
-        receipts=sum(each.attempt.receipt is not None for each in payments),
-        sessions=len(sessions),
-        refunds=len(refunds),
+        did=_counted(memories, payments) + Counter(sessions=len(sessions), refunds=len(refunds)),
         resent=len(good),
+    )
+
+
+def _counted(memories: list[Memory], payments: list[PaymentSeen]) -> Counter[str]:
+    attempts = [each.attempt for each in payments]
+    charges = sum(bool(each.charges) for each in payments)
+    return Counter(
+        {
+            "headers signed": len(attempts),
+            PAID: charges,
+            "receipts answered": sum(each.receipt is not None for each in attempts),
+            "payments without a first answer": charges
+            - sum(each.receipt is not None and each.sent == 1 for each in attempts),
+            "headers sent again": sum(memory.resends for memory in memories),
+            "replays refused": sum(memory.replays for memory in memories),
+            "session requests served": sum(each.spent for each in attempts),
+        }
     )
 
 

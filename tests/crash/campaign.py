@@ -12,7 +12,7 @@ from typing import Any
 
 import httpx
 
-from tests.crash.audit import are_refunded, audit, is_quiet
+from tests.crash.audit import PAID, are_refunded, audit, is_quiet
 from tests.crash.deployment import PAYERS, Command, Deployment, deployed
 from tests.crash.kills import (
     UNDER_LOAD,
@@ -50,45 +50,19 @@ IN_A_START = {
 
 @dataclass(slots=True)
 class Figures:
-    """What a campaign did and found."""
+    """What a campaign did, by name, and what it found."""
 
-    command: Command
-    cycles: int = 0
-    kills: Counter[Phase] = field(default_factory=Counter)
-    starts: int = 0
-    signed: int = 0
-    payments: int = 0
-    lost_answers: int = 0
-    resends: int = 0
-    replays: int = 0
-    receipts: int = 0
-    resent: int = 0
-    sessions: int = 0
-    spent: int = 0
-    refunds: int = 0
-    seconds: float = 0
+    did: Counter[str] = field(default_factory=Counter)
     violations: list[str] = field(default_factory=list)
 
 
-def run_campaign(
-    command: Command, *, cycles: int, seed: int, say: Callable[[str], None] = lambda text: None
-) -> Figures:
+def run_campaign(command: Command, *, cycles: int, seed: int) -> Figures:
     """Run so many cycles; raises `AssertionError` if one of them does no work."""
-    figures, began = Figures(command), time.monotonic()
-    while figures.cycles < cycles:
-        luck = random.Random(f"{seed} {command.value} {figures.cycles}")
+    figures = Figures()
+    while (done := figures.did["cycles"]) < cycles:
+        luck = random.Random(f"{seed} {command.value} {done}")
         with tempfile.TemporaryDirectory(prefix="x402sim-crash-") as folder:
-            _run_world(
-                command,
-                Path(folder),
-                min(CYCLES_OF_A_WORLD, cycles - figures.cycles),
-                luck,
-                figures,
-            )
-        say(
-            f"{command.value}: {figures.cycles} of {cycles} cycles, {len(figures.violations)} violations"
-        )
-    figures.seconds = time.monotonic() - began
+            _run_world(command, Path(folder), min(CYCLES_OF_A_WORLD, cycles - done), luck, figures)
     return figures
 
 
@@ -101,42 +75,34 @@ def _run_world(
     with deployed(command, folder) as deployment:
         for phase in first_phases(command):
             if luck.random() < 0.7:
-                figures.kills[phase] += 1
+                figures.did[_killed(phase)] += 1
                 kill_first_start(deployment, phase)
         deployment.spawn()
         deployment.await_ready()
         paid = 0
         for _ in range(cycles):
-            figures.cycles += 1
+            figures.did["cycles"] += 1
             _load_and_kill(deployment, memories, luck, figures)
             _restart(deployment, luck, figures)
             found = audit(deployment, memories, confirmed, is_over=False)
             _note(figures, found.violations, known)
-            figures.resent += found.resent
-            assert found.charges > paid, f"cycle {figures.cycles} paid nothing"
-            paid = found.charges
+            figures.did["access only by sending again"] += found.resent
+            assert found.did[PAID] > paid, f"cycle {figures.did['cycles']} paid nothing"
+            paid = found.did[PAID]
         _come_to_an_end(deployment, memories, figures)
         found = audit(deployment, memories, confirmed, is_over=True)
         _note(figures, found.violations, known)
-        figures.starts += deployment.restarts
-    attempts = [attempt for memory in memories for attempt in memory.attempts]
-    figures.signed += len(attempts)
-    figures.payments += found.charges
-    figures.receipts += found.receipts
-    figures.lost_answers += found.charges - sum(
-        a.receipt is not None and a.sent == 1 for a in attempts
-    )
-    figures.sessions += found.sessions
-    figures.spent += sum(attempt.spent for attempt in attempts)
-    figures.refunds += found.refunds
-    figures.resends += sum(memory.resends for memory in memories)
-    figures.replays += sum(memory.replays for memory in memories)
+    figures.did += found.did + Counter(starts=deployment.restarts)
+
+
+def _killed(phase: Phase) -> str:
+    return f"killed {phase.value}"
 
 
 def _note(figures: Figures, violations: list[str], known: set[str]) -> None:
     """Note what was not known to be wrong in this world."""
     figures.violations += [
-        f"cycle {figures.cycles}: {each}" for each in violations if each not in known
+        f"cycle {figures.did['cycles']}: {each}" for each in violations if each not in known
     ]
     known.update(violations)
 
@@ -163,7 +129,7 @@ def _load_and_kill(
         while _receipts(memories) < enough and not problems:
             assert time.monotonic() < end, f"no {enough} receipts in {PATIENCE_S} s"
             time.sleep(0.002)
-        figures.kills[phase] += 1
+        figures.did[_killed(phase)] += 1
         kill_under_load(deployment, phase, luck)
     finally:
         if deployment.running is not None:
@@ -197,7 +163,7 @@ def _restart(deployment: Deployment, luck: random.Random, figures: Figures) -> N
             deployment.control("mining", automine=True)
     while luck.random() < 0.35:
         phase, kill = luck.choice(list(IN_A_START.items()))
-        figures.kills[phase] += 1
+        figures.did[_killed(phase)] += 1
         kill(deployment, luck)
     deployment.spawn()
     deployment.await_ready()
@@ -218,7 +184,7 @@ def _come_to_an_end(deployment: Deployment, memories: list[Memory], figures: Fig
 def _bring_to_rest(deployment: Deployment, figures: Figures, is_done: Callable[[], bool]) -> None:
     """Run the background work, which runs at once when a service starts, and wait for its end."""
     if deployment.command is Command.SERVICE:
-        figures.kills[Phase.IDLE] += 1
+        figures.did[_killed(Phase.IDLE)] += 1
         deployment.kill()
         deployment.spawn()
         deployment.await_ready()

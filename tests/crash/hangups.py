@@ -12,10 +12,9 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import httpx
 
@@ -34,22 +33,20 @@ from x402sim.protocol.x402 import (
     Version,
 )
 
-MARKET = "/api/perp/market"
 PATIENT_S = 30.0
-ASKED = {MARKET: ("GET", b""), QUOTE: ("POST", json.dumps(ORDER).encode())}
-"""The method and the body of a request for each resource."""
 
 
 @dataclass(slots=True)
 class Order:
     """One payment in one step, and what its client saw."""
 
-    path: str
     version: Version
     nonce: str
-    header: Mapping[str, str]
+    header: dict[str, str]
     payment_id: str
     """The payment id of the 402 that it answers."""
+    charges: int = 0
+    """Transfers on the ledger."""
     served: int = 0
     """Answers with the content that the client has read."""
     timeouts: int = 0
@@ -60,6 +57,27 @@ class Order:
     has_access: bool = False
     """Whether X-Payment-Id gives access at the end."""
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether it was charged, and its client got no answer: it was lost on the wire.
+
+        On a busy machine a client may give up while the answer waits in its own socket.
+        """
+        return self.charges > 0 and not self.served
+
+    def violations(self) -> list[str]:
+        """Return what must not be."""
+        found = []
+        if self.charges > 1 or self.served > 1:
+            found.append(f"was charged {self.charges} times and served {self.served} times")
+        if not self.charges:
+            found.append("was served, not charged" if self.served else "was not charged")
+        if self.is_lost and self.version == 2 and not self.has_access:
+            found.append("was charged, and its payment id is refused")
+        if self.is_lost and self.cut and not self.timeouts:
+            found.append("was charged, and refused after a kill")
+        return [f"{self.nonce} {each}: {self.refusal}" for each in found]
+
 
 @dataclass(slots=True)
 class Tally:
@@ -67,104 +85,54 @@ class Tally:
 
     orders: list[Order] = field(default_factory=list)
     kills: int = 0
-    charges: Mapping[str, int] = field(default_factory=dict)
-    """Transfers, by nonce."""
 
-    def counts(self) -> dict[str, int]:
+    def counts(self) -> Counter[str]:
         """Return the figures."""
-        done = self.orders
-        return {
-            "orders": len(done),
-            "kills": self.kills,
-            "time-outs": sum(each.timeouts for each in done),
-            "orders that timed out": sum(each.timeouts > 0 for each in done),
-            "orders cut by a kill": sum(each.cut > 0 for each in done),
-            "charged": sum(each.nonce in self.charges for each in done),
-            "charged twice": sum(self.charges.get(each.nonce, 0) > 1 for each in done),
-            "served": sum(each.served == 1 for each in done),
-            "served twice": sum(each.served > 1 for each in done),
-            "served, not charged": sum(
-                each.served > 0 and each.nonce not in self.charges for each in done
-            ),
-            "charged, and the header refused": len(self.lost),
-            "of these, access by the payment id of the 402": sum(
-                each.has_access for each in self.lost
-            ),
-        }
-
-    @property
-    def lost(self) -> list[Order]:
-        """The orders that were charged, and whose client got no answer: it was lost on the wire.
-
-        On a busy machine a client may give up while the answer waits in its own socket.
-        """
-        return [each for each in self.orders if each.nonce in self.charges and not each.served]
+        found: Counter[str] = Counter(orders=len(self.orders), kills=self.kills)
+        for each in self.orders:
+            found["time-outs"] += each.timeouts
+            found["orders that timed out"] += each.timeouts > 0
+            found["orders cut by a kill"] += each.cut > 0
+            found["served"] += each.served
+            found["charged, and the header refused"] += each.is_lost
+            found["of these, access by the payment id"] += each.is_lost and each.has_access
+        return found
 
     def violations(self) -> list[str]:
         """Return what must not be."""
-        counts = self.counts()
-        found = [
-            f"{counts[name]} were {name}"
-            for name in ("charged twice", "served twice", "served, not charged")
-            if counts[name]
-        ]
-        for each in self.lost:
-            if each.version == 2 and not each.has_access:
-                found.append(f"{each.nonce} was charged, its payment id is refused: {each.refusal}")
-            if each.cut and not each.timeouts:
-                found.append(f"{each.nonce} was charged and refused after a kill: {each.refusal}")
-        found += [
-            f"{each.nonce} was not charged: {each.refusal}"
-            for each in self.orders
-            if each.nonce not in self.charges
-        ]
-        return found
+        return [wrong for each in self.orders for wrong in each.violations()]
 
 
-def run(command: Command, **options: Any) -> Tally:
-    """Play orders (see `play`) against a deployment of its own."""
+def run(
+    command: Command, *, orders: int, clients: int, timeout_s: float, kills: int = 0, seed: int = 1
+) -> Tally:
+    """Play orders at a deployment of its own, at least until all kills are done; read the ledger."""
     with (
         tempfile.TemporaryDirectory(prefix="x402sim-hangups-") as folder,
         deployed(command, Path(folder)) as deployment,
     ):
         deployment.spawn()
         deployment.await_ready()
-        tally = play(deployment, **options)
+        tally, luck, stop = Tally(), random.Random(seed), threading.Event()
+        killer = threading.Thread(target=_kill, args=(deployment, kills, tally, luck, stop))
+        killer.start()
+        try:
+            load = _Load(deployment, tally, timeout_s, luck)
+            asyncio.run(load.play(orders, clients, stop))
+        finally:
+            stop.set()
+            killer.join()
+        charges = read_ledger(deployment).charges
+        for order in tally.orders:
+            order.charges = len(charges.get(order.nonce, ()))
         assert not deployment.complaints, deployment.complaints
         return tally
-
-
-def play(
-    deployment: Deployment,
-    *,
-    orders: int,
-    clients: int,
-    timeout_s: float,
-    kills: int = 0,
-    seed: int = 1,
-    versions: tuple[Version, ...] = (1, 2),
-) -> Tally:
-    """Play so many orders, at least until all kills are done, and look at the ledger."""
-    tally, luck = Tally(), random.Random(seed)
-    stop = threading.Event()
-    killer = threading.Thread(target=_kill, args=(deployment, kills, tally, luck, stop))
-    if kills:
-        killer.start()
-    try:
-        load = _Load(deployment, tally, timeout_s, versions, luck)
-        asyncio.run(load.play(orders, clients, lambda: kills > tally.kills and not stop.is_set()))
-    finally:
-        stop.set()
-        if kills:
-            killer.join()
-    charges = read_ledger(deployment).charges
-    tally.charges = {nonce: len(transfers) for nonce, transfers in charges.items()}
-    return tally
 
 
 def _kill(
     deployment: Deployment, kills: int, tally: Tally, luck: random.Random, stop: threading.Event
 ) -> None:
+    """Kill so many times, and start again each time; then, or if a start fails, stop the load."""
     try:
         while tally.kills < kills and not stop.is_set():
             time.sleep(luck.uniform(0.05, 0.4))
@@ -180,130 +148,99 @@ class _Load:
     """The clients of one run."""
 
     def __init__(
-        self,
-        deployment: Deployment,
-        tally: Tally,
-        timeout_s: float,
-        versions: tuple[Version, ...],
-        luck: random.Random,
+        self, deployment: Deployment, tally: Tally, timeout_s: float, luck: random.Random
     ) -> None:
         self._deployment, self._tally, self._timeout_s = deployment, tally, timeout_s
-        self._versions, self._luck = versions, luck
+        self._luck = luck
         accounts = deployment.ready["accounts"][:PAYERS]
         self._wallets = [Wallet(each["privateKey"]) for each in accounts]
+        limits = httpx.Limits(max_connections=None, max_keepalive_connections=0)
+        self._http = httpx.AsyncClient(timeout=None, trust_env=False, limits=limits)
 
-    async def play(self, orders: int, clients: int, is_going_on: Callable[[], bool]) -> None:
-        """Play orders, several clients at once, and as many more as it takes."""
+    async def play(self, orders: int, clients: int, stop: threading.Event) -> None:
+        """Play orders, several clients at once, and as many more as it takes until `stop`."""
         left = iter(range(orders))
 
         async def client() -> None:
-            while next(left, None) is not None or is_going_on():
-                order = await self._order()
+            while next(left, None) is not None or not stop.is_set():
+                order = self._sign(await self._patiently({}))
                 self._tally.orders.append(order)
                 await self._pay(order)
 
-        await asyncio.gather(*(client() for _ in range(clients)))
-        for order in self._tally.orders:
-            status, _, _ = await self._patiently(order.path, proofs(order.payment_id))
-            order.has_access = status == 200
+        async with self._http:
+            await asyncio.gather(*(client() for _ in range(clients)))
+            for order in self._tally.orders:
+                answer = await self._patiently(proofs(order.payment_id))
+                order.has_access = answer.status_code == 200
 
-    async def _order(self) -> Order:
-        """Ask for a resource, and sign what it costs."""
-        path = self._luck.choice(list(ASKED))
-        version = self._luck.choice(self._versions)
-        _, headers, body = await self._patiently(path, {})
-        required = read_standard(httpx.Response(402, headers=headers, content=body), version)
-        assert required is not None
-        offer = choose(required, TESTNET, lambda _: "")
-        now_s = int(time.time())
-        text = sign(offer, self._luck.choice(self._wallets), TESTNET, now_s, AFTER_SIGNING_S)
-        return Order(
-            path=path,
-            version=version,
-            nonce=to_hex(authorization_in(offer, text).nonce),
-            header={PAYMENT_HEADERS[version]: text},
-            payment_id=json.loads(body)["paymentId"],
-        )
+    def _sign(self, required: httpx.Response) -> Order:
+        """Sign what a 402 asks for, in one of the versions."""
+        version: Version = self._luck.choice((1, 2))
+        standard = read_standard(required, version)
+        assert standard is not None
+        offer = choose(standard, TESTNET, lambda _: "")
+        wallet, now_s = self._luck.choice(self._wallets), int(time.time())
+        text = sign(offer, wallet, TESTNET, now_s, AFTER_SIGNING_S)
+        nonce = to_hex(authorization_in(offer, text).nonce)
+        payment_id = required.json()["paymentId"]
+        return Order(version, nonce, {PAYMENT_HEADERS[version]: text}, payment_id)
 
     async def _pay(self, order: Order) -> None:
-        """Send the same header until an answer ends it."""
+        """Send the same header until an answer ends it, each time with a little more patience."""
         while True:
+            timeout_s = min(PATIENT_S, self._timeout_s * 1.3**order.timeouts)
             try:
-                status, _, body = await self._send(order.path, order.header, self._timeout_s)
+                answer = await self._send(order.header, timeout_s)
             except TimeoutError:
                 order.timeouts += 1
                 continue
-            except (OSError, EOFError):
+            except httpx.TransportError:
                 order.cut += 1
                 await asyncio.sleep(0.05)
                 continue
-            if status == 200:
+            if answer.status_code == 200:
                 order.served += 1
                 return
-            said = json.loads(body)
-            if status == 402 and said.get("final") is not False:
+            said = answer.json()
+            if answer.status_code == 402 and said.get("final") is not False:
                 order.refusal = str(said.get("reason") or said["error"])
                 return
             await asyncio.sleep(0.1)
 
-    async def _patiently(
-        self, path: str, headers: Mapping[str, str]
-    ) -> tuple[int, dict[str, str], bytes]:
+    async def _patiently(self, headers: dict[str, str]) -> httpx.Response:
         while True:
             try:
-                return await self._send(path, headers, PATIENT_S)
-            except (OSError, EOFError):
+                return await self._send(headers, PATIENT_S)
+            except (TimeoutError, httpx.TransportError):
                 await asyncio.sleep(0.05)
 
-    async def _send(
-        self, path: str, headers: Mapping[str, str], timeout_s: float
-    ) -> tuple[int, dict[str, str], bytes]:
-        """Send a request on a connection of its own; it is closed when the time is over."""
-        url = self._deployment.service.base_url
-        method, body = ASKED[path]
-        lines = [f"{method} {path} HTTP/1.1", f"Host: {url.host}", f"Content-Length: {len(body)}"]
-        lines += [f"{name}: {value}" for name, value in headers.items()]
-        writer = None
-        try:
-            async with asyncio.timeout(timeout_s):
-                reader, writer = await asyncio.open_connection(url.host, url.port)
-                writer.write("\r\n".join([*lines, "", ""]).encode() + body)
-                head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
-                got = {
-                    name.lower(): value.strip()
-                    for name, _, value in (line.partition(":") for line in head[1:] if line)
-                }
-                content = await reader.readexactly(int(got["content-length"]))
-                return int(head[0].split()[1]), got, content
-        finally:
-            if writer is not None:
-                writer.close()
+    async def _send(self, headers: dict[str, str], timeout_s: float) -> httpx.Response:
+        """Ask for a quote on a connection of its own; it is closed when the time is over."""
+        url = self._deployment.service.base_url.join(QUOTE)
+        async with asyncio.timeout(timeout_s):
+            return await self._http.post(url, json=ORDER, headers=headers)
 
 
 def main() -> int:
-    """Run the campaign, and print its figures as JSON; 1 if any was violated, or if
+    """Run the campaign, and print its figures; 1 if any was violated, or if
     a tenth of the orders that timed out were lost on the wire."""
     parser = argparse.ArgumentParser(prog="python -m tests.crash.hangups", description=__doc__)
     parser.add_argument("--command", choices=[c.name.lower() for c in Command], default="serve")
     parser.add_argument("--orders", type=int, default=300)
-    parser.add_argument("--clients", type=int, default=64)
-    parser.add_argument(
-        "--timeout", type=float, default=0.3, help="seconds until a client gives up"
-    )
     parser.add_argument("--kills", type=int, default=0)
     parser.add_argument("--seed", type=int, default=1)
     asked = parser.parse_args()
     tally = run(
         Command[asked.command.upper()],
         orders=asked.orders,
-        clients=asked.clients,
-        timeout_s=asked.timeout,
+        clients=64,
+        timeout_s=0.3,
         kills=asked.kills,
         seed=asked.seed,
     )
     counts, violations = tally.counts(), tally.violations()
     print(json.dumps({**counts, "violations": violations}, indent=2))
-    has_lost_many = len(tally.lost) * 10 > counts["orders that timed out"]
+    has_lost_many = counts["charged, and the header refused"] * 10 > counts["orders that timed out"]
     return int(bool(violations) or has_lost_many)
 
 

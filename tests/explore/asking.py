@@ -1,4 +1,4 @@
-"""What do the services answer at the end, when everything is asked once more?
+"""Asks the services about everything once more, at the end.
 
 The world is at rest: no faults, no third parties, every header expired, every session ended.
 """

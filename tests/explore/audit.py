@@ -1,4 +1,4 @@
-"""What must hold at the end of every run, from the ledger and from what services answer?
+"""The auditor: judges a finished run by the ledger and by what the services answer.
 
 Written apart from the service's code: it reads the chain's logs, the journal, what came to the
 doors of the services, and asks over HTTP; never reads a database. Each law is an equality for one

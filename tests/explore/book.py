@@ -1,4 +1,4 @@
-"""What do the payers know? Every header they signed, where it was presented, what was answered.
+"""What the payers know: every header they signed, where it was presented, what was answered.
 
 The audit starts from here: these are the claims that the chain and the services must bear out.
 """

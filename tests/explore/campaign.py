@@ -7,7 +7,7 @@ its seed only, not on the number of processes.
 import multiprocessing
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from hypothesis import HealthCheck, Phase, given, seed, settings
@@ -16,7 +16,7 @@ from tests.explore.case import Case, kind_of
 from tests.explore.laws import Law, Violation
 from tests.explore.play import play
 from tests.explore.worlds import worlds
-from x402sim.world.assembly.hooks import Hooks
+from x402sim.world.assembly.hooks import NO_HOOKS, Hooks
 
 BATCH = 10
 """Worlds that are drawn from one seed: after ten, Hypothesis makes most worlds from earlier ones."""
@@ -51,8 +51,8 @@ class Found:
     failures: dict[Law, tuple[Case, list[Violation]]] = field(default_factory=dict)
 
 
-def run(batch: Batch, hooks: Callable[[], Hooks] = Hooks, *, shrinks: bool = True) -> Found:
-    """Play the worlds of a batch; `hooks` may put a defect into the services of each."""
+def run(batch: Batch, hooks: Hooks = NO_HOOKS, *, shrinks: bool = True) -> Found:
+    """Play the worlds of a batch; `hooks` may put a defect into their services."""
     found = Found()
 
     @seed(batch.seed)
@@ -65,7 +65,7 @@ def run(batch: Batch, hooks: Callable[[], Hooks] = Hooks, *, shrinks: bool = Tru
     )
     @given(worlds(adversary=batch.adversary))
     def hold(case: Case) -> None:
-        played = play(case, hooks())
+        played = play(case, hooks)
         if played.violations:
             law = played.violations[0].law
             found.failures[law] = case, played.violations

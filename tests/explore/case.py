@@ -49,35 +49,30 @@ class _Step(
     at_s: AtS = 0.0
 
 
-class Buy(_Step, frozen=True, kw_only=True):
+class _Purchase(_Step, frozen=True, kw_only=True):
+    number: int
+    payer: int = 0
+    service: Service = "service"
+    wait_s: float = 0.0
+    tries: int = 3
+    pause_s: float = 5.0
+    patience_s: float | None = None
+    anew: bool = False
+
+
+class Buy(_Purchase, frozen=True, kw_only=True):
     """A payer asks for a quote, signs, waits, and pays; without a final answer, tries again.
 
     `number` names the purchase for other steps. `anew` signs a second header for the same payment
     after a final refusal, while the 402 is young enough. The payer hangs up after `patience_s`.
     """
 
-    number: int
-    payer: int = 0
-    service: Service = "service"
     way: Way = "two steps"
-    wait_s: float = 0.0
-    tries: int = 3
-    pause_s: float = 5.0
-    patience_s: float | None = None
-    anew: bool = False
 
 
-class Deposit(_Step, frozen=True, kw_only=True):
+class Deposit(_Purchase, frozen=True, kw_only=True):
     """A payer opens a session, as `Buy` does, and spends it request by request."""
 
-    number: int
-    payer: int = 0
-    service: Service = "service"
-    wait_s: float = 0.0
-    tries: int = 3
-    pause_s: float = 5.0
-    patience_s: float | None = None
-    anew: bool = False
     cents: int = 5
     duration_s: int = 120
     spends: int = 2

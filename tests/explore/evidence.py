@@ -1,4 +1,4 @@
-"""What do the ledger, the journal and the doors of the services prove?
+"""The evidence: what the ledger, the journal and the doors of the services prove.
 
 The ledger says what stands in the end; the journal says when an authorization was visible in a
 block, when it was presented, and which service sent it to the facilitator; a door says what a

@@ -1,4 +1,4 @@
-"""Which faults make the facilitator and the explorer lie?"""
+"""The faults that make the facilitator and the explorer lie."""
 
 from typing import Any, assert_never
 

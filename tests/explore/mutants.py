@@ -4,6 +4,7 @@ import asyncio
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -40,44 +41,31 @@ from x402sim.world.assembly.hooks import Hooks
 
 
 class Instead:
-    """An object with some methods replaced; a replacement gets the object first."""
+    """An object with some attributes replaced."""
 
-    def __init__(self, inner: object, **methods: Callable[..., Any]) -> None:
-        self._inner, self._methods = inner, methods
-
-    def __getattr__(self, name: str) -> Any:
-        if name in self._methods:
-            method, inner = self._methods[name], self._inner
-            return lambda *args, **more: method(inner, *args, **more)
-        return getattr(self._inner, name)
-
-
-class _WithParts:
-    """A store with some of its parts replaced."""
-
-    def __init__(self, store: object, parts: dict[str, Instead]) -> None:
-        self._store, self._parts = store, parts
+    def __init__(self, inner: object, replaced: dict[str, Any]) -> None:
+        self._inner, self._replaced = inner, replaced
 
     def __getattr__(self, name: str) -> Any:
-        return self._parts.get(name) or getattr(self._store, name)
+        return self._replaced[name] if name in self._replaced else getattr(self._inner, name)
+
+
+def with_methods(inner: object, methods: dict[str, Callable[..., Any]]) -> Any:
+    """Return an object with some methods replaced; a replacement gets the object first."""
+    return Instead(inner, {name: partial(method, inner) for name, method in methods.items()})
 
 
 def with_service(**parts: dict[str, Callable[..., Any]]) -> Hooks:
-    """Return hooks that replace methods of a service's collaborators."""
+    """Return hooks that replace methods of a service's collaborators, or of its store's parts."""
 
     def changed(service: Service) -> Service:
-        stored: dict[str, Instead] = {
-            name: Instead(getattr(service.store, name), **parts[name])
-            for name in ("payments", "sessions")
-            if name in parts
-        }
-        others: dict[str, Any] = {
-            name: Instead(getattr(service, name), **methods)
-            for name, methods in parts.items()
-            if name not in stored
-        }
-        if stored:
-            others["store"] = _WithParts(service.store, stored)
+        store = Instead(service.store, {})
+        others: dict[str, Any] = {"store": store}
+        for name, methods in parts.items():
+            if name in ("payments", "sessions"):
+                store._replaced[name] = with_methods(getattr(service.store, name), methods)
+            else:
+                others[name] = with_methods(getattr(service, name), methods)
         return replace(service, **others)
 
     return Hooks(service=changed)
@@ -138,19 +126,17 @@ def _pays(scope: Scope) -> bool:
 # --- payments ------------------------------------------------------------------------
 
 
-def blind_before_the_claim() -> Hooks:
+def blind_before_the_claim(service: Service) -> Service:
     """Return a service that does not see a use from before its claim."""
-    asked: set[tuple[int, bytes]] = set()
+    asked: set[bytes] = set()
 
     async def nonce_state(rpc: Any, payer: Any, nonce: bytes) -> Any:
-        state = await rpc.nonce_state(payer, nonce)
-        key = id(rpc), nonce
-        if key in asked:
-            return state
-        asked.add(key)
-        return msgspec.structs.replace(state, is_used=False, use=None)
+        if nonce in asked:
+            return await rpc.nonce_state(payer, nonce)
+        asked.add(nonce)
+        return await never_used(rpc, payer, nonce)
 
-    return with_service(rpc={"nonce_state": nonce_state})
+    return replace(service, rpc=with_methods(service.rpc, {"nonce_state": nonce_state}))
 
 
 async def never_used(rpc: Any, payer: Any, nonce: bytes) -> Any:
@@ -198,8 +184,8 @@ def for_any_resource(payments: Any, payment_id: str, resource: str) -> bool:
     return any(each.record.status == "settled" for each in payments.attempts(payment_id))
 
 
-def refused_at_first() -> Hooks:
-    """Return a service that does not know a payment id when it is shown for the first time."""
+def refused_at_first(service: Service, inner: ASGIApp) -> ASGIApp:
+    """Do not know a payment id when it is shown for the first time."""
     shown: set[bytes] = set()
 
     def change(service: Service, scope: Scope, status: int, body: bytes) -> tuple[int, bytes]:
@@ -209,7 +195,7 @@ def refused_at_first() -> Hooks:
         shown.add(payment_id)
         return 402, b"{}"
 
-    return answering(change)
+    return answering(change).app(service, inner)
 
 
 def no_attempts(payments: Any, payment_id: str) -> list[Any]:
@@ -303,33 +289,28 @@ def only_once(sessions: Any, session_id: str, *args: Any) -> bool:
 def refunds(**changes: Callable[[Any], Any]) -> Hooks:
     """Return a service whose refunds have other fields."""
 
-    def due(sessions: Any) -> list[Any]:
+    def due(sessions: Any, *args: Any) -> list[Any]:
         return [
             msgspec.structs.replace(each, **{name: new(each) for name, new in changes.items()})
-            for each in sessions.refunds_due()
+            for each in sessions.refunds_due(*args)
         ]
 
     return with_service(sessions={"refunds_due": due})
 
 
-def refunded_twice() -> Hooks:
-    """Return a service that signs each refund a second time, with another nonce."""
+def refunded_twice(service: Service) -> Service:
+    """Sign each refund a second time, with another nonce."""
 
-    def changed(service: Service) -> Service:
-        async def settle(facilitator: Any, payment: Any, wanted: Any) -> Any:
-            auth, _ = authorization_of(decode_header(payment.text))
-            if auth.from_ == service.setup.wallet:
-                again = replace(auth, nonce=bytes(reversed(auth.nonce)))
-                domain = service.setup.network.domain
-                signature = sign(transfer_digest(again, domain), service.setup.key)
-                header = encode_header(again, signature, service.setup.network)
-                await facilitator.settle(present(header), wanted)
-            return await facilitator.settle(payment, wanted)
+    async def settle(facilitator: Any, payment: Any, wanted: Any) -> Any:
+        auth, _ = authorization_of(decode_header(payment.text))
+        if auth.from_ == service.setup.wallet:
+            again = replace(auth, nonce=bytes(reversed(auth.nonce)))
+            network = service.setup.network
+            signature = sign(transfer_digest(again, network.domain), service.setup.key)
+            await facilitator.settle(present(encode_header(again, signature, network)), wanted)
+        return await facilitator.settle(payment, wanted)
 
-        facilitator: Any = Instead(service.facilitator, settle=settle)
-        return replace(service, facilitator=facilitator)
-
-    return Hooks(service=changed)
+    return replace(service, facilitator=with_methods(service.facilitator, {"settle": settle}))
 
 
 # --- the process ---------------------------------------------------------------------
@@ -375,7 +356,7 @@ class Mutant:
     """A defect, the law that sees it, and a small world that shows it."""
 
     law: Law
-    hooks: Callable[[], Hooks]
+    hooks: Hooks
     case: Case
 
 
@@ -392,112 +373,98 @@ TWO_HEADERS = Case(steps=(Buy(number=0), Again(at_s=9.0, of=0, what="second head
 MUTANTS: dict[str, Mutant] = {
     "a lost answer is forgotten": Mutant(
         Law.PAID_IS_SERVED,
-        lambda: with_policy(ServicePolicy(lost_answer=Forget())),
+        with_policy(ServicePolicy(lost_answer=Forget())),
         Case(steps=(LOST, Buy(number=0))),
     ),
-    "a claim is dropped": Mutant(Law.PAID_IS_SERVED, lambda: answering(claim_dropped), SUBMITTED),
-    "final, then charged": Mutant(
-        Law.FINAL_IS_FINAL, lambda: answering(said_to_be_over), SUBMITTED
-    ),
+    "a claim is dropped": Mutant(Law.PAID_IS_SERVED, answering(claim_dropped), SUBMITTED),
+    "final, then charged": Mutant(Law.FINAL_IS_FINAL, answering(said_to_be_over), SUBMITTED),
     "a second header is claimed": Mutant(
-        Law.CHARGED_ONCE,
-        lambda: with_service(payments={"attempts": no_attempts}),
-        TWO_HEADERS,
+        Law.CHARGED_ONCE, with_service(payments={"attempts": no_attempts}), TWO_HEADERS
     ),
-    "a second header is settled": Mutant(
-        Law.CHARGED_ONCE, lambda: Hooks(app=settled_anyway), TWO_HEADERS
-    ),
+    "a second header is settled": Mutant(Law.CHARGED_ONCE, Hooks(app=settled_anyway), TWO_HEADERS),
     "one step is served again": Mutant(
-        Law.SERVED_ONCE,
-        lambda: with_decisions(authorization_once=False),
-        IN_ONE_STEP,
+        Law.SERVED_ONCE, with_decisions(authorization_once=False), IN_ONE_STEP
     ),
     "one step is charged, and never served": Mutant(
-        Law.SERVED_ONCE, lambda: answering(never_served), IN_ONE_STEP
+        Law.SERVED_ONCE, answering(never_served), IN_ONE_STEP
     ),
     "one step is served before it settles": Mutant(
-        Law.SERVED_AFTER_PAID,
-        lambda: answering(taken_for_paid),
-        Case(steps=(REFUSED, *IN_ONE_STEP.steps)),
+        Law.SERVED_AFTER_PAID, answering(taken_for_paid), Case(steps=(REFUSED, *IN_ONE_STEP.steps))
     ),
     "a claim is served before it settles": Mutant(
         Law.SERVED_AFTER_PAID,
-        lambda: with_policy(ServicePolicy(serve=ServeBeforeSettle())),
+        with_policy(ServicePolicy(serve=ServeBeforeSettle())),
         Case(steps=(REFUSED, Buy(number=0))),
     ),
     "what the chain undid is kept": Mutant(
         Law.SERVED_IS_PAID,
-        lambda: with_service(payments={"undo": kept, "fail": kept}),
+        with_service(payments={"undo": kept, "fail": kept}),
         Case(steps=(Buy(number=0), Reorganise(at_s=1.0, drop=True))),
     ),
     "the cache is kept": Mutant(
         Law.SERVED_IS_PAID,
-        lambda: with_service(entitlements={"remove": kept}),
+        with_service(entitlements={"remove": kept}),
         Case(steps=(Buy(number=0), Reorganise(at_s=1.0, drop=True))),
     ),
     "a payment opens every resource": Mutant(
-        Law.ONLY_WHAT_WAS_BOUGHT,
-        lambda: with_service(payments={"grants": for_any_resource}),
-        BOUGHT,
+        Law.ONLY_WHAT_WAS_BOUGHT, with_service(payments={"grants": for_any_resource}), BOUGHT
     ),
     "a receipt names another transaction": Mutant(
-        Law.RECORD_NAMES_IT, lambda: with_service(payments={"get": misnamed}), BOUGHT
+        Law.RECORD_NAMES_IT, with_service(payments={"get": misnamed}), BOUGHT
     ),
     "a record keeps an old transaction": Mutant(
         Law.RECORD_NAMES_IT,
-        lambda: with_service(payments={"set_block": under_the_old_name}),
+        with_service(payments={"set_block": under_the_old_name}),
         Case(steps=(Revert(), Buy(number=0), Reorganise(at_s=30.0, depth=6))),
     ),
     "one payment buys at two deployments": Mutant(
         Law.ONE_TRANSFER_PAYS_ONCE,
-        blind_before_the_claim,
+        Hooks(service=blind_before_the_claim),
         Case(services=2, steps=(Buy(number=0), Again(at_s=30.0, of=0, service="service 2"))),
     ),
     "a receipt is taken back": Mutant(
         Law.RECEIPT_STAYS,
-        lambda: with_service(rpc={"nonce_state": never_used}),
+        with_service(rpc={"nonce_state": never_used}),
         Case(steps=(Buy(number=0), Strike(at_s=1.0, fault=LIES), RunIndexer(at_s=2.0))),
     ),
     "a receipt is not served": Mutant(
-        Law.RECEIPT_STAYS, lambda: with_policy(ServicePolicy(serve=FailToServe(1))), BOUGHT
+        Law.RECEIPT_STAYS, with_policy(ServicePolicy(serve=FailToServe(1))), BOUGHT
     ),
-    "a receipt is refused at first": Mutant(Law.RECEIPT_STAYS, refused_at_first, BOUGHT),
+    "a receipt is refused at first": Mutant(Law.RECEIPT_STAYS, Hooks(app=refused_at_first), BOUGHT),
     "a session has more than its deposit": Mutant(
         Law.SESSION_IS_DEPOSIT,
-        lambda: with_service(sessions={name: with_more(name) for name in ("get", "paid_by")}),
+        with_service(sessions={name: with_more(name) for name in ("get", "paid_by")}),
         SPENT,
     ),
     "a session is served once": Mutant(
-        Law.SESSION_SERVES, lambda: with_service(sessions={"can_pay": only_once}), SPENT
+        Law.SESSION_SERVES, with_service(sessions={"can_pay": only_once}), SPENT
     ),
     "a session is debited twice": Mutant(
-        Law.DEBITS_ARE_SERVED, lambda: with_service(sessions={"debit": debited_twice}), SPENT
+        Law.DEBITS_ARE_SERVED, with_service(sessions={"debit": debited_twice}), SPENT
     ),
     "a session is debited, and not served": Mutant(
-        Law.DEBITS_ARE_SERVED, lambda: with_service(sessions={"debit": debited_and_refused}), SPENT
+        Law.DEBITS_ARE_SERVED, with_service(sessions={"debit": debited_and_refused}), SPENT
     ),
     "a session is served for nothing": Mutant(
-        Law.DEBITS_ARE_SERVED, lambda: with_service(sessions={"debit": for_nothing}), SPENT
+        Law.DEBITS_ARE_SERVED, with_service(sessions={"debit": for_nothing}), SPENT
     ),
-    "a session shows a wrong balance": Mutant(
-        Law.DEBITS_ARE_SERVED, lambda: answering(shown_wrong), SPENT
-    ),
-    "a refund is paid twice": Mutant(Law.REFUND_IS_THE_REST, refunded_twice, SPENT),
+    "a session shows a wrong balance": Mutant(Law.DEBITS_ARE_SERVED, answering(shown_wrong), SPENT),
+    "a refund is paid twice": Mutant(Law.REFUND_IS_THE_REST, Hooks(service=refunded_twice), SPENT),
     "a refund is too much": Mutant(
-        Law.REFUND_IS_THE_REST, lambda: refunds(amount=lambda due: due.amount + 1), SPENT
+        Law.REFUND_IS_THE_REST, refunds(amount=lambda due: due.amount + 1), SPENT
     ),
     "a refund is too little": Mutant(
-        Law.REFUND_IS_THE_REST, lambda: refunds(amount=lambda due: due.amount - 1), SPENT
+        Law.REFUND_IS_THE_REST, refunds(amount=lambda due: due.amount - 1), SPENT
     ),
     "a refund goes to somebody else": Mutant(
-        Law.REFUND_IS_THE_REST, lambda: refunds(to_address=lambda due: "0x" + "0f" * 20), SPENT
+        Law.REFUND_IS_THE_REST, refunds(to_address=lambda due: "0x" + "0f" * 20), SPENT
     ),
     "no refund is paid": Mutant(
-        Law.REFUND_IS_THE_REST, lambda: with_policy(ServicePolicy(refund=NeverRefund())), SPENT
+        Law.REFUND_IS_THE_REST, with_policy(ServicePolicy(refund=NeverRefund())), SPENT
     ),
     "a refund that was undone stays": Mutant(
         Law.REFUND_IS_THE_REST,
-        lambda: with_service(sessions={"undo_refund": kept}),
+        with_service(sessions={"undo_refund": kept}),
         Case(
             steps=(
                 Deposit(number=0, duration_s=60),
@@ -508,15 +475,15 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "pending for ever": Mutant(
         Law.RESOLVED,
-        lambda: with_service(payments={"pending": nobody}),
+        with_service(payments={"pending": nobody}),
         Case(steps=(REFUSED, Buy(number=0))),
     ),
-    "no answer, for ever": Mutant(Law.ANSWERED, lambda: Hooks(app=hanging), SPENT),
+    "no answer, for ever": Mutant(Law.ANSWERED, Hooks(app=hanging), SPENT),
     "a refusal is a 500": Mutant(
-        Law.NO_SERVER_ERROR, lambda: answering(crashing), Case(steps=(REFUSED, Buy(number=0)))
+        Law.NO_SERVER_ERROR, answering(crashing), Case(steps=(REFUSED, Buy(number=0)))
     ),
     "an exception in the background": Mutant(
-        Law.NO_EXCEPTION, lambda: with_service(rpc={"height": raises}), BOUGHT
+        Law.NO_EXCEPTION, with_service(rpc={"height": raises}), BOUGHT
     ),
-    "time stands still": Mutant(Law.TIME_PASSES, lambda: Hooks(app=spinning), BOUGHT),
+    "time stands still": Mutant(Law.TIME_PASSES, Hooks(app=spinning), BOUGHT),
 }

@@ -1,4 +1,4 @@
-"""What does each step of a case do in the world?"""
+"""Does each step of a case in the world."""
 
 from dataclasses import dataclass, field, replace
 from typing import assert_never, cast
