@@ -1,7 +1,7 @@
 """The suite sees every defect, by the check of its clause, and accuses nobody else.
 
-Every day, each mutant is judged by the checks of its clauses, and one honest service by all checks;
-`pytest -m thorough tests/mutants` judges all honest services and a third of the mutants by all.
+Every day, each mutant is judged by the checks of its clauses, and one honest service by a third;
+`pytest -m thorough tests/mutants` judges all honest services and a third of the mutants by all checks.
 """
 
 import ast
@@ -91,7 +91,8 @@ def test_a_defect_fails_the_checks_of_its_clauses(name: str) -> None:
 
 
 def test_an_honest_service_is_not_accused() -> None:
-    assert complaint(judge_one("many forms at once")) == ""
+    """Of the one that differs most, a third of the cases; the thorough run judges it by all."""
+    assert complaint(judge_by("many forms at once", CHECKS()[::3])) == ""
 
 
 def test_the_matrix_has_a_row_for_each_service_and_a_column_for_each_check() -> None:
