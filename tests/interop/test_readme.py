@@ -46,7 +46,7 @@ def in_node(program: str, folder: Path) -> list[str]:
     return [str(npm.node()), str(file)]
 
 
-@pytest.mark.parametrize(("shop", "client"), zip(SHOPS, CLIENTS, strict=True))
+@pytest.mark.parametrize(("shop", "client"), [("fastapi", "python"), ("express", "fetch")])
 def test_a_client_pays_a_shop(server: Server, shop: str, client: str, tmp_path: Path) -> None:
     for folder in ("shop", "client"):
         (tmp_path / folder).mkdir()

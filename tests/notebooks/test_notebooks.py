@@ -34,8 +34,6 @@ PUBLIC = {
     "x402sim.suite.local": set(local.__all__),
 }
 each_notebook = pytest.mark.parametrize("file", FILES, ids=IDS)
-EVERY_DAY = {"01"}
-"""The notebooks that are executed every day."""
 
 
 def code_cells(notebook: Any) -> list[Any]:
@@ -145,17 +143,10 @@ def anvil_if_needed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPa
         monkeypatch.setenv(VARIABLE, str(find.anvil()))
 
 
+@pytest.mark.thorough
 @pytest.mark.timeout(400)
 @pytest.mark.usefixtures("anvil_if_needed")
-@pytest.mark.parametrize(
-    "file",
-    [
-        pytest.param(
-            file, id=file.stem, marks=[] if file.stem[:2] in EVERY_DAY else [pytest.mark.thorough]
-        )
-        for file in FILES
-    ],
-)
+@each_notebook
 def test_it_reproduces_its_outputs_and_the_answers_are_right(file: Path) -> None:
     saved = read(file)
     asking = read(file)

@@ -33,8 +33,6 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
 
     does: str
     allowed_by: str
-    owner_says: str = ""
-    excludes: tuple[str, ...] = ()
     target: dict[str, Any] = {}
     env: dict[str, str] = {}
 
@@ -49,7 +47,6 @@ class Defect(msgspec.Struct, frozen=True, kw_only=True):
     does: str
     breaks: str
     section: str = ""
-    seen_by: str = ""
     unseen: str = ""
     beyond: str = ""
 

@@ -18,7 +18,7 @@ PAYMENT_GAS = 85_770
 @pytest.fixture(scope="module")
 def found() -> pd.DataFrame:
     rows = [
-        {"way": way, **experiment(way=way, seed=seed, payers=100, hours=6)}
+        {"way": way, **experiment(way=way, seed=seed, payers=60, hours=6)}
         for way in WAYS
         for seed in SEEDS
     ]

@@ -34,7 +34,7 @@ EXPECTED = {
 @pytest.fixture(scope="module")
 def found() -> pd.DataFrame:
     grid = {"service": list(SERVICES), "p": list(RATES)}
-    frame = sweep(experiment, grid, seeds=range(2), workers=0, progress=False)
+    frame = sweep(experiment, grid, seeds=range(1), workers=0, progress=False)
     return frame.groupby(["service", "p"])[["charged", "unserved"]].sum()
 
 
@@ -50,7 +50,7 @@ def test_charged_and_not_served_is_as_likely_as_the_formula_says(
 ) -> None:
     charged, unserved = found.loc[(service, p)]
     expected = EXPECTED[service](p)
-    assert charged == 120
+    assert charged == 60
     assert abs(unserved - charged * expected) <= 3 * math.sqrt(charged * expected * (1 - expected))
 
 
@@ -63,7 +63,7 @@ def test_the_policies_differ_by_more_than_chance(found: pd.DataFrame) -> None:
 
 # --- every naive policy, and the charges that follow -------------------------------------
 
-P, PAYERS, MORE = 0.25, 120, 3
+P, PAYERS, MORE = 0.25, 60, 3
 NAIVE = {
     "forget": ServicePolicy(lost_answer=Forget()),
     "claim after settle": ServicePolicy(claim=ClaimAfterSettle()),
