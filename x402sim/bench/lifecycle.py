@@ -218,7 +218,7 @@ class _DirectFacilitator(FacilitatorClient):
     async def settle(self, payment: PresentedPayment, requirements: PaymentRequirements) -> Outcome:
         """Have the facilitator settle."""
         result = await engine.settle(self._facilitator, _asked(payment, requirements))
-        if isinstance(result, engine.Pending):
+        if isinstance(result, engine.PendingTransfer):
             raise TimeoutError(f"{to_hex(result.tx_hash)} is not mined yet")
         if not isinstance(result, engine.Transferred):
             return NotMoved(Refusal.FAILED, result.why.value)
