@@ -13,7 +13,7 @@ from eth_abi import encode
 
 from tests import npm
 from tests.evm.find import PACKAGES
-from x402sim.chain.node.local_node import LocalNode
+from x402sim.chain.node.anvil_node import AnvilNode
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address, keccak256, to_hex
 from x402sim.protocol.money import MAX_UINT256
@@ -103,7 +103,7 @@ def initialize(
 
 
 def install(
-    node: LocalNode, network: Network, owner: Address, balances: Mapping[Address, int]
+    node: AnvilNode, network: Network, owner: Address, balances: Mapping[Address, int]
 ) -> None:
     """Write Circle's token into block 0, at the network's own address; an `Install`.
 
@@ -125,7 +125,7 @@ def install(
             _write(node, Address(bytes.fromhex(name[2:])), account)
 
 
-def _write(node: LocalNode, address: Address, account: dict[str, Any]) -> None:
+def _write(node: AnvilNode, address: Address, account: dict[str, Any]) -> None:
     node.set_code_now(address, bytes.fromhex(account["code"][2:]))
     for slot, word in account["storage"].items():
         node.set_storage_now(address, *(int(text, 16).to_bytes(32) for text in (slot, word)))

@@ -65,7 +65,7 @@ def attempts(draw: Callable) -> Attempt:
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("times", [10, pytest.param(200, marks=pytest.mark.thorough)])
+@pytest.mark.parametrize("times", [5, pytest.param(200, marks=pytest.mark.thorough)])
 def test_the_token_on_anvil_accepts_and_refuses_the_same_payments(town: Town, times: int) -> None:
     @settings(max_examples=times, suppress_health_check=list(HealthCheck))
     @given(st.lists(attempts(), min_size=5, max_size=20))

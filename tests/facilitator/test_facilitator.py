@@ -320,26 +320,13 @@ MAINNET_ASSET = "0x" + MAINNET.asset.hex()
 OTHER_DOMAIN = replace(TESTNET.domain, version="2")
 UNFIT = [
     Unfit("2.1/scheme", asking(scheme="upto"), "Unsupported scheme: upto", "asked scheme"),
-    Unfit("2.1/scheme", asking(altered(scheme="upto")), "Unsupported scheme: upto", "paid scheme"),
     Unfit(
         "2.1/network",
         asking(network="ethereum-mainnet"),
         "Unsupported network: ethereum-mainnet",
         "asked network",
     ),
-    Unfit(
-        "2.1/network",
-        asking(altered(network="cronos-mainnet")),
-        "Unsupported network: cronos-mainnet",
-        "paid network",
-    ),
     Unfit("2.1/asset", asking(asset=MAINNET_ASSET), f"Unsupported asset: {MAINNET_ASSET}", "asked"),
-    Unfit(
-        "2.1/asset",
-        asking(altered(asset=MAINNET_ASSET)),
-        f"Unsupported asset: {MAINNET_ASSET}",
-        "paid",
-    ),
     Unfit(
         "5/exact-recipient",
         asking(payTo=OTHER),
@@ -347,27 +334,12 @@ UNFIT = [
         "recipient",
     ),
     Unfit("5/exact-amount", asking(maxAmountRequired="9999"), "Invalid amount: 10000", "too much"),
-    Unfit(
-        "5/exact-amount", asking(maxAmountRequired="10001"), "Invalid amount: 10000", "too little"
-    ),
     Unfit("5/signature-proves", asking(header(by=MALLORY)), "Invalid EIP-3009 signature", "forged"),
     Unfit(
         "5/signature-proves",
         asking(header(signature=signature_of(authorization(), domain=OTHER_DOMAIN))),
         "Invalid EIP-3009 signature",
         "another domain",
-    ),
-    Unfit(
-        "5/signature-proves",
-        asking(header(signature=signature_of(authorization())[:64])),
-        "Invalid EIP-3009 signature",
-        "64 bytes",
-    ),
-    Unfit(
-        "5/signature-proves",
-        asking(altered(validBefore=NOW_S + 301)),
-        "Invalid EIP-3009 signature",
-        "altered",
     ),
 ]
 SPECIFIED = ("2.1/scheme", "2.1/network", "2.1/asset", "5/exact-amount", "5/signature-proves")
@@ -403,19 +375,9 @@ def test_every_row_of_verification_has_a_case():
 
 BAD_HEADERS = [
     pytest.param("", id="empty"),
-    pytest.param("not base64!", id="no base64"),
-    pytest.param("0xzz", id="no hex"),
     pytest.param(base64.b64encode(b"{").decode(), id="half a JSON"),
-    pytest.param(base64.b64encode(b"[]").decode(), id="an array"),
-    pytest.param(base64.b64encode(b"\xff\xfe").decode(), id="no UTF-8"),
     pytest.param(altered(value="-1"), id="negative value"),
-    pytest.param(altered(value=10_000), id="value a number"),
-    pytest.param(altered(validAfter="0"), id="time a string"),
-    pytest.param(altered(validBefore=2**256), id="time too large"),
-    pytest.param(altered(nonce="0x1234"), id="short nonce"),
-    pytest.param(altered(signature="0x" + header()[:6]), id="signature no hex"),
     pytest.param(altered(signature="0x0x" + "00" * 65), id="signature 0x0x"),
-    pytest.param(altered(to="0x1234"), id="short address"),
 ]
 
 

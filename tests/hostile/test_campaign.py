@@ -23,9 +23,9 @@ async def _attacked(seed: int, count: int):
 
 
 def test_hostile_requests_cause_no_5xx():
-    result = asyncio.run(_attacked(11, 1500))
+    result = asyncio.run(_attacked(11, 900))
     assert result.violations == []
-    assert (result.requests, sorted(result.kinds)) == (1500, KINDS)
+    assert (result.requests, sorted(result.kinds)) == (900, KINDS)
     assert set(result.parts) == {"service", "facilitator", "explorer", "rpc", "control"}
     assert {200, 400, 402, 404, 405, 413} <= set(result.statuses)
 
@@ -46,7 +46,7 @@ def test_malformed_http_causes_no_5xx_and_holds_no_connection():
 
 
 def test_the_service_does_what_its_openapi_document_says():
-    figures = documented(11, 5, "examples,fuzzing", only="payer")
+    figures = documented(11, 3, "examples,fuzzing", only="payer")
     assert figures["violations"] == []
     assert figures["operations"] == 12
 

@@ -1,4 +1,4 @@
-"""What must a chain backend implement? `Chain` reads and sends, which is all that the facilitator,
+"""The interfaces of a chain. `Chain` reads and sends, which is all that the facilitator,
 the explorer and the RPC use. `Minting`, `Mining` and `Rewinding` are optional controls; a
 `WorldChain` holds those that the backend offers.
 """

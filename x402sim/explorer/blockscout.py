@@ -12,9 +12,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from x402sim.chain.base import Block, Log, Transaction, TxReceipt
-from x402sim.explorer.asked import fields_of
 from x402sim.explorer.index import Index
 from x402sim.explorer.objects import execution_status, receipt_status
+from x402sim.explorer.query_fields import fields_of
 from x402sim.http import web
 from x402sim.protocol.crypto import Hash, to_hex
 from x402sim.protocol.rpc_values import BadParams, Json, read_hash

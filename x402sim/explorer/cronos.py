@@ -9,9 +9,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from x402sim.explorer.asked import fields_of
 from x402sim.explorer.index import Index
 from x402sim.explorer.objects import BY_HASH, ByHash, block, execution_status
+from x402sim.explorer.query_fields import fields_of
 from x402sim.http import web
 from x402sim.protocol.crypto import Hash
 from x402sim.protocol.rpc_values import BadParams, quantity, read_hash

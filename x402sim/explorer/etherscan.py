@@ -13,9 +13,9 @@ from starlette.routing import Route
 
 from x402sim.chain.rpc.jsonrpc import error, result
 from x402sim.explorer import blockscout
-from x402sim.explorer.asked import fields_of
 from x402sim.explorer.index import Index
 from x402sim.explorer.objects import BY_HASH, ByHash, block, execution_status, receipt_status
+from x402sim.explorer.query_fields import fields_of
 from x402sim.http import web
 from x402sim.protocol.rpc_values import BadParams, Json, quantity, read_hash
 

@@ -19,9 +19,9 @@ from x402sim.facilitator import engine
 from x402sim.facilitator.engine import (
     Asked,
     Facilitator,
+    InvalidPayment,
     NotTransferred,
-    Pending,
-    Rejected,
+    PendingTransfer,
     Transferred,
 )
 from x402sim.http import web
@@ -70,7 +70,7 @@ def routes(facilitator: Facilitator) -> list[Route]:
     async def settle(request: Request) -> Response:
         asked = await _asked(request)
         outcome = await engine.settle(facilitator, asked)
-        if not isinstance(outcome, Pending):
+        if not isinstance(outcome, PendingTransfer):
             return web.answer(_settle_answer(facilitator, outcome))
         if outcome.unavailable:
             raise ChainUnavailable(outcome.unavailable)
@@ -102,7 +102,7 @@ async def _asked(request: Request) -> Asked:
 
 
 def _settle_answer(
-    facilitator: Facilitator, outcome: Transferred | NotTransferred | Rejected
+    facilitator: Facilitator, outcome: Transferred | NotTransferred | InvalidPayment
 ) -> cronos.SettleAnswer:
     match outcome:
         case Transferred():
@@ -119,9 +119,9 @@ def _settle_answer(
             )
         case NotTransferred():
             return _failed(facilitator, _ERRORS.get(outcome.why, SettleError.FAILED).value)
-        case Rejected(why=Invalid.SIGNATURE):  # settle and verify have different texts for it
+        case InvalidPayment(why=Invalid.SIGNATURE):  # settle and verify have different texts for it
             return _failed(facilitator, SettleError.SIGNATURE.value)
-        case Rejected():
+        case InvalidPayment():
             return _failed(facilitator, cronos.invalid_reason(outcome.why, outcome.value))
         case _:
             assert_never(outcome)

@@ -1,4 +1,4 @@
-"""Which resources were paid for here? The catalogue that GET /discovery/resources lists.
+"""The catalogue of paid resources that GET /discovery/resources lists.
 
 The standard lets a facilitator list what its payments name. A resource is listed when a payment for
 it has been settled, in either version, and the one that was paid for last comes first.

@@ -26,7 +26,7 @@ from x402sim.protocol.rules import (
     VERIFICATION,
     Invalid,
     Rules,
-    Terms,
+    StandardTerms,
     Verification,
     first_broken,
 )
@@ -62,10 +62,10 @@ class Asked(msgspec.Struct, frozen=True):
     payment: SignedPayment | None
     requirements: RequiredPayment
     network: str | None = None
-    terms: Terms | None = None
+    terms: StandardTerms | None = None
 
 
-class Rejected(msgspec.Struct, frozen=True):
+class InvalidPayment(msgspec.Struct, frozen=True):
     """The payment is invalid for its requirements; `value` is the invalid value."""
 
     why: Invalid
@@ -90,7 +90,7 @@ class Transferred(msgspec.Struct, frozen=True):
     block_number: int
 
 
-class Pending(msgspec.Struct, frozen=True):
+class PendingTransfer(msgspec.Struct, frozen=True):
     """The transfer was sent, and nobody knows yet whether it is mined.
 
     `unavailable` says why the chain could not be asked; it is empty if the wait timed out.
@@ -101,23 +101,23 @@ class Pending(msgspec.Struct, frozen=True):
     unavailable: str = ""
 
 
-SettleResult = Transferred | NotTransferred | Rejected | Pending
+SettleResult = Transferred | NotTransferred | InvalidPayment | PendingTransfer
 
 
-async def verify(facilitator: Facilitator, asked: Asked) -> Rejected | None:
+async def verify(facilitator: Facilitator, asked: Asked) -> InvalidPayment | None:
     """Return why a payment is invalid for its requirements, or None; nothing changes.
 
     A payer that is a contract is asked whether the signature is its own. Raises `ChainUnavailable`
     if the chain does not say whether the payer is one, and the signature is no account's.
     """
     if asked.payment is None:
-        return Rejected(Invalid.HEADER)
+        return InvalidPayment(Invalid.HEADER)
     network = facilitator.network
     named = replace(network, name=asked.network) if asked.network is not None else network
     case = Verification(asked.payment, asked.requirements, named, asked.terms)
     case = structs.replace(case, wallet=await _wallet_says(facilitator, case))
     broken = first_broken((*STANDARD, *facilitator.rules), case)
-    return Rejected(broken.refusal, broken.reason(case)) if broken else None
+    return InvalidPayment(broken.refusal, broken.reason(case)) if broken else None
 
 
 async def _wallet_says(facilitator: Facilitator, case: Verification) -> bool | None:
@@ -144,14 +144,14 @@ async def _wallet_says(facilitator: Facilitator, case: Verification) -> bool | N
 
 async def verify_and_simulate(
     facilitator: Facilitator, asked: Asked
-) -> Rejected | NotTransferred | None:
+) -> InvalidPayment | NotTransferred | None:
     """Verify, and try the call on the chain without sending it; nothing changes.
 
     Raises `ChainUnavailable`.
     """
     rejected = await verify(facilitator, asked)
     if rejected is not None or asked.payment is None:
-        return rejected or Rejected(Invalid.HEADER)
+        return rejected or InvalidPayment(Invalid.HEADER)
     if not facilitator.settings.simulates_verify:
         return None
     try:
@@ -177,7 +177,7 @@ async def settle(facilitator: Facilitator, asked: Asked) -> SettleResult:
     tx_hash = _sent_earlier(facilitator, asked)
     rejected = await verify(facilitator, asked if tx_hash is None else _in_its_window(asked))
     if rejected is not None or asked.payment is None:
-        return rejected or Rejected(Invalid.HEADER)
+        return rejected or InvalidPayment(Invalid.HEADER)
     payment = asked.payment
     if tx_hash is None:
         sent = await _send(facilitator, payment)
@@ -187,7 +187,7 @@ async def settle(facilitator: Facilitator, asked: Asked) -> SettleResult:
     outcome = await _wait(facilitator, payment.authorization, tx_hash)
     if asked.terms is not None:
         facilitator.pending.pop(payment.authorization, None)
-        if isinstance(outcome, Pending):
+        if isinstance(outcome, PendingTransfer):
             facilitator.pending[payment.authorization] = tx_hash
     return outcome
 
@@ -224,14 +224,14 @@ async def _send(facilitator: Facilitator, payment: SignedPayment) -> Hash | NotT
 
 async def _wait(
     facilitator: Facilitator, auth: Authorization, tx_hash: Hash
-) -> Transferred | NotTransferred | Pending:
+) -> Transferred | NotTransferred | PendingTransfer:
     """Wait until a transaction is mined, and return what became of it."""
     try:
         receipt = await facilitator.chain.wait(tx_hash, facilitator.settings.receipt_timeout_s)
     except TimeoutError:
-        return Pending(auth, tx_hash)
+        return PendingTransfer(auth, tx_hash)
     except ChainUnavailable as unavailable:
-        return Pending(auth, tx_hash, str(unavailable))
+        return PendingTransfer(auth, tx_hash, str(unavailable))
     except ChainError:  # another transaction replaced it
         return NotTransferred(Cause.OTHER)
     if receipt.revert_reason is not None:

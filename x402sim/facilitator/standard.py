@@ -21,9 +21,9 @@ from x402sim.facilitator.discovery import Catalogue
 from x402sim.facilitator.engine import (
     Asked,
     Facilitator,
+    InvalidPayment,
     NotTransferred,
-    Pending,
-    Rejected,
+    PendingTransfer,
     SettleResult,
     Transferred,
 )
@@ -31,7 +31,7 @@ from x402sim.http import web
 from x402sim.protocol import x402, x402_reasons
 from x402sim.protocol.crypto import checksum, to_hex
 from x402sim.protocol.messages import BadMessage, RequiredPayment, decode
-from x402sim.protocol.rules import Terms
+from x402sim.protocol.rules import StandardTerms
 from x402sim.protocol.x402 import (
     AnyRequirements,
     RequirementsV1,
@@ -158,14 +158,14 @@ def _outcome(facilitator: Facilitator, read: _Read, outcome: SettleResult) -> x4
     match outcome:
         case Transferred(tx_hash=tx_hash):
             return _settlement(facilitator, read, None, transaction=to_hex(tx_hash))
-        case Pending(tx_hash=tx_hash):
+        case PendingTransfer(tx_hash=tx_hash):
             reason = x402_reasons.PENDING
             return _settlement(facilitator, read, reason, transaction=to_hex(tx_hash))
         case NotTransferred(tx_hash=mined):
             transaction = "" if mined is None else to_hex(mined)
             reason = _reason(read.version, outcome)
             return _settlement(facilitator, read, reason, transaction=transaction)
-        case Rejected():
+        case InvalidPayment():
             return _settlement(facilitator, read, _reason(read.version, outcome))
         case _:
             assert_never(outcome)
@@ -189,9 +189,9 @@ def _settlement(
     )
 
 
-def _reason(version: Version, refused: Rejected | NotTransferred) -> str:
+def _reason(version: Version, refused: InvalidPayment | NotTransferred) -> str:
     """Return the standard's word for a refusal."""
-    if isinstance(refused, Rejected):
+    if isinstance(refused, InvalidPayment):
         return x402_reasons.invalid_reason(version, refused.why)
     match refused.why:
         case Cause.BALANCE:
@@ -236,7 +236,9 @@ def _read(facilitator: Facilitator, body: x402.FacilitatorRequest) -> _Read | _U
         signed,
         _common(wanted),
         x402.network_name(version, facilitator.network),
-        Terms(may_exceed=version == 1, domain=wanted.extra or {}, now_s=facilitator.clock.now_s()),
+        StandardTerms(
+            may_exceed=version == 1, domain=wanted.extra or {}, now_s=facilitator.clock.now_s()
+        ),
     )
     return _Read(
         version, asked, checksum(signed.authorization.from_), _url(payment, wanted), wanted

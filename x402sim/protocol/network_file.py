@@ -1,4 +1,4 @@
-"""Which networks does a user's file describe, and which one is chosen?
+"""Reads a user's file of networks, and chooses one.
 
 The file is TOML, one table `[[network]]` for each: name, chain_id, asset, token_name, token_symbol,
 token_version and decimals. The name is the network's name in x402 version 1.

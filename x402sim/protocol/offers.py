@@ -1,4 +1,4 @@
-"""What does a 402 look like that can be paid in two steps (2.2) and in one, as the standard says?
+"""Writes the 402 that can be paid in two steps (2.2) or, as the standard says, in one.
 
 The body is that of section 2.2 with the fields of version 1 beside it; version 2 is in a header.
 """

@@ -32,7 +32,7 @@ class Finding(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class ErrorRow:
     """The properties of one refusal.
 
     `final` says whether the refused attempt is over: it has charged nothing and never will. If
@@ -59,10 +59,10 @@ _AGAIN = "send the same payment header again; never sign another one before the 
 class Refusal(Enum):
     """The reasons to refuse a settlement; the value is the text on the wire."""
 
-    row: Row
+    row: ErrorRow
     _value_: str
 
-    def __new__(cls, text: str, row: Row) -> "Refusal":
+    def __new__(cls, text: str, row: ErrorRow) -> "Refusal":
         """Make a member whose value is the text."""
         member = object.__new__(cls)
         member._value_, member.row = text, row
@@ -75,7 +75,7 @@ class Refusal(Enum):
 
     INSUFFICIENT_BALANCE = (
         "Insufficient USDC balance",
-        Row(
+        ErrorRow(
             status=lambda decisions: decisions.insufficient_balance_status,
             cause="Payer wallet lacks the token amount.",
             remedy="Fund the wallet.",
@@ -84,7 +84,7 @@ class Refusal(Enum):
     )
     INVALID_SIGNATURE = (
         "Invalid signature",
-        Row(
+        ErrorRow(
             status=lambda decisions: decisions.invalid_signature_status,
             cause="Signature verification failed.",
             remedy="Generate a new payment header.",
@@ -93,7 +93,7 @@ class Refusal(Enum):
     )
     NONCE_USED = (
         "Nonce already used",
-        Row(
+        ErrorRow(
             status=lambda decisions: decisions.nonce_used_status,
             cause="Replay or stale nonce.",
             remedy="Get a fresh nonce from the token contract.",
@@ -101,7 +101,7 @@ class Refusal(Enum):
     )
     EXPIRED = (
         "Authorization expired",
-        Row(
+        ErrorRow(
             status=lambda decisions: decisions.authorization_expired_status,
             cause="validBefore has passed.",
             remedy="Generate a new authorization.",
@@ -110,7 +110,7 @@ class Refusal(Enum):
     )
     ALREADY_SETTLED = (
         "Payment already settled",
-        Row(
+        ErrorRow(
             status=lambda decisions: decisions.already_settled_status,
             cause="The payment id was already used.",
             remedy="Use a new payment id.",
@@ -119,7 +119,7 @@ class Refusal(Enum):
     # where the specification is silent
     MISMATCH = (
         "Payment requirements do not match",
-        Row(
+        ErrorRow(
             status=lambda decisions: decisions.requirements_mismatch_status,
             cause="The requirements are not those issued for this payment id, or the id was "
             "never issued.",
@@ -130,7 +130,7 @@ class Refusal(Enum):
     )
     PENDING = (
         "Settlement pending",
-        Row(
+        ErrorRow(
             status=lambda decisions: decisions.settlement_pending_status,
             cause="The outcome of a payment header sent for this payment id is not known yet: "
             "it may still be paid.",
@@ -142,7 +142,7 @@ class Refusal(Enum):
     )
     UNREACHABLE = (
         "Facilitator unreachable",
-        Row(
+        ErrorRow(
             status=lambda decisions: decisions.facilitator_unreachable_status,
             cause="The facilitator could not be reached, or its answer makes no sense.",
             remedy=_AGAIN.capitalize(),
@@ -153,7 +153,7 @@ class Refusal(Enum):
     )
     FAILED = (
         "Settlement failed",
-        Row(
+        ErrorRow(
             status=502,
             cause="The transfer was refused or reverted for another reason, which `reason` gives.",
             remedy="If `final` is true, resolve that reason and ask for a new 402. Otherwise "

@@ -140,7 +140,7 @@ class Invalid(Enum):
     LATE = "the window has closed, or is about to"
 
 
-class Terms(msgspec.Struct, frozen=True, kw_only=True):
+class StandardTerms(msgspec.Struct, frozen=True, kw_only=True):
     """What the x402 standard demands beyond the Cronos facilitator.
 
     `may_exceed`: more than the required amount pays, too (version 1). `domain` is the EIP-712
@@ -158,7 +158,7 @@ class Verification(msgspec.Struct, frozen=True):
     payment: SignedPayment
     requirements: RequiredPayment | PaymentRequirements
     supported: Network
-    terms: Terms | None = None
+    terms: StandardTerms | None = None
     """Further demands, in the dialects of the x402 standard."""
     wallet: bool | None = None
     """Whether the payer's contract calls the signature its own (EIP-1271); None without one."""
@@ -246,7 +246,7 @@ VERIFICATION: Rules[Verification, Invalid] = (
 
 
 def _demand(
-    clause: str, refusal: Invalid, holds: Callable[[Verification, Terms], bool]
+    clause: str, refusal: Invalid, holds: Callable[[Verification, StandardTerms], bool]
 ) -> Rule[Verification, Invalid]:
     """Return a row of the standard, which holds where a dialect has no such terms."""
     return Rule(clause, lambda case: case.terms is None or holds(case, case.terms), refusal)
@@ -255,7 +255,7 @@ def _demand(
 def _same_in_domain(key: str, wanted: Callable[[Network], str]) -> Callable[..., bool]:
     """Return whether the requirements name our token's domain, if they are for our network."""
 
-    def holds(case: Verification, terms: Terms) -> bool:
+    def holds(case: Verification, terms: StandardTerms) -> bool:
         is_ours = case.requirements.network == case.supported.name
         return not is_ours or terms.domain.get(key) == wanted(case.supported)
 

@@ -1,4 +1,4 @@
-"""When does the mempool take a signed transaction? As geth's does, in its order and its words.
+"""Rules of the mempool for signed transactions: geth's, in its order and its words.
 
 Two things differ. The ledger has no EVM, so that no transaction can create a contract. And it
 queues nothing behind a gap in an account's nonces, as a test node that mines at once.

@@ -1,4 +1,4 @@
-"""Who may spend another's tokens? ERC-20's allowances, and EIP-2612's permits that set them."""
+"""ERC-20's allowances, and EIP-2612's permits that set them."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""Where are the transactions of old blocks, when memory is to be saved? In a temporary file.
+"""Keeps the transactions of old blocks in a temporary file, to save memory.
 
 A transaction goes there with its receipt when no reorganisation can reach its block any more.
 """

@@ -72,7 +72,7 @@ class Measured(msgspec.Struct, frozen=True):
     """The last byte of the signature, where one is accepted."""
 
 
-class Table(msgspec.Struct, frozen=True):
+class GasTable(msgspec.Struct, frozen=True):
     """The part of the table that holds the measured flows."""
 
     flows: dict[str, Measured]
@@ -135,7 +135,7 @@ def without_values(reason: str) -> str:
 def prices() -> Prices:
     """Return the committed table."""
     text = files("x402sim.chain.ledger").joinpath("gas.json").read_bytes()
-    return Prices(msgspec.json.decode(text, type=Table).flows)
+    return Prices(msgspec.json.decode(text, type=GasTable).flows)
 
 
 def intrinsic(data: bytes) -> int:

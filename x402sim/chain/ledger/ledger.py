@@ -26,9 +26,9 @@ from x402sim.chain.base import (
 from x402sim.chain.fees import GAS_PRICE_WEI, PLENTY_WEI
 from x402sim.chain.ledger.admission import admit
 from x402sim.chain.ledger.archive import Archive
-from x402sim.chain.ledger.files import Operation, OperationLog
 from x402sim.chain.ledger.frame import Token
 from x402sim.chain.ledger.machine import Machine
+from x402sim.chain.ledger.operation_log import Operation, OperationLog
 from x402sim.chain.ledger.operations import OPERATIONS, signed_of
 from x402sim.chain.ledger.storage import word_at
 from x402sim.chain.ledger.token_rules import TokenRules

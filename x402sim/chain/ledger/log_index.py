@@ -1,7 +1,7 @@
-"""Which blocks can have the logs that a filter wants? An index of blocks by topic.
+"""An index of blocks by the topics of their logs.
 
-A node finds a log by its topics without reading every block; so does the ledger. What the index
-names is looked at again: a block that a reorganisation has replaced may still be in it.
+A node finds a log by its topics without reading every block; so does the ledger. The caller
+filters again: a block that a reorganisation has replaced may still be in the index.
 """
 
 from array import array

@@ -1,4 +1,4 @@
-"""Where has the token each value? In the storage slots of Circle's FiatToken v2.2.
+"""Storage slots of FiatToken v2.2, for eth_getStorageAt.
 
 The ledger has no storage: a slot is looked up among those of all values that it has, so that a
 read costs as much as there are values. Slots that the ledger has nothing for are zero.

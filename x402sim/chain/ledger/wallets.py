@@ -1,5 +1,5 @@
-"""What does a contract answer that is not the token? The ledger runs no code; it knows one more
-contract, the smart wallet of `chain/contract`, which an account has itself or by delegation
+"""Calls of contracts other than the token. The ledger runs no code; it knows one such contract,
+the smart wallet of `chain/contract`, which an account has itself or by delegation
 (EIP-7702). Any other code reverts.
 """
 

@@ -1,7 +1,4 @@
-"""Anvil as a `LocalNode`: its process, and its own JSON-RPC methods.
-
-A backend on another test node, such as Hardhat, is a file like this one.
-"""
+"""An anvil process and anvil's own JSON-RPC methods. Another test node is a class like this one."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,7 +14,7 @@ TIMEOUT_S = 60
 
 
 class AnvilNode:
-    """An anvil that is started with this object and ended by `stop`; a `LocalNode`."""
+    """An anvil that is started with this object and ended by `stop`."""
 
     def __init__(
         self,

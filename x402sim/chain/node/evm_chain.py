@@ -73,7 +73,7 @@ class EvmChain:
         """Raise `ChainError` unless the node has this network's chain and token."""
         await self.check_id(network)
         await self._check_code()
-        await token.check(self, network)
+        await token.check(self, self.where, network)
 
     async def described(self, network: Network) -> Network:
         """Return the network with the token at our address, as its contract describes it; raises
@@ -81,7 +81,7 @@ class EvmChain:
         """
         await self.check_id(network)
         await self._check_code()
-        return await token.described(self, network)
+        return await token.described(self, self.where, network)
 
     async def _check_code(self) -> None:
         if not await self.code(self.token):

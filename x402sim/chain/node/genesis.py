@@ -1,21 +1,21 @@
-"""What does block 0 of a test node hold? The token at the network's own address, and money."""
+"""Writes block 0 of a test node: the token at the network's own address, and money."""
 
 from collections.abc import Callable, Mapping
 
 from x402sim.chain import contract
 from x402sim.chain.base import Block
 from x402sim.chain.node import objects
-from x402sim.chain.node.local_node import LocalNode
+from x402sim.chain.node.anvil_node import AnvilNode
 from x402sim.protocol.crypto import Address, to_hex
 from x402sim.protocol.networks import Network
 from x402sim.protocol.rpc_values import read_bytes
 
-Install = Callable[[LocalNode, Network, Address, Mapping[Address, int]], None]
+Install = Callable[[AnvilNode, Network, Address, Mapping[Address, int]], None]
 """Writes a network's token, its owner and the balances into a node's block 0; blocks until done."""
 
 
 def install_stablecoin(
-    node: LocalNode, network: Network, owner: Address, balances: Mapping[Address, int]
+    node: AnvilNode, network: Network, owner: Address, balances: Mapping[Address, int]
 ) -> None:
     """Write the contract of `chain/contract`, an `Install`.
 
@@ -31,7 +31,7 @@ def install_stablecoin(
 
 
 def write_genesis(
-    node: LocalNode,
+    node: AnvilNode,
     network: Network,
     owner: Address,
     *,

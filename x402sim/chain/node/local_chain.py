@@ -2,7 +2,7 @@
 
 It begins as a ledger does: block 0 holds the token and the balances (`genesis`). Each
 block has the time of the world's clock, and the node sends for any account without its
-key. What only one kind of node understands is in its `LocalNode`.
+key. What only anvil understands is in `AnvilNode`.
 """
 
 import asyncio
@@ -12,10 +12,10 @@ from x402sim.chain.base import Block, Call, ChainError, Mining, Minting, Rewindi
 from x402sim.chain.fees import GAS_LIMIT, GAS_PRICE_WEI, PLENTY_WEI
 from x402sim.chain.ledger import gas
 from x402sim.chain.node import objects
+from x402sim.chain.node.anvil_node import AnvilNode
 from x402sim.chain.node.evm_chain import POLL_S, EvmChain, require_fit
 from x402sim.chain.node.genesis import Install, install_stablecoin, write_genesis
 from x402sim.chain.node.local_mining import LocalMining
-from x402sim.chain.node.local_node import LocalNode
 from x402sim.chain.node.local_rewinding import LocalRewinding
 from x402sim.clock import Clock
 from x402sim.protocol import abi
@@ -32,7 +32,7 @@ class LocalChain(EvmChain):
 
     def __init__(
         self,
-        node: LocalNode,
+        node: AnvilNode,
         network: Network,
         clock: Clock,
         *,

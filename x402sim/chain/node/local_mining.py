@@ -1,11 +1,11 @@
-"""When does a test node mine, and with which time? At once, or on demand; at the world's time."""
+"""Mining on a test node: immediately or on demand, at the world's time."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
 
 from x402sim.chain.base import Block, ChainError
 from x402sim.chain.node import objects
-from x402sim.chain.node.local_node import LocalNode
+from x402sim.chain.node.anvil_node import AnvilNode
 from x402sim.chain.node.resend import Resend, resends_of
 from x402sim.clock import Clock
 from x402sim.protocol.rpc_values import read_quantity
@@ -25,7 +25,7 @@ class LocalMining:
     """
 
     def __init__(
-        self, node: LocalNode, clock: Clock, notify: Callable[[], Awaitable[None]]
+        self, node: AnvilNode, clock: Clock, notify: Callable[[], Awaitable[None]]
     ) -> None:
         self.turn = asyncio.Lock()
         self.notify = notify

@@ -1,11 +1,11 @@
-"""How does a test node go back, or replace its newest blocks?"""
+"""Snapshots and reorganisations of a test node."""
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from x402sim.chain.base import NO_SLOTS, ChainError
+from x402sim.chain.node.anvil_node import AnvilNode
 from x402sim.chain.node.local_mining import LocalMining
-from x402sim.chain.node.local_node import LocalNode
 from x402sim.chain.node.resend import Resend, resends_of
 from x402sim.protocol.crypto import Address, Hash
 
@@ -25,7 +25,7 @@ class LocalRewinding:
     """Control over a test node's history and state; a `Rewinding`."""
 
     def __init__(
-        self, node: LocalNode, mining: LocalMining, *, genesis: int, native: Mapping[Address, int]
+        self, node: AnvilNode, mining: LocalMining, *, genesis: int, native: Mapping[Address, int]
     ) -> None:
         """Take over a node in block 0, given the id of its snapshot and the native balances."""
         self._node, self._rpc, self._mining = node, node.rpc, mining

@@ -1,4 +1,4 @@
-"""How is a transaction sent once more, so that it has the same hash?
+"""Sends transactions again with the same hash.
 
 A reorganisation and a revert to a snapshot need it: the node forgets what they remove.
 """

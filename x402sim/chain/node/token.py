@@ -1,13 +1,14 @@
-"""Which token is at an address? Its contract says its name, version and decimals; its EIP-712
-domain must be the one computed from them, or no signature would be valid.
+"""Reads the description of a token from its contract, and checks it.
+
+The contract says its name, version and decimals. Its EIP-712 domain must be the one computed from
+them, or no signature would be valid.
 """
 
 from dataclasses import replace
-from typing import Protocol
 
-from x402sim.chain.base import Call, ChainError, Reverted
+from x402sim.chain.base import Call, Chain, ChainError, Reverted
 from x402sim.protocol import abi
-from x402sim.protocol.crypto import ZERO_ADDRESS, Address, checksum, to_hex
+from x402sim.protocol.crypto import ZERO_ADDRESS, checksum, to_hex
 from x402sim.protocol.eip3009 import separator
 from x402sim.protocol.networks import Network
 
@@ -15,26 +16,13 @@ MOST_DECIMALS = 36
 """As in a file of networks."""
 
 
-class Reading(Protocol):
-    """A chain that can be read, and the name of its node."""
-
-    token: Address
-
-    @property
-    def where(self) -> str:
-        """The node, without what is secret in its URL."""
-
-    async def call(self, call: Call, block: int | None = None) -> bytes:
-        """Run a call and discard its effects; raises `Reverted`."""
-
-
-async def described(chain: Reading, network: Network) -> Network:
+async def described(chain: Chain, where: str, network: Network) -> Network:
     """Return the network with its token as the contract itself describes it.
 
     A token without version() or symbol() keeps the network's. Raises `ChainError` if it is no
     EIP-3009 token of that description.
     """
-    here = f"{checksum(chain.token)} on {chain.where}"
+    here = f"{checksum(chain.token)} on {where}"
     name, decimals = await _text(chain, abi.NAME), await _number(chain, abi.DECIMALS)
     if name is None or decimals is None or decimals > MOST_DECIMALS:
         raise ChainError(f"{here} has no name() and decimals(): it is no ERC-20 token")
@@ -48,11 +36,11 @@ async def described(chain: Reading, network: Network) -> Network:
         token_version=await _text(chain, abi.VERSION) or network.token_version,
         decimals=decimals,
     )
-    await _check_domain(chain, found)
+    await _check_domain(chain, where, found)
     return found
 
 
-async def check(chain: Reading, network: Network) -> None:
+async def check(chain: Chain, where: str, network: Network) -> None:
     """Raise `ChainError` unless the contract describes the network's own token.
 
     What the contract does not say is not compared.
@@ -66,14 +54,14 @@ async def check(chain: Reading, network: Network) -> None:
     if says != network:
         address = checksum(chain.token)
         raise ChainError(
-            f"the token {address} on {chain.where} says {_shown(says)}; wanted {_shown(network)}, "
+            f"the token {address} on {where} says {_shown(says)}; wanted {_shown(network)}, "
             f"as of {network.name}; take what it says with --token {address}, or describe it in a "
             "--network-file"
         )
-    await _check_domain(chain, network)
+    await _check_domain(chain, where, network)
 
 
-async def _check_domain(chain: Reading, network: Network) -> None:
+async def _check_domain(chain: Chain, where: str, network: Network) -> None:
     """Raise `ChainError` for another EIP-712 domain; a token need not tell its own."""
     seen = await _answer(chain, abi.DOMAIN_SEPARATOR)
     wanted = separator(network.domain)
@@ -90,7 +78,7 @@ def _shown(network: Network) -> str:
     return f"name {name!r}, version {version!r}, {network.decimals} decimals"
 
 
-async def _answer(chain: Reading, data: bytes) -> bytes | None:
+async def _answer(chain: Chain, data: bytes) -> bytes | None:
     """Return what a function answers; None if the contract lacks it."""
     try:
         return await chain.call(Call(chain.token, chain.token, data)) or None
@@ -98,12 +86,12 @@ async def _answer(chain: Reading, data: bytes) -> bytes | None:
         return None
 
 
-async def _number(chain: Reading, data: bytes) -> int | None:
+async def _number(chain: Chain, data: bytes) -> int | None:
     answer = await _answer(chain, data)
     return None if answer is None or len(answer) < 32 else int.from_bytes(answer[:32])
 
 
-async def _text(chain: Reading, function: bytes) -> str | None:
+async def _text(chain: Chain, function: bytes) -> str | None:
     answer = await _answer(chain, function)
     if answer is None or len(answer) < 64:
         return None

@@ -1,4 +1,4 @@
-"""What do the JSON-RPC methods share? The chain, its accounts, and how a block is named."""
+"""What the JSON-RPC methods share: the chain, its accounts, and how a block is named."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""What is new since a client asked last? Filters of logs, blocks and arriving transactions.
+"""Filters of logs, blocks and arriving transactions: what is new since the client polled last.
 
 A filter remembers the newest blocks that it has told of. When a reorganisation replaces them, it
 tells of the logs that went with them once more, as removed, then of the new blocks.
@@ -25,7 +25,7 @@ KEPT_BLOCKS = 64
 """How many of the newest blocks a filter remembers."""
 
 
-class Kind(Enum):
+class FilterKind(Enum):
     """What a filter tells of."""
 
     LOGS = "logs"
@@ -37,7 +37,7 @@ class Kind(Enum):
 class Filter:
     """What is wanted, and what was told already."""
 
-    kind: Kind
+    kind: FilterKind
     wanted: LogFilter
     """Of logs: which of them. Blocks are told of from the newest on."""
     next_block: int
@@ -55,7 +55,7 @@ class Filters:
         self._filters: dict[str, Filter] = {}
         self._made = 0
 
-    async def add(self, chain: LedgerChain, kind: Kind, wanted: LogFilter) -> str:
+    async def add(self, chain: LedgerChain, kind: FilterKind, wanted: LogFilter) -> str:
         """Make a filter that tells of what comes from now on; return its id."""
         now_s = _now_s()
         self._forget_old(now_s)
@@ -79,7 +79,7 @@ class Filters:
     def logs(self, name: str) -> LogFilter:
         """Return the logs that a filter wants; raises `ChainError` if there is none of logs."""
         found = self._find(name)
-        if found.kind is not Kind.LOGS:
+        if found.kind is not FilterKind.LOGS:
             raise ChainError("filter not found")
         return found.wanted
 
@@ -89,13 +89,13 @@ class Filters:
         gone = await _undo(found, chain)
         new = await _new_blocks(found, chain)
         match found.kind:
-            case Kind.LOGS:
+            case FilterKind.LOGS:
                 removed = [{**log_object(log), "removed": True} for log in gone]
                 return removed + await _new_logs(found, chain, new)
-            case Kind.BLOCKS:
+            case FilterKind.BLOCKS:
                 _remember(found, [(block, []) for block in new])
                 return [to_hex(block.hash) for block in new]
-            case Kind.TRANSACTIONS:
+            case FilterKind.TRANSACTIONS:
                 _remember(found, [(block, []) for block in new])
                 return _arrived(found, chain, new)
             case _:

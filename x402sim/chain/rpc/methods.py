@@ -1,4 +1,4 @@
-"""Which JSON-RPC methods does the ledger answer? One row each, with what the page says of it."""
+"""The JSON-RPC methods of the ledger: one row each, with its line of documentation."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any

@@ -8,7 +8,7 @@ from typing import Any
 from x402sim.chain.base import Block, LogFilter
 from x402sim.chain.fees import BASE_FEE_WEI
 from x402sim.chain.rpc.context import RpcContext, known_block, number, state
-from x402sim.chain.rpc.filters import Kind
+from x402sim.chain.rpc.filters import FilterKind
 from x402sim.chain.rpc.jsonrpc import read_addresses, read_block_number, read_call, read_topics
 from x402sim.chain.rpc.objects import (
     block_object,
@@ -173,17 +173,17 @@ async def new_filter(rpc: RpcContext, filter: Any) -> str:  # noqa: A002 - shown
         raise BadParams(f"a filter: fromBlock {first} is after toBlock {last}")
     addresses, topics = read_addresses(fields.get("address")), read_topics(fields.get("topics"))
     wanted = LogFilter(first, last, addresses, topics)
-    return await rpc.filters.add(rpc.chain, Kind.LOGS, wanted)
+    return await rpc.filters.add(rpc.chain, FilterKind.LOGS, wanted)
 
 
 async def new_block_filter(rpc: RpcContext) -> str:
     """Make a filter of blocks."""
-    return await rpc.filters.add(rpc.chain, Kind.BLOCKS, LogFilter(0, NO_END))
+    return await rpc.filters.add(rpc.chain, FilterKind.BLOCKS, LogFilter(0, NO_END))
 
 
 async def new_transaction_filter(rpc: RpcContext) -> str:
     """Make a filter of arriving transactions."""
-    return await rpc.filters.add(rpc.chain, Kind.TRANSACTIONS, LogFilter(0, NO_END))
+    return await rpc.filters.add(rpc.chain, FilterKind.TRANSACTIONS, LogFilter(0, NO_END))
 
 
 async def filter_changes(rpc: RpcContext, filter_id: Any) -> list[Json] | list[str]:

@@ -58,8 +58,8 @@ class Accounts:
 
     @property
     def origin(self) -> bytes:
-        """What a chain file stores of the funded accounts: nothing of ten that are drawn, as in
-        the files of earlier versions.
+        """What a chain file stores of the funded accounts: nothing if they are the usual ten drawn
+        from the seed.
         """
         if self.mnemonic is None and len(self.funded) == ACCOUNTS:
             return b""

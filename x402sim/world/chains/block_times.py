@@ -1,4 +1,4 @@
-"""When are blocks mined? At fixed times, with jitter, or as a Poisson process.
+"""The times of blocks: at fixed times, with jitter, or as a Poisson process.
 
 Each kind is an object whose `intervals` draws the seconds to each next block from a stream; an
 object of your own with such a method can be given instead.

@@ -7,7 +7,7 @@ database keeps the accounts that it was begun with.
 
 from pathlib import Path
 
-from x402sim.chain.ledger.files import begun_with
+from x402sim.chain.ledger.operation_log import begun_with
 from x402sim.protocol.phrase import KNOWN
 from x402sim.world.chains.backend import ChainBackend
 from x402sim.world.chains.ledger import chain_file

@@ -1,4 +1,4 @@
-"""How does a ledger survive its process? It logs each operation in its file before it runs it.
+"""The ledger's file: a log of operations, each written before it runs, which survives a kill -9.
 
 A database that belongs to the chain holds records of its transactions. It is told the number of
 each operation, after the operation is logged and before anything else can learn of it. So a
@@ -28,7 +28,7 @@ class OperationLog:
 
     def __init__(self, file: Path, database: Path | None) -> None:
         self._db = sqlite3.connect(file, isolation_level=None, timeout=0.5)
-        self._seen: _Seen | None = None
+        self._seen: _DatabaseMark | None = None
         try:
             self._db.execute("PRAGMA locking_mode=EXCLUSIVE")  # one process may write
             self._db.execute("PRAGMA journal_mode=WAL")
@@ -36,7 +36,7 @@ class OperationLog:
             self._db.execute(
                 "CREATE TABLE IF NOT EXISTS operations(seq INTEGER PRIMARY KEY, op BLOB)"
             )
-            self._seen = _Seen(database) if database else None
+            self._seen = _DatabaseMark(database) if database else None
         except sqlite3.Error:
             self._db.close()
             raise
@@ -110,7 +110,7 @@ def begun_with(file: Path) -> list[Any] | None:
     return operation[2]
 
 
-class _Seen:
+class _DatabaseMark:
     """The number of the newest operation that a database has seen, in a table of its own there.
 
     It does not wait for the disk: the database's next commit, which does, includes it.

@@ -1,4 +1,4 @@
-"""What does a request ask? The fields of its URL, and of a form in a POST."""
+"""Reads the fields of a request: those of its URL, and of a form in a POST."""
 
 from collections.abc import Mapping
 from urllib.parse import parse_qsl
