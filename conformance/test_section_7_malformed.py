@@ -119,7 +119,7 @@ async def a_settlement_of_the_wrong_types(probe: Probe) -> None:
     challenge = await probe.challenge()
     body = {
         "paymentId": challenge.payment_id,
-        "paymentHeader": probe.money.sign(challenge, probe.money.stranger()),
+        "paymentHeader": probe.wallets.sign(challenge, probe.wallets.stranger()),
         "paymentRequirements": challenge.to_send,
     }
     for name, wrong in twisted(body, 4):
@@ -186,7 +186,7 @@ async def a_window_without_end(probe: Probe) -> None:
     """An authorization with an enormous validBefore, which the token allows, gets no 5xx."""
     challenge = await probe.challenge()
     for valid_before in (2**53, 2**63, 2**64, 2**256 - 1):
-        header = probe.money.sign(challenge, probe.money.stranger(), valid_before=valid_before)
+        header = probe.wallets.sign(challenge, probe.wallets.stranger(), valid_before=valid_before)
         _stands(await probe.settle(challenge, header), f"validBefore {valid_before}")
 
 

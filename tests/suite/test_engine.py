@@ -227,10 +227,10 @@ def test_the_budget_is_never_exceeded() -> None:
         async with setting_for(refuses_all(), payer=wallet, budget_base=25_000) as setting:
             probe = Probe(setting, RunState())
             challenge = read_402(CHALLENGE)
-            probe.money.sign(challenge, wallet)
-            probe.money.sign(challenge, wallet)
+            probe.wallets.sign(challenge, wallet)
+            probe.wallets.sign(challenge, wallet)
             with pytest.raises(Skipped, match=r"budget has 0\.005"):
-                probe.money.sign(challenge, wallet)
+                probe.wallets.sign(challenge, wallet)
             return probe.state.signed_base
 
     assert asyncio.run(main()) == 20_000
@@ -241,7 +241,7 @@ def test_mainnet_is_refused_unless_allowed() -> None:
         async with setting_for(refuses_all(), allow_mainnet=allowed) as setting:
             probe = Probe(setting, RunState())
             wanted = {**CHALLENGE.body["paymentRequirements"], "network": "cronos-mainnet"}
-            return probe.money.sign(Challenge(CHALLENGE, "pay_1", wanted), Wallet(b"\1" * 32))
+            return probe.wallets.sign(Challenge(CHALLENGE, "pay_1", wanted), Wallet(b"\1" * 32))
 
     with pytest.raises(Skipped, match="mainnet"):
         asyncio.run(sign(False))
@@ -258,7 +258,7 @@ def test_a_network_of_the_users_is_signed_for_as_its_file_says() -> None:
         async with setting_for(refuses_all(), **more) as setting:
             probe = Probe(setting, RunState())
             wanted = {**CHALLENGE.body["paymentRequirements"], "network": "my-net"}
-            return probe.money.sign(Challenge(CHALLENGE, "pay_1", wanted), Wallet(b"\1" * 32))
+            return probe.wallets.sign(Challenge(CHALLENGE, "pay_1", wanted), Wallet(b"\1" * 32))
 
     known = {"networks": {"my-net": OWN}}
     with pytest.raises(Inconclusive, match="unknown network 'my-net'"):
