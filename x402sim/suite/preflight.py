@@ -24,6 +24,7 @@ from x402sim.suite.answers import Challenge, TargetAnswer, read_402
 from x402sim.suite.check import HOW_TO_PROVIDE, Baseline, Check
 from x402sim.suite.deviations import deviations
 from x402sim.suite.engine import folder, try_baseline
+from x402sim.suite.flags import KEY_VARIABLE
 from x402sim.suite.plan import Plan, costs, make_plan
 from x402sim.suite.probe import BAD_BODY, Probe
 from x402sim.suite.remote import NotReady
@@ -148,8 +149,8 @@ def _require_needs(setting: Setting) -> None:
         lacks.setdefault("refunds", undue)
     if lacks:
         missing, how = list(lacks), "; ".join(dict.fromkeys(lacks.values()))
-        empty = os.environ.get("X402SIM_PAYER_KEY") == "" and "payments" in missing
-        note = " (X402SIM_PAYER_KEY is set, and empty)" if empty else ""
+        empty = os.environ.get(KEY_VARIABLE) == "" and "payments" in missing
+        note = f" ({KEY_VARIABLE} is set, and empty)" if empty else ""
         raise NotReady(f"--require {','.join(missing)}: this run lacks {how}{note}")
 
 
