@@ -76,15 +76,15 @@ async def no_body_made_up_is_free(probe: Probe) -> None:
 async def sign_settle_repeat(probe: Probe) -> None:
     """A payment that is signed as the 402 asks is settled, and its payer is served."""
     challenge = await probe.challenge()
-    header = probe.money.sign(challenge, await probe.money.payer())
-    probe.money.expect_settled(await probe.settle(challenge, header))
+    header = probe.wallets.sign(challenge, await probe.wallets.payer())
+    probe.wallets.expect_settled(await probe.settle(challenge, header))
     expect_served(await probe.ask(payment_id=challenge.payment_id))
 
 
 @check("1/payer-pays-no-gas", needs="funds, observe chain", pays=1)
 async def the_payer_pays_no_gas(probe: Probe) -> None:
     """The payment's transaction is sent by another account; the payer pays no gas."""
-    payer = await probe.money.payer()
+    payer = await probe.wallets.payer()
     before = await _gas_account(probe, payer)
     paid = await probe.buy(payer)
     receipt = await probe.chain.mined(paid)

@@ -26,9 +26,9 @@ AGO_S = 200
 async def a_hex_header_is_accepted(probe: Probe) -> None:
     """A payment header that is a hex string prefixed 0x is accepted."""
     _require_hex(probe)
-    challenge, payer = await probe.challenge(), await probe.money.payer()
-    answer = await probe.settle(challenge, probe.money.sign(challenge, payer, spelling="hex"))
-    other = probe.money.sign(challenge, payer, spelling="base64")
+    challenge, payer = await probe.challenge(), await probe.wallets.payer()
+    answer = await probe.settle(challenge, probe.wallets.sign(challenge, payer, spelling="hex"))
+    other = probe.wallets.sign(challenge, payer, spelling="base64")
     await _settled_rather_than(probe, answer, challenge, other, "the same in base64 is settled")
 
 
@@ -72,8 +72,8 @@ def _require_hex(probe: Probe) -> None:
 )
 async def a_header_without_one_of_its_parts_settles_nothing_else(probe: Probe) -> None:
     """A header without one of its fields is refused, or exactly what was signed is settled."""
-    challenge, payer = await probe.challenge(), await probe.money.payer()
-    header = probe.money.sign(challenge, payer)
+    challenge, payer = await probe.challenge(), await probe.wallets.payer()
+    header = probe.wallets.sign(challenge, payer)
     for part in PARTS:
         answer = await probe.settle(challenge, _without(probe, header, part))
         if await expect_nothing_or_as_issued(probe, challenge, payer, answer):
@@ -118,10 +118,10 @@ async def what_the_header_says_is_done(probe: Probe) -> None:
 async def the_window_of_the_specification_is_accepted(probe: Probe) -> None:
     """An authorization valid from 60 s before signing to 300 s after is accepted."""
     challenge, now_s = await probe.challenge(), probe.clock.now_s()
-    payer, start_s, end_s = await probe.money.payer(), now_s - 60, now_s + 300
-    header = probe.money.sign(challenge, payer, valid_after=start_s, valid_before=end_s)
+    payer, start_s, end_s = await probe.wallets.payer(), now_s - 60, now_s + 300
+    header = probe.wallets.sign(challenge, payer, valid_after=start_s, valid_before=end_s)
     answer = await probe.settle(challenge, header)
-    wide = probe.money.sign(challenge, payer, valid_after=0, valid_before=now_s + 3600)
+    wide = probe.wallets.sign(challenge, payer, valid_after=0, valid_before=now_s + 3600)
     await _settled_rather_than(probe, answer, challenge, wide, "one valid for an hour is settled")
 
 
@@ -139,9 +139,9 @@ async def the_window_of_the_specification_is_accepted(probe: Probe) -> None:
 async def a_payer_may_take_his_time(probe: Probe) -> None:
     """An authorization signed 200 s ago is accepted, because its window has not ended."""
     challenge, signed_s = await probe.challenge(), probe.clock.now_s() - AGO_S
-    payer, start_s, end_s = await probe.money.payer(), signed_s - 60, signed_s + 300
-    header = probe.money.sign(challenge, payer, valid_after=start_s, valid_before=end_s)
-    probe.money.expect_settled(await probe.settle(challenge, header))
+    payer, start_s, end_s = await probe.wallets.payer(), signed_s - 60, signed_s + 300
+    header = probe.wallets.sign(challenge, payer, valid_after=start_s, valid_before=end_s)
+    probe.wallets.expect_settled(await probe.settle(challenge, header))
 
 
 async def _settled_rather_than(

@@ -66,8 +66,8 @@ async def a_payment_id_has_its_prefix(probe: Probe) -> None:
 )
 async def a_paid_id_does_not_come_again(probe: Probe) -> None:
     """After a payment, the next 402 has another payment id."""
-    challenge, payer = await probe.challenge(fresh=True), await probe.money.payer()
-    answer = await probe.settle(challenge, probe.money.sign(challenge, payer))
+    challenge, payer = await probe.challenge(fresh=True), await probe.wallets.payer()
+    answer = await probe.settle(challenge, probe.wallets.sign(challenge, payer))
     is_new = answer.is_receipt or Refusal.ALREADY_SETTLED.text not in answer.text
     require("the payment id of a new 402 is not settled yet", is_new, answer.summary)
     if not answer.is_receipt:
@@ -152,8 +152,8 @@ async def an_invented_id_grants_nothing(probe: Probe) -> None:
 )
 async def an_invented_id_settles_nothing(probe: Probe) -> None:
     """A payment for an id that was never issued is refused, and moves no money."""
-    challenge, payer = await probe.challenge(), await probe.money.payer()
-    header = probe.money.sign(challenge, payer)
+    challenge, payer = await probe.challenge(), await probe.wallets.payer()
+    header = probe.wallets.sign(challenge, payer)
     for invented in _invented(probe, challenge.payment_id):
         expect_refused(await probe.settle(challenge, header, payment_id=invented))
         expect_not_served(await probe.ask(payment_id=invented))

@@ -173,7 +173,7 @@ async def a_402_has_a_description(probe: Probe) -> None:
 async def the_description_need_not_be_sent_back(probe: Probe) -> None:
     """Requirements are accepted without the description, if they are accepted at all."""
     challenge = await probe.challenge()
-    header = probe.money.sign(challenge, await probe.money.payer())
+    header = probe.wallets.sign(challenge, await probe.wallets.payer())
     answer = await probe.settle(challenge, header, requirements={"description": None})
     if answer.is_receipt:
         return

@@ -234,10 +234,10 @@ async def the_chain_has_the_networks_id(probe: Probe) -> None:
 )
 async def an_authorization_for_another_chain_is_refused(probe: Probe) -> None:
     """An authorization signed for another chain id is refused."""
-    challenge, payer = await probe.challenge(), await probe.money.payer()
-    network = probe.money.network(challenge)
+    challenge, payer = await probe.challenge(), await probe.wallets.payer()
+    network = probe.wallets.network(challenge)
     other = next(each.chain_id for each in NETWORKS.values() if each.name != network.name)
-    header = probe.money.sign(challenge, payer, network=replace(network, chain_id=other))
+    header = probe.wallets.sign(challenge, payer, network=replace(network, chain_id=other))
     expect_refused(await probe.settle(challenge, header))
     expect_not_served(await probe.ask(payment_id=challenge.payment_id))
     await probe.world.expect_payments(payer)

@@ -35,8 +35,8 @@ EXACTLY_THE_AMOUNT = explicit("5: The amount must equal", "2.1: maxAmountRequire
 @check("2.1/scheme", baseline="payment", needs="funds", pays=1)
 async def another_scheme_settles_nothing_else(probe: Probe) -> None:
     """Requirements with another scheme are refused, or the issued ones are settled."""
-    challenge, payer = await probe.challenge(), await probe.money.payer()
-    header = probe.money.sign(challenge, payer)
+    challenge, payer = await probe.challenge(), await probe.wallets.payer()
+    header = probe.wallets.sign(challenge, payer)
     await _facilitator_takes(probe, challenge, payer, "scheme", "upto")
     await _nothing_else(probe, challenge, payer, header, scheme="upto")
 
@@ -44,10 +44,10 @@ async def another_scheme_settles_nothing_else(probe: Probe) -> None:
 @check("2.1/network", baseline="payment", needs="funds", pays=1)
 async def another_network_settles_nothing_else(probe: Probe) -> None:
     """Requirements with another network are refused, or the issued ones are settled."""
-    challenge, payer = await probe.challenge(), await probe.money.payer()
-    network = probe.money.network(challenge)
+    challenge, payer = await probe.challenge(), await probe.wallets.payer()
+    network = probe.wallets.network(challenge)
     other = next(name for name in NETWORKS if name != network.name)
-    header = probe.money.sign(challenge, payer)
+    header = probe.wallets.sign(challenge, payer)
     await _facilitator_takes(probe, challenge, payer, "network", other)
     await _nothing_else(probe, challenge, payer, header, network=other)
 
@@ -55,8 +55,8 @@ async def another_network_settles_nothing_else(probe: Probe) -> None:
 @check("2.1/asset", baseline="payment", needs="funds", pays=1)
 async def another_token_settles_nothing_else(probe: Probe) -> None:
     """Requirements with another token are refused, or the issued ones are settled."""
-    challenge, payer = await probe.challenge(), await probe.money.payer()
-    header = probe.money.sign(challenge, payer)
+    challenge, payer = await probe.challenge(), await probe.wallets.payer()
+    header = probe.wallets.sign(challenge, payer)
     await _facilitator_takes(probe, challenge, payer, "asset", ELSEWHERE)
     await _nothing_else(probe, challenge, payer, header, asset=ELSEWHERE)
 
@@ -64,45 +64,45 @@ async def another_token_settles_nothing_else(probe: Probe) -> None:
 @check("2.1/asset", baseline="payment", needs="funds", pays=1)
 async def another_token_is_refused(probe: Probe) -> None:
     """Requirements and authorization for another token are refused."""
-    challenge, payer = await probe.challenge(), await probe.money.payer()
-    token = replace(probe.money.network(challenge), asset=parse_address(ELSEWHERE))
-    header = probe.money.sign(challenge, payer, network=token)
+    challenge, payer = await probe.challenge(), await probe.wallets.payer()
+    token = replace(probe.wallets.network(challenge), asset=parse_address(ELSEWHERE))
+    header = probe.wallets.sign(challenge, payer, network=token)
     await _refused(probe, challenge, payer, header, asset=ELSEWHERE)
 
 
 @check("2.1/pay-to", baseline="payment", needs="funds", pays=3)
 async def another_payee_is_refused(probe: Probe) -> None:
     """Requirements and authorization with another payee are refused; a similar address, too."""
-    challenge, payer = await probe.challenge(), await probe.money.payer()
+    challenge, payer = await probe.challenge(), await probe.wallets.payer()
     payee = str(challenge.requirements["payTo"])
     alike = [payee[:22] + ELSEWHERE[22:], ELSEWHERE[:22] + payee[22:].lower()]
     for other in (payer.address, *(each.lower() for each in alike)):
-        header = probe.money.sign(challenge, payer, to=other)
+        header = probe.wallets.sign(challenge, payer, to=other)
         await _refused(probe, challenge, payer, header, payTo=other)
 
 
 @check("2.1/amount", ground=EXACTLY_THE_AMOUNT, baseline="payment", needs="funds", pays=1)
 async def a_smaller_amount_is_refused(probe: Probe) -> None:
     """Requirements and authorization for one base unit are refused."""
-    challenge, payer = await probe.challenge(), await probe.money.payer()
-    header = probe.money.sign(challenge, payer, value=1)
+    challenge, payer = await probe.challenge(), await probe.wallets.payer()
+    header = probe.wallets.sign(challenge, payer, value=1)
     await _refused(probe, challenge, payer, header, maxAmountRequired="1")
 
 
 @check("2.1/amount", ground=EXACTLY_THE_AMOUNT, baseline="payment", needs="funds", pays=2)
 async def a_larger_amount_is_refused(probe: Probe) -> None:
     """Requirements and authorization for one base unit more are refused."""
-    challenge, payer = await probe.challenge(), await probe.money.payer()
+    challenge, payer = await probe.challenge(), await probe.wallets.payer()
     more = challenge.amount_base + 1
-    header = probe.money.sign(challenge, payer, value=more)
+    header = probe.wallets.sign(challenge, payer, value=more)
     await _refused(probe, challenge, payer, header, maxAmountRequired=str(more))
 
 
 @check("2.1/amount", baseline="payment", needs="funds", pays=1)
 async def another_spelling_of_the_amount_settles_nothing_else(probe: Probe) -> None:
     """The amount with a leading zero, or as a number, is refused, or the issued one is settled."""
-    challenge, payer = await probe.challenge(), await probe.money.payer()
-    header, amount_base = probe.money.sign(challenge, payer), challenge.amount_base
+    challenge, payer = await probe.challenge(), await probe.wallets.payer()
+    header, amount_base = probe.wallets.sign(challenge, payer), challenge.amount_base
     for respelled in (f"0{amount_base}", amount_base):
         if await _nothing_else(probe, challenge, payer, header, maxAmountRequired=respelled):
             return
@@ -111,9 +111,9 @@ async def another_spelling_of_the_amount_settles_nothing_else(probe: Probe) -> N
 @check("2.1/amount", ground=EXACTLY_THE_AMOUNT, baseline="session", needs="funds, sessions", pays=1)
 async def a_smaller_deposit_is_refused(probe: Probe) -> None:
     """Requirements and authorization for a session deposit of one base unit are refused."""
-    payer, max_spend = await probe.money.payer(), await probe.budget_for(5)
+    payer, max_spend = await probe.wallets.payer(), await probe.budget_for(5)
     deposit = read_402(await probe.ask_session(max_spend))
-    header = probe.money.sign(deposit, payer, value=1)
+    header = probe.wallets.sign(deposit, payer, value=1)
     await _refused(probe, deposit, payer, header, maxAmountRequired="1")
     await _opens_no_session(
         probe, await probe.ask_session(max_spend, payment_id=deposit.payment_id)
@@ -123,16 +123,16 @@ async def a_smaller_deposit_is_refused(probe: Probe) -> None:
 @check("2.1/timeout", baseline="payment", needs="funds", pays=1)
 async def another_timeout_settles_nothing_else(probe: Probe) -> None:
     """Requirements that are changed to be valid for a day are refused, or settled as issued."""
-    challenge, payer = await probe.challenge(), await probe.money.payer()
-    header = probe.money.sign(challenge, payer)
+    challenge, payer = await probe.challenge(), await probe.wallets.payer()
+    header = probe.wallets.sign(challenge, payer)
     await _nothing_else(probe, challenge, payer, header, maxTimeoutSeconds=DAY_S)
 
 
 @check("2.1/resource", baseline="payment", needs="funds", pays=1)
 async def another_resource_opens_nothing_else(probe: Probe) -> None:
     """Requirements for another path are refused, or the issued ones are settled and opened."""
-    challenge, payer = await probe.challenge(), await probe.money.payer()
-    header, path = probe.money.sign(challenge, payer), probe.target.protected.path
+    challenge, payer = await probe.challenge(), await probe.wallets.payer()
+    header, path = probe.wallets.sign(challenge, payer), probe.target.protected.path
     sessions = [probe.target.sessions.path] if probe.target.sessions.exists else []
     for other in (*sessions, "/", path[:-1], f"{path}/", path.upper()):
         if await _nothing_else(probe, challenge, payer, header, resource=other):
@@ -159,13 +159,13 @@ async def another_resource_opens_nothing_else(probe: Probe) -> None:
 )
 async def the_requirements_of_another_id_are_refused(probe: Probe) -> None:
     """A deposit's id with requirements and payment of a quote, or vice versa, is refused."""
-    quote, payer = await probe.challenge(), await probe.money.payer()
+    quote, payer = await probe.challenge(), await probe.wallets.payer()
     max_spend = await probe.budget_for(2)
     deposit = read_402(await probe.ask_session(max_spend))
     if deposit.amount_base == quote.amount_base:
         raise Inconclusive("the deposit costs as much as the request")
     for wanted, other in ((quote, deposit), (deposit, quote)):
-        header = probe.money.sign(wanted, payer)
+        header = probe.wallets.sign(wanted, payer)
         expect_refused(await probe.settle(wanted, header, payment_id=other.payment_id))
     for challenge in (quote, deposit):
         expect_not_served(await probe.ask(payment_id=challenge.payment_id))
@@ -184,8 +184,8 @@ async def the_requirements_of_another_id_are_refused(probe: Probe) -> None:
 )
 async def another_description(probe: Probe) -> None:
     """Whether requirements with a changed description are settled."""
-    challenge, payer = await probe.challenge(), await probe.money.payer()
-    header = probe.money.sign(challenge, payer)
+    challenge, payer = await probe.challenge(), await probe.wallets.payer()
+    header = probe.wallets.sign(challenge, payer)
     answer = await probe.settle(challenge, header, requirements={"description": "A present"})
     probe.observe("settled" if answer.is_receipt else f"refused: {answer.summary}")
 
@@ -198,30 +198,32 @@ def _late_s(setting: Setting) -> float:
 @check("2.1/timeout", baseline="payment", needs="funds", pays=1, waits=_late_s)
 async def another_timeout_prolongs_nothing(probe: Probe) -> None:
     """After maxTimeoutSeconds, requirements that are changed to be valid for a day are refused."""
-    challenge, payer = await probe.challenge(), await probe.money.payer()
+    challenge, payer = await probe.challenge(), await probe.wallets.payer()
     await probe.wait(_timeout_s(challenge) + LATE_S)
-    header = probe.money.sign(challenge, payer)
+    header = probe.wallets.sign(challenge, payer)
     await _refused(probe, challenge, payer, header, maxTimeoutSeconds=DAY_S)
 
 
 @check("2.1/validity", baseline="payment", needs="funds", pays=1, waits=_late_s)
 async def requirements_are_valid_to_their_end(probe: Probe) -> None:
     """Shortly before maxTimeoutSeconds have passed, the requirements can still be paid."""
-    begun_s, payer = probe.clock.now(), await probe.money.payer()
+    begun_s, payer = probe.clock.now(), await probe.wallets.payer()
     challenge = await probe.challenge()
     ends_s = begun_s + _timeout_s(challenge)
     await probe.wait(ends_s - SOON_S - probe.clock.now())
     if probe.clock.now() > ends_s - NEARLY_S:
         raise Inconclusive("another check took so long that the requirements have nearly ended")
-    probe.money.expect_settled(await probe.settle(challenge, probe.money.sign(challenge, payer)))
+    probe.wallets.expect_settled(
+        await probe.settle(challenge, probe.wallets.sign(challenge, payer))
+    )
 
 
 @check("2.1/validity", baseline="payment", needs="funds", pays=1, waits=_late_s)
 async def requirements_end(probe: Probe) -> None:
     """Once maxTimeoutSeconds have passed, even a fresh authorization is refused."""
-    challenge, payer = await probe.challenge(), await probe.money.payer()
+    challenge, payer = await probe.challenge(), await probe.wallets.payer()
     await probe.wait(_timeout_s(challenge) + LATE_S)
-    await _refused(probe, challenge, payer, probe.money.sign(challenge, payer))
+    await _refused(probe, challenge, payer, probe.wallets.sign(challenge, payer))
 
 
 def _timeout_s(challenge: Challenge) -> int:

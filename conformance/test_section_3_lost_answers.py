@@ -58,8 +58,8 @@ A_WHILE_S = 400
 async def a_lost_answer_is_resolved(probe: Probe) -> None:
     """After any loss of the facilitator's answer, a payer who retries is served, and paid once."""
     for how, fault in LOST.items():
-        challenge, payer = await probe.challenge(), await probe.money.payer()
-        header = probe.money.sign(challenge, payer)
+        challenge, payer = await probe.challenge(), await probe.wallets.payer()
+        header = probe.wallets.sign(challenge, payer)
         await probe.world.fault(fault, of=payer)
         await probe.settle(challenge, header, may_break=True)
         await _require_moved(probe, payer, how)
@@ -72,11 +72,11 @@ async def no_payer_is_charged_twice(probe: Probe) -> None:
     """While the outcome of the first payment is unknown, a second one moves no money."""
     for how in UNKNOWN:
         fault = LOST[how]
-        challenge, payer = await probe.challenge(), await probe.money.payer()
-        header = probe.money.sign(challenge, payer)
+        challenge, payer = await probe.challenge(), await probe.wallets.payer()
+        header = probe.wallets.sign(challenge, payer)
         await _lose(probe, challenge, payer, header, fault)
         await _require_moved(probe, payer, how)
-        await probe.settle(challenge, probe.money.sign(challenge, payer), may_break=True)
+        await probe.settle(challenge, probe.wallets.sign(challenge, payer), may_break=True)
         await probe.world.expect_payments(payer, challenge.amount_base)
         await probe.world.clear_faults()
         await _let_in(probe, challenge, header, f"{how}, and the chain is unreachable")
@@ -86,15 +86,15 @@ async def no_payer_is_charged_twice(probe: Probe) -> None:
 @check("3/pending-resolved", document="kit", needs="funds, world", pays=2)
 async def a_transaction_that_waits_is_not_forgotten(probe: Probe) -> None:
     """While the transfer of the first payment is not mined, a second one moves no money."""
-    challenge, payer = await probe.challenge(), await probe.money.payer()
-    header = probe.money.sign(challenge, payer)
+    challenge, payer = await probe.challenge(), await probe.wallets.payer()
+    header = probe.wallets.sign(challenge, payer)
     nonce = to_hex(authorization_of(decode_header(header))[0].nonce)
     timeout = {**SETTLE, "does": "answer", "status": 504, "times": None, "contains": nonce}
     await probe.world.post("mining", {"automine": False})
     await probe.world.fault(timeout)
     await _submit(probe, challenge, header)
     attempts = set()
-    for each in (header, probe.money.sign(challenge, payer)):
+    for each in (header, probe.wallets.sign(challenge, payer)):
         attempts.add(asyncio.create_task(probe.settle(challenge, each, may_break=True)))
         await asyncio.wait(attempts, timeout=NEXT_BLOCK_S)
     while not all(attempt.done() for attempt in attempts):
@@ -108,8 +108,8 @@ async def a_transaction_that_waits_is_not_forgotten(probe: Probe) -> None:
 async def a_nonce_used_for_something_else_is_no_payment(probe: Probe) -> None:
     """A nonce that the payer used to pay himself, or to pay less, grants nothing."""
     for pays_less, chain in product((False, True), ([], CHAIN_UNREACHABLE)):
-        challenge, payer = await probe.challenge(), await probe.money.payer()
-        header = probe.money.sign(challenge, payer)
+        challenge, payer = await probe.challenge(), await probe.wallets.payer()
+        header = probe.wallets.sign(challenge, payer)
         lost = {**SETTLE, "does": "lose request", "times": None}
         await probe.world.fault(lost, of=payer)
         for fault in chain:
@@ -118,7 +118,7 @@ async def a_nonce_used_for_something_else_is_no_payment(probe: Probe) -> None:
         auth, _ = authorization_of(decode_header(header))
         change: dict[str, Any] = {"value": 1} if pays_less else {"to": payer.address}
         await _submit(
-            probe, challenge, probe.money.sign(challenge, payer, nonce=auth.nonce, **change)
+            probe, challenge, probe.wallets.sign(challenge, payer, nonce=auth.nonce, **change)
         )
         await probe.world.clear_faults()
         await probe.settle(challenge, header, may_break=True)
@@ -132,7 +132,7 @@ async def _submit(probe: Probe, challenge: Challenge, header: str) -> None:
     """Submit an authorization to the chain, as anyone who has seen it may."""
     data = to_hex(abi.transfer_with_authorization(*authorization_of(decode_header(header))))
     asset = challenge.requirements["asset"]
-    sender = probe.money.stranger().address
+    sender = probe.wallets.stranger().address
     await probe.world.post("send", {"from": sender, "to": asset, "data": data})
 
 
@@ -140,8 +140,8 @@ async def _submit(probe: Probe, challenge: Challenge, header: str) -> None:
 async def a_lost_answer_is_resolved_by_itself(probe: Probe) -> None:
     """A payer who never resends the header is served, too, even after a crash."""
     for how in ("lose answer", "crash after"):
-        challenge, payer = await probe.challenge(), await probe.money.payer()
-        header = probe.money.sign(challenge, payer)
+        challenge, payer = await probe.challenge(), await probe.wallets.payer()
+        header = probe.wallets.sign(challenge, payer)
         await _lose(probe, challenge, payer, header, {**SETTLE, "does": how})
         await _require_moved(probe, payer, how)
         await probe.world.clear_faults()
@@ -160,8 +160,8 @@ async def a_lost_answer_is_resolved_by_itself(probe: Probe) -> None:
 async def a_lost_deposit_makes_its_session(probe: Probe) -> None:
     """A deposit whose answer was lost still opens its session, and is paid once."""
     max_spend = await probe.budget_for(1)
-    challenge, payer = read_402(await probe.ask_session(max_spend)), await probe.money.payer()
-    header = probe.money.sign(challenge, payer)
+    challenge, payer = read_402(await probe.ask_session(max_spend)), await probe.wallets.payer()
+    header = probe.wallets.sign(challenge, payer)
     await probe.world.fault({**SETTLE, "does": "lose answer"}, of=payer)
     await probe.settle(challenge, header, may_break=True)
     await _require_moved(probe, payer, "a deposit")
@@ -194,13 +194,13 @@ async def a_lost_deposit_makes_its_session(probe: Probe) -> None:
 )
 async def a_facilitator_that_is_wrong(probe: Probe) -> None:
     """What happens if the facilitator reports a settlement as failed although it was mined."""
-    challenge, payer = await probe.challenge(), await probe.money.payer()
+    challenge, payer = await probe.challenge(), await probe.wallets.payer()
     body = (
         '{"x402Version":1,"event":"payment.failed","network":"cronos-testnet",'
         '"timestamp":"2026-01-01T00:00:00.000Z","error":"Transaction failed on-chain"}'
     )
     await probe.world.fault({**DONE, "status": 200, "body": body}, of=payer)
-    answer = await probe.settle(challenge, probe.money.sign(challenge, payer), may_break=True)
+    answer = await probe.settle(challenge, probe.wallets.sign(challenge, payer), may_break=True)
     after = await probe.ask(payment_id=challenge.payment_id)
     access = "has access" if after.has_content else "has no access"
     probe.observe(f"{answer.summary}; the payer {access}")

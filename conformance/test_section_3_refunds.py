@@ -61,7 +61,7 @@ UNSPENT = derived(
 )
 async def each_session_is_refunded(probe: Probe) -> None:
     """A payer of several sessions gets the rest of each, and odd amounts are refunded exactly."""
-    payer = await probe.money.payer()
+    payer = await probe.wallets.payer()
     two, three = await probe.budget_for(2), await probe.budget_for(3)
     odd = await more_cents(probe, 1, ODD_CENTS)
     endings = await asyncio.gather(  # they end at the same time

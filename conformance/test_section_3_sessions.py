@@ -54,8 +54,8 @@ async def a_small_deposit_makes_no_big_session(probe: Probe) -> None:
 async def one_deposit_makes_one_session(probe: Probe) -> None:
     """A deposit that is settled and claimed many times, also concurrently, counts once."""
     max_spend = await probe.budget_for(2)
-    challenge, payer = read_402(await probe.ask_session(max_spend)), await probe.money.payer()
-    header = probe.money.sign(challenge, payer)
+    challenge, payer = read_402(await probe.ask_session(max_spend)), await probe.wallets.payer()
+    header = probe.wallets.sign(challenge, payer)
     receipts = await asyncio.gather(*(probe.settle(challenge, header) for _ in range(3)))
     if not any(receipt.may_be_receipt for receipt in receipts):
         raise Inconclusive(f"the deposit was not settled: {receipts[0].summary}")

@@ -95,10 +95,10 @@ async def _comes_to_nothing(
 @check("4.1/order", baseline="payment", needs="funds, world", pays=1)
 async def verified_before_settled_before_answered(probe: Probe) -> None:
     """The service verifies the signature before money moves, and sends the receipt afterwards."""
-    challenge, payer = await probe.challenge(), await probe.money.payer()
+    challenge, payer = await probe.challenge(), await probe.wallets.payer()
     since = await probe.world.next_event()
-    answer = await probe.settle(challenge, probe.money.sign(challenge, payer))
-    probe.money.expect_settled(answer)
+    answer = await probe.settle(challenge, probe.wallets.sign(challenge, payer))
+    probe.wallets.expect_settled(answer)
     await probe.world.expect_payments(payer, challenge.amount_base)
     entries = await probe.world.journal(since)
     verified = next((e.seq for e in entries if _is_verification(e.event)), None)
@@ -133,10 +133,10 @@ def _is_transfer_of(payer: Wallet, event: Event) -> bool:
 )
 async def no_access_before_the_transfer(probe: Probe) -> None:
     """During the settlement, the payment's id grants nothing."""
-    challenge, payer = await probe.challenge(), await probe.money.payer()
+    challenge, payer = await probe.challenge(), await probe.wallets.payer()
     slow = {**SETTLE, "does": "delay request", "seconds": UNDER_WAY_S}
     await probe.world.fault(slow, of=payer)
-    header = probe.money.sign(challenge, payer)
+    header = probe.wallets.sign(challenge, payer)
     settling = asyncio.create_task(probe.settle(challenge, header))
     while not settling.done():
         early = await probe.ask(payment_id=challenge.payment_id)
@@ -153,7 +153,7 @@ async def no_access_before_the_transfer(probe: Probe) -> None:
 async def parameters_that_are_missing_are_refused(probe: Probe) -> None:
     """An unfunded settlement with a parameter missing or of the wrong type is refused."""
     challenge = await probe.challenge()
-    header = probe.money.sign(challenge, probe.money.stranger())
+    header = probe.wallets.sign(challenge, probe.wallets.stranger())
     for body in _bad_parameters(challenge, header, *PARAMETERS):
         expect_refused(await probe.send("POST", probe.target.pay.path, json=body))
     for content in (b"", b"{", b"null", b"[]"):
@@ -163,8 +163,8 @@ async def parameters_that_are_missing_are_refused(probe: Probe) -> None:
 @check("4.1/validate", ground=REQUIRED, baseline="payment", needs="funds, world", pays=1)
 async def parameters_are_validated_first(probe: Probe) -> None:
     """Without a payment id or header of the right type, the facilitator is not called."""
-    challenge, payer = await probe.challenge(), await probe.money.payer()
-    header = probe.money.sign(challenge, payer)
+    challenge, payer = await probe.challenge(), await probe.wallets.payer()
+    header = probe.wallets.sign(challenge, payer)
 
     async def attempt() -> None:
         for body in _bad_parameters(challenge, header, "paymentId", "paymentHeader"):
@@ -189,8 +189,8 @@ async def parameters_are_validated_first(probe: Probe) -> None:
 )
 async def requirements_that_are_missing_settle_nothing_else(probe: Probe) -> None:
     """Without requirements of the right type, nothing is settled but the issued ones."""
-    challenge, payer = await probe.challenge(), await probe.money.payer()
-    header = probe.money.sign(challenge, payer)
+    challenge, payer = await probe.challenge(), await probe.wallets.payer()
+    header = probe.wallets.sign(challenge, payer)
     for body in _bad_parameters(challenge, header, "paymentRequirements"):
         answer = await probe.send("POST", probe.target.pay.path, json=body)
         if await expect_nothing_or_as_issued(probe, challenge, payer, answer):
@@ -201,7 +201,7 @@ async def requirements_that_are_missing_settle_nothing_else(probe: Probe) -> Non
 async def any_nonsense_is_refused(probe: Probe) -> None:
     """Random JSON instead of an unfunded settlement, or of one of its parameters, is refused."""
     challenge = await probe.challenge()
-    good = challenge.settlement(probe.money.sign(challenge, probe.money.stranger()))
+    good = challenge.settlement(probe.wallets.sign(challenge, probe.wallets.stranger()))
     for nonsense, name in zip(examples(RANDOM_INPUTS, _json), itertools.cycle(good), strict=False):
         for body in (nonsense, {**good, name: nonsense}):
             expect_refused(await probe.send("POST", probe.target.pay.path, json=body))
@@ -254,13 +254,13 @@ async def the_facilitator_understands_the_request(probe: Probe) -> None:
 )
 async def header_and_requirements_are_verified_together(probe: Probe) -> None:
     """A header with another amount or payee is not sent to settlement."""
-    payer = await probe.money.payer()
+    payer = await probe.wallets.payer()
     changes: tuple[dict[str, Any], ...] = ({"value": 1}, {"to": payer.address})
     for change in changes:
 
         async def attempt(change: dict[str, Any] = change) -> None:
             challenge = await probe.challenge()
-            answer = await probe.settle(challenge, probe.money.sign(challenge, payer, **change))
+            answer = await probe.settle(challenge, probe.wallets.sign(challenge, payer, **change))
             expect_refused(answer)
 
         await _asked_nothing(probe, "settle", attempt)
@@ -270,8 +270,8 @@ async def header_and_requirements_are_verified_together(probe: Probe) -> None:
 @check("4.1/verify-signature", baseline="payment", needs="funds", pays=1)
 async def a_signature_by_another_key_is_invalid(probe: Probe) -> None:
     """An authorization that its payer did not sign is refused as "Invalid signature"."""
-    challenge, payer = await probe.challenge(), await probe.money.payer()
-    header = probe.money.sign(challenge, payer, by=probe.money.stranger())
+    challenge, payer = await probe.challenge(), await probe.wallets.payer()
+    header = probe.wallets.sign(challenge, payer, by=probe.wallets.stranger())
     answer = await probe.settle(challenge, header)
     await _comes_to_nothing(probe, challenge, payer, answer, INVALID_SIGNATURE)
 
@@ -279,8 +279,8 @@ async def a_signature_by_another_key_is_invalid(probe: Probe) -> None:
 @check("4.1/verify-signature", baseline="payment", needs="funds, world", pays=1)
 async def the_facilitators_no_is_final(probe: Probe) -> None:
     """A payment that the facilitator calls invalid is refused as "Invalid signature"."""
-    challenge, payer = await probe.challenge(), await probe.money.payer()
-    header = probe.money.sign(challenge, payer)
+    challenge, payer = await probe.challenge(), await probe.wallets.payer()
+    header = probe.wallets.sign(challenge, payer)
     no = {**VERIFY, "does": "answer", "status": 200, "body": NOT_VALID, "times": None}
     await probe.world.fault(no, of=payer)
     answer = await probe.settle(challenge, header)
@@ -303,8 +303,8 @@ async def the_facilitators_no_is_final(probe: Probe) -> None:
 async def without_a_verdict_nothing_is_settled(probe: Probe) -> None:
     """Without a clear "valid" from the facilitator, no money moves."""
     for fault in NO_VERDICT.values():
-        challenge, payer = await probe.challenge(), await probe.money.payer()
-        header = probe.money.sign(challenge, payer)
+        challenge, payer = await probe.challenge(), await probe.wallets.payer()
+        header = probe.wallets.sign(challenge, payer)
         await probe.world.fault({**fault, "times": None}, of=payer)
         await _is_not_settled(probe, challenge, payer, header)
         await probe.world.clear_faults()
@@ -326,8 +326,8 @@ async def the_transfer_is_on_the_ledger(probe: Probe) -> None:
 @check("4.1/settle-on-chain", ground=UNSETTLED, baseline="payment", needs="funds, world", pays=1)
 async def a_transfer_that_reverts_grants_nothing(probe: Probe) -> None:
     """A transaction that was mined and reverted grants nothing."""
-    challenge, payer = await probe.challenge(), await probe.money.payer()
-    header = probe.money.sign(challenge, payer)
+    challenge, payer = await probe.challenge(), await probe.wallets.payer()
+    header = probe.wallets.sign(challenge, payer)
     await probe.world.post("force-revert", {"calls": 1})
     await _is_not_settled(probe, challenge, payer, header)
 
@@ -339,8 +339,8 @@ async def what_was_not_settled_grants_nothing(probe: Probe) -> None:
     unlike = {**said_no, "body": '{"success": false}'}
     away = {**SETTLE, "does": "refuse"}
     for fault in (said_no, unlike, away):
-        challenge, payer = await probe.challenge(), await probe.money.payer()
-        header = probe.money.sign(challenge, payer)
+        challenge, payer = await probe.challenge(), await probe.wallets.payer()
+        header = probe.wallets.sign(challenge, payer)
         await probe.world.fault({**fault, "times": None}, of=payer)
         await _is_not_settled(probe, challenge, payer, header)
         await probe.world.clear_faults()

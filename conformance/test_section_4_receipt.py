@@ -94,8 +94,8 @@ async def everybody_gets_his_own_receipt(probe: Probe) -> None:
     """Concurrent payments each get their own receipt."""
     places = probe.target.receipt
     asked = [await probe.challenge() for _ in range(3)]
-    payers = [await probe.money.payer() for _ in asked]
-    headers = [probe.money.sign(each, payer) for each, payer in zip(asked, payers, strict=True)]
+    payers = [await probe.wallets.payer() for _ in asked]
+    headers = [probe.wallets.sign(each, payer) for each, payer in zip(asked, payers, strict=True)]
     for number, payer in enumerate(payers):  # the first one is answered last
         await probe.world.hold(payer, HOLD_S / (number + 1))
     payments = list(zip(asked, headers, strict=True))
@@ -103,7 +103,7 @@ async def everybody_gets_his_own_receipt(probe: Probe) -> None:
     for number, (challenge, header) in enumerate(payments):
         if not answers[number].is_receipt:  # too much at once, maybe
             answers[number] = await probe.settle(challenge, header)
-        probe.money.expect_settled(answers[number])
+        probe.wallets.expect_settled(answers[number])
         if places.payment_id:
             is_same = answers[number].at(places.payment_id) == challenge.payment_id
             require("paymentId, the id that was paid", is_same, answers[number].summary)
@@ -115,7 +115,9 @@ async def everybody_gets_his_own_receipt(probe: Probe) -> None:
 async def _receipt(probe: Probe) -> tuple[Challenge, TargetAnswer]:
     """Pay, and return the receipt; fails for a success with another status than 200."""
     challenge = await probe.challenge()
-    answer = await probe.settle(challenge, probe.money.sign(challenge, await probe.money.payer()))
+    answer = await probe.settle(
+        challenge, probe.wallets.sign(challenge, await probe.wallets.payer())
+    )
     if not answer.is_receipt:
         raise Inconclusive(f"a valid payment was not settled: {answer.summary}")
     expect("the status of a receipt", answer.status, 200)

@@ -188,11 +188,11 @@ async def a_paid_deposit_opens_a_session(probe: Probe) -> None:
     """A deposit is settled like any payment, and then the session can be used."""
     max_spend = await probe.budget_for(2)
     challenge = read_402(await probe.ask_session(max_spend))
-    payer = await probe.money.payer()
-    header = probe.money.sign(challenge, payer)
+    payer = await probe.wallets.payer()
+    header = probe.wallets.sign(challenge, payer)
     receipt = await probe.settle(challenge, header)
     if not receipt.may_be_receipt:
-        probe.money.expect_settled(receipt)
+        probe.wallets.expect_settled(receipt)
     session = await probe.claim(Paid(challenge, header, receipt, payer), max_spend)
     expect_served(await probe.ask(session_id=session.session_id))
 

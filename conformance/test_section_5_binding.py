@@ -130,7 +130,7 @@ async def a_deposit_does_not_open_the_quote(probe: Probe) -> None:
 )
 async def what_the_payer_has_paid_elsewhere_opens_nothing(probe: Probe) -> None:
     """The id of a deposit does not open the resource that its payer has paid for, too."""
-    payer = await probe.money.payer()
+    payer = await probe.wallets.payer()
     await probe.buy(payer)
     deposit = await probe.pay(read_402(await probe.ask_session(await probe.budget_for(2))), payer)
     expect_not_served(await probe.ask(payment_id=deposit.challenge.payment_id), is_402=True)

@@ -127,7 +127,7 @@ async def an_unpaid_id_is_worth_nothing(probe: Probe) -> None:
 @check("5/stored-records", needs="funds", pays=2)
 async def each_payment_of_a_payer_opens_it(probe: Probe) -> None:
     """Of two payments of one payer for one resource, each id grants access."""
-    payer = await probe.money.payer()
+    payer = await probe.wallets.payer()
     both = [await probe.buy(payer), await probe.buy(payer)]
     for paid in both:
         expect_served(await probe.ask(payment_id=paid.challenge.payment_id))
@@ -155,10 +155,10 @@ async def nearly_the_paid_id_is_worth_nothing(probe: Probe) -> None:
 async def without_money_no_record_is_settled(probe: Probe) -> None:
     """A payment that the facilitator did not settle grants nothing."""
     for failure, fault in FAILURES.items():
-        challenge, payer = await probe.challenge(), await probe.money.payer()
+        challenge, payer = await probe.challenge(), await probe.wallets.payer()
         aim = {"victim": "facilitator", "path": "/settle", "times": None}
         await probe.world.fault({**aim, **fault}, of=payer)
-        answer = await probe.settle(challenge, probe.money.sign(challenge, payer))
+        answer = await probe.settle(challenge, probe.wallets.sign(challenge, payer))
         if await probe.world.transfers(payer):
             raise Inconclusive(f"{failure}, but money has moved")
         require(f"no receipt if {failure}", not answer.is_receipt, answer.summary)
@@ -169,9 +169,9 @@ async def without_money_no_record_is_settled(probe: Probe) -> None:
 @check("5/stored-records", ground=UNSETTLED, baseline="payment", needs="world")
 async def a_reverted_transfer_is_no_payment(probe: Probe) -> None:
     """A settlement whose transaction reverts grants nothing."""
-    challenge, payer = await probe.challenge(), await probe.money.payer()
+    challenge, payer = await probe.challenge(), await probe.wallets.payer()
     await probe.world.post("force-revert", {"calls": 1})
-    answer = await probe.settle(challenge, probe.money.sign(challenge, payer))
+    answer = await probe.settle(challenge, probe.wallets.sign(challenge, payer))
     if await probe.world.transfers(payer):
         raise Inconclusive("the target retried the settlement, and it succeeded")
     require("no receipt for a reverted transfer", not answer.is_receipt, answer.summary)
@@ -190,11 +190,11 @@ async def the_record_grants_without_the_cache(probe: Probe) -> None:
 async def without_money_there_is_no_record_after_a_restart(probe: Probe) -> None:
     """After a restart, an id whose settlement was refused or failed still grants nothing."""
     forged, failed = await probe.challenge(), await probe.challenge(fresh=True)
-    payer = await probe.money.payer()
-    await probe.settle(forged, probe.money.sign(forged, payer, by=probe.money.stranger()))
+    payer = await probe.wallets.payer()
+    await probe.settle(forged, probe.wallets.sign(forged, payer, by=probe.wallets.stranger()))
     refuse = {"victim": "facilitator", "path": "/settle", "does": "refuse", "times": None}
     await probe.world.lasting_fault(refuse, payer.address)
-    await probe.settle(failed, probe.money.sign(failed, payer), may_break=True)
+    await probe.settle(failed, probe.wallets.sign(failed, payer), may_break=True)
     await probe.restart()
     for challenge in (forged, failed):
         expect_not_served(await probe.ask(payment_id=challenge.payment_id), is_402=True)

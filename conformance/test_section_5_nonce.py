@@ -148,11 +148,11 @@ async def it_pays_for_no_session(probe: Probe) -> None:
 @check("5/nonce-once", needs="world")
 async def a_nonce_belongs_to_its_payer(probe: Probe) -> None:
     """Another payer can use the same nonce: the token has nonces per address."""
-    paid, payer = await probe.buy(), await probe.money.payer()
+    paid, payer = await probe.buy(), await probe.wallets.payer()
     auth, _ = authorization_of(decode_header(paid.header))
     challenge = await probe.challenge()
-    probe.money.expect_settled(
-        await probe.settle(challenge, probe.money.sign(challenge, payer, nonce=auth.nonce))
+    probe.wallets.expect_settled(
+        await probe.settle(challenge, probe.wallets.sign(challenge, payer, nonce=auth.nonce))
     )
     await probe.world.expect_payments(payer, challenge.amount_base)
 
@@ -172,8 +172,8 @@ async def a_cancelled_authorization_is_no_payment(probe: Probe) -> None:
 
     The token's authorizationState is the same for both; only one of them moved money.
     """
-    challenge, payer = await probe.challenge(), await probe.money.payer()
-    header = probe.money.sign(challenge, payer)
+    challenge, payer = await probe.challenge(), await probe.wallets.payer()
+    header = probe.wallets.sign(challenge, payer)
     fault = {"victim": "facilitator", "does": "lose request", "path": "/settle", "times": None}
     await probe.world.fault(fault, of=payer)
     await probe.settle(challenge, header)
@@ -188,7 +188,7 @@ async def a_cancelled_authorization_is_no_payment(probe: Probe) -> None:
 async def _cancel(probe: Probe, challenge: Challenge, header: str, payer: Wallet) -> None:
     """Cancel an authorization on the chain, in a transaction of its payer."""
     auth, _ = authorization_of(decode_header(header))
-    signature = payer.sign_cancellation(auth.nonce, probe.money.network(challenge).domain)
+    signature = payer.sign_cancellation(auth.nonce, probe.wallets.network(challenge).domain)
     data = to_hex(abi.cancel_authorization(auth.from_, auth.nonce, signature))
     call = {"from": payer.address, "to": challenge.requirements["asset"], "data": data}
     sent = await probe.world.post("send", call)
@@ -202,8 +202,8 @@ async def _cancel(probe: Probe, challenge: Challenge, header: str, payer: Wallet
 @check("5/nonce-once", baseline="payment", needs="funds", pays=1)
 async def one_id_at_the_same_time(probe: Probe) -> None:
     """One payment sent several times concurrently makes one transfer and one receipt."""
-    challenge, payer = await probe.challenge(), await probe.money.payer()
-    header = probe.money.sign(challenge, payer)
+    challenge, payer = await probe.challenge(), await probe.wallets.payer()
+    header = probe.wallets.sign(challenge, payer)
     sent = (probe.settle(challenge, header) for _ in range(5))
     answers = list(await asyncio.gather(*sent))
     _one_of(probe, answers)
@@ -214,8 +214,8 @@ async def one_id_at_the_same_time(probe: Probe) -> None:
 @check("5/nonce-once", baseline="payment", needs="funds", pays=1)
 async def two_ids_at_the_same_time(probe: Probe) -> None:
     """One authorization sent for several payment ids concurrently pays one of them."""
-    payer, challenges = await probe.money.payer(), [await probe.challenge() for _ in range(4)]
-    header = probe.money.sign(challenges[0], payer)
+    payer, challenges = await probe.wallets.payer(), [await probe.challenge() for _ in range(4)]
+    header = probe.wallets.sign(challenges[0], payer)
     answers = await asyncio.gather(*(probe.settle(each, header) for each in challenges))
     _one_of(probe, list(answers))
     accepted = [answer for answer in answers if answer.is_receipt]
@@ -229,8 +229,8 @@ async def two_ids_at_the_same_time(probe: Probe) -> None:
 @check("5/nonce-once", baseline="payment", needs="world")
 async def two_ids_while_the_answer_is_held(probe: Probe) -> None:
     """While the answer to one settlement is held back, its header pays for no other id."""
-    payer, challenges = await probe.money.payer(), [await probe.challenge() for _ in range(4)]
-    header = probe.money.sign(challenges[0], payer)
+    payer, challenges = await probe.wallets.payer(), [await probe.challenge() for _ in range(4)]
+    header = probe.wallets.sign(challenges[0], payer)
     await probe.world.hold(payer)
     sent = [asyncio.create_task(probe.settle(each, header)) for each in challenges[:2]]
 

@@ -63,15 +63,15 @@ def _resigned(
 ) -> str:
     """Return a header with its signature changed."""
     auth, signature = authorization_of(decode_header(header))
-    network = probe.money.network(challenge)
+    network = probe.wallets.network(challenge)
     return encode_header(auth, change(signature), network, probe.target.pay.spelling)
 
 
 @check("5/signature-proves", ground=PROVES, baseline="payment", needs="funds", pays=1)
 async def signed_with_another_key(probe: Probe) -> None:
     """An authorization signed with another key than the payer's is refused."""
-    challenge, payer = await probe.challenge(), await probe.money.payer()
-    header = probe.money.sign(challenge, payer, by=probe.money.stranger())
+    challenge, payer = await probe.challenge(), await probe.wallets.payer()
+    header = probe.wallets.sign(challenge, payer, by=probe.wallets.stranger())
     await _refused(probe, header, INVALID, what="signed with another key")
     await probe.world.expect_payments(payer)
 
@@ -81,8 +81,8 @@ async def a_field_was_changed_after_signing(probe: Probe) -> None:
     """An authorization with any field changed after signing is refused."""
     challenge, payer, other = (
         await probe.challenge(),
-        await probe.money.payer(),
-        await probe.money.payer(),
+        await probe.wallets.payer(),
+        await probe.wallets.payer(),
     )
     for field, header in _changed(probe, challenge, payer, other):
         await _refused(probe, header, INVALID, what=f"{field} changed after signing")
@@ -94,28 +94,28 @@ def _changed(
     probe: Probe, challenge: Challenge, payer: Wallet, other: Wallet
 ) -> Iterator[tuple[str, str]]:
     """Yield changed fields, and headers that would be valid if the payer had signed them so."""
-    header = probe.money.sign(challenge, payer)
+    header = probe.wallets.sign(challenge, payer)
     auth, _ = authorization_of(decode_header(header))
-    yield "validAfter", probe.money.forge(challenge, header, valid_after=auth.valid_after + 30)
-    yield "validBefore", probe.money.forge(challenge, header, valid_before=auth.valid_before - 60)
-    yield "nonce", probe.money.forge(challenge, header, nonce=auth.nonce[::-1])
+    yield "validAfter", probe.wallets.forge(challenge, header, valid_after=auth.valid_after + 30)
+    yield "validBefore", probe.wallets.forge(challenge, header, valid_before=auth.valid_before - 60)
+    yield "nonce", probe.wallets.forge(challenge, header, nonce=auth.nonce[::-1])
     if other.address != payer.address:
-        yield "from", probe.money.forge(challenge, header, from_=other.address_bytes)
-    for_one = probe.money.sign(challenge, payer, value=1)
-    yield "value", probe.money.forge(challenge, for_one, value=challenge.amount_base)
-    for_self = probe.money.sign(challenge, payer, to=payer.address)
-    yield "to", probe.money.forge(challenge, for_self, to=str(challenge.requirements["payTo"]))
+        yield "from", probe.wallets.forge(challenge, header, from_=other.address_bytes)
+    for_one = probe.wallets.sign(challenge, payer, value=1)
+    yield "value", probe.wallets.forge(challenge, for_one, value=challenge.amount_base)
+    for_self = probe.wallets.sign(challenge, payer, to=payer.address)
+    yield "to", probe.wallets.forge(challenge, for_self, to=str(challenge.requirements["payTo"]))
 
 
 @check("5/signature-proves", ground=PROVES, baseline="payment", needs="funds", pays=4)
 async def signed_for_another_token(probe: Probe) -> None:
     """A signature for another chain or token is refused, even if the header names the right one."""
-    challenge, payer = await probe.challenge(), await probe.money.payer()
+    challenge, payer = await probe.challenge(), await probe.wallets.payer()
     for name, elsewhere in DOMAINS.items():
-        header = probe.money.sign(
-            challenge, payer, network=elsewhere(probe.money.network(challenge))
+        header = probe.wallets.sign(
+            challenge, payer, network=elsewhere(probe.wallets.network(challenge))
         )
-        forged = probe.money.forge(challenge, header)
+        forged = probe.wallets.forge(challenge, header)
         await _refused(probe, forged, INVALID, what=f"signed for {name}")
     await probe.world.expect_payments(payer)
 
@@ -123,12 +123,12 @@ async def signed_for_another_token(probe: Probe) -> None:
 @check("5/signature-proves", ground=PROVES, baseline="payment", needs="funds", pays=1)
 async def a_broken_signature(probe: Probe) -> None:
     """A signature that is truncated, too long, empty or malformed is refused."""
-    challenge, payer = await probe.challenge(), await probe.money.payer()
-    header = probe.money.sign(challenge, payer)
+    challenge, payer = await probe.challenge(), await probe.wallets.payer()
+    header = probe.wallets.sign(challenge, payer)
     for name, change in BROKEN.items():
         resigned = _resigned(probe, challenge, header, change)
         await _refused(probe, resigned, what=f"a signature of {name}")
-    from_zero = probe.money.forge(challenge, header, from_=ZERO_ADDRESS)
+    from_zero = probe.wallets.forge(challenge, header, from_=ZERO_ADDRESS)
     zeros = _resigned(probe, challenge, from_zero, BROKEN["zeros"])
     await _refused(probe, zeros, what="from address zero, and a signature of zeros")
     await probe.world.expect_payments(payer)
@@ -145,8 +145,8 @@ async def a_broken_signature(probe: Probe) -> None:
 async def other_forms_of_a_signature(probe: Probe) -> None:
     """Whether other forms of a valid signature are accepted: a high s, and v of 0 or 1."""
     for name, change in {"s above half the order": high_s, "v of 0 or 1": low_v}.items():
-        challenge, payer = await probe.challenge(), await probe.money.payer()
-        header = _resigned(probe, challenge, probe.money.sign(challenge, payer), change)
+        challenge, payer = await probe.challenge(), await probe.wallets.payer()
+        header = _resigned(probe, challenge, probe.wallets.sign(challenge, payer), change)
         answer = await probe.settle(challenge, header)
         paid = [challenge.amount_base] if answer.is_receipt else []
         await probe.world.expect_payments(payer, *paid)

@@ -17,7 +17,7 @@ async def _refused(
 ) -> None:
     """Pay a new 402 with these changes; fail unless it is refused and grants nothing."""
     challenge = await probe.challenge()
-    header = probe.money.sign(challenge, payer, **signed)
+    header = probe.wallets.sign(challenge, payer, **signed)
     expect_refused(await probe.settle(challenge, header, requirements=requirements))
     expect_not_served(await probe.ask(payment_id=challenge.payment_id), is_402=True)
 
@@ -29,7 +29,7 @@ def _both(value: int) -> dict[str, Any]:
 @check("5/exact-amount", baseline="payment", needs="funds", pays=3)
 async def not_the_amount_required(probe: Probe) -> None:
     """An authorization for more or less than maxAmountRequired is refused."""
-    price_base, payer = (await probe.challenge()).amount_base, await probe.money.payer()
+    price_base, payer = (await probe.challenge()).amount_base, await probe.wallets.payer()
     for value in (price_base - 1, price_base + 1, 1, 0):
         await _refused(probe, payer, value=value)
     await probe.world.expect_payments(payer)
@@ -38,7 +38,7 @@ async def not_the_amount_required(probe: Probe) -> None:
 @check("5/exact-amount", baseline="payment", needs="funds", pays=3)
 async def another_amount_in_both(probe: Probe) -> None:
     """Another amount is refused, even if the requirements sent back name it."""
-    price_base, payer = (await probe.challenge()).amount_base, await probe.money.payer()
+    price_base, payer = (await probe.challenge()).amount_base, await probe.wallets.payer()
     for value in (price_base - 1, price_base + 1, 1, 0):
         await _refused(probe, payer, **_both(value))
     await probe.world.expect_payments(payer)
@@ -47,7 +47,7 @@ async def another_amount_in_both(probe: Probe) -> None:
 @check("5/exact-amount", baseline="payment", needs="world")
 async def amounts_made_up(probe: Probe) -> None:
     """Random other amounts are refused."""
-    price_base, payer = (await probe.challenge()).amount_base, await probe.money.payer()
+    price_base, payer = (await probe.challenge()).amount_base, await probe.wallets.payer()
     amounts = examples(8, lambda st: st.integers(0, 10_000_000))
     near = {price_base * 10, price_base * 100, price_base // 100}
     for value in sorted({*amounts[::2], *near} - {price_base}):
@@ -60,7 +60,7 @@ async def amounts_made_up(probe: Probe) -> None:
 @check("5/exact-recipient", baseline="payment", needs="funds", pays=2)
 async def the_payer_pays_itself(probe: Probe) -> None:
     """A transfer to the payer is refused, even if the requirements sent back name it."""
-    payer = await probe.money.payer()
+    payer = await probe.wallets.payer()
     await _refused(probe, payer, to=payer.address)
     await _refused(probe, payer, {"payTo": payer.address}, to=payer.address)
     await probe.world.expect_payments(payer)
@@ -69,9 +69,9 @@ async def the_payer_pays_itself(probe: Probe) -> None:
 @check("5/exact-recipient", baseline="payment", needs="world")
 async def a_third_party_is_paid(probe: Probe) -> None:
     """A transfer to a third party is refused, even if the requirements sent back name it."""
-    payer, friend = await probe.money.payer(), probe.money.stranger().address
+    payer, friend = await probe.wallets.payer(), probe.wallets.stranger().address
     await _refused(probe, payer, to=friend)
     await _refused(probe, payer, {"payTo": friend}, to=friend)
-    token = probe.money.network(await probe.challenge()).asset
+    token = probe.wallets.network(await probe.challenge()).asset
     await _refused(probe, payer, to=token)
     await probe.world.expect_payments(payer)

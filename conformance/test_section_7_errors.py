@@ -68,7 +68,7 @@ async def an_unknown_session_is_no_proof(probe: Probe) -> None:
 async def a_payer_without_money(probe: Probe) -> None:
     """A payer without any of the token gets the text for an insufficient balance."""
     challenge = await probe.challenge()
-    answer = await probe.settle(challenge, probe.money.sign(challenge, probe.money.stranger()))
+    answer = await probe.settle(challenge, probe.wallets.sign(challenge, probe.wallets.stranger()))
     if EXPIRED in answer.text and not probe.world.exists:
         raise Inconclusive("the target's clock is not this machine's")
     expect_refused(answer, BALANCE)
@@ -79,8 +79,8 @@ async def a_payer_without_money(probe: Probe) -> None:
 async def a_payer_with_too_little(probe: Probe) -> None:
     """A payer who lacks one base unit gets the text for an insufficient balance."""
     challenge = await probe.challenge()
-    payer = await probe.money.payer(to_decimal(challenge.amount_base - 1, 6))
-    answer = await probe.settle(challenge, probe.money.sign(challenge, payer))
+    payer = await probe.wallets.payer(to_decimal(challenge.amount_base - 1, 6))
+    answer = await probe.settle(challenge, probe.wallets.sign(challenge, payer))
     expect_refused(answer, BALANCE)
     await probe.world.expect_payments(payer)
 
@@ -89,7 +89,7 @@ async def a_payer_with_too_little(probe: Probe) -> None:
 async def signed_by_another_key(probe: Probe) -> None:
     """A signature by another key gets the text for an invalid signature."""
     challenge = await probe.challenge()
-    header = probe.money.sign(challenge, await probe.money.payer(), by=probe.money.stranger())
+    header = probe.wallets.sign(challenge, await probe.wallets.payer(), by=probe.wallets.stranger())
     expect_refused(await probe.settle(challenge, header), SIGNATURE)
 
 
@@ -106,19 +106,19 @@ async def signed_by_another_key(probe: Probe) -> None:
 )
 async def a_new_header_resolves_it(probe: Probe) -> None:
     """After a refused signature, a valid header pays for the same payment id."""
-    challenge, payer = await probe.challenge(), await probe.money.payer()
-    forged = probe.money.sign(challenge, payer, by=probe.money.stranger())
+    challenge, payer = await probe.challenge(), await probe.wallets.payer()
+    forged = probe.wallets.sign(challenge, payer, by=probe.wallets.stranger())
     expect_refused(await probe.settle(challenge, forged), SIGNATURE)
-    answer = await probe.settle(challenge, probe.money.sign(challenge, payer))
-    probe.money.expect_settled(answer)
+    answer = await probe.settle(challenge, probe.wallets.sign(challenge, payer))
+    probe.wallets.expect_settled(answer)
 
 
 @check("7/authorization-expired", baseline="payment", needs="funds", pays=1)
 async def valid_before_has_passed(probe: Probe) -> None:
     """An expired authorization gets the text for an expired authorization."""
     challenge, now_s = await probe.challenge(), probe.clock.now_s()
-    header = probe.money.sign(
-        challenge, await probe.money.payer(), valid_after=now_s - 420, valid_before=now_s - 60
+    header = probe.wallets.sign(
+        challenge, await probe.wallets.payer(), valid_after=now_s - 420, valid_before=now_s - 60
     )
     expect_refused(await probe.settle(challenge, header), EXPIRED)
 
@@ -142,10 +142,10 @@ async def the_authorization_paid_for_another_id(probe: Probe) -> None:
 )
 async def the_nonce_was_cancelled(probe: Probe) -> None:
     """A cancelled nonce gets the text for a used nonce."""
-    challenge, payer = await probe.challenge(), await probe.money.payer()
-    header = probe.money.sign(challenge, payer)
+    challenge, payer = await probe.challenge(), await probe.wallets.payer()
+    header = probe.wallets.sign(challenge, payer)
     auth, _ = authorization_of(decode_header(header))
-    signature = payer.sign_cancellation(auth.nonce, probe.money.network(challenge).domain)
+    signature = payer.sign_cancellation(auth.nonce, probe.wallets.network(challenge).domain)
     data = to_hex(abi.cancel_authorization(auth.from_, auth.nonce, signature))
     call = {"from": payer.address, "to": challenge.requirements["asset"], "data": data}
     if (await probe.world.post("send", call))["revertReason"] is not None:
@@ -158,7 +158,7 @@ async def the_nonce_was_cancelled(probe: Probe) -> None:
 async def a_second_payment_for_one_id(probe: Probe) -> None:
     """A paid payment id accepts no second payment, even a valid one."""
     paid = await probe.buy()
-    second = probe.money.sign(paid.challenge, paid.payer)
+    second = probe.wallets.sign(paid.challenge, paid.payer)
     expect_refused(await probe.settle(paid.challenge, second), SETTLED)
     await probe.world.expect_payments(paid.payer, paid.challenge.amount_base)
 
@@ -166,8 +166,8 @@ async def a_second_payment_for_one_id(probe: Probe) -> None:
 @check("7/payment-already-settled", baseline="payment", needs="world")
 async def a_second_payer_for_one_id(probe: Probe) -> None:
     """A paid payment id accepts no payment by another payer."""
-    paid, other = await probe.buy(), await probe.money.payer()
-    second = probe.money.sign(paid.challenge, other)
+    paid, other = await probe.buy(), await probe.wallets.payer()
+    second = probe.wallets.sign(paid.challenge, other)
     expect_refused(await probe.settle(paid.challenge, second), SETTLED)
     await probe.world.expect_payments(other)
 
@@ -184,8 +184,8 @@ async def a_second_payer_for_one_id(probe: Probe) -> None:
 )
 async def payments_for_one_id_at_the_same_time(probe: Probe) -> None:
     """Of several concurrent valid payments for one id, one is accepted."""
-    challenge, payer = await probe.challenge(), await probe.money.payer()
-    headers = [probe.money.sign(challenge, payer) for _ in range(4)]
+    challenge, payer = await probe.challenge(), await probe.wallets.payer()
+    headers = [probe.wallets.sign(challenge, payer) for _ in range(4)]
     await probe.world.hold(payer)
     answers = await asyncio.gather(*(probe.settle(challenge, header) for header in headers))
     moved = await probe.world.transfers(payer)
@@ -207,14 +207,14 @@ async def payments_for_one_id_at_the_same_time(probe: Probe) -> None:
 )
 async def a_second_payment_after_a_lost_answer(probe: Probe) -> None:
     """After a settlement whose answer was lost, a second header for its id moves no money."""
-    challenge, payer = await probe.challenge(), await probe.money.payer()
+    challenge, payer = await probe.challenge(), await probe.wallets.payer()
     lost = {"victim": "facilitator", "path": "/settle", "does": "lose answer"}
     await probe.world.fault(lost, of=payer)
-    await probe.settle(challenge, probe.money.sign(challenge, payer), may_break=True)
+    await probe.settle(challenge, probe.wallets.sign(challenge, payer), may_break=True)
     moved = [int(each["amount"]) for each in await probe.world.transfers(payer)]
     if moved != [challenge.amount_base]:
         raise Inconclusive(f"the settlement whose answer was lost moved {moved}")
-    await probe.settle(challenge, probe.money.sign(challenge, payer), may_break=True)
+    await probe.settle(challenge, probe.wallets.sign(challenge, payer), may_break=True)
     await probe.world.expect_payments(payer, challenge.amount_base)
 
 
@@ -233,7 +233,7 @@ async def a_second_payment_after_a_restart(probe: Probe) -> None:
     """After a restart, a paid payment id accepts no second payment."""
     paid = await probe.buy()
     await probe.restart()
-    second = await probe.settle(paid.challenge, probe.money.sign(paid.challenge, paid.payer))
+    second = await probe.settle(paid.challenge, probe.wallets.sign(paid.challenge, paid.payer))
     expect_refused(second)
     await probe.world.expect_payments(paid.payer, paid.challenge.amount_base)
 
@@ -250,16 +250,18 @@ async def a_second_payment_after_a_restart(probe: Probe) -> None:
 )
 async def statuses_of_the_settlement_errors(probe: Probe) -> None:
     """The HTTP status of each of the five texts."""
-    paid, challenge, payer = await probe.buy(), await probe.challenge(), await probe.money.payer()
-    by_another = probe.money.sign(challenge, payer, by=probe.money.stranger())
+    paid, challenge, payer = await probe.buy(), await probe.challenge(), await probe.wallets.payer()
+    by_another = probe.wallets.sign(challenge, payer, by=probe.wallets.stranger())
     now_s = probe.clock.now_s()
-    expired = probe.money.sign(challenge, payer, valid_after=now_s - 420, valid_before=now_s - 60)
+    expired = probe.wallets.sign(challenge, payer, valid_after=now_s - 420, valid_before=now_s - 60)
     answers = {
-        BALANCE: await probe.settle(challenge, probe.money.sign(challenge, probe.money.stranger())),
+        BALANCE: await probe.settle(
+            challenge, probe.wallets.sign(challenge, probe.wallets.stranger())
+        ),
         SIGNATURE: await probe.settle(challenge, by_another),
         EXPIRED: await probe.settle(challenge, expired),
         NONCE: await probe.settle(challenge, paid.header),
-        SETTLED: await probe.settle(paid.challenge, probe.money.sign(paid.challenge, paid.payer)),
+        SETTLED: await probe.settle(paid.challenge, probe.wallets.sign(paid.challenge, paid.payer)),
     }
     probe.observe("; ".join(f"{text}: {_status(answer, text)}" for text, answer in answers.items()))
 

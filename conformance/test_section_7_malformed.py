@@ -117,7 +117,7 @@ async def a_request_of_the_wrong_types(probe: Probe) -> None:
 async def a_settlement_of_the_wrong_types(probe: Probe) -> None:
     """A settlement with any field wrong, also in the requirements, gets no 5xx."""
     challenge = await probe.challenge()
-    body = challenge.settlement(probe.money.sign(challenge, probe.money.stranger()))
+    body = challenge.settlement(probe.wallets.sign(challenge, probe.wallets.stranger()))
     for name, wrong in twisted(body, 4):
         _stands(await probe.send("POST", probe.target.pay.path, json=wrong), name)
 
@@ -182,7 +182,7 @@ async def a_window_without_end(probe: Probe) -> None:
     """An authorization with an enormous validBefore, which the token allows, gets no 5xx."""
     challenge = await probe.challenge()
     for valid_before in (2**53, 2**63, 2**64, 2**256 - 1):
-        header = probe.money.sign(challenge, probe.money.stranger(), valid_before=valid_before)
+        header = probe.wallets.sign(challenge, probe.wallets.stranger(), valid_before=valid_before)
         _stands(await probe.settle(challenge, header), f"validBefore {valid_before}")
 
 

@@ -46,13 +46,13 @@ async def the_window_shown_is_taken(probe: Probe) -> None:
     """An authorization valid from 60 s before signing to 300 s after is accepted."""
     challenge, now_s = await probe.challenge(), probe.clock.now_s()
     after_s, before_s = (now_s + seconds for seconds in WINDOW_S)
-    header = probe.money.sign(
-        challenge, await probe.money.payer(), valid_after=after_s, valid_before=before_s
+    header = probe.wallets.sign(
+        challenge, await probe.wallets.payer(), valid_after=after_s, valid_before=before_s
     )
     answer = await probe.settle(challenge, header)
     if "Authorization expired" in answer.text and not probe.world.exists:
         raise Inconclusive("the target's clock is not this machine's")
-    probe.money.expect_settled(answer)
+    probe.wallets.expect_settled(answer)
 
 
 @check(
@@ -73,13 +73,13 @@ async def the_window_shown_is_taken_to_its_end(probe: Probe) -> None:
     if timeout_s is None or timeout_s < WINDOW_S[1]:
         raise Skipped(f"the requirements are valid for {timeout_s!r} s only")
     after_s, before_s = (now_s + seconds for seconds in WINDOW_S)
-    header = probe.money.sign(
-        challenge, await probe.money.payer(), valid_after=after_s, valid_before=before_s
+    header = probe.wallets.sign(
+        challenge, await probe.wallets.payer(), valid_after=after_s, valid_before=before_s
     )
     await probe.wait(before_s - SOON_S - probe.clock.now())
     if probe.clock.now() > before_s - NEARLY_S:
         raise Inconclusive("another check took so long that the authorization has nearly ended")
-    probe.money.expect_settled(await probe.settle(challenge, header))
+    probe.wallets.expect_settled(await probe.settle(challenge, header))
 
 
 async def _buy_into_empty_cache(probe: Probe) -> None:

@@ -23,6 +23,7 @@ from x402sim.service.store.session_budgets import Session, Sessions
 from x402sim.spec.clauses import CLAUSES
 from x402sim.spec.decisions import alternatives
 from x402sim.suite.check import Check
+from x402sim.suite.control_api import ControlApi
 from x402sim.suite.engine import all_checks, folder, matching, run
 from x402sim.suite.local import judge
 from x402sim.suite.options import Options
@@ -78,10 +79,23 @@ def test_every_clause_has_a_check_or_a_reason() -> None:
         pytest.param(False, LATE, id="200 ms", marks=pytest.mark.thorough),
     ],
 )
-def test_our_own_service_passes_and_skips_nothing(is_switched: bool, latency: Any) -> None:
+def test_our_own_service_passes_and_skips_nothing(
+    is_switched: bool, latency: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And a check's faults strike its own payments only: a refund may be on its way meanwhile."""
+    post, faults = ControlApi.post, []
+
+    async def noted(self: ControlApi, path: str, body: Any = None) -> Any:
+        if path == "faults" and body["victim"] == "facilitator":
+            faults.append(body)
+        return await post(self, path, body)
+
+    monkeypatch.setattr(ControlApi, "post", noted)
     decisions = alternatives() if is_switched else None
     target = msgspec.structs.replace(OWN, statuses={}) if is_switched else OWN
     assert odd(judge(replace(OURS, decisions=decisions), target=target, latency=latency)) == {}
+    assert len(faults) > 50
+    assert [fault for fault in faults if not fault.get("contains")] == []
 
 
 def test_without_a_target_file_only_unreadable_records_are_skipped() -> None:

@@ -78,11 +78,6 @@ def test_a_failure_behind_the_gateway_shows_no_key_and_repeats_every_option(
     assert API_KEY not in done.all + told(folder)
 
 
-def test_insecure_accepts_the_certificate(gateway: Gateway) -> None:
-    done = conformance(gateway.url, *KEY_HEADER, "--insecure", "--only", "2.2/body")
-    assert done.returncode == 0, done.all
-
-
 def test_an_untrusted_certificate_is_one_line(gateway: Gateway) -> None:
     done = conformance(gateway.url, *KEY_HEADER)
     assert done.returncode == 2
@@ -97,12 +92,6 @@ def test_a_missing_key_is_one_line(gateway: Gateway) -> None:
     assert "give --header NAME:VALUE" in done.stderr
     assert "401" in done.stderr
     assert len(done.stderr.splitlines()) == 1
-
-
-def test_a_prefix_of_the_gateway_is_part_of_the_base_url(duo: Duo) -> None:
-    with running(Gateway(duo.url, api_key=None, prefix="/v3")) as gateway:
-        done = conformance(gateway.url, "--only", "2.1/", "--only", "4.5/")
-    assert done.returncode == 0, done.all
 
 
 class Mounted(Gateway):
@@ -334,14 +323,6 @@ def test_required_payments_must_fit_the_budget(duo: Duo) -> None:
     assert "the budget is 0.10; give --budget" in said
 
 
-def test_what_is_required_is_there(duo: Duo) -> None:
-    done = conformance(
-        duo.url, "--world", duo.control, "--require", "payments", "--require", "world",
-        "--only", "1/sign-settle-repeat",
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-
-
 @pytest.mark.thorough
 def test_an_own_key_with_the_default_budget_is_enough(duo: Duo) -> None:
     done = conformance(duo.url, "--json", "-", "--require", "payments", key=duo.key)
@@ -366,13 +347,3 @@ def test_what_does_not_fit_the_budget_is_left_out_and_said(duo: Duo) -> None:
     assert "Left out in part or in whole, because everything needs --budget" in " ".join(
         done.stderr.split()
     )
-
-
-def test_a_skipped_id_has_its_reason_in_the_report(duo: Duo) -> None:
-    done = conformance(
-        duo.url, "--only", "2.2/", "--skip", "2.2/body=ticket 12 = later", "--json", "-"
-    )
-    results = {each["id"]: each for each in done.report["results"]}
-    assert results["spec/2.2/body"]["outcome"] == "skipped"
-    assert results["spec/2.2/body"]["reason"] == "--skip: ticket 12 = later"
-    assert results["spec/2.2/payment-id"]["outcome"] == "passed"

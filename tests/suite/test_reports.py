@@ -2,10 +2,9 @@
 
 import html
 import json
-import subprocess
-import sys
+from contextlib import redirect_stdout
 from importlib.resources import files
-from io import BytesIO
+from io import BytesIO, StringIO
 from pathlib import Path
 from typing import Any
 
@@ -57,9 +56,9 @@ def of_our_service() -> list[dict[str, Any]]:
     return [msgspec.to_builtins(result) for result in results]
 
 
-@pytest.fixture(params=[of_each_kind, of_our_service])
+@pytest.fixture(params=["of_each_kind", "of_our_service", "with_cases", "of_shoulds"])
 def results(request: pytest.FixtureRequest) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = request.param()
+    found: list[dict[str, Any]] = globals()[request.param]()
     return found
 
 
@@ -161,25 +160,15 @@ def with_cases() -> list[dict[str, Any]]:
 def texts_of_all_formats() -> dict[str, str]:
     results = with_cases()
     sarif = report.as_sarif(URL, results)["runs"][0]["results"][0]["message"]["text"]
-    terminal = subprocess.run(
-        [sys.executable, "-c", PRINT, json.dumps(results)],
-        capture_output=True, text=True, check=True,
-    ).stdout  # fmt: skip
+    with redirect_stdout(StringIO()) as terminal:
+        show_results(msgspec.convert(results, list[Result]), strict=False)
     return {
-        "terminal": terminal,
+        "terminal": terminal.getvalue(),
         "JSON": json.dumps(report.as_json(URL, STARTED, results)),
         "JUnit": report.as_junit(URL, STARTED, results).decode(),
         "SARIF": sarif,
         "HTML": html.unescape(page(URL, STARTED, results)),
     }
-
-
-PRINT = """
-import json, sys, msgspec
-from x402sim.suite.printing import show_results
-from x402sim.suite.verdict import Result
-show_results(msgspec.convert(json.loads(sys.argv[1]), list[Result]), strict=False)
-"""
 
 
 def test_every_format_shows_all_failing_cases_the_clearest_first() -> None:
@@ -267,7 +256,6 @@ def of_shoulds() -> list[dict[str, Any]]:
 
 def test_what_does_not_count_is_no_failure_and_no_error_in_junit() -> None:
     document = report.as_junit(URL, STARTED, of_shoulds())
-    xmlschema.XMLSchema(HERE / "junit.xsd").validate(BytesIO(document))
     read = JUnitXml.fromstring(document)
     assert (read.tests, read.failures, read.errors, read.skipped) == (4, 0, 0, 3)
     text = document.decode()
@@ -292,10 +280,3 @@ def test_a_verdict_says_why(wanted: str, strict: bool, outcome: str, why: str) -
     results = [each for each in of_shoulds() if each["id"][-1] in wanted]
     assert report.verdict(results, strict) == (outcome, why)
     assert why in page(URL, STARTED, results, strict=strict)
-
-
-def test_reports_with_cases_keep_their_schemas() -> None:
-    told = json.loads(json.dumps(report.as_json(URL, STARTED, with_cases())))
-    jsonschema.validate(told, json.loads(SCHEMA.read_text()))
-    document = report.as_junit(URL, STARTED, with_cases())
-    xmlschema.XMLSchema(HERE / "junit.xsd").validate(BytesIO(document))

@@ -1,18 +1,16 @@
 """--restart over TCP: a service with a database keeps what was paid, one without it does not."""
 
-import json
 import os
 import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.serve.driver import Running, environment
+from tests.suite.duo import Duo, conformance, service_env
 
 IDS = (
     "spec/3/record-outlives-cache",
@@ -44,51 +42,38 @@ wait(until=True)
 """Ends the service of a pid file, if there is one, and starts it again in the background."""
 
 
-@pytest.fixture(scope="module")
-def world() -> Iterator[dict[str, Any]]:
-    running = Running("serve", "--no-service", "--port", "0", "--json")
-    yield json.loads(running.line())
-    running.close()
-
-
 def judged(ready: dict[str, Any], folder: Path, *options: str) -> dict[str, Any]:
     """Run the suite against a service with these options, with a command that restarts it."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    merchant = ready["accounts"][-1]
-    env = {
-        **environment(),
-        "PRIVATE_KEY": merchant["privateKey"],
-        "MERCHANT_ADDRESS": merchant["address"],
-        "FACILITATOR_URL": ready["facilitator"],
-        "EXPLORER_URL": ready["explorer"],
-        "RPC_URL": ready["rpc"],
-    }
     script, pid = folder / "restart.py", folder / "pid"
     script.write_text(RESTART)
     service = [sys.executable, "-m", "x402sim", "service", "--port", str(port), *options]
     command = [sys.executable, str(script), str(pid), str(port), *service]
-    subprocess.run(command, check=True, env=env)
+    subprocess.run(command, check=True)
     try:
-        done = subprocess.run(
-            [sys.executable, "-m", "x402sim", "conformance", f"http://127.0.0.1:{port}",
-             "--world", ready["control"], "--restart", " ".join(command), "--json", "-",
-             *(part for each in IDS for part in ("--requirement", each))],
-            capture_output=True, text=True, check=False, env=env,
+        done = conformance(
+            f"http://127.0.0.1:{port}", "--world", ready["control"], "--restart",
+            " ".join(command), "--json", "-", "--only", ",".join(IDS),
         )  # fmt: skip
     finally:
         os.kill(int(pid.read_text()), signal.SIGTERM)
-    assert done.stdout, done.stderr
-    found: dict[str, Any] = done.report
-    return {result["id"]: result for result in found["results"]}
+    return done.results
 
 
-def test_what_a_database_keeps_survives_the_restart(world: dict[str, Any], tmp_path: Path) -> None:
-    found = judged(world, tmp_path, "--db", str(tmp_path / "shop.db"))
+@pytest.fixture(autouse=True)
+def settings(duo: Duo, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever starts the service again has its settings in the environment."""
+    for name, value in service_env(duo.ready).items():
+        monkeypatch.setenv(name, value)
+
+
+def test_what_a_database_keeps_survives_the_restart(duo: Duo, tmp_path: Path) -> None:
+    found = judged(duo.ready, tmp_path, "--db", str(tmp_path / "shop.db"))
     assert {each: found[each]["outcome"] for each in IDS} == dict.fromkeys(IDS, "passed")
 
 
-def test_a_service_that_keeps_all_in_memory_fails(world: dict[str, Any], tmp_path: Path) -> None:
-    found = judged(world, tmp_path)
+def test_a_service_that_keeps_all_in_memory_fails(duo: Duo, tmp_path: Path) -> None:
+    found = judged(duo.ready, tmp_path)
     assert {each: found[each]["outcome"] for each in IDS} == dict.fromkeys(IDS, "failed")

@@ -100,16 +100,6 @@ def test_a_time_that_is_too_short_names_the_option(duo: Duo) -> None:
     assert "deadline_s" not in done.stderr
 
 
-def test_without_a_terminal_progress_is_a_line_for_each_section_that_is_judged(duo: Duo) -> None:
-    done = conformance(duo.url)
-    lines = [line for line in done.stderr.splitlines() if " of " in line and "section" in line]
-    plan = next(line for line in done.stderr.splitlines() if line.startswith("Plan:"))
-    total = plan.split()[1]
-    assert 3 < len(lines) < 20
-    assert all(line.split()[2] == total for line in lines)
-    assert max(map(len, done.stderr.splitlines())) <= 80
-
-
 def test_a_run_at_80_columns_wraps_and_names_what_was_skipped(duo: Duo) -> None:
     done = conformance(duo.url)
     long = [each for each in done.stdout.splitlines() if len(each) >= 80]

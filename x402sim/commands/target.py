@@ -43,8 +43,7 @@ def init(
     try:
         if output != "-" and file.exists() and not force:
             raise ValueError(f"{file} exists; give --force to replace it, or --output FILE")
-        options = parse(url, **given)
-        looked = asyncio.run(look(options.given_url, options.wire))
+        looked = asyncio.run(look(parse(url, **given)))
     except (ValueError, NotReady) as problem:
         raise give_up(problem) from problem
     text = as_toml(looked, "mine" if output == "-" else file.stem)

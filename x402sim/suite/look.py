@@ -12,12 +12,17 @@ import httpx
 
 from x402sim.clock import Clock
 from x402sim.protocol.money import to_base
+from x402sim.rng import Rng
 from x402sim.suite.answers import decoded
+from x402sim.suite.options import Options
 from x402sim.suite.places import begins, find, is_requirements, walk
 from x402sim.suite.probe import BAD_BODY
 from x402sim.suite.remote import NotReady
+from x402sim.suite.sending import answered
+from x402sim.suite.setting import RunState, Setting
 from x402sim.suite.target_toml import DEFAULT, Finding, Looked
-from x402sim.suite.wire import Pace, Wire, client, wait_s, why
+from x402sim.suite.verdict import Inconclusive
+from x402sim.suite.wire import Pace, Wire, client, why
 from x402sim.text.printable import printable
 
 SMALL = ("0.01", "0.02", "0.05", "0.10", "0.20", "0.50", "1.00", "2.00", "5.00", "10.00", "50.00")
@@ -41,24 +46,21 @@ class _Seen:
     """Its Content-Type."""
 
 
-async def look(url: str, wire: Wire, note: Callable[[str], None] = lambda text: None) -> Looked:
+async def look(options: Options) -> Looked:
     """Look at a service, given its base URL or an endpoint; raises `NotReady`."""
+    url, wire = options.given_url, options.wire
     async with client(url, wire, headers=dict(wire.headers)) as http:
-        pace, clock = Pace(rate=wire.rate), Clock()
+        setting = Setting(options=options, http=http, clock=Clock(), rng=Rng(options.seed))
+        state = RunState(pace=Pace(rate=wire.rate))
 
         async def ask(method: str, path: str, body: Any = None) -> httpx.Response:
-            note(f"{method} {path}")
-            for before in range(8):
-                await pace.turn(clock)
-                try:
-                    answer = await http.request(method, path, json=body)
-                except httpx.TransportError as error:
-                    raise NotReady(f"no answer from {url}: {why(error)}") from error
-                seconds = wait_s(answer, before=before, now_s=clock.now(), may_retry_503=True)
-                if seconds is None or seconds > 60:
-                    break
-                pace.hold(clock, seconds)
-            return answer
+            request = http.build_request(method, path, json=body)
+            try:
+                return await answered(setting, state, request, may_retry_503=True)
+            except httpx.TransportError as error:
+                raise NotReady(f"no answer from {url}: {why(error)}") from error
+            except Inconclusive as busy:
+                raise NotReady(str(busy)) from busy
 
         base_url, seen = await _find_402(url, ask, wire)
         prefix = httpx.URL(base_url).path.rstrip("/")

@@ -24,7 +24,7 @@ from x402sim.suite.answers import Challenge, TargetAnswer, read_402
 from x402sim.suite.check import HOW_TO_PROVIDE, Baseline, Check
 from x402sim.suite.deviations import deviations
 from x402sim.suite.engine import folder, try_baseline
-from x402sim.suite.options import Options
+from x402sim.suite.flags import KEY_VARIABLE
 from x402sim.suite.plan import Plan, costs, make_plan
 from x402sim.suite.probe import BAD_BODY, Probe
 from x402sim.suite.remote import NotReady
@@ -104,7 +104,7 @@ async def _examine(setting: Setting, checks: list[Check]) -> Ready:
         setting=replace(setting, options=replace(options, skip={**plan.left_out, **options.skip})),
         state=state,
         plan=plan,
-        notes=(*_judging(options), *_deviating(setting)),
+        notes=_notes(setting),
     )
     pays = any(Need.FUNDS in case.needs or Need.WORLD in case.needs for case in checks)
     if challenge is None or not pays or setting.missing(Need.FUNDS):
@@ -127,20 +127,15 @@ async def _round_trip_s(probe: Probe) -> float:
     return sorted(found)[SAMPLES // 2]
 
 
-def _judging(options: Options) -> tuple[str, ...]:
-    if options.base_url == options.given_url:
-        return ()
-    return (f"{options.given_url} is an endpoint; judging {options.base_url}",)
-
-
-def _deviating(setting: Setting) -> tuple[str, ...]:
-    keys = list(deviations(setting.target))
-    if not keys:
-        return ()
-    return (
-        f"the target file departs from the specification ({', '.join(keys)}): what is judged by "
-        "these keys is observed, and not passed",
+def _notes(setting: Setting) -> tuple[str, ...]:
+    options, keys = setting.options, ", ".join(deviations(setting.target))
+    told = f"{options.given_url} is an endpoint; judging {options.base_url}"
+    deviates = (
+        f"the target file departs from the specification ({keys}): what is judged by these keys "
+        "is observed, and not passed"
     )
+    is_moved = options.given_url not in ("", options.base_url)
+    return (*((told,) if is_moved else ()), *((deviates,) if keys else ()))
 
 
 def _require_needs(setting: Setting) -> None:
@@ -154,8 +149,8 @@ def _require_needs(setting: Setting) -> None:
         lacks.setdefault("refunds", undue)
     if lacks:
         missing, how = list(lacks), "; ".join(dict.fromkeys(lacks.values()))
-        empty = os.environ.get("X402SIM_PAYER_KEY") == "" and "payments" in missing
-        note = " (X402SIM_PAYER_KEY is set, and empty)" if empty else ""
+        empty = os.environ.get(KEY_VARIABLE) == "" and "payments" in missing
+        note = f" ({KEY_VARIABLE} is set, and empty)" if empty else ""
         raise NotReady(f"--require {','.join(missing)}: this run lacks {how}{note}")
 
 

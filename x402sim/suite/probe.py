@@ -1,7 +1,7 @@
 """The object through which a check acts: it requests the resource, pays for it, and opens sessions.
 
 An unreadable answer makes a check inconclusive; a wrong one fails it (`expect`). Payers and
-signatures are in `probe.money`, the world around the target in `probe.world`, its chain in
+signatures are in `probe.wallets`, the world around the target in `probe.world`, its chain in
 `probe.chain`.
 """
 
@@ -28,12 +28,12 @@ from x402sim.suite.answers import (
 from x402sim.suite.chain_view import ChainView
 from x402sim.suite.control_api import ControlApi, eventually
 from x402sim.suite.deviations import Deviation, deviations
-from x402sim.suite.money import Money
 from x402sim.suite.places import filled
 from x402sim.suite.scheduler import RestartFailed
 from x402sim.suite.sending import Last, answered, examine_stop, followed
 from x402sim.suite.setting import RunState, Setting
 from x402sim.suite.verdict import CheckFailed, Inconclusive, Skipped
+from x402sim.suite.wallets import Wallets
 
 JSON = {"Content-Type": "application/json"}
 BAD_BODY = (400, 422)
@@ -66,7 +66,7 @@ class Probe:
         self.target, self.clock = setting.target, setting.clock
         self.world = ControlApi(setting, state.lasting_faults)
         self.chain = ChainView(setting)
-        self.money = Money(setting, state, self.world)
+        self.wallets = Wallets(setting, state, self.world)
         self.observed: list[str] = []
         self.deviations: list[Deviation] = []
         self.last: TargetAnswer | None = None
@@ -333,8 +333,8 @@ class Probe:
     async def pay(self, challenge: Challenge, payer: Wallet | None = None) -> Paid:
         """Pay a 402; raises `Inconclusive` if that fails."""
         if payer is None:
-            payer = await self.money.payer(to_decimal(challenge.amount_base + 1_000_000, 6))
-        header = self.money.sign(challenge, payer)
+            payer = await self.wallets.payer(to_decimal(challenge.amount_base + 1_000_000, 6))
+        header = self.wallets.sign(challenge, payer)
         receipt = await self.settle(challenge, header)
         if not (receipt.may_be_receipt if self._is_deposit(challenge) else receipt.is_receipt):
             raise Inconclusive(f"a valid payment was not settled: {receipt.summary}")

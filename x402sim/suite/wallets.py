@@ -1,4 +1,4 @@
-"""The payers of a check, their payment headers and the budget."""
+"""The wallets of a check: its payers, their payment headers and the budget."""
 
 from dataclasses import replace
 from typing import Any
@@ -21,7 +21,7 @@ from x402sim.suite.setting import RunState, Setting
 from x402sim.suite.verdict import CheckFailed, Inconclusive, Skipped
 
 
-class Money:
+class Wallets:
     """One check's payers; signatures of the user's own payer stay within the budget."""
 
     def __init__(self, setting: Setting, state: RunState, world: ControlApi) -> None:
