@@ -15,8 +15,8 @@ from x402sim import TESTNET
 from x402sim.protocol.refusals import Finding, Refusal
 from x402sim.service import app, background, gate, grant, indexer, payments, sessions
 from x402sim.service.issue import Issuer
-from x402sim.service.store.payment_records import Payments
-from x402sim.service.store.session_budgets import Sessions as StoredSessions
+from x402sim.service.store.payment_records import PaymentRecords
+from x402sim.service.store.session_budgets import SessionBudgets
 from x402sim.spec.clauses import CLAUSES
 from x402sim.spec.decisions import Decisions, alternatives
 from x402sim.suite.check import Check
@@ -238,7 +238,7 @@ def test_an_unknown_outcome_that_is_never_resolved(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_missing_refund(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(StoredSessions, "refunds_due", lambda self, *of: [])
+    monkeypatch.setattr(SessionBudgets, "refunds_due", lambda self, *of: [])
     assert failed("spec/3", "kit/3") == {
         "spec/3/expiry-refund",
         "spec/3/refund-once",
@@ -252,7 +252,7 @@ def test_a_refund_with_a_new_nonce_each_time(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_record_that_grants_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Payments, "grants", lambda self, payment_id, resource: False)
+    monkeypatch.setattr(PaymentRecords, "grants", lambda self, payment_id, resource: False)
     found = failed("spec/1", "spec/3", "kit/3", "spec/4.1")
     assert found == {
         "spec/3/record-outlives-cache", "spec/4.1/store-settled",
@@ -261,7 +261,7 @@ def test_a_record_that_grants_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_an_indexer_that_revokes_access(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        Payments,
+        PaymentRecords,
         "set_block",
         lambda self, attempt, tx_hash, block_number, **_: self._db.execute(
             "UPDATE payments SET block_number = ?, status = 'failed', is_deep = 1 "
@@ -284,15 +284,15 @@ def test_an_indexer_that_never_runs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_session_with_a_budget_above_its_deposit(monkeypatch: pytest.MonkeyPatch) -> None:
-    right = StoredSessions.paid_by
+    right = SessionBudgets.paid_by
 
-    def generous(self: StoredSessions, payment_id: str) -> Any:
+    def generous(self: SessionBudgets, payment_id: str) -> Any:
         self._db.execute(
             "UPDATE sessions SET deposited = 50000000 WHERE payment_id = ?", payment_id
         )
         return right(self, payment_id)
 
-    monkeypatch.setattr(StoredSessions, "paid_by", generous)
+    monkeypatch.setattr(SessionBudgets, "paid_by", generous)
     found = failed("spec/1", "spec/3/deposit", "spec/4.4")
     assert found == {"spec/3/deposit-makes-session"}
 

@@ -16,8 +16,8 @@ from x402sim.protocol.refusals import Refusal
 from x402sim.service import app, gate
 from x402sim.service.entitlements import Entitlements
 from x402sim.service.settings import Settings
-from x402sim.service.store.payment_records import Payments
-from x402sim.service.store.session_budgets import Session, Sessions
+from x402sim.service.store.payment_records import PaymentRecords
+from x402sim.service.store.session_budgets import SessionBudget, SessionBudgets
 from x402sim.service.upstream import cronos
 from x402sim.spec.clauses import CLAUSES
 from x402sim.spec.decisions import Decisions, alternatives
@@ -147,25 +147,25 @@ def settings(**values: Any) -> Break:
 def granted_if(condition: str) -> Break:
     """Records grant access under another condition."""
 
-    def grants(self: Payments, payment_id: str, resource: str) -> bool:
+    def grants(self: PaymentRecords, payment_id: str, resource: str) -> bool:
         sql = f"SELECT 1 FROM payments WHERE {condition}"
         asked = {"id": payment_id, "resource": resource}
         return self._db.named(sql, asked) is not None
 
-    return swapped(Payments, "grants", grants)
+    return swapped(PaymentRecords, "grants", grants)
 
 
-def spendable_if(holds: Callable[[Session, int], bool]) -> Break:
+def spendable_if(holds: Callable[[SessionBudget, int], bool]) -> Break:
     """A session can be spent under another condition."""
 
-    def can_pay(self: Sessions, session_id: str, amount_base: int, now_ms: int) -> bool:
+    def can_pay(self: SessionBudgets, session_id: str, amount_base: int, now_ms: int) -> bool:
         session = self.get(session_id)
         return session is not None and holds(session, amount_base)
 
-    return swapped(Sessions, "can_pay", can_pay)
+    return swapped(SessionBudgets, "can_pay", can_pay)
 
 
-def in_floats(session: Session, amount_base: int) -> bool:
+def in_floats(session: SessionBudget, amount_base: int) -> bool:
     return int(session.deposited / 1e6 / (amount_base / 1e6)) > session.released // amount_base
 
 
@@ -245,7 +245,7 @@ DEFECTS: dict[str, tuple[Break, set[str]]] = {
     ),
     "a budget is counted in floats": (spendable_if(in_floats), {"5/session-condition"}),
     "nothing is debited": (
-        swapped(Sessions, "debit", lambda *_: 0),
+        swapped(SessionBudgets, "debit", lambda *_: 0),
         {"5/session-debit"},
     ),
     "the debit comes first": (
@@ -277,7 +277,7 @@ DEFECTS: dict[str, tuple[Break, set[str]]] = {
         {"8/cache-sweep", "8/cache-lifetime"},
     ),
     "reputations never change": (
-        swapped(Payments, "update_reputation", lambda *_: None),
+        swapped(PaymentRecords, "update_reputation", lambda *_: None),
         {"6/reputation"},
     ),
 }

@@ -491,9 +491,9 @@ async def test_a_full_disk_after_the_answer_serves_nobody_again(rig: ServiceRig)
     spent = await gate.spend(rig.service, found(rig, payment), On())
     assert spent is not None
     assert spent.afterwards is not None
-    rig.service.store.database.execute("PRAGMA query_only = 1")  # no statement can write
+    rig.service.store.execute("PRAGMA query_only = 1")  # no statement can write
     await spent.afterwards()
-    rig.service.store.database.execute("PRAGMA query_only = 0")
+    rig.service.store.execute("PRAGMA query_only = 0")
     assert (await ask(rig, **payment)).status_code == 409
 
 

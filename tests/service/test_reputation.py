@@ -53,13 +53,13 @@ def tracks(store: Store) -> dict[str, tuple[int, int]]:
         "SELECT resource_url, count(*), sum(payment_id IN (SELECT payment_id FROM served)) "
         "FROM payments WHERE status = 'settled' AND block_number IS NOT NULL GROUP BY resource_url"
     )
-    return {url: (matched, served) for url, matched, served in store.database.execute(sql)}
+    return {url: (matched, served) for url, matched, served in store.execute(sql)}
 
 
 def kept(store: Store) -> dict[str, tuple[int, int]]:
     """Return what the database has counted."""
     sql = "SELECT resource_url, payments, served FROM matched WHERE payments > 0"
-    return {url: (matched, served) for url, matched, served in store.database.execute(sql)}
+    return {url: (matched, served) for url, matched, served in store.execute(sql)}
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -102,7 +102,7 @@ def test_an_update_costs_the_same_however_many_payments_there_are() -> None:
             taken[0] += 1
             return 0
 
-        connection: sqlite3.Connection = store.database._connection
+        connection: sqlite3.Connection = store._connection
         connection.set_progress_handler(step, 1)
         store.payments.update_reputation(MatchedPayments())
         connection.set_progress_handler(None, 0)

@@ -20,8 +20,8 @@ from x402sim.journal import HEADER, Journal
 from x402sim.payer.errors import PaymentFailed
 from x402sim.rng import Rng
 from x402sim.service import attempts
-from x402sim.service.store.payment_records import Claim, Payments, Stored
-from x402sim.service.store.session_budgets import Sessions
+from x402sim.service.store.payment_records import Claim, PaymentRecords, Stored
+from x402sim.service.store.session_budgets import SessionBudgets
 from x402sim.spec.needs import Need
 from x402sim.world.server.listen import Listen
 from x402sim.world.story import idle_timeout, invariants
@@ -627,7 +627,7 @@ def test_spending_more_than_the_deposit_is_seen() -> None:
         alice = await world.payer("alice", balance="1.00")
         session = await alice.open_session("0.02", 600)
         assert (await alice.ask(session_id=session.body["sessionId"])).status == 200
-        db = world.stage.parts.service.store.database
+        db = world.stage.parts.service.store
         db.execute("PRAGMA ignore_check_constraints = ON")
         db.execute("UPDATE sessions SET released = 30000")
         world.stage.parts.service.record(
@@ -640,7 +640,7 @@ def test_spending_more_than_the_deposit_is_seen() -> None:
 
 
 def test_a_debit_that_does_not_look_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    def debit(sessions: Sessions, session_id: str, amount: int, *_: Any) -> int:
+    def debit(sessions: SessionBudgets, session_id: str, amount: int, *_: Any) -> int:
         sessions._db.execute("PRAGMA ignore_check_constraints = ON")
         sessions._db.execute("UPDATE sessions SET released = released + ?", amount)
         session = sessions.get(session_id)
@@ -653,8 +653,8 @@ def test_a_debit_that_does_not_look_is_seen(monkeypatch: pytest.MonkeyPatch) -> 
         asked = (alice.ask(session_id=session.body["sessionId"]) for _ in range(2))
         await asyncio.gather(*asked)
 
-    monkeypatch.setattr(Sessions, "debit", debit)
-    monkeypatch.setattr(Sessions, "can_pay", lambda *_: True)
+    monkeypatch.setattr(SessionBudgets, "debit", debit)
+    monkeypatch.setattr(SessionBudgets, "can_pay", lambda *_: True)
     assert broken(World(seed=1).play(story)) == [invariants.WITHIN_DEPOSIT]
 
 
@@ -692,7 +692,7 @@ def test_two_transfers_for_one_payment_are_seen(monkeypatch: pytest.MonkeyPatch)
     async def forgetful(*_: object) -> None:
         """Find no earlier attempt."""
 
-    def insert_pending(stored: Payments, wanted: Claim) -> Stored | None:
+    def insert_pending(stored: PaymentRecords, wanted: Claim) -> Stored | None:
         """Forget earlier attempts, as a service without a record would."""
         stored._db.execute("DELETE FROM payments WHERE payment_id = ?", wanted.payment_id)
         return honest(stored, wanted)
@@ -703,8 +703,8 @@ def test_two_transfers_for_one_payment_are_seen(monkeypatch: pytest.MonkeyPatch)
         for _ in range(2):
             assert (await alice.pay(required)).status == 200
 
-    honest = Payments.insert_pending
-    monkeypatch.setattr(Payments, "insert_pending", insert_pending)
+    honest = PaymentRecords.insert_pending
+    monkeypatch.setattr(PaymentRecords, "insert_pending", insert_pending)
     monkeypatch.setattr(attempts, "_earlier_attempt", forgetful)
     assert broken(World(seed=1).play(story)) == [invariants.PAID_ONCE]
 

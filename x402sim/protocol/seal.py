@@ -1,4 +1,4 @@
-"""How does a service read its own ids, without storing them, and know that it has made them?
+"""Self-authenticating ids: a service reads its own without storing them.
 
 A sealed text is a MAC + the enciphered content; the MAC is also the cipher's IV. So it is opaque,
 nobody can guess or change one, and equal contents give equal texts.

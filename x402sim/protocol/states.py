@@ -1,4 +1,4 @@
-"""Which states do a payment and a session have, and which moves between them are legal?
+"""The states of payments and sessions, and the legal moves between them.
 
 Each machine is a table of moves. The store makes no move that is not in it, and the documentation
 draws its diagrams from it. Clauses: 2.4/record, 3/pending-resolved, 3/expiry-refund.
