@@ -287,6 +287,23 @@ async def test_a_session_pays_for_nothing_while_its_deposit_is_undone(rig: Servi
 
 @pytest.mark.clause("3/refund-once")
 @scene
+async def test_a_refund_that_was_undone_is_paid_again_and_once(rig: ServiceRig) -> None:
+    session = await rig.open_session("0.05", duration=60)
+    rig.now[0] += 60
+    assert await sessions.expire(rig.service) == 1
+    shown = (await rig.http.get(f"/api/sessions/{session['sessionId']}")).json()
+    await rig.parts.chain.reorg(1, drop=[Hash(from_hex(shown["refundTxHash"], 32))])
+    assert rig.earned == 50_000
+    await indexer.run(rig.service)
+    rig.now[0] += 10
+    assert await sessions.expire(rig.service) == 1
+    assert rig.earned == 0
+    assert rig.transfers() == 2
+    assert await sessions.expire(rig.service) == 0
+
+
+@pytest.mark.clause("3/refund-once")
+@scene
 async def test_a_refund_that_fails_is_tried_less_and_less_often(rig: ServiceRig) -> None:
     await rig.open_session("0.05", duration=60)
     rig.now[0] += 60
